@@ -1,0 +1,21 @@
+// Files, whole: read, and written so that an interrupted write leaves the old
+// file as it was.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+// Error: kNotFound when it is not there, kInvalidArgument when it cannot be
+// read (a folder, no permission); both name the path.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// Writes to a temporary file beside `path`, then renames it over `path`.
+// Error: kInvalidArgument naming the path and the reason.
+absl::Status WriteFile(const std::string& path, absl::string_view content);
+
+}  // namespace pipewright

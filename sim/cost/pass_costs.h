@@ -1,0 +1,42 @@
+// How long a pass takes: the only place that turns a pass into seconds.
+#pragma once
+
+#include <vector>
+
+#include "sim/schedule/pass.h"
+
+namespace pipewright {
+
+// Seconds of one microbatch (all its slices) through one stage.
+struct StageCosts {
+  double forward_s = 0;
+  double backward_input_s = 0;
+  double backward_weight_s = 0;
+  double recompute_s = 0;
+  double offload_s = 0;  // device to host, activations of one microbatch
+  double load_s = 0;     // host to device
+};
+
+struct PassCosts {
+  std::vector<StageCosts> stages;  // [stage], pp * vpp of them
+  // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
+  std::vector<double> microbatch_factor;
+  // The optimizer step of one rank, and one rank's check of it afterwards.
+  double optimizer_s = 0;
+  double validation_s = 0;
+  // Part of a pass's activations that a split B leaves until its W.
+  double held_until_weight = 1;
+
+  // Every stage alike; times of one microbatch through all `vpp` stages of a
+  // rank, of which a stage takes 1/vpp.
+  static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
+
+  // One slice of `slices` of a microbatch; the factor is left to
+  // MicrobatchFactor. BW is B + W. SYNC takes no time of its own.
+  double Seconds(PassKind kind, int stage, int slices) const;
+  double MicrobatchFactor(int microbatch) const {
+    return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
+  }
+};
+
+}  // namespace pipewright

@@ -1,0 +1,61 @@
+// Engines: rows of (name, Run), all with one signature. Each runs a Program
+// and reports the same numbers into the same sink.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+
+// One rank of one replica, first iteration, passes only.
+struct RankTimes {
+  double first_start_s = 0;
+  double last_end_s = 0;
+  double busy_s = 0;  // sum of its pass times
+  double span_s() const { return last_end_s - first_start_s; }
+};
+
+struct RunSummary {
+  // [replica][rank]; replicas that are exactly alike may share one row.
+  std::vector<std::vector<RankTimes>> times;
+  std::vector<int> row_of_replica;        // replica -> row of `times`
+  std::vector<double> iteration_end_s;    // last end of anything, [iteration]
+  bool steady = false;     // the last two periods agree
+  int64_t passes = 0;      // of one iteration of one replica
+  int64_t simulated_ops = 0;   // operations really run, all replicas
+  int64_t flows = 0;           // transfers that went through a solver
+  int64_t timers = 0;          // events that did not
+  double bytes_sent = 0;       // between ranks, one iteration, all replicas
+
+  int iterations() const { return static_cast<int>(iteration_end_s.size()); }
+  // Steady-state period: the last difference of iteration ends; with one
+  // iteration its end (DESIGN section 3).
+  double iteration_s() const;
+};
+
+struct EngineOptions {
+  TraceSink* trace = nullptr;  // may be null
+};
+
+struct EngineInfo {
+  std::string name;
+  std::string summary;
+  // Error: kFailedPrecondition with the blocked operations marked, when the
+  // program deadlocks.
+  absl::StatusOr<RunSummary> (*run)(const Program&, const EngineOptions&);
+};
+
+// "fast", "simgrid".
+const std::vector<EngineInfo>& AllEngines();
+absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
+
+// True when the two last periods of `iteration_end_s` agree to 1e-9.
+bool IsSteady(const std::vector<double>& iteration_end_s);
+
+}  // namespace pipewright

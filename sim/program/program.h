@@ -1,0 +1,200 @@
+// A Program: all operations of a training run on the streams of devices, with
+// their dependencies. Engines run it; they know no schedule.
+//
+// Storage. The pass order of a rank is the Schedule's own array, shared by
+// all data-parallel replicas and by all iterations. Everything around a pass
+// (its duration, where its input comes from, where its result goes) is the
+// same for all microbatches of a lane, so it is kept once a lane. What does
+// not happen once a pass (collectives, optimizer, validation) is a SideOp
+// attached to a position in the order. Memory therefore grows with neither
+// replicas nor iterations; OpCursor (cursor.h) yields the operations one by
+// one for whoever wants them spelled out.
+//
+// Rules of time, the same in every engine:
+//   1. The compute stream of a device runs its order strictly in sequence. An
+//      operation starts when the one before it on its stream has ended and
+//      all its inputs are there.
+//   2. An operation of another stream is issued when the compute stream has
+//      finished all that stands before it in the order, and then queues on
+//      its own stream, first in first out.
+//   3. A channel carries tokens from one operation to another. A channel
+//      between ranks is a transfer: its token arrives after the network's
+//      time for `bytes`. A channel inside a rank is an event and is free.
+//   4. A transfer between passes follows the WaitRule.
+//   5. A collective starts when the last member has reached it (all members
+//      of the group, in all replicas it spans) and ends for all at once.
+//   6. Iterations repeat the same order; nothing in an iteration depends on a
+//      later one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/cost/pass_costs.h"
+#include "sim/schedule/schedule.h"
+#include "sim/topology/cluster.h"
+#include "sim/topology/mapping.h"
+
+namespace pipewright {
+
+enum class Stream : uint8_t {
+  kCompute,
+  kSend,
+  kReceive,
+  kCollective,
+  kD2H,
+  kH2D,
+  kCpu,
+};
+inline constexpr int kNumStreams = 7;
+absl::string_view StreamName(Stream stream);
+
+enum class OpKind : uint8_t {
+  kPass,           // F B W BW R on the compute stream
+  kSend,           // the sender's side of a transfer
+  kReceive,        // the receiver's side
+  kOffload,        // O: activations of one pass to the host
+  kLoad,           // L: and back
+  kWait,           // joins other streams; takes no time
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBarrier,        // a collective without bytes
+  kPull,           // one-sided read from `peer`'s memory; the peer does nothing
+  kPush,           // one-sided write into it
+  kCpu,            // work on the host
+  kOptimizer,      // update of the rank's parameters
+  kValidate,       // check of a step taken early
+  kRollback,       // undo of such a step
+};
+inline constexpr int kNumOpKinds = 16;
+absl::string_view OpKindName(OpKind kind);
+constexpr bool IsCollective(OpKind kind) {
+  return kind >= OpKind::kAllReduce && kind <= OpKind::kBarrier;
+}
+constexpr bool IsOneSided(OpKind kind) {
+  return kind == OpKind::kPull || kind == OpKind::kPush;
+}
+
+// When a transfer between passes starts and whom it holds.
+enum class WaitRule : uint8_t {
+  // As soon as the producing pass has ended. Holds nobody.
+  kBuffered,
+  // When the producing pass has ended and the consumer's rank has come to
+  // the consuming pass. Holds both ranks until it has ended. A rank with both
+  // to do sends first.
+  kRendezvous,
+  // As kRendezvous, but what a rank sends after one pass and receives before
+  // the next one is posted together and awaited together.
+  kBatched,
+};
+absl::string_view WaitRuleName(WaitRule rule);
+
+// What every microbatch of one (rank, kind, replica, chunk) has in common.
+struct Lane {
+  double seconds = 0;  // before the microbatch factor
+  int32_t stage = -1;  // -1: the rank has no such lane
+  int32_t input = -1;  // channel awaited, -1: none (or local, by order alone)
+  int32_t output = -1; // channel fed, -1: none
+  // O and L only: bytes, where the network decides the time; 0: `seconds`.
+  double bytes = 0;
+};
+
+enum class ChannelKind : uint8_t {
+  kActivation,  // F to F of the next stage, other rank
+  kGradient,    // B or BW to B or BW of the stage before, other rank
+  kMessage,     // side operation to side operation, other rank
+  kEvent,       // side operation to side operation, same rank, no time
+};
+
+struct Channel {
+  ChannelKind kind = ChannelKind::kEvent;
+  int from_rank = 0;
+  int to_rank = 0;
+  double bytes = 0;
+  int stage = -1;    // producing stage, of passes
+  int replica = 0;   // of the bidirectional schedule, of passes
+  // Tokens that are there before the first iteration (available at time 0).
+  int initial_tokens = 0;
+};
+
+struct SideOp {
+  OpKind kind = OpKind::kWait;
+  Stream stream = Stream::kCompute;
+  double seconds = 0;  // of kCpu, kOptimizer, kValidate, kRollback
+  double bytes = 0;    // of collectives (whole buffer), pull and push
+  int group = -1;      // of collectives
+  int peer = -1;       // of pull and push: rank in the same replica
+  int chunk = -1;      // for pictures, where it concerns one
+  std::vector<int32_t> inputs;   // channels
+  std::vector<int32_t> outputs;
+};
+
+struct Attachment {
+  int64_t position = 0;  // before the pass at this index; size(): at the end
+  int32_t side_op = -1;
+};
+
+// Members of a collective. Each member reaches it through a SideOp of its
+// own rank that names the group; the n-th one of a rank belongs with the n-th
+// ones of the others.
+struct Group {
+  enum class Span : uint8_t {
+    kReplicas,  // one rank, all data-parallel replicas
+    kRanks,     // the ranks listed, each replica for itself
+    kAll,       // the ranks listed, all replicas
+  };
+  Span span = Span::kReplicas;
+  std::vector<int> ranks;
+};
+
+// Time of a hop: either the same for every hop, or a cluster's links.
+struct Network {
+  // Used when `cluster` is null; 0: free.
+  double hop_s = 0;
+  std::shared_ptr<const Cluster> cluster;
+  std::shared_ptr<const RankMapping> mapping;
+};
+
+struct RankProgram {
+  std::shared_ptr<const RankOrder> order;
+  std::vector<Lane> lanes;               // [Pass::lane()]
+  std::vector<SideOp> side_ops;
+  std::vector<Attachment> attachments;   // by position, then in issue order
+};
+
+struct Program {
+  std::string name;  // of the schedule
+  std::shared_ptr<const Schedule> schedule;
+  std::vector<RankProgram> ranks;  // [rank], shared by all replicas
+  std::vector<Channel> channels;   // of one replica; the others have the same
+  std::vector<Group> groups;
+  Network network;
+  WaitRule wait_rule = WaitRule::kBuffered;
+  int replicas = 1;  // data-parallel copies of the whole pipeline
+  // Upper limit; an engine stops earlier once the period is constant, but
+  // only if `until_steady`.
+  int iterations = 1;
+  bool until_steady = false;
+  std::vector<double> microbatch_factor;  // empty: 1
+
+  int pp() const { return static_cast<int>(ranks.size()); }
+  double factor(int microbatch) const {
+    return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
+  }
+  // Operations of one iteration of one replica, transfers counted once.
+  int64_t num_ops() const;
+};
+
+// Our own bugs, found early: indexes in range, every channel with one
+// producer and one consumer that agree on the count of tokens, attachments in
+// order, groups whose members meet equally often. kInternal.
+absl::Status VerifyProgram(const Program& program);
+
+// The whole Program as text: ranks, operations, channels, groups.
+std::string ToString(const Program& program);
+
+}  // namespace pipewright

@@ -1,0 +1,26 @@
+// The schedule grid as papers draw it: a row a rank, a box a pass, time to
+// scale, microbatch numbers where they fit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+
+struct GridOptions {
+  int replica = 0;          // data-parallel
+  int iteration = 0;
+  double width_px = 1600;   // of the time axis
+  double row_px = 28;
+  std::string title;
+};
+
+// Colours are from the Okabe-Ito palette, told apart by lightness too.
+std::string ScheduleGridSvg(const Program& program,
+                            const std::vector<TraceOp>& ops,
+                            const GridOptions& options);
+
+}  // namespace pipewright

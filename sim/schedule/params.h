@@ -1,0 +1,54 @@
+// What a generator may see: sizes, a planner's costs, its own parameters.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+// Costs for planners and closed forms. Any unit, the same everywhere. F, B, W
+// are those of one microbatch through all stages of a rank; a chunk takes
+// 1/vpp of them (DESIGN section 4). One hop between ranks takes `hop`.
+struct PlanCosts {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+  double hop = 0;
+  // Part of a pass's activations that a split B leaves until its W.
+  double held_until_weight = 1;
+  // False when the caller gave no costs and the defaults above stand.
+  bool given = false;
+
+  double work() const { return forward + backward_input + backward_weight; }
+};
+
+struct ScheduleParams {
+  int pp = 1;
+  int vpp = 1;
+  int microbatches = 1;
+  int slices = 1;
+  PlanCosts costs;
+  // Limit per rank in units of peak_activations; planners only.
+  std::optional<double> max_activations;
+  // The schedule's own parameters, as given (--param key=value).
+  std::map<std::string, std::string> own;
+};
+
+// The integer value of own parameter `key`, or `fallback` where it is not
+// given. Error: kInvalidArgument when it is no integer or is outside
+// [minimum, maximum].
+absl::StatusOr<int> IntParam(const ScheduleParams& params,
+                             absl::string_view key, int fallback, int minimum,
+                             int maximum);
+
+// The value of own parameter `key`, or `fallback`; must be one of `choices`.
+absl::StatusOr<std::string> ChoiceParam(
+    const ScheduleParams& params, absl::string_view key,
+    absl::string_view fallback, const std::vector<std::string>& choices);
+
+}  // namespace pipewright

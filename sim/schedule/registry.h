@@ -1,0 +1,84 @@
+// The schedules that the program knows: one row a schedule, each registered
+// by its own file in schedules/. A row carries the algorithm, its source and
+// what was published about it; property tests pick all of it up.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/schedule/params.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+// A published closed form. `value` is exact (or an upper bound) wherever
+// `domain` holds; times are in the unit of PlanCosts.
+struct Claim {
+  enum class Metric {
+    kBubblePerRank,    // longest rank span minus m(F+B+W)
+    kBubbleGlobal,     // global span minus m(F+B+W)
+    kPeakActivations,  // of one rank, unit of peak_activations
+  };
+  enum class Sense { kExact, kUpperBound };
+
+  Metric metric;
+  Sense sense = Sense::kExact;
+  std::string formula;  // as published, for people
+  std::string source;   // paper, section
+  std::function<bool(const ScheduleParams&)> domain;
+  // `rank` matters for kPeakActivations only.
+  std::function<double(const ScheduleParams&, int rank)> value;
+};
+
+struct ParamInfo {
+  std::string key;
+  std::string fallback;  // default, as text
+  std::string legal;     // "1..microbatches", "megatron|torch"
+  std::string help;
+};
+
+struct ScheduleInfo {
+  std::string name;     // lower case with hyphens
+  std::string summary;  // one line
+  std::string source;   // citation with section
+  // Name that PyTorch's get_schedule_class takes, without "Schedule", and the
+  // own parameters it stands for; "" when PyTorch has no such schedule.
+  std::string torch_name;
+  std::map<std::string, std::string> torch_params;
+  int default_vpp = 1;
+  std::vector<ParamInfo> params;
+  // Error: kInvalidArgument with the field, its value and what is allowed.
+  std::function<absl::StatusOr<Schedule>(const ScheduleParams&)> build;
+  std::vector<Claim> claims;
+};
+
+// Static object in each file of schedules/. A second row of the same name
+// aborts at start-up.
+class RegisterSchedule {
+ public:
+  explicit RegisterSchedule(ScheduleInfo info);
+};
+
+// All rows, sorted by name.
+const std::vector<const ScheduleInfo*>& AllSchedules();
+
+// A row and the own parameters that the given name implies. `name` is one of
+// ours, or PyTorch's class name in any case, with or without "Schedule" in
+// front; our own names win. Error: kInvalidArgument naming the nearest.
+struct ScheduleMatch {
+  const ScheduleInfo* info;
+  std::map<std::string, std::string> implied;
+};
+absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name);
+
+// Checks the sizes and own parameters that all schedules share (pp, vpp,
+// microbatches, slices at least 1; own keys known), then builds. The result
+// is not verified: see verify.h.
+absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
+                                       const ScheduleParams& params);
+
+}  // namespace pipewright

@@ -1,0 +1,41 @@
+// A schedule: the order of passes of every rank. It has no times, no
+// transfers, no devices. Orders are shared and immutable, so that replicas of
+// the pipeline and the Program that is lowered from it store none twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/schedule/pass.h"
+#include "sim/schedule/placement.h"
+
+namespace pipewright {
+
+using RankOrder = std::vector<Pass>;
+
+struct Schedule {
+  std::string name;
+  Placement placement = Placement::Plain(1);
+  int microbatches = 0;  // of both replicas together
+  int slices = 1;
+  int replicas = 1;  // 2: bidirectional, replica b mirrors replica a
+  std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]
+
+  int pp() const { return placement.pp(); }
+  int vpp() const { return placement.vpp(); }
+  int stages() const { return placement.stages(); }
+  // Microbatches that one replica numbers 0..n-1.
+  int microbatches_per_replica() const { return microbatches / replicas; }
+  const RankOrder& order(int rank) const { return *orders[rank]; }
+  // Entries of all orders together, O, L and SYNC included.
+  int64_t num_passes() const;
+};
+
+// How one pass reads in messages, pictures and the text form: "F3", "bBW3.1".
+// Replica letter, chunk and slice appear only where the schedule has several.
+std::string PassToString(const Schedule& schedule, Pass pass);
+
+}  // namespace pipewright

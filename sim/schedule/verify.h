@@ -1,0 +1,32 @@
+// Is it a schedule at all? Every pass exactly once, in an order that can run:
+// the check behind exit code 4.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+// kFailedPrecondition when for some stage and replica
+//   - F of a (microbatch, slice) is missing or doubled,
+//   - its backward is not exactly one BW, or one B and one W,
+//   - R, O, L stand doubled, before F or behind the backward that needs them,
+//   - on one rank B stands before F, W before B, or slices run backwards,
+//   - a joint pair is no pair of one F and one backward,
+// or when the ranks wait for each other in a cycle. The message names rank,
+// position and pass; for a cycle it carries the orders with each rank's
+// blocked pass marked.
+// Time O(passes); memory two bits a pass.
+absl::Status VerifySchedule(const Schedule& schedule);
+
+// The orders of all ranks around `positions` (index of the blocked pass of
+// each rank, order size where it has ended), the blocked pass marked
+// ">F3<": what a deadlock message shows.
+std::string BlockedGrid(const Schedule& schedule,
+                        const std::vector<int64_t>& positions);
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+#include "sim/topology/cluster.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "sim/base/check.h"
+
+namespace pipewright {
+
+Cluster::Cluster(std::string name, std::vector<Device> devices,
+                 std::vector<Link> links, RouteFunction route,
+                 HostRouteFunction device_to_host,
+                 HostRouteFunction host_to_device)
+    : name_(std::move(name)),
+      devices_(std::move(devices)),
+      links_(std::move(links)),
+      route_(std::move(route)),
+      device_to_host_(std::move(device_to_host)),
+      host_to_device_(std::move(host_to_device)) {}
+
+std::vector<LinkId> Cluster::Route(int from, int to) const {
+  PW_CHECK(from >= 0 && from < num_devices());
+  PW_CHECK(to >= 0 && to < num_devices());
+  std::vector<LinkId> links;
+  if (from != to) route_(from, to, &links);
+  return links;
+}
+
+std::vector<LinkId> Cluster::DeviceToHost(int device) const {
+  std::vector<LinkId> links;
+  device_to_host_(device, &links);
+  return links;
+}
+
+std::vector<LinkId> Cluster::HostToDevice(int device) const {
+  std::vector<LinkId> links;
+  host_to_device_(device, &links);
+  return links;
+}
+
+double Cluster::LatencyOf(const std::vector<LinkId>& links) const {
+  double latency_s = 0;
+  for (const LinkId link : links) latency_s += links_[link].latency_s;
+  return latency_s;
+}
+
+double Cluster::BandwidthOf(const std::vector<LinkId>& links) const {
+  double bytes_per_s = std::numeric_limits<double>::infinity();
+  for (const LinkId link : links) {
+    bytes_per_s = std::min(bytes_per_s, links_[link].bytes_per_s);
+  }
+  return bytes_per_s;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,63 @@
+// A neutral graph of devices, links and routes that every engine reads. No
+// SimGrid type appears here. Bandwidths are bytes per second, latencies
+// seconds, both of one direction: a full-duplex cable is two links.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pipewright {
+
+using LinkId = int32_t;
+
+struct Link {
+  std::string name;  // "node3/gpu2/nvlink-up"
+  double bytes_per_s = 0;
+  double latency_s = 0;
+};
+
+struct Device {
+  std::string name;  // "node3/gpu2"
+  int node = 0;
+};
+
+class Cluster {
+ public:
+  // Appends the links that a message crosses, in order, each at most once.
+  using RouteFunction =
+      std::function<void(int from, int to, std::vector<LinkId>* links)>;
+  // Appends the links between a device and the memory of its host.
+  using HostRouteFunction =
+      std::function<void(int device, std::vector<LinkId>* links)>;
+
+  Cluster(std::string name, std::vector<Device> devices,
+          std::vector<Link> links, RouteFunction route,
+          HostRouteFunction device_to_host, HostRouteFunction host_to_device);
+
+  const std::string& name() const { return name_; }
+  int num_devices() const { return static_cast<int>(devices_.size()); }
+  const std::vector<Device>& devices() const { return devices_; }
+  const std::vector<Link>& links() const { return links_; }
+
+  // Links from one device to another; empty when from == to.
+  std::vector<LinkId> Route(int from, int to) const;
+  std::vector<LinkId> DeviceToHost(int device) const;
+  std::vector<LinkId> HostToDevice(int device) const;
+
+  // Sum of the latencies, and the smallest bandwidth, of `links`. An empty
+  // list has latency 0 and infinite bandwidth.
+  double LatencyOf(const std::vector<LinkId>& links) const;
+  double BandwidthOf(const std::vector<LinkId>& links) const;
+
+ private:
+  std::string name_;
+  std::vector<Device> devices_;
+  std::vector<Link> links_;
+  RouteFunction route_;
+  HostRouteFunction device_to_host_;
+  HostRouteFunction host_to_device_;
+};
+
+}  // namespace pipewright

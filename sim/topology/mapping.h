@@ -1,0 +1,42 @@
+// Which device runs which pipeline rank of which data-parallel replica.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/topology/cluster.h"
+
+namespace pipewright {
+
+class RankMapping {
+ public:
+  // `order` names the axes from the fastest to the slowest: "dp-pp" (as
+  // Megatron: replicas next to each other) or "pp-dp" (a pipeline next to
+  // itself). Error: kInvalidArgument for another order, or when dp * pp is
+  // above `devices`.
+  static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
+                                               int dp, int devices);
+  // devices[replica * pp + rank]; each at most once, all below `devices`.
+  static absl::StatusOr<RankMapping> FromList(std::vector<int> device_of,
+                                              int pp, int dp, int devices);
+
+  int pp() const { return pp_; }
+  int dp() const { return dp_; }
+  int DeviceOf(int replica, int rank) const {
+    return device_of_[replica * pp_ + rank];
+  }
+
+  // A line a rank: "rank 0: node0/gpu0 node1/gpu0", a column a replica.
+  std::string ToString(const Cluster& cluster) const;
+
+ private:
+  RankMapping(int pp, int dp, std::vector<int> device_of);
+
+  int pp_;
+  int dp_;
+  std::vector<int> device_of_;
+};
+
+}  // namespace pipewright

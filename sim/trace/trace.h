@@ -1,0 +1,74 @@
+// What an engine tells: each operation with its time. A Trace is a sink; an
+// engine that is given none only fills RunSummary, which costs it nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// One operation that has run. Seconds from the start of the run. A plain
+// struct: engines pass it between processes as bytes.
+struct TraceOp {
+  double start_s = 0;
+  double end_s = 0;
+  double bytes = 0;
+  OpKind kind = OpKind::kPass;
+  Stream stream = Stream::kCompute;
+  bool joint = false;     // part of an (X&Y) block
+  int32_t replica = 0;    // data-parallel
+  int32_t rank = 0;
+  int32_t iteration = 0;
+  int32_t stage = -1;     // of passes, their transfers and copies
+  int32_t channel = -1;   // of transfers: kSend on the producer's rank and
+                          // kReceive on the consumer's, same times
+  int32_t side_op = -1;   // index in RankProgram::side_ops
+  Pass pass;              // of passes, their transfers and copies
+};
+
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  // Operations of one stream of one rank come in the order of their start;
+  // nothing is promised between streams.
+  virtual void OnOp(const TraceOp& op) = 0;
+};
+
+// Keeps everything.
+class FullTrace : public TraceSink {
+ public:
+  void OnOp(const TraceOp& op) override { ops_.push_back(op); }
+  const std::vector<TraceOp>& ops() const { return ops_; }
+
+ private:
+  std::vector<TraceOp> ops_;
+};
+
+// Keeps what a predicate accepts, at most `limit` operations; counts the rest.
+class SampledTrace : public TraceSink {
+ public:
+  SampledTrace(std::function<bool(const TraceOp&)> accept, size_t limit)
+      : accept_(std::move(accept)), limit_(limit) {}
+  void OnOp(const TraceOp& op) override {
+    if (!accept_(op)) return;
+    if (ops_.size() < limit_) {
+      ops_.push_back(op);
+    } else {
+      ++dropped_;
+    }
+  }
+  const std::vector<TraceOp>& ops() const { return ops_; }
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  std::function<bool(const TraceOp&)> accept_;
+  size_t limit_;
+  std::vector<TraceOp> ops_;
+  int64_t dropped_ = 0;
+};
+
+}  // namespace pipewright

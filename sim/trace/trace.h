@@ -27,7 +27,7 @@ struct TraceOp {
   int32_t channel = -1;   // of transfers: kSend on the producer's rank and
                           // kReceive on the consumer's, same times
   int32_t side_op = -1;   // index in RankProgram::side_ops
-  Pass pass;              // of passes, their transfers and copies
+  Pass pass{};            // of passes, their transfers and copies
 };
 
 class TraceSink {

@@ -210,7 +210,9 @@ void Lowering::AddGradientReduction() {
     replica_group_.push_back(GroupOfReplicas(rank));
     const RankOrder& order = schedule_.order(rank);
     std::vector<bool> found(Pass::LaneCount(schedule_.vpp()), false);
-    for (int64_t position = OrderSize(rank) - 1; position >= 0; --position) {
+    int missing = schedule_.vpp() * schedule_.replicas;
+    for (int64_t position = OrderSize(rank) - 1; position >= 0 && missing > 0;
+         --position) {
       const Pass pass = order[position];
       if (pass.kind() != PassKind::kBackwardFull &&
           pass.kind() != PassKind::kBackwardWeight) {
@@ -220,6 +222,7 @@ void Lowering::AddGradientReduction() {
                                          pass.chunk(), pass.replica());
       if (found[lane]) continue;
       found[lane] = true;
+      --missing;
       const int stage = schedule_.placement.StageOf(rank, pass.chunk(),
                                                     pass.replica());
       const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);

@@ -69,6 +69,16 @@ class ReplayCore {
                : AdvanceImpl<true>(rank, stop, observer);
   }
 
+  // Runs the pass, or the block (X&Y), at the position of `rank`, special or
+  // not, and not before `earliest_s`. False, with nothing changed, when an
+  // input is missing.
+  template <class Observer>
+  bool RunBlock(int rank, double earliest_s, Observer& observer) {
+    return factor_ == nullptr
+               ? RunBlockImpl<false>(rank, earliest_s, observer)
+               : RunBlockImpl<true>(rank, earliest_s, observer);
+  }
+
  private:
   template <bool kFactor>
   double Seconds(const ReplayLane& lane, Pass pass) const {
@@ -79,10 +89,8 @@ class ReplayCore {
   template <bool kFactor, class Observer>
   Outcome AdvanceImpl(int rank, int64_t stop, Observer& observer);
 
-  // Runs the block (X&Y) at the position of `state`; false when an input is
-  // missing.
   template <bool kFactor, class Observer>
-  bool RunJoint(int rank, ReplayRank& state, Observer& observer);
+  bool RunBlockImpl(int rank, double earliest_s, Observer& observer);
 
   std::vector<ReplayRank> ranks_;
   std::vector<TokenQueue> queues_;
@@ -105,14 +113,16 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
     const Pass pass = order[position];
     const ReplayLane& lane = lanes[pass.lane()];
     if (lane.special | pass.joint_with_next()) [[unlikely]] {
-      if (lane.special) {
+      if (lane.special ||
+          (pass.joint_with_next() &&
+           lanes[order[position + 1].lane()].special)) {
         outcome = Outcome::kSpecial;
         break;
       }
       state.position = position;
       state.clock_s = clock_s;
       state.busy_s = busy_s;
-      if (!RunJoint<kFactor>(rank, state, observer)) {
+      if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
         outcome = Outcome::kBlocked;
         break;
       }
@@ -155,19 +165,22 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
 }
 
 template <bool kFactor, class Observer>
-bool ReplayCore::RunJoint(int rank, ReplayRank& state, Observer& observer) {
-  const Pass passes[2] = {state.order[state.position],
-                          state.order[state.position + 1]};
-  const ReplayLane* lanes[2] = {&state.lanes[passes[0].lane()],
-                                &state.lanes[passes[1].lane()]};
-  for (int part = 0; part < 2; ++part) {
+bool ReplayCore::RunBlockImpl(int rank, double earliest_s,
+                              Observer& observer) {
+  ReplayRank& state = ranks_[rank];
+  const Pass* const passes = state.order + state.position;
+  const bool joint = passes[0].joint_with_next();
+  const int parts = joint ? 2 : 1;
+  const ReplayLane* lanes[2] = {};
+  for (int part = 0; part < parts; ++part) {
+    lanes[part] = &state.lanes[passes[part].lane()];
     if (lanes[part]->input >= 0 &&
         !queues_[lanes[part]->input].Contains(passes[part].key())) {
       return false;
     }
   }
-  double start_s = state.clock_s;
-  for (int part = 0; part < 2; ++part) {
+  double start_s = std::max(state.clock_s, earliest_s);
+  for (int part = 0; part < parts; ++part) {
     double arrival_s = 0;
     if (lanes[part]->input >= 0 &&
         queues_[lanes[part]->input].Pop(passes[part].key(), &arrival_s)) {
@@ -175,15 +188,19 @@ bool ReplayCore::RunJoint(int rank, ReplayRank& state, Observer& observer) {
     }
   }
   const double first_s = Seconds<kFactor>(*lanes[0], passes[0]);
-  const double second_s = Seconds<kFactor>(*lanes[1], passes[1]);
+  const double second_s = joint ? Seconds<kFactor>(*lanes[1], passes[1]) : 0;
   const double middle_s = start_s + first_s;
+  // Not middle_s + second_s: a block is one operation of one duration.
   const double end_s = start_s + (first_s + second_s);
   if constexpr (Observer::kActive) {
-    observer.OnPass(rank, state.position, passes[0], start_s, middle_s, true);
-    observer.OnPass(rank, state.position + 1, passes[1], middle_s, end_s,
-                    true);
+    observer.OnPass(rank, state.position, passes[0], start_s,
+                    joint ? middle_s : end_s, joint);
+    if (joint) {
+      observer.OnPass(rank, state.position + 1, passes[1], middle_s, end_s,
+                      true);
+    }
   }
-  for (int part = 0; part < 2; ++part) {
+  for (int part = 0; part < parts; ++part) {
     if (lanes[part]->output < 0) continue;
     const double arrival_s = end_s + lanes[part]->output_delay_s;
     if constexpr (Observer::kActive) {
@@ -191,7 +208,7 @@ bool ReplayCore::RunJoint(int rank, ReplayRank& state, Observer& observer) {
     }
     queues_[lanes[part]->output].Push(arrival_s, passes[part].key());
   }
-  state.position += 2;
+  state.position += parts;
   state.clock_s = end_s;
   state.busy_s += first_s + second_s;
   state.last_start_s = start_s;

@@ -33,8 +33,9 @@ struct TraceOp {
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
-  // Operations of one stream of one rank come in the order of their start;
-  // nothing is promised between streams.
+  // Passes of one rank come in the order of their start, transfers of one
+  // channel in the order of their sending; nothing else is promised. Replicas
+  // that are exactly alike may be told once, as the first of them.
   virtual void OnOp(const TraceOp& op) = 0;
 };
 

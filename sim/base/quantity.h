@@ -1,0 +1,40 @@
+// Numbers with units as people write them ("18.5ms", "80GiB", "400Gbps"), in
+// and out. Inside, everything is seconds, bytes, or bytes per second, as
+// double. Spelling is exact: Gbps is bits, GBps bytes; GB is 1e9, GiB 2^30
+// (DESIGN section 5).
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+enum class Unit {
+  kTime,       // seconds: ns us ms s
+  kBytes,      // B KB MB GB TB KiB MiB GiB TiB
+  kBandwidth,  // bytes per second: KBps..TBps, MiBps GiBps, Mbps Gbps Tbps
+  kNone,       // a bare number
+};
+
+// "18.5ms" -> 0.0185. Blanks around the number and the unit are allowed.
+// Error: kInvalidArgument that quotes `text` and lists the units allowed, for
+// a missing, unknown or unexpected unit (with the nearest known one), and for
+// a number that is negative, not finite, or out of the range of a double. It
+// does not name the field: the caller puts that in front (Prefix).
+absl::StatusOr<double> ParseQuantity(absl::string_view text, Unit unit);
+
+// For keys with the unit in their name: the factor that the value of a key
+// ending in `suffix` is multiplied by: "_ms" -> 1e-3, "_GiB" -> 2^30,
+// "_Gbps" -> 1.25e8. Any unit of `unit` with "_" in front. Error:
+// kInvalidArgument that lists the suffixes allowed.
+absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit);
+
+// For people: four digits and a fitting unit, "18.52 ms", "80 GiB",
+// "450 GBps".
+std::string FormatSeconds(double seconds);
+std::string FormatBytes(double bytes);
+std::string FormatBandwidth(double bytes_per_s);
+
+}  // namespace pipewright

@@ -1,3 +1,5 @@
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -33,6 +35,55 @@ std::vector<perfetto::TracePacket> SortedEvents(const perfetto::Trace& trace) {
                      return a.timestamp() < b.timestamp();
                    });
   return packets;
+}
+
+// Numbers as in google/perfetto, protos/perfetto/trace/: read here without
+// sim/proto/perfetto.proto.
+TEST_CASE("perfetto trace: fields have Perfetto's numbers", "[trace]") {
+  using google::protobuf::UnknownField;
+  using google::protobuf::UnknownFieldSet;
+  // The fields `path` leads to, from message to message.
+  const auto count = [](const std::string& bytes,
+                        const std::vector<int>& path) {
+    std::vector<std::string> level = {bytes};
+    int found = 0;
+    for (size_t depth = 0; depth < path.size(); ++depth) {
+      std::vector<std::string> next;
+      found = 0;
+      for (const std::string& message : level) {
+        UnknownFieldSet fields;
+        if (!fields.ParseFromString(message)) continue;
+        for (int index = 0; index < fields.field_count(); ++index) {
+          const UnknownField& field = fields.field(index);
+          if (field.number() != path[depth]) continue;
+          ++found;
+          if (field.type() == UnknownField::TYPE_LENGTH_DELIMITED) {
+            next.push_back(field.length_delimited());
+          }
+        }
+      }
+      level = next;
+    }
+    return found;
+  };
+  const std::string bytes =
+      PerfettoTrace(testing::ExampleProgram(), testing::ExampleOps());
+  const int slices = 18;
+  CHECK(count(bytes, {1, 60, 3, 1}) == 2);             // process.pid
+  CHECK(count(bytes, {1, 60, 3, 6}) == 2);             // process.process_name
+  CHECK(count(bytes, {1, 60, 4, 2}) == 8);             // thread.tid
+  CHECK(count(bytes, {1, 60, 4, 5}) == 8);             // thread.thread_name
+  CHECK(count(bytes, {1, 60, 8}) == 4);                // counter
+  CHECK(count(bytes, {1, 60, 5}) == 8 + 4);            // parent_uuid
+  CHECK(count(bytes, {1, 11, 23}) == slices);          // name
+  CHECK(count(bytes, {1, 11, 22}) == slices);          // categories
+  CHECK(count(bytes, {1, 11, 4, 10}) == 18 + 16 + 8);  // annotation names
+  CHECK(count(bytes, {1, 11, 47}) == 4 * 3);           // flow_ids
+  CHECK(count(bytes, {1, 11, 48}) == 4);               // terminating_flow_ids
+  CHECK(count(bytes, {1, 11, 44}) > 0);                // double_counter_value
+  CHECK(count(bytes, {1, 11, 9}) == count(bytes, {1, 8}));   // type, timestamp
+  CHECK(count(bytes, {1, 11, 11}) == count(bytes, {1, 8}));  // track_uuid
+  CHECK(count(bytes, {1, 10}) == count(bytes, {1}));         // sequence id
 }
 
 TEST_CASE("perfetto trace: descriptors come first and name every track",

@@ -131,19 +131,22 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     UnitCursor forward(params.microbatches, params.vpp, layout.group);
     UnitCursor backward = forward;
     const int64_t warm_up = WarmUp(params, layout, rank);
-    // Step k runs forward k and backward k - warm_up, where they exist.
-    for (int64_t step = 0; step < units + warm_up; ++step) {
-      if (step < units) {
-        builder.Add(rank, PassKind::kForward, forward.microbatch(),
-                    forward.chunk());
-        forward.Advance();
-      }
-      if (step >= warm_up) {
-        builder.Add(rank, PassKind::kBackwardFull, backward.microbatch(),
-                    params.vpp - 1 - backward.chunk());
-        backward.Advance();
-      }
+    const auto add_forward = [&] {
+      builder.Add(rank, PassKind::kForward, forward.microbatch(),
+                  forward.chunk());
+      forward.Advance();
+    };
+    const auto add_backward = [&] {
+      builder.Add(rank, PassKind::kBackwardFull, backward.microbatch(),
+                  params.vpp - 1 - backward.chunk());
+      backward.Advance();
+    };
+    for (int64_t unit = 0; unit < warm_up; ++unit) add_forward();
+    for (int64_t unit = warm_up; unit < units; ++unit) {
+      add_forward();
+      add_backward();
     }
+    for (int64_t unit = 0; unit < warm_up; ++unit) add_backward();
   }
   return std::move(builder).Finish();
 }

@@ -19,6 +19,7 @@ enum Flag : uint8_t {
   kR = 8,
   kO = 16,
   kL = 32,
+  kAway = 64,  // offloaded and not loaded yet
 };
 constexpr uint8_t kComplete = kF | kB | kW;
 
@@ -26,17 +27,18 @@ struct Rule {
   uint8_t needs;
   uint8_t excludes;
   uint8_t sets;
+  uint8_t clears;
 };
 
 constexpr Rule kRules[kNumPassKinds] = {
-    {0, kF, kF},        // F
-    {kF, kB, kB},       // B
-    {kB, kW, kW},       // W
-    {kF, kB, kB | kW},  // BW
-    {kF, kR | kB, kR},  // R
-    {kF, kO | kB, kO},  // O
-    {kO, kL | kB, kL},  // L
-    {0, 0, 0},          // SYNC
+    {0, kF, kF, 0},                // F
+    {kF, kB | kAway, kB, 0},       // B
+    {kB, kW, kW, 0},               // W
+    {kF, kB | kAway, kB | kW, 0},  // BW
+    {kF, kR | kB, kR, 0},          // R
+    {kF, kO | kB, kO | kAway, 0},  // O
+    {kO, kL | kB, kL, kAway},      // L
+    {0, 0, 0, 0},                  // SYNC
 };
 
 constexpr Rule RuleOf(Pass pass) {
@@ -46,8 +48,9 @@ constexpr Rule RuleOf(Pass pass) {
 // States in an array, where the order is long enough to fill it.
 class DenseStates {
  public:
+  using View = uint8_t*;
   explicit DenseStates(int64_t count) : states_(count, 0) {}
-  uint8_t& At(int64_t index) { return states_[index]; }
+  View Access() { return states_.data(); }
   uint8_t Get(int64_t index) const { return states_[index]; }
 
  private:
@@ -58,8 +61,9 @@ class DenseStates {
 // memory follows the order, whatever a file's header says.
 class SparseStates {
  public:
+  using View = absl::flat_hash_map<int64_t, uint8_t>&;
   explicit SparseStates(int64_t) {}
-  uint8_t& At(int64_t index) { return states_[index]; }
+  View Access() { return states_; }
   uint8_t Get(int64_t index) const {
     const auto found = states_.find(index);
     return found == states_.end() ? 0 : found->second;
@@ -68,6 +72,21 @@ class SparseStates {
  private:
   absl::flat_hash_map<int64_t, uint8_t> states_;
 };
+
+// Whether `pass`, whose state is states[index], may come next.
+template <typename View>
+inline bool Runs(View&& states, int64_t index, Pass pass, int slices) {
+  const Rule rule = RuleOf(pass);
+  if ((states[index] & (rule.needs | rule.excludes)) != rule.needs) {
+    return false;
+  }
+  if (slices == 1) return true;
+  if (IsBackward(pass.kind())) {
+    return pass.slice() + 1 >= slices || (states[index + 1] & kB) != 0;
+  }
+  return pass.kind() != PassKind::kForward || pass.slice() == 0 ||
+         (states[index - 1] & kF) != 0;
+}
 
 // One rank on its own: every pass once, in an order that it can run.
 template <typename States>
@@ -79,26 +98,41 @@ class RankCheck {
         rank_(rank),
         vpp_(schedule.vpp()),
         slices_(schedule.slices),
-        units_(int64_t{schedule.microbatches_per_replica()} * schedule.slices),
-        count_(units_ * vpp_ * schedule.replicas),
+        replicas_(schedule.replicas),
+        microbatches_(schedule.microbatches_per_replica()),
+        units_(int64_t{microbatches_} * slices_),
+        count_(units_ * vpp_ * replicas_),
         states_(count_),
-        synced_(static_cast<size_t>(vpp_) * schedule.replicas, false) {}
+        synced_(static_cast<size_t>(vpp_) * replicas_, false) {}
 
   absl::Status Run() {
+    // Copies, because a store to a state might change any member.
+    const Pass* const passes = order_.data();
     const int64_t size = static_cast<int64_t>(order_.size());
+    const int64_t units = units_;
+    const int vpp = vpp_, slices = slices_, replicas = replicas_;
+    const int microbatches = microbatches_;
+    typename States::View states = states_.Access();
     for (int64_t position = 0; position < size; ++position) {
-      const Pass pass = order_[position];
-      if (!InRange(pass)) return OutOfRange(position);
-      if (pass.joint_with_next()) [[unlikely]] {
-        PW_RETURN_IF_ERROR(CheckJoint(position));
+      const Pass pass = passes[position];
+      const bool plain = pass.kind() != PassKind::kSync &&
+                         !pass.joint_with_next() && pass.chunk() < vpp &&
+                         pass.replica() < replicas && pass.slice() < slices &&
+                         pass.microbatch() >= 0 &&
+                         pass.microbatch() < microbatches;
+      if (!plain) [[unlikely]] {
+        PW_RETURN_IF_ERROR(CheckSpecial(position));
+        if (pass.kind() == PassKind::kSync) continue;
       }
-      if (pass.kind() == PassKind::kSync) [[unlikely]] {
-        PW_RETURN_IF_ERROR(CheckSync(position));
-        continue;
-      }
-      if (!Runs(pass)) [[unlikely]]
+      const int64_t index =
+          (int64_t{pass.replica()} * vpp + pass.chunk()) * units +
+          int64_t{pass.microbatch()} * slices + pass.slice();
+      if (!Runs(states, index, pass, slices)) [[unlikely]] {
         return Problem(position);
-      states_.At(IndexOf(pass)) |= RuleOf(pass).sets;
+      }
+      const Rule rule = RuleOf(pass);
+      states[index] =
+          static_cast<uint8_t>((states[index] & ~rule.clears) | rule.sets);
     }
     return CheckComplete();
   }
@@ -110,23 +144,19 @@ class RankCheck {
   }
 
   bool InRange(Pass pass) const {
-    return pass.chunk() < vpp_ && pass.replica() < schedule_.replicas &&
+    return pass.chunk() < vpp_ && pass.replica() < replicas_ &&
            (pass.kind() == PassKind::kSync ||
             (pass.slice() < slices_ && pass.microbatch() >= 0 &&
-             pass.microbatch() < schedule_.microbatches_per_replica()));
+             pass.microbatch() < microbatches_));
   }
 
-  bool Runs(Pass pass) const {
-    const Rule rule = RuleOf(pass);
-    const int64_t index = IndexOf(pass);
-    const uint8_t state = states_.Get(index);
-    if ((state & (rule.needs | rule.excludes)) != rule.needs) return false;
-    if (IsBackward(pass.kind())) {
-      if ((state & (kO | kL)) == kO) return false;
-      return pass.slice() + 1 >= slices_ || (states_.Get(index + 1) & kB) != 0;
-    }
-    return pass.kind() != PassKind::kForward || pass.slice() == 0 ||
-           (states_.Get(index - 1) & kF) != 0;
+  // What the fast loop leaves out: out of range, joint, SYNC.
+  absl::Status CheckSpecial(int64_t position) {
+    const Pass pass = order_[position];
+    if (!InRange(pass)) return OutOfRange(position);
+    if (pass.joint_with_next()) PW_RETURN_IF_ERROR(CheckJoint(position));
+    if (pass.kind() == PassKind::kSync) return CheckSync(position);
+    return absl::OkStatus();
   }
 
   std::string At(int64_t position) const {
@@ -142,9 +172,8 @@ class RankCheck {
   absl::Status OutOfRange(int64_t position) const {
     return absl::FailedPreconditionError(
         absl::StrCat(At(position), "is out of range; allowed: microbatch 0..",
-                     schedule_.microbatches_per_replica() - 1, ", chunk 0..",
-                     vpp_ - 1, ", slice 0..", slices_ - 1,
-                     schedule_.replicas == 1 ? "" : ", replica a or b"));
+                     microbatches_ - 1, ", chunk 0..", vpp_ - 1, ", slice 0..",
+                     slices_ - 1, replicas_ == 1 ? "" : ", replica a or b"));
   }
 
   // Why Runs() said no.
@@ -173,7 +202,7 @@ class RankCheck {
     if ((state & rule.excludes & kB) != 0) {
       return fail("stands behind the backward that needs it");
     }
-    if (IsBackward(kind) && (state & (kO | kL)) == kO) {
+    if ((state & rule.excludes & kAway) != 0) {
       return fail("needs activations that were offloaded and not loaded");
     }
     return fail(absl::StrCat(
@@ -190,7 +219,7 @@ class RankCheck {
         ", microbatch ", pass.microbatch(), ")");
   }
 
-  absl::Status CheckJoint(int64_t position) const {
+  absl::Status CheckJoint(int64_t position) {
     const auto fail = [&](absl::string_view what) {
       return absl::FailedPreconditionError(absl::StrCat(At(position), what));
     };
@@ -213,7 +242,11 @@ class RankCheck {
     if (IndexOf(first) == IndexOf(second)) {
       return fail("is joint with a pass that needs it");
     }
-    if (Runs(first) && !Runs(second)) return Problem(position + 1);
+    typename States::View states = states_.Access();
+    if (Runs(states, IndexOf(first), first, slices_) &&
+        !Runs(states, IndexOf(second), second, slices_)) {
+      return Problem(position + 1);
+    }
     return absl::OkStatus();
   }
 
@@ -252,7 +285,7 @@ class RankCheck {
 
   const Schedule& schedule_;
   const RankOrder& order_;
-  const int rank_, vpp_, slices_;
+  const int rank_, vpp_, slices_, replicas_, microbatches_;
   const int64_t units_, count_;
   States states_;
   std::vector<bool> synced_;  // [replica * vpp + chunk]

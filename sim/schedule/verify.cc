@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,42 +18,6 @@ constexpr int kMaxGridRows = 64;
 // Passes shown on each side of the blocked one.
 constexpr int kGridMargin = 3;
 
-// A set of ranks, walked upwards or downwards from any member.
-class RankSet {
- public:
-  explicit RankSet(int ranks) : words_((ranks + 63) / 64, 0) {}
-
-  void Insert(int rank) { words_[rank / 64] |= uint64_t{1} << (rank % 64); }
-  void Erase(int rank) { words_[rank / 64] &= ~(uint64_t{1} << (rank % 64)); }
-
-  // The smallest member that is at least `rank`, or -1.
-  int AtOrAbove(int rank) const {
-    size_t word = rank / 64;
-    if (word >= words_.size()) return -1;
-    uint64_t bits = words_[word] & (~uint64_t{0} << (rank % 64));
-    while (bits == 0) {
-      if (++word == words_.size()) return -1;
-      bits = words_[word];
-    }
-    return static_cast<int>(word * 64) + std::countr_zero(bits);
-  }
-
-  // The largest member that is at most `rank`, or -1.
-  int AtOrBelow(int rank) const {
-    if (rank < 0) return -1;
-    int word = rank / 64;
-    uint64_t bits = words_[word] & (~uint64_t{0} >> (63 - rank % 64));
-    while (bits == 0) {
-      if (--word < 0) return -1;
-      bits = words_[word];
-    }
-    return word * 64 + 63 - std::countl_zero(bits);
-  }
-
- private:
-  std::vector<uint64_t> words_;
-};
-
 // Runs all orders without times: a rank goes on until its next pass needs a
 // result of another rank, and is woken by the rank that makes it.
 class Sweep {
@@ -64,29 +27,46 @@ class Sweep {
         stages_(schedule.stages()),
         slices_(schedule.slices),
         units_(int64_t{schedule.microbatches_per_replica()} * schedule.slices),
-        backward_base_(units_ * stages_ * schedule.replicas),
+        backward_base_((stages_ + 1) * units_ * schedule.replicas),
         done_((2 * backward_base_ + 63) / 64, 0),
+        lanes_(2 * schedule.vpp()),
+        forward_results_(int64_t{lanes_} * schedule.pp(), 0),
         positions_(schedule.pp(), 0),
-        needs_(schedule.pp(), -1),
+        needs_(schedule.pp(), kNone),
         first_waiter_(schedule.pp(), -1),
-        next_waiter_(schedule.pp(), -1),
-        ready_(schedule.pp()) {}
-
-  absl::Status Run() {
-    for (int rank = 0; rank < schedule_.pp(); ++rank) ready_.Insert(rank);
-    // Up with the forwards, down with the backwards: long runs per visit.
-    while (ready_.AtOrAbove(0) >= 0) {
-      for (int rank = ready_.AtOrAbove(0); rank >= 0;
-           rank = ready_.AtOrAbove(rank + 1)) {
-        Visit(rank);
+        next_waiter_(schedule.pp(), -1) {
+    for (int replica = 0; replica < schedule.replicas; ++replica) {
+      // What stage 0 and the last stage's backward need is there from the
+      // start: a border of results in front of stage 0 and behind the last.
+      const int64_t first = replica * (stages_ + 1) * units_;
+      for (int64_t unit = 0; unit < units_; ++unit) {
+        Finish(done_.data(), first + unit);
+        Finish(done_.data(), backward_base_ + first + stages_ * units_ + unit);
       }
-      for (int rank = ready_.AtOrBelow(schedule_.pp() - 1); rank >= 0;
-           rank = ready_.AtOrBelow(rank - 1)) {
-        Visit(rank);
+      for (int rank = 0; rank < schedule.pp(); ++rank) {
+        for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+          forward_results_[int64_t{rank} * lanes_ + 2 * chunk + replica] =
+              first +
+              (schedule.placement.StageOf(rank, chunk, replica) + 1) * units_;
+        }
       }
     }
+  }
+
+  absl::Status Run() {
+    std::vector<int> ready;  // the next rank to visit is the last
+    for (int rank = schedule_.pp() - 1; rank >= 0; --rank) {
+      ready.push_back(rank);
+    }
+    while (!ready.empty()) {
+      const int rank = ready.back();
+      ready.pop_back();
+      const Need need = Advance(rank);
+      Wake(rank, ready);
+      if (need.result != kNone) WaitFor(rank, need);
+    }
     for (int rank = 0; rank < schedule_.pp(); ++rank) {
-      if (!Ended(rank)) return Deadlock(rank);
+      if (needs_[rank] != kNone) return Deadlock(rank);
     }
     return absl::OkStatus();
   }
@@ -94,117 +74,115 @@ class Sweep {
  private:
   static constexpr int64_t kNone = -1;
 
-  bool Ended(int rank) const {
-    return positions_[rank] ==
-           static_cast<int64_t>(schedule_.order(rank).size());
+  static bool IsDone(const uint64_t* done, int64_t result) {
+    return (done[result >> 6] >> (result & 63) & 1) != 0;
   }
-  bool IsDone(int64_t result) const {
-    return (done_[result / 64] >> (result % 64) & 1) != 0;
-  }
-
-  // Number of the result that `pass` makes, kNone for W and the like.
-  int64_t ResultOf(int rank, Pass pass) const {
-    const bool backward = IsBackward(pass.kind());
-    if (!backward && pass.kind() != PassKind::kForward) return kNone;
-    const int stage =
-        schedule_.placement.StageOf(rank, pass.chunk(), pass.replica());
-    return (backward ? backward_base_ : 0) +
-           (int64_t{pass.replica()} * stages_ + stage) * units_ +
-           int64_t{pass.microbatch()} * slices_ + pass.slice();
+  static void Finish(uint64_t* done, int64_t result) {
+    done[result >> 6] |= uint64_t{1} << (result & 63);
   }
 
-  // The result of a neighbouring stage that `pass`, which makes `result`,
-  // needs, or kNone.
-  int64_t NeedOf(int rank, Pass pass, int64_t result) const {
-    if (result == kNone) return kNone;
-    const int stage =
-        schedule_.placement.StageOf(rank, pass.chunk(), pass.replica());
-    if (pass.kind() == PassKind::kForward) {
-      return stage == 0 ? kNone : result - units_;
-    }
-    return stage == stages_ - 1 ? kNone : result + units_;
-  }
+  // A result that is not there, and the pass that needs it.
+  struct Need {
+    int64_t result = kNone;
+    Pass pass;
+  };
 
-  bool Blocked(int64_t need) const { return need != kNone && !IsDone(need); }
-
-  void Finish(int64_t result) {
-    if (result == kNone) return;
-    done_[result / 64] |= uint64_t{1} << (result % 64);
-  }
-
-  int RankOfResult(int64_t result) const {
-    const int64_t lane = result % backward_base_ / units_;
-    return schedule_.placement.RankOf(static_cast<int>(lane % stages_),
-                                      static_cast<int>(lane / stages_));
-  }
-
-  void Visit(int rank) {
-    ready_.Erase(rank);
+  // Runs `rank` up to its end or to a pass whose input is not there.
+  Need Advance(int rank) {
+    // Copies, because a store to done_ might change any member.
     const RankOrder& order = schedule_.order(rank);
+    const Pass* const passes = order.data();
     const int64_t size = static_cast<int64_t>(order.size());
+    const int64_t* const bases =
+        forward_results_.data() + int64_t{rank} * lanes_;
+    uint64_t* const done = done_.data();
+    const int64_t units = units_, slices = slices_;
+    const int64_t to_backward = backward_base_ - units;
     int64_t position = positions_[rank];
-    int64_t blocked_on = kNone;
-    while (position < size) {
-      const Pass pass = order[position];
-      const int64_t result = ResultOf(rank, pass);
-      const int64_t need = NeedOf(rank, pass, result);
-      if (Blocked(need)) {
-        blocked_on = need;
+    Need need;
+    for (; position < size; ++position) {
+      const Pass pass = passes[position];
+      const bool backward = IsBackward(pass.kind());
+      if (!backward && pass.kind() != PassKind::kForward) continue;
+      const auto result_of = [&](Pass made) {
+        return bases[made.lane() >> 3] + made.microbatch() * slices +
+               made.slice() +
+               (made.kind() == PassKind::kForward ? 0 : to_backward);
+      };
+      const int64_t step = backward ? units : -units;
+      const int64_t result = result_of(pass);
+      if (!IsDone(done, result + step)) {
+        need = {result + step, pass};
         break;
       }
       if (pass.joint_with_next()) [[unlikely]] {
-        const Pass second = order[position + 1];
-        const int64_t second_result = ResultOf(rank, second);
-        const int64_t second_need = NeedOf(rank, second, second_result);
-        if (Blocked(second_need)) {
-          blocked_on = second_need;
+        // One F and one backward: the other one's step is the opposite.
+        const int64_t second = result_of(passes[position + 1]);
+        if (!IsDone(done, second - step)) {
+          need = {second - step, passes[position + 1]};
           break;
         }
-        Finish(second_result);
+        Finish(done, second);
         ++position;
       }
-      Finish(result);
-      ++position;
+      Finish(done, result);
     }
     positions_[rank] = position;
-    Wake(rank);
-    if (blocked_on != kNone) WaitFor(rank, blocked_on);
+    return need;
   }
 
-  void WaitFor(int rank, int64_t need) {
-    const int maker = RankOfResult(need);
-    needs_[rank] = need;
+  void WaitFor(int rank, const Need& need) {
+    const int replica = need.pass.replica();
+    const int stage =
+        schedule_.placement.StageOf(rank, need.pass.chunk(), replica);
+    const int maker = schedule_.placement.RankOf(
+        IsBackward(need.pass.kind()) ? stage + 1 : stage - 1, replica);
+    needs_[rank] = need.result;
     next_waiter_[rank] = first_waiter_[maker];
     first_waiter_[maker] = rank;
   }
 
-  void Wake(int maker) {
+  void Wake(int maker, std::vector<int>& ready) {
     int* link = &first_waiter_[maker];
     while (*link >= 0) {
       const int waiter = *link;
-      if (IsDone(needs_[waiter])) {
+      if (IsDone(done_.data(), needs_[waiter])) {
         *link = next_waiter_[waiter];
         needs_[waiter] = kNone;
-        ready_.Insert(waiter);
+        ready.push_back(waiter);
       } else {
         link = &next_waiter_[waiter];
       }
     }
   }
 
-  // The pass that made (or should make) `result`, as text.
+  // Stage and replica of a result: it lies behind the border of its replica
+  // (forward) or in front of it (backward).
+  struct Maker {
+    int stage, replica;
+    int64_t unit;
+    bool backward;
+  };
+  Maker MakerOf(int64_t result) const {
+    const bool backward = result >= backward_base_;
+    const int64_t lane = (backward ? result - backward_base_ : result) / units_;
+    return {static_cast<int>(lane % (stages_ + 1)) - (backward ? 0 : 1),
+            static_cast<int>(lane / (stages_ + 1)), result % units_, backward};
+  }
+
+  int RankOfResult(int64_t result) const {
+    const Maker maker = MakerOf(result);
+    return schedule_.placement.RankOf(maker.stage, maker.replica);
+  }
+
   std::string NameOfResult(int64_t result) const {
-    const int64_t lane = result % backward_base_ / units_;
-    const int64_t unit = result % units_;
-    const int stage = static_cast<int>(lane % stages_);
-    const int replica = static_cast<int>(lane / stages_);
-    return absl::StrCat(
-        result < backward_base_ ? "" : "the backward of ",
-        PassToString(schedule_,
-                     Pass(PassKind::kForward, static_cast<int>(unit / slices_),
-                          schedule_.placement.ChunkOf(stage),
-                          static_cast<int>(unit % slices_), replica)),
-        " of stage ", stage);
+    const Maker maker = MakerOf(result);
+    const Pass pass(PassKind::kForward, static_cast<int>(maker.unit / slices_),
+                    schedule_.placement.ChunkOf(maker.stage),
+                    static_cast<int>(maker.unit % slices_), maker.replica);
+    return absl::StrCat(maker.backward ? "the backward of " : "",
+                        PassToString(schedule_, pass), " of stage ",
+                        maker.stage);
   }
 
   std::string BlockedPass(int rank) const {
@@ -244,15 +222,18 @@ class Sweep {
   }
 
   const Schedule& schedule_;
-  const int stages_, slices_;
+  const int64_t stages_, slices_;
   const int64_t units_;
   const int64_t backward_base_;  // first backward result
   std::vector<uint64_t> done_;   // a bit a result
+  const int lanes_;
+  // First forward result of each [rank, 2 * chunk + replica]; the backward
+  // one is backward_base_ - units_ behind it.
+  std::vector<int64_t> forward_results_;
   std::vector<int64_t> positions_;
   std::vector<int64_t> needs_;  // result that a blocked rank waits for
   // Ranks that wait for a rank: a linked list each.
   std::vector<int> first_waiter_, next_waiter_;
-  RankSet ready_;
 };
 
 // The cells around one rank's position; kGridMargin before, the marked one,

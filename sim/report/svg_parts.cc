@@ -37,7 +37,7 @@ std::string RectShape(double x, double y, double width, double height) {
 
 std::string LegendSvg(const std::vector<LegendItem>& items, double left,
                       double top, double width, double* bottom) {
-  std::string out;
+  std::string out = "<g class=\"legend\">\n";
   double x = left;
   double y = top;
   for (const LegendItem& item : items) {
@@ -53,7 +53,7 @@ std::string LegendSvg(const std::vector<LegendItem>& items, double left,
     x += item_width;
   }
   *bottom = y + kLegendPitch;
-  return out;
+  return out + "</g>\n";
 }
 
 std::string TimeAxisSvg(double start_s, double end_s, double left, double width,

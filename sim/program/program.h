@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "sim/cost/pass_costs.h"
+#include "absl/strings/string_view.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -117,8 +117,6 @@ struct Channel {
   double bytes = 0;
   int stage = -1;    // producing stage, of passes
   int replica = 0;   // of the bidirectional schedule, of passes
-  // Tokens that are there before the first iteration (available at time 0).
-  int initial_tokens = 0;
 };
 
 struct SideOp {
@@ -129,6 +127,9 @@ struct SideOp {
   int group = -1;      // of collectives
   int peer = -1;       // of pull and push: rank in the same replica
   int chunk = -1;      // for pictures, where it concerns one
+  // Left out before this iteration. A consumer that starts one later than its
+  // producer takes the token of the iteration before.
+  int first_iteration = 0;
   std::vector<int32_t> inputs;   // channels
   std::vector<int32_t> outputs;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -50,5 +51,10 @@ absl::StatusOr<int> IntParam(const ScheduleParams& params,
 absl::StatusOr<std::string> ChoiceParam(
     const ScheduleParams& params, absl::string_view key,
     absl::string_view fallback, const std::vector<std::string>& choices);
+
+// OK when `value` is `only`, the one value that `schedule` can have for
+// `field` ("strategy.vpp"); else kInvalidArgument saying so.
+absl::Status RequireOnly(absl::string_view schedule, absl::string_view field,
+                         int value, int only);
 
 }  // namespace pipewright

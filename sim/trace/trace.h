@@ -27,14 +27,15 @@ struct TraceOp {
   int32_t channel = -1;   // of transfers: kSend on the producer's rank and
                           // kReceive on the consumer's, same times
   int32_t side_op = -1;   // index in RankProgram::side_ops
-  Pass pass;              // of passes, their transfers and copies
+  Pass pass{};            // of passes, their transfers and copies
 };
 
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
-  // Operations of one stream of one rank come in the order of their start;
-  // nothing is promised between streams.
+  // Passes of one rank come in the order of their start, transfers of one
+  // channel in the order of their sending; nothing else is promised. Replicas
+  // that are exactly alike may be told once, as the first of them.
   virtual void OnOp(const TraceOp& op) = 0;
 };
 

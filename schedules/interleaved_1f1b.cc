@@ -1,0 +1,221 @@
+// Interleaved 1F1B (virtual pipeline): 1F1B over several chunks a rank, in
+// groups of microbatches that run through all chunks before the next group.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/schedule/builder.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kName[] = "interleaved-1f1b";
+constexpr char kMegatron[] = "megatron";
+constexpr char kMegatron2308[] = "megatron-23.08";
+constexpr char kTorch[] = "torch";
+
+// Walks the units of a rank: groups of `group` microbatches, in a group all
+// chunks, in a chunk all its microbatches. A short last group is laid out the
+// same way.
+class UnitCursor {
+ public:
+  UnitCursor(int microbatches, int vpp, int group)
+      : microbatches_(microbatches),
+        vpp_(vpp),
+        group_(group),
+        end_(std::min(group, microbatches)) {}
+
+  int microbatch() const { return microbatch_; }
+  int chunk() const { return chunk_; }
+
+  void Advance() {
+    if (++microbatch_ < end_) return;
+    if (++chunk_ < vpp_) {
+      microbatch_ = begin_;
+      return;
+    }
+    chunk_ = 0;
+    begin_ = end_;
+    end_ += std::min(group_, microbatches_ - end_);
+  }
+
+ private:
+  int microbatches_, vpp_, group_;
+  int begin_ = 0, end_;
+  int microbatch_ = 0, chunk_ = 0;
+};
+
+// Megatron-LM's rule for a group size: the last group must feed every rank.
+bool FitsGroup(int microbatches, int group, int pp) {
+  return microbatches >= group &&
+         (microbatches % group == 0 || microbatches % group >= pp);
+}
+
+absl::Status BadMicrobatches(const ScheduleParams& params, int group) {
+  int below = params.microbatches, above = params.microbatches;
+  while (below > 0 && !FitsGroup(below, group, params.pp)) --below;
+  while (!FitsGroup(above, group, params.pp)) ++above;
+  return BadValue("strategy.microbatches", absl::StrCat(params.microbatches),
+                  absl::StrCat(below > 0 ? absl::StrCat(below, " or ") : "",
+                               above, " are nearest (schedule ", kName, ", pp ",
+                               params.pp, ", group size ", group,
+                               ": microbatches mod group size is "
+                               "0 or at least pp)"));
+}
+
+// Group size and rule, checked.
+struct Layout {
+  std::string rule;
+  int group;
+};
+
+absl::StatusOr<Layout> MakeLayout(const ScheduleParams& params) {
+  const int microbatches = params.microbatches;
+  Layout layout;
+  PW_ASSIGN_OR_RETURN(layout.rule,
+                      ChoiceParam(params, "rule", kMegatron,
+                                  {kMegatron, kMegatron2308, kTorch}));
+  if (layout.rule == kTorch) {
+    // PyTorch: rounds = max(1, m div p), every round of the same size.
+    const int rounds = std::max(1, microbatches / params.pp);
+    layout.group = microbatches / rounds;
+    if (microbatches % rounds != 0) {
+      return BadValue(
+          "strategy.microbatches", absl::StrCat(microbatches),
+          absl::StrCat(microbatches / params.pp * params.pp, " or ",
+                       (microbatches / params.pp + 1) * params.pp,
+                       " (schedule ", kName, ", rule torch: a multiple of ",
+                       "microbatches div pp = ", rounds, ")"));
+    }
+    PW_ASSIGN_OR_RETURN(
+        layout.group, IntParam(params, "group-size", layout.group, layout.group,
+                               layout.group));
+    return layout;
+  }
+  // One chunk is plain 1F1B, one microbatch has one order: neither has groups.
+  const bool grouped = params.vpp > 1 && microbatches > 1;
+  const bool own_size = layout.rule == kMegatron && microbatches > params.pp;
+  PW_ASSIGN_OR_RETURN(layout.group,
+                      IntParam(params, "group-size", params.pp, params.pp,
+                               own_size ? microbatches : params.pp));
+  if (grouped && !FitsGroup(microbatches, layout.group, params.pp)) {
+    return BadMicrobatches(params, layout.group);
+  }
+  return layout;
+}
+
+int64_t WarmUp(const ScheduleParams& params, const Layout& layout, int rank) {
+  const int64_t units = int64_t{params.vpp} * params.microbatches;
+  if (layout.rule != kTorch && params.vpp == 1) {
+    return std::min<int64_t>(params.pp - 1 - rank, units);
+  }
+  if (layout.rule == kMegatron2308 && params.microbatches == params.pp) {
+    return units;
+  }
+  return std::min<int64_t>(
+      2 * (params.pp - 1 - rank) + int64_t{params.vpp - 1} * layout.group,
+      units);
+}
+
+absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
+  PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
+  PW_ASSIGN_OR_RETURN(const Layout layout, MakeLayout(params));
+  const int64_t units = int64_t{params.vpp} * params.microbatches;
+  ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
+                          params.microbatches);
+  for (int rank = 0; rank < params.pp; ++rank) {
+    builder.Reserve(rank, 2 * units);
+    UnitCursor forward(params.microbatches, params.vpp, layout.group);
+    UnitCursor backward = forward;
+    const int64_t warm_up = WarmUp(params, layout, rank);
+    // Step k runs forward k and backward k - warm_up, where they exist.
+    for (int64_t step = 0; step < units + warm_up; ++step) {
+      if (step < units) {
+        builder.Add(rank, PassKind::kForward, forward.microbatch(),
+                    forward.chunk());
+        forward.Advance();
+      }
+      if (step >= warm_up) {
+        builder.Add(rank, PassKind::kBackwardFull, backward.microbatch(),
+                    params.vpp - 1 - backward.chunk());
+        backward.Advance();
+      }
+    }
+  }
+  return std::move(builder).Finish();
+}
+
+// Groups of p microbatches over several chunks: what was published.
+bool IsClassic(const ScheduleParams& params) {
+  const auto layout = MakeLayout(params);
+  return layout.ok() && layout->rule == kMegatron &&
+         layout->group == params.pp && params.vpp >= 2 && params.pp >= 2 &&
+         params.microbatches % params.pp == 0;
+}
+
+// In steady state a hop hides behind the other pass of the rank.
+bool HidesHop(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return IsClassic(params) &&
+         costs.hop * params.vpp <=
+             std::min(costs.forward,
+                      costs.backward_input + costs.backward_weight);
+}
+
+double Bubble(const ScheduleParams& params, int) {
+  return (params.pp - 1) * params.costs.work() / params.vpp +
+         2.0 * (params.pp * params.vpp - 1) * params.costs.hop;
+}
+
+double Peak(const ScheduleParams& params, int rank) {
+  const double chunks = (params.vpp + 1.0) * params.pp - 1 - 2.0 * rank;
+  return std::min(chunks / params.vpp, 1.0 * params.microbatches);
+}
+
+constexpr char kBubble[] = "(p-1)(F+B+W)/v + 2(pv-1)c";
+constexpr char kBubbleSource[] =
+    "arXiv 2104.04473, section 2.2.2; arXiv 2503.01328, table 1 (hops); "
+    "c <= min(F, B+W)/v";
+
+const RegisterSchedule kRow({
+    .name = kName,
+    .summary = "1F1B over several chunks a rank",
+    .source = "arXiv 2104.04473, section 2.2.2; order of Megatron-LM",
+    .torch_name = "Interleaved1F1B",
+    .torch_params = {{"rule", kTorch}},
+    .default_vpp = 2,
+    .params =
+        {
+            {"group-size", "pp", "pp..microbatches",
+             "microbatches that run through all chunks together"},
+            {"rule", kMegatron, "megatron|megatron-23.08|torch",
+             "whose warm-up; megatron-23.08 runs all forwards first where "
+             "microbatches = pp"},
+        },
+    .build = Build,
+    .claims =
+        {
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = kBubble,
+             .source = kBubbleSource,
+             .domain = HidesHop,
+             .value = Bubble},
+            {.metric = Claim::Metric::kBubbleGlobal,
+             .formula = kBubble,
+             .source = kBubbleSource,
+             .domain = HidesHop,
+             .value = Bubble},
+            {.metric = Claim::Metric::kPeakActivations,
+             .formula = "min((pv+p-1-2d)/v, m) on rank d",
+             .source = "arXiv 2205.05198, section 4.2.3 for rank 0; the "
+                       "others derived from the warm-up",
+             .domain = IsClassic,
+             .value = Peak},
+        },
+});
+
+}  // namespace
+}  // namespace pipewright

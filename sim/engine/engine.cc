@@ -1,0 +1,56 @@
+#include "sim/engine/engine.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "sim/base/names.h"
+#include "sim/engine/fast_engine.h"
+#include "sim/engine/simgrid_engine.h"
+
+namespace pipewright {
+namespace {
+
+// Relative. The engines agree to this much (DESIGN section 8), so a smaller
+// difference between two periods means nothing.
+constexpr double kSamePeriod = 1e-9;
+
+}  // namespace
+
+double RunSummary::iteration_s() const {
+  const size_t count = iteration_end_s.size();
+  if (count == 0) return 0;
+  if (count == 1) return iteration_end_s[0];
+  return iteration_end_s[count - 1] - iteration_end_s[count - 2];
+}
+
+bool IsSteady(const std::vector<double>& iteration_end_s) {
+  const size_t count = iteration_end_s.size();
+  if (count < 3) return false;
+  const double last = iteration_end_s[count - 1] - iteration_end_s[count - 2];
+  const double before =
+      iteration_end_s[count - 2] - iteration_end_s[count - 3];
+  return std::abs(last - before) <= kSamePeriod * std::abs(last);
+}
+
+const std::vector<EngineInfo>& AllEngines() {
+  static const std::vector<EngineInfo> engines = {
+      {.name = "fast",
+       .summary = "one longest-path sweep; links are never shared",
+       .run = &RunFast},
+      {.name = "simgrid",
+       .summary = "SimGrid: transfers are flows that share links",
+       .run = &RunSimgrid},
+  };
+  return engines;
+}
+
+absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name) {
+  std::vector<std::string> known;
+  for (const EngineInfo& engine : AllEngines()) {
+    if (engine.name == name) return &engine;
+    known.push_back(engine.name);
+  }
+  return UnknownName("engine", name, known);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,14 @@
+// The engine on SimGrid: transfers that can meet on a link are flows that
+// share it max-min fairly; everything else is a timer. Runs in a child
+// process, because SimGrid's engine can exist only once in a process.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "sim/engine/engine.h"
+
+namespace pipewright {
+
+absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
+                                      const EngineOptions& options);
+
+}  // namespace pipewright

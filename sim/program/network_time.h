@@ -1,0 +1,60 @@
+// How long the network takes when nobody else uses it: the time of the fast
+// engine, and the lower bound of every other. Latencies add up along a route,
+// the narrowest link gives the bandwidth. With a pure delay per hop every
+// transfer takes one hop, whatever its bytes.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// Links of a transfer between two ranks of one replica. Empty with a pure
+// delay.
+std::vector<LinkId> LinksBetween(const Network& network, int replica,
+                                 int from_rank, int to_rank);
+// Links of O and pushes to the host (to_host) or of L.
+std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
+                              bool to_host);
+
+// Latency plus bytes over the narrowest bandwidth, on an empty network.
+double SecondsOnLinks(const Cluster& cluster,
+                      const std::vector<LinkId>& links, double bytes);
+
+// From the end of the producing operation to the arrival. 0 for events.
+double TransferSeconds(const Program& program, const Channel& channel,
+                       int replica);
+// An O or L of `lane`.
+double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
+                   int replica, int rank);
+// A pull or push.
+double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
+                       int rank);
+
+struct Member {
+  int replica = 0;
+  int rank = 0;
+};
+// Members of the instance of `group` that `replica` takes part in.
+std::vector<Member> GroupMembers(const Program& program, const Group& group,
+                                 int replica);
+
+// How a collective runs. A ring sends (n-1)/n of the buffer over each of its
+// edges, twice for an all-reduce, in n-1 (or twice as many) steps; recursive
+// doubling sends all of it in log2(n) steps. All-reduce and barrier take the
+// cheaper, gather and scatter always the ring, as NCCL does
+// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
+struct CollectivePlan {
+  bool ring = false;
+  double seconds = 0;         // alone on the network
+  double latency_s = 0;       // part of `seconds` without bytes
+  double bytes_per_edge = 0;  // of a ring
+  std::vector<std::pair<int, int>> edges;  // devices, of a ring on a cluster
+};
+CollectivePlan PlanCollective(const Program& program, OpKind kind,
+                              double bytes,
+                              const std::vector<Member>& members);
+
+}  // namespace pipewright

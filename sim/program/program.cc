@@ -1,0 +1,224 @@
+#include "sim/program/program.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/status.h"
+#include "sim/program/cursor.h"
+
+namespace pipewright {
+namespace {
+
+// Of which side operations and lanes a channel is the output and the input.
+struct Ends {
+  int producers = 0;
+  int consumers = 0;
+  int first_produced = 0;
+  int first_consumed = 0;
+};
+
+absl::Status Wrong(absl::string_view what, int rank, size_t index) {
+  return absl::InternalError(
+      absl::StrFormat("program: rank %d, %s %d is wrong", rank,
+                      std::string(what), static_cast<int>(index)));
+}
+
+bool IsPassChannel(const Channel& channel) {
+  return channel.kind == ChannelKind::kActivation ||
+         channel.kind == ChannelKind::kGradient;
+}
+
+absl::Status VerifyLanes(const Program& program, int rank) {
+  const std::vector<Lane>& lanes = program.ranks[rank].lanes;
+  const auto channels = static_cast<int32_t>(program.channels.size());
+  for (size_t index = 0; index < lanes.size(); ++index) {
+    const Lane& lane = lanes[index];
+    const bool input_ok =
+        lane.input < 0 ||
+        (lane.input < channels && IsPassChannel(program.channels[lane.input]) &&
+         program.channels[lane.input].to_rank == rank);
+    const bool output_ok =
+        lane.output < 0 || (lane.output < channels &&
+                            IsPassChannel(program.channels[lane.output]) &&
+                            program.channels[lane.output].from_rank == rank);
+    if (!(lane.seconds >= 0) || !input_ok || !output_ok) {
+      return Wrong("lane", rank, index);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifySideOps(const Program& program, int rank,
+                           std::vector<Ends>* ends) {
+  const RankProgram& rank_program = program.ranks[rank];
+  std::vector<int> attached(rank_program.side_ops.size(), 0);
+  int64_t last_position = 0;
+  for (size_t index = 0; index < rank_program.attachments.size(); ++index) {
+    const Attachment& attachment = rank_program.attachments[index];
+    if (attachment.position < last_position ||
+        attachment.position >
+            static_cast<int64_t>(rank_program.order->size()) ||
+        attachment.side_op < 0 ||
+        attachment.side_op >= static_cast<int32_t>(attached.size())) {
+      return Wrong("attachment", rank, index);
+    }
+    // A block (X&Y) is one operation: nothing stands inside it.
+    if (attachment.position > 0 &&
+        (*rank_program.order)[attachment.position - 1].joint_with_next()) {
+      return Wrong("attachment", rank, index);
+    }
+    last_position = attachment.position;
+    ++attached[attachment.side_op];
+  }
+  for (size_t index = 0; index < rank_program.side_ops.size(); ++index) {
+    const SideOp& op = rank_program.side_ops[index];
+    const bool group_ok =
+        !IsCollective(op.kind) ||
+        (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
+    const bool peer_ok =
+        !IsOneSided(op.kind) || (op.peer >= 0 && op.peer < program.pp());
+    if (attached[index] != 1 || !group_ok || !peer_ok || !(op.seconds >= 0) ||
+        !(op.bytes >= 0)) {
+      return Wrong("side operation", rank, index);
+    }
+    for (const int32_t channel : op.inputs) {
+      if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
+          program.channels[channel].to_rank != rank) {
+        return Wrong("input of side operation", rank, index);
+      }
+      ++(*ends)[channel].consumers;
+      (*ends)[channel].first_consumed = op.first_iteration;
+    }
+    for (const int32_t channel : op.outputs) {
+      if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
+          program.channels[channel].from_rank != rank) {
+        return Wrong("output of side operation", rank, index);
+      }
+      ++(*ends)[channel].producers;
+      (*ends)[channel].first_produced = op.first_iteration;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Members of a group meet equally often only if each lists the same number
+// of operations on it.
+absl::Status VerifyGroups(const Program& program) {
+  for (size_t group = 0; group < program.groups.size(); ++group) {
+    std::vector<int> meetings;
+    for (const int rank : program.groups[group].ranks) {
+      if (rank < 0 || rank >= program.pp()) {
+        return Wrong("group", rank, group);
+      }
+      int count = 0;
+      for (const SideOp& op : program.ranks[rank].side_ops) {
+        count += op.group == static_cast<int>(group) ? 1 : 0;
+      }
+      meetings.push_back(count);
+    }
+    for (const int count : meetings) {
+      if (count != meetings[0]) {
+        return absl::InternalError(absl::StrCat(
+            "program: the members of group ", group, " meet ",
+            absl::StrJoin(meetings, ", "), " times"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view StreamName(Stream stream) {
+  constexpr absl::string_view kNames[kNumStreams] = {
+      "compute", "send", "receive", "collective", "d2h", "h2d", "cpu"};
+  return kNames[static_cast<int>(stream)];
+}
+
+absl::string_view OpKindName(OpKind kind) {
+  constexpr absl::string_view kNames[kNumOpKinds] = {
+      "pass",       "send",    "receive", "offload",        "load",
+      "wait",       "all-reduce", "reduce-scatter", "all-gather", "barrier",
+      "pull",       "push",    "cpu",     "optimizer",      "validate",
+      "rollback"};
+  return kNames[static_cast<int>(kind)];
+}
+
+absl::string_view WaitRuleName(WaitRule rule) {
+  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "batched"};
+  return kNames[static_cast<int>(rule)];
+}
+
+int64_t Program::num_ops() const {
+  int64_t count = 0;
+  for (const RankProgram& rank : ranks) {
+    count += static_cast<int64_t>(rank.side_ops.size() + rank.order->size());
+    for (const Pass pass : *rank.order) {
+      count += rank.lanes[pass.lane()].output >= 0 ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+absl::Status VerifyProgram(const Program& program) {
+  if (program.replicas < 1 || program.iterations < 1 || program.pp() < 1) {
+    return absl::InternalError("program: no ranks, replicas or iterations");
+  }
+  std::vector<Ends> ends(program.channels.size());
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    if (program.ranks[rank].order == nullptr) return Wrong("order", rank, 0);
+    PW_RETURN_IF_ERROR(VerifyLanes(program, rank));
+    PW_RETURN_IF_ERROR(VerifySideOps(program, rank, &ends));
+  }
+  for (size_t index = 0; index < ends.size(); ++index) {
+    const Channel& channel = program.channels[index];
+    const Ends& end = ends[index];
+    const bool side = !IsPassChannel(channel);
+    const bool paired = end.producers == 1 && end.consumers == 1 &&
+                        end.first_consumed - end.first_produced <= 1 &&
+                        end.first_consumed >= end.first_produced;
+    const bool unused = end.producers == 0 && end.consumers == 0;
+    const bool ranks_ok =
+        channel.kind != ChannelKind::kEvent ||
+        channel.from_rank == channel.to_rank;
+    if ((side ? !paired : !unused) || !ranks_ok || !(channel.bytes >= 0)) {
+      return absl::InternalError(
+          absl::StrCat("program: channel ", index, " does not pair up"));
+    }
+  }
+  return VerifyGroups(program);
+}
+
+std::string ToString(const Program& program) {
+  std::string out = absl::StrFormat(
+      "program %s ranks %d replicas %d iterations %d wait %s\n", program.name,
+      program.pp(), program.replicas, program.iterations,
+      std::string(WaitRuleName(program.wait_rule)));
+  for (size_t index = 0; index < program.groups.size(); ++index) {
+    constexpr absl::string_view kSpans[] = {"replicas", "ranks", "all"};
+    const Group& group = program.groups[index];
+    absl::StrAppend(&out, "group ", index, " ",
+                    kSpans[static_cast<int>(group.span)], " ",
+                    absl::StrJoin(group.ranks, " "), "\n");
+  }
+  for (size_t index = 0; index < program.channels.size(); ++index) {
+    constexpr absl::string_view kKinds[] = {"activation", "gradient",
+                                            "message", "event"};
+    const Channel& channel = program.channels[index];
+    absl::StrAppend(&out, "channel ", index, " ",
+                    kKinds[static_cast<int>(channel.kind)], " ",
+                    channel.from_rank, ">", channel.to_rank, " ",
+                    channel.bytes, " B\n");
+  }
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    absl::StrAppend(&out, rank, ":");
+    OpCursor cursor(program, rank, /*iterations=*/1);
+    for (Op op; cursor.Next(&op);) {
+      absl::StrAppend(&out, " ", OpToString(program, op));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,218 @@
+// The longest-path core: orders and durations in, times out. It runs the
+// passes of a rank in sequence, each as early as possible, until an input is
+// missing. Engines and planners drive it rank by rank; what is not a pass is
+// theirs to handle at the positions where they stop it.
+//
+// A pass costs about 4 ns: keep branches and memory accesses out of Advance.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "sim/replay/token_queue.h"
+#include "sim/schedule/pass.h"
+
+namespace pipewright {
+
+struct ReplayLane {
+  double seconds = 0;
+  double output_delay_s = 0;  // from the end of a pass to its arrival
+  int32_t input = -1;
+  int32_t output = -1;
+  // Stops Advance in front of the pass; the caller runs it.
+  bool special = false;
+};
+
+struct ReplayRank {
+  const Pass* order = nullptr;
+  const ReplayLane* lanes = nullptr;
+  int64_t position = 0;    // next pass
+  double clock_s = 0;      // the compute stream is free from here on
+  double busy_s = 0;       // pass time so far
+  double last_start_s = 0; // of the pass or block run last
+};
+
+// Sees nothing, costs nothing.
+struct NullObserver {
+  static constexpr bool kActive = false;
+  void OnPass(int, int64_t, Pass, double, double, bool) {}
+  void OnTransfer(int, Pass, double, double) {}
+};
+
+class ReplayCore {
+ public:
+  enum class Outcome {
+    kStopped,  // reached `stop`
+    kBlocked,  // an input of the next pass is missing
+    kSpecial,  // the next pass is on a special lane
+  };
+
+  // `microbatch_factor`: null for 1 everywhere.
+  ReplayCore(std::vector<ReplayRank> ranks, int num_channels,
+             const double* microbatch_factor)
+      : ranks_(std::move(ranks)),
+        queues_(num_channels),
+        factor_(microbatch_factor) {}
+
+  ReplayRank& rank(int rank) { return ranks_[rank]; }
+  int num_ranks() const { return static_cast<int>(ranks_.size()); }
+  TokenQueue& queue(int channel) { return queues_[channel]; }
+
+  // Runs passes of `rank` from its position up to but not including `stop`.
+  // Observer: OnPass(rank, position, pass, start, end, joint) and
+  // OnTransfer(channel, pass, start, arrival).
+  template <class Observer>
+  Outcome Advance(int rank, int64_t stop, Observer& observer) {
+    return factor_ == nullptr
+               ? AdvanceImpl<false>(rank, stop, observer)
+               : AdvanceImpl<true>(rank, stop, observer);
+  }
+
+  // Runs the pass, or the block (X&Y), at the position of `rank`, special or
+  // not, and not before `earliest_s`. False, with nothing changed, when an
+  // input is missing.
+  template <class Observer>
+  bool RunBlock(int rank, double earliest_s, Observer& observer) {
+    return factor_ == nullptr
+               ? RunBlockImpl<false>(rank, earliest_s, observer)
+               : RunBlockImpl<true>(rank, earliest_s, observer);
+  }
+
+ private:
+  template <bool kFactor>
+  double Seconds(const ReplayLane& lane, Pass pass) const {
+    if constexpr (kFactor) return lane.seconds * factor_[pass.microbatch()];
+    return lane.seconds;
+  }
+
+  template <bool kFactor, class Observer>
+  Outcome AdvanceImpl(int rank, int64_t stop, Observer& observer);
+
+  template <bool kFactor, class Observer>
+  bool RunBlockImpl(int rank, double earliest_s, Observer& observer);
+
+  std::vector<ReplayRank> ranks_;
+  std::vector<TokenQueue> queues_;
+  const double* factor_;
+};
+
+template <bool kFactor, class Observer>
+ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
+                                            Observer& observer) {
+  ReplayRank& state = ranks_[rank];
+  const Pass* const order = state.order;
+  const ReplayLane* const lanes = state.lanes;
+  TokenQueue* const queues = queues_.data();
+  int64_t position = state.position;
+  double clock_s = state.clock_s;
+  double busy_s = state.busy_s;
+  double start_s = state.last_start_s;
+  Outcome outcome = Outcome::kStopped;
+  while (position < stop) {
+    const Pass pass = order[position];
+    const ReplayLane& lane = lanes[pass.lane()];
+    if (lane.special | pass.joint_with_next()) [[unlikely]] {
+      if (lane.special ||
+          (pass.joint_with_next() &&
+           lanes[order[position + 1].lane()].special)) {
+        outcome = Outcome::kSpecial;
+        break;
+      }
+      state.position = position;
+      state.clock_s = clock_s;
+      state.busy_s = busy_s;
+      if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
+        outcome = Outcome::kBlocked;
+        break;
+      }
+      position = state.position;
+      clock_s = state.clock_s;
+      busy_s = state.busy_s;
+      start_s = state.last_start_s;
+      continue;
+    }
+    double begin_s = clock_s;
+    if (lane.input >= 0) {
+      double arrival_s;
+      if (!queues[lane.input].Pop(pass.key(), &arrival_s)) {
+        outcome = Outcome::kBlocked;
+        break;
+      }
+      begin_s = std::max(begin_s, arrival_s);
+    }
+    const double seconds = Seconds<kFactor>(lane, pass);
+    start_s = begin_s;
+    clock_s = begin_s + seconds;
+    busy_s += seconds;
+    if constexpr (Observer::kActive) {
+      observer.OnPass(rank, position, pass, begin_s, clock_s, false);
+    }
+    if (lane.output >= 0) {
+      const double arrival_s = clock_s + lane.output_delay_s;
+      if constexpr (Observer::kActive) {
+        observer.OnTransfer(lane.output, pass, clock_s, arrival_s);
+      }
+      queues[lane.output].Push(arrival_s, pass.key());
+    }
+    ++position;
+  }
+  state.position = position;
+  state.clock_s = clock_s;
+  state.busy_s = busy_s;
+  state.last_start_s = start_s;
+  return outcome;
+}
+
+template <bool kFactor, class Observer>
+bool ReplayCore::RunBlockImpl(int rank, double earliest_s,
+                              Observer& observer) {
+  ReplayRank& state = ranks_[rank];
+  const Pass* const passes = state.order + state.position;
+  const bool joint = passes[0].joint_with_next();
+  const int parts = joint ? 2 : 1;
+  const ReplayLane* lanes[2] = {};
+  for (int part = 0; part < parts; ++part) {
+    lanes[part] = &state.lanes[passes[part].lane()];
+    if (lanes[part]->input >= 0 &&
+        !queues_[lanes[part]->input].Contains(passes[part].key())) {
+      return false;
+    }
+  }
+  double start_s = std::max(state.clock_s, earliest_s);
+  for (int part = 0; part < parts; ++part) {
+    double arrival_s = 0;
+    if (lanes[part]->input >= 0 &&
+        queues_[lanes[part]->input].Pop(passes[part].key(), &arrival_s)) {
+      start_s = std::max(start_s, arrival_s);
+    }
+  }
+  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]);
+  const double second_s = joint ? Seconds<kFactor>(*lanes[1], passes[1]) : 0;
+  const double middle_s = start_s + first_s;
+  // Not middle_s + second_s: a block is one operation of one duration.
+  const double end_s = start_s + (first_s + second_s);
+  if constexpr (Observer::kActive) {
+    observer.OnPass(rank, state.position, passes[0], start_s,
+                    joint ? middle_s : end_s, joint);
+    if (joint) {
+      observer.OnPass(rank, state.position + 1, passes[1], middle_s, end_s,
+                      true);
+    }
+  }
+  for (int part = 0; part < parts; ++part) {
+    if (lanes[part]->output < 0) continue;
+    const double arrival_s = end_s + lanes[part]->output_delay_s;
+    if constexpr (Observer::kActive) {
+      observer.OnTransfer(lanes[part]->output, passes[part], end_s, arrival_s);
+    }
+    queues_[lanes[part]->output].Push(arrival_s, passes[part].key());
+  }
+  state.position += parts;
+  state.clock_s = end_s;
+  state.busy_s += first_s + second_s;
+  state.last_start_s = start_s;
+  return true;
+}
+
+}  // namespace pipewright

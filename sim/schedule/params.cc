@@ -1,0 +1,48 @@
+#include "sim/schedule/params.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+
+absl::StatusOr<int> IntParam(const ScheduleParams& params,
+                             absl::string_view key, int fallback, int minimum,
+                             int maximum) {
+  const auto found = params.own.find(std::string(key));
+  if (found == params.own.end()) return fallback;
+  int value = 0;
+  if (!absl::SimpleAtoi(found->second, &value) || value < minimum ||
+      value > maximum) {
+    return BadValue(absl::StrCat("schedule.params.", key), found->second,
+                    minimum > maximum ? std::string("nothing at this size")
+                                      : absl::StrCat("an integer in ", minimum,
+                                                     "..", maximum));
+  }
+  return value;
+}
+
+absl::StatusOr<std::string> ChoiceParam(
+    const ScheduleParams& params, absl::string_view key,
+    absl::string_view fallback, const std::vector<std::string>& choices) {
+  const auto found = params.own.find(std::string(key));
+  if (found == params.own.end()) return std::string(fallback);
+  if (std::find(choices.begin(), choices.end(), found->second) ==
+      choices.end()) {
+    return BadValue(absl::StrCat("schedule.params.", key), found->second,
+                    absl::StrJoin(choices, ", "));
+  }
+  return found->second;
+}
+
+absl::Status RequireOnly(absl::string_view schedule, absl::string_view field,
+                         int value, int only) {
+  if (value == only) return absl::OkStatus();
+  return BadValue(field, absl::StrCat(value),
+                  absl::StrCat(only, " (schedule ", schedule, ")"));
+}
+
+}  // namespace pipewright

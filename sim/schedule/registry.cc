@@ -1,0 +1,114 @@
+#include "sim/schedule/registry.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "sim/base/check.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// Ranks that the program accepts: well above the largest published pipeline
+// (64 ranks, arXiv 2104.04473 table 1), small enough for tables by rank.
+constexpr int kMaxRanks = 1 << 16;
+// Passes of all ranks together, 8 bytes each: 64 GiB.
+constexpr double kMaxPasses = 8589934592.0;
+
+// Sorted by name; filled before main by the objects in schedules/.
+std::map<std::string, ScheduleInfo>& Rows() {
+  static auto* rows = new std::map<std::string, ScheduleInfo>;
+  return *rows;
+}
+
+absl::Status InRange(absl::string_view field, int value, int maximum) {
+  if (value >= 1 && value <= maximum) return absl::OkStatus();
+  return BadValue(field, absl::StrCat(value), absl::StrCat("1..", maximum));
+}
+
+absl::Status CheckSizes(const ScheduleParams& params) {
+  PW_RETURN_IF_ERROR(InRange("strategy.pp", params.pp, kMaxRanks));
+  PW_RETURN_IF_ERROR(InRange("strategy.vpp", params.vpp, Pass::kMaxChunks));
+  PW_RETURN_IF_ERROR(InRange("strategy.microbatches", params.microbatches,
+                             static_cast<int>(Pass::kMaxMicrobatches - 1)));
+  PW_RETURN_IF_ERROR(
+      InRange("strategy.slices", params.slices, Pass::kMaxSlices));
+  // F, B and W of each stage, microbatch and slice.
+  const double passes_per_microbatch =
+      3.0 * params.pp * params.vpp * params.slices;
+  if (passes_per_microbatch * params.microbatches > kMaxPasses) {
+    return BadValue(
+        "strategy.microbatches", absl::StrCat(params.microbatches),
+        absl::StrCat("at most ",
+                     static_cast<int64_t>(kMaxPasses / passes_per_microbatch),
+                     " at this size of the pipeline (8 bytes a pass)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOwnKeys(const ScheduleInfo& info,
+                          const ScheduleParams& params) {
+  std::vector<std::string> known;
+  for (const ParamInfo& param : info.params) known.push_back(param.key);
+  for (const auto& [key, value] : params.own) {
+    bool found = false;
+    for (const std::string& candidate : known) found |= candidate == key;
+    if (found) continue;
+    if (known.empty()) {
+      return BadValue(
+          absl::StrCat("schedule.params.", key), value,
+          absl::StrCat("none (schedule ", info.name, " has no parameters)"));
+    }
+    return Prefix("schedule.params",
+                  UnknownName(absl::StrCat("parameter of schedule ", info.name),
+                              key, known));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RegisterSchedule::RegisterSchedule(ScheduleInfo info) {
+  std::string name = info.name;
+  PW_CHECK(Rows().emplace(std::move(name), std::move(info)).second);
+}
+
+const std::vector<const ScheduleInfo*>& AllSchedules() {
+  static const auto* all = [] {
+    auto* list = new std::vector<const ScheduleInfo*>;
+    for (const auto& [name, info] : Rows()) list->push_back(&info);
+    return list;
+  }();
+  return *all;
+}
+
+absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  const auto own = Rows().find(lower);
+  if (own != Rows().end()) return ScheduleMatch{&own->second, {}};
+  const absl::string_view bare = absl::StripPrefix(lower, "schedule");
+  std::vector<std::string> known;
+  for (const ScheduleInfo* info : AllSchedules()) {
+    known.push_back(info->name);
+    if (!info->torch_name.empty() &&
+        bare == absl::AsciiStrToLower(info->torch_name)) {
+      return ScheduleMatch{info, info->torch_params};
+    }
+  }
+  return UnknownName("schedule", name, known);
+}
+
+absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
+                                       const ScheduleParams& params) {
+  PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(name));
+  ScheduleParams merged = params;
+  merged.own.insert(match.implied.begin(), match.implied.end());
+  PW_RETURN_IF_ERROR(CheckSizes(merged));
+  PW_RETURN_IF_ERROR(CheckOwnKeys(*match.info, merged));
+  return match.info->build(merged);
+}
+
+}  // namespace pipewright

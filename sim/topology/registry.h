@@ -3,7 +3,7 @@
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +13,10 @@
 
 namespace pipewright {
 
-// One direction of a kind of link. `source` says where the numbers are from.
+// One direction of one link of a kind. Latency is of that link alone: a route
+// over two NVLink links (up to the switch, down from it) has twice it. The
+// latency of a switch is part of its links. `source` says where the numbers
+// are from.
 struct LinkClass {
   double bytes_per_s = 0;
   double latency_s = 0;
@@ -26,16 +29,19 @@ struct ShapeParams {
   std::string shape;  // registered name: "node", "nic-switch", "fat-tree"
   int nodes = 1;
   int devices_per_node = 1;
-  int nics_per_node = 0;      // 0: one a device; devices share in blocks
-  int pcie_per_switch = 1;    // devices that share one host link each way
-  int nodes_per_leaf = 0;     // fat-tree
+  int nics_per_node = 0;        // 0: one a device; devices share in blocks; has
+                                // to divide devices_per_node
+  int pcie_per_switch = 1;      // devices that share one host link each way
+  int nodes_per_leaf = 0;       // fat-tree
   double oversubscription = 1;  // fat-tree: leaf down / leaf up bandwidth
-  LinkClass nvlink;  // device to the node's switch
-  LinkClass nic;     // node to the fabric, per NIC
-  LinkClass pcie;    // device to host memory
+  LinkClass nvlink;             // device to the node's switch
+  LinkClass nic;                // node to the fabric, per NIC
+  LinkClass pcie;               // PCIe switch to host memory
   std::string device_name;      // "H100 SXM5 80GB"
   double memory_bytes = 0;      // of one device
   std::string summary;
+  // Where the other numbers are from: field name -> source.
+  std::map<std::string, std::string> sources;
 };
 
 struct ShapeInfo {
@@ -45,6 +51,8 @@ struct ShapeInfo {
   std::function<absl::StatusOr<Cluster>(const ShapeParams&)> build;
 };
 
+// Static object in each file of topologies/. A second shape of the same name
+// aborts at start-up.
 class RegisterShape {
  public:
   explicit RegisterShape(ShapeInfo info);
@@ -53,7 +61,12 @@ class RegisterShape {
 // Sorted by name.
 const std::vector<const ShapeInfo*>& AllShapes();
 
-// Checks what all shapes share, then builds.
+// Checks what all shapes share, then builds: counts at least 1 and at most
+// 2^20 devices, links that the shape needs with a finite bandwidth above 0 and
+// a finite latency of at least 0 (NVLink where a node has several devices,
+// NICs where there are several nodes, PCIe always). Error: kInvalidArgument
+// with field, value and what is allowed; for an unknown shape the nearest.
+// Time and memory O(devices); routes are computed when asked for.
 absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params);
 
 }  // namespace pipewright

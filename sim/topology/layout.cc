@@ -1,0 +1,89 @@
+#include "sim/topology/layout.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pipewright {
+namespace {
+
+void AddLink(std::string name, const LinkClass& kind,
+             std::vector<Link>* links) {
+  links->push_back({std::move(name), kind.bytes_per_s, kind.latency_s});
+}
+
+}  // namespace
+
+NodeLayout::NodeLayout(const ShapeParams& params)
+    : nodes_(params.nodes),
+      devices_(params.devices_per_node),
+      nics_(params.nics_per_node == 0 ? params.devices_per_node
+                                      : params.nics_per_node),
+      pcie_per_switch_(params.pcie_per_switch),
+      has_nvlink_(params.devices_per_node > 1),
+      has_nics_(params.nodes > 1),
+      nic_offset_(has_nvlink_ ? devices_ * 2 : 0),
+      pcie_offset_(nic_offset_ + (has_nics_ ? nics_ * 2 : 0)),
+      stride_(pcie_offset_ + devices_ / pcie_per_switch_ * 2) {}
+
+std::vector<Device> NodeLayout::Devices() const {
+  std::vector<Device> devices;
+  devices.reserve(static_cast<size_t>(nodes_) * devices_);
+  for (int node = 0; node < nodes_; ++node) {
+    for (int device = 0; device < devices_; ++device) {
+      devices.push_back({absl::StrCat("node", node, "/gpu", device), node});
+    }
+  }
+  return devices;
+}
+
+std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
+  std::vector<Link> links;
+  links.reserve(num_links());
+  for (int node = 0; node < nodes_; ++node) {
+    const std::string prefix = absl::StrCat("node", node, "/");
+    for (int device = 0; has_nvlink_ && device < devices_; ++device) {
+      const std::string gpu = absl::StrCat(prefix, "gpu", device);
+      AddLink(absl::StrCat(gpu, "/nvlink-up"), params.nvlink, &links);
+      AddLink(absl::StrCat(gpu, "/nvlink-down"), params.nvlink, &links);
+    }
+    for (int index = 0; has_nics_ && index < nics_; ++index) {
+      const std::string nic = absl::StrCat(prefix, "nic", index);
+      AddLink(absl::StrCat(nic, "/up"), params.nic, &links);
+      AddLink(absl::StrCat(nic, "/down"), params.nic, &links);
+    }
+    for (int index = 0; index < devices_ / pcie_per_switch_; ++index) {
+      const std::string pcie = absl::StrCat(prefix, "pcie", index);
+      AddLink(absl::StrCat(pcie, "/to-host"), params.pcie, &links);
+      AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
+    }
+  }
+  return links;
+}
+
+Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
+                          Cluster::RouteFunction route) const {
+  std::vector<Link> links = Links(params);
+  for (Link& link : fabric) links.push_back(std::move(link));
+  const NodeLayout layout = *this;
+  return Cluster(
+      params.name.empty() ? params.shape : params.name, Devices(),
+      std::move(links),
+      [layout, route = std::move(route)](int from, int to,
+                                         std::vector<LinkId>* out) {
+        if (layout.NodeOf(from) != layout.NodeOf(to)) {
+          route(from, to, out);
+          return;
+        }
+        out->push_back(layout.NvlinkUp(from));
+        out->push_back(layout.NvlinkDown(to));
+      },
+      [layout](int device, std::vector<LinkId>* out) {
+        out->push_back(layout.ToHost(device));
+      },
+      [layout](int device, std::vector<LinkId>* out) {
+        out->push_back(layout.ToDevice(device));
+      });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,66 @@
+// What all shapes have in common: the devices and links of a node, numbered so
+// that any of them is found by arithmetic instead of a table. A link that no
+// route can use (NVLink in a node of one device, NICs of a single node) does
+// not exist.
+//
+// Links of node n, in this order: per device NVLink up and down, per NIC up
+// and down, per PCIe switch to-host and to-device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/topology/cluster.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+class NodeLayout {
+ public:
+  // `params` has passed the checks of BuildCluster.
+  explicit NodeLayout(const ShapeParams& params);
+
+  int NodeOf(int device) const { return device / devices_; }
+  // Index of the NIC that `device` uses, within its node.
+  int NicOf(int device) const { return device % devices_ * nics_ / devices_; }
+
+  LinkId NvlinkUp(int device) const {
+    return NodeOf(device) * stride_ + device % devices_ * 2;
+  }
+  LinkId NvlinkDown(int device) const { return NvlinkUp(device) + 1; }
+  LinkId NicUp(int device) const {
+    return NodeOf(device) * stride_ + nic_offset_ + NicOf(device) * 2;
+  }
+  LinkId NicDown(int device) const { return NicUp(device) + 1; }
+  LinkId ToHost(int device) const {
+    return NodeOf(device) * stride_ + pcie_offset_ +
+           device % devices_ / pcie_per_switch_ * 2;
+  }
+  LinkId ToDevice(int device) const { return ToHost(device) + 1; }
+
+  // Links of all nodes together; a shape numbers its own from here.
+  LinkId num_links() const { return nodes_ * stride_; }
+  int nics() const { return nics_; }
+
+  std::vector<Device> Devices() const;
+  // The first num_links() links.
+  std::vector<Link> Links(const ShapeParams& params) const;
+
+  // A Cluster of these devices and links (followed by `fabric`), with host
+  // routes over PCIe, and `route` between devices of different nodes.
+  Cluster Build(const ShapeParams& params, std::vector<Link> fabric,
+                Cluster::RouteFunction route) const;
+
+ private:
+  int nodes_;
+  int devices_;  // of a node
+  int nics_;     // of a node
+  int pcie_per_switch_;
+  bool has_nvlink_;
+  bool has_nics_;
+  int nic_offset_;
+  int pcie_offset_;
+  int stride_;  // links of a node
+};
+
+}  // namespace pipewright

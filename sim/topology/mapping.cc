@@ -1,0 +1,108 @@
+#include "sim/topology/mapping.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// More columns than this do not fit a line.
+constexpr int kPrintedReplicas = 4;
+
+absl::Status CheckSizes(int pp, int dp, int devices) {
+  if (pp < 1) return BadValue("pp", absl::StrCat(pp), "1 or more");
+  if (dp < 1) return BadValue("dp", absl::StrCat(dp), "1 or more");
+  if (static_cast<int64_t>(pp) * dp > devices) {
+    return BadValue(
+        "pp * dp",
+        absl::StrCat(pp, " * ", dp, " = ", static_cast<int64_t>(pp) * dp),
+        absl::StrCat("at most the ", devices, " devices of the system"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RankMapping::RankMapping(int pp, int dp, std::vector<int> device_of)
+    : pp_(pp), dp_(dp), device_of_(std::move(device_of)) {}
+
+absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
+                                                   int pp, int dp,
+                                                   int devices) {
+  const bool replica_fastest = order == "dp-pp";
+  if (!replica_fastest && order != "pp-dp") {
+    return UnknownName("rank order", order, {"dp-pp", "pp-dp"});
+  }
+  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices));
+  std::vector<int> device_of(static_cast<size_t>(pp) * dp);
+  for (int replica = 0; replica < dp; ++replica) {
+    for (int rank = 0; rank < pp; ++rank) {
+      const int index = replica * pp + rank;
+      device_of[index] = replica_fastest ? rank * dp + replica : index;
+    }
+  }
+  return RankMapping(pp, dp, std::move(device_of));
+}
+
+absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
+                                                  int pp, int dp, int devices) {
+  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices));
+  const size_t expected = static_cast<size_t>(pp) * dp;
+  if (device_of.size() != expected) {
+    return BadValue("devices", absl::StrCat(device_of.size(), " entries"),
+                    absl::StrCat("pp * dp = ", expected, " entries"));
+  }
+  std::vector<bool> used(devices, false);
+  for (size_t index = 0; index < device_of.size(); ++index) {
+    const int device = device_of[index];
+    const std::string field = absl::StrCat("devices[", index, "]");
+    if (device < 0 || device >= devices) {
+      return BadValue(field, absl::StrCat(device),
+                      absl::StrCat("0 to ", devices - 1));
+    }
+    if (used[device]) {
+      return BadValue(field, absl::StrCat(device), "each device once");
+    }
+    used[device] = true;
+  }
+  return RankMapping(pp, dp, std::move(device_of));
+}
+
+std::string RankMapping::ToString(const Cluster& cluster) const {
+  const int columns = std::min(dp_, kPrintedReplicas);
+  std::vector<size_t> width(columns, 0);
+  for (int replica = 0; replica < columns; ++replica) {
+    for (int rank = 0; rank < pp_; ++rank) {
+      const int device = DeviceOf(replica, rank);
+      PW_CHECK(device < cluster.num_devices());
+      width[replica] =
+          std::max(width[replica], cluster.devices()[device].name.size());
+    }
+  }
+  const size_t rank_width = absl::StrCat(pp_ - 1).size();
+  std::string out;
+  for (int rank = 0; rank < pp_; ++rank) {
+    const std::string number = absl::StrCat(rank);
+    absl::StrAppend(&out, "rank ", std::string(rank_width - number.size(), ' '),
+                    number, ":");
+    for (int replica = 0; replica < columns; ++replica) {
+      const std::string& name = cluster.devices()[DeviceOf(replica, rank)].name;
+      absl::StrAppend(&out, " ", name);
+      if (replica + 1 < columns) out.append(width[replica] - name.size(), ' ');
+    }
+    if (dp_ > columns) absl::StrAppend(&out, " ...");
+    out += '\n';
+  }
+  if (dp_ > columns) {
+    absl::StrAppend(&out, "(", columns, " of ", dp_, " replicas)\n");
+  }
+  return out;
+}
+
+}  // namespace pipewright

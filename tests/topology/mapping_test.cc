@@ -1,0 +1,78 @@
+#include "sim/topology/mapping.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+namespace {
+
+Cluster EightByTwo() {
+  ShapeParams params;
+  params.shape = "nic-switch";
+  params.nodes = 2;
+  params.devices_per_node = 8;
+  params.nvlink = params.nic = params.pcie = {1e9, 0, ""};
+  return BuildCluster(params).value();
+}
+
+TEST_CASE("mapping: replicas or ranks next to each other", "[topology]") {
+  const RankMapping replicas =
+      RankMapping::FromOrder("dp-pp", 4, 2, 16).value();
+  CHECK(replicas.pp() == 4);
+  CHECK(replicas.dp() == 2);
+  CHECK(replicas.DeviceOf(0, 0) == 0);
+  CHECK(replicas.DeviceOf(1, 0) == 1);
+  CHECK(replicas.DeviceOf(0, 1) == 2);
+  CHECK(replicas.DeviceOf(1, 3) == 7);
+  const RankMapping ranks = RankMapping::FromOrder("pp-dp", 4, 2, 16).value();
+  CHECK(ranks.DeviceOf(0, 1) == 1);
+  CHECK(ranks.DeviceOf(1, 0) == 4);
+  CHECK(ranks.DeviceOf(1, 3) == 7);
+}
+
+TEST_CASE("mapping: a list is [replica * pp + rank]", "[topology]") {
+  const RankMapping mapping =
+      RankMapping::FromList({5, 4, 1, 0}, 2, 2, 6).value();
+  CHECK(mapping.DeviceOf(0, 0) == 5);
+  CHECK(mapping.DeviceOf(0, 1) == 4);
+  CHECK(mapping.DeviceOf(1, 0) == 1);
+}
+
+TEST_CASE("mapping: printed in columns", "[topology]") {
+  const Cluster cluster = EightByTwo();
+  CHECK(RankMapping::FromOrder("dp-pp", 2, 2, 16).value().ToString(cluster) ==
+        "rank 0: node0/gpu0 node0/gpu1\n"
+        "rank 1: node0/gpu2 node0/gpu3\n");
+  const std::string many =
+      RankMapping::FromOrder("pp-dp", 2, 8, 16).value().ToString(cluster);
+  CHECK(absl::StrContains(
+      many, "rank 0: node0/gpu0 node0/gpu2 node0/gpu4 node0/gpu6 ...\n"));
+  CHECK(absl::StrContains(many, "(4 of 8 replicas)"));
+}
+
+void CheckFails(const absl::StatusOr<RankMapping>& mapping,
+                const std::string& part) {
+  REQUIRE(mapping.status().code() == absl::StatusCode::kInvalidArgument);
+  INFO(mapping.status());
+  CHECK(absl::StrContains(mapping.status().message(), part));
+}
+
+TEST_CASE("mapping: bad sizes and lists are refused", "[topology]") {
+  CheckFails(RankMapping::FromOrder("dppp", 4, 2, 16), "did you mean 'dp-pp'?");
+  CheckFails(RankMapping::FromOrder("dp-pp", 0, 2, 16), "pp: 0");
+  CheckFails(RankMapping::FromOrder("dp-pp", 4, -1, 16), "dp: -1");
+  CheckFails(RankMapping::FromOrder("dp-pp", 4, 5, 16), "at most the 16");
+  CheckFails(RankMapping::FromOrder("pp-dp", 1 << 20, 1 << 20, 16),
+             "1099511627776");
+  CheckFails(RankMapping::FromList({0, 1, 2}, 2, 2, 8), "3 entries");
+  CheckFails(RankMapping::FromList({0, 1, 2, 8}, 2, 2, 8), "devices[3]: 8");
+  CheckFails(RankMapping::FromList({0, -1, 2, 3}, 2, 2, 8), "devices[1]: -1");
+  CheckFails(RankMapping::FromList({0, 1, 2, 0}, 2, 2, 8), "devices[3]: 0");
+}
+
+}  // namespace
+}  // namespace pipewright

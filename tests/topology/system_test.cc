@@ -1,0 +1,145 @@
+#include "sim/topology/system.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "sim/base/file.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kSystem[] = R"(name: "box"
+shape: "node"
+device_name: "X1"
+memory { value: "16GiB" source: "sheet" }
+devices_per_node { value: 4 source: "sheet" }
+nics_per_node { value: 2 source: "sheet" }
+pcie_per_switch { value: 2 source: "guide" }
+nvlink {
+  bandwidth { value: "100GBps" source: "sheet" }
+  latency { value: "500ns" source: "paper" }
+}
+nic {
+  bandwidth { value: "100Gbps" source: "sheet" }
+  latency { value: "2us" source: "paper" }
+}
+pcie {
+  bandwidth { value: "16GBps" source: "sheet" }
+  latency { value: "1us" source: "paper" }
+}
+)";
+
+TEST_CASE("system: a file becomes parameters", "[topology]") {
+  const ShapeParams params = ParseSystem(kSystem, "box.textproto").value();
+  CHECK(params.name == "box");
+  CHECK(params.shape == "node");
+  CHECK(params.nodes == 1);
+  CHECK(params.devices_per_node == 4);
+  CHECK(params.nics_per_node == 2);
+  CHECK(params.pcie_per_switch == 2);
+  CHECK(params.device_name == "X1");
+  CHECK(params.memory_bytes == 16.0 * (1 << 30));
+  CHECK(params.nvlink.bytes_per_s == 100e9);
+  CHECK(params.nvlink.latency_s == Approx(5e-7));
+  CHECK(params.nvlink.source == "bandwidth: sheet; latency: paper");
+  CHECK(params.nic.bytes_per_s == 12.5e9);
+  CHECK(params.pcie.latency_s == Approx(1e-6));
+  CHECK(params.sources.at("memory") == "sheet");
+  CHECK(params.sources.at("pcie_per_switch") == "guide");
+}
+
+TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
+  CHECK(SystemNames() == std::vector<std::string>{"dgx-a100", "dgx-h100"});
+  const ShapeParams a100 = FindSystem("dgx-a100").value();
+  CHECK(a100.nvlink.bytes_per_s == 300e9);
+  CHECK(a100.nic.bytes_per_s == 25e9);
+  CHECK(a100.pcie_per_switch == 2);
+  const ShapeParams h100 = FindSystem("dgx-h100").value();
+  CHECK(h100.nvlink.bytes_per_s == 450e9);
+  CHECK(h100.nic.bytes_per_s == 50e9);
+  for (const std::string& name : SystemNames()) {
+    INFO(name);
+    ShapeParams params = FindSystem(name).value();
+    CHECK(params.name == name);
+    CHECK(params.devices_per_node == 8);
+    CHECK(params.memory_bytes > 79 * 1073741824.0);
+    CHECK(params.memory_bytes <= 80 * 1073741824.0);
+    REQUIRE(BuildCluster(params).ok());
+    params.nodes = 16;
+    const Cluster cluster = BuildCluster(params).value();
+    CHECK(cluster.num_devices() == 128);
+    CHECK(cluster.BandwidthOf(cluster.Route(0, 127)) == params.nic.bytes_per_s);
+  }
+}
+
+TEST_CASE("system: every number prints with its source", "[topology]") {
+  const std::string text =
+      ToString(ParseSystem(kSystem, "box.textproto").value());
+  CHECK(absl::StrContains(text, "devices_per_node  4"));
+  for (const char* line :
+       {"devices_per_node ", "nics_per_node ", "pcie_per_switch ", "memory ",
+        "nvlink ", "nic ", "pcie "}) {
+    INFO(line);
+    const size_t begin = text.find(absl::StrCat("\n  ", line));
+    REQUIRE(begin != std::string::npos);
+    const std::string rest =
+        text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+    CHECK(absl::StrContains(rest, "("));
+    CHECK(absl::EndsWith(rest, ")"));
+  }
+  CHECK(absl::StrContains(text, "12.5 GBps, 2 us"));
+}
+
+void CheckFails(const std::string& from, const std::string& to,
+                const std::vector<std::string>& parts) {
+  INFO(from);
+  REQUIRE(absl::StrContains(kSystem, from));
+  const absl::StatusOr<ShapeParams> params =
+      ParseSystem(absl::StrReplaceAll(kSystem, {{from, to}}), "box.textproto");
+  REQUIRE(params.status().code() == absl::StatusCode::kInvalidArgument);
+  INFO(params.status());
+  for (const std::string& part : parts) {
+    CHECK(absl::StrContains(params.status().message(), part));
+  }
+}
+
+TEST_CASE("system: errors have a line and a hint", "[topology]") {
+  CheckFails("devices_per_node", "device_per_node",
+             {"box.textproto:5: ", "did you mean 'devices_per_node'?"});
+  CheckFails("latency { value: \"2us\"", "latency { vale: \"2us\"",
+             {"box.textproto:14: ", "'vale'", "did you mean 'value'?"});
+  CheckFails("\"16GiB\"", "\"16\"",
+             {"box.textproto:4: ", "memory: ", "no unit"});
+  CheckFails("\"100GBps\"", "\"100GB\"",
+             {"box.textproto:9: ", "nvlink.bandwidth: ", "'GBps'"});
+  CheckFails("\"500ns\"", "\"-500ns\"",
+             {"box.textproto:10: ", "nvlink.latency: ", "negative"});
+  CheckFails("value: 4 source: \"sheet\"", "value: 4",
+             {"box.textproto:5: ", "devices_per_node.source"});
+  CheckFails("\"2us\" source: \"paper\"", "\"2us\" source: \"\"",
+             {"box.textproto:14: ", "nic.latency.source"});
+  CheckFails("value: 4", "value: 0",
+             {"box.textproto:5: ", "devices_per_node: 0"});
+  CheckFails("name: \"box\"", "", {"box.textproto: ", "name: missing"});
+  CheckFails("memory { value: \"16GiB\" source: \"sheet\" }", "",
+             {"memory: missing"});
+  CheckFails("  latency { value: \"1us\" source: \"paper\" }\n", "",
+             {"pcie.latency: missing"});
+  CheckFails("value: 4", "value: four", {"box.textproto:5: "});
+  CHECK(absl::StrContains(FindSystem("dgx-h10").status().message(),
+                          "did you mean"));
+}
+
+TEST_CASE("system: a file of one's own reads as a shipped one", "[topology]") {
+  const std::string content =
+      ReadFile(PIPEWRIGHT_SOURCE_DIR "/topologies/dgx-h100.textproto").value();
+  const ShapeParams from_file = ParseSystem(content, "mine").value();
+  CHECK(ToString(from_file) == ToString(FindSystem("dgx-h100").value()));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -27,8 +27,7 @@ bool IsSteady(const std::vector<double>& iteration_end_s) {
   const size_t count = iteration_end_s.size();
   if (count < 3) return false;
   const double last = iteration_end_s[count - 1] - iteration_end_s[count - 2];
-  const double before =
-      iteration_end_s[count - 2] - iteration_end_s[count - 3];
+  const double before = iteration_end_s[count - 2] - iteration_end_s[count - 3];
   return std::abs(last - before) <= kSamePeriod * std::abs(last);
 }
 

@@ -66,8 +66,7 @@ bool OpCursor::FillStep(Op* op) {
 }
 
 bool OpCursor::Next(Op* op) {
-  const auto size =
-      static_cast<int64_t>(program_.ranks[rank_].order->size());
+  const auto size = static_cast<int64_t>(program_.ranks[rank_].order->size());
   while (iteration_ < iterations_) {
     if (step_ == 0 && FillAttached(op)) return true;
     if (position_ == size) {

@@ -15,12 +15,12 @@ struct Op {
   Stream stream = Stream::kCompute;
   int rank = 0;
   int iteration = 0;
-  int64_t position = 0;    // index in the rank's order
-  Pass pass{};             // of passes, transfers and copies
+  int64_t position = 0;  // index in the rank's order
+  Pass pass{};           // of passes, transfers and copies
   int32_t stage = -1;
-  int32_t channel = -1;    // of transfers
-  int32_t side_op = -1;    // of everything attached
-  double seconds = 0;      // without the network's part
+  int32_t channel = -1;  // of transfers
+  int32_t side_op = -1;  // of everything attached
+  double seconds = 0;    // without the network's part
   double bytes = 0;
 };
 

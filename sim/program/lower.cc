@@ -78,8 +78,7 @@ class Lowering {
     const RankOrder& order = schedule_.order(rank);
     for (int64_t position = 0; position < OrderSize(rank); ++position) {
       if (!matches(order[position])) continue;
-      const bool second =
-          position > 0 && order[position - 1].joint_with_next();
+      const bool second = position > 0 && order[position - 1].joint_with_next();
       return second ? position - 1 : position;
     }
     return OrderSize(rank);
@@ -106,23 +105,22 @@ class Lowering {
   const Schedule& schedule_;
   const LowerOptions& options_;
   Program program_;
-  std::vector<int> replica_group_;          // [rank]
+  std::vector<int> replica_group_;            // [rank]
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
 };
 
 absl::Status Lowering::CheckOptions() const {
   const auto stages = static_cast<size_t>(schedule_.stages());
   if (options_.costs.stages.size() != stages) {
-    return BadValue("costs", absl::StrCat(options_.costs.stages.size(),
-                                          " stages"),
+    return BadValue("costs",
+                    absl::StrCat(options_.costs.stages.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
   const auto microbatches =
       static_cast<size_t>(schedule_.microbatches_per_replica());
   const size_t factors = options_.costs.microbatch_factor.size();
   if (factors != 0 && factors != microbatches) {
-    return BadValue("costs.microbatch_factor",
-                    absl::StrCat(factors, " values"),
+    return BadValue("costs.microbatch_factor", absl::StrCat(factors, " values"),
                     absl::StrCat("one a microbatch: ", microbatches));
   }
   if (options_.replicas < 1) {
@@ -130,28 +128,28 @@ absl::Status Lowering::CheckOptions() const {
                     "1 or more");
   }
   if (reduces() && options_.gradient_bytes.size() != stages) {
-    return BadValue("gradient bytes", absl::StrCat(
-                        options_.gradient_bytes.size(), " stages"),
+    return BadValue("gradient bytes",
+                    absl::StrCat(options_.gradient_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
   if (gathers() && options_.parameter_bytes.size() != stages) {
-    return BadValue("parameter bytes", absl::StrCat(
-                        options_.parameter_bytes.size(), " stages"),
+    return BadValue("parameter bytes",
+                    absl::StrCat(options_.parameter_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
   if (!options_.activation_bytes.empty() &&
       options_.activation_bytes.size() != stages) {
-    return BadValue("activation bytes", absl::StrCat(
-                        options_.activation_bytes.size(), " stages"),
+    return BadValue("activation bytes",
+                    absl::StrCat(options_.activation_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
   const Network& network = options_.network;
   if (network.cluster != nullptr &&
       (network.mapping == nullptr || network.mapping->pp() != schedule_.pp() ||
        network.mapping->dp() != options_.replicas)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strategy.mapping: does not place ", schedule_.pp(), " ranks times ",
-        options_.replicas, " replicas"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy.mapping: does not place ", schedule_.pp(),
+                     " ranks times ", options_.replicas, " replicas"));
   }
   return absl::OkStatus();
 }
@@ -170,14 +168,14 @@ void Lowering::AddGlobals() {
 void Lowering::AddPasses() {
   const Wiring wiring = WireSchedule(schedule_);
   for (const WiredChannel& wired : wiring.channels) {
-    program_.channels.push_back(
-        {.kind = wired.gradient ? ChannelKind::kGradient
-                                : ChannelKind::kActivation,
-         .from_rank = wired.from_rank,
-         .to_rank = wired.to_rank,
-         .bytes = options_.hop_bytes / schedule_.slices,
-         .stage = wired.stage,
-         .replica = wired.replica});
+    program_.channels.push_back({.kind = wired.gradient
+                                             ? ChannelKind::kGradient
+                                             : ChannelKind::kActivation,
+                                 .from_rank = wired.from_rank,
+                                 .to_rank = wired.to_rank,
+                                 .bytes = options_.hop_bytes / schedule_.slices,
+                                 .stage = wired.stage,
+                                 .replica = wired.replica});
   }
   program_.ranks.resize(schedule_.pp());
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
@@ -189,8 +187,7 @@ void Lowering::AddPasses() {
       if (wired[index].stage < 0) continue;
       const auto kind = static_cast<PassKind>(index % kNumPassKinds);
       const int stage = wired[index].stage;
-      const bool copy =
-          kind == PassKind::kOffload || kind == PassKind::kLoad;
+      const bool copy = kind == PassKind::kOffload || kind == PassKind::kLoad;
       target.lanes[index] = {
           .seconds = options_.costs.Seconds(kind, stage, schedule_.slices),
           .stage = stage,
@@ -218,13 +215,13 @@ void Lowering::AddGradientReduction() {
           pass.kind() != PassKind::kBackwardWeight) {
         continue;
       }
-      const uint32_t lane = Pass::LaneOf(PassKind::kBackwardFull,
-                                         pass.chunk(), pass.replica());
+      const uint32_t lane =
+          Pass::LaneOf(PassKind::kBackwardFull, pass.chunk(), pass.replica());
       if (found[lane]) continue;
       found[lane] = true;
       --missing;
-      const int stage = schedule_.placement.StageOf(rank, pass.chunk(),
-                                                    pass.replica());
+      const int stage =
+          schedule_.placement.StageOf(rank, pass.chunk(), pass.replica());
       const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
       synced_[rank].push_back(event);
       Attach(rank, Behind(rank, position),
@@ -300,8 +297,7 @@ void Lowering::AddPostValidatedStep() {
     if (rank < last) reduce.outputs.push_back(partial[rank + 1]);
     Attach(rank, OrderSize(rank), std::move(reduce));
     Attach(rank, OrderSize(rank),
-           {.kind = OpKind::kOptimizer,
-            .seconds = options_.costs.optimizer_s});
+           {.kind = OpKind::kOptimizer, .seconds = options_.costs.optimizer_s});
     SideOp validate = {.kind = OpKind::kValidate,
                        .seconds = options_.costs.validation_s,
                        .first_iteration = 1};
@@ -325,20 +321,19 @@ void Lowering::AddParameterGather() {
     for (int replica = 0; replica < schedule_.replicas; ++replica) {
       for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
         const auto is_first = [&](Pass pass) {
-          return pass.kind() == PassKind::kForward &&
-                 pass.chunk() == chunk && pass.replica() == replica;
+          return pass.kind() == PassKind::kForward && pass.chunk() == chunk &&
+                 pass.replica() == replica;
         };
         first_use.emplace_back(FirstPosition(rank, is_first),
                                Pass(PassKind::kForward, 0, chunk, 0, replica));
       }
     }
-    std::stable_sort(first_use.begin(), first_use.end(),
-                     [](const auto& a, const auto& b) {
-                       return a.first < b.first;
-                     });
+    std::stable_sort(
+        first_use.begin(), first_use.end(),
+        [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [position, pass] : first_use) {
-      const int stage = schedule_.placement.StageOf(rank, pass.chunk(),
-                                                    pass.replica());
+      const int stage =
+          schedule_.placement.StageOf(rank, pass.chunk(), pass.replica());
       const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
       Attach(rank, OrderSize(rank),
              {.kind = OpKind::kAllGather,

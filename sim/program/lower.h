@@ -29,9 +29,9 @@ struct LowerOptions {
   PassCosts costs;
   Network network;
   WaitRule wait_rule = WaitRule::kBuffered;
-  double hop_bytes = 0;   // activations, or their gradient, of one microbatch
+  double hop_bytes = 0;  // activations, or their gradient, of one microbatch
   DataParallel data_parallel = DataParallel::kNone;
-  int replicas = 1;       // data-parallel degree
+  int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
   // the gather.
   std::vector<double> gradient_bytes;

@@ -24,8 +24,8 @@ std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
                  : network.cluster->HostToDevice(device);
 }
 
-double SecondsOnLinks(const Cluster& cluster,
-                      const std::vector<LinkId>& links, double bytes) {
+double SecondsOnLinks(const Cluster& cluster, const std::vector<LinkId>& links,
+                      double bytes) {
   return cluster.LatencyOf(links) + bytes / cluster.BandwidthOf(links);
 }
 
@@ -45,10 +45,10 @@ double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
   if (program.network.cluster == nullptr || lane.bytes == 0) {
     return lane.seconds;
   }
-  return SecondsOnLinks(*program.network.cluster,
-                        HostLinks(program.network, replica, rank,
-                                  kind == PassKind::kOffload),
-                        lane.bytes);
+  return SecondsOnLinks(
+      *program.network.cluster,
+      HostLinks(program.network, replica, rank, kind == PassKind::kOffload),
+      lane.bytes);
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
@@ -97,8 +97,7 @@ RingShape ShapeOfRing(OpKind kind, int members) {
 
 }  // namespace
 
-CollectivePlan PlanCollective(const Program& program, OpKind kind,
-                              double bytes,
+CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
   PW_CHECK(IsCollective(kind));
   CollectivePlan plan;

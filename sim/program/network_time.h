@@ -20,8 +20,8 @@ std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
                               bool to_host);
 
 // Latency plus bytes over the narrowest bandwidth, on an empty network.
-double SecondsOnLinks(const Cluster& cluster,
-                      const std::vector<LinkId>& links, double bytes);
+double SecondsOnLinks(const Cluster& cluster, const std::vector<LinkId>& links,
+                      double bytes);
 
 // From the end of the producing operation to the arrival. 0 for events.
 double TransferSeconds(const Program& program, const Channel& channel,
@@ -48,13 +48,12 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
 // (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
 struct CollectivePlan {
   bool ring = false;
-  double seconds = 0;         // alone on the network
-  double latency_s = 0;       // part of `seconds` without bytes
-  double bytes_per_edge = 0;  // of a ring
+  double seconds = 0;                      // alone on the network
+  double latency_s = 0;                    // part of `seconds` without bytes
+  double bytes_per_edge = 0;               // of a ring
   std::vector<std::pair<int, int>> edges;  // devices, of a ring on a cluster
 };
-CollectivePlan PlanCollective(const Program& program, OpKind kind,
-                              double bytes,
+CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members);
 
 }  // namespace pipewright

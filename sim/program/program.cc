@@ -18,9 +18,9 @@ struct Ends {
 };
 
 absl::Status Wrong(absl::string_view what, int rank, size_t index) {
-  return absl::InternalError(
-      absl::StrFormat("program: rank %d, %s %d is wrong", rank,
-                      std::string(what), static_cast<int>(index)));
+  return absl::InternalError(absl::StrFormat("program: rank %d, %s %d is wrong",
+                                             rank, std::string(what),
+                                             static_cast<int>(index)));
 }
 
 bool IsPassChannel(const Channel& channel) {
@@ -118,9 +118,9 @@ absl::Status VerifyGroups(const Program& program) {
     }
     for (const int count : meetings) {
       if (count != meetings[0]) {
-        return absl::InternalError(absl::StrCat(
-            "program: the members of group ", group, " meet ",
-            absl::StrJoin(meetings, ", "), " times"));
+        return absl::InternalError(
+            absl::StrCat("program: the members of group ", group, " meet ",
+                         absl::StrJoin(meetings, ", "), " times"));
       }
     }
   }
@@ -137,10 +137,9 @@ absl::string_view StreamName(Stream stream) {
 
 absl::string_view OpKindName(OpKind kind) {
   constexpr absl::string_view kNames[kNumOpKinds] = {
-      "pass",       "send",    "receive", "offload",        "load",
-      "wait",       "all-reduce", "reduce-scatter", "all-gather", "barrier",
-      "pull",       "push",    "cpu",     "optimizer",      "validate",
-      "rollback"};
+      "pass",       "send",           "receive",    "offload", "load", "wait",
+      "all-reduce", "reduce-scatter", "all-gather", "barrier", "pull", "push",
+      "cpu",        "optimizer",      "validate",   "rollback"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -178,9 +177,8 @@ absl::Status VerifyProgram(const Program& program) {
                         end.first_consumed - end.first_produced <= 1 &&
                         end.first_consumed >= end.first_produced;
     const bool unused = end.producers == 0 && end.consumers == 0;
-    const bool ranks_ok =
-        channel.kind != ChannelKind::kEvent ||
-        channel.from_rank == channel.to_rank;
+    const bool ranks_ok = channel.kind != ChannelKind::kEvent ||
+                          channel.from_rank == channel.to_rank;
     if ((side ? !paired : !unused) || !ranks_ok || !(channel.bytes >= 0)) {
       return absl::InternalError(
           absl::StrCat("program: channel ", index, " does not pair up"));
@@ -202,13 +200,13 @@ std::string ToString(const Program& program) {
                     absl::StrJoin(group.ranks, " "), "\n");
   }
   for (size_t index = 0; index < program.channels.size(); ++index) {
-    constexpr absl::string_view kKinds[] = {"activation", "gradient",
-                                            "message", "event"};
+    constexpr absl::string_view kKinds[] = {"activation", "gradient", "message",
+                                            "event"};
     const Channel& channel = program.channels[index];
     absl::StrAppend(&out, "channel ", index, " ",
                     kKinds[static_cast<int>(channel.kind)], " ",
-                    channel.from_rank, ">", channel.to_rank, " ",
-                    channel.bytes, " B\n");
+                    channel.from_rank, ">", channel.to_rank, " ", channel.bytes,
+                    " B\n");
   }
   for (int rank = 0; rank < program.pp(); ++rank) {
     absl::StrAppend(&out, rank, ":");

@@ -53,22 +53,22 @@ inline constexpr int kNumStreams = 7;
 absl::string_view StreamName(Stream stream);
 
 enum class OpKind : uint8_t {
-  kPass,           // F B W BW R on the compute stream
-  kSend,           // the sender's side of a transfer
-  kReceive,        // the receiver's side
-  kOffload,        // O: activations of one pass to the host
-  kLoad,           // L: and back
-  kWait,           // joins other streams; takes no time
+  kPass,     // F B W BW R on the compute stream
+  kSend,     // the sender's side of a transfer
+  kReceive,  // the receiver's side
+  kOffload,  // O: activations of one pass to the host
+  kLoad,     // L: and back
+  kWait,     // joins other streams; takes no time
   kAllReduce,
   kReduceScatter,
   kAllGather,
-  kBarrier,        // a collective without bytes
-  kPull,           // one-sided read from `peer`'s memory; the peer does nothing
-  kPush,           // one-sided write into it
-  kCpu,            // work on the host
-  kOptimizer,      // update of the rank's parameters
-  kValidate,       // check of a step taken early
-  kRollback,       // undo of such a step
+  kBarrier,    // a collective without bytes
+  kPull,       // one-sided read from `peer`'s memory; the peer does nothing
+  kPush,       // one-sided write into it
+  kCpu,        // work on the host
+  kOptimizer,  // update of the rank's parameters
+  kValidate,   // check of a step taken early
+  kRollback,   // undo of such a step
 };
 inline constexpr int kNumOpKinds = 16;
 absl::string_view OpKindName(OpKind kind);
@@ -95,10 +95,10 @@ absl::string_view WaitRuleName(WaitRule rule);
 
 // What every microbatch of one (rank, kind, replica, chunk) has in common.
 struct Lane {
-  double seconds = 0;  // before the microbatch factor
-  int32_t stage = -1;  // -1: the rank has no such lane
-  int32_t input = -1;  // channel awaited, -1: none (or local, by order alone)
-  int32_t output = -1; // channel fed, -1: none
+  double seconds = 0;   // before the microbatch factor
+  int32_t stage = -1;   // -1: the rank has no such lane
+  int32_t input = -1;   // channel awaited, -1: none (or local, by order alone)
+  int32_t output = -1;  // channel fed, -1: none
   // O and L only: bytes, where the network decides the time; 0: `seconds`.
   double bytes = 0;
 };
@@ -115,8 +115,8 @@ struct Channel {
   int from_rank = 0;
   int to_rank = 0;
   double bytes = 0;
-  int stage = -1;    // producing stage, of passes
-  int replica = 0;   // of the bidirectional schedule, of passes
+  int stage = -1;   // producing stage, of passes
+  int replica = 0;  // of the bidirectional schedule, of passes
 };
 
 struct SideOp {
@@ -130,7 +130,7 @@ struct SideOp {
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
   int first_iteration = 0;
-  std::vector<int32_t> inputs;   // channels
+  std::vector<int32_t> inputs;  // channels
   std::vector<int32_t> outputs;
 };
 
@@ -162,9 +162,9 @@ struct Network {
 
 struct RankProgram {
   std::shared_ptr<const RankOrder> order;
-  std::vector<Lane> lanes;               // [Pass::lane()]
+  std::vector<Lane> lanes;  // [Pass::lane()]
   std::vector<SideOp> side_ops;
-  std::vector<Attachment> attachments;   // by position, then in issue order
+  std::vector<Attachment> attachments;  // by position, then in issue order
 };
 
 struct Program {

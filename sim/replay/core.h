@@ -27,10 +27,10 @@ struct ReplayLane {
 struct ReplayRank {
   const Pass* order = nullptr;
   const ReplayLane* lanes = nullptr;
-  int64_t position = 0;    // next pass
-  double clock_s = 0;      // the compute stream is free from here on
-  double busy_s = 0;       // pass time so far
-  double last_start_s = 0; // of the pass or block run last
+  int64_t position = 0;     // next pass
+  double clock_s = 0;       // the compute stream is free from here on
+  double busy_s = 0;        // pass time so far
+  double last_start_s = 0;  // of the pass or block run last
 };
 
 // Sees nothing, costs nothing.
@@ -64,9 +64,8 @@ class ReplayCore {
   // OnTransfer(channel, pass, start, arrival).
   template <class Observer>
   Outcome Advance(int rank, int64_t stop, Observer& observer) {
-    return factor_ == nullptr
-               ? AdvanceImpl<false>(rank, stop, observer)
-               : AdvanceImpl<true>(rank, stop, observer);
+    return factor_ == nullptr ? AdvanceImpl<false>(rank, stop, observer)
+                              : AdvanceImpl<true>(rank, stop, observer);
   }
 
   // Runs the pass, or the block (X&Y), at the position of `rank`, special or
@@ -74,9 +73,8 @@ class ReplayCore {
   // input is missing.
   template <class Observer>
   bool RunBlock(int rank, double earliest_s, Observer& observer) {
-    return factor_ == nullptr
-               ? RunBlockImpl<false>(rank, earliest_s, observer)
-               : RunBlockImpl<true>(rank, earliest_s, observer);
+    return factor_ == nullptr ? RunBlockImpl<false>(rank, earliest_s, observer)
+                              : RunBlockImpl<true>(rank, earliest_s, observer);
   }
 
  private:
@@ -113,9 +111,8 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
     const Pass pass = order[position];
     const ReplayLane& lane = lanes[pass.lane()];
     if (lane.special | pass.joint_with_next()) [[unlikely]] {
-      if (lane.special ||
-          (pass.joint_with_next() &&
-           lanes[order[position + 1].lane()].special)) {
+      if (lane.special || (pass.joint_with_next() &&
+                           lanes[order[position + 1].lane()].special)) {
         outcome = Outcome::kSpecial;
         break;
       }
@@ -165,8 +162,7 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
 }
 
 template <bool kFactor, class Observer>
-bool ReplayCore::RunBlockImpl(int rank, double earliest_s,
-                              Observer& observer) {
+bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
   ReplayRank& state = ranks_[rank];
   const Pass* const passes = state.order + state.position;
   const bool joint = passes[0].joint_with_next();

@@ -80,17 +80,15 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     for (int rank = 0; rank < schedule.pp(); ++rank) {
       positions.push_back(core.rank(rank).position);
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat("the schedule deadlocks:\n",
-                     BlockedGrid(schedule, positions)));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the schedule deadlocks:\n", BlockedGrid(schedule, positions)));
   }
   times.span_global =
       *std::max_element(times.last_end.begin(), times.last_end.end()) -
       *std::min_element(times.first_start.begin(), times.first_start.end());
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    times.span_per_rank =
-        std::max(times.span_per_rank,
-                 times.last_end[rank] - times.first_start[rank]);
+    times.span_per_rank = std::max(
+        times.span_per_rank, times.last_end[rank] - times.first_start[rank]);
   }
   return times;
 }

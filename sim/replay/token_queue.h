@@ -23,7 +23,8 @@ class TokenQueue {
       table_->emplace(key, time_s);
       return;
     }
-    if (tail_ - head_ == slots_.size()) [[unlikely]] Grow();
+    if (tail_ - head_ == slots_.size()) [[unlikely]]
+      Grow();
     slots_[tail_ & mask_] = {time_s, key};
     ++tail_;
   }

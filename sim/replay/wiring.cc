@@ -23,11 +23,10 @@ void Connect(const Schedule& schedule, int replica, int stage, int next,
         gradient ? IsBackward(pass_kind) : pass_kind == PassKind::kForward;
     if (!carries) continue;
     wiring
-        ->lanes[from][Pass::LaneOf(pass_kind, placement.ChunkOf(stage),
-                                   replica)]
+        ->lanes[from]
+               [Pass::LaneOf(pass_kind, placement.ChunkOf(stage), replica)]
         .output = channel;
-    wiring
-        ->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), replica)]
+    wiring->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), replica)]
         .input = channel;
   }
 }
@@ -37,8 +36,8 @@ void Connect(const Schedule& schedule, int replica, int stage, int next,
 Wiring WireSchedule(const Schedule& schedule) {
   const Placement& placement = schedule.placement;
   Wiring wiring;
-  wiring.lanes.assign(schedule.pp(), std::vector<WiredLane>(Pass::LaneCount(
-                                         schedule.vpp())));
+  wiring.lanes.assign(schedule.pp(),
+                      std::vector<WiredLane>(Pass::LaneCount(schedule.vpp())));
   for (int replica = 0; replica < schedule.replicas; ++replica) {
     for (int stage = 0; stage < schedule.stages(); ++stage) {
       const int rank = placement.RankOf(stage, replica);

@@ -1,0 +1,132 @@
+// Transfers that hold their ranks: rendez-vous and batches.
+#include <algorithm>
+#include <utility>
+
+#include "sim/engine/fast_run.h"
+
+namespace pipewright {
+
+// Inputs of the next block, the block itself, then its outputs. Runs up to
+// `stop`; false when the rank has to wait.
+bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
+  const std::vector<Lane>& lanes = program_.ranks[rank].lanes;
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  // What is attached ends a batch.
+  const std::vector<Attachment>& attachments = program_.ranks[rank].attachments;
+  const int64_t batch_end = state.attachment < attachments.size()
+                                ? attachments[state.attachment].position
+                                : program_.ranks[rank].order->size();
+  while (replay.position < stop) {
+    if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
+    const Pass* const block = replay.order + replay.position;
+    if (!IsComputePass(block->kind())) {
+      if (!RunSpecial(row, rank)) return false;
+      continue;
+    }
+    const int parts = block->joint_with_next() ? 2 : 1;
+    if (!state.received) {
+      std::vector<Handshake> inputs;
+      for (int part = 0; part < parts; ++part) {
+        const int32_t channel = lanes[block[part].lane()].input;
+        if (channel >= 0) inputs.push_back({channel, false, block[part]});
+      }
+      state.received = true;
+      Plan(state, std::move(inputs));
+      continue;
+    }
+    if (!RunSpecial(row, rank)) return false;
+    state.received = false;
+    std::vector<Handshake> transfers;
+    for (int part = 0; part < parts; ++part) {
+      const int32_t channel = lanes[block[part].lane()].output;
+      if (channel >= 0) transfers.push_back({channel, true, block[part]});
+    }
+    // A batch also holds what the next block receives, unless something that
+    // is not a pass stands between.
+    const Pass* const next = replay.order + replay.position;
+    if (program_.wait_rule == WaitRule::kBatched && !transfers.empty() &&
+        replay.position < batch_end && IsComputePass(next->kind())) {
+      const int next_parts = next->joint_with_next() ? 2 : 1;
+      for (int part = 0; part < next_parts; ++part) {
+        const int32_t channel = lanes[next[part].lane()].input;
+        if (channel >= 0) transfers.push_back({channel, false, next[part]});
+      }
+      state.received = true;
+    }
+    Plan(state, std::move(transfers));
+  }
+  return state.steps.empty() || FinishHandshakes(row, rank);
+}
+
+void FastRun::Plan(RankState& state, std::vector<Handshake> handshakes) const {
+  if (handshakes.empty()) return;
+  if (program_.wait_rule == WaitRule::kBatched) {
+    state.steps.push_back(std::move(handshakes));
+    return;
+  }
+  for (const Handshake& handshake : handshakes) {
+    state.steps.push_back({handshake});
+  }
+}
+
+// Posts and awaits the planned steps. False when a partner is missing.
+bool FastRun::FinishHandshakes(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  while (!state.steps.empty()) {
+    std::vector<Handshake>& step = state.steps.front();
+    if (!state.posted) {
+      for (const Handshake& handshake : step) {
+        Post(row, handshake, replay.clock_s);
+      }
+      state.posted = true;
+    }
+    while (!step.empty()) {
+      const Handshake& handshake = step.back();
+      MeetingPoint& point = row.points[handshake.channel];
+      TokenQueue& done =
+          handshake.send ? point.sender_done : point.receiver_done;
+      double done_s = 0;
+      if (!done.Pop(handshake.pass.key(), &done_s)) return false;
+      state.received_s = std::max(state.received_s, done_s);
+      step.pop_back();
+    }
+    replay.clock_s = std::max(replay.clock_s, state.received_s);
+    state.received_s = 0;
+    state.steps.erase(state.steps.begin());
+    state.posted = false;
+  }
+  return true;
+}
+
+void FastRun::Post(Row& row, const Handshake& handshake, double now_s) {
+  moved_ = true;
+  MeetingPoint& point = row.points[handshake.channel];
+  const uint64_t key = handshake.pass.key();
+  TokenQueue& others = handshake.send ? point.receives : point.sends;
+  double other_s = 0;
+  if (!others.Pop(key, &other_s)) {
+    (handshake.send ? point.sends : point.receives).Push(now_s, key);
+    return;
+  }
+  const double start_s = std::max(now_s, other_s);
+  const double end_s =
+      start_s + rows_.times[row.index].channel_s[handshake.channel];
+  point.sender_done.Push(end_s, key);
+  point.receiver_done.Push(end_s, key);
+  if (writer_.active()) {
+    // Told under the name of the pass that produced it: same key and chunk.
+    const Channel& channel = program_.channels[handshake.channel];
+    const PassKind kind = channel.kind == ChannelKind::kActivation
+                              ? PassKind::kForward
+                              : handshake.pass.kind();
+    writer_.OnTransfer(handshake.channel,
+                       Pass(kind, handshake.pass.microbatch(),
+                            program_.schedule->placement.ChunkOf(channel.stage),
+                            handshake.pass.slice(), channel.replica),
+                       start_s, end_s);
+  }
+}
+
+}  // namespace pipewright

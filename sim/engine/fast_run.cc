@@ -1,0 +1,305 @@
+#include "sim/engine/fast_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/schedule/verify.h"
+
+namespace pipewright {
+namespace {
+
+// Passes that one visit of a rank runs at most, so that no queue between two
+// ranks grows with the number of microbatches.
+constexpr int64_t kVisit = 512;
+
+}  // namespace
+
+FastRun::FastRun(const Program& program, TraceSink* sink)
+    : program_(program),
+      writer_(program, sink),
+      rows_(SortReplicas(program)),
+      holds_(program.wait_rule != WaitRule::kBuffered) {
+  state_.reserve(rows_.times.size());
+  for (size_t row = 0; row < rows_.times.size(); ++row) {
+    AddRow(static_cast<int>(row));
+  }
+  meetings_.resize(program.groups.size());
+  for (size_t group = 0; group < program.groups.size(); ++group) {
+    meetings_[group].expected =
+        static_cast<int>(program.groups[group].ranks.size()) * program.replicas;
+    meetings_[group].collect.assign(state_.size() * program.pp(), 0);
+  }
+}
+
+void FastRun::AddRow(int row) {
+  const IsolatedTimes& times = rows_.times[row];
+  std::vector<std::vector<ReplayLane>> lanes(program_.pp());
+  std::vector<ReplayRank> ranks(program_.pp());
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    const RankProgram& rank_program = program_.ranks[rank];
+    for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
+      const Lane& lane = rank_program.lanes[index];
+      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      // Holding transfers are not the core's: it sees no channels then.
+      lanes[rank].push_back(
+          {.seconds = times.lane_s[rank][index],
+           .output_delay_s = lane.output < 0 ? 0 : times.channel_s[lane.output],
+           .input = holds_ ? -1 : lane.input,
+           .output = holds_ ? -1 : lane.output,
+           .special = !IsComputePass(kind)});
+    }
+    // A backward whose activations may be on the host asks before it runs.
+    for (const Pass pass : *rank_program.order) {
+      if (pass.kind() != PassKind::kLoad) continue;
+      for (const PassKind kind :
+           {PassKind::kBackwardInput, PassKind::kBackwardFull}) {
+        lanes[rank][Pass::LaneOf(kind, pass.chunk(), pass.replica())].special =
+            true;
+      }
+    }
+    ranks[rank].order = rank_program.order->data();
+    ranks[rank].lanes = lanes[rank].data();
+  }
+  Row& added = state_.emplace_back(ReplayCore(
+      std::move(ranks), static_cast<int>(program_.channels.size()),
+      program_.microbatch_factor.empty() ? nullptr
+                                         : program_.microbatch_factor.data()));
+  added.index = row;
+  added.replica = rows_.first_replica[row];
+  added.lanes = std::move(lanes);
+  added.ranks.resize(program_.pp());
+  added.times.resize(program_.pp());
+  added.meetings.resize(program_.groups.size());
+  for (size_t group = 0; group < program_.groups.size(); ++group) {
+    added.meetings[group].expected =
+        static_cast<int>(program_.groups[group].ranks.size());
+    added.meetings[group].collect.assign(rows_.times.size() * program_.pp(), 0);
+  }
+  if (holds_) added.points.resize(program_.channels.size());
+}
+
+absl::StatusOr<RunSummary> FastRun::Run() {
+  RunSummary summary;
+  summary.row_of_replica = rows_.row_of_replica;
+  summary.passes = CountPasses(program_);
+  summary.bytes_sent = CountBytesSent(program_);
+  for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
+    writer_.iteration = iteration_;
+    if (!RunIteration()) return absl::FailedPreconditionError(Deadlock());
+    double end_s = 0;
+    for (Row& row : state_) end_s = std::max(end_s, EndOf(row));
+    summary.iteration_end_s.push_back(end_s);
+    if (iteration_ == 0) {
+      for (const Row& row : state_) summary.times.push_back(row.times);
+    }
+    summary.steady = IsSteady(summary.iteration_end_s);
+    if (program_.until_steady && summary.steady) break;
+  }
+  summary.simulated_ops = program_.num_ops() * summary.iterations() *
+                          static_cast<int64_t>(state_.size());
+  return summary;
+}
+
+bool FastRun::RunIteration() {
+  for (Row& row : state_) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      row.core.rank(rank).position = 0;
+      row.core.rank(rank).busy_s = 0;
+      row.ranks[rank].attachment = 0;
+    }
+  }
+  // Forwards flow up the ranks and backwards down, so sweeps alternate.
+  bool progress = true;
+  for (bool up = true; progress; up = !up) {
+    progress = false;
+    moved_ = false;
+    for (Row& row : state_) {
+      writer_.replica = row.replica;
+      for (int step = 0; step < program_.pp(); ++step) {
+        progress |= Visit(row, up ? step : program_.pp() - 1 - step);
+      }
+    }
+    progress |= moved_;
+  }
+  for (Row& row : state_) {
+    if (!Ended(row)) return false;
+    if (iteration_ > 0) continue;
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      row.times[rank].last_end_s = row.ranks[rank].pass_end_s;
+      row.times[rank].busy_s = row.core.rank(rank).busy_s;
+    }
+  }
+  return true;
+}
+
+bool FastRun::Ended(Row& row) {
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    const RankProgram& rank_program = program_.ranks[rank];
+    const RankState& state = row.ranks[rank];
+    if (row.core.rank(rank).position !=
+            static_cast<int64_t>(rank_program.order->size()) ||
+        state.attachment != rank_program.attachments.size() ||
+        !state.steps.empty()) {
+      return false;
+    }
+    for (const std::vector<Issued>& queue : state.queues) {
+      if (!queue.empty()) return false;
+    }
+  }
+  return true;
+}
+
+// Runs what it can of one rank, within a limit. True when anything ran.
+bool FastRun::Visit(Row& row, int rank) {
+  const RankProgram& rank_program = program_.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  const auto size = static_cast<int64_t>(rank_program.order->size());
+  const int64_t most = std::min(size, replay.position + kVisit);
+  bool progress = false;
+  while (true) {
+    progress |= DrainStreams(row, rank);
+    if (!state.steps.empty()) {
+      if (!FinishHandshakes(row, rank)) return progress;
+      progress = true;
+    }
+    const bool attached = state.attachment < rank_program.attachments.size();
+    const int64_t position =
+        attached ? rank_program.attachments[state.attachment].position : size;
+    if (attached && position == replay.position) {
+      if (!RunAttachment(row, rank)) return progress;
+      progress = true;
+      continue;
+    }
+    if (replay.position >= most) return progress;
+    const int64_t before = replay.position;
+    const bool more = RunPasses(row, rank, std::min(position, most));
+    progress |= replay.position != before;
+    if (!more) return progress;
+  }
+}
+
+// Runs passes up to `stop`. False when the rank has to wait.
+bool FastRun::RunPasses(Row& row, int rank, int64_t stop) {
+  if (holds_) return RunHeld(row, rank, stop);
+  RankState& state = row.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  const int64_t before = replay.position;
+  // The first pass runs alone: its start is part of the result.
+  const int64_t limit = state.started ? stop : before + 1;
+  NullObserver nobody;
+  const ReplayCore::Outcome outcome =
+      writer_.active() ? row.core.Advance(rank, limit, writer_)
+                       : row.core.Advance(rank, limit, nobody);
+  if (replay.position != before) NotePasses(row, rank);
+  if (outcome == ReplayCore::Outcome::kSpecial) return RunSpecial(row, rank);
+  return outcome == ReplayCore::Outcome::kStopped;
+}
+
+// The pass at the position is no plain one: a copy is issued to its stream, a
+// mark is passed over, a backward asks for its loaded activations.
+bool FastRun::RunSpecial(Row& row, int rank) {
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  const Pass pass = replay.order[replay.position];
+  switch (pass.kind()) {
+    case PassKind::kSync:
+      ++replay.position;
+      return true;
+    case PassKind::kOffload:
+    case PassKind::kLoad: {
+      const bool out = pass.kind() == PassKind::kOffload;
+      const Stream stream = out ? Stream::kD2H : Stream::kH2D;
+      if (!out) state.loading.insert(ActivationKey(pass));
+      state.queues[static_cast<int>(stream)].push_back(
+          {.pass = pass, .ready_s = replay.clock_s});
+      ++replay.position;
+      return true;
+    }
+    default: {
+      double earliest_s = 0;
+      if (!Loaded(row, rank, pass, &earliest_s)) return false;
+      if (pass.joint_with_next() &&
+          !Loaded(row, rank, replay.order[replay.position + 1], &earliest_s)) {
+        return false;
+      }
+      return RunBlock(row, rank, earliest_s);
+    }
+  }
+}
+
+bool FastRun::RunBlock(Row& row, int rank, double earliest_s) {
+  ReplayRank& replay = row.core.rank(rank);
+  const int64_t before = replay.position;
+  NullObserver nobody;
+  const bool ran = writer_.active()
+                       ? row.core.RunBlock(rank, earliest_s, writer_)
+                       : row.core.RunBlock(rank, earliest_s, nobody);
+  if (!ran) return false;
+  for (int64_t index = before; index < replay.position; ++index) {
+    const Pass pass = replay.order[index];
+    if (!IsBackward(pass.kind())) continue;
+    row.ranks[rank].loading.erase(ActivationKey(pass));
+    row.ranks[rank].loaded_s.erase(ActivationKey(pass));
+  }
+  NotePasses(row, rank);
+  return true;
+}
+
+void FastRun::NotePasses(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  const ReplayRank& replay = row.core.rank(rank);
+  if (!state.started) {
+    state.started = true;
+    row.times[rank].first_start_s = replay.last_start_s;
+  }
+  state.pass_end_s = replay.clock_s;
+}
+
+double FastRun::EndOf(Row& row) {
+  double end_s = 0;
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    end_s = std::max(end_s, row.core.rank(rank).clock_s);
+    for (const double stream_s : row.ranks[rank].stream_s) {
+      end_s = std::max(end_s, stream_s);
+    }
+  }
+  return end_s;
+}
+
+std::string FastRun::Deadlock() {
+  std::vector<int64_t> positions;
+  std::string waiting;
+  Row& row = *std::find_if(state_.begin(), state_.end(), [&](Row& each) {
+    return !Ended(each) || &each == &state_.back();
+  });
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    const RankProgram& rank_program = program_.ranks[rank];
+    const RankState& state = row.ranks[rank];
+    positions.push_back(row.core.rank(rank).position);
+    const auto add = [&](int32_t side_op) {
+      absl::StrAppend(&waiting, "\nrank ", rank, " waits for ",
+                      OpKindName(rank_program.side_ops[side_op].kind));
+    };
+    for (const std::vector<Issued>& queue : state.queues) {
+      if (!queue.empty() && queue[0].side_op >= 0) add(queue[0].side_op);
+    }
+    if (state.attachment < rank_program.attachments.size() &&
+        rank_program.attachments[state.attachment].position ==
+            positions.back()) {
+      add(rank_program.attachments[state.attachment].side_op);
+    }
+    if (!state.steps.empty()) {
+      const Handshake& held = state.steps[0][0];
+      absl::StrAppend(&waiting, "\nrank ", rank, " is held by the ",
+                      held.send ? "send" : "receive", " of ",
+                      PassToString(*program_.schedule, held.pass));
+    }
+  }
+  return absl::StrCat("deadlock in iteration ", iteration_, " (",
+                      WaitRuleName(program_.wait_rule), " transfers):\n",
+                      BlockedGrid(*program_.schedule, positions), waiting);
+}
+
+}  // namespace pipewright

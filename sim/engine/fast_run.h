@@ -1,0 +1,136 @@
+// One run of the fast engine. Replicas with equal network times are one Row.
+// Parts: fast_run.cc drives the ranks through their passes, fast_streams.cc
+// runs what is not a pass, fast_handshakes.cc the transfers that hold ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "sim/engine/engine.h"
+#include "sim/engine/isolated_times.h"
+#include "sim/engine/trace_writer.h"
+#include "sim/replay/core.h"
+
+namespace pipewright {
+
+class FastRun {
+ public:
+  FastRun(const Program& program, TraceSink* sink);
+
+  // Error: kFailedPrecondition with the blocked operations marked.
+  absl::StatusOr<RunSummary> Run();
+
+ private:
+  // An operation of a stream other than compute, waiting for its turn.
+  struct Issued {
+    int32_t side_op = -1;  // -1: the copy of `pass`
+    Pass pass{};
+    double ready_s = 0;
+    bool arrived = false;  // at the meeting of its group
+  };
+  // One side of a transfer that holds its rank.
+  struct Handshake {
+    int32_t channel;
+    bool send;
+    Pass pass;
+  };
+  struct RankState {
+    size_t attachment = 0;  // next in RankProgram::attachments
+    double attachment_ready_s = 0;
+    bool attachment_arrived = false;
+    bool started = false;   // has run its first pass
+    double pass_end_s = 0;  // of the last pass so far
+    std::array<std::vector<Issued>, kNumStreams> queues;
+    std::array<double, kNumStreams> stream_s{};  // free from here on
+    // By ActivationKey: copies that have ended, loads that are on their way.
+    absl::flat_hash_map<uint64_t, double> offloaded_s;
+    absl::flat_hash_map<uint64_t, double> loaded_s;
+    absl::flat_hash_set<uint64_t> loading;
+    // Transfers that hold the rank, in the steps of the wait rule.
+    std::vector<std::vector<Handshake>> steps;
+    bool posted = false;    // the first step has been posted
+    bool received = false;  // the next block has its inputs
+    double received_s = 0;
+  };
+  // Where the two sides of a holding transfer find each other.
+  struct MeetingPoint {
+    TokenQueue sends;
+    TokenQueue receives;
+    TokenQueue sender_done;
+    TokenQueue receiver_done;
+  };
+  // The meetings of a group, one after the other.
+  struct Meeting {
+    int expected = 0;
+    int arrived = 0;
+    double latest_s = 0;  // arrival so far
+    double start_s = 0;   // of the last one that took place
+    double end_s = 0;
+    std::vector<char> collect;  // [row * pp + rank] has not seen its end yet
+  };
+  struct Row {
+    explicit Row(ReplayCore replay_core) : core(std::move(replay_core)) {}
+    int index = 0;
+    int replica = 0;  // the first of those it stands for
+    ReplayCore core;
+    std::vector<std::vector<ReplayLane>> lanes;  // [rank], core points here
+    std::vector<RankState> ranks;
+    std::vector<RankTimes> times;
+    std::vector<Meeting> meetings;     // of groups inside one replica
+    std::vector<MeetingPoint> points;  // [channel], holding rules only
+  };
+
+  // fast_run.cc
+  void AddRow(int row);
+  bool RunIteration();
+  bool Ended(Row& row);
+  bool Visit(Row& row, int rank);
+  bool RunPasses(Row& row, int rank, int64_t stop);
+  bool RunSpecial(Row& row, int rank);
+  bool RunBlock(Row& row, int rank, double earliest_s);
+  void NotePasses(Row& row, int rank);
+  double EndOf(Row& row);
+  std::string Deadlock();
+
+  // fast_streams.cc
+  bool RunAttachment(Row& row, int rank);
+  bool DrainStreams(Row& row, int rank);
+  bool TryCopy(Row& row, int rank, const Issued& issued, double* stream_s);
+  // Runs side operation `index` when its inputs, and its group, are there.
+  // *ready_s, *arrived keep what it has of them between calls.
+  bool TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
+                 bool* arrived, double* stream_s);
+  Meeting& MeetingOf(Row& row, int group);
+  bool Loaded(Row& row, int rank, Pass pass, double* earliest_s) const;
+
+  // fast_handshakes.cc
+  bool RunHeld(Row& row, int rank, int64_t stop);
+  bool FinishHandshakes(Row& row, int rank);
+  void Plan(RankState& state, std::vector<Handshake> handshakes) const;
+  void Post(Row& row, const Handshake& handshake, double now_s);
+
+  const Program& program_;
+  TraceWriter writer_;
+  const ReplicaRows rows_;
+  const bool holds_;
+  int iteration_ = 0;
+  bool moved_ = false;  // something was posted in this sweep
+  std::vector<Row> state_;
+  std::vector<Meeting> meetings_;  // of groups that span replicas
+};
+
+// What O and L move and a backward needs: one (replica, chunk, slice,
+// microbatch), whatever the kind.
+constexpr uint64_t ActivationKey(Pass pass) {
+  return Pass(PassKind::kForward, pass.microbatch(), pass.chunk(), pass.slice(),
+              pass.replica())
+      .bits();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,148 @@
+// Streams beside compute: side operations, copies, meetings of groups.
+#include <algorithm>
+
+#include "sim/engine/fast_run.h"
+
+namespace pipewright {
+namespace {
+
+// A side operation comes once an iteration, so its tokens are in order.
+constexpr uint64_t kSideKey = 0;
+
+}  // namespace
+
+// The operation attached to the position of `rank`: runs it on the compute
+// stream, or issues it to another. False when compute has to wait.
+bool FastRun::RunAttachment(Row& row, int rank) {
+  const RankProgram& rank_program = program_.ranks[rank];
+  RankState& state = row.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  const int32_t index = rank_program.attachments[state.attachment].side_op;
+  const SideOp& op = rank_program.side_ops[index];
+  if (iteration_ >= op.first_iteration) {
+    if (op.stream != Stream::kCompute) {
+      state.queues[static_cast<int>(op.stream)].push_back(
+          {.side_op = index, .ready_s = replay.clock_s});
+    } else if (!TrySideOp(row, rank, index, &state.attachment_ready_s,
+                          &state.attachment_arrived, &replay.clock_s)) {
+      return false;
+    }
+  }
+  state.attachment_ready_s = 0;
+  state.attachment_arrived = false;
+  ++state.attachment;
+  return true;
+}
+
+bool FastRun::DrainStreams(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  bool progress = false;
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    std::vector<Issued>& queue = state.queues[stream];
+    size_t done = 0;
+    while (done < queue.size()) {
+      Issued& issued = queue[done];
+      double* const stream_s = &state.stream_s[stream];
+      const bool ran =
+          issued.side_op < 0
+              ? TryCopy(row, rank, issued, stream_s)
+              : TrySideOp(row, rank, issued.side_op, &issued.ready_s,
+                          &issued.arrived, stream_s);
+      if (!ran) break;
+      ++done;
+    }
+    if (done > 0) queue.erase(queue.begin(), queue.begin() + done);
+    progress |= done > 0;
+  }
+  return progress;
+}
+
+bool FastRun::TryCopy(Row& row, int rank, const Issued& issued,
+                      double* stream_s) {
+  RankState& state = row.ranks[rank];
+  const uint64_t key = ActivationKey(issued.pass);
+  double start_s = std::max(issued.ready_s, *stream_s);
+  if (issued.pass.kind() == PassKind::kLoad) {
+    const auto offloaded = state.offloaded_s.find(key);
+    if (offloaded == state.offloaded_s.end()) return false;
+    start_s = std::max(start_s, offloaded->second);
+    state.offloaded_s.erase(offloaded);
+  }
+  const double end_s =
+      start_s + rows_.times[row.index].lane_s[rank][issued.pass.lane()];
+  (issued.pass.kind() == PassKind::kLoad ? state.loaded_s
+                                         : state.offloaded_s)[key] = end_s;
+  *stream_s = end_s;
+  writer_.OnCopy(rank, issued.pass, start_s, end_s);
+  return true;
+}
+
+// True when the activations of `pass` are on the device, or will be at a time
+// that is known; raises *earliest_s to it.
+bool FastRun::Loaded(Row& row, int rank, Pass pass, double* earliest_s) const {
+  const RankState& state = row.ranks[rank];
+  const uint64_t key = ActivationKey(pass);
+  if (!IsBackward(pass.kind()) || !state.loading.contains(key)) return true;
+  const auto loaded = state.loaded_s.find(key);
+  if (loaded == state.loaded_s.end()) return false;
+  *earliest_s = std::max(*earliest_s, loaded->second);
+  return true;
+}
+
+FastRun::Meeting& FastRun::MeetingOf(Row& row, int group) {
+  return program_.groups[group].span == Group::Span::kRanks
+             ? row.meetings[group]
+             : meetings_[group];
+}
+
+bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
+                        bool* arrived, double* stream_s) {
+  const SideOp& op = program_.ranks[rank].side_ops[index];
+  if (!*arrived) {
+    for (const int32_t channel : op.inputs) {
+      if (row.core.queue(channel).size() == 0) return false;
+    }
+    *ready_s = std::max(*ready_s, *stream_s);
+    for (const int32_t channel : op.inputs) {
+      double arrival_s = 0;
+      row.core.queue(channel).Pop(kSideKey, &arrival_s);
+      *ready_s = std::max(*ready_s, arrival_s);
+    }
+  }
+  double start_s = *ready_s;
+  double end_s = start_s + rows_.times[row.index].side_op_s[rank][index];
+  if (IsCollective(op.kind)) {
+    Meeting& meeting = MeetingOf(row, op.group);
+    char& collect = meeting.collect[row.index * program_.pp() + rank];
+    if (!*arrived) {
+      *arrived = true;
+      moved_ = true;
+      // A row arrives for all replicas that it stands for.
+      meeting.arrived += program_.groups[op.group].span == Group::Span::kRanks
+                             ? 1
+                             : rows_.replicas[row.index];
+      meeting.latest_s = std::max(meeting.latest_s, *ready_s);
+      collect = 1;
+      if (meeting.arrived == meeting.expected) {
+        meeting.start_s = meeting.latest_s;
+        meeting.end_s =
+            meeting.start_s + rows_.times[row.index].side_op_s[rank][index];
+        meeting.arrived = 0;
+        meeting.latest_s = 0;
+        std::fill(meeting.collect.begin(), meeting.collect.end(), 0);
+      }
+    }
+    if (collect != 0) return false;
+    start_s = meeting.start_s;
+    end_s = meeting.end_s;
+  }
+  *stream_s = end_s;
+  for (const int32_t channel : op.outputs) {
+    row.core.queue(channel).Push(
+        end_s + rows_.times[row.index].channel_s[channel], kSideKey);
+  }
+  writer_.OnSideOp(rank, index, start_s, end_s);
+  return true;
+}
+
+}  // namespace pipewright

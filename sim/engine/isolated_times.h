@@ -1,0 +1,37 @@
+// What every operation of a replica takes when nobody else uses the network,
+// computed once before a run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+struct IsolatedTimes {
+  std::vector<double> channel_s;               // [channel]
+  std::vector<std::vector<double>> lane_s;     // [rank][lane], copies included
+  std::vector<std::vector<double>> side_op_s;  // [rank][side operation]
+
+  friend bool operator==(const IsolatedTimes&, const IsolatedTimes&) = default;
+};
+
+IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica);
+
+// Replicas sorted into rows of equal times.
+struct ReplicaRows {
+  std::vector<IsolatedTimes> times;  // [row]
+  std::vector<int> first_replica;    // [row]
+  std::vector<int> replicas;         // [row] how many
+  std::vector<int> row_of_replica;   // [replica]
+};
+ReplicaRows SortReplicas(const Program& program);
+
+// Passes (F B W BW R) of one iteration of one replica.
+int64_t CountPasses(const Program& program);
+
+// Bytes between ranks in one iteration of all replicas, collectives left out.
+double CountBytesSent(const Program& program);
+
+}  // namespace pipewright

@@ -1,0 +1,37 @@
+// Turns what an engine does into TraceOps. Does nothing without a sink.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+
+class TraceWriter {
+ public:
+  static constexpr bool kActive = true;
+
+  TraceWriter(const Program& program, TraceSink* sink)
+      : program_(program), sink_(sink) {}
+
+  bool active() const { return sink_ != nullptr; }
+
+  // Data-parallel replica and iteration of what follows.
+  int replica = 0;
+  int iteration = 0;
+
+  void OnPass(int rank, int64_t position, Pass pass, double start_s,
+              double end_s, bool joint);
+  // Both sides of a transfer between passes.
+  void OnTransfer(int channel, Pass pass, double start_s, double end_s);
+  void OnSideOp(int rank, int32_t side_op, double start_s, double end_s);
+  // An O or L.
+  void OnCopy(int rank, Pass pass, double start_s, double end_s);
+
+ private:
+  const Program& program_;
+  TraceSink* sink_;
+};
+
+}  // namespace pipewright

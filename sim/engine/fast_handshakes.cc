@@ -6,17 +6,26 @@
 
 namespace pipewright {
 
+// Where the next operation is attached that takes part in this iteration: it
+// ends a batch.
+int64_t FastRun::NextAttached(int rank, size_t attachment) const {
+  const RankProgram& rank_program = program_.ranks[rank];
+  for (; attachment < rank_program.attachments.size(); ++attachment) {
+    const Attachment& next = rank_program.attachments[attachment];
+    if (rank_program.side_ops[next.side_op].first_iteration <= iteration_) {
+      return next.position;
+    }
+  }
+  return static_cast<int64_t>(rank_program.order->size());
+}
+
 // Inputs of the next block, the block itself, then its outputs. Runs up to
 // `stop`; false when the rank has to wait.
 bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
   const std::vector<Lane>& lanes = program_.ranks[rank].lanes;
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
-  // What is attached ends a batch.
-  const std::vector<Attachment>& attachments = program_.ranks[rank].attachments;
-  const int64_t batch_end = state.attachment < attachments.size()
-                                ? attachments[state.attachment].position
-                                : program_.ranks[rank].order->size();
+  const int64_t batch_end = NextAttached(rank, state.attachment);
   while (replay.position < stop) {
     if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
     const Pass* const block = replay.order + replay.position;

@@ -1,0 +1,279 @@
+#include "tests/support/random_program.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+#include "sim/schedule/builder.h"
+#include "sim/schedule/registry.h"
+#include "sim/topology/mapping.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+namespace {
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  int Int(int low, int high) {
+    return low + static_cast<int>(engine_() % (high - low + 1));
+  }
+  // Multiples of 1/64: sums are exact, so engines must agree to the bit.
+  double Time(double most) {
+    return Int(0, static_cast<int>(most * 64)) / 64.0;
+  }
+  bool Chance(int percent) { return Int(1, 100) <= percent; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// Sends the activations of some forwards to the host and back before their
+// backward.
+Schedule WithCopies(const Schedule& schedule, Random& random) {
+  ScheduleBuilder out(schedule.name, schedule.placement,
+                      schedule.microbatches, schedule.slices,
+                      schedule.replicas);
+  const int every = random.Int(2, 4);
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      const bool away = pass.microbatch() % every == 0;
+      const auto copy = [&](PassKind kind) {
+        return Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
+                    pass.replica());
+      };
+      if (away && IsBackward(pass.kind())) {
+        out.Add(rank, copy(PassKind::kLoad));
+      }
+      out.Add(rank, pass);
+      if (away && pass.kind() == PassKind::kForward) {
+        out.Add(rank, copy(PassKind::kOffload));
+      }
+    }
+  }
+  return std::move(out).Finish();
+}
+
+// Joins neighbouring F and BW into blocks, where nobody's order forbids it.
+Schedule WithJointPairs(const Schedule& schedule, Random& random) {
+  ScheduleBuilder out(schedule.name, schedule.placement,
+                      schedule.microbatches, schedule.slices,
+                      schedule.replicas);
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const RankOrder& order = schedule.order(rank);
+    for (size_t index = 0; index < order.size(); ++index) {
+      const bool pair = index + 1 < order.size() &&
+                        IsBackward(order[index].kind()) &&
+                        order[index + 1].kind() == PassKind::kForward &&
+                        random.Chance(30);
+      if (pair) {
+        out.AddJoint(rank, order[index], order[index + 1]);
+        ++index;
+      } else {
+        out.Add(rank, order[index]);
+      }
+    }
+  }
+  return std::move(out).Finish();
+}
+
+void SortAttachments(Program& program) {
+  for (RankProgram& rank : program.ranks) {
+    std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
+                     [](const Attachment& a, const Attachment& b) {
+                       return a.position < b.position;
+                     });
+  }
+}
+
+int64_t RandomPosition(const RankOrder& order, Random& random) {
+  int64_t position = random.Int(0, static_cast<int>(order.size()));
+  if (position > 0 && order[position - 1].joint_with_next()) --position;
+  return position;
+}
+
+void Attach(Program& program, int rank, int64_t position, SideOp op) {
+  RankProgram& target = program.ranks[rank];
+  target.side_ops.push_back(std::move(op));
+  target.attachments.push_back(
+      {.position = position,
+       .side_op = static_cast<int32_t>(target.side_ops.size()) - 1});
+}
+
+// Host work, one-sided transfers, and sometimes the compute stream waits for
+// them at the end.
+void AddLocalOps(Program& program, Random& random) {
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    const RankOrder& order = *program.ranks[rank].order;
+    const auto size = static_cast<int64_t>(order.size());
+    for (int count = random.Int(0, 3); count > 0; --count) {
+      SideOp op;
+      switch (random.Int(0, 3)) {
+        case 0:
+          op = {.kind = OpKind::kCpu,
+                .stream = Stream::kCpu,
+                .seconds = random.Time(20)};
+          break;
+        case 1:
+          op = {.kind = OpKind::kPull, .stream = Stream::kReceive};
+          break;
+        case 2:
+          op = {.kind = OpKind::kPush, .stream = Stream::kSend};
+          break;
+        default:
+          op = {.kind = OpKind::kRollback, .seconds = random.Time(4)};
+      }
+      if (IsOneSided(op.kind)) {
+        op.peer = random.Int(0, program.pp() - 1);
+        op.bytes = random.Int(0, 64);
+      }
+      const int64_t position = RandomPosition(order, random);
+      if (random.Chance(60)) {
+        program.channels.push_back({.from_rank = rank, .to_rank = rank});
+        const auto event = static_cast<int32_t>(program.channels.size()) - 1;
+        op.outputs.push_back(event);
+        Attach(program, rank, size,
+               {.kind = OpKind::kWait, .inputs = {event}});
+      }
+      Attach(program, rank, position, std::move(op));
+    }
+  }
+}
+
+// Collectives before the first pass of some, in the same order on all.
+void AddCollectives(Program& program, Random& random) {
+  for (int count = random.Int(0, 2); count > 0; --count) {
+    Group group;
+    group.span = random.Chance(50) ? Group::Span::kRanks : Group::Span::kAll;
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      if (program.pp() <= 2 || random.Chance(70)) group.ranks.push_back(rank);
+    }
+    if (group.ranks.empty()) continue;
+    constexpr OpKind kKinds[] = {OpKind::kAllReduce, OpKind::kReduceScatter,
+                                 OpKind::kAllGather, OpKind::kBarrier};
+    const OpKind kind = kKinds[random.Int(0, 3)];
+    const double bytes = kind == OpKind::kBarrier ? 0 : random.Int(0, 128);
+    const bool holds_compute = random.Chance(30);
+    program.groups.push_back(group);
+    for (const int rank : group.ranks) {
+      Attach(program, rank, 0,
+             {.kind = kind,
+              .stream =
+                  holds_compute ? Stream::kCompute : Stream::kCollective,
+              .bytes = bytes,
+              .group = static_cast<int>(program.groups.size()) - 1});
+    }
+  }
+}
+
+}  // namespace
+
+ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
+  ShapeParams params;
+  params.name = "small-fabric";
+  params.shape = nodes == 1 ? "node" : "nic-switch";
+  params.nodes = nodes;
+  params.devices_per_node = devices_per_node;
+  params.nics_per_node = nics_per_node;
+  params.pcie_per_switch = 1;
+  params.nvlink = {.bytes_per_s = 64, .latency_s = 0.125, .source = "test"};
+  params.nic = {.bytes_per_s = 16, .latency_s = 0.25, .source = "test"};
+  params.pcie = {.bytes_per_s = 8, .latency_s = 0.125, .source = "test"};
+  return params;
+}
+
+absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
+  const std::vector<const ScheduleInfo*>& all = AllSchedules();
+  const ScheduleInfo& info = *all[row % all.size()];
+  ScheduleParams params;
+  params.pp = pp;
+  params.vpp = info.default_vpp;
+  params.microbatches = microbatches;
+  return BuildSchedule(info.name, params);
+}
+
+absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
+                                                const RandomOptions& options) {
+  Random random(seed);
+  const int pp = random.Int(1, 5);
+  const int microbatches = pp * random.Int(2, 4);
+  const auto row = static_cast<size_t>(random.Int(0, 1000));
+  PW_ASSIGN_OR_RETURN(Schedule schedule,
+                      AnySchedule(row, pp, microbatches));
+  RandomProgram out;
+  out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
+                           " microbatches ", microbatches);
+  if (random.Chance(25)) {
+    schedule = WithJointPairs(schedule, random);
+    out.about += " joint";
+  } else if (options.copies && random.Chance(30)) {
+    schedule = WithCopies(schedule, random);
+    out.about += " copies";
+  }
+
+  LowerOptions lower;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    lower.costs.stages.push_back({.forward_s = 1 + random.Time(4),
+                                  .backward_input_s = 1 + random.Time(6),
+                                  .backward_weight_s = 1 + random.Time(8),
+                                  .offload_s = random.Time(6),
+                                  .load_s = random.Time(6)});
+    lower.gradient_bytes.push_back(random.Int(1, 64));
+    lower.parameter_bytes.push_back(random.Int(1, 32));
+  }
+  if (random.Chance(30)) {
+    for (int index = 0; index < schedule.microbatches_per_replica();
+         ++index) {
+      lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
+    }
+  }
+  lower.costs.optimizer_s = random.Time(3);
+  lower.costs.validation_s = random.Time(1);
+  lower.replicas = random.Int(1, options.most_replicas);
+  lower.data_parallel = static_cast<DataParallel>(random.Int(0, 2));
+  lower.optimizer = static_cast<OptimizerMode>(random.Int(0, 2));
+  lower.iterations = random.Int(1, 3);
+  lower.hop_bytes = random.Int(1, 40);
+  if (options.holding_rules && random.Chance(40)) {
+    lower.wait_rule =
+        random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
+  }
+  if (options.cluster && random.Chance(60)) {
+    const int devices = 2 * ((pp * lower.replicas + 1) / 2);
+    const int nodes = random.Chance(50) ? 2 : 1;
+    PW_ASSIGN_OR_RETURN(
+        Cluster cluster,
+        BuildCluster(SmallFabric(nodes, devices / nodes, nodes == 1 ? 0 : 1)));
+    lower.network.cluster = std::make_shared<Cluster>(std::move(cluster));
+    PW_ASSIGN_OR_RETURN(
+        RankMapping mapping,
+        RankMapping::FromOrder(random.Chance(50) ? "dp-pp" : "pp-dp", pp,
+                               lower.replicas, devices));
+    lower.network.mapping = std::make_shared<RankMapping>(std::move(mapping));
+    if (random.Chance(50)) {
+      lower.activation_bytes.assign(schedule.stages(), random.Int(1, 30));
+    }
+    out.about += absl::StrCat(" nodes ", nodes);
+  } else {
+    lower.network.hop_s = random.Time(3);
+  }
+  absl::StrAppend(&out.about, " replicas ", lower.replicas, " dp ",
+                  static_cast<int>(lower.data_parallel), " optimizer ",
+                  static_cast<int>(lower.optimizer), " ",
+                  WaitRuleName(lower.wait_rule));
+  PW_ASSIGN_OR_RETURN(
+      out.program,
+      Lower(std::make_shared<const Schedule>(std::move(schedule)), lower));
+  if (options.side_operations) {
+    AddLocalOps(out.program, random);
+    AddCollectives(out.program, random);
+    SortAttachments(out.program);
+    PW_RETURN_IF_ERROR(VerifyProgram(out.program));
+  }
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,41 @@
+// Programs for differential tests, from a seed: a registered schedule, random
+// costs, a network, a strategy, and side operations of every kind strewn over
+// it. The same seed gives the same program everywhere.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "sim/program/lower.h"
+#include "sim/program/program.h"
+#include "sim/schedule/schedule.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+struct RandomProgram {
+  std::string about;  // for INFO
+  Program program;
+};
+
+struct RandomOptions {
+  bool cluster = true;       // may use a cluster instead of a pure delay
+  bool holding_rules = true; // may use rendez-vous and batches
+  bool copies = true;        // may add O and L
+  bool side_operations = true;
+  int most_replicas = 3;
+};
+
+// Error: what Lower said; a seed may ask for something impossible.
+absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
+                                                const RandomOptions& options);
+
+// A schedule that its registered row accepts, by position in the registry.
+absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches);
+
+// Two nodes of `devices_per_node` on one switch, one NIC each, round numbers.
+ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node);
+
+}  // namespace pipewright

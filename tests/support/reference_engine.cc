@@ -1,0 +1,318 @@
+#include "tests/support/reference_engine.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sim/base/check.h"
+#include "sim/program/cursor.h"
+#include "sim/program/network_time.h"
+
+namespace pipewright {
+namespace {
+
+struct Node {
+  double seconds = 0;
+  std::vector<int> after;
+  int iteration = 0;
+  double start_s = 0;
+  double end_s = 0;
+};
+
+struct PassNode {
+  int node;
+  int replica;
+  int rank;
+  double seconds;
+};
+
+class Graph {
+ public:
+  explicit Graph(const Program& program) : program_(program) {}
+
+  absl::StatusOr<RunSummary> Run() {
+    for (int replica = 0; replica < program_.replicas; ++replica) {
+      for (int rank = 0; rank < program_.pp(); ++rank) {
+        AddRank(replica, rank);
+      }
+    }
+    if (!Solve()) return absl::FailedPreconditionError("cycle");
+    return Summary();
+  }
+
+ private:
+  int Add(double seconds, std::vector<int> after, int iteration) {
+    nodes_.push_back(
+        {.seconds = seconds, .after = std::move(after), .iteration = iteration});
+    return static_cast<int>(nodes_.size()) - 1;
+  }
+  // One node for the two sides that name it.
+  int Shared(std::tuple<int, int, int64_t, uint64_t> name, double seconds,
+             int iteration) {
+    const auto [known, is_new] = shared_.try_emplace(name, 0);
+    if (is_new) known->second = Add(seconds, {}, iteration);
+    return known->second;
+  }
+  void After(int node, int other) {
+    if (other >= 0) nodes_[node].after.push_back(other);
+  }
+  double Seconds(int replica, int channel) const {
+    return TransferSeconds(program_, program_.channels[channel], replica);
+  }
+
+  void AddRank(int replica, int rank);
+  void AddBlock(int replica, int rank, const std::vector<Op>& ops);
+  void AddSideOp(int replica, int rank, const Op& op);
+  void AddCopy(int replica, int rank, const Op& op);
+  void FlushBatch();
+  int Transfer(int replica, const Op& op);
+  bool Solve();
+  RunSummary Summary() const;
+
+  bool holds() const { return program_.wait_rule != WaitRule::kBuffered; }
+
+  const Program& program_;
+  std::vector<Node> nodes_;
+  std::vector<PassNode> passes_;
+  std::map<std::tuple<int, int, int64_t, uint64_t>, int> shared_;
+  // Of the rank being added: the last node of each stream.
+  std::vector<int> tail_;
+  std::vector<int> batch_;  // posted, not yet awaited
+  std::map<std::pair<int, int>, int> meetings_;  // (side op's group, rank)
+  std::map<uint64_t, int> offloads_;
+  std::map<uint64_t, int> loads_;
+};
+
+uint64_t Activation(const Op& op) {
+  return Pass(PassKind::kForward, op.pass.microbatch(), op.pass.chunk(),
+              op.pass.slice(), op.pass.replica())
+             .bits() *
+             64 +
+         op.iteration;
+}
+
+int Graph::Transfer(int replica, const Op& op) {
+  return Shared({replica, op.channel, op.iteration, op.pass.key()},
+                Seconds(replica, op.channel), op.iteration);
+}
+
+void Graph::AddRank(int replica, int rank) {
+  tail_.assign(kNumStreams, -1);
+  meetings_.clear();
+  offloads_.clear();
+  loads_.clear();
+  std::vector<Op> ops;
+  OpCursor cursor(program_, rank, program_.iterations);
+  for (Op op; cursor.Next(&op);) ops.push_back(op);
+  for (size_t index = 0; index < ops.size();) {
+    const Op& op = ops[index];
+    if (op.side_op >= 0) {
+      FlushBatch();
+      AddSideOp(replica, rank, op);
+      ++index;
+      continue;
+    }
+    if (op.kind == OpKind::kOffload || op.kind == OpKind::kLoad) {
+      FlushBatch();
+      AddCopy(replica, rank, op);
+      ++index;
+      continue;
+    }
+    // Everything up to the last send of a pass or block.
+    std::vector<Op> block;
+    int passes_left = 1;
+    while (index < ops.size() && ops[index].side_op < 0 &&
+           ops[index].iteration == op.iteration) {
+      const Op& part = ops[index];
+      const bool begins =
+          part.kind == OpKind::kReceive || part.kind == OpKind::kPass;
+      if (passes_left == 0 && begins) break;
+      if (part.kind == OpKind::kOffload || part.kind == OpKind::kLoad) break;
+      if (part.kind == OpKind::kPass && !part.pass.joint_with_next()) {
+        --passes_left;
+      }
+      block.push_back(part);
+      ++index;
+    }
+    AddBlock(replica, rank, block);
+    if (index == ops.size() || ops[index].iteration != op.iteration) {
+      FlushBatch();
+    }
+  }
+}
+
+void Graph::FlushBatch() {
+  if (batch_.empty()) return;
+  int& tail = tail_[static_cast<int>(Stream::kCompute)];
+  std::vector<int> after = batch_;
+  if (tail >= 0) after.push_back(tail);
+  tail = Add(0, std::move(after), nodes_[batch_[0]].iteration);
+  batch_.clear();
+}
+
+void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
+  int& tail = tail_[static_cast<int>(Stream::kCompute)];
+  const bool batched = program_.wait_rule == WaitRule::kBatched;
+  std::vector<int> inputs;
+  for (const Op& op : ops) {
+    if (op.kind != OpKind::kReceive) continue;
+    const int transfer = Transfer(replica, op);
+    if (holds()) After(transfer, tail);
+    if (batched) {
+      batch_.push_back(transfer);
+    } else if (holds()) {
+      tail = Add(0, {transfer}, op.iteration);
+    } else {
+      inputs.push_back(transfer);
+    }
+  }
+  FlushBatch();
+  double seconds = 0;
+  for (const Op& op : ops) {
+    if (op.kind != OpKind::kPass) continue;
+    seconds += op.seconds;
+    const auto load = loads_.find(Activation(op));
+    if (IsBackward(op.pass.kind()) && load != loads_.end()) {
+      inputs.push_back(load->second);
+    }
+  }
+  if (tail >= 0) inputs.push_back(tail);
+  const int block = Add(seconds, std::move(inputs), ops[0].iteration);
+  tail = block;
+  passes_.push_back({block, replica, rank, seconds});
+  for (const Op& op : ops) {
+    if (op.kind != OpKind::kSend) continue;
+    const int transfer = Transfer(replica, op);
+    After(transfer, holds() ? tail : block);
+    if (batched) {
+      batch_.push_back(transfer);
+    } else if (holds()) {
+      tail = Add(0, {transfer}, op.iteration);
+    }
+  }
+}
+
+void Graph::AddCopy(int replica, int rank, const Op& op) {
+  int& tail = tail_[static_cast<int>(op.stream)];
+  const Lane& lane = program_.ranks[rank].lanes[op.pass.lane()];
+  const int copy =
+      Add(CopySeconds(program_, lane, op.pass.kind(), replica, rank),
+          {}, op.iteration);
+  After(copy, tail);
+  After(copy, tail_[static_cast<int>(Stream::kCompute)]);
+  if (op.kind == OpKind::kOffload) {
+    offloads_[Activation(op)] = copy;
+  } else {
+    After(copy, offloads_.at(Activation(op)));
+    loads_[Activation(op)] = copy;
+  }
+  tail = copy;
+}
+
+void Graph::AddSideOp(int replica, int rank, const Op& op) {
+  const SideOp& side_op = program_.ranks[rank].side_ops[op.side_op];
+  int& tail = tail_[static_cast<int>(op.stream)];
+  double seconds = side_op.seconds;
+  if (IsOneSided(side_op.kind)) {
+    seconds = OneSidedSeconds(program_, side_op, replica, rank);
+  }
+  const bool meets = IsCollective(side_op.kind);
+  const int node = Add(meets ? 0 : seconds, {}, op.iteration);
+  After(node, tail);
+  After(node, tail_[static_cast<int>(Stream::kCompute)]);
+  for (const int32_t channel : side_op.inputs) {
+    // The producer may have started an iteration earlier.
+    int produced_first = 0;
+    const Channel& from = program_.channels[channel];
+    for (const SideOp& other : program_.ranks[from.from_rank].side_ops) {
+      if (std::count(other.outputs.begin(), other.outputs.end(), channel)) {
+        produced_first = other.first_iteration;
+      }
+    }
+    const int iteration =
+        op.iteration - (side_op.first_iteration - produced_first);
+    After(node, Shared({replica, channel, iteration, 0},
+                       Seconds(replica, channel), iteration));
+  }
+  int done = node;
+  if (meets) {
+    const Group& group = program_.groups[side_op.group];
+    const int instance = group.span == Group::Span::kRanks ? replica : -1;
+    const int turn = meetings_[{side_op.group, rank}]++;
+    const double alone_s =
+        PlanCollective(program_, side_op.kind, side_op.bytes,
+                       GroupMembers(program_, group, replica))
+            .seconds;
+    done = Shared({-2 - side_op.group, instance, turn, 0}, alone_s,
+                  op.iteration);
+    After(done, node);
+  }
+  tail = done;
+  for (const int32_t channel : side_op.outputs) {
+    After(Shared({replica, channel, op.iteration, 0},
+                 Seconds(replica, channel), op.iteration),
+          done);
+  }
+}
+
+bool Graph::Solve() {
+  std::vector<std::vector<int>> next(nodes_.size());
+  std::vector<size_t> missing(nodes_.size());
+  std::vector<int> ready;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    missing[node] = nodes_[node].after.size();
+    if (missing[node] == 0) ready.push_back(static_cast<int>(node));
+    for (const int other : nodes_[node].after) {
+      next[other].push_back(static_cast<int>(node));
+    }
+  }
+  size_t solved = 0;
+  while (!ready.empty()) {
+    Node& node = nodes_[ready.back()];
+    const int index = ready.back();
+    ready.pop_back();
+    ++solved;
+    node.end_s = node.start_s + node.seconds;
+    for (const int other : next[index]) {
+      nodes_[other].start_s = std::max(nodes_[other].start_s, node.end_s);
+      if (--missing[other] == 0) ready.push_back(other);
+    }
+  }
+  return solved == nodes_.size();
+}
+
+RunSummary Graph::Summary() const {
+  RunSummary summary;
+  summary.times.assign(program_.replicas,
+                       std::vector<RankTimes>(program_.pp()));
+  std::vector<std::vector<bool>> seen(
+      program_.replicas, std::vector<bool>(program_.pp(), false));
+  for (const PassNode& pass : passes_) {
+    const Node& node = nodes_[pass.node];
+    if (node.iteration > 0) continue;
+    RankTimes& times = summary.times[pass.replica][pass.rank];
+    if (!seen[pass.replica][pass.rank]) times.first_start_s = node.start_s;
+    seen[pass.replica][pass.rank] = true;
+    times.last_end_s = std::max(times.last_end_s, node.end_s);
+    times.busy_s += pass.seconds;
+  }
+  summary.iteration_end_s.assign(program_.iterations, 0);
+  for (const Node& node : nodes_) {
+    double& end_s = summary.iteration_end_s[node.iteration];
+    end_s = std::max(end_s, node.end_s);
+  }
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    summary.row_of_replica.push_back(replica);
+  }
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<RunSummary> RunReference(const Program& program) {
+  return Graph(program).Run();
+}
+
+}  // namespace pipewright

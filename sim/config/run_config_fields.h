@@ -56,6 +56,10 @@ template <typename Config, typename Visitor>
 void VisitFields(Config& config, Visitor& visit) {
   constexpr int kAny = std::numeric_limits<int>::max();
   constexpr int64_t kAny64 = std::numeric_limits<int64_t>::max();
+  // As many ranks as BuildSchedule takes, as many replicas as BuildCluster
+  // takes devices.
+  constexpr int kMostRanks = 1 << 16;
+  constexpr int kMostReplicas = 1 << 20;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   auto& model = config.model;
@@ -93,10 +97,10 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
 
   auto& strategy = config.strategy;
-  visit.Int("strategy.pp", strategy.pp, 1, kAny);
+  visit.Int("strategy.pp", strategy.pp, 1, kMostRanks);
   visit.Int("strategy.vpp", strategy.vpp, 1, Pass::kMaxChunks);
   visit.Int("strategy.tp", strategy.tp, 1, kAny);
-  visit.Int("strategy.dp", strategy.dp, 1, kAny);
+  visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
   visit.Int("strategy.microbatches", strategy.microbatches, 1, kAny);
   visit.Int("strategy.microbatch_size", strategy.microbatch_size, 1, kAny);
   visit.Int("strategy.sequence", strategy.sequence, 1, kAny);

@@ -29,7 +29,7 @@ struct RankReport {
 struct Report {
   std::string schedule;
   std::string engine;
-  std::string network;   // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string network;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
   int pp = 1;
   int vpp = 1;
   int microbatches = 1;
@@ -47,6 +47,8 @@ struct Report {
   int64_t ops = 0;
   double bytes_sent = 0;
   std::vector<std::string> warnings;  // also on standard error
+  // What these times leave out, as words: "kernel launch gaps".
+  std::vector<std::string> not_modelled;
 };
 
 // `peak_activations`: one a rank. Strings about engine and network are the

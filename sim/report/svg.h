@@ -11,9 +11,9 @@
 namespace pipewright {
 
 struct GridOptions {
-  int replica = 0;          // data-parallel
+  int replica = 0;  // data-parallel
   int iteration = 0;
-  double width_px = 1600;   // of the time axis
+  double width_px = 1600;  // of the time axis
   double row_px = 28;
   std::string title;
 };

@@ -1,0 +1,88 @@
+#include "sim/report/format.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace pipewright {
+namespace {
+
+// Bytes of the well-formed UTF-8 sequence at the front of `text` (RFC 3629),
+// 0 where it is broken.
+size_t SequenceLength(absl::string_view text) {
+  const auto byte = [text](size_t index) {
+    return static_cast<unsigned char>(text[index]);
+  };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (size_t index = 1; index < length; ++index) {
+    if ((byte(index) & 0xc0) != 0x80) return 0;
+  }
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;  // overlong
+  if (first == 0xed && byte(1) > 0x9f) return 0;  // surrogates
+  if (first == 0xf0 && byte(1) < 0x90) return 0;  // overlong
+  if (first == 0xf4 && byte(1) > 0x8f) return 0;  // beyond U+10FFFF
+  return length;
+}
+
+}  // namespace
+
+TimeUnit UnitFor(double largest_s) {
+  const double size = std::abs(largest_s);
+  if (size == 0 || size >= 1) return {"s", 1};
+  if (size >= 1e-3) return {"ms", 1e-3};
+  if (size >= 1e-6) return {"us", 1e-6};
+  return {"ns", 1e-9};
+}
+
+std::string FormatSeconds(double seconds) {
+  const TimeUnit unit = UnitFor(seconds);
+  const double value = seconds / unit.seconds;
+  if (std::abs(value) >= 1000) return absl::StrFormat("%.0f s", value);
+  return absl::StrFormat("%.4g %s", value, unit.name);
+}
+
+std::string FormatPercent(double share) {
+  return absl::StrFormat("%.2f %%", 100 * share);
+}
+
+std::string FormatBytes(double bytes) {
+  if (bytes >= 1e12) return absl::StrFormat("%.4g TB", bytes / 1e12);
+  if (bytes >= 1e9) return absl::StrFormat("%.4g GB", bytes / 1e9);
+  if (bytes >= 1e6) return absl::StrFormat("%.4g MB", bytes / 1e6);
+  if (bytes >= 1e3) return absl::StrFormat("%.4g kB", bytes / 1e3);
+  return absl::StrFormat("%.4g bytes", bytes);
+}
+
+std::string EscapeXml(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    const char letter = text[0];
+    if (length == 0) {
+      out += "\xef\xbf\xbd";  // U+FFFD, the replacement character
+    } else if (letter == '&') {
+      out += "&amp;";
+    } else if (letter == '<') {
+      out += "&lt;";
+    } else if (letter == '>') {
+      out += "&gt;";
+    } else if (letter == '"') {
+      out += "&quot;";
+    } else if (letter == '\'') {
+      out += "&#39;";
+    } else if (length == 1 && static_cast<unsigned char>(letter) < 0x20) {
+      out += ' ';  // XML 1.0 allows few control characters, we need none
+    } else {
+      absl::StrAppend(&out, text.substr(0, length));
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+}  // namespace pipewright

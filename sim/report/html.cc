@@ -1,0 +1,298 @@
+#include "sim/report/html.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/report/format.h"
+#include "sim/report/html_parts.h"
+#include "sim/report/svg.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kMaxRankRows = 256;
+constexpr size_t kMaxTransferRows = 64;
+// More bars than this would be thinner than two pixels.
+constexpr size_t kMaxBars = 480;
+
+// What every section sees; `replica` and `iteration` are those drawn.
+struct Page {
+  const Report& report;
+  const Program& program;
+  const std::vector<TraceOp>& ops;
+  int replica = 0;
+  int iteration = 0;
+
+  bool Shows(const TraceOp& op) const {
+    return op.replica == replica && op.iteration == iteration;
+  }
+};
+
+std::string Heading(const Page& page) {
+  const Report& report = page.report;
+  std::vector<std::string> facts = {
+      absl::StrCat("pp ", report.pp), absl::StrCat("vpp ", report.vpp),
+      absl::StrCat("microbatches ", report.microbatches)};
+  if (report.slices > 1)
+    facts.push_back(absl::StrCat("slices ", report.slices));
+  if (report.data_parallel > 1) {
+    facts.push_back(absl::StrCat("data parallel ", report.data_parallel));
+  }
+  if (!report.engine.empty()) {
+    facts.push_back(absl::StrCat("engine ", report.engine));
+  }
+  if (!report.network.empty()) {
+    facts.push_back(absl::StrCat("network ", report.network));
+  }
+  return absl::StrCat("<header>\n<h1>", EscapeXml(report.schedule),
+                      "</h1>\n<p class=\"quiet\">",
+                      EscapeXml(absl::StrJoin(facts, " · ")),
+                      "</p>\n</header>\n");
+}
+
+std::string BubbleCard(absl::string_view name, absl::string_view formula,
+                       const GlobalAndPerRank& value) {
+  return absl::StrCat("<div class=\"card\"><h3>", name, "</h3><dl><dt>global",
+                      "</dt><dd>", FormatPercent(value.global),
+                      "</dd><dt>per rank</dt><dd>",
+                      FormatPercent(value.per_rank),
+                      "</dd></dl><p class=\"quiet\">", formula, "</p></div>\n");
+}
+
+std::string Headline(const Page& page) {
+  const Report& report = page.report;
+  std::string period = "last end of the only iteration";
+  if (report.iterations > 1) {
+    period = absl::StrFormat(
+        report.steady ? "steady-state period, constant after %d iterations"
+                      : "last of %d iterations; not constant yet",
+        report.iterations);
+  }
+  return absl::StrCat(
+      "<section class=\"cards\" id=\"headline\">\n",
+      "<div class=\"card\"><h3>Iteration time</h3><p class=\"figure\">",
+      FormatSeconds(report.iteration_s), "</p><p class=\"quiet\">", period,
+      "</p></div>\n",
+      BubbleCard("Bubble fraction", "(span − busy) / span",
+                 report.bubble_fraction),
+      BubbleCard("Bubble overhead", "(span − busy) / busy",
+                 report.bubble_overhead),
+      "<div class=\"card\"><h3>Span</h3><dl><dt>global</dt><dd>",
+      FormatSeconds(report.span_s.global), "</dd><dt>per rank</dt><dd>",
+      FormatSeconds(report.span_s.per_rank),
+      "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
+      " on the busiest rank</p></div>\n</section>\n");
+}
+
+std::string Warnings(const Page& page) {
+  if (page.report.warnings.empty()) return "";
+  std::string items;
+  for (const std::string& warning : page.report.warnings) {
+    absl::StrAppend(&items, "<li>", EscapeXml(warning), "</li>\n");
+  }
+  return absl::StrCat(
+      "<section class=\"alert\" id=\"warnings\">\n<h2>Warnings</h2>\n<ul>\n",
+      items, "</ul>\n</section>\n");
+}
+
+std::string GridSection(const Page& page) {
+  std::vector<int> operations(page.program.ranks.size());
+  for (const TraceOp& op : page.ops) {
+    if (page.Shows(op) && op.stream == Stream::kCompute) {
+      ++operations[op.rank];
+    }
+  }
+  const int most = operations.empty() ? 0
+                                      : *std::max_element(operations.begin(),
+                                                          operations.end());
+  GridOptions options;
+  options.replica = page.replica;
+  options.iteration = page.iteration;
+  // Wide enough for most microbatch numbers; the page scrolls sideways.
+  options.width_px = std::clamp(30.0 * most, 1100.0, 6000.0);
+  options.title =
+      absl::StrFormat("%s, iteration %d", page.report.schedule, page.iteration);
+  if (page.report.data_parallel > 1) {
+    absl::StrAppend(&options.title, ", data-parallel replica ", page.replica);
+  }
+  return SectionHtml(
+      "grid", "Schedule",
+      absl::StrCat("<input type=\"checkbox\" id=\"fit\"> <label for=\"fit\">"
+                   "fit to the width of the page</label>\n"
+                   "<div class=\"grid scroll\" tabindex=\"0\">\n",
+                   ScheduleGridSvg(page.program, page.ops, options),
+                   "</div>\n"));
+}
+
+std::string Memory(const Page& page) {
+  const std::vector<double>& peaks = page.report.peak_activations;
+  if (peaks.empty()) return "";
+  // Groups of ranks, each shown by its largest.
+  const size_t group = (peaks.size() + kMaxBars - 1) / kMaxBars;
+  std::vector<double> bars((peaks.size() + group - 1) / group);
+  for (size_t rank = 0; rank < peaks.size(); ++rank) {
+    bars[rank / group] = std::max(bars[rank / group], peaks[rank]);
+  }
+  const std::string bar_name =
+      group == 1 ? "rank" : absl::StrCat("group of ", group, " ranks");
+  return SectionHtml(
+      "memory", "Peak activations",
+      absl::StrCat("<p class=\"quiet\">By ", bar_name,
+                   ", in microbatches through all the rank's stages of one "
+                   "replica.</p>\n",
+                   BarChartSvg(bars, "peak activations", bar_name)));
+}
+
+std::string RankTable(const Page& page) {
+  const Report& report = page.report;
+  double largest = 0;
+  for (const RankReport& rank : report.ranks) {
+    largest = std::max({largest, rank.span_s, rank.busy_s});
+  }
+  const TimeUnit unit = UnitFor(largest / 10);
+  HtmlTable table;
+  table.header = {"rank"};
+  for (const absl::string_view name :
+       {"busy", "span", "idle", "first start", "last end"}) {
+    table.header.push_back(absl::StrFormat("%s (%s)", name, unit.name));
+  }
+  table.header.push_back("idle / span");
+  table.header.push_back("peak activations");
+  for (const RankReport& rank : report.ranks) {
+    std::vector<std::string> row = {absl::StrCat(rank.rank)};
+    for (const double seconds : {rank.busy_s, rank.span_s, rank.idle_s,
+                                 rank.first_start_s, rank.last_end_s}) {
+      row.push_back(absl::StrFormat("%.3f", seconds / unit.seconds));
+    }
+    row.push_back(
+        FormatPercent(rank.span_s > 0 ? rank.idle_s / rank.span_s : 0));
+    row.push_back(absl::StrFormat("%.4g", rank.peak_activations));
+    table.rows.push_back(std::move(row));
+  }
+  return SectionHtml("ranks", "Ranks", TableHtml(table, kMaxRankRows));
+}
+
+std::string Transfers(const Page& page) {
+  struct Sum {
+    int64_t count = 0;
+    double bytes = 0;
+    double seconds = 0;
+  };
+  constexpr std::array<absl::string_view, 4> kChannelNames = {
+      "activation", "gradient", "message", "event"};
+  // (what, from, to); -1 stands for the host or for a whole group.
+  std::map<std::tuple<std::string, int, int>, Sum> sums;
+  for (const TraceOp& op : page.ops) {
+    if (!page.Shows(op)) continue;
+    std::tuple<std::string, int, int> key = {std::string(OpKindName(op.kind)),
+                                             op.rank, -1};
+    if (op.kind == OpKind::kSend && op.channel >= 0) {
+      const Channel& channel = page.program.channels[op.channel];
+      key = {std::string(kChannelNames[static_cast<size_t>(channel.kind)]),
+             channel.from_rank, channel.to_rank};
+    } else if (op.kind != OpKind::kOffload && op.kind != OpKind::kLoad &&
+               !IsCollective(op.kind) && !IsOneSided(op.kind)) {
+      continue;
+    }
+    if (op.bytes == 0 && op.end_s <= op.start_s) continue;
+    Sum& sum = sums[key];
+    ++sum.count;
+    sum.bytes += op.bytes;
+    sum.seconds += op.end_s - op.start_s;
+  }
+  if (sums.empty()) return "";
+  HtmlTable table;
+  table.text_columns = 3;
+  table.header = {"what", "from", "to", "count", "bytes", "mean time"};
+  for (const auto& [key, sum] : sums) {
+    const auto& [what, from, to] = key;
+    std::string target = to >= 0 ? absl::StrCat("rank ", to) : "group";
+    if (what == OpKindName(OpKind::kOffload) ||
+        what == OpKindName(OpKind::kLoad)) {
+      target = "host";
+    }
+    table.rows.push_back({what, absl::StrCat("rank ", from), target,
+                          absl::StrCat(sum.count), FormatBytes(sum.bytes),
+                          FormatSeconds(sum.seconds / sum.count)});
+  }
+  return SectionHtml(
+      "transfers", "Transfers",
+      absl::StrCat(
+          "<p>Sent between ranks: ", FormatBytes(page.report.bytes_sent),
+          " in one iteration, all replicas. The table is of the "
+          "iteration that is drawn.</p>\n",
+          TableHtml(table, kMaxTransferRows)));
+}
+
+std::string HowToRead(const Page& page) {
+  const std::vector<std::pair<absl::string_view, absl::string_view>> words = {
+      {"busy", "Pass time (F, B, W, BW, R) of the busiest rank."},
+      {"span, global",
+       "First start on any rank to last end on any rank; passes only, first "
+       "iteration."},
+      {"span, per rank",
+       "The longest of the ranks' own spans, own first start to own last "
+       "end."},
+      {"bubble fraction", "(span − busy) / span, for either span."},
+      {"bubble overhead", "(span − busy) / busy, for either span."},
+      {"iteration time",
+       "Last end of an iteration minus that of the one before, once "
+       "constant. The slowest replica counts."},
+      {"peak activations",
+       "In units of one microbatch through all the rank's stages of one "
+       "replica. F allocates at its start, BW or W frees at its end."},
+      {"grid",
+       "A row is a rank, a box a pass, the number its microbatch. Thin lanes "
+       "below a row, from the top, as far as present: collectives, copies to "
+       "the host, copies from it, work of the host. Point at a box for its "
+       "times."}};
+  std::string list;
+  for (const auto& [word, meaning] : words) {
+    absl::StrAppend(&list, "<dt>", word, "</dt><dd>", EscapeXml(meaning),
+                    "</dd>\n");
+  }
+  if (!page.report.not_modelled.empty()) {
+    absl::StrAppend(&list, "<dt>not modelled</dt><dd>",
+                    EscapeXml(absl::StrJoin(page.report.not_modelled, "; ")),
+                    ".</dd>\n");
+  }
+  return SectionHtml("how-to-read", "How to read this",
+                     absl::StrCat("<dl class=\"words\">\n", list, "</dl>\n"));
+}
+
+// In the order of the page. A section with nothing to say returns "".
+constexpr std::array kSections = {Heading, Headline,  Warnings,  GridSection,
+                                  Memory,  RankTable, Transfers, HowToRead};
+
+}  // namespace
+
+std::string ReportHtml(const Report& report, const Program& program,
+                       const std::vector<TraceOp>& ops) {
+  Page page{report, program, ops};
+  if (!ops.empty()) {
+    const auto earlier = [](const TraceOp& one, const TraceOp& other) {
+      return std::tie(one.iteration, one.replica) <
+             std::tie(other.iteration, other.replica);
+    };
+    const TraceOp& first = *std::min_element(ops.begin(), ops.end(), earlier);
+    page.replica = first.replica;
+    page.iteration = first.iteration;
+  }
+  std::string out = absl::StrCat(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
+      EscapeXml(report.schedule), " – Pipewright</title>\n<style>", PageStyle(),
+      "</style>\n</head>\n<body>\n");
+  for (const auto section : kSections) out += section(page);
+  return absl::StrCat(out, "<footer>Pipewright ", PIPEWRIGHT_VERSION,
+                      "</footer>\n</body>\n</html>\n");
+}
+
+}  // namespace pipewright

@@ -1,0 +1,153 @@
+#include "sim/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+bool HasPasses(const RankTimes& times) {
+  return times.busy_s > 0 || times.span_s() > 0;
+}
+
+// First start on any rank to last end on any rank, of ranks that work.
+double GlobalSpan(const std::vector<RankTimes>& row) {
+  bool any = false;
+  double first = 0;
+  double last = 0;
+  for (const RankTimes& times : row) {
+    if (!HasPasses(times)) continue;
+    first = any ? std::min(first, times.first_start_s) : times.first_start_s;
+    last = any ? std::max(last, times.last_end_s) : times.last_end_s;
+    any = true;
+  }
+  return last - first;
+}
+
+// What rounding leaves where a rank is never idle is no idle time.
+double Idle(double span, double busy) {
+  const double idle = span - busy;
+  return std::abs(idle) <= 1e-12 * span ? 0 : idle;
+}
+
+double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+std::vector<std::string> NotModelled(const Program& program) {
+  bool optimizer = false;
+  bool collective = false;
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& side_op : rank.side_ops) {
+      optimizer |= side_op.kind == OpKind::kOptimizer;
+      collective |= IsCollective(side_op.kind) || IsOneSided(side_op.kind);
+    }
+  }
+  std::vector<std::string> out = {"kernel launch gaps"};
+  if (!optimizer) out.push_back("the optimizer step");
+  if (program.replicas > 1 && !collective) {
+    out.push_back("synchronisation of the data-parallel replicas");
+  }
+  if (program.network.cluster == nullptr && program.network.hop_s == 0) {
+    out.push_back("transfer times between ranks (hops are free)");
+  }
+  return out;
+}
+
+nlohmann::ordered_json Pair(const GlobalAndPerRank& value) {
+  return {{"global", value.global}, {"per_rank", value.per_rank}};
+}
+
+}  // namespace
+
+Report Summarize(const Program& program, const RunSummary& run,
+                 std::vector<double> peak_activations) {
+  Report report;
+  report.schedule = program.name;
+  report.pp = program.pp();
+  report.data_parallel = program.replicas;
+  if (program.schedule != nullptr) {
+    report.vpp = program.schedule->vpp();
+    report.microbatches = program.schedule->microbatches;
+    report.slices = program.schedule->slices;
+  }
+  report.iteration_s = run.iteration_s();
+  report.iterations = run.iterations();
+  report.steady = run.steady;
+  report.ops = run.passes;
+  report.bytes_sent = run.bytes_sent;
+  report.peak_activations = std::move(peak_activations);
+  report.not_modelled = NotModelled(program);
+  if (run.times.empty()) return report;
+
+  const std::vector<RankTimes>& slowest =
+      *std::max_element(run.times.begin(), run.times.end(),
+                        [](const std::vector<RankTimes>& left,
+                           const std::vector<RankTimes>& right) {
+                          return GlobalSpan(left) < GlobalSpan(right);
+                        });
+  report.span_s.global = GlobalSpan(slowest);
+  for (size_t rank = 0; rank < slowest.size(); ++rank) {
+    const RankTimes& times = slowest[rank];
+    RankReport row;
+    row.rank = static_cast<int>(rank);
+    row.busy_s = times.busy_s;
+    row.span_s = times.span_s();
+    row.idle_s = Idle(times.span_s(), times.busy_s);
+    row.first_start_s = times.first_start_s;
+    row.last_end_s = times.last_end_s;
+    if (rank < report.peak_activations.size()) {
+      row.peak_activations = report.peak_activations[rank];
+    }
+    report.busy_s = std::max(report.busy_s, row.busy_s);
+    report.span_s.per_rank = std::max(report.span_s.per_rank, row.span_s);
+    report.ranks.push_back(row);
+  }
+  const double global_idle = Idle(report.span_s.global, report.busy_s);
+  const double rank_idle = Idle(report.span_s.per_rank, report.busy_s);
+  report.bubble_fraction = {Ratio(global_idle, report.span_s.global),
+                            Ratio(rank_idle, report.span_s.per_rank)};
+  report.bubble_overhead = {Ratio(global_idle, report.busy_s),
+                            Ratio(rank_idle, report.busy_s)};
+  return report;
+}
+
+std::string ReportToJson(const Report& report) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankReport& rank : report.ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"busy_s", rank.busy_s},
+                     {"span_s", rank.span_s},
+                     {"idle_s", rank.idle_s},
+                     {"first_start_s", rank.first_start_s},
+                     {"last_end_s", rank.last_end_s},
+                     {"peak_activations", rank.peak_activations}});
+  }
+  nlohmann::ordered_json out;
+  out["schedule"] = report.schedule;
+  out["engine"] = report.engine;
+  out["network"] = report.network;
+  out["pp"] = report.pp;
+  out["vpp"] = report.vpp;
+  out["microbatches"] = report.microbatches;
+  out["slices"] = report.slices;
+  out["data_parallel"] = report.data_parallel;
+  out["span_s"] = Pair(report.span_s);
+  out["busy_s"] = report.busy_s;
+  out["bubble_fraction"] = Pair(report.bubble_fraction);
+  out["bubble_overhead"] = Pair(report.bubble_overhead);
+  out["iteration_s"] = report.iteration_s;
+  out["iterations"] = report.iterations;
+  out["steady"] = report.steady;
+  out["ops"] = report.ops;
+  out["bytes_sent"] = report.bytes_sent;
+  out["peak_activations"] = report.peak_activations;
+  out["ranks"] = std::move(ranks);
+  out["warnings"] = report.warnings;
+  // A schedule file's name need not be UTF-8; dump() would throw on it.
+  return out.dump(2, ' ', false,
+                  nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,124 @@
+// ReportToText (report.h).
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/report/format.h"
+#include "sim/report/report.h"
+
+namespace pipewright {
+namespace {
+
+// More ranks than this are cut down to the first and the last kEndRows.
+constexpr size_t kMaxRows = 32;
+constexpr size_t kEndRows = 8;
+
+std::string Header(const Report& report) {
+  std::string out =
+      absl::StrFormat("%s: pp %d, vpp %d, microbatches %d", report.schedule,
+                      report.pp, report.vpp, report.microbatches);
+  if (report.slices > 1) absl::StrAppend(&out, ", slices ", report.slices);
+  if (report.data_parallel > 1) {
+    absl::StrAppend(&out, ", data parallel ", report.data_parallel);
+  }
+  if (!report.engine.empty()) {
+    absl::StrAppend(&out, ", engine ", report.engine);
+  }
+  if (!report.network.empty()) {
+    absl::StrAppend(&out, ", network ", report.network);
+  }
+  return absl::StrCat(out, "\n\n");
+}
+
+std::string PeriodNote(const Report& report) {
+  if (report.iterations <= 1) return "last end of the only iteration";
+  if (report.steady) {
+    return absl::StrFormat("steady-state period, constant after %d iterations",
+                           report.iterations);
+  }
+  return absl::StrFormat("last of %d iterations; not constant yet",
+                         report.iterations);
+}
+
+std::string Bubbles(const Report& report) {
+  const auto line = [](absl::string_view name, double span, double fraction,
+                       double overhead) {
+    return absl::StrFormat("%-10s %12s  %20s  %20s\n", name,
+                           FormatSeconds(span), FormatPercent(fraction),
+                           FormatPercent(overhead));
+  };
+  return absl::StrCat(
+      absl::StrFormat("%-10s %12s  %20s  %20s\n", "", "span", "bubble fraction",
+                      "bubble overhead"),
+      absl::StrFormat("%-10s %12s  %20s  %20s\n", "", "",
+                      "(span - busy) / span", "(span - busy) / busy"),
+      line("global", report.span_s.global, report.bubble_fraction.global,
+           report.bubble_overhead.global),
+      line("per rank", report.span_s.per_rank, report.bubble_fraction.per_rank,
+           report.bubble_overhead.per_rank),
+      "  global:   first start on any rank to last end on any rank\n"
+      "  per rank: the longest of the ranks' own spans, own first start to "
+      "own last end\n"
+      "  busy:     pass time of the busiest rank\n\n");
+}
+
+std::string RankTable(const Report& report) {
+  double largest = 0;
+  for (const RankReport& rank : report.ranks) {
+    largest = std::max({largest, rank.span_s, rank.busy_s});
+  }
+  // Three decimals of a unit ten times smaller, so that idle times show.
+  const TimeUnit unit = UnitFor(largest / 10);
+  const auto column = [&unit](absl::string_view name) {
+    return absl::StrFormat("%s (%s)", name, unit.name);
+  };
+  std::string out =
+      absl::StrFormat("%6s %12s %12s %12s %17s\n", "rank", column("busy"),
+                      column("span"), column("idle"), "peak activations");
+  const size_t count = report.ranks.size();
+  for (size_t index = 0; index < count; ++index) {
+    if (count > kMaxRows && index == kEndRows) {
+      absl::StrAppend(&out, "     … ", count - 2 * kEndRows, " more\n");
+      index = count - kEndRows;
+    }
+    const RankReport& rank = report.ranks[index];
+    absl::StrAppendFormat(&out, "%6d %12.3f %12.3f %12.3f %17.4g\n", rank.rank,
+                          rank.busy_s / unit.seconds,
+                          rank.span_s / unit.seconds,
+                          rank.idle_s / unit.seconds, rank.peak_activations);
+  }
+  return absl::StrCat(
+      out,
+      "  peak activations: in microbatches through all the rank's stages of "
+      "one replica\n");
+}
+
+}  // namespace
+
+std::string ReportToText(const Report& report) {
+  std::string out = Header(report);
+  absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
+                        FormatSeconds(report.iteration_s), PeriodNote(report));
+  absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "busy",
+                        FormatSeconds(report.busy_s),
+                        "pass time of the busiest rank");
+  absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
+                        "of one iteration");
+  absl::StrAppend(&out, Bubbles(report), RankTable(report));
+  if (report.bytes_sent > 0) {
+    absl::StrAppend(&out,
+                    "\nsent between ranks: ", FormatBytes(report.bytes_sent),
+                    " an iteration\n");
+  }
+  if (!report.not_modelled.empty()) {
+    absl::StrAppend(&out, "\nnot modelled: ",
+                    absl::StrJoin(report.not_modelled, "; "), "\n");
+  }
+  for (const std::string& warning : report.warnings) {
+    absl::StrAppend(&out, "warning: ", warning, "\n");
+  }
+  return out;
+}
+
+}  // namespace pipewright

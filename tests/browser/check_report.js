@@ -1,0 +1,120 @@
+// Opens every page of a folder in Chromium and checks what only a browser can
+// tell: nothing is loaded from elsewhere, the console is silent, the parts are
+// visible and fit. Usage: check_report.js FOLDER; screenshots go there too.
+import assert from "node:assert/strict";
+import {readdirSync} from "node:fs";
+import {join, resolve} from "node:path";
+import {pathToFileURL} from "node:url";
+import {chromium} from "playwright-core";
+
+const ARGUMENTS = [
+  "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--no-first-run",
+];
+
+const VIEWS = [
+  {name: "light", colorScheme: "light", width: 1400, height: 900},
+  {name: "dark", colorScheme: "dark", width: 1400, height: 900},
+  {name: "phone", colorScheme: "light", width: 390, height: 844},
+];
+
+// WCAG 2.1 contrast of two "rgb(r, g, b)" texts.
+function contrast(one, other) {
+  const luminance = (text) => {
+    const [red, green, blue] = text.match(/[\d.]+/g).map((value) => {
+      const share = Number(value) / 255;
+      return share <= 0.04045 ? share / 12.92
+                              : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [dark, light] = [luminance(one), luminance(other)].sort(
+      (left, right) => left - right);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+async function checkPage(browser, file, view, folder) {
+  const context = await browser.newContext({
+    colorScheme: view.colorScheme,
+    viewport: {width: view.width, height: view.height},
+  });
+  const page = await context.newPage();
+  const url = pathToFileURL(file).href;
+  const trouble = [];
+  page.on("console", (message) => trouble.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => trouble.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    const wanted = request.url();
+    if (wanted !== url && !wanted.startsWith("data:")) {
+      trouble.push(`request: ${wanted}`);
+    }
+  });
+  await page.goto(url);
+
+  for (const part of ["h1", "#headline .figure", "#grid svg", "#memory svg",
+                      "#ranks table", "#how-to-read dl", "footer"]) {
+    assert(await page.locator(part).first().isVisible(), `${part} is hidden`);
+  }
+  const ranks = await page.locator("#ranks tbody tr").count();
+  const labels = await page.locator("#grid svg text", {hasText: /^rank \d+$/})
+                     .count();
+  assert.equal(labels, ranks, "a row of the grid for each row of the table");
+  assert(await page.locator("#grid rect.op").count() > 0, "boxes");
+
+  const [scrollWidth, clientWidth] = await page.evaluate(
+      () => [document.documentElement.scrollWidth,
+             document.documentElement.clientWidth]);
+  assert(scrollWidth <= clientWidth, "the page scrolls sideways");
+
+  const [ink, paper] = await page.evaluate(() => [
+    getComputedStyle(document.querySelector("#grid svg text.ink")).fill,
+    getComputedStyle(document.querySelector("#grid")).backgroundColor,
+  ]);
+  assert(contrast(ink, paper) >= 7, `labels ${ink} on ${paper}`);
+
+  // No number is wider than the box that it is in.
+  const wide = await page.evaluate(() => {
+    const boxes = [...document.querySelectorAll("#grid rect.op")].map(
+        (box) => box.getBoundingClientRect());
+    const numbers = [...document.querySelectorAll("#grid svg text[font-size]")]
+                        .filter((text) => /^\d+$/.test(text.textContent));
+    return numbers.filter((text) => {
+      const inner = text.getBoundingClientRect();
+      return !boxes.some(
+          (box) => box.left <= inner.left && inner.right <= box.right &&
+              box.top <= inner.bottom && inner.top <= box.bottom);
+    }).length;
+  });
+  assert.equal(wide, 0, "numbers that stick out of their boxes");
+
+  const base = join(folder, `${file.split("/").pop()}.${view.name}`);
+  await page.screenshot({path: `${base}.png`, fullPage: true});
+
+  await page.locator("#fit").check();
+  const [grid, frame] = await page.evaluate(
+      () => [document.querySelector("#grid svg").getBoundingClientRect().width,
+             document.querySelector("#grid .scroll").clientWidth]);
+  assert(grid <= frame + 1, "the grid does not fit when asked to");
+
+  assert.deepEqual(trouble, []);
+  await context.close();
+}
+
+const folder = resolve(process.argv[2]);
+const pages = readdirSync(folder).filter((name) => name.endsWith(".html"));
+assert(pages.length > 0, `no pages in ${folder}`);
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  headless: true,
+  args: ARGUMENTS,
+});
+try {
+  for (const name of pages) {
+    for (const view of VIEWS) {
+      await checkPage(browser, join(folder, name), view, folder);
+      console.log(`ok ${name} ${view.name}`);
+    }
+  }
+} finally {
+  await browser.close();
+}

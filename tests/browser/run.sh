@@ -1,0 +1,23 @@
+#!/bin/sh
+# Usage: run.sh TEST_BINARY FOLDER. Lets the test binary write HTML reports to
+# FOLDER and opens them in Chromium. Exit 77: something that is needed is not
+# installed. Set-up, once: npm ci in this folder.
+set -eu
+tests=$1
+pages=$2
+here=$(cd "$(dirname "$0")" && pwd)
+chromium=${CHROMIUM:-/usr/bin/chromium}
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+[ -x "$chromium" ] || skip "no $chromium (set CHROMIUM)"
+command -v node > /dev/null || skip "no node"
+[ -d "$here/node_modules/playwright-core" ] ||
+  skip "no playwright-core (run 'npm ci' in tests/browser)"
+
+rm -rf "$pages"
+mkdir -p "$pages"
+PIPEWRIGHT_BROWSER_PAGES=$pages "$tests" "[.browser-pages]"
+CHROMIUM=$chromium exec node "$here/check_report.js" "$pages"

@@ -1,12 +1,11 @@
 // Interleaved 1F1B (virtual pipeline): 1F1B over several chunks a rank, in
 // groups of microbatches that run through all chunks before the next group.
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"
+#include "sim/schedule/microbatch_groups.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
@@ -16,55 +15,6 @@ constexpr char kName[] = "interleaved-1f1b";
 constexpr char kMegatron[] = "megatron";
 constexpr char kMegatron2308[] = "megatron-23.08";
 constexpr char kTorch[] = "torch";
-
-// Walks the units of a rank: groups of `group` microbatches, in a group all
-// chunks, in a chunk all its microbatches. A short last group is laid out the
-// same way.
-class UnitCursor {
- public:
-  UnitCursor(int microbatches, int vpp, int group)
-      : microbatches_(microbatches),
-        vpp_(vpp),
-        group_(group),
-        end_(std::min(group, microbatches)) {}
-
-  int microbatch() const { return microbatch_; }
-  int chunk() const { return chunk_; }
-
-  void Advance() {
-    if (++microbatch_ < end_) return;
-    if (++chunk_ < vpp_) {
-      microbatch_ = begin_;
-      return;
-    }
-    chunk_ = 0;
-    begin_ = end_;
-    end_ += std::min(group_, microbatches_ - end_);
-  }
-
- private:
-  int microbatches_, vpp_, group_;
-  int begin_ = 0, end_;
-  int microbatch_ = 0, chunk_ = 0;
-};
-
-// Megatron-LM's rule for a group size: the last group must feed every rank.
-bool FitsGroup(int microbatches, int group, int pp) {
-  return microbatches >= group &&
-         (microbatches % group == 0 || microbatches % group >= pp);
-}
-
-absl::Status BadMicrobatches(const ScheduleParams& params, int group) {
-  int below = params.microbatches, above = params.microbatches;
-  while (below > 0 && !FitsGroup(below, group, params.pp)) --below;
-  while (!FitsGroup(above, group, params.pp)) ++above;
-  return BadValue("strategy.microbatches", absl::StrCat(params.microbatches),
-                  absl::StrCat(below > 0 ? absl::StrCat(below, " or ") : "",
-                               above, " are nearest (schedule ", kName, ", pp ",
-                               params.pp, ", group size ", group,
-                               ": microbatches mod group size is "
-                               "0 or at least pp)"));
-}
 
 // Group size and rule, checked.
 struct Layout {
@@ -79,17 +29,7 @@ absl::StatusOr<Layout> MakeLayout(const ScheduleParams& params) {
                       ChoiceParam(params, "rule", kMegatron,
                                   {kMegatron, kMegatron2308, kTorch}));
   if (layout.rule == kTorch) {
-    // PyTorch: rounds = max(1, m div p), every round of the same size.
-    const int rounds = std::max(1, microbatches / params.pp);
-    layout.group = microbatches / rounds;
-    if (microbatches % rounds != 0) {
-      return BadValue(
-          "strategy.microbatches", absl::StrCat(microbatches),
-          absl::StrCat(microbatches / params.pp * params.pp, " or ",
-                       (microbatches / params.pp + 1) * params.pp,
-                       " (schedule ", kName, ", rule torch: a multiple of ",
-                       "microbatches div pp = ", rounds, ")"));
-    }
+    PW_ASSIGN_OR_RETURN(layout.group, TorchGroupSize(kName, params));
     PW_ASSIGN_OR_RETURN(
         layout.group, IntParam(params, "group-size", layout.group, layout.group,
                                layout.group));
@@ -101,8 +41,8 @@ absl::StatusOr<Layout> MakeLayout(const ScheduleParams& params) {
   PW_ASSIGN_OR_RETURN(layout.group,
                       IntParam(params, "group-size", params.pp, params.pp,
                                own_size ? microbatches : params.pp));
-  if (grouped && !FitsGroup(microbatches, layout.group, params.pp)) {
-    return BadMicrobatches(params, layout.group);
+  if (grouped) {
+    PW_RETURN_IF_ERROR(CheckGroupSize(kName, params, layout.group));
   }
   return layout;
 }
@@ -128,22 +68,9 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                           params.microbatches);
   for (int rank = 0; rank < params.pp; ++rank) {
     builder.Reserve(rank, 2 * units);
-    UnitCursor forward(params.microbatches, params.vpp, layout.group);
-    UnitCursor backward = forward;
-    const int64_t warm_up = WarmUp(params, layout, rank);
-    // Step k runs forward k and backward k - warm_up, where they exist.
-    for (int64_t step = 0; step < units + warm_up; ++step) {
-      if (step < units) {
-        builder.Add(rank, PassKind::kForward, forward.microbatch(),
-                    forward.chunk());
-        forward.Advance();
-      }
-      if (step >= warm_up) {
-        builder.Add(rank, PassKind::kBackwardFull, backward.microbatch(),
-                    params.vpp - 1 - backward.chunk());
-        backward.Advance();
-      }
-    }
+    AddInterleavedRank(
+        rank, WarmUp(params, layout, rank),
+        UnitCursor(params.microbatches, params.vpp, layout.group), builder);
   }
   return std::move(builder).Finish();
 }

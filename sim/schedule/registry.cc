@@ -8,13 +8,11 @@
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/schedule/header.h"
 
 namespace pipewright {
 namespace {
 
-// Ranks that the program accepts: well above the largest published pipeline
-// (64 ranks, arXiv 2104.04473 table 1), small enough for tables by rank.
-constexpr int kMaxRanks = 1 << 16;
 // Passes of all ranks together, 8 bytes each: 64 GiB.
 constexpr double kMaxPasses = 8589934592.0;
 

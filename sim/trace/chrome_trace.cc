@@ -1,0 +1,138 @@
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/trace/export.h"
+#include "sim/trace/timeline.h"
+
+namespace pipewright {
+namespace {
+
+// Events of Chrome's Trace Event Format ("JSON Array Format" inside an
+// object): X slices, s/t/f arrows, C counters, M names. Written as text, a
+// line an event: a tree in memory would be many times the size of the trace.
+class Writer {
+ public:
+  explicit Writer(const Timeline& timeline) : timeline_(timeline) {}
+
+  void Metadata(absl::string_view what, int process, int thread,
+                absl::string_view key, absl::string_view value) {
+    Begin();
+    absl::StrAppendFormat(
+        &out_, R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}})",
+        what, process, thread, key, value);
+  }
+
+  void Slice(const Timeline::Slice& slice, const std::string& name) {
+    const TraceOp& op = *slice.op;
+    Begin();
+    absl::StrAppendFormat(
+        &out_, R"({"ph":"X","name":%s,"cat":"%s",%s,"ts":%s,"dur":%s)",
+        Quoted(name), OpKindName(op.kind), Place(slice.track),
+        Microseconds(slice.start_ns),
+        Microseconds(slice.end_ns - slice.start_ns));
+    absl::StrAppendFormat(&out_, R"(,"args":{"iteration":%d)", op.iteration);
+    if (op.stage >= 0) absl::StrAppendFormat(&out_, R"(,"stage":%d)", op.stage);
+    if (op.bytes > 0) {
+      absl::StrAppendFormat(&out_, R"(,"bytes":%.17g)", op.bytes);
+    }
+    out_ += "}}";
+  }
+
+  // An arrow is bound to the slice around its time. Sender and receiver have
+  // the same times: their points stand apart to keep the direction.
+  void Flow(const Timeline::FlowPoint& point) {
+    const Timeline::Slice& slice = timeline_.slices[point.slice];
+    const int64_t length_ns = slice.end_ns - slice.start_ns;
+    int64_t offset_ns = length_ns / 2;
+    if (slice.op->kind == OpKind::kSend) offset_ns = length_ns / 4;
+    if (slice.op->kind == OpKind::kReceive) offset_ns = length_ns * 3 / 4;
+    Begin();
+    absl::StrAppendFormat(
+        &out_, R"({"ph":"%s","name":"transfer","cat":"flow","id":%d,%s)",
+        point.first  ? "s"
+        : point.last ? "f"
+                     : "t",
+        point.flow, Place(slice.track));
+    absl::StrAppendFormat(&out_, R"(,"ts":%s%s})",
+                          Microseconds(slice.start_ns + offset_ns),
+                          point.last ? R"(,"bp":"e")" : "");
+  }
+
+  void Counter(const Timeline::Counter& counter,
+               const Timeline::Sample& sample) {
+    Begin();
+    absl::StrAppendFormat(
+        &out_,
+        R"({"ph":"C","name":"%s","pid":%d,"ts":%s,"args":{"value":%.17g}})",
+        counter.name, timeline_.processes[counter.process].id,
+        Microseconds(sample.time_ns), sample.value);
+  }
+
+  static std::string Quoted(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false,
+                                     nlohmann::json::error_handler_t::replace);
+  }
+
+  std::string Finish(const Program& program) {
+    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":",
+                        "{\"schedule\":", Quoted(program.name),
+                        "},\n\"traceEvents\":[", out_, "\n]}\n");
+  }
+
+ private:
+  void Begin() { out_ += out_.empty() ? "\n" : ",\n"; }
+
+  // Exact: whole nanoseconds are three decimals.
+  static std::string Microseconds(int64_t time_ns) {
+    return absl::StrFormat("%d.%03d", time_ns / 1000, time_ns % 1000);
+  }
+
+  std::string Place(int index) const {
+    const Timeline::Track& track = timeline_.tracks[index];
+    return absl::StrFormat(R"("pid":%d,"tid":%d)",
+                           timeline_.processes[track.process].id, track.id);
+  }
+
+  const Timeline& timeline_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string ChromeTraceJson(const Program& program,
+                            const std::vector<TraceOp>& ops) {
+  const Timeline timeline = BuildTimeline(program, ops);
+  Writer writer(timeline);
+  for (const Timeline::Process& process : timeline.processes) {
+    writer.Metadata("process_name", process.id, 0, "name",
+                    Writer::Quoted(process.name));
+    writer.Metadata("process_sort_index", process.id, 0, "sort_index",
+                    absl::StrCat(process.id));
+  }
+  for (const Timeline::Track& track : timeline.tracks) {
+    const int process = timeline.processes[track.process].id;
+    writer.Metadata("thread_name", process, track.id, "name",
+                    Writer::Quoted(track.name));
+    writer.Metadata("thread_sort_index", process, track.id, "sort_index",
+                    absl::StrCat(track.id));
+  }
+  size_t flow = 0;
+  for (size_t slice = 0; slice < timeline.slices.size(); ++slice) {
+    writer.Slice(timeline.slices[slice],
+                 SliceName(program, *timeline.slices[slice].op));
+    for (; flow < timeline.flows.size() &&
+           timeline.flows[flow].slice == static_cast<int64_t>(slice);
+         ++flow) {
+      writer.Flow(timeline.flows[flow]);
+    }
+  }
+  for (const Timeline::Counter& counter : timeline.counters) {
+    for (const Timeline::Sample& sample : counter.samples) {
+      writer.Counter(counter, sample);
+    }
+  }
+  return writer.Finish(program);
+}
+
+}  // namespace pipewright

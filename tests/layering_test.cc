@@ -1,0 +1,276 @@
+// The rules of DESIGN section 2 on who may include whom, and section 6 on
+// what may print or exit, checked against the sources.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/file.h"
+#include "sim/schedule/registry.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// Folder -> folders that it may include besides itself.
+const std::map<std::string, std::set<std::string>>& Allowed() {
+  static const std::map<std::string, std::set<std::string>> allowed = [] {
+    std::map<std::string, std::set<std::string>> map;
+    map["sim/base"] = {};
+    map["sim/schedule"] = {"sim/base"};
+    map["sim/replay"] = {"sim/base", "sim/schedule"};
+    map["sim/topology"] = {"sim/base"};
+    map["sim/cost"] = {"sim/base"};
+    map["sim/memory"] = {"sim/base", "sim/schedule"};
+    map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
+    map["topologies"] = {"sim/base", "sim/topology"};
+    std::set<std::string> below = {"sim/base",   "sim/schedule",
+                                   "sim/replay", "sim/topology",
+                                   "sim/cost",   "sim/memory"};
+    for (const char* folder :
+         {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/config",
+          "sim/search", "sim/sweep", "sim/cli"}) {
+      map[folder] = below;
+      below.insert(folder);
+    }
+    return map;
+  }();
+  return allowed;
+}
+
+// Single headers that a folder may include beyond its row.
+const std::set<std::pair<std::string, std::string>>& Exceptions() {
+  static const std::set<std::pair<std::string, std::string>> exceptions = {
+      {"sim/cost", "sim/schedule/pass.h"},
+  };
+  return exceptions;
+}
+
+// "sim/base" of "sim/base/names.h", "schedules" of "schedules/gpipe.cc".
+std::string FolderOf(const std::string& path) {
+  const Strings parts = absl::StrSplit(path, '/');
+  return parts[0] == "sim" && parts.size() > 2
+             ? absl::StrCat(parts[0], "/", parts[1])
+             : parts[0];
+}
+
+std::string FileName(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool IsSimgridFile(const std::string& path) {
+  return FolderOf(path) == "sim/engine" &&
+         absl::StartsWith(FileName(path), "simgrid_");
+}
+
+// The line without what stands in strings and behind "//".
+std::string CodeOf(const std::string& line) {
+  std::string code;
+  bool quoted = false;
+  for (size_t index = 0; index < line.size(); ++index) {
+    if (quoted && line[index] == '\\') {
+      ++index;
+    } else if (line[index] == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      if (line.compare(index, 2, "//") == 0) break;
+      code += line[index];
+    }
+  }
+  return code;
+}
+
+void CheckInclude(const std::string& path, const std::string& header,
+                  Strings* violations) {
+  const auto violation = [&](absl::string_view why) {
+    violations->push_back(absl::StrCat(path, " includes ", header, ": ", why));
+  };
+  if (absl::EndsWith(header, ".pb.h")) {
+    if (!absl::EndsWith(path, "_io.cc")) violation("only *_io.cc may");
+    return;
+  }
+  if (absl::StartsWith(header, "simgrid/")) {
+    if (!IsSimgridFile(path)) violation("only sim/engine/simgrid_* may");
+    return;
+  }
+  const std::string to = FolderOf(header);
+  const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
+                    to == "topologies" || to == "tests";
+  if (!ours) return;
+  const std::string from = FolderOf(path);
+  const auto row = Allowed().find(from);
+  if (row == Allowed().end()) {
+    violation(absl::StrCat("folder ", from, " has no row in this test"));
+  } else if (to != from && row->second.count(to) == 0 &&
+             Exceptions().count({from, header}) == 0) {
+    violation(absl::StrCat(from, " may not see ", to));
+  }
+}
+
+void CheckOutput(const std::string& path, const std::string& code,
+                 Strings* violations) {
+  if (FolderOf(path) == "sim/cli" || path == "sim/base/check.h") return;
+  static const std::regex output(
+      R"(std::(cout|cerr|clog)\b|\b(v?f?printf|f?puts|exit|quick_exit|abort)\s*\()");
+  static const std::regex child_exit(R"(\b_exit\s*\()");
+  std::smatch found;
+  if (std::regex_search(code, found, output) ||
+      (!IsSimgridFile(path) && std::regex_search(code, found, child_exit))) {
+    violations->push_back(absl::StrCat(path, " has '", found.str(),
+                                       "': only sim/cli prints or exits"));
+  }
+}
+
+Strings Violations(const std::string& path, const std::string& content) {
+  static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  Strings violations;
+  for (const std::string& line : Strings(absl::StrSplit(content, '\n'))) {
+    std::smatch found;
+    if (std::regex_search(line, found, include)) {
+      CheckInclude(path, found[1].str(), &violations);
+    } else {
+      CheckOutput(path, CodeOf(line), &violations);
+    }
+  }
+  return violations;
+}
+
+// Paths below `folder` with one of `endings`, relative to the repository.
+Strings Files(const std::string& folder, const std::set<std::string>& endings) {
+  Strings files;
+  const std::filesystem::path root = PIPEWRIGHT_SOURCE_DIR;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(root / folder)) {
+    if (endings.count(entry.path().extension().string()) == 0) continue;
+    files.push_back(entry.path().lexically_relative(root).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string Read(const std::string& path) {
+  return ReadFile(absl::StrCat(PIPEWRIGHT_SOURCE_DIR, "/", path)).value();
+}
+
+TEST_CASE("layering: sources include only downwards and do not print",
+          "[layering]") {
+  Strings violations;
+  int files = 0;
+  for (const char* folder : {"sim", "schedules", "topologies"}) {
+    for (const std::string& path : Files(folder, {".cc", ".h"})) {
+      ++files;
+      for (std::string& violation : Violations(path, Read(path))) {
+        violations.push_back(std::move(violation));
+      }
+    }
+  }
+  CHECK(files > 20);
+  INFO(absl::StrJoin(violations, "\n"));
+  CHECK(violations.empty());
+}
+
+TEST_CASE("layering: generated headers stay out of tests too", "[layering]") {
+  Strings offenders;
+  for (const std::string& path : Files("tests", {".cc", ".h"})) {
+    if (absl::EndsWith(path, "_io_test.cc")) continue;
+    for (const std::string& line : Strings(absl::StrSplit(Read(path), '\n'))) {
+      if (absl::StartsWith(line, "#include \"sim/proto/")) {
+        offenders.push_back(path);
+      }
+    }
+  }
+  INFO(absl::StrJoin(offenders, "\n"));
+  CHECK(offenders.empty());
+}
+
+TEST_CASE("layering: the check finds what is wrong", "[layering]") {
+  const auto bad = [](const std::string& path, const std::string& content) {
+    return Violations(path, content).size() == 1;
+  };
+  CHECK(bad("sim/base/a.cc", "#include \"sim/schedule/pass.h\"\n"));
+  CHECK(bad("sim/schedule/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
+  CHECK(bad("sim/replay/a.h", "#include \"sim/topology/cluster.h\"\n"));
+  CHECK(bad("sim/cost/a.cc", "#include \"sim/schedule/schedule.h\"\n"));
+  CHECK(bad("sim/program/a.cc", "#include \"sim/trace/trace.h\"\n"));
+  CHECK(bad("sim/engine/a.cc", "#include \"sim/report/report.h\"\n"));
+  CHECK(bad("sim/report/a.cc", "#include \"sim/config/run_config.h\"\n"));
+  CHECK(bad("sim/config/a.cc", "#include \"sim/search/a.h\"\n"));
+  CHECK(bad("sim/sweep/a.cc", "#include \"sim/cli/a.h\"\n"));
+  CHECK(bad("sim/new/a.cc", "#include \"sim/base/names.h\"\n"));
+  CHECK(bad("schedules/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
+  CHECK(bad("schedules/a.cc", "#include \"topologies/b.h\"\n"));
+  CHECK(bad("topologies/a.cc", "#include \"sim/schedule/pass.h\"\n"));
+  CHECK(bad("sim/cli/a.cc", "#include \"tests/support/a.h\"\n"));
+  CHECK(bad("sim/engine/fast.cc", "#include <simgrid/s4u.hpp>\n"));
+  CHECK(bad("sim/trace/simgrid_a.cc", "  # include \"simgrid/s4u.hpp\"\n"));
+  CHECK(bad("sim/config/a.cc", "#include \"sim/proto/config.pb.h\"\n"));
+  CHECK(bad("sim/config/a.h", "#include \"google/protobuf/any.pb.h\"\n"));
+  CHECK(bad("sim/base/a.cc", "  std::cerr << 1;\n"));
+  CHECK(bad("sim/base/a.cc", "  printf(\"x\");\n"));
+  CHECK(bad("sim/report/a.cc", "  std::fprintf (stderr, \"// x\");\n"));
+  CHECK(bad("schedules/a.cc", "  f(\"\\\"\"); exit(2);\n"));
+  CHECK(bad("sim/engine/fast.cc", "  _exit(0);\n"));
+}
+
+TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
+  const auto good = [](const std::string& path, const std::string& content) {
+    return Violations(path, content).empty();
+  };
+  CHECK(good("sim/cost/a.h", "#include \"sim/schedule/pass.h\"\n"));
+  CHECK(good("sim/memory/a.h", "#include \"sim/schedule/schedule.h\"\n"));
+  CHECK(good("sim/report/a.h", "#include \"sim/engine/engine.h\"\n"));
+  CHECK(good("sim/config/a.h", "#include \"sim/report/report.h\"\n"));
+  CHECK(good("schedules/a.cc", "#include \"sim/replay/replay.h\"\n"));
+  CHECK(good("sim/cli/main.cc", "  std::cout << 1; exit(2);\n"));
+  CHECK(good("sim/engine/simgrid_engine.cc", "#include <simgrid/s4u.hpp>\n"));
+  CHECK(good("sim/engine/simgrid_engine.cc", "  _exit(0);\n"));
+  CHECK(good("sim/trace/a_io.cc", "#include \"sim/proto/a.pb.h\"\n"));
+  CHECK(good("sim/base/a.h", "// exits (exit(3)) with std::cerr\n"));
+  CHECK(good("sim/base/a.cc", "  Say(\"std::cout exit(2)\");\n"));
+  CHECK(good("sim/base/a.cc", "  std::snprintf(text, 4, \"x\");\n"));
+  CHECK(good("sim/base/a.cc", "  on_exit_(); absl::StrFormat(\"x\");\n"));
+}
+
+// Every file registers rows with `type`, every row's name stands in a file,
+// and there are not more files than rows.
+void CheckRows(const std::string& folder, const std::string& type,
+               const Strings& names) {
+  const Strings files = Files(folder, {".cc"});
+  CHECK(!files.empty());
+  CHECK(files.size() <= names.size());
+  std::string all;
+  for (const std::string& path : files) {
+    INFO(path);
+    const std::string content = Read(path);
+    CHECK(absl::StrContains(content, type));
+    all += content;
+  }
+  for (const std::string& name : names) {
+    INFO(name);
+    CHECK(absl::StrContains(all, absl::StrCat("\"", name, "\"")));
+  }
+}
+
+TEST_CASE("layering: every instance is registered by a file", "[layering]") {
+  Strings schedules;
+  for (const ScheduleInfo* info : AllSchedules()) {
+    schedules.push_back(info->name);
+  }
+  CheckRows("schedules", "RegisterSchedule", schedules);
+  Strings shapes;
+  for (const ShapeInfo* info : AllShapes()) shapes.push_back(info->name);
+  CheckRows("topologies", "RegisterShape", shapes);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -38,23 +38,8 @@ TimeUnit UnitFor(double largest_s) {
   return {"ns", 1e-9};
 }
 
-std::string FormatSeconds(double seconds) {
-  const TimeUnit unit = UnitFor(seconds);
-  const double value = seconds / unit.seconds;
-  if (std::abs(value) >= 1000) return absl::StrFormat("%.0f s", value);
-  return absl::StrFormat("%.4g %s", value, unit.name);
-}
-
 std::string FormatPercent(double share) {
   return absl::StrFormat("%.2f %%", 100 * share);
-}
-
-std::string FormatBytes(double bytes) {
-  if (bytes >= 1e12) return absl::StrFormat("%.4g TB", bytes / 1e12);
-  if (bytes >= 1e9) return absl::StrFormat("%.4g GB", bytes / 1e9);
-  if (bytes >= 1e6) return absl::StrFormat("%.4g MB", bytes / 1e6);
-  if (bytes >= 1e3) return absl::StrFormat("%.4g kB", bytes / 1e3);
-  return absl::StrFormat("%.4g bytes", bytes);
 }
 
 std::string EscapeXml(absl::string_view text) {

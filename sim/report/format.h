@@ -1,11 +1,13 @@
-// How numbers and texts read in reports: times with a unit that fits, bytes,
-// percentages, and text escaped for XML and HTML. No numbers are computed here
-// and none of these strings is meant to be read back (ReportToJson is).
+// How numbers and texts read in reports: times in one unit, percentages, and
+// text escaped for XML and HTML; times and bytes by themselves are in
+// sim/base/quantity.h. No numbers are computed here and none of these strings
+// is meant to be read back (ReportToJson is).
 #pragma once
 
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "sim/base/quantity.h"
 
 namespace pipewright {
 
@@ -18,14 +20,8 @@ struct TimeUnit {
 // The largest unit in which `largest_s` is at least 1; seconds for 0.
 TimeUnit UnitFor(double largest_s);
 
-// Four significant digits and a unit of its own: "18.52 ms", "0 s".
-std::string FormatSeconds(double seconds);
-
 // `share` of 1 as per cent with two decimals: "8.33 %".
 std::string FormatPercent(double share);
-
-// Powers of 1000 (DESIGN section 5: GB is 1e9): "1.5 GB", "12 bytes".
-std::string FormatBytes(double bytes);
 
 // & < > " ' replaced, control characters and broken UTF-8 too, so that the
 // result may stand in an XML or HTML text or attribute.

@@ -231,8 +231,8 @@ TEST_CASE("report: times, bytes and texts read well", "[report]") {
   CHECK(FormatSeconds(12345.6) == "12346 s");
   CHECK(FormatSeconds(-0.25) == "-250 ms");
   CHECK(FormatPercent(1.0 / 12) == "8.33 %");
-  CHECK(FormatBytes(1.5e9) == "1.5 GB");
-  CHECK(FormatBytes(12) == "12 bytes");
+  CHECK(FormatBytes(1.5e9) == "1.397 GiB");
+  CHECK(FormatBytes(12) == "12 B");
   CHECK(EscapeXml("a<b & \"c\" 'd'>\x01\xff\xe2\x80\xa6") ==
         "a&lt;b &amp; &quot;c&quot; &#39;d&#39;&gt; \xef\xbf\xbd\xe2\x80\xa6");
 }

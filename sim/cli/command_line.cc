@@ -37,7 +37,8 @@ int Fail(const absl::Status& status) {
 absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
   std::string message = error.what();
   const std::vector<CLI::App*> verbs = app.get_subcommands();
-  if (error.get_name() == "ExtrasError" && !verbs.empty()) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr &&
+      !verbs.empty()) {
     std::vector<std::string> known;
     for (const CLI::Option* option : verbs[0]->get_options()) {
       for (const std::string& name : option->get_lnames()) {

@@ -59,9 +59,11 @@ absl::Status Simulate::Run() {
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
   report.engine = run.engine;
   report.network = run.network_name;
-  report.warnings = run.warnings;
+  // A text on the terminal stands beside them already.
+  if (json || files.wanted("-o")) report.warnings = run.warnings;
   files.Put("-o", json ? absl::StrCat(ReportToJson(report), "\n")
                        : ReportToText(report));
+  report.warnings = run.warnings;
   if (files.wanted("--svg")) {
     GridOptions grid;
     grid.title = absl::StrCat(report.schedule, ", pp ", report.pp, ", ",

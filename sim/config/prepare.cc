@@ -49,6 +49,17 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
   return absl::OkStatus();
 }
 
+// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
+// the field was given.
+absl::Status Locate(const RunConfig& config, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto origin =
+      config.origins.find(std::string(message.substr(0, message.find(": "))));
+  return origin == config.origins.end() ? status
+                                        : Prefix(origin->second, status);
+}
+
 // The sizes of a schedule that is built: the configuration's.
 absl::StatusOr<RunSizes> SizesFromConfig(const RunConfig& config) {
   const StrategyChoice& strategy = config.strategy;
@@ -147,9 +158,10 @@ absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
   params.costs = costs;
   params.max_activations = config.strategy.max_activations;
   params.own = config.schedule.params;
-  PW_ASSIGN_OR_RETURN(Schedule schedule,
-                      BuildSchedule(*config.schedule.name, params));
-  return std::make_shared<const Schedule>(std::move(schedule));
+  absl::StatusOr<Schedule> schedule =
+      BuildSchedule(*config.schedule.name, params);
+  PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
+  return std::make_shared<const Schedule>(*std::move(schedule));
 }
 
 // O and L whose time nothing tells would look free.

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "sim/engine/activation_key.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/isolated_times.h"
 #include "sim/engine/trace_writer.h"
@@ -125,13 +126,5 @@ class FastRun {
   std::vector<Row> state_;
   std::vector<Meeting> meetings_;  // of groups that span replicas
 };
-
-// What O and L move and a backward needs: one (replica, chunk, slice,
-// microbatch), whatever the kind.
-constexpr uint64_t ActivationKey(Pass pass) {
-  return Pass(PassKind::kForward, pass.microbatch(), pass.chunk(), pass.slice(),
-              pass.replica())
-      .bits();
-}
 
 }  // namespace pipewright

@@ -1,13 +1,11 @@
-// How numbers and texts read in reports: times in one unit, percentages, and
-// text escaped for XML and HTML; times and bytes by themselves are in
-// sim/base/quantity.h. No numbers are computed here and none of these strings
-// is meant to be read back (ReportToJson is).
+// How numbers and texts read in reports: units of tables, percentages, and text
+// escaped for XML and HTML; quantities by themselves are base/quantity.h's. No numbers are computed here
+// and none of these strings is meant to be read back (ReportToJson is).
 #pragma once
 
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "sim/base/quantity.h"
 
 namespace pipewright {
 

@@ -1,4 +1,5 @@
 #include "sim/report/html.h"
+#include "sim/base/quantity.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,5 @@
 #include "sim/report/svg.h"
+#include "sim/base/quantity.h"
 
 #include <algorithm>
 #include <array>

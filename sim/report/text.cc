@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/report.h"
 

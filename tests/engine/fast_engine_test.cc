@@ -27,8 +27,7 @@ void CheckEqual(const RunSummary& fast, const RunSummary& reference) {
   }
 }
 
-TEST_CASE("engine: fast equals the reference on random programs",
-          "[engine]") {
+TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
   int compared = 0;
   int deadlocks = 0;
   for (uint32_t seed = 1; seed <= 3000; ++seed) {
@@ -36,8 +35,7 @@ TEST_CASE("engine: fast equals the reference on random programs",
     if (!made.ok()) continue;  // sizes that the schedule refuses
     INFO(made->about);
     const absl::StatusOr<RunSummary> fast = RunFast(made->program, {});
-    const absl::StatusOr<RunSummary> reference =
-        RunReference(made->program);
+    const absl::StatusOr<RunSummary> reference = RunReference(made->program);
     if (!fast.ok()) INFO(fast.status());
     REQUIRE(fast.ok() == reference.ok());
     if (fast.ok()) {

@@ -34,9 +34,8 @@ class Random {
 // Sends the activations of some forwards to the host and back before their
 // backward.
 Schedule WithCopies(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement,
-                      schedule.microbatches, schedule.slices,
-                      schedule.replicas);
+  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
+                      schedule.slices, schedule.replicas);
   const int every = random.Int(2, 4);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     for (const Pass pass : schedule.order(rank)) {
@@ -59,16 +58,14 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
 
 // Joins neighbouring F and BW into blocks, where nobody's order forbids it.
 Schedule WithJointPairs(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement,
-                      schedule.microbatches, schedule.slices,
-                      schedule.replicas);
+  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
+                      schedule.slices, schedule.replicas);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
     for (size_t index = 0; index < order.size(); ++index) {
-      const bool pair = index + 1 < order.size() &&
-                        IsBackward(order[index].kind()) &&
-                        order[index + 1].kind() == PassKind::kForward &&
-                        random.Chance(30);
+      const bool pair =
+          index + 1 < order.size() && IsBackward(order[index].kind()) &&
+          order[index + 1].kind() == PassKind::kForward && random.Chance(30);
       if (pair) {
         out.AddJoint(rank, order[index], order[index + 1]);
         ++index;
@@ -135,8 +132,7 @@ void AddLocalOps(Program& program, Random& random) {
         program.channels.push_back({.from_rank = rank, .to_rank = rank});
         const auto event = static_cast<int32_t>(program.channels.size()) - 1;
         op.outputs.push_back(event);
-        Attach(program, rank, size,
-               {.kind = OpKind::kWait, .inputs = {event}});
+        Attach(program, rank, size, {.kind = OpKind::kWait, .inputs = {event}});
       }
       Attach(program, rank, position, std::move(op));
     }
@@ -161,8 +157,7 @@ void AddCollectives(Program& program, Random& random) {
     for (const int rank : group.ranks) {
       Attach(program, rank, 0,
              {.kind = kind,
-              .stream =
-                  holds_compute ? Stream::kCompute : Stream::kCollective,
+              .stream = holds_compute ? Stream::kCompute : Stream::kCollective,
               .bytes = bytes,
               .group = static_cast<int>(program.groups.size()) - 1});
     }
@@ -201,8 +196,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   const int pp = random.Int(1, 5);
   const int microbatches = pp * random.Int(2, 4);
   const auto row = static_cast<size_t>(random.Int(0, 1000));
-  PW_ASSIGN_OR_RETURN(Schedule schedule,
-                      AnySchedule(row, pp, microbatches));
+  PW_ASSIGN_OR_RETURN(Schedule schedule, AnySchedule(row, pp, microbatches));
   RandomProgram out;
   out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
                            " microbatches ", microbatches);
@@ -225,8 +219,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
     lower.parameter_bytes.push_back(random.Int(1, 32));
   }
   if (random.Chance(30)) {
-    for (int index = 0; index < schedule.microbatches_per_replica();
-         ++index) {
+    for (int index = 0; index < schedule.microbatches_per_replica(); ++index) {
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
     }
   }

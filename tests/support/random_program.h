@@ -21,9 +21,9 @@ struct RandomProgram {
 };
 
 struct RandomOptions {
-  bool cluster = true;       // may use a cluster instead of a pure delay
-  bool holding_rules = true; // may use rendez-vous and batches
-  bool copies = true;        // may add O and L
+  bool cluster = true;        // may use a cluster instead of a pure delay
+  bool holding_rules = true;  // may use rendez-vous and batches
+  bool copies = true;         // may add O and L
   bool side_operations = true;
   int most_replicas = 3;
 };

@@ -44,8 +44,9 @@ class Graph {
 
  private:
   int Add(double seconds, std::vector<int> after, int iteration) {
-    nodes_.push_back(
-        {.seconds = seconds, .after = std::move(after), .iteration = iteration});
+    nodes_.push_back({.seconds = seconds,
+                      .after = std::move(after),
+                      .iteration = iteration});
     return static_cast<int>(nodes_.size()) - 1;
   }
   // One node for the two sides that name it.
@@ -79,7 +80,7 @@ class Graph {
   std::map<std::tuple<int, int, int64_t, uint64_t>, int> shared_;
   // Of the rank being added: the last node of each stream.
   std::vector<int> tail_;
-  std::vector<int> batch_;  // posted, not yet awaited
+  std::vector<int> batch_;                       // posted, not yet awaited
   std::map<std::pair<int, int>, int> meetings_;  // (side op's group, rank)
   std::map<uint64_t, int> offloads_;
   std::map<uint64_t, int> loads_;
@@ -88,7 +89,7 @@ class Graph {
 uint64_t Activation(const Op& op) {
   return Pass(PassKind::kForward, op.pass.microbatch(), op.pass.chunk(),
               op.pass.slice(), op.pass.replica())
-             .bits() *
+                 .bits() *
              64 +
          op.iteration;
 }
@@ -198,8 +199,8 @@ void Graph::AddCopy(int replica, int rank, const Op& op) {
   int& tail = tail_[static_cast<int>(op.stream)];
   const Lane& lane = program_.ranks[rank].lanes[op.pass.lane()];
   const int copy =
-      Add(CopySeconds(program_, lane, op.pass.kind(), replica, rank),
-          {}, op.iteration);
+      Add(CopySeconds(program_, lane, op.pass.kind(), replica, rank), {},
+          op.iteration);
   After(copy, tail);
   After(copy, tail_[static_cast<int>(Stream::kCompute)]);
   if (op.kind == OpKind::kOffload) {
@@ -245,14 +246,14 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
         PlanCollective(program_, side_op.kind, side_op.bytes,
                        GroupMembers(program_, group, replica))
             .seconds;
-    done = Shared({-2 - side_op.group, instance, turn, 0}, alone_s,
-                  op.iteration);
+    done =
+        Shared({-2 - side_op.group, instance, turn, 0}, alone_s, op.iteration);
     After(done, node);
   }
   tail = done;
   for (const int32_t channel : side_op.outputs) {
-    After(Shared({replica, channel, op.iteration, 0},
-                 Seconds(replica, channel), op.iteration),
+    After(Shared({replica, channel, op.iteration, 0}, Seconds(replica, channel),
+                 op.iteration),
           done);
   }
 }
@@ -287,8 +288,8 @@ RunSummary Graph::Summary() const {
   RunSummary summary;
   summary.times.assign(program_.replicas,
                        std::vector<RankTimes>(program_.pp()));
-  std::vector<std::vector<bool>> seen(
-      program_.replicas, std::vector<bool>(program_.pp(), false));
+  std::vector<std::vector<bool>> seen(program_.replicas,
+                                      std::vector<bool>(program_.pp(), false));
   for (const PassNode& pass : passes_) {
     const Node& node = nodes_[pass.node];
     if (node.iteration > 0) continue;

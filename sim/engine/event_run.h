@@ -1,0 +1,235 @@
+// One run of a Program as events in time: what an engine with shared links
+// needs. It decides what starts when; a transport (SimGrid's, a test's) keeps
+// the clock and shares links among flows. Compute and latency are timers, one
+// a pass; transfers that cannot contend are part of the consumer's timer.
+//
+// Parts: event_run.cc drives the ranks through their passes, event_streams.cc
+// runs what is not a pass, event_transfers.cc moves bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "sim/engine/engine.h"
+#include "sim/engine/sharing.h"
+#include "sim/engine/sharing_queue.h"
+#include "sim/engine/trace_writer.h"
+#include "sim/program/network_time.h"
+#include "sim/replay/token_queue.h"
+
+namespace pipewright {
+
+class EventTransport {
+ public:
+  virtual ~EventTransport() = default;
+  // Calls EventRun::OnTimer(code) at `date_s`, which is not in the past.
+  virtual void At(double date_s, uint64_t code) = 0;
+  // Moves bytes over the links of source `source` from now on, sharing them,
+  // and calls EventRun::OnFlowEnd(transfer, date) when they are there.
+  virtual void StartFlow(int source, double bytes, uint32_t transfer) = 0;
+  // Nothing more is wanted.
+  virtual void Stop() = 0;
+};
+
+class EventRun {
+ public:
+  EventRun(const Program& program, TraceSink* sink);
+
+  // What flows over which links; `plans()[i].sharing` says which need them.
+  const std::vector<TrafficSource>& sources() const { return sources_; }
+  const std::vector<SourcePlan>& plans() const { return plans_; }
+  // Bytes of the largest transfer that may share a link.
+  double LargestTransfer() const;
+
+  // Starts every device at time 0. The transport must outlive the run.
+  void Start(EventTransport* transport);
+  void OnTimer(uint64_t code);
+  void OnFlowEnd(uint32_t transfer, double now_s);
+
+  // After the transport has nothing left, or after Stop. Error:
+  // kFailedPrecondition with the blocked operations marked.
+  absl::StatusOr<RunSummary> Finish();
+
+ private:
+  enum class Event : uint64_t {
+    kComputeEnd,
+    kStreamEnd,
+    kLatencyEnd,
+    kTransferEnd,
+    kRingStart,
+    kMeetingEnd,
+    kQueueEnd,
+  };
+  struct Issued {
+    int32_t side_op = -1;  // -1: the copy of `pass`
+    Pass pass{};
+    int32_t iteration = 0;
+    double ready_s = 0;
+    double end_s = 0;      // of what no transfer decides
+    bool running = false;  // inputs taken; under way, or at a meeting
+  };
+  // One side of a transfer that holds its rank.
+  struct Handshake {
+    int32_t channel;
+    bool send;
+    Pass pass;
+  };
+  struct Device {
+    int32_t replica = 0;
+    int32_t rank = 0;
+    int32_t iteration = 0;
+    int64_t position = 0;
+    uint32_t attachment = 0;
+    bool busy = false;      // the compute stream runs something
+    bool received = false;  // holding rules: the next block has its inputs
+    bool ended = false;
+    bool started = false;  // has run its first pass
+    int32_t awaited = 0;   // posted transfers that hold the rank
+    double clock_s = 0;    // the compute stream is free from here on
+    // Of every stream, first in first out; of compute only what is attached.
+    std::array<std::vector<Issued>, kNumStreams> queues;
+    std::array<double, kNumStreams> stream_s{};  // free from here on
+    // By ActivationKey: copies that have ended, loads on their way.
+    absl::flat_hash_map<uint64_t, double> offloaded_s;
+    absl::flat_hash_map<uint64_t, double> loaded_s;
+    absl::flat_hash_set<uint64_t> loading;
+    std::vector<Handshake> holds;  // not posted yet
+  };
+  // Bytes on their way.
+  struct Transfer {
+    enum class Of : uint8_t { kChannel, kStream, kRing } of = Of::kChannel;
+    int32_t index = 0;    // channel, or device, or meeting
+    int32_t replica = 0;  // of a channel
+    Stream stream = Stream::kSend;
+    int32_t source = -1;
+    int32_t iteration = 0;
+    Pass pass{};
+    double bytes = 0;
+    double start_s = 0;
+    double latency_s = 0;
+    double alone_s = 0;  // latency and bytes, where no link is shared
+  };
+  // Meetings of one instance of a group, one after the other.
+  struct Meeting {
+    int group = 0;
+    int replica = 0;
+    int expected = 0;
+    double latest_s = 0;  // arrival so far
+    double start_s = 0;
+    double end_s = 0;
+    double latency_s = 0;
+    double bytes_per_edge = 0;
+    int edges_left = 0;
+    std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
+    std::vector<int> sources;                         // edges of its ring
+    std::map<std::pair<OpKind, double>, CollectivePlan> plans;
+  };
+  struct MeetingPoint {  // of a holding transfer
+    TokenQueue sends;
+    TokenQueue receives;
+  };
+
+  // event_run.cc
+  void Continue(int device);
+  bool RunAttached(int device);
+  bool RunBlock(int device);
+  void BlockEnd(int device);
+  bool TakeBlockInputs(Device& device, const Pass* block, int parts,
+                       double* start_s);
+  void EndIteration(int device);
+  void Done(int iteration);
+  void NoteEnd(int iteration, double end_s);
+  std::string Deadlock() const;
+
+  // event_streams.cc
+  void Issue(int device, Stream stream, Issued issued);
+  void TryStream(int device, Stream stream);
+  void Wake(int device);
+  bool TakeInputs(Device& device, Stream stream, Issued& issued);
+  void BeginCopy(int device, Stream stream, const Issued& issued);
+  void BeginOneSided(int device, Stream stream, const Issued& issued);
+  void EndStreamOp(int device, Stream stream, double start_s, double end_s);
+  void Arrive(int device, Stream stream, const Issued& issued);
+  void EndMeeting(int meeting);
+
+  // event_transfers.cc
+  void PlanTraffic();
+  void PlanChannels();
+  void PlanSideOps();
+  int AddSource(std::vector<LinkId> links, bool overlaps_itself);
+  bool Shared(int source) const {
+    return source >= 0 && plans_[source].sharing != Sharing::kNone;
+  }
+  void Send(int device, int32_t channel, Pass pass, double now_s);
+  void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
+  void PlanHolds(int device, const Pass* block, int parts, bool send);
+  int64_t NextAttached(const Device& device) const;
+  void PostHolds(int device);
+  void Post(int device, const Handshake& handshake);
+  void Begin(Transfer transfer);
+  void Share(uint32_t transfer, double now_s);
+  void EndTransfer(uint32_t transfer, double end_s);
+  void EndHold(int device, double end_s);
+  void StartRing(int meeting);
+  void SetQueueTimer(int queue);
+
+  void At(double date_s, Event event, uint64_t index);
+  // Of a pull or push by its index, of copies by -1 - stream.
+  static uint64_t SideKey(int device, int side_op) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
+           static_cast<uint32_t>(side_op);
+  }
+  int DeviceOf(int replica, int rank) const {
+    return replica * program_.pp() + rank;
+  }
+  TokenQueue& Tokens(int replica, int32_t channel) {
+    return tokens_[static_cast<size_t>(replica) * program_.channels.size() +
+                   channel];
+  }
+
+  // Keeps what is told until its iteration is over: a run that stops at the
+  // end of one has begun the next.
+  class IterationBuffer : public TraceSink {
+   public:
+    explicit IterationBuffer(TraceSink* sink) : sink_(sink) {}
+    void OnOp(const TraceOp& op) override;
+    void Flush(int iteration);
+
+   private:
+    TraceSink* sink_;
+    std::vector<std::vector<TraceOp>> ops_;  // [iteration]
+  };
+
+  const Program& program_;
+  IterationBuffer buffer_;
+  TraceWriter writer_;
+  EventTransport* transport_ = nullptr;
+  const bool holds_;
+  bool stopped_ = false;
+  std::vector<Device> devices_;       // [replica * pp + rank]
+  std::vector<TokenQueue> tokens_;    // [replica * channels + channel]
+  std::vector<MeetingPoint> points_;  // the same, holding rules only
+  std::vector<Meeting> meetings_;
+  std::vector<int> first_meeting_;  // [group]
+  std::vector<TrafficSource> sources_;
+  std::vector<SourcePlan> plans_;    // [source]
+  std::vector<int> channel_source_;  // [replica * channels + channel]
+  std::vector<double> channel_s_;    // the same, alone
+  absl::flat_hash_map<uint64_t, int> side_source_;  // by SideKey
+  std::vector<SharingQueue> sharing_queues_;
+  std::vector<int> queue_of_source_;
+  std::vector<Transfer> transfers_;
+  std::vector<uint32_t> free_transfers_;
+  std::vector<int64_t> left_;  // [iteration] devices and operations
+  std::vector<double> end_s_;  // [iteration]
+  RunSummary summary_;
+};
+
+}  // namespace pipewright

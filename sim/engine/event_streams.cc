@@ -1,0 +1,183 @@
+// Streams beside the passes: side operations, copies, meetings of groups.
+#include <algorithm>
+#include <utility>
+
+#include "sim/engine/activation_key.h"
+#include "sim/engine/event_run.h"
+
+namespace pipewright {
+namespace {
+
+// A side operation comes once an iteration, so its tokens are in order.
+constexpr uint64_t kSideKey = 0;
+
+}  // namespace
+
+void EventRun::Issue(int index, Stream stream, Issued issued) {
+  ++left_[issued.iteration];
+  std::vector<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
+  queue.push_back(issued);
+  if (queue.size() == 1) TryStream(index, stream);
+}
+
+// Starts the operation at the head of a stream when its inputs are there.
+void EventRun::TryStream(int index, Stream stream) {
+  Device& device = devices_[index];
+  std::vector<Issued>& queue = device.queues[static_cast<int>(stream)];
+  if (queue.empty() || queue.front().running || stopped_) return;
+  Issued& head = queue.front();
+  if (!TakeInputs(device, stream, head)) return;
+  head.running = true;
+  if (stream == Stream::kCompute) device.busy = true;
+  if (head.side_op < 0) return BeginCopy(index, stream, head);
+  const SideOp& op = program_.ranks[device.rank].side_ops[head.side_op];
+  if (IsCollective(op.kind)) return Arrive(index, stream, head);
+  if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
+  head.end_s = head.ready_s + op.seconds;
+  At(head.end_s, Event::kStreamEnd,
+     static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
+}
+
+// Looks again at everything that waits on a device.
+void EventRun::Wake(int index) {
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    TryStream(index, static_cast<Stream>(stream));
+  }
+  Continue(index);
+}
+
+// When all inputs are there: takes them and sets ready_s to the start.
+bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
+  const double free_s = stream == Stream::kCompute
+                            ? device.clock_s
+                            : device.stream_s[static_cast<int>(stream)];
+  if (issued.side_op < 0) {
+    issued.ready_s = std::max(issued.ready_s, free_s);
+    if (issued.pass.kind() == PassKind::kOffload) return true;
+    const auto offloaded = device.offloaded_s.find(ActivationKey(issued.pass));
+    if (offloaded == device.offloaded_s.end()) return false;
+    issued.ready_s = std::max(issued.ready_s, offloaded->second);
+    device.offloaded_s.erase(offloaded);
+    return true;
+  }
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  for (const int32_t channel : op.inputs) {
+    if (Tokens(device.replica, channel).size() == 0) return false;
+  }
+  issued.ready_s = std::max(issued.ready_s, free_s);
+  for (const int32_t channel : op.inputs) {
+    double arrival_s = 0;
+    Tokens(device.replica, channel).Pop(kSideKey, &arrival_s);
+    issued.ready_s = std::max(issued.ready_s, arrival_s);
+  }
+  return true;
+}
+
+void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
+  const Device& device = devices_[index];
+  const Lane& lane = program_.ranks[device.rank].lanes[issued.pass.lane()];
+  Transfer transfer = {
+      .of = Transfer::Of::kStream,
+      .index = index,
+      .stream = stream,
+      .bytes = lane.bytes,
+      .start_s = issued.ready_s,
+      .alone_s = CopySeconds(program_, lane, issued.pass.kind(), device.replica,
+                             device.rank)};
+  if (program_.network.cluster != nullptr && lane.bytes > 0) {
+    transfer.source =
+        side_source_.at(SideKey(index, -1 - static_cast<int>(stream)));
+    transfer.latency_s = plans_[transfer.source].latency_s;
+  }
+  Begin(transfer);
+}
+
+void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
+  const Device& device = devices_[index];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  Transfer transfer = {
+      .of = Transfer::Of::kStream,
+      .index = index,
+      .stream = stream,
+      .bytes = op.bytes,
+      .start_s = issued.ready_s,
+      .alone_s = OneSidedSeconds(program_, op, device.replica, device.rank)};
+  const auto source = side_source_.find(SideKey(index, issued.side_op));
+  if (source != side_source_.end()) {
+    transfer.source = source->second;
+    transfer.latency_s = plans_[transfer.source].latency_s;
+  }
+  Begin(transfer);
+}
+
+void EventRun::EndStreamOp(int index, Stream stream, double start_s,
+                           double end_s) {
+  Device& device = devices_[index];
+  std::vector<Issued>& queue = device.queues[static_cast<int>(stream)];
+  const Issued done = queue.front();
+  queue.erase(queue.begin());
+  NoteEnd(done.iteration, end_s);
+  ++summary_.simulated_ops;
+  writer_.replica = device.replica;
+  writer_.iteration = done.iteration;
+  if (stream == Stream::kCompute) {
+    device.busy = false;
+    device.clock_s = end_s;
+    ++device.attachment;
+  } else {
+    device.stream_s[static_cast<int>(stream)] = end_s;
+  }
+  if (done.side_op < 0) {
+    const bool out = done.pass.kind() == PassKind::kOffload;
+    (out ? device.offloaded_s : device.loaded_s)[ActivationKey(done.pass)] =
+        end_s;
+    writer_.OnCopy(device.rank, done.pass, start_s, end_s);
+    TryStream(index, Stream::kH2D);
+  } else {
+    writer_.OnSideOp(device.rank, done.side_op, start_s, end_s);
+    for (const int32_t channel :
+         program_.ranks[device.rank].side_ops[done.side_op].outputs) {
+      Send(index, channel, Pass(), end_s);
+    }
+  }
+  TryStream(index, stream);
+  Done(done.iteration);
+  Continue(index);
+}
+
+// A member has come to its group's meeting; the last one starts it.
+void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
+  const Device& device = devices_[index];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  const bool inside = program_.groups[op.group].span == Group::Span::kRanks;
+  const int number = first_meeting_[op.group] + (inside ? device.replica : 0);
+  Meeting& meeting = meetings_[number];
+  meeting.arrived.emplace_back(index, stream);
+  meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);
+  if (static_cast<int>(meeting.arrived.size()) < meeting.expected) return;
+  const CollectivePlan& plan = meeting.plans.at({op.kind, op.bytes});
+  meeting.start_s = meeting.latest_s;
+  meeting.end_s = meeting.start_s + plan.seconds;
+  meeting.latest_s = 0;
+  const bool shares =
+      plan.ring && plan.bytes_per_edge > 0 &&
+      std::any_of(meeting.sources.begin(), meeting.sources.end(),
+                  [this](int source) { return Shared(source); });
+  if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
+  meeting.latency_s = plan.latency_s;
+  meeting.bytes_per_edge = plan.bytes_per_edge;
+  At(meeting.start_s + meeting.latency_s, Event::kRingStart, number);
+}
+
+void EventRun::EndMeeting(int number) {
+  std::vector<std::pair<int32_t, Stream>> members;
+  // Members may come to the next meeting while this one is wound up.
+  members.swap(meetings_[number].arrived);
+  const double start_s = meetings_[number].start_s;
+  const double end_s = meetings_[number].end_s;
+  for (const auto& [device, stream] : members) {
+    EndStreamOp(device, stream, start_s, end_s);
+  }
+}
+
+}  // namespace pipewright

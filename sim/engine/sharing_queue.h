@@ -1,0 +1,71 @@
+// Processor sharing on one link, exactly: n transfers get 1/n of it each. A
+// virtual clock counts the bytes that every transfer has been given so far;
+// a transfer that starts at virtual time V ends at V plus its bytes, however
+// many come and go in between. O(log n) a start or end, no re-solving.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace pipewright {
+
+class SharingQueue {
+ public:
+  explicit SharingQueue(double bytes_per_s) : bytes_per_s_(bytes_per_s) {}
+
+  void Start(double now_s, double bytes, uint32_t transfer) {
+    Advance(now_s);
+    jobs_.push_back({given_ + bytes, transfer});
+    std::push_heap(jobs_.begin(), jobs_.end(), Later);
+    ++version_;
+  }
+
+  bool empty() const { return jobs_.empty(); }
+  // Changes whenever NextEnd does: a timer set for an older one is stale.
+  uint32_t version() const { return version_; }
+
+  // When the next transfer ends if none starts before; not when empty.
+  double NextEnd() const {
+    return since_s_ + (jobs_.front().end - given_) *
+                          static_cast<double>(jobs_.size()) / bytes_per_s_;
+  }
+
+  // Takes out the transfer that ends at `now_s` = NextEnd().
+  uint32_t Finish(double now_s) {
+    // Not Advance: the end is exact, whatever the clock's rounding.
+    given_ = jobs_.front().end;
+    since_s_ = now_s;
+    const uint32_t transfer = jobs_.front().transfer;
+    std::pop_heap(jobs_.begin(), jobs_.end(), Later);
+    jobs_.pop_back();
+    ++version_;
+    // An idle link starts afresh, so that rounding does not pile up.
+    if (jobs_.empty()) given_ = 0;
+    return transfer;
+  }
+
+ private:
+  struct Job {
+    double end;  // on the virtual clock
+    uint32_t transfer;
+  };
+  static bool Later(const Job& a, const Job& b) {
+    return a.end != b.end ? a.end > b.end : a.transfer > b.transfer;
+  }
+  void Advance(double now_s) {
+    if (!jobs_.empty()) {
+      given_ +=
+          (now_s - since_s_) * bytes_per_s_ / static_cast<double>(jobs_.size());
+    }
+    since_s_ = now_s;
+  }
+
+  double bytes_per_s_;
+  double given_ = 0;    // bytes a transfer has been given that never ended
+  double since_s_ = 0;  // when that was
+  uint32_t version_ = 0;
+  std::vector<Job> jobs_;  // heap, earliest end first
+};
+
+}  // namespace pipewright

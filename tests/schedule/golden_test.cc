@@ -1,0 +1,59 @@
+// Small schedules as files: the text form, and a grid with a column a slot
+// (F = B = W = 1). UPDATE_GOLDEN=1 in the environment rewrites them.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/text.h"
+#include "tests/support/naive_order.h"
+
+namespace pipewright {
+namespace {
+
+struct Golden {
+  std::string name;
+  int pp, vpp, microbatches;
+  std::map<std::string, std::string> own = {};
+  std::string suffix = "";
+};
+
+TEST_CASE("golden: small schedules", "[schedule]") {
+  const std::vector<Golden> cases = {
+      {"gpipe", 4, 1, 4},
+      {"1f1b", 4, 1, 6},
+      {"interleaved-1f1b", 2, 2, 4},
+      {"interleaved-1f1b", 2, 2, 5, {{"group-size", "3"}}, "_group3"},
+      {"interleaved-1f1b", 2, 2, 2, {{"rule", "megatron-23.08"}}, "_2308"},
+      {"interleaved-1f1b", 2, 1, 4, {{"rule", "torch"}}, "_torch"},
+      {"looped-bfs", 2, 2, 3},
+      {"zb-h1", 3, 1, 6},
+      {"zb-h1", 3, 1, 6, {{"variant", "quick-start"}}, "_quick_start"},
+      {"zb-h2", 3, 1, 6},
+  };
+  for (const Golden& golden : cases) {
+    ScheduleParams params;
+    params.pp = golden.pp;
+    params.vpp = golden.vpp;
+    params.microbatches = golden.microbatches;
+    params.own = golden.own;
+    const auto schedule = BuildSchedule(golden.name, params);
+    REQUIRE(schedule.ok());
+    const std::string got = absl::StrCat(ScheduleToText(*schedule), "\n",
+                                         testing::SlotGrid(*schedule));
+    const std::string path =
+        absl::StrCat(PIPEWRIGHT_SOURCE_DIR "/tests/golden/schedule_",
+                     golden.name, golden.suffix, ".txt");
+    if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+      REQUIRE(WriteFile(path, got).ok());
+    }
+    const auto expected = ReadFile(path);
+    INFO(path);
+    REQUIRE(expected.ok());
+    CHECK(got == *expected);
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

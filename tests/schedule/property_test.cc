@@ -1,0 +1,195 @@
+// What holds for every registered schedule at every shape that it accepts.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/text.h"
+#include "sim/schedule/verify.h"
+
+namespace pipewright {
+namespace {
+
+using Visitor = std::function<void(const ScheduleInfo&, const ScheduleParams&,
+                                   const Schedule&)>;
+
+// Calls `visit` with each schedule at each shape that it accepts; a refusal
+// must say what is allowed.
+void ForEachShape(const Visitor& visit) {
+  for (const ScheduleInfo* info : AllSchedules()) {
+    int accepted = 0;
+    for (const int pp : {1, 2, 3, 4, 8}) {
+      for (const int vpp : {1, 2, 4}) {
+        for (const int microbatches : {1, 2, 5, 8, 12, 16, 17, 32}) {
+          ScheduleParams params;
+          params.pp = pp;
+          params.vpp = vpp;
+          params.microbatches = microbatches;
+          params.costs.held_until_weight = 0.375;
+          INFO(info->name << " pp " << pp << " vpp " << vpp << " microbatches "
+                          << microbatches);
+          const auto schedule = BuildSchedule(info->name, params);
+          if (!schedule.ok()) {
+            CHECK(schedule.status().code() ==
+                  absl::StatusCode::kInvalidArgument);
+            CHECK_THAT(std::string(schedule.status().message()),
+                       Catch::Contains("allowed"));
+            continue;
+          }
+          ++accepted;
+          visit(*info, params, *schedule);
+        }
+      }
+    }
+    INFO(info->name);
+    CHECK(accepted > 0);
+  }
+}
+
+TEST_CASE("schedules: each is legal, of the asked sizes, and repeatable",
+          "[schedule]") {
+  ForEachShape([](const ScheduleInfo& info, const ScheduleParams& params,
+                  const Schedule& schedule) {
+    CHECK(VerifySchedule(schedule) == absl::OkStatus());
+    CHECK(schedule.name == info.name);
+    CHECK(schedule.pp() == params.pp);
+    CHECK(schedule.vpp() == params.vpp);
+    CHECK(schedule.microbatches == params.microbatches);
+    CHECK(ScheduleToText(*BuildSchedule(info.name, params)) ==
+          ScheduleToText(schedule));
+  });
+}
+
+TEST_CASE("schedules: each pass stands exactly once", "[schedule]") {
+  ForEachShape([](const ScheduleInfo&, const ScheduleParams& params,
+                  const Schedule& schedule) {
+    std::map<std::string, int> counts;
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      for (const Pass pass : schedule.order(rank)) {
+        if (!IsComputePass(pass.kind())) continue;
+        ++counts[absl::StrCat(rank, ":", PassToString(schedule, pass))];
+      }
+    }
+    int wrong = 0;
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      const auto count = [&](PassKind kind, int microbatch, int chunk,
+                             int slice, int replica) {
+        const auto found = counts.find(absl::StrCat(
+            rank, ":",
+            PassToString(schedule,
+                         Pass(kind, microbatch, chunk, slice, replica))));
+        return found == counts.end() ? 0 : found->second;
+      };
+      for (int replica = 0; replica < schedule.replicas; ++replica) {
+        for (int chunk = 0; chunk < params.vpp; ++chunk) {
+          for (int microbatch = 0;
+               microbatch < schedule.microbatches_per_replica(); ++microbatch) {
+            for (int slice = 0; slice < schedule.slices; ++slice) {
+              const auto of = [&](PassKind kind) {
+                return count(kind, microbatch, chunk, slice, replica);
+              };
+              const int full = of(PassKind::kBackwardFull);
+              wrong += of(PassKind::kForward) != 1 ||
+                       full + of(PassKind::kBackwardInput) != 1 ||
+                       full + of(PassKind::kBackwardWeight) != 1;
+            }
+          }
+        }
+      }
+    }
+    CHECK(wrong == 0);
+  });
+}
+
+TEST_CASE("schedules: published peaks hold in their domain", "[schedule]") {
+  std::map<std::string, int> compared;
+  ForEachShape([&](const ScheduleInfo& info, const ScheduleParams& given,
+                   const Schedule& schedule) {
+    for (const double held : {0.0, 0.375, 1.0}) {
+      ScheduleParams params = given;
+      params.costs.held_until_weight = held;
+      const std::vector<double> peaks = PeakActivations(schedule, held);
+      REQUIRE(static_cast<int>(peaks.size()) == params.pp);
+      for (int rank = 0; rank < params.pp; ++rank) {
+        CHECK(peaks[rank] > 0);
+        CHECK(peaks[rank] <= params.microbatches);
+        for (const Claim& claim : info.claims) {
+          if (claim.metric != Claim::Metric::kPeakActivations ||
+              !claim.domain(params)) {
+            continue;
+          }
+          ++compared[info.name];
+          INFO(info.name << " held " << held << " rank " << rank << ": "
+                         << claim.formula);
+          const double value = claim.value(params, rank);
+          if (claim.sense == Claim::Sense::kExact) {
+            CHECK(peaks[rank] == Approx(value).epsilon(1e-12));
+          } else {
+            CHECK(peaks[rank] <= value * (1 + 1e-12));
+          }
+        }
+      }
+    }
+  });
+  for (const ScheduleInfo* info : AllSchedules()) {
+    for (const Claim& claim : info->claims) {
+      if (claim.metric != Claim::Metric::kPeakActivations) continue;
+      INFO(info->name);
+      CHECK(compared[info->name] > 0);
+    }
+  }
+}
+
+TEST_CASE("schedules: every rule and group size gives a legal order",
+          "[schedule]") {
+  int built = 0;
+  for (const int pp : {1, 2, 3, 4}) {
+    for (const int vpp : {1, 2, 3}) {
+      for (int microbatches = 1; microbatches <= 14; ++microbatches) {
+        ScheduleParams params;
+        params.pp = pp;
+        params.vpp = vpp;
+        params.microbatches = microbatches;
+        std::vector<std::map<std::string, std::string>> choices = {
+            {{"rule", "torch"}}, {{"rule", "megatron-23.08"}}};
+        for (int group = pp; group <= microbatches; ++group) {
+          choices.push_back({{"group-size", absl::StrCat(group)}});
+        }
+        for (const auto& own : choices) {
+          params.own = own;
+          const auto schedule = BuildSchedule("interleaved-1f1b", params);
+          if (!schedule.ok()) continue;
+          ++built;
+          CHECK(VerifySchedule(*schedule) == absl::OkStatus());
+        }
+        if (vpp > 1) continue;
+        params.own = {{"variant", "quick-start"}};
+        const auto quick_start = BuildSchedule("zb-h1", params);
+        REQUIRE(quick_start.ok());
+        CHECK(VerifySchedule(*quick_start) == absl::OkStatus());
+      }
+    }
+  }
+  CHECK(built > 300);
+}
+
+TEST_CASE("schedules: orders take no more memory than their passes",
+          "[schedule]") {
+  for (const char* name :
+       {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2"}) {
+    INFO(name);
+    ScheduleParams params;
+    params.pp = 4;
+    params.microbatches = 36;
+    const auto schedule = BuildSchedule(name, params);
+    REQUIRE(schedule.ok());
+    for (const auto& order : schedule->orders) {
+      CHECK(order->capacity() == order->size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

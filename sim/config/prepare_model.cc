@@ -76,8 +76,9 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
   PW_RETURN_IF_ERROR(CheckModel(model));
   const int64_t stages = int64_t{sizes.pp} * sizes.vpp;
   if (model.layers % stages != 0) {
+    const bool vpp_fits = model.layers % sizes.vpp == 0;
     return BadValue(
-        config.Field("strategy.pp"),
+        config.Field(vpp_fits ? "strategy.pp" : "strategy.vpp"),
         absl::StrCat("pp * vpp = ", sizes.pp, " * ", sizes.vpp, " = ", stages),
         WorkingPp(model.layers, sizes));
   }

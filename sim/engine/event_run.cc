@@ -301,7 +301,7 @@ void EventRun::Done(int iteration) {
 
 absl::StatusOr<RunSummary> EventRun::Finish() {
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
-  summary_.passes = CountPasses(program_);
+  summary_.passes = program_.num_passes();
   summary_.bytes_sent = CountBytesSent(program_);
   return summary_;
 }

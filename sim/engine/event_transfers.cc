@@ -58,11 +58,8 @@ void EventRun::PlanChannels() {
     least_factor = std::min(least_factor, factor);
   }
   for (const RankProgram& rank : program_.ranks) {
-    std::vector<char> used(rank.lanes.size(), 0);
-    for (const Pass pass : *rank.order) used[pass.lane()] = 1;
-    for (size_t index = 0; index < rank.lanes.size(); ++index) {
-      const Lane& lane = rank.lanes[index];
-      if (used[index] == 0 || lane.output < 0) continue;
+    for (const Lane& lane : rank.lanes) {
+      if (lane.passes == 0 || lane.output < 0) continue;
       double& spacing = spacing_s[lane.output];
       const double seconds = lane.seconds * least_factor;
       spacing = spacing == 0 ? seconds : std::min(spacing, seconds);

@@ -50,12 +50,12 @@ void FastRun::AddRow(int row) {
            .special = !IsComputePass(kind)});
     }
     // A backward whose activations may be on the host asks before it runs.
-    for (const Pass pass : *rank_program.order) {
-      if (pass.kind() != PassKind::kLoad) continue;
-      for (const PassKind kind :
-           {PassKind::kBackwardInput, PassKind::kBackwardFull}) {
-        lanes[rank][Pass::LaneOf(kind, pass.chunk(), pass.replica())].special =
-            true;
+    for (size_t index = 0; index < lanes[rank].size(); ++index) {
+      const size_t load = index / kNumPassKinds * kNumPassKinds +
+                          static_cast<size_t>(PassKind::kLoad);
+      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      if (rank_program.lanes[load].passes > 0 && IsBackward(kind)) {
+        lanes[rank][index].special = true;
       }
     }
     ranks[rank].order = rank_program.order->data();
@@ -82,7 +82,7 @@ void FastRun::AddRow(int row) {
 absl::StatusOr<RunSummary> FastRun::Run() {
   RunSummary summary;
   summary.row_of_replica = rows_.row_of_replica;
-  summary.passes = CountPasses(program_);
+  summary.passes = program_.num_passes();
   summary.bytes_sent = CountBytesSent(program_);
   for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
     writer_.iteration = iteration_;
@@ -107,20 +107,25 @@ bool FastRun::RunIteration() {
       row.core.rank(rank).position = 0;
       row.core.rank(rank).busy_s = 0;
       row.ranks[rank].attachment = 0;
+      SetStop(row.ranks[rank], rank);
     }
   }
-  // Forwards flow up the ranks and backwards down, so sweeps alternate.
-  bool progress = true;
-  for (bool up = true; progress; up = !up) {
-    progress = false;
+  // A sweep that few ranks gain from went against the tokens: forwards flow
+  // up the ranks and backwards down.
+  bool up = true;
+  for (bool progress = true; progress;) {
+    int gained = 0;
     moved_ = false;
     for (Row& row : state_) {
       writer_.replica = row.replica;
       for (int step = 0; step < program_.pp(); ++step) {
-        progress |= Visit(row, up ? step : program_.pp() - 1 - step);
+        gained += Visit(row, up ? step : program_.pp() - 1 - step) ? 1 : 0;
       }
     }
-    progress |= moved_;
+    progress = gained > 0 || moved_;
+    if (2 * gained < program_.pp() * static_cast<int>(state_.size())) {
+      up = !up;
+    }
   }
   for (Row& row : state_) {
     if (!Ended(row)) return false;
@@ -140,11 +145,8 @@ bool FastRun::Ended(Row& row) {
     if (row.core.rank(rank).position !=
             static_cast<int64_t>(rank_program.order->size()) ||
         state.attachment != rank_program.attachments.size() ||
-        !state.steps.empty()) {
+        !state.steps.empty() || state.pending > 0) {
       return false;
-    }
-    for (const std::vector<Issued>& queue : state.queues) {
-      if (!queue.empty()) return false;
     }
   }
   return true;
@@ -152,11 +154,31 @@ bool FastRun::Ended(Row& row) {
 
 // Runs what it can of one rank, within a limit. True when anything ran.
 bool FastRun::Visit(Row& row, int rank) {
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  const int64_t most = std::min(state.stop, replay.position + kVisit);
+  // By far the most visits: a few passes, and the next input is missing.
+  if (state.plain && replay.position < most) {
+    const int64_t before = replay.position;
+    NullObserver nobody;
+    const ReplayCore::Outcome outcome =
+        row.core.Advance(rank, most, nobody);
+    state.pass_end_s = replay.clock_s;
+    if (outcome == ReplayCore::Outcome::kBlocked) {
+      return replay.position != before;
+    }
+  }
+  return VisitSlowly(row, rank);
+}
+
+// The same for a rank that has reached something attached, has operations on
+// other streams, is held by transfers or traced.
+bool FastRun::VisitSlowly(Row& row, int rank) {
   const RankProgram& rank_program = program_.ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
-  const auto size = static_cast<int64_t>(rank_program.order->size());
-  const int64_t most = std::min(size, replay.position + kVisit);
+  const int64_t most = replay.position + kVisit;
+  state.plain = false;
   bool progress = false;
   while (true) {
     progress |= DrainStreams(row, rank);
@@ -164,20 +186,29 @@ bool FastRun::Visit(Row& row, int rank) {
       if (!FinishHandshakes(row, rank)) return progress;
       progress = true;
     }
-    const bool attached = state.attachment < rank_program.attachments.size();
-    const int64_t position =
-        attached ? rank_program.attachments[state.attachment].position : size;
-    if (attached && position == replay.position) {
+    if (replay.position == state.stop) {
+      if (state.attachment == rank_program.attachments.size()) break;
       if (!RunAttachment(row, rank)) return progress;
       progress = true;
       continue;
     }
-    if (replay.position >= most) return progress;
+    if (replay.position >= most) break;
     const int64_t before = replay.position;
-    const bool more = RunPasses(row, rank, std::min(position, most));
+    const bool more = RunPasses(row, rank, std::min(state.stop, most));
     progress |= replay.position != before;
-    if (!more) return progress;
+    if (!more) break;
   }
+  state.plain =
+      state.started && state.pending == 0 && !holds_ && !writer_.active();
+  return progress;
+}
+
+// Where the passes of `rank` have to pause next.
+void FastRun::SetStop(RankState& state, int rank) const {
+  const RankProgram& rank_program = program_.ranks[rank];
+  state.stop = state.attachment < rank_program.attachments.size()
+                   ? rank_program.attachments[state.attachment].position
+                   : static_cast<int64_t>(rank_program.order->size());
 }
 
 // Runs passes up to `stop`. False when the rank has to wait.
@@ -214,6 +245,7 @@ bool FastRun::RunSpecial(Row& row, int rank) {
       if (!out) state.loading.insert(ActivationKey(pass));
       state.queues[static_cast<int>(stream)].push_back(
           {.pass = pass, .ready_s = replay.clock_s});
+      ++state.pending;
       ++replay.position;
       return true;
     }

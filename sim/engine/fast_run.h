@@ -92,6 +92,8 @@ class FastRun {
   bool RunIteration();
   bool Ended(Row& row);
   bool Visit(Row& row, int rank);
+  bool VisitSlowly(Row& row, int rank);
+  void SetStop(RankState& state, int rank) const;
   bool RunPasses(Row& row, int rank, int64_t stop);
   bool RunSpecial(Row& row, int rank);
   bool RunBlock(Row& row, int rank, double earliest_s);

@@ -23,6 +23,7 @@ bool FastRun::RunAttachment(Row& row, int rank) {
     if (op.stream != Stream::kCompute) {
       state.queues[static_cast<int>(op.stream)].push_back(
           {.side_op = index, .ready_s = replay.clock_s});
+      ++state.pending;
     } else if (!TrySideOp(row, rank, index, &state.attachment_ready_s,
                           &state.attachment_arrived, &replay.clock_s)) {
       return false;
@@ -31,11 +32,13 @@ bool FastRun::RunAttachment(Row& row, int rank) {
   state.attachment_ready_s = 0;
   state.attachment_arrived = false;
   ++state.attachment;
+  SetStop(state, rank);
   return true;
 }
 
 bool FastRun::DrainStreams(Row& row, int rank) {
   RankState& state = row.ranks[rank];
+  if (state.pending == 0) return false;
   bool progress = false;
   for (int stream = 0; stream < kNumStreams; ++stream) {
     std::vector<Issued>& queue = state.queues[stream];
@@ -52,6 +55,7 @@ bool FastRun::DrainStreams(Row& row, int rank) {
       ++done;
     }
     if (done > 0) queue.erase(queue.begin(), queue.begin() + done);
+    state.pending -= static_cast<int>(done);
     progress |= done > 0;
   }
   return progress;

@@ -72,16 +72,6 @@ ReplicaRows SortReplicas(const Program& program) {
   return rows;
 }
 
-int64_t CountPasses(const Program& program) {
-  int64_t count = 0;
-  for (const RankProgram& rank : program.ranks) {
-    count +=
-        std::count_if(rank.order->begin(), rank.order->end(),
-                      [](Pass pass) { return IsComputePass(pass.kind()); });
-  }
-  return count;
-}
-
 double CountBytesSent(const Program& program) {
   const Schedule& schedule = *program.schedule;
   const double tokens =

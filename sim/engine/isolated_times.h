@@ -28,9 +28,6 @@ struct ReplicaRows {
 };
 ReplicaRows SortReplicas(const Program& program);
 
-// Passes (F B W BW R) of one iteration of one replica.
-int64_t CountPasses(const Program& program);
-
 // Bytes between ranks in one iteration of all replicas, collectives left out.
 double CountBytesSent(const Program& program);
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -209,6 +210,8 @@ absl::StatusOr<RunSummary> RunInChild(
   if (::pipe(files) != 0) {
     return absl::InternalError(absl::StrCat("pipe: ", std::strerror(errno)));
   }
+  // SimGrid flushes the standard streams, in the child too: leave it nothing.
+  std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) {
     ::close(files[0]);

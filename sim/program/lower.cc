@@ -197,6 +197,7 @@ void Lowering::AddPasses() {
                        ? options_.activation_bytes[stage] / schedule_.slices
                        : 0};
     }
+    for (const Pass pass : *target.order) ++target.lanes[pass.lane()].passes;
   }
 }
 

@@ -151,9 +151,20 @@ absl::string_view WaitRuleName(WaitRule rule) {
 int64_t Program::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
-    count += static_cast<int64_t>(rank.side_ops.size() + rank.order->size());
-    for (const Pass pass : *rank.order) {
-      count += rank.lanes[pass.lane()].output >= 0 ? 1 : 0;
+    count += static_cast<int64_t>(rank.side_ops.size());
+    for (const Lane& lane : rank.lanes) {
+      count += lane.output >= 0 ? 2 * lane.passes : lane.passes;
+    }
+  }
+  return count;
+}
+
+int64_t Program::num_passes() const {
+  int64_t count = 0;
+  for (const RankProgram& rank : ranks) {
+    for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
+      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      if (IsComputePass(kind)) count += rank.lanes[lane].passes;
     }
   }
   return count;

@@ -101,6 +101,7 @@ struct Lane {
   int32_t output = -1;  // channel fed, -1: none
   // O and L only: bytes, where the network decides the time; 0: `seconds`.
   double bytes = 0;
+  int64_t passes = 0;  // of this lane in one iteration
 };
 
 enum class ChannelKind : uint8_t {
@@ -188,6 +189,8 @@ struct Program {
   }
   // Operations of one iteration of one replica, transfers counted once.
   int64_t num_ops() const;
+  // Passes (F B W BW R) of one iteration of one replica.
+  int64_t num_passes() const;
 };
 
 // Our own bugs, found early: indexes in range, every channel with one

@@ -1,0 +1,234 @@
+// How fast engines and the steps before them are. `passes/s` counts scheduled
+// passes of all replicas; `ratio` is the time over that of HandWritten1f1b in
+// the same run, because machines differ.
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "sim/base/check.h"
+#include "sim/engine/fast_engine.h"
+#include "sim/engine/simgrid_engine.h"
+#include "sim/memory/activations.h"
+#include "sim/program/lower.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/verify.h"
+#include "sim/topology/registry.h"
+#include "sim/topology/system.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kRanks = 16;
+constexpr int kMicrobatches = 65536;
+constexpr const char* kSchedules[] = {"1f1b", "interleaved-1f1b", "zb-h1"};
+
+std::shared_ptr<const Schedule> Build(const char* name, int microbatches) {
+  ScheduleParams params;
+  params.pp = kRanks;
+  params.vpp = name == kSchedules[1] ? 2 : 1;
+  params.microbatches = microbatches;
+  absl::StatusOr<Schedule> schedule = BuildSchedule(name, params);
+  PW_CHECK(schedule.ok());
+  return std::make_shared<const Schedule>(*std::move(schedule));
+}
+
+LowerOptions Options(const Schedule& schedule) {
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(schedule.pp(), schedule.vpp(),
+                                     {.forward_s = 0.018522,
+                                      .backward_input_s = 0.018086,
+                                      .backward_weight_s = 0.009337});
+  options.network.hop_s = 0.000601;
+  options.iterations = 1;
+  return options;
+}
+
+Program LowerOrDie(std::shared_ptr<const Schedule> schedule,
+                   const LowerOptions& options) {
+  absl::StatusOr<Program> program = Lower(std::move(schedule), options);
+  PW_CHECK(program.ok());
+  return *std::move(program);
+}
+
+// Microbatches by microbatches, as one would write it down for 1F1B alone: no
+// orders, no lanes, no queues. What a general engine costs over it is ratio.
+double HandWritten(int microbatches) {
+  constexpr double kForward = 0.018522;
+  constexpr double kBackward = 0.018086 + 0.009337;
+  constexpr double kHop = 0.000601;
+  std::vector<double> clock(kRanks, 0);
+  std::vector<std::vector<double>> forward_end(
+      kRanks, std::vector<double>(2 * kRanks, 0));
+  std::vector<double> backward_end(kRanks, 0);
+  const auto run_forward = [&](int rank, int microbatch) {
+    double start = clock[rank];
+    if (rank > 0) {
+      start = std::max(start,
+                       forward_end[rank - 1][microbatch % (2 * kRanks)] + kHop);
+    }
+    clock[rank] = start + kForward;
+    forward_end[rank][microbatch % (2 * kRanks)] = clock[rank];
+  };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (int microbatch = 0; microbatch < kRanks - 1 - rank; ++microbatch) {
+      run_forward(rank, microbatch);
+    }
+  }
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int forward = microbatch + kRanks - 1 - rank;
+      if (forward < microbatches) run_forward(rank, forward);
+    }
+    for (int rank = kRanks - 1; rank >= 0; --rank) {
+      double start = clock[rank];
+      if (rank < kRanks - 1) {
+        start = std::max(start, backward_end[rank + 1] + kHop);
+      }
+      clock[rank] = start + kBackward;
+      backward_end[rank] = clock[rank];
+    }
+  }
+  return *std::max_element(clock.begin(), clock.end());
+}
+
+void CountPasses(benchmark::State& state, int64_t passes) {
+  state.counters["passes/s"] =
+      benchmark::Counter(static_cast<double>(passes),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+
+double CpuSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Seconds a pass of the hand-written loop, measured once in this run.
+double HandWrittenSecondsPerPass() {
+  static const double seconds = [] {
+    constexpr int kRepetitions = 10;
+    benchmark::DoNotOptimize(HandWritten(kMicrobatches));
+    const double begin = CpuSeconds();
+    for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+      benchmark::DoNotOptimize(HandWritten(kMicrobatches));
+    }
+    return (CpuSeconds() - begin) / kRepetitions /
+           (2.0 * kRanks * kMicrobatches);
+  }();
+  return seconds;
+}
+
+void BM_HandWritten1f1b(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(HandWritten(kMicrobatches));
+  CountPasses(state, int64_t{2} * kRanks * kMicrobatches);
+}
+BENCHMARK(BM_HandWritten1f1b)->Unit(benchmark::kMillisecond);
+
+void BM_FastRun(benchmark::State& state) {
+  const auto schedule =
+      Build(kSchedules[state.range(0)], static_cast<int>(state.range(1)));
+  const Program program = LowerOrDie(schedule, Options(*schedule));
+  const double hand_written = HandWrittenSecondsPerPass();
+  const double begin = CpuSeconds();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(RunFast(program, {}));
+  }
+  const double seconds = CpuSeconds() - begin;
+  state.SetLabel(schedule->name);
+  CountPasses(state, schedule->num_passes());
+  state.counters["ratio"] =
+      seconds / static_cast<double>(state.iterations()) /
+      static_cast<double>(schedule->num_passes()) / hand_written;
+}
+BENCHMARK(BM_FastRun)
+    ->ArgsProduct({{0, 1, 2}, {4096, 16384, kMicrobatches}})
+    ->ArgNames({"schedule", "microbatches"})
+    ->Unit(benchmark::kMillisecond);
+
+// Everything that the command does but start-up and printing.
+void BM_WholeCommand(benchmark::State& state) {
+  int64_t passes = 0;
+  for (auto _ : state) {
+    const auto schedule = Build(kSchedules[state.range(0)], kMicrobatches);
+    PW_CHECK(VerifySchedule(*schedule).ok());
+    LowerOptions options = Options(*schedule);
+    options.iterations = 0;
+    const Program program = LowerOrDie(schedule, options);
+    benchmark::DoNotOptimize(RunFast(program, {}));
+    benchmark::DoNotOptimize(PeakActivations(*schedule, 1));
+    passes = schedule->num_passes();
+  }
+  state.SetLabel(kSchedules[state.range(0)]);
+  CountPasses(state, passes);
+}
+BENCHMARK(BM_WholeCommand)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+
+void BM_Verify(benchmark::State& state) {
+  const auto schedule = Build(kSchedules[state.range(0)], kMicrobatches);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(VerifySchedule(*schedule));
+  }
+  CountPasses(state, schedule->num_passes());
+}
+BENCHMARK(BM_Verify)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+
+void BM_Generate(benchmark::State& state) {
+  int64_t passes = 0;
+  for (auto _ : state) {
+    passes = Build(kSchedules[state.range(0)], kMicrobatches)->num_passes();
+  }
+  CountPasses(state, passes);
+}
+BENCHMARK(BM_Generate)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+
+// 4096 devices: 256 replicas of 16 ranks, 64 microbatches.
+Program Large(bool flows) {
+  const auto schedule = Build("1f1b", 64);
+  LowerOptions options = Options(*schedule);
+  options.replicas = 256;
+  if (flows) {
+    ShapeParams system = *FindSystem("dgx-h100");
+    system.nodes = 512;
+    system.shape = "fat-tree";
+    system.nodes_per_leaf = 4;
+    system.oversubscription = 2;
+    absl::StatusOr<Cluster> cluster = BuildCluster(system);
+    PW_CHECK(cluster.ok());
+    const int devices = cluster->num_devices();
+    options.network.cluster =
+        std::make_shared<const Cluster>(*std::move(cluster));
+    options.network.mapping = std::make_shared<const RankMapping>(
+        *RankMapping::FromOrder("dp-pp", kRanks, 256, devices));
+    options.hop_bytes = 16 << 20;
+  }
+  return LowerOrDie(schedule, options);
+}
+
+void BM_Simgrid4096(benchmark::State& state) {
+  const Program program = Large(state.range(0) == 1);
+  int64_t passes = 0;
+  int64_t flows = 0;
+  for (auto _ : state) {
+    const absl::StatusOr<RunSummary> run = RunSimgrid(program, {});
+    PW_CHECK(run.ok());
+    passes = run->passes * program.replicas;
+    flows = run->flows;
+  }
+  rusage usage;
+  getrusage(RUSAGE_CHILDREN, &usage);
+  state.SetLabel(state.range(0) == 1 ? "flows" : "timers");
+  state.counters["flows"] = static_cast<double>(flows);
+  state.counters["child_peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+  CountPasses(state, passes);
+}
+BENCHMARK(BM_Simgrid4096)
+    ->DenseRange(0, 1)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,109 @@
+// SimGrid = fast where nothing is shared, = fair sharing where it is.
+#include "sim/engine/simgrid_engine.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "sim/engine/fast_engine.h"
+#include "sim/program/lower.h"
+#include "sim/schedule/registry.h"
+#include "tests/support/queue_transport.h"
+#include "tests/support/random_program.h"
+
+namespace pipewright {
+namespace {
+
+// Relative agreement of engines that compute the same thing (DESIGN sec. 8).
+constexpr double kSame = 1e-9;
+
+bool Near(double a, double b) {
+  return std::abs(a - b) <= kSame * std::max({1e-3, std::abs(a), std::abs(b)});
+}
+
+void CheckNear(const RunSummary& a, const RunSummary& b) {
+  REQUIRE(a.row_of_replica.size() == b.row_of_replica.size());
+  REQUIRE(a.iterations() == b.iterations());
+  for (int iteration = 0; iteration < a.iterations(); ++iteration) {
+    CHECK(Near(a.iteration_end_s[iteration], b.iteration_end_s[iteration]));
+  }
+  for (size_t replica = 0; replica < a.row_of_replica.size(); ++replica) {
+    const std::vector<RankTimes>& mine = a.times[a.row_of_replica[replica]];
+    const std::vector<RankTimes>& theirs = b.times[b.row_of_replica[replica]];
+    for (size_t rank = 0; rank < mine.size(); ++rank) {
+      INFO("replica " << replica << " rank " << rank);
+      CHECK(Near(mine[rank].first_start_s, theirs[rank].first_start_s));
+      CHECK(Near(mine[rank].last_end_s, theirs[rank].last_end_s));
+      CHECK(Near(mine[rank].busy_s, theirs[rank].busy_s));
+    }
+  }
+}
+
+TEST_CASE("engine: simgrid equals fast without contention", "[engine]") {
+  int compared = 0;
+  int deadlocks = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    absl::StatusOr<RandomProgram> made =
+        MakeRandomProgram(seed, {.cluster = false});
+    if (!made.ok()) continue;
+    INFO(made->about);
+    const absl::StatusOr<RunSummary> fast = RunFast(made->program, {});
+    const absl::StatusOr<RunSummary> simgrid = RunSimgrid(made->program, {});
+    INFO(simgrid.status());
+    REQUIRE(fast.ok() == simgrid.ok());
+    if (!fast.ok()) {
+      CHECK(simgrid.status().code() == fast.status().code());
+      ++deadlocks;
+      continue;
+    }
+    CHECK(simgrid->flows == 0);
+    CheckNear(*simgrid, *fast);
+    ++compared;
+  }
+  CHECK(compared > 150);
+  CHECK(deadlocks > 0);
+}
+
+TEST_CASE("engine: events equal fast without contention", "[engine]") {
+  int compared = 0;
+  for (uint32_t seed = 1; seed <= 2000; ++seed) {
+    absl::StatusOr<RandomProgram> made =
+        MakeRandomProgram(seed, {.cluster = false});
+    if (!made.ok()) continue;
+    INFO(made->about);
+    const absl::StatusOr<RunSummary> fast = RunFast(made->program, {});
+    const absl::StatusOr<RunSummary> events = RunOnQueue(made->program);
+    INFO(events.status());
+    REQUIRE(fast.ok() == events.ok());
+    if (!fast.ok()) continue;
+    CheckNear(*events, *fast);
+    ++compared;
+  }
+  CHECK(compared > 1000);
+}
+
+TEST_CASE("engine: simgrid shares links as progressive filling does",
+          "[engine]") {
+  int compared = 0;
+  int shared = 0;
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    absl::StatusOr<RandomProgram> made = MakeRandomProgram(seed, {});
+    if (!made.ok() || made->program.network.cluster == nullptr) continue;
+    INFO(made->about);
+    const absl::StatusOr<RunSummary> queue = RunOnQueue(made->program);
+    const absl::StatusOr<RunSummary> simgrid = RunSimgrid(made->program, {});
+    INFO(simgrid.status());
+    REQUIRE(queue.ok() == simgrid.ok());
+    if (!queue.ok()) continue;
+    CheckNear(*simgrid, *queue);
+    CHECK(simgrid->flows == queue->flows);
+    ++compared;
+    shared += simgrid->flows > 0 ? 1 : 0;
+  }
+  CHECK(compared > 80);
+  CHECK(shared > 30);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,127 @@
+#include "tests/support/queue_transport.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/engine/event_run.h"
+
+namespace pipewright {
+namespace {
+
+class QueueTransport : public EventTransport {
+ public:
+  QueueTransport(const Program& program, EventRun* run)
+      : cluster_(program.network.cluster.get()), run_(run) {}
+
+  void At(double date_s, uint64_t code) override {
+    timers_.insert({{date_s, next_++}, code});
+  }
+  void StartFlow(int source, double bytes, uint32_t transfer) override {
+    flows_[transfer] = {source, bytes, 0};
+    Share();
+  }
+  void Stop() override { stopped_ = true; }
+
+  void Run() {
+    while (!stopped_ && (!timers_.empty() || !flows_.empty())) {
+      double flow_end_s = std::numeric_limits<double>::infinity();
+      uint32_t ending = 0;
+      for (const auto& [transfer, flow] : flows_) {
+        const double end_s = now_s_ + flow.bytes / flow.rate;
+        if (end_s < flow_end_s) {
+          flow_end_s = end_s;
+          ending = transfer;
+        }
+      }
+      if (!timers_.empty() && timers_.begin()->first.first <= flow_end_s) {
+        const auto [when, code] = *timers_.begin();
+        timers_.erase(timers_.begin());
+        Advance(when.first);
+        run_->OnTimer(code);
+      } else {
+        Advance(flow_end_s);
+        flows_.erase(ending);
+        Share();
+        run_->OnFlowEnd(ending, flow_end_s);
+      }
+    }
+  }
+
+ private:
+  struct Flow {
+    int source;
+    double bytes;
+    double rate;
+  };
+
+  void Advance(double date_s) {
+    for (auto& [transfer, flow] : flows_) {
+      flow.bytes = std::max(0.0, flow.bytes - flow.rate * (date_s - now_s_));
+    }
+    now_s_ = date_s;
+  }
+
+  void Share() {
+    std::map<LinkId, std::pair<double, int>> left;  // bandwidth, flows
+    std::set<uint32_t> open;
+    for (auto& [transfer, flow] : flows_) {
+      open.insert(transfer);
+      for (const LinkId link : run_->sources()[flow.source].links) {
+        left[link].first = cluster_->links()[link].bytes_per_s;
+        ++left[link].second;
+      }
+    }
+    while (!open.empty()) {
+      LinkId narrowest = -1;
+      double share = std::numeric_limits<double>::infinity();
+      for (const auto& [link, rest] : left) {
+        if (rest.second > 0 && rest.first / rest.second < share) {
+          share = rest.first / rest.second;
+          narrowest = link;
+        }
+      }
+      std::vector<uint32_t> fixed;
+      for (const uint32_t transfer : open) {
+        const std::vector<LinkId>& links =
+            run_->sources()[flows_[transfer].source].links;
+        if (std::count(links.begin(), links.end(), narrowest) > 0) {
+          fixed.push_back(transfer);
+        }
+      }
+      for (const uint32_t transfer : fixed) {
+        open.erase(transfer);
+        flows_[transfer].rate = share;
+        for (const LinkId link :
+             run_->sources()[flows_[transfer].source].links) {
+          left[link].first -= share;
+          --left[link].second;
+        }
+      }
+    }
+  }
+
+  const Cluster* cluster_;
+  EventRun* run_;
+  bool stopped_ = false;
+  double now_s_ = 0;
+  uint64_t next_ = 0;
+  std::map<std::pair<double, uint64_t>, uint64_t> timers_;
+  std::map<uint32_t, Flow> flows_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
+                                      TraceSink* trace) {
+  EventRun run(program, trace);
+  QueueTransport transport(program, &run);
+  run.Start(&transport);
+  transport.Run();
+  return run.Finish();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,14 @@
+// A clock of a few lines for EventRun: timers in a priority queue, flows
+// max-min shared by progressive filling from scratch at every change. Slow
+// and simple; SimGrid's transport is held against it.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "sim/engine/engine.h"
+
+namespace pipewright {
+
+absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
+                                      TraceSink* trace = nullptr);
+
+}  // namespace pipewright

@@ -157,18 +157,18 @@ bool FastRun::Visit(Row& row, int rank) {
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
   const int64_t most = std::min(state.stop, replay.position + kVisit);
+  const int64_t before = replay.position;
   // By far the most visits: a few passes, and the next input is missing.
-  if (state.plain && replay.position < most) {
-    const int64_t before = replay.position;
+  if (state.plain && before < most) {
     NullObserver nobody;
-    const ReplayCore::Outcome outcome =
-        row.core.Advance(rank, most, nobody);
+    const ReplayCore::Outcome outcome = row.core.Advance(rank, most, nobody);
     state.pass_end_s = replay.clock_s;
     if (outcome == ReplayCore::Outcome::kBlocked) {
       return replay.position != before;
     }
   }
-  return VisitSlowly(row, rank);
+  const bool ran = replay.position != before;
+  return VisitSlowly(row, rank) || ran;
 }
 
 // The same for a rank that has reached something attached, has operations on

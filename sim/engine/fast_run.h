@@ -43,6 +43,9 @@ class FastRun {
   };
   struct RankState {
     size_t attachment = 0;  // next in RankProgram::attachments
+    int64_t stop = 0;       // its position, or the end of the order
+    bool plain = false;     // nothing but passes to run up to `stop`
+    int pending = 0;        // operations in `queues`
     double attachment_ready_s = 0;
     bool attachment_arrived = false;
     bool started = false;   // has run its first pass

@@ -230,7 +230,6 @@ bool EventRun::RunBlock(int index) {
     if (!device.started) times.first_start_s = start_s;
     device.started = true;
     times.last_end_s = end_s;
-    times.busy_s += seconds[0] + seconds[1];
   }
   if (writer_.active()) {
     writer_.replica = device.replica;
@@ -302,6 +301,11 @@ void EventRun::Done(int iteration) {
 absl::StatusOr<RunSummary> EventRun::Finish() {
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
+  for (std::vector<RankTimes>& replica : summary_.times) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      replica[rank].busy_s = program_.BusySeconds(rank);
+    }
+  }
   summary_.bytes_sent = CountBytesSent(program_);
   return summary_;
 }

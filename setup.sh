@@ -60,13 +60,13 @@ as_root() {
 
 # Waits for another apt (a fresh machine often updates itself) and tries a
 # shaky network again.
-apt() {
+apt_get() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q \
     -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300 "$@" < /dev/null
 }
 
 # Installs what is missing of the given packages; false when it cannot.
-install() {
+install_missing() {
   local packages
   mapfile -t packages < <(missing "$@")
   [[ ${#packages[@]} -gt 0 ]] || return 0
@@ -80,13 +80,16 @@ install() {
     printf '  apt-get install --no-install-recommends %s\n' "${packages[*]}"
     return 1
   fi
+  # shellcheck source=/dev/null
+  (. /etc/os-release && [[ "${ID-} ${VERSION_ID-}" == "debian 12" ]]) ||
+    note "this is not Debian 12: other versions of libraries may not fit"
   note "installing ${packages[*]}"
-  apt update || note "package lists not updated; going on with the old ones"
-  apt install -y --no-install-recommends "${packages[@]}"
+  apt_get update || note "package lists not updated; going on with the old ones"
+  apt_get install -y --no-install-recommends "${packages[@]}"
 }
 
 deps() {
-  if ! install "${BUILD_PACKAGES[@]}"; then
+  if ! install_missing "${BUILD_PACKAGES[@]}"; then
     # CMake looks for each library, wherever it comes from, and names the
     # first that it does not find.
     local program
@@ -98,7 +101,7 @@ deps() {
 }
 
 # As many compilers as there are processors, and 1 GiB of memory for each.
-jobs() {
+parallel_jobs() {
   local processors memory_gib
   processors=$(nproc)
   memory_gib=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
@@ -112,7 +115,7 @@ compile() {
   shift
   [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset"
   note "building build/$preset"
-  cmake --build --preset "$preset" --parallel "$(jobs)" --target "$@"
+  cmake --build --preset "$preset" --parallel "$(parallel_jobs)" --target "$@"
 }
 
 build() {
@@ -141,7 +144,7 @@ demo() {
 # What the browser test needs; CI must have it.
 browser() {
   local installed=tests/browser/node_modules/.package-lock.json
-  if ! install "${BROWSER_PACKAGES[@]}"; then
+  if ! install_missing "${BROWSER_PACKAGES[@]}"; then
     [[ ${CI:-} != true ]] || fail "CI needs Chromium and npm"
     note "the browser test will be skipped: no Chromium or no npm"
     return
@@ -161,7 +164,7 @@ sanitize() {
   export ASAN_OPTIONS=detect_leaks=0
   compile dev all
   note "tests with sanitizers"
-  ctest --preset dev --parallel "$(jobs)"
+  ctest --preset dev --parallel "$(parallel_jobs)"
 }
 
 test_all() {
@@ -171,7 +174,7 @@ test_all() {
   note "each benchmark once"
   build/ci/tests/pipewright_bench --benchmark_min_time=0.001
   note "tests"
-  ctest --preset ci --parallel "$(jobs)"
+  ctest --preset ci --parallel "$(parallel_jobs)"
 }
 
 case ${1:-} in

@@ -11,7 +11,7 @@ Usage: ./setup.sh COMMAND
   demo      install packages, build, reproduce a published table and draw the
             schedule of one of its settings
   test      install packages, build everything with warnings as errors, run
-            the benchmarks once and all tests (what CI does)
+            the benchmarks once and all tests; with CI=true also sanitize
   deps      only install the packages to build
   build     deps, then build build/release/pipewright
   sanitize  deps, then build and test with address and undefined-behaviour
@@ -30,7 +30,7 @@ BUILD_PACKAGES=(
 )
 BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
 
-note() { printf '== %s\n' "$*"; }
+note() { printf '== [%d s] %s\n' "$SECONDS" "$*"; }
 fail() {
   printf 'setup.sh: %s\n' "$*" >&2
   exit 1
@@ -150,7 +150,12 @@ browser() {
     return
   fi
   [[ ! $installed -nt tests/browser/package-lock.json ]] || return 0
-  # playwright-core drives Debian's Chromium and downloads no browser.
+  # playwright-core drives Debian's Chromium and downloads no browser. npm does
+  # not look at the system's certificates by itself; a proxy's are only there.
+  local certificates=/etc/ssl/certs/ca-certificates.crt
+  if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
+    export NODE_EXTRA_CA_CERTS=$certificates
+  fi
   if ! (cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund); then
     [[ ${CI:-} != true ]] || fail "npm ci in tests/browser failed"
     note "the browser test will be skipped: npm ci in tests/browser failed"
@@ -173,6 +178,7 @@ test_all() {
   compile ci all
   note "each benchmark once"
   build/ci/tests/pipewright_bench --benchmark_min_time=0.001
+  if [[ ${CI:-} == true ]]; then sanitize; fi
   note "tests"
   ctest --preset ci --parallel "$(parallel_jobs)"
 }

@@ -84,6 +84,8 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   summary.row_of_replica = rows_.row_of_replica;
   summary.passes = program_.num_passes();
   summary.bytes_sent = CountBytesSent(program_);
+  const bool ends_decide = EndsDecide(program_);
+  std::vector<double> last_ends_s;
   for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
     writer_.iteration = iteration_;
     if (!RunIteration()) return absl::FailedPreconditionError(Deadlock());
@@ -93,7 +95,15 @@ absl::StatusOr<RunSummary> FastRun::Run() {
     if (iteration_ == 0) {
       for (const Row& row : state_) summary.times.push_back(row.times);
     }
-    summary.steady = IsSteady(summary.iteration_end_s);
+    std::vector<double> ends_s;
+    for (Row& row : state_) {
+      for (int rank = 0; ends_decide && rank < program_.pp(); ++rank) {
+        ends_s.push_back(row.core.rank(rank).clock_s);
+      }
+    }
+    summary.steady =
+        IsSteady(summary.iteration_end_s) || EndAlike(last_ends_s, ends_s);
+    last_ends_s = std::move(ends_s);
     if (program_.until_steady && summary.steady) break;
   }
   summary.simulated_ops = program_.num_ops() * summary.iterations() *

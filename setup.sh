@@ -164,8 +164,8 @@ browser() {
 
 sanitize() {
   deps
-  # Listing the tests while building runs the binary; SimGrid never frees its
-  # engine, so leaks are not looked for.
+  # Listing the tests while building runs the binary. Leaks are not looked for:
+  # registered rows live to the end and are reported after SimGrid has run.
   export ASAN_OPTIONS=detect_leaks=0
   compile dev all
   note "tests with sanitizers"

@@ -1,5 +1,7 @@
 #include "sim/program/program.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -221,9 +223,19 @@ std::string ToString(const Program& program) {
   }
   for (int rank = 0; rank < program.pp(); ++rank) {
     absl::StrAppend(&out, rank, ":");
-    OpCursor cursor(program, rank, /*iterations=*/1);
+    // The first iteration that nothing is left out of.
+    int full = 0;
+    for (const SideOp& op : program.ranks[rank].side_ops) {
+      full = std::max(full, op.first_iteration);
+    }
+    OpCursor cursor(program, rank, full + 1);
     for (Op op; cursor.Next(&op);) {
+      if (op.iteration < full) continue;
       absl::StrAppend(&out, " ", OpToString(program, op));
+      if (op.side_op < 0) continue;
+      const int first =
+          program.ranks[rank].side_ops[op.side_op].first_iteration;
+      if (first > 0) absl::StrAppend(&out, "[", first, "..]");
     }
     out += '\n';
   }

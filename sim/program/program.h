@@ -198,7 +198,8 @@ struct Program {
 // order, groups whose members meet equally often. kInternal.
 absl::Status VerifyProgram(const Program& program);
 
-// The whole Program as text: ranks, operations, channels, groups.
+// The whole Program as text: groups, channels, and the operations of one
+// iteration by rank; "[1..]" behind those left out before iteration 1.
 std::string ToString(const Program& program);
 
 }  // namespace pipewright

@@ -31,6 +31,31 @@ bool IsSteady(const std::vector<double>& iteration_end_s) {
   return std::abs(last - before) <= kSamePeriod * std::abs(last);
 }
 
+bool EndsDecide(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (op.stream != Stream::kCompute) return false;
+    }
+    for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
+      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const bool copy = kind == PassKind::kOffload || kind == PassKind::kLoad;
+      if (copy && rank.lanes[lane].passes > 0) return false;
+    }
+  }
+  return true;
+}
+
+bool EndAlike(const std::vector<double>& before_s,
+              const std::vector<double>& after_s) {
+  if (before_s.empty() || before_s.size() != after_s.size()) return false;
+  const double period_s = after_s[0] - before_s[0];
+  for (size_t rank = 0; rank < after_s.size(); ++rank) {
+    const double later_s = after_s[rank] - before_s[rank];
+    if (std::abs(later_s - period_s) > kSamePeriod * period_s) return false;
+  }
+  return true;
+}
+
 const std::vector<EngineInfo>& AllEngines() {
   static const std::vector<EngineInfo> engines = {
       {.name = "fast",

@@ -58,4 +58,13 @@ absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 // True when the two last periods of `iteration_end_s` agree to 1e-9.
 bool IsSteady(const std::vector<double>& iteration_end_s);
 
+// True when what decides the next iteration is nothing but when the compute
+// stream of every rank ends this one: no other stream is used.
+bool EndsDecide(const Program& program);
+
+// True when two iterations ended alike: every rank the same time later, to
+// 1e-9 of it. Where EndsDecide, all that follow are then alike too.
+bool EndAlike(const std::vector<double>& before_s,
+              const std::vector<double>& after_s);
+
 }  // namespace pipewright

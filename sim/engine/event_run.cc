@@ -56,6 +56,13 @@ EventRun::EventRun(const Program& program, TraceSink* sink)
     }
   }
   PlanTraffic();
+  const bool shares = std::any_of(
+      plans_.begin(), plans_.end(),
+      [](const SourcePlan& plan) { return plan.sharing != Sharing::kNone; });
+  // Bytes on shared links would be state that the ends do not show.
+  if (program.until_steady && !shares && EndsDecide(program)) {
+    ends_s_.assign(program.iterations, std::vector<double>(devices));
+  }
 }
 
 void EventRun::At(double date_s, Event event, uint64_t index) {
@@ -230,7 +237,6 @@ bool EventRun::RunBlock(int index) {
     if (!device.started) times.first_start_s = start_s;
     device.started = true;
     times.last_end_s = end_s;
-    times.busy_s += seconds[0] + seconds[1];
   }
   if (writer_.active()) {
     writer_.replica = device.replica;
@@ -277,6 +283,7 @@ void EventRun::NoteEnd(int iteration, double end_s) {
 void EventRun::EndIteration(int index) {
   Device& device = devices_[index];
   const int iteration = device.iteration++;
+  if (!ends_s_.empty()) ends_s_[iteration][index] = device.clock_s;
   device.position = 0;
   device.attachment = 0;
   device.ended = device.iteration == program_.iterations;
@@ -291,7 +298,9 @@ void EventRun::Done(int iteration) {
       std::max(end_s_[iteration],
                iteration == 0 ? 0.0 : summary_.iteration_end_s.back()));
   buffer_.Flush(iteration);
-  summary_.steady = IsSteady(summary_.iteration_end_s);
+  summary_.steady = IsSteady(summary_.iteration_end_s) ||
+                    (iteration > 0 && !ends_s_.empty() &&
+                     EndAlike(ends_s_[iteration - 1], ends_s_[iteration]));
   if (summary_.iterations() == program_.iterations ||
       (program_.until_steady && summary_.steady)) {
     stopped_ = true;
@@ -302,6 +311,11 @@ void EventRun::Done(int iteration) {
 absl::StatusOr<RunSummary> EventRun::Finish() {
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
+  for (std::vector<RankTimes>& replica : summary_.times) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      replica[rank].busy_s = program_.BusySeconds(rank);
+    }
+  }
   summary_.bytes_sent = CountBytesSent(program_);
   return summary_;
 }

@@ -229,6 +229,8 @@ class EventRun {
   std::vector<uint32_t> free_transfers_;
   std::vector<int64_t> left_;  // [iteration] devices and operations
   std::vector<double> end_s_;  // [iteration]
+  // [iteration][device] of compute streams; empty unless they tell all.
+  std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;
 };
 

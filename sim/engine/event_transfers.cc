@@ -1,5 +1,6 @@
 // Bytes on their way: which can contend, and how each of them travels.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sim/base/check.h"
@@ -52,7 +53,8 @@ void EventRun::PlanTraffic() {
 // A channel overlaps itself when a transfer can take longer than the rank
 // needs to produce the next one.
 void EventRun::PlanChannels() {
-  std::vector<double> spacing_s(program_.channels.size(), 0);
+  std::vector<double> spacing_s(program_.channels.size(),
+                                std::numeric_limits<double>::infinity());
   double least_factor = 1;
   for (const double factor : program_.microbatch_factor) {
     least_factor = std::min(least_factor, factor);
@@ -60,9 +62,8 @@ void EventRun::PlanChannels() {
   for (const RankProgram& rank : program_.ranks) {
     for (const Lane& lane : rank.lanes) {
       if (lane.passes == 0 || lane.output < 0) continue;
-      double& spacing = spacing_s[lane.output];
-      const double seconds = lane.seconds * least_factor;
-      spacing = spacing == 0 ? seconds : std::min(spacing, seconds);
+      spacing_s[lane.output] =
+          std::min(spacing_s[lane.output], lane.seconds * least_factor);
     }
   }
   for (int replica = 0; replica < program_.replicas; ++replica) {

@@ -47,7 +47,7 @@ void FastRun::AddRow(int row) {
            .output_delay_s = lane.output < 0 ? 0 : times.channel_s[lane.output],
            .input = holds_ ? -1 : lane.input,
            .output = holds_ ? -1 : lane.output,
-           .special = !IsComputePass(kind)});
+           .special = IsComputePass(kind) ? 0u : 1u});
     }
     // A backward whose activations may be on the host asks before it runs.
     for (size_t index = 0; index < lanes[rank].size(); ++index) {
@@ -55,7 +55,7 @@ void FastRun::AddRow(int row) {
                           static_cast<size_t>(PassKind::kLoad);
       const auto kind = static_cast<PassKind>(index % kNumPassKinds);
       if (rank_program.lanes[load].passes > 0 && IsBackward(kind)) {
-        lanes[rank][index].special = true;
+        lanes[rank][index].special = 1;
       }
     }
     ranks[rank].order = rank_program.order->data();
@@ -84,6 +84,8 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   summary.row_of_replica = rows_.row_of_replica;
   summary.passes = program_.num_passes();
   summary.bytes_sent = CountBytesSent(program_);
+  const bool ends_decide = EndsDecide(program_);
+  std::vector<double> last_ends_s;
   for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
     writer_.iteration = iteration_;
     if (!RunIteration()) return absl::FailedPreconditionError(Deadlock());
@@ -93,7 +95,15 @@ absl::StatusOr<RunSummary> FastRun::Run() {
     if (iteration_ == 0) {
       for (const Row& row : state_) summary.times.push_back(row.times);
     }
-    summary.steady = IsSteady(summary.iteration_end_s);
+    std::vector<double> ends_s;
+    for (Row& row : state_) {
+      for (int rank = 0; ends_decide && rank < program_.pp(); ++rank) {
+        ends_s.push_back(row.core.rank(rank).clock_s);
+      }
+    }
+    summary.steady =
+        IsSteady(summary.iteration_end_s) || EndAlike(last_ends_s, ends_s);
+    last_ends_s = std::move(ends_s);
     if (program_.until_steady && summary.steady) break;
   }
   summary.simulated_ops = program_.num_ops() * summary.iterations() *
@@ -105,7 +115,6 @@ bool FastRun::RunIteration() {
   for (Row& row : state_) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
       row.core.rank(rank).position = 0;
-      row.core.rank(rank).busy_s = 0;
       row.ranks[rank].attachment = 0;
       SetStop(row.ranks[rank], rank);
     }
@@ -132,7 +141,7 @@ bool FastRun::RunIteration() {
     if (iteration_ > 0) continue;
     for (int rank = 0; rank < program_.pp(); ++rank) {
       row.times[rank].last_end_s = row.ranks[rank].pass_end_s;
-      row.times[rank].busy_s = row.core.rank(rank).busy_s;
+      row.times[rank].busy_s = program_.BusySeconds(rank);
     }
   }
   return true;

@@ -147,10 +147,9 @@ class PipeSink : public TraceSink {
   if (summary.ok()) {
     writer.WriteFrame(Frame::kSummary, Encode(*summary));
   } else {
-    writer.WriteFrame(
-        Frame::kError,
-        absl::StrCat(static_cast<int>(summary.status().code()), " ",
-                     summary.status().message()));
+    writer.WriteFrame(Frame::kError,
+                      absl::StrCat(static_cast<int>(summary.status().code()),
+                                   " ", summary.status().message()));
   }
   // Not exit: the parent's buffers and destructors are not ours to run.
   ::_exit(0);
@@ -181,8 +180,7 @@ absl::StatusOr<RunSummary> ReadResult(int file, TraceSink* trace) {
       case Frame::kOps:
         for (size_t at = 0; at < content.size(); at += sizeof(TraceOp)) {
           TraceOp op;
-          std::memcpy(static_cast<void*>(&op), content.data() + at,
-                      sizeof(op));
+          std::memcpy(static_cast<void*>(&op), content.data() + at, sizeof(op));
           trace->OnOp(op);
         }
         break;

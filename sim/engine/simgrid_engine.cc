@@ -174,9 +174,8 @@ absl::StatusOr<RunSummary> RunHere(const Program& program, TraceSink* sink) {
 
 absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
                                       const EngineOptions& options) {
-  return RunInChild(options.trace, [&](TraceSink* sink) {
-    return RunHere(program, sink);
-  });
+  return RunInChild(options.trace,
+                    [&](TraceSink* sink) { return RunHere(program, sink); });
 }
 
 }  // namespace pipewright

@@ -194,6 +194,25 @@ int64_t Program::num_passes() const {
   return count;
 }
 
+double Program::BusySeconds(int rank) const {
+  const RankProgram& rank_program = ranks[rank];
+  double seconds = 0;
+  if (!microbatch_factor.empty()) {
+    for (const Pass pass : *rank_program.order) {
+      if (!IsComputePass(pass.kind())) continue;
+      seconds += rank_program.lanes[pass.lane()].seconds *
+                 microbatch_factor[pass.microbatch()];
+    }
+    return seconds;
+  }
+  for (size_t lane = 0; lane < rank_program.lanes.size(); ++lane) {
+    if (!IsComputePass(static_cast<PassKind>(lane % kNumPassKinds))) continue;
+    seconds += rank_program.lanes[lane].seconds *
+               static_cast<double>(rank_program.lanes[lane].passes);
+  }
+  return seconds;
+}
+
 absl::Status VerifyProgram(const Program& program) {
   if (program.replicas < 1 || program.iterations < 1 || program.pp() < 1) {
     return absl::InternalError("program: no ranks, replicas or iterations");

@@ -191,6 +191,8 @@ struct Program {
   int64_t num_ops() const;
   // Passes (F B W BW R) of one iteration of one replica.
   int64_t num_passes() const;
+  // Pass time of one rank in one iteration.
+  double BusySeconds(int rank) const;
 };
 
 // Our own bugs, found early: indexes in range, every channel with one

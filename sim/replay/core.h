@@ -20,8 +20,8 @@ struct ReplayLane {
   double output_delay_s = 0;  // from the end of a pass to its arrival
   int32_t input = -1;
   int32_t output = -1;
-  // Stops Advance in front of the pass; the caller runs it.
-  bool special = false;
+  // Not 0: stops Advance in front of the pass; the caller runs it.
+  uint64_t special = 0;
 };
 
 struct ReplayRank {
@@ -29,7 +29,6 @@ struct ReplayRank {
   const ReplayLane* lanes = nullptr;
   int64_t position = 0;     // next pass
   double clock_s = 0;       // the compute stream is free from here on
-  double busy_s = 0;        // pass time so far
   double last_start_s = 0;  // of the pass or block run last
 };
 
@@ -104,13 +103,12 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
   TokenQueue* const queues = queues_.data();
   int64_t position = state.position;
   double clock_s = state.clock_s;
-  double busy_s = state.busy_s;
   double start_s = state.last_start_s;
   Outcome outcome = Outcome::kStopped;
   while (position < stop) {
     const Pass pass = order[position];
     const ReplayLane& lane = lanes[pass.lane()];
-    if (lane.special | pass.joint_with_next()) [[unlikely]] {
+    if ((lane.special | (pass.bits() & Pass::kJointBit)) != 0) [[unlikely]] {
       if (lane.special || (pass.joint_with_next() &&
                            lanes[order[position + 1].lane()].special)) {
         outcome = Outcome::kSpecial;
@@ -118,14 +116,12 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
       }
       state.position = position;
       state.clock_s = clock_s;
-      state.busy_s = busy_s;
-      if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
+          if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
         outcome = Outcome::kBlocked;
         break;
       }
       position = state.position;
       clock_s = state.clock_s;
-      busy_s = state.busy_s;
       start_s = state.last_start_s;
       continue;
     }
@@ -141,7 +137,6 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
     const double seconds = Seconds<kFactor>(lane, pass);
     start_s = begin_s;
     clock_s = begin_s + seconds;
-    busy_s += seconds;
     if constexpr (Observer::kActive) {
       observer.OnPass(rank, position, pass, begin_s, clock_s, false);
     }
@@ -156,7 +151,6 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
   }
   state.position = position;
   state.clock_s = clock_s;
-  state.busy_s = busy_s;
   state.last_start_s = start_s;
   return outcome;
 }
@@ -206,7 +200,6 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
   }
   state.position += parts;
   state.clock_s = end_s;
-  state.busy_s += first_s + second_s;
   state.last_start_s = start_s;
   return true;
 }

@@ -7,31 +7,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 
 namespace pipewright {
 
-class TokenQueue {
+// A cache line each: the core touches two queues a pass.
+class alignas(64) TokenQueue {
  public:
   TokenQueue() = default;
 
   // Keys must be unique among the tokens that wait.
   void Push(double time_s, uint64_t key) {
-    if (table_ != nullptr) [[unlikely]] {
-      table_->emplace(key, time_s);
-      return;
-    }
-    if (tail_ - head_ == slots_.size()) [[unlikely]]
+    if (tail_ - head_ == capacity_) [[unlikely]] {
+      // A table has no slots, so it ends up here too.
+      if (table_ != nullptr) {
+        table_->emplace(key, time_s);
+        return;
+      }
       Grow();
+    }
     slots_[tail_ & mask_] = {time_s, key};
     ++tail_;
   }
 
   // Takes the token of `key` out. False, with nothing changed, when it is not
   // there.
-  bool Pop(uint64_t key, double* time_s) {
+  [[gnu::always_inline]] bool Pop(uint64_t key, double* time_s) {
     if (head_ != tail_) [[likely]] {
       const Slot& slot = slots_[head_ & mask_];
       if (slot.key == key) [[likely]] {
@@ -39,14 +42,10 @@ class TokenQueue {
         ++head_;
         return true;
       }
-      ToTable();
+    } else if (table_ == nullptr) {
+      return false;
     }
-    if (table_ == nullptr) return false;
-    const auto found = table_->find(key);
-    if (found == table_->end()) return false;
-    *time_s = found->second;
-    table_->erase(found);
-    return true;
+    return PopFromTable(key, time_s);
   }
 
   bool Contains(uint64_t key) const {
@@ -67,27 +66,39 @@ class TokenQueue {
     uint64_t key;
   };
 
-  void Grow() {
-    std::vector<Slot> larger(slots_.empty() ? 16 : 2 * slots_.size());
+  [[gnu::noinline]] void Grow() {
+    const size_t larger = capacity_ == 0 ? 16 : 2 * capacity_;
+    auto slots = std::make_unique<Slot[]>(larger);
     const size_t count = tail_ - head_;
     for (size_t index = 0; index < count; ++index) {
-      larger[index] = slots_[(head_ + index) & mask_];
+      slots[index] = slots_[(head_ + index) & mask_];
     }
-    slots_ = std::move(larger);
-    mask_ = slots_.size() - 1;
+    slots_ = std::move(slots);
+    capacity_ = larger;
+    mask_ = larger - 1;
     head_ = 0;
     tail_ = count;
   }
 
-  void ToTable() {
-    table_ = std::make_unique<absl::flat_hash_map<uint64_t, double>>();
-    for (; head_ != tail_; ++head_) {
-      const Slot& slot = slots_[head_ & mask_];
-      table_->emplace(slot.key, slot.time_s);
+  [[gnu::noinline]] bool PopFromTable(uint64_t key, double* time_s) {
+    if (table_ == nullptr) {
+      table_ = std::make_unique<absl::flat_hash_map<uint64_t, double>>();
+      for (; head_ != tail_; ++head_) {
+        const Slot& slot = slots_[head_ & mask_];
+        table_->emplace(slot.key, slot.time_s);
+      }
+      head_ = tail_ = capacity_ = 0;
+      slots_.reset();
     }
+    const auto found = table_->find(key);
+    if (found == table_->end()) return false;
+    *time_s = found->second;
+    table_->erase(found);
+    return true;
   }
 
-  std::vector<Slot> slots_;  // size is a power of two, or 0
+  std::unique_ptr<Slot[]> slots_;
+  size_t capacity_ = 0;  // a power of two, or 0
   size_t mask_ = 0;
   size_t head_ = 0;
   size_t tail_ = 0;

@@ -1,6 +1,7 @@
 // How numbers and texts read in reports: units of tables, percentages, and text
-// escaped for XML and HTML; quantities by themselves are base/quantity.h's. No numbers are computed here
-// and none of these strings is meant to be read back (ReportToJson is).
+// escaped for XML and HTML; quantities by themselves are base/quantity.h's. No
+// numbers are computed here and none of these strings is meant to be read back
+// (ReportToJson is).
 #pragma once
 
 #include <string>

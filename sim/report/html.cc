@@ -231,6 +231,14 @@ std::string Transfers(const Page& page) {
           TableHtml(table, kMaxTransferRows)));
 }
 
+std::string Devices(const Page& page) {
+  if (page.report.mapping.empty()) return "";
+  return SectionHtml(
+      "devices", "Ranks on devices",
+      absl::StrCat("<p>A column a data-parallel replica.</p>\n<pre>",
+                   EscapeXml(page.report.mapping), "</pre>\n"));
+}
+
 std::string HowToRead(const Page& page) {
   const std::vector<std::pair<absl::string_view, absl::string_view>> words = {
       {"busy", "Pass time (F, B, W, BW, R) of the busiest rank."},
@@ -268,8 +276,9 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {Heading, Headline,  Warnings,  GridSection,
-                                  Memory,  RankTable, Transfers, HowToRead};
+constexpr std::array kSections = {Heading,     Headline, Warnings,
+                                  GridSection, Memory,   RankTable,
+                                  Transfers,   Devices,  HowToRead};
 
 }  // namespace
 

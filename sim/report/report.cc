@@ -78,6 +78,10 @@ Report Summarize(const Program& program, const RunSummary& run,
   report.bytes_sent = run.bytes_sent;
   report.peak_activations = std::move(peak_activations);
   report.not_modelled = NotModelled(program);
+  if (program.network.mapping != nullptr) {
+    report.mapping =
+        program.network.mapping->ToString(*program.network.cluster);
+  }
   if (run.times.empty()) return report;
 
   const std::vector<RankTimes>& slowest =
@@ -98,6 +102,11 @@ Report Summarize(const Program& program, const RunSummary& run,
     row.last_end_s = times.last_end_s;
     if (rank < report.peak_activations.size()) {
       row.peak_activations = report.peak_activations[rank];
+    }
+    if (const RankMapping* mapping = program.network.mapping.get()) {
+      for (int replica = 0; replica < mapping->dp(); ++replica) {
+        row.devices.push_back(mapping->DeviceOf(replica, row.rank));
+      }
     }
     report.busy_s = std::max(report.busy_s, row.busy_s);
     report.span_s.per_rank = std::max(report.span_s.per_rank, row.span_s);
@@ -122,6 +131,7 @@ std::string ReportToJson(const Report& report) {
                      {"first_start_s", rank.first_start_s},
                      {"last_end_s", rank.last_end_s},
                      {"peak_activations", rank.peak_activations}});
+    if (!rank.devices.empty()) ranks.back()["devices"] = rank.devices;
   }
   nlohmann::ordered_json out;
   out["schedule"] = report.schedule;

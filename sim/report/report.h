@@ -23,6 +23,8 @@ struct RankReport {
   double first_start_s = 0;
   double last_end_s = 0;
   double peak_activations = 0;
+  // Device of this rank in each data-parallel replica; empty without a system.
+  std::vector<int> devices;
 };
 
 // Times of the slowest data-parallel replica.
@@ -46,6 +48,7 @@ struct Report {
   std::vector<RankReport> ranks;
   int64_t ops = 0;
   double bytes_sent = 0;
+  std::string mapping;  // ranks on devices, for people; empty without a system
   std::vector<std::string> warnings;  // also on standard error
   // What these times leave out, as words: "kernel launch gaps".
   std::vector<std::string> not_modelled;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/report.h"
@@ -95,6 +96,21 @@ std::string RankTable(const Report& report) {
       "one replica\n");
 }
 
+// The first and last lines, as many as the table of ranks has rows.
+std::string Indented(absl::string_view text) {
+  std::vector<absl::string_view> lines =
+      absl::StrSplit(text, '\n', absl::SkipEmpty());
+  std::string out;
+  for (size_t line = 0; line < lines.size(); ++line) {
+    if (lines.size() > kMaxRows + 1 && line == kEndRows) {
+      absl::StrAppend(&out, "  …\n");
+      line = lines.size() - kEndRows;
+    }
+    absl::StrAppend(&out, "  ", lines[line], "\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ReportToText(const Report& report) {
@@ -107,6 +123,10 @@ std::string ReportToText(const Report& report) {
   absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
                         "of one iteration");
   absl::StrAppend(&out, Bubbles(report), RankTable(report));
+  if (!report.mapping.empty()) {
+    absl::StrAppend(&out, "\nranks on devices, a column a replica:\n",
+                    Indented(report.mapping));
+  }
   if (report.bytes_sent > 0) {
     absl::StrAppend(&out,
                     "\nsent between ranks: ", FormatBytes(report.bytes_sent),

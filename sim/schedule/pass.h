@@ -41,6 +41,7 @@ constexpr bool IsBackward(PassKind kind) {
 // with the slice the *key*, unique in a lane and iteration).
 class Pass {
  public:
+  static constexpr uint64_t kJointBit = uint64_t{1} << 15;
   static constexpr int kMaxChunks = 1 << 11;
   static constexpr int kMaxSlices = 1 << 14;
   static constexpr int64_t kMaxMicrobatches = int64_t{1} << 31;
@@ -75,11 +76,10 @@ class Pass {
 
   // The pass and the one behind it in the order are one block (X&Y): it
   // starts when both inputs are there and releases both results at its end.
-  constexpr bool joint_with_next() const { return (bits_ >> 15 & 1) != 0; }
+  constexpr bool joint_with_next() const { return (bits_ & kJointBit) != 0; }
   constexpr Pass WithJoint(bool joint) const {
     Pass out = *this;
-    out.bits_ = (bits_ & ~(uint64_t{1} << 15)) |
-                static_cast<uint64_t>(joint) << 15;
+    out.bits_ = joint ? bits_ | kJointBit : bits_ & ~kJointBit;
     return out;
   }
 

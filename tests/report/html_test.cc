@@ -80,14 +80,14 @@ TEST_CASE("html: transfers are summed by pair of ranks", "[html]") {
     return absl::StrCat("<td class=\"word\">", what,
                         "</td><td class=\"word\">rank ", from,
                         "</td><td class=\"word\">rank ", to,
-                        "</td><td>5</td><td>160 MB</td><td>601 us</td>");
+                        "</td><td>5</td><td>152.6 MiB</td><td>601 us</td>");
   };
   CHECK(Count(html, row("activation", 0, 1)) == 1);
   CHECK(Count(html, row("activation", 1, 2)) == 1);
   CHECK(Count(html, row("gradient", 2, 1)) == 1);
   CHECK(Count(html, row("gradient", 1, 0)) == 1);
   // 2 ways, 2 hops, 5 microbatches, 32 MB each.
-  CHECK(absl::StrContains(html, "Sent between ranks: 640 MB"));
+  CHECK(absl::StrContains(html, "Sent between ranks: 610.4 MiB"));
 }
 
 TEST_CASE("html: without grid the page is small even for many ranks",

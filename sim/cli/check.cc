@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/file.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/text.h"
+#include "sim/schedule/verify.h"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Check {
+  ConfigOptions config;
+  std::string file;
+  std::string semantics;
+  std::string memory;
+  bool json = false;
+
+  absl::Status Run();
+};
+
+int64_t CountPasses(const Schedule& schedule) {
+  int64_t passes = 0;
+  for (const auto& order : schedule.orders) {
+    passes += std::count_if(order->begin(), order->end(), [](Pass pass) {
+      return IsComputePass(pass.kind());
+    });
+  }
+  return passes;
+}
+
+std::string ToText(const Json& report) {
+  std::string text = absl::StrFormat(
+      "%s: %s\n", report["file"].get<std::string>(),
+      report["valid"].get<bool>() ? "complete, runs to its end" : "not legal");
+  absl::StrAppend(&text, "pp ", report["pp"].get<int>(), ", vpp ",
+                  report["vpp"].get<int>(), ", microbatches ",
+                  report["microbatches"].get<int>(), ", slices ",
+                  report["slices"].get<int>(), ", ",
+                  report["ops"].get<int64_t>(), " passes\n");
+  if (report.contains("peak_activations")) {
+    absl::StrAppend(
+        &text, "peak activations by rank (microbatches): ",
+        absl::StrJoin(report["peak_activations"].get<std::vector<double>>(),
+                      " "),
+        "\n");
+  }
+  return text;
+}
+
+absl::Status Check::Run() {
+  if (!semantics.empty()) return NotAvailable("--semantics");
+  if (!memory.empty()) return NotAvailable("--memory");
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
+  PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  PW_ASSIGN_OR_RETURN(const Schedule schedule, ParseSchedule(text, file));
+  Json report = {{"file", file},
+                 {"schedule", schedule.name},
+                 {"pp", schedule.pp()},
+                 {"vpp", schedule.vpp()},
+                 {"microbatches", schedule.microbatches},
+                 {"slices", schedule.slices},
+                 {"replicas", schedule.replicas},
+                 {"ops", CountPasses(schedule)}};
+  absl::Status verdict = Prefix(file, VerifySchedule(schedule));
+  report["valid"] = verdict.ok();
+  if (verdict.ok()) {
+    const std::vector<double> peaks = PeakActivations(
+        schedule, run_config.costs.held_until_weight.value_or(1));
+    report["peak_activations"] = peaks;
+    const double worst = *std::max_element(peaks.begin(), peaks.end());
+    if (const auto& limit = run_config.strategy.max_activations) {
+      report["max_activations"] = *limit;
+      report["fits"] = worst <= *limit * (1 + 1e-9);
+      if (!report["fits"].get<bool>()) {
+        verdict = absl::ResourceExhaustedError(absl::StrCat(
+            run_config.Field("strategy.max_activations"), ": ", *limit,
+            " is exceeded: the peak of ", file, " is ", worst));
+      }
+    }
+  }
+  if (!verdict.ok()) report["error"] = std::string(verdict.message());
+  PW_RETURN_IF_ERROR(
+      Print(json ? absl::StrCat(report.dump(2, ' ', false,
+                                            Json::error_handler_t::replace),
+                                "\n")
+                 : ToText(report)));
+  return verdict;
+}
+
+}  // namespace
+
+void AddCheck(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "check", "Is a schedule file complete, does it run to its end and fit?");
+  auto check = std::make_shared<Check>();
+  verb->add_option("FILE", check->file, "schedule file, text or JSON")
+      ->required()
+      ->type_name("");
+  check->config.AddTo(verb, ConfigOptions::File::kOption,
+                      {"--max-activations", "--held-until-weight"});
+  verb->add_option("--semantics", check->semantics,
+                   "(not available in this version)");
+  verb->add_option("--memory", check->memory,
+                   "(not available in this version)");
+  verb->add_flag("--json", check->json, "one JSON object on standard output");
+  verb->callback(
+      [action, check] { *action = [check] { return check->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,140 @@
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/cost/model.h"
+#include "sim/schedule/registry.h"
+#include "sim/topology/registry.h"
+#include "sim/topology/system.h"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Schedules() {
+  Json rows = Json::array();
+  for (const ScheduleInfo* info : AllSchedules()) {
+    Json params = Json::array();
+    for (const ParamInfo& param : info->params) {
+      params.push_back({{"key", param.key},
+                        {"default", param.fallback},
+                        {"legal", param.legal},
+                        {"help", param.help}});
+    }
+    rows.push_back({{"name", info->name},
+                    {"summary", info->summary},
+                    {"source", info->source},
+                    {"torch_name", info->torch_name},
+                    {"default_vpp", info->default_vpp},
+                    {"params", params}});
+  }
+  return rows;
+}
+
+Json Topologies() {
+  Json rows = Json::array();
+  for (const ShapeInfo* info : AllShapes()) {
+    rows.push_back({{"name", info->name}, {"summary", info->summary}});
+  }
+  return rows;
+}
+
+absl::StatusOr<Json> Systems() {
+  Json rows = Json::array();
+  for (const std::string& name : SystemNames()) {
+    PW_ASSIGN_OR_RETURN(const ShapeParams system, FindSystem(name));
+    rows.push_back({{"name", name},
+                    {"summary", system.summary},
+                    {"shape", system.shape},
+                    {"devices_per_node", system.devices_per_node},
+                    {"device", system.device_name},
+                    {"memory_bytes", system.memory_bytes}});
+  }
+  return rows;
+}
+
+Json Models() {
+  Json rows = Json::array();
+  for (const ModelSpec& model : AllModels()) {
+    rows.push_back(
+        {{"name", model.name},
+         {"summary",
+          absl::StrCat(model.layers, " layers, hidden ", model.hidden,
+                       ", sequence ", model.sequence, ", ",
+                       absl::StrFormat("%.0f", model.Parameters()),
+                       " parameters")},
+         {"source", model.source},
+         {"layers", model.layers},
+         {"hidden", model.hidden},
+         {"heads", model.heads},
+         {"kv_heads", model.kv_heads},
+         {"ffn_hidden", model.ffn_hidden},
+         {"gated", model.gated},
+         {"vocabulary", model.vocabulary},
+         {"sequence", model.sequence},
+         {"tied_embeddings", model.tied_embeddings},
+         {"parameters", static_cast<int64_t>(model.Parameters())}});
+  }
+  return rows;
+}
+
+std::string ToText(const Json& rows) {
+  std::string text;
+  for (const Json& row : rows) {
+    absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
+                          row["summary"].get<std::string>());
+    if (!row.contains("params")) continue;
+    for (const Json& param : row["params"]) {
+      absl::StrAppendFormat(
+          &text, "%-18s   --param %s=%s (%s): %s\n", "",
+          param["key"].get<std::string>(), param["default"].get<std::string>(),
+          param["legal"].get<std::string>(), param["help"].get<std::string>());
+    }
+  }
+  return text;
+}
+
+absl::Status List(const std::string& what, bool json) {
+  if (what == "profiles") return NotAvailable("list profiles");
+  Json rows;
+  if (what == "schedules") {
+    rows = Schedules();
+  } else if (what == "topologies") {
+    rows = Topologies();
+  } else if (what == "systems") {
+    PW_ASSIGN_OR_RETURN(rows, Systems());
+  } else if (what == "models") {
+    rows = Models();
+  } else {
+    return UnknownName("list", what,
+                       {"schedules", "topologies", "systems", "models"});
+  }
+  if (!json) return Print(ToText(rows));
+  Json object;
+  object[what] = std::move(rows);
+  return Print(absl::StrCat(object.dump(2), "\n"));
+}
+
+}  // namespace
+
+void AddList(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "list", "What is known: schedules, topologies, systems, models");
+  auto what = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  verb->add_option("WHAT", *what, "schedules, topologies, systems, models")
+      ->required()
+      ->type_name("");
+  verb->add_flag("--json", *json, "one JSON object on standard output");
+  verb->callback([action, what, json] {
+    *action = [what, json] { return List(*what, *json); };
+  });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,129 @@
+#include "sim/cli/reproduce.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/engine/engine.h"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Reproduce {
+  std::vector<std::string> names;
+  std::string engine = "simgrid";
+  bool json = false;
+
+  absl::Status Run() const;
+};
+
+absl::StatusOr<std::vector<const Paper*>> Choose(
+    const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const Paper& paper : AllPapers()) known.push_back(paper.name);
+  known.push_back("all");
+  std::vector<const Paper*> chosen;
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return UnknownName("experiment", name, known);
+    }
+    for (const Paper& paper : AllPapers()) {
+      if (name == "all" || name == paper.name) chosen.push_back(&paper);
+    }
+  }
+  return chosen;
+}
+
+std::string ToText(const Paper& paper,
+                   const std::vector<Comparison>& comparisons) {
+  std::string text = absl::StrFormat(
+      "%s: %s\n%s\n\n%-30s %-28s %10s %10s\n", paper.name, paper.summary,
+      paper.metric, "setting", "schedule", "published", "simulated");
+  for (const Comparison& row : comparisons) {
+    absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s\n", row.setting,
+                          row.schedule, row.published, row.simulated,
+                          row.matches() ? "match" : "OFF");
+  }
+  return text;
+}
+
+Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
+  Json rows = Json::array();
+  for (const Comparison& row : comparisons) {
+    rows.push_back({{"setting", row.setting},
+                    {"schedule", row.schedule},
+                    {"published", std::stod(row.published)},
+                    {"simulated", std::stod(row.simulated)},
+                    {"match", row.matches()}});
+  }
+  return {{"name", paper.name}, {"metric", paper.metric}, {"rows", rows}};
+}
+
+absl::Status Reproduce::Run() const {
+  PW_RETURN_IF_ERROR(Prefix("--engine", FindEngine(engine).status()));
+  PW_ASSIGN_OR_RETURN(const std::vector<const Paper*> papers, Choose(names));
+  std::string text;
+  Json experiments = Json::array();
+  int compared = 0;
+  int off = 0;
+  for (const Paper* paper : papers) {
+    PW_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
+                        paper->run(engine));
+    for (const Comparison& row : comparisons) {
+      ++compared;
+      if (!row.matches()) ++off;
+    }
+    absl::StrAppend(&text, ToText(*paper, comparisons), "\n");
+    experiments.push_back(ToJson(*paper, comparisons));
+  }
+  absl::StrAppend(&text, compared - off, " of ", compared, " match (engine ",
+                  engine, ")\n");
+  const Json object = {{"engine", engine},
+                       {"compared", compared},
+                       {"off", off},
+                       {"match", off == 0},
+                       {"experiments", experiments}};
+  PW_RETURN_IF_ERROR(Print(json ? absl::StrCat(object.dump(2), "\n") : text));
+  if (off == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(off, " of ", compared, " values are off the table"));
+}
+
+}  // namespace
+
+const std::vector<Paper>& AllPapers() {
+  static const auto* papers = new std::vector<Paper>{
+      {.name = "zero-bubble-table5",
+       .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, table 5",
+       .metric = "bubble rate: (longest span of a rank - its work) / span",
+       .run = &ReproduceZeroBubbleTable5},
+  };
+  return *papers;
+}
+
+void AddReproduce(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "reproduce", "Compute published tables again and compare");
+  auto reproduce = std::make_shared<Reproduce>();
+  std::string known = "all";
+  for (const Paper& paper : AllPapers()) {
+    absl::StrAppend(&known, ", ", paper.name);
+  }
+  verb->add_option("NAME", reproduce->names, known)->required()->type_name("");
+  verb->add_option("--engine", reproduce->engine, "simgrid, fast")
+      ->type_name("NAME");
+  verb->add_flag("--json", reproduce->json,
+                 "one JSON object on standard output");
+  verb->callback([action, reproduce] {
+    *action = [reproduce] { return reproduce->Run(); };
+  });
+}
+
+}  // namespace pipewright

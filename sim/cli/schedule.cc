@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/config/flags.h"
+#include "sim/config/prepare.h"
+#include "sim/engine/engine.h"
+#include "sim/report/svg.h"
+#include "sim/schedule/text.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+namespace {
+
+absl::StatusOr<std::string> Svg(const PreparedRun& run) {
+  LowerOptions lower = run.lower;
+  lower.iterations = 1;
+  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, lower));
+  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine("fast"));
+  FullTrace trace;
+  EngineOptions options;
+  options.trace = &trace;
+  PW_RETURN_IF_ERROR(engine->run(program, options).status());
+  GridOptions grid;
+  grid.title = run.schedule->name;
+  return ScheduleGridSvg(program, trace.ops(), grid);
+}
+
+struct Convert {
+  ConfigOptions config;
+  OutputFiles files;
+  std::string schedule;  // name or file
+  std::string format = "text";
+  bool json = false;
+
+  absl::Status Run();
+};
+
+absl::Status Convert::Run() {
+  const std::string form = json ? "json" : format;
+  if (form == "torch-csv") return NotAvailable("--format torch-csv");
+  const std::vector<std::string> known = {"text", "json", "csv", "svg"};
+  if (std::find(known.begin(), known.end(), form) == known.end()) {
+    return UnknownName("format", form, known);
+  }
+  PW_RETURN_IF_ERROR(files.Check());
+  std::vector<ConfigEdit> extra;
+  if (!schedule.empty()) {
+    const bool is_file = IsScheduleFile(schedule);
+    extra.push_back(
+        {is_file ? "schedule.file" : "schedule.name", schedule, "schedule"});
+  }
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(extra));
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  std::string content;
+  if (form == "text") {
+    content = ScheduleToText(*run.schedule);
+  } else if (form == "json") {
+    content = absl::StrCat(ScheduleToJson(*run.schedule), "\n");
+  } else if (form == "csv") {
+    content = ScheduleToCsv(*run.schedule);
+  } else {
+    PrintWarnings(run.warnings);
+    PW_ASSIGN_OR_RETURN(content, Svg(run));
+  }
+  files.Put("-o", std::move(content));
+  return files.Write();
+}
+
+}  // namespace
+
+void AddSchedule(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "schedule", "Build, print or convert a schedule, without running it");
+  auto convert = std::make_shared<Convert>();
+  verb->add_option("SCHEDULE", convert->schedule,
+                   "registered schedule, or schedule file")
+      ->type_name("");
+  convert->config.AddTo(verb, ConfigOptions::File::kOption);
+  CLI::Option* format =
+      verb->add_option("--format", convert->format, "text, json, csv, svg")
+          ->type_name("FORMAT")
+          ->group("Output");
+  verb->add_flag("--json", convert->json, "the same as --format json")
+      ->excludes(format)
+      ->group("Output");
+  convert->files.AddTo(verb, "-o", "instead of standard output");
+  verb->callback(
+      [action, convert] { *action = [convert] { return convert->Run(); }; });
+}
+
+}  // namespace pipewright

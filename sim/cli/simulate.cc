@@ -1,0 +1,104 @@
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/config/prepare.h"
+#include "sim/engine/engine.h"
+#include "sim/memory/activations.h"
+#include "sim/report/html.h"
+#include "sim/report/report.h"
+#include "sim/report/svg.h"
+#include "sim/trace/export.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+namespace {
+
+// 96 bytes each while they are collected, and viewers give up earlier.
+constexpr int64_t kMaxTracedOps = 20'000'000;
+
+struct Simulate {
+  ConfigOptions config;
+  OutputFiles files;
+  bool json = false;
+
+  bool traces() const {
+    return files.wanted("--svg") || files.wanted("--trace") ||
+           files.wanted("--perfetto") || files.wanted("--html");
+  }
+  absl::Status Run();
+};
+
+absl::Status CheckTraceable(const Program& program) {
+  const double ops = static_cast<double>(program.num_ops()) * program.replicas *
+                     program.iterations;
+  if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--svg, --trace, --perfetto, --html: up to ", ops,
+                   " operations would be traced; allowed: ", kMaxTracedOps,
+                   " (fewer microbatches or replicas, or --iterations 1)"));
+}
+
+absl::Status Simulate::Run() {
+  PW_RETURN_IF_ERROR(files.Check());
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  PrintWarnings(run.warnings);
+  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
+  if (traces()) PW_RETURN_IF_ERROR(CheckTraceable(program));
+  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
+  FullTrace trace;
+  EngineOptions options;
+  if (traces()) options.trace = &trace;
+  PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, options));
+
+  Report report = Summarize(
+      program, summary,
+      PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
+  report.engine = run.engine;
+  report.network = run.network_name;
+  // A text on the terminal stands beside them already.
+  if (json || files.wanted("-o")) report.warnings = run.warnings;
+  files.Put("-o", json ? absl::StrCat(ReportToJson(report), "\n")
+                       : ReportToText(report));
+  report.warnings = run.warnings;
+  if (files.wanted("--svg")) {
+    GridOptions grid;
+    grid.title = absl::StrCat(report.schedule, ", pp ", report.pp, ", ",
+                              report.microbatches, " microbatches");
+    files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
+  }
+  if (files.wanted("--trace")) {
+    files.Put("--trace", ChromeTraceJson(program, trace.ops()));
+  }
+  if (files.wanted("--perfetto")) {
+    files.Put("--perfetto", PerfettoTrace(program, trace.ops()));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", ReportHtml(report, program, trace.ops()));
+  }
+  return files.Write();
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "simulate", "Run a schedule and report times, bubbles and memory");
+  auto simulate = std::make_shared<Simulate>();
+  simulate->config.AddTo(verb, ConfigOptions::File::kPositional);
+  verb->add_flag("--json", simulate->json, "one JSON object on standard output")
+      ->group("Output");
+  OutputFiles& files = simulate->files;
+  files.AddTo(verb, "-o", "the report, instead of standard output");
+  files.AddTo(verb, "--svg", "picture of the first iteration");
+  files.AddTo(verb, "--trace", "Chrome trace, JSON");
+  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
+  files.AddTo(verb, "--html", "report as one page");
+  verb->callback(
+      [action, simulate] { *action = [simulate] { return simulate->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,332 @@
+#include "sim/config/config_message.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/check.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+
+std::string Join(absl::string_view path, absl::string_view name) {
+  return path.empty() ? std::string(name) : absl::StrCat(path, ".", name);
+}
+
+// A repeated message of key and value: a mapping of the user's own words.
+bool IsPairs(const FieldDescriptor* field) {
+  return field->is_repeated() &&
+         field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
+std::string AllowedFor(const FieldDescriptor* field, Unit unit) {
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return "an integer below 2^31";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return "an integer below 2^63";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a finite number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true, false";
+    case FieldDescriptor::CPPTYPE_MESSAGE: {
+      if (IsPairs(field)) return "a mapping of names to values";
+      std::vector<std::string> names;
+      const Descriptor* section = field->message_type();
+      for (int index = 0; index < section->field_count(); ++index) {
+        names.push_back(section->field(index)->name());
+      }
+      return absl::StrCat("a mapping with ", absl::StrJoin(names, ", "));
+    }
+    default:
+      return unit == Unit::kNone ? "a string"
+                                 : "a number with its unit, as a string";
+  }
+}
+
+class Filler {
+ public:
+  Filler(absl::string_view source, const ConfigEdit* edit,
+         ConfigMessage* target)
+      : source_(source), edit_(edit), target_(target) {}
+
+  absl::Status Section(const ConfigNode& node, const std::string& path,
+                       Message* message) {
+    std::set<const FieldDescriptor*> seen;
+    for (const ConfigNode::Entry& entry : node.entries) {
+      absl::string_view suffix;
+      PW_ASSIGN_OR_RETURN(const FieldDescriptor* field,
+                          Find(entry, path, message->GetDescriptor(), &suffix));
+      if (!seen.insert(field).second) {
+        return Error(entry.line, Join(path, entry.key),
+                     absl::StrCat("'", field->name(),
+                                  "' is given twice, with and without the "
+                                  "unit in its name; allowed: one of them"));
+      }
+      PW_RETURN_IF_ERROR(
+          Field(entry, Join(path, field->name()), suffix, field, message));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string Where(int line) const {
+    return edit_ != nullptr ? edit_->origin : absl::StrCat(source_, ":", line);
+  }
+  absl::Status Error(int line, absl::string_view path,
+                     absl::string_view message) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(line), ": ", path, ": ", message));
+  }
+  absl::Status Wrong(const ConfigNode& node, absl::string_view path,
+                     absl::string_view allowed) const {
+    return Prefix(Where(node.line), BadValue(path, node.Describe(), allowed));
+  }
+
+  // `suffix`: "_ms", where the key carries a unit.
+  absl::StatusOr<const FieldDescriptor*> Find(const ConfigNode::Entry& entry,
+                                              const std::string& path,
+                                              const Descriptor* descriptor,
+                                              absl::string_view* suffix) {
+    if (const auto* field = descriptor->FindFieldByName(entry.key)) {
+      return field;
+    }
+    const std::string full = Join(path, entry.key);
+    const size_t underscore = entry.key.rfind('_');
+    if (underscore != std::string::npos) {
+      const auto* field =
+          descriptor->FindFieldByName(entry.key.substr(0, underscore));
+      if (field != nullptr && target_->unit_of(field) != Unit::kNone) {
+        *suffix = absl::string_view(entry.key).substr(underscore);
+        const absl::Status known =
+            ScaleOfSuffix(*suffix, target_->unit_of(field)).status();
+        if (known.ok()) return field;
+        return Error(entry.line, full, known.message());
+      }
+    }
+    if (std::count(target_->not_available.begin(), target_->not_available.end(),
+                   full) > 0) {
+      return Error(entry.line, full, "not available in this version");
+    }
+    std::vector<std::string> known;
+    for (int index = 0; index < descriptor->field_count(); ++index) {
+      known.push_back(descriptor->field(index)->name());
+    }
+    return Error(entry.line, full,
+                 UnknownName("field", entry.key, known).message());
+  }
+
+  absl::Status Field(const ConfigNode::Entry& entry, const std::string& path,
+                     absl::string_view suffix, const FieldDescriptor* field,
+                     Message* message) {
+    const ConfigNode& node = entry.value;
+    const Reflection* reflection = message->GetReflection();
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      // A section with all its lines commented out reads as nothing.
+      if (node.kind == ConfigNode::Kind::kNull) return absl::OkStatus();
+      if (node.kind != ConfigNode::Kind::kMap) {
+        return Wrong(node, path, AllowedFor(field, Unit::kNone));
+      }
+      target_->origins[path] = Where(entry.line);
+      if (IsPairs(field)) return Pairs(node, path, field, message);
+      return Section(node, path, reflection->MutableMessage(message, field));
+    }
+    target_->origins[path] = Where(entry.line);
+    if (!field->is_repeated()) {
+      return Value(node, path, suffix, field, message);
+    }
+    reflection->ClearField(message, field);
+    if (node.kind != ConfigNode::Kind::kList) {
+      if (edit_ == nullptr || node.kind != ConfigNode::Kind::kScalar) {
+        return Value(node, path, suffix, field, message);
+      }
+      for (const absl::string_view part : absl::StrSplit(node.text, ',')) {
+        ConfigNode item = node;
+        item.text = std::string(absl::StripAsciiWhitespace(part));
+        PW_RETURN_IF_ERROR(Value(item, path, suffix, field, message));
+      }
+      return absl::OkStatus();
+    }
+    if (node.items.empty()) return Wrong(node, path, "at least one value");
+    for (const ConfigNode& item : node.items) {
+      PW_RETURN_IF_ERROR(Value(item, path, suffix, field, message));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Pairs(const ConfigNode& node, const std::string& path,
+                     const FieldDescriptor* field, Message* message) {
+    const Reflection* reflection = message->GetReflection();
+    const FieldDescriptor* key = field->message_type()->field(0);
+    const FieldDescriptor* value = field->message_type()->field(1);
+    for (const ConfigNode::Entry& entry : node.entries) {
+      Message* pair = nullptr;
+      for (int index = 0; index < reflection->FieldSize(*message, field);
+           ++index) {
+        Message* old =
+            reflection->MutableRepeatedMessage(message, field, index);
+        if (old->GetReflection()->GetString(*old, key) == entry.key) {
+          pair = old;
+        }
+      }
+      if (pair == nullptr) pair = reflection->AddMessage(message, field);
+      pair->GetReflection()->SetString(pair, key, entry.key);
+      target_->origins[Join(path, entry.key)] = Where(entry.line);
+      PW_RETURN_IF_ERROR(
+          Value(entry.value, Join(path, entry.key), "", value, pair));
+    }
+    return absl::OkStatus();
+  }
+
+  // One scalar, set or, in a repeated field, added.
+  absl::Status Value(const ConfigNode& node, const std::string& path,
+                     absl::string_view suffix, const FieldDescriptor* field,
+                     Message* message) {
+    const Reflection* reflection = message->GetReflection();
+    const bool add = field->is_repeated();
+    const Unit unit = target_->unit_of(field);
+    const std::string allowed = AllowedFor(field, unit);
+    if (node.kind != ConfigNode::Kind::kScalar) {
+      return Wrong(node, path, allowed);
+    }
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      std::string text = node.text;
+      if (!suffix.empty()) {
+        double number = 0;
+        if (node.quoted || !absl::SimpleAtod(text, &number)) {
+          return Wrong(node, path,
+                       "a bare number, since the unit is in the name");
+        }
+        absl::StrAppend(&text, suffix.substr(1));
+      }
+      add ? reflection->AddString(message, field, text)
+          : reflection->SetString(message, field, text);
+      return absl::OkStatus();
+    }
+    if (node.quoted) return Wrong(node, path, allowed);
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: {
+        int32_t value = 0;
+        if (!absl::SimpleAtoi(node.text, &value)) break;
+        reflection->SetInt32(message, field, value);
+        return absl::OkStatus();
+      }
+      case FieldDescriptor::CPPTYPE_INT64: {
+        int64_t value = 0;
+        if (!absl::SimpleAtoi(node.text, &value)) break;
+        reflection->SetInt64(message, field, value);
+        return absl::OkStatus();
+      }
+      case FieldDescriptor::CPPTYPE_DOUBLE: {
+        double value = 0;
+        if (!absl::SimpleAtod(node.text, &value) || !std::isfinite(value)) {
+          break;
+        }
+        add ? reflection->AddDouble(message, field, value)
+            : reflection->SetDouble(message, field, value);
+        return absl::OkStatus();
+      }
+      case FieldDescriptor::CPPTYPE_BOOL: {
+        const std::string lower = absl::AsciiStrToLower(node.text);
+        if (lower != "true" && lower != "false") break;
+        reflection->SetBool(message, field, lower == "true");
+        return absl::OkStatus();
+      }
+      default:
+        PW_CHECK(false);
+    }
+    return Wrong(node, path, allowed);
+  }
+
+  std::string source_;
+  const ConfigEdit* edit_;
+  ConfigMessage* target_;
+};
+
+}  // namespace
+
+absl::Status FillFromTree(const ConfigNode& root, absl::string_view source,
+                          ConfigMessage* target) {
+  if (root.kind == ConfigNode::Kind::kNull) return absl::OkStatus();
+  if (root.kind != ConfigNode::Kind::kMap) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ":", root.line, ": ", root.Describe(),
+                     " is not allowed; allowed: a mapping of sections"));
+  }
+  return Filler(source, nullptr, target).Section(root, "", target->message);
+}
+
+absl::Status ApplyEdit(const ConfigEdit& edit, ConfigMessage* target) {
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::kScalar;
+  node.text = edit.value;
+  const std::vector<std::string> names = absl::StrSplit(edit.path, '.');
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    ConfigNode outer;
+    outer.kind = ConfigNode::Kind::kMap;
+    outer.entries.push_back({*name, 0, std::move(node)});
+    node = std::move(outer);
+  }
+  return Filler("", &edit, target).Section(node, "", target->message);
+}
+
+FieldAt FindField(const Message& root, absl::string_view path) {
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  const Message* message = &root;
+  const Descriptor* descriptor = root.GetDescriptor();
+  for (size_t depth = 0; depth + 1 < names.size(); ++depth) {
+    const FieldDescriptor* section = descriptor->FindFieldByName(names[depth]);
+    PW_CHECK(section != nullptr);
+    descriptor = section->message_type();
+    if (message == nullptr) continue;
+    const Reflection* reflection = message->GetReflection();
+    message = reflection->HasField(*message, section)
+                  ? &reflection->GetMessage(*message, section)
+                  : nullptr;
+  }
+  const FieldDescriptor* field = descriptor->FindFieldByName(names.back());
+  PW_CHECK(field != nullptr);
+  return {message, field};
+}
+
+void ClearPath(absl::string_view path, ConfigMessage* target) {
+  const FieldAt at = FindField(*target->message, path);
+  if (at.message == nullptr) return;
+  // The message is ours and mutable; FindField only walks it.
+  auto* holder = const_cast<Message*>(at.message);
+  holder->GetReflection()->ClearField(holder, at.field);
+}
+
+std::vector<std::string> FieldPaths(const Descriptor* descriptor) {
+  std::vector<std::string> paths;
+  for (int index = 0; index < descriptor->field_count(); ++index) {
+    const FieldDescriptor* field = descriptor->field(index);
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
+        IsPairs(field)) {
+      paths.push_back(field->name());
+      continue;
+    }
+    for (const std::string& below : FieldPaths(field->message_type())) {
+      paths.push_back(Join(field->name(), below));
+    }
+  }
+  return paths;
+}
+
+}  // namespace pipewright

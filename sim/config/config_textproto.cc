@@ -1,0 +1,137 @@
+// The text protobuf syntax of config_message.h.
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/config/config_message.h"
+
+namespace pipewright {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+using ::google::protobuf::TextFormat;
+
+constexpr int kMaxDepth = 32;
+
+// The sections of type `full_name` below `descriptor`, as paths.
+void FindSections(const Descriptor* descriptor, absl::string_view full_name,
+                  const std::string& path, const Descriptor** found,
+                  std::vector<std::string>* paths) {
+  if (descriptor->full_name() == full_name) {
+    *found = descriptor;
+    paths->push_back(path);
+  }
+  for (int index = 0; index < descriptor->field_count(); ++index) {
+    const FieldDescriptor* field = descriptor->field(index);
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    FindSections(field->message_type(), full_name,
+                 absl::StrCat(path, field->name(), "."), found, paths);
+  }
+}
+
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  FirstError(absl::string_view source, const ConfigMessage& target)
+      : source_(source), target_(target) {}
+
+  void AddError(int line, int /*column*/, const std::string& message) override {
+    if (!status_.ok()) return;
+    status_ = Prefix(absl::StrCat(source_, ":", line + 1),
+                     absl::InvalidArgumentError(Explain(message)));
+  }
+  void AddWarning(int line, int column, const std::string& message) override {
+    AddError(line, column, message);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  // 'Message type "pipewright.proto.X" has no field named "Y".' becomes the
+  // message that the other syntaxes give.
+  std::string Explain(const std::string& message) const {
+    const std::vector<std::string> parts = absl::StrSplit(message, '"');
+    if (parts.size() != 5 || !absl::StrContains(parts[2], "has no field")) {
+      return message;
+    }
+    const Descriptor* section = nullptr;
+    std::vector<std::string> paths;
+    FindSections(target_.message->GetDescriptor(), parts[1], "", &section,
+                 &paths);
+    if (section == nullptr) return message;
+    // Where several sections have this type, only the line tells which.
+    const std::string full =
+        absl::StrCat(paths.size() == 1 ? paths[0] : "", parts[3]);
+    for (const std::string& refused : target_.not_available) {
+      if (refused == full) {
+        return absl::StrCat(full, ": not available in this version");
+      }
+    }
+    std::vector<std::string> known;
+    for (int index = 0; index < section->field_count(); ++index) {
+      known.push_back(section->field(index)->name());
+    }
+    return absl::StrCat(full, ": ",
+                        UnknownName("field", parts[3], known).message());
+  }
+
+  std::string source_;
+  const ConfigMessage& target_;
+  absl::Status status_;
+};
+
+void RecordOrigins(const Message& message, const std::string& path,
+                   absl::string_view source,
+                   const TextFormat::ParseInfoTree& info,
+                   ConfigOrigins* origins) {
+  const Reflection* reflection = message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string below =
+        path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
+    const int index = field->is_repeated() ? 0 : -1;
+    const int line = info.GetLocation(field, index).line;
+    if (line >= 0) (*origins)[below] = absl::StrCat(source, ":", line + 1);
+    if (field->is_repeated() ||
+        field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      continue;
+    }
+    const TextFormat::ParseInfoTree* nested =
+        info.GetTreeForNested(field, index);
+    if (nested == nullptr) continue;
+    RecordOrigins(reflection->GetMessage(message, field), below, source,
+                  *nested, origins);
+  }
+}
+
+}  // namespace
+
+absl::Status FillFromTextproto(absl::string_view text, absl::string_view source,
+                               ConfigMessage* target) {
+  FirstError errors(source, *target);
+  TextFormat::ParseInfoTree info;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&info);
+  parser.SetRecursionLimit(kMaxDepth);
+  const bool parsed =
+      parser.ParseFromString(std::string(text), target->message);
+  PW_RETURN_IF_ERROR(errors.status());
+  if (!parsed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": not a text protobuf"));
+  }
+  RecordOrigins(*target->message, "", source, info, &target->origins);
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+#include "sim/config/flags.h"
+
+#include <sys/stat.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+bool IsList(const std::string& value) { return absl::StrContains(value, ','); }
+
+bool IsSystemFile(const std::string& value) {
+  return absl::StrContains(value, '/') || absl::EndsWith(value, ".textproto") ||
+         absl::EndsWith(value, ".txtpb") || absl::EndsWith(value, ".pbtxt");
+}
+
+}  // namespace
+
+bool IsScheduleFile(const std::string& value) {
+  if (absl::StrContains(value, '/') || absl::EndsWith(value, ".pws") ||
+      absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json")) {
+    return true;
+  }
+  struct stat info;
+  return !FindSchedule(value).ok() && ::stat(value.c_str(), &info) == 0 &&
+         S_ISREG(info.st_mode);
+}
+
+const std::vector<ConfigFlag>& ConfigFlags() {
+  static const auto* flags = new std::vector<ConfigFlag>{
+      {"--schedule", "schedule.name", "NAME|FILE",
+       "registered schedule, or schedule file", "schedule.file",
+       &IsScheduleFile},
+      {"--param", "schedule.params", "KEY=VALUE",
+       "own parameter of the schedule; may be repeated", "", nullptr, true},
+      {"--pp", "strategy.pp", "N", "pipeline ranks"},
+      {"--vpp", "strategy.vpp", "N", "stages a rank"},
+      {"--dp", "strategy.dp", "N", "data-parallel replicas"},
+      {"--microbatches", "strategy.microbatches", "N",
+       "microbatches of an iteration and replica"},
+      {"--microbatch-size", "strategy.microbatch_size", "N",
+       "samples of a microbatch"},
+      {"--sequence", "strategy.sequence", "N", "tokens of a sample"},
+      {"--slices", "strategy.slices", "N", "sequence slices of a microbatch"},
+      {"--data-parallel", "strategy.data_parallel", "KIND", "none, ddp, zero1"},
+      {"--waiting", "strategy.waiting", "RULE",
+       "whom a transfer holds: buffered, rendezvous, batched"},
+      {"--mapping", "strategy.mapping", "ORDER|LIST",
+       "dp-pp, pp-dp, or the device of each rank: 0,1,2,3"},
+      {"--optimizer", "strategy.optimizer", "MODE",
+       "none, synchronised, post-validated"},
+      {"--max-activations", "strategy.max_activations", "X",
+       "limit per rank in microbatches; planners keep to it"},
+      {"--forward", "costs.uniform.forward", "TIME[,TIME...]",
+       "one microbatch through a rank; a list: through each stage",
+       "costs.per_stage.forward", &IsList},
+      {"--backward-input", "costs.uniform.backward_input", "TIME[,TIME...]",
+       "the same, gradient of the input", "costs.per_stage.backward_input",
+       &IsList},
+      {"--backward-weight", "costs.uniform.backward_weight", "TIME[,TIME...]",
+       "the same, gradient of the weights", "costs.per_stage.backward_weight",
+       &IsList},
+      {"--recompute-time", "costs.uniform.recompute", "TIME",
+       "a forward run again (default: the forward's)"},
+      {"--offload-time", "costs.uniform.offload", "TIME",
+       "activations of one microbatch to the host"},
+      {"--load-time", "costs.uniform.load", "TIME", "and back"},
+      {"--p2p", "costs.p2p", "TIME",
+       "pure delay of a hop, instead of a network"},
+      {"--hop-bytes", "costs.hop_bytes", "BYTES",
+       "bytes of one microbatch over a hop"},
+      {"--gradient-bytes", "costs.gradient_bytes", "BYTES",
+       "gradients of one rank"},
+      {"--optimizer-time", "costs.optimizer_time", "TIME",
+       "optimizer step of a rank"},
+      {"--validation-time", "costs.validation_time", "TIME",
+       "check of a post-validated step"},
+      {"--held-until-weight", "costs.held_until_weight", "0..1",
+       "part of the activations that B leaves to W"},
+      {"--model", "model.preset", "NAME", "model (pipewright list models)"},
+      {"--system", "system.preset", "NAME|FILE",
+       "system (pipewright list systems), or system file", "system.file",
+       &IsSystemFile},
+      {"--nodes", "system.nodes", "N", "nodes of the system"},
+      {"--engine", "engine", "NAME", "simgrid, fast"},
+      {"--network", "network", "NAME", "network model: native"},
+      {"--iterations", "iterations", "N",
+       "default: until the period is constant, at most 8"},
+  };
+  return *flags;
+}
+
+absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
+                                      const std::string& value) {
+  if (flag.repeats) {
+    const size_t equals = value.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag.flag, ": ", value, " is not allowed; allowed: KEY=VALUE"));
+    }
+    const std::string key = value.substr(0, equals);
+    if (absl::StrContains(key, '.')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag.flag, ": ", value,
+                       " is not allowed; allowed: KEY=VALUE, the key without "
+                       "dots"));
+    }
+    return ConfigEdit{absl::StrCat(flag.path, ".", key),
+                      value.substr(equals + 1),
+                      absl::StrCat(flag.flag, " ", value)};
+  }
+  const bool other = flag.is_other != nullptr && flag.is_other(value);
+  return ConfigEdit{other ? flag.other_path : flag.path, value, flag.flag};
+}
+
+absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set: ", text,
+                     " is not allowed; allowed: PATH=VALUE, as in "
+                     "strategy.pp=8"));
+  }
+  return ConfigEdit{text.substr(0, equals), text.substr(equals + 1),
+                    absl::StrCat("--set ", text)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,38 @@
+// The command line's shorthands: each flag stands for one path of the
+// configuration (DESIGN section 4).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/config/config_edit.h"
+
+namespace pipewright {
+
+struct ConfigFlag {
+  std::string flag;   // "--backward-input"
+  std::string path;   // "costs.uniform.backward_input"
+  std::string value;  // for help: "TIME"
+  std::string help;
+  // Where some values stand for another path: a file instead of a name, a
+  // list instead of one time. "" and null: never.
+  std::string other_path;
+  bool (*is_other)(const std::string& value) = nullptr;
+  bool repeats = false;  // KEY=VALUE pairs, below `path`
+};
+
+const std::vector<ConfigFlag>& ConfigFlags();
+
+// Error: kInvalidArgument for a pair without '='.
+absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
+                                      const std::string& value);
+// "a.b=c" of --set.
+absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text);
+
+// True for a schedule that is a file: it has a '/', ends in .pws .txt .json,
+// or is a file that is there and no registered name.
+bool IsScheduleFile(const std::string& value);
+
+}  // namespace pipewright

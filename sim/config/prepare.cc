@@ -1,0 +1,294 @@
+#include "sim/config/prepare.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/engine/engine.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/text.h"
+#include "sim/schedule/verify.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int64_t kMaxStages = int64_t{1} << 20;
+// Eight bytes each, so 16 GiB.
+constexpr int64_t kMaxPasses = int64_t{1} << 31;
+// A limit is met when it is met but for rounding.
+constexpr double kRounding = 1e-9;
+
+absl::Status Missing(absl::string_view field, absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": missing; allowed: ", allowed));
+}
+
+absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
+  PW_RETURN_IF_ERROR(
+      Prefix(config.Field("engine"), FindEngine(engine).status()));
+  const std::string network = config.network.value_or("native");
+  if (network == "fluid") {
+    return BadValue(config.Field("network"),
+                    "fluid is not available in this version;", "native");
+  }
+  if (network != "native") {
+    return Prefix(config.Field("network"),
+                  UnknownName("network model", network, {"native"}));
+  }
+  if (config.strategy.tp.value_or(1) != 1) {
+    return BadValue(config.Field("strategy.tp"),
+                    absl::StrCat(*config.strategy.tp),
+                    "1; tensor parallelism is not available in this version");
+  }
+  return absl::OkStatus();
+}
+
+// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
+// the field was given.
+absl::Status Locate(const RunConfig& config, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto origin =
+      config.origins.find(std::string(message.substr(0, message.find(": "))));
+  return origin == config.origins.end() ? status
+                                        : Prefix(origin->second, status);
+}
+
+// The sizes of a schedule that is built: the configuration's.
+absl::StatusOr<RunSizes> SizesFromConfig(const RunConfig& config) {
+  const StrategyChoice& strategy = config.strategy;
+  if (!config.schedule.name) {
+    return Missing("schedule.name",
+                   "a schedule (pipewright list schedules) or schedule.file");
+  }
+  const absl::StatusOr<ScheduleMatch> match =
+      FindSchedule(*config.schedule.name);
+  PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.name"), match.status()));
+  if (!strategy.pp) return Missing("strategy.pp", "an integer from 1 on");
+  if (!strategy.microbatches) {
+    return Missing("strategy.microbatches", "an integer from 1 on");
+  }
+  RunSizes sizes;
+  sizes.pp = *strategy.pp;
+  sizes.vpp = strategy.vpp.value_or(match->info->default_vpp);
+  sizes.microbatches = *strategy.microbatches;
+  sizes.slices = strategy.slices.value_or(1);
+  return sizes;
+}
+
+absl::Status Agree(const RunConfig& config, absl::string_view path,
+                   const std::optional<int>& given, int in_file) {
+  if (!given || *given == in_file) return absl::OkStatus();
+  return BadValue(config.Field(path), absl::StrCat(*given),
+                  absl::StrCat(in_file, ", which schedule file ",
+                               *config.schedule.file, " says"));
+}
+
+absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
+    const RunConfig& config) {
+  if (config.schedule.name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.Field("schedule.file"), ": given together with ",
+                     config.Field("schedule.name"), "; allowed: one of them"));
+  }
+  if (!config.schedule.params.empty()) {
+    return BadValue(
+        config.Field(absl::StrCat("schedule.params.",
+                                  config.schedule.params.begin()->first)),
+        config.schedule.params.begin()->second,
+        "none: a schedule file takes no parameters");
+  }
+  const absl::StatusOr<std::string> text = ReadFile(*config.schedule.file);
+  PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.file"), text.status()));
+  PW_ASSIGN_OR_RETURN(Schedule schedule,
+                      ParseSchedule(*text, *config.schedule.file));
+  return std::make_shared<const Schedule>(std::move(schedule));
+}
+
+absl::StatusOr<RunSizes> SizesFromFile(const RunConfig& config,
+                                       const Schedule& schedule) {
+  const StrategyChoice& strategy = config.strategy;
+  PW_RETURN_IF_ERROR(Agree(config, "strategy.pp", strategy.pp, schedule.pp()));
+  PW_RETURN_IF_ERROR(
+      Agree(config, "strategy.vpp", strategy.vpp, schedule.vpp()));
+  PW_RETURN_IF_ERROR(Agree(config, "strategy.microbatches",
+                           strategy.microbatches, schedule.microbatches));
+  PW_RETURN_IF_ERROR(
+      Agree(config, "strategy.slices", strategy.slices, schedule.slices));
+  return RunSizes{.pp = schedule.pp(),
+                  .vpp = schedule.vpp(),
+                  .microbatches = schedule.microbatches,
+                  .slices = schedule.slices};
+}
+
+// Stages are few enough for tables, and F, B and W of every stage, microbatch
+// and slice fit into memory.
+absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
+  const int64_t stages = int64_t{sizes.pp} * sizes.vpp;
+  if (stages > kMaxStages) {
+    return BadValue(
+        config.Field("strategy.pp"),
+        absl::StrCat("pp * vpp = ", sizes.pp, " * ", sizes.vpp, " = ", stages),
+        absl::StrCat("at most ", kMaxStages, " stages"));
+  }
+  const double passes = 3.0 * sizes.pp * sizes.vpp * sizes.slices *
+                        static_cast<double>(sizes.microbatches);
+  if (passes <= static_cast<double>(kMaxPasses)) return absl::OkStatus();
+  return BadValue(
+      config.Field("strategy.microbatches"), absl::StrCat(sizes.microbatches),
+      absl::StrCat("a schedule of at most 2^31 passes (16 GiB); pp ", sizes.pp,
+                   " * vpp ", sizes.vpp, " * slices ", sizes.slices,
+                   " * microbatches ", sizes.microbatches, " * 3 = ", passes));
+}
+
+absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
+                                                      const RunSizes& sizes,
+                                                      const PlanCosts& costs) {
+  ScheduleParams params;
+  params.pp = sizes.pp;
+  params.vpp = sizes.vpp;
+  params.microbatches = sizes.microbatches;
+  params.slices = sizes.slices;
+  params.costs = costs;
+  params.max_activations = config.strategy.max_activations;
+  params.own = config.schedule.params;
+  absl::StatusOr<Schedule> schedule =
+      BuildSchedule(*config.schedule.name, params);
+  PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
+  return std::make_shared<const Schedule>(*std::move(schedule));
+}
+
+// O and L whose time nothing tells would look free.
+absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
+  bool offloads = false;
+  bool loads = false;
+  for (const auto& order : schedule.orders) {
+    for (const Pass pass : *order) {
+      offloads |= pass.kind() == PassKind::kOffload;
+      loads |= pass.kind() == PassKind::kLoad;
+    }
+  }
+  if (offloads && !config.costs.offload_s) {
+    return Missing("costs.uniform.offload",
+                   "a time, since the schedule has O passes");
+  }
+  if (loads && !config.costs.load_s) {
+    return Missing("costs.uniform.load",
+                   "a time, since the schedule has L passes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
+  const size_t count = config.costs.microbatch_factor.size();
+  const auto needed = static_cast<size_t>(schedule.microbatches_per_replica());
+  if (count == 0 || count == needed) return absl::OkStatus();
+  return BadValue(config.Field("costs.microbatch_factor"),
+                  absl::StrCat("a list of ", count),
+                  absl::StrCat("one factor a microbatch",
+                               schedule.replicas == 1 ? "" : " of one replica",
+                               ", ", needed));
+}
+
+absl::Status CheckLimit(const RunConfig& config, const Schedule& schedule,
+                        double held_until_weight) {
+  const std::optional<double>& limit = config.strategy.max_activations;
+  if (!limit) return absl::OkStatus();
+  const std::vector<double> peaks =
+      PeakActivations(schedule, held_until_weight);
+  const auto worst = std::max_element(peaks.begin(), peaks.end());
+  if (*worst <= *limit * (1 + kRounding)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(config.Field("strategy.max_activations"), ": ", *limit,
+                   " cannot be met: with schedule ", schedule.name, " rank ",
+                   worst - peaks.begin(), " holds ", *worst));
+}
+
+absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
+                                 const std::optional<ModelSpec>& model,
+                                 PreparedRun* run) {
+  LowerOptions& lower = run->lower;
+  lower.replicas = sizes.dp;
+  const std::optional<DataParallel>& given = config.strategy.data_parallel;
+  lower.data_parallel = given.value_or(DataParallel::kNone);
+  if (sizes.dp == 1) return absl::OkStatus();
+  lower.gradient_bytes = GradientBytes(config, sizes, model);
+  for (const double bytes : lower.gradient_bytes) {
+    lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
+  }
+  const bool known = !lower.gradient_bytes.empty();
+  if (!given && known) lower.data_parallel = DataParallel::kDdp;
+  if (lower.data_parallel == DataParallel::kNone) {
+    run->warnings.push_back(absl::StrCat(
+        "dp = ", sizes.dp, ", but gradients are not synchronised: ",
+        given ? "strategy.data_parallel is none"
+              : "neither a model nor costs.gradient_bytes tells their size"));
+    return absl::OkStatus();
+  }
+  if (known) return absl::OkStatus();
+  return Missing("costs.gradient_bytes",
+                 "the bytes of one rank's gradients (--gradient-bytes 4GiB), "
+                 "or a model (--model), from which they follow");
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
+  PreparedRun run;
+  run.config = config;
+  run.engine = config.engine.value_or("simgrid");
+  PW_RETURN_IF_ERROR(CheckNames(config, run.engine));
+
+  RunSizes sizes;
+  if (config.schedule.file) {
+    PW_ASSIGN_OR_RETURN(run.schedule, ReadScheduleFile(config));
+    PW_ASSIGN_OR_RETURN(sizes, SizesFromFile(config, *run.schedule));
+  } else {
+    PW_ASSIGN_OR_RETURN(sizes, SizesFromConfig(config));
+  }
+  sizes.dp = config.strategy.dp.value_or(1);
+  PW_RETURN_IF_ERROR(CheckPasses(config, sizes));
+
+  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
+                      PrepareModel(config, sizes));
+  LowerOptions& lower = run.lower;
+  PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
+  PW_ASSIGN_OR_RETURN(lower.hop_bytes, PrepareHopBytes(config, model));
+  PW_ASSIGN_OR_RETURN(PreparedNetwork network,
+                      PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
+                                     &run.warnings));
+  if (run.schedule == nullptr) {
+    PW_ASSIGN_OR_RETURN(
+        run.schedule,
+        Build(config, sizes,
+              PlanCostsOf(config, sizes, lower.costs, network.hop_s)));
+  }
+  PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
+  PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
+  PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
+  PW_RETURN_IF_ERROR(
+      CheckLimit(config, *run.schedule, lower.costs.held_until_weight));
+  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, model, &run));
+
+  lower.network = network.network;
+  lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
+  lower.optimizer = config.strategy.optimizer.value_or(OptimizerMode::kNone);
+  lower.iterations = config.iterations.value_or(0);
+  run.cluster = network.network.cluster;
+  run.mapping = network.network.mapping;
+  run.network_name = std::move(network.name);
+  run.config.strategy.pp = sizes.pp;
+  run.config.strategy.vpp = sizes.vpp;
+  run.config.strategy.dp = sizes.dp;
+  run.config.strategy.microbatches = sizes.microbatches;
+  run.config.strategy.slices = sizes.slices;
+  return run;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,146 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+
+namespace pipewright {
+namespace {
+
+// One of F, B, W with the two forms that it may be given in.
+struct TimeOf {
+  const char* name;
+  const std::optional<double>& uniform;
+  const std::vector<double>& per_stage;
+  double StageCosts::*member;
+
+  bool given() const { return uniform.has_value() || !per_stage.empty(); }
+};
+
+std::vector<TimeOf> PassTimes(const CostChoice& costs) {
+  return {{"forward", costs.forward_s, costs.stage_forward_s,
+           &StageCosts::forward_s},
+          {"backward_input", costs.backward_input_s,
+           costs.stage_backward_input_s, &StageCosts::backward_input_s},
+          {"backward_weight", costs.backward_weight_s,
+           costs.stage_backward_weight_s, &StageCosts::backward_weight_s}};
+}
+
+bool AnyGiven(const RunConfig& config) {
+  for (const TimeOf& time : PassTimes(config.costs)) {
+    if (time.given()) return true;
+  }
+  return false;
+}
+
+absl::Status FillTime(const RunConfig& config, const TimeOf& time,
+                      const RunSizes& sizes, std::vector<StageCosts>* stages) {
+  const std::string uniform = absl::StrCat("costs.uniform.", time.name);
+  const std::string per_stage = absl::StrCat("costs.per_stage.", time.name);
+  if (time.uniform.has_value() && !time.per_stage.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.Field(per_stage), ": given together with ",
+                     config.Field(uniform), "; allowed: one of them"));
+  }
+  if (time.per_stage.empty()) {
+    for (StageCosts& stage : *stages) {
+      stage.*time.member = *time.uniform / sizes.vpp;
+    }
+    return absl::OkStatus();
+  }
+  if (time.per_stage.size() != stages->size()) {
+    return BadValue(config.Field(per_stage),
+                    absl::StrCat("a list of ", time.per_stage.size()),
+                    absl::StrCat("one time a stage, pp * vpp = ", sizes.pp,
+                                 " * ", sizes.vpp, " = ", stages->size()));
+  }
+  for (size_t stage = 0; stage < stages->size(); ++stage) {
+    (*stages)[stage].*time.member = time.per_stage[stage];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllGiven(const RunConfig& config) {
+  std::vector<std::string> missing;
+  for (const TimeOf& time : PassTimes(config.costs)) {
+    if (!time.given())
+      missing.push_back(absl::StrCat("costs.uniform.", time.name));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(missing, ", "),
+      ": missing, while other pass times are given; allowed: all of forward, "
+      "backward_input, backward_weight (a full backward is their sum), or "
+      "none of them"));
+}
+
+}  // namespace
+
+absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
+                                       const RunSizes& sizes,
+                                       std::vector<std::string>* warnings) {
+  const CostChoice& given = config.costs;
+  PassCosts costs;
+  costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
+  if (AnyGiven(config)) {
+    PW_RETURN_IF_ERROR(CheckAllGiven(config));
+    for (const TimeOf& time : PassTimes(given)) {
+      PW_RETURN_IF_ERROR(FillTime(config, time, sizes, &costs.stages));
+    }
+  } else {
+    costs = PassCosts::Uniform(
+        sizes.pp, sizes.vpp,
+        {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
+    warnings->push_back(
+        "no pass times are given: forward, backward_input and "
+        "backward_weight take 1 s each");
+  }
+  costs.microbatch_factor = given.microbatch_factor;
+  double work_s = 0;
+  for (StageCosts& stage : costs.stages) {
+    // A forward run again takes what the forward took, unless told otherwise.
+    stage.recompute_s = given.recompute_s.has_value()
+                            ? *given.recompute_s / sizes.vpp
+                            : stage.forward_s;
+    stage.offload_s = given.offload_s.value_or(0) / sizes.vpp;
+    stage.load_s = given.load_s.value_or(0) / sizes.vpp;
+    work_s += stage.forward_s + stage.backward_input_s +
+              stage.backward_weight_s + stage.recompute_s + stage.offload_s +
+              stage.load_s;
+  }
+  if (work_s <= 0 || !std::isfinite(work_s * sizes.microbatches)) {
+    return BadValue("costs", absl::StrCat(work_s, " s of work in all"),
+                    "a finite sum above 0");
+  }
+  costs.optimizer_s = given.optimizer_s.value_or(0);
+  costs.validation_s = given.validation_s.value_or(0);
+  costs.held_until_weight = given.held_until_weight.value_or(1);
+  return costs;
+}
+
+PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
+                      const PassCosts& costs, double hop_s) {
+  PlanCosts plan;
+  plan.held_until_weight = costs.held_until_weight;
+  plan.given = AnyGiven(config);
+  if (!plan.given) return plan;
+  plan.hop = hop_s;
+  if (config.costs.forward_s && config.costs.backward_input_s &&
+      config.costs.backward_weight_s) {
+    plan.forward = *config.costs.forward_s;
+    plan.backward_input = *config.costs.backward_input_s;
+    plan.backward_weight = *config.costs.backward_weight_s;
+    return plan;
+  }
+  // Planners know one time for all ranks: the mean.
+  plan.forward = plan.backward_input = plan.backward_weight = 0;
+  for (const StageCosts& stage : costs.stages) {
+    plan.forward += stage.forward_s / sizes.pp;
+    plan.backward_input += stage.backward_input_s / sizes.pp;
+    plan.backward_weight += stage.backward_weight_s / sizes.pp;
+  }
+  return plan;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/program/network_time.h"
+#include "sim/topology/registry.h"
+#include "sim/topology/system.h"
+
+namespace pipewright {
+namespace {
+
+void OverlayLink(const LinkChoice& given, LinkClass* link) {
+  if (given.bytes_per_s) link->bytes_per_s = *given.bytes_per_s;
+  if (given.latency_s) link->latency_s = *given.latency_s;
+  if (given.bytes_per_s || given.latency_s) link->source = "configuration";
+}
+
+absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config) {
+  const SystemChoice& given = config.system;
+  if (given.preset && given.file) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.Field("system.file"), ": given together with ",
+                     config.Field("system.preset"), "; allowed: one of them"));
+  }
+  if (given.preset) {
+    absl::StatusOr<ShapeParams> system = FindSystem(*given.preset);
+    PW_RETURN_IF_ERROR(Prefix(config.Field("system.preset"), system.status()));
+    return system;
+  }
+  if (given.file) {
+    const absl::StatusOr<std::string> text = ReadFile(*given.file);
+    PW_RETURN_IF_ERROR(Prefix(config.Field("system.file"), text.status()));
+    return ParseSystem(*text, *given.file);
+  }
+  ShapeParams params;
+  params.name = *given.shape;
+  return params;
+}
+
+absl::StatusOr<ShapeParams> SystemOf(const RunConfig& config) {
+  const SystemChoice& given = config.system;
+  PW_ASSIGN_OR_RETURN(ShapeParams params, BaseSystem(config));
+  if (given.shape) params.shape = *given.shape;
+  if (given.devices_per_node) {
+    params.devices_per_node = *given.devices_per_node;
+  }
+  if (given.nics_per_node) params.nics_per_node = *given.nics_per_node;
+  if (given.pcie_per_switch) params.pcie_per_switch = *given.pcie_per_switch;
+  if (given.nodes_per_leaf) params.nodes_per_leaf = *given.nodes_per_leaf;
+  if (given.oversubscription) {
+    params.oversubscription = *given.oversubscription;
+  }
+  if (given.device_name) params.device_name = *given.device_name;
+  if (given.memory_bytes) params.memory_bytes = *given.memory_bytes;
+  OverlayLink(given.nvlink, &params.nvlink);
+  OverlayLink(given.nic, &params.nic);
+  OverlayLink(given.pcie, &params.pcie);
+  return params;
+}
+
+// The devices of strategy.mapping where it is a list; empty for an order.
+absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
+  const std::vector<std::string>& mapping = config.strategy.mapping;
+  std::vector<int> devices;
+  int device = 0;
+  if (mapping.empty() ||
+      (mapping.size() == 1 && !absl::SimpleAtoi(mapping[0], &device))) {
+    return devices;
+  }
+  for (const std::string& text : mapping) {
+    if (!absl::SimpleAtoi(text, &device) || device < 0) {
+      return BadValue(config.Field("strategy.mapping"), text,
+                      "dp-pp, pp-dp, or a device number a rank");
+    }
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
+                                     const RunSizes& sizes,
+                                     std::vector<int> devices, int available) {
+  if (!devices.empty()) {
+    return RankMapping::FromList(std::move(devices), sizes.pp, sizes.dp,
+                                 available);
+  }
+  return RankMapping::FromOrder(
+      config.strategy.mapping.empty() ? "dp-pp" : config.strategy.mapping[0],
+      sizes.pp, sizes.dp, available);
+}
+
+// Smallest number of nodes that holds all ranks and all devices named.
+absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
+                             const ShapeParams& params,
+                             const std::vector<int>& devices) {
+  const int64_t ranks = int64_t{sizes.pp} * sizes.dp;
+  const int per_node = std::max(params.devices_per_node, 1);
+  if (!config.system.nodes) {
+    int64_t needed = ranks;
+    for (const int device : devices) {
+      needed = std::max(needed, int64_t{device} + 1);
+    }
+    const int64_t nodes = (needed + per_node - 1) / per_node;
+    if (nodes > (int64_t{1} << 20)) {
+      return BadValue("system.nodes", absl::StrCat(nodes),
+                      "at most 2^20, the number that this run would need");
+    }
+    return static_cast<int>(nodes);
+  }
+  const int nodes = *config.system.nodes;
+  if (ranks > int64_t{nodes} * per_node) {
+    return BadValue(
+        config.Field("system.nodes"), absl::StrCat(nodes),
+        absl::StrCat(
+            (ranks + per_node - 1) / per_node, " or more: pp * dp = ", sizes.pp,
+            " * ", sizes.dp, " = ", ranks,
+            " devices are needed, nodes * devices_per_node = ", nodes, " * ",
+            per_node, " = ", int64_t{nodes} * per_node, " are there"));
+  }
+  return nodes;
+}
+
+absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
+                                         const RunSizes& sizes,
+                                         double hop_bytes,
+                                         absl::string_view engine) {
+  PW_ASSIGN_OR_RETURN(ShapeParams params, SystemOf(config));
+  PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
+  PW_ASSIGN_OR_RETURN(params.nodes, NodesFor(config, sizes, params, devices));
+  absl::StatusOr<Cluster> cluster = BuildCluster(params);
+  PW_RETURN_IF_ERROR(Prefix("system", cluster.status()));
+  absl::StatusOr<RankMapping> mapping =
+      MapRanks(config, sizes, std::move(devices), cluster->num_devices());
+  PW_RETURN_IF_ERROR(
+      Prefix(config.Field("strategy.mapping"), mapping.status()));
+  if (sizes.pp > 1 && hop_bytes <= 0 && !config.costs.hop_bytes) {
+    return absl::InvalidArgumentError(
+        "costs.hop_bytes: missing, and with a system the bytes of a hop "
+        "decide its time; allowed: costs.hop_bytes (--hop-bytes 32MiB), or a "
+        "model (--model), from which they follow");
+  }
+  PreparedNetwork prepared;
+  prepared.name =
+      absl::StrCat(params.name.empty() ? params.shape : params.name, ", ",
+                   params.nodes, params.nodes == 1 ? " node" : " nodes", " (",
+                   engine == "fast" ? "no contention" : "native", ")");
+  prepared.network.cluster =
+      std::make_shared<const Cluster>(*std::move(cluster));
+  prepared.network.mapping =
+      std::make_shared<const RankMapping>(*std::move(mapping));
+  for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
+    const std::vector<LinkId> links =
+        LinksBetween(prepared.network, 0, rank, rank + 1);
+    prepared.hop_s = std::max(prepared.hop_s,
+                              SecondsOnLinks(*prepared.network.cluster, links,
+                                             hop_bytes / sizes.slices));
+  }
+  return prepared;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedNetwork> PrepareNetwork(
+    const RunConfig& config, const RunSizes& sizes, double hop_bytes,
+    absl::string_view engine, std::vector<std::string>* warnings) {
+  const std::optional<double>& p2p_s = config.costs.p2p_s;
+  if (config.system.given()) {
+    if (p2p_s) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config.Field("costs.p2p"),
+          ": a pure delay replaces the network, so it cannot be given "
+          "together with a system; allowed: one of them"));
+    }
+    return OnSystem(config, sizes, hop_bytes, engine);
+  }
+  if (config.system.nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.Field("system.nodes"),
+                     ": no system is given; allowed: together with "
+                     "system.preset, system.file or system.shape"));
+  }
+  const WaitRule waiting =
+      config.strategy.waiting.value_or(WaitRule::kBuffered);
+  if (waiting != WaitRule::kBuffered) {
+    return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
+                    "buffered without a system: a pure delay holds nobody");
+  }
+  if (!config.strategy.mapping.empty()) {
+    warnings->push_back("strategy.mapping has no effect without a system");
+  }
+  PreparedNetwork prepared;
+  prepared.hop_s = p2p_s.value_or(0);
+  prepared.network.hop_s = prepared.hop_s;
+  prepared.name = p2p_s ? absl::StrCat("hop ", FormatSeconds(*p2p_s)) : "free";
+  if (!p2p_s && sizes.pp > 1) {
+    warnings->push_back(
+        "neither p2p nor a system is given: hops between ranks cost nothing");
+  }
+  if (sizes.dp > 1) {
+    warnings->push_back(
+        "no system is given: the bytes of gradient synchronisation cost "
+        "nothing");
+  }
+  return prepared;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,112 @@
+#include "sim/config/run_config.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/config/run_config_fields.h"
+
+namespace pipewright {
+namespace {
+
+const char* SiUnit(Unit unit) {
+  switch (unit) {
+    case Unit::kTime:
+      return "s";
+    case Unit::kBytes:
+      return "B";
+    case Unit::kBandwidth:
+      return "B/s";
+    case Unit::kNone:
+      return "";
+  }
+  return "";
+}
+
+class Printer {
+ public:
+  explicit Printer(std::string* out) : out_(out) {}
+
+  void Text(const char* path, const std::optional<std::string>& value) {
+    if (value) Line(path, *value);
+  }
+  template <typename Integer>
+  void Int(const char* path, const std::optional<Integer>& value, int64_t,
+           int64_t) {
+    if (value) Line(path, absl::StrCat(*value));
+  }
+  void Real(const char* path, const std::optional<double>& value, double,
+            double) {
+    if (value) Line(path, Number(*value));
+  }
+  void Bool(const char* path, const std::optional<bool>& value) {
+    if (value) Line(path, *value ? "true" : "false");
+  }
+  void Quantity(const char* path, const std::optional<double>& value,
+                Unit unit) {
+    if (value) Line(path, absl::StrCat(Number(*value), " ", SiUnit(unit)));
+  }
+  void Quantities(const char* path, const std::vector<double>& values,
+                  Unit unit) {
+    std::string list;
+    for (const double value : values) {
+      absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value), " ",
+                      SiUnit(unit));
+    }
+    if (!values.empty()) Line(path, list);
+  }
+  void Reals(const char* path, const std::vector<double>& values) {
+    std::string list;
+    for (const double value : values) {
+      absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value));
+    }
+    if (!values.empty()) Line(path, list);
+  }
+  void Texts(const char* path, const std::vector<std::string>& values) {
+    std::string list;
+    for (const std::string& value : values) {
+      absl::StrAppend(&list, list.empty() ? "" : ", ", value);
+    }
+    if (!values.empty()) Line(path, list);
+  }
+  template <typename Enum>
+  void Choice(const char* path, const std::optional<Enum>& value,
+              const std::vector<ChoiceRow>& rows) {
+    if (!value) return;
+    for (const ChoiceRow& row : rows) {
+      if (row.available && row.value == static_cast<int>(*value)) {
+        Line(path, row.name);
+      }
+    }
+  }
+  void Pairs(const char* path, const std::map<std::string, std::string>& all) {
+    for (const auto& [key, value] : all) {
+      Line(absl::StrCat(path, ".", key), value);
+    }
+  }
+
+ private:
+  static std::string Number(double value) {
+    return absl::StrFormat("%.17g", value);
+  }
+  void Line(absl::string_view path, absl::string_view value) {
+    absl::StrAppend(out_, path, ": ", value, "\n");
+  }
+
+  std::string* out_;
+};
+
+}  // namespace
+
+std::string RunConfig::Field(absl::string_view path) const {
+  const auto origin = origins.find(std::string(path));
+  return origin == origins.end() ? std::string(path)
+                                 : absl::StrCat(origin->second, ": ", path);
+}
+
+std::string ToString(const RunConfig& config) {
+  std::string out;
+  Printer printer(&out);
+  VisitFields(config, printer);
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,143 @@
+// The configuration of a run, typed: what a file, --set and flags say
+// together (DESIGN section 5). Nothing is resolved here: a preset is still a
+// name and a default still absent; that is Prepare's (prepare.h).
+//
+// Units: seconds, bytes, bytes per second.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/config/config_edit.h"
+#include "sim/program/lower.h"
+
+namespace pipewright {
+
+struct ModelChoice {
+  std::optional<std::string> preset;
+  std::optional<int64_t> layers;
+  std::optional<int64_t> hidden;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> kv_heads;
+  std::optional<int64_t> ffn_hidden;
+  std::optional<bool> gated;
+  std::optional<int64_t> vocabulary;
+  std::optional<int64_t> sequence;
+  std::optional<bool> tied_embeddings;
+};
+
+struct LinkChoice {
+  std::optional<double> bytes_per_s;
+  std::optional<double> latency_s;
+};
+
+struct SystemChoice {
+  std::optional<std::string> preset;
+  std::optional<std::string> file;
+  std::optional<int> nodes;
+  std::optional<std::string> shape;
+  std::optional<int> devices_per_node;
+  std::optional<int> nics_per_node;
+  std::optional<int> pcie_per_switch;
+  std::optional<int> nodes_per_leaf;
+  std::optional<double> oversubscription;
+  LinkChoice nvlink;
+  LinkChoice nic;
+  LinkChoice pcie;
+  std::optional<std::string> device_name;
+  std::optional<double> memory_bytes;
+
+  // True where it names a system, as against only sizing one.
+  bool given() const { return preset || file || shape; }
+};
+
+struct StrategyChoice {
+  std::optional<int> pp;
+  std::optional<int> vpp;
+  std::optional<int> tp;
+  std::optional<int> dp;
+  std::optional<int> microbatches;
+  std::optional<int> microbatch_size;  // samples
+  std::optional<int> sequence;         // tokens of a sample
+  std::optional<int> slices;
+  std::optional<DataParallel> data_parallel;
+  std::optional<WaitRule> waiting;
+  // "dp-pp", "pp-dp", or a device a rank, replica after replica.
+  std::vector<std::string> mapping;
+  std::optional<OptimizerMode> optimizer;
+  std::optional<double> max_activations;
+  std::optional<int> gradient_bytes_per_parameter;
+  std::optional<int> parameter_bytes_per_parameter;
+};
+
+struct ScheduleChoice {
+  std::optional<std::string> name;
+  std::optional<std::string> file;
+  std::map<std::string, std::string> params;
+};
+
+// Uniform times are those of one microbatch through all stages of a rank;
+// per-stage ones those of one microbatch through that stage.
+struct CostChoice {
+  std::optional<double> forward_s;
+  std::optional<double> backward_input_s;
+  std::optional<double> backward_weight_s;
+  std::optional<double> recompute_s;
+  std::optional<double> offload_s;
+  std::optional<double> load_s;
+  std::vector<double> stage_forward_s;
+  std::vector<double> stage_backward_input_s;
+  std::vector<double> stage_backward_weight_s;
+  std::vector<double> microbatch_factor;
+  std::optional<double> p2p_s;
+  std::optional<double> hop_bytes;
+  std::optional<double> gradient_bytes;  // of one rank
+  std::optional<double> optimizer_s;
+  std::optional<double> validation_s;
+  std::optional<double> held_until_weight;
+};
+
+struct RunConfig {
+  ModelChoice model;
+  SystemChoice system;
+  StrategyChoice strategy;
+  ScheduleChoice schedule;
+  CostChoice costs;
+  std::optional<std::string> engine;
+  std::optional<std::string> network;
+  std::optional<int> iterations;
+
+  ConfigOrigins origins;
+
+  // "run.yaml:3: strategy.pp", or the path alone where it was not given: how
+  // a message about a field begins.
+  std::string Field(absl::string_view path) const;
+};
+
+// The text of a file: YAML, JSON or text protobuf, told apart by the ending
+// of `source_name` (.yaml .yml .json .txtpb .textproto .pbtxt) or else by the
+// content. Errors: kInvalidArgument with file, line, field, value and what is
+// allowed.
+absl::StatusOr<RunConfig> ReadConfig(absl::string_view text,
+                                     absl::string_view source_name);
+
+// The same with edits on top, the lowest layer first (--set, then flags). A
+// higher layer that chooses a schedule, model, system or kind of cost puts
+// aside the rival choice of a lower one. An empty `source_name`: no file.
+absl::StatusOr<RunConfig> ReadConfig(
+    absl::string_view text, absl::string_view source_name,
+    const std::vector<std::vector<ConfigEdit>>& layers);
+
+// A line a field that is set, "strategy.pp: 8"; origins are left out.
+std::string ToString(const RunConfig& config);
+
+// All field paths of the schema, for help and the nearest name.
+std::vector<std::string> ConfigPaths();
+
+}  // namespace pipewright

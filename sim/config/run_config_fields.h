@@ -1,0 +1,155 @@
+// The one list of RunConfig's fields with their paths and legal values;
+// reading (config_io.cc) and printing (run_config.cc) both walk it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "sim/base/quantity.h"
+#include "sim/config/run_config.h"
+#include "sim/schedule/pass.h"
+
+namespace pipewright {
+
+struct ChoiceRow {
+  const char* name;
+  int value;
+  bool available = true;  // false: refused as not in this version
+};
+
+inline const std::vector<ChoiceRow>& DataParallelChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"none", static_cast<int>(DataParallel::kNone)},
+      {"ddp", static_cast<int>(DataParallel::kDdp)},
+      {"zero1", static_cast<int>(DataParallel::kZero1)},
+      {"zero2", 0, false},
+      {"fsdp", 0, false},
+      {"hsdp", 0, false},
+      {"hpz", 0, false},
+      {"odc", 0, false},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& WaitingChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"buffered", static_cast<int>(WaitRule::kBuffered)},
+      {"rendezvous", static_cast<int>(WaitRule::kRendezvous)},
+      {"batched", static_cast<int>(WaitRule::kBatched)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& OptimizerChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"none", static_cast<int>(OptimizerMode::kNone)},
+      {"synchronised", static_cast<int>(OptimizerMode::kSynchronised)},
+      {"post-validated", static_cast<int>(OptimizerMode::kPostValidated)},
+  };
+  return rows;
+}
+
+// `visit` has Text, Int, Real (finite, minimum and maximum), Bool, Quantity,
+// Quantities, Reals, Texts, Choice and Pairs.
+template <typename Config, typename Visitor>
+void VisitFields(Config& config, Visitor& visit) {
+  constexpr int kAny = std::numeric_limits<int>::max();
+  constexpr int64_t kAny64 = std::numeric_limits<int64_t>::max();
+  // As many ranks as BuildSchedule takes, as many replicas as BuildCluster
+  // takes devices.
+  constexpr int kMostRanks = 1 << 16;
+  constexpr int kMostReplicas = 1 << 20;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  auto& model = config.model;
+  visit.Text("model.preset", model.preset);
+  visit.Int("model.layers", model.layers, 1, kAny);
+  visit.Int("model.hidden", model.hidden, 1, kAny);
+  visit.Int("model.heads", model.heads, 1, kAny);
+  visit.Int("model.kv_heads", model.kv_heads, 1, kAny);
+  visit.Int("model.ffn_hidden", model.ffn_hidden, 1, kAny);
+  visit.Bool("model.gated", model.gated);
+  visit.Int("model.vocabulary", model.vocabulary, 1, kAny64);
+  visit.Int("model.sequence", model.sequence, 1, kAny);
+  visit.Bool("model.tied_embeddings", model.tied_embeddings);
+
+  auto& system = config.system;
+  visit.Text("system.preset", system.preset);
+  visit.Text("system.file", system.file);
+  visit.Int("system.nodes", system.nodes, 1, kAny);
+  visit.Text("system.shape", system.shape);
+  visit.Int("system.devices_per_node", system.devices_per_node, 1, kAny);
+  visit.Int("system.nics_per_node", system.nics_per_node, 0, kAny);
+  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1, kAny);
+  visit.Int("system.nodes_per_leaf", system.nodes_per_leaf, 1, kAny);
+  visit.Real("system.oversubscription", system.oversubscription, 1, kInfinity);
+  visit.Quantity("system.nvlink.bandwidth", system.nvlink.bytes_per_s,
+                 Unit::kBandwidth);
+  visit.Quantity("system.nvlink.latency", system.nvlink.latency_s, Unit::kTime);
+  visit.Quantity("system.nic.bandwidth", system.nic.bytes_per_s,
+                 Unit::kBandwidth);
+  visit.Quantity("system.nic.latency", system.nic.latency_s, Unit::kTime);
+  visit.Quantity("system.pcie.bandwidth", system.pcie.bytes_per_s,
+                 Unit::kBandwidth);
+  visit.Quantity("system.pcie.latency", system.pcie.latency_s, Unit::kTime);
+  visit.Text("system.device_name", system.device_name);
+  visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
+
+  auto& strategy = config.strategy;
+  visit.Int("strategy.pp", strategy.pp, 1, kMostRanks);
+  visit.Int("strategy.vpp", strategy.vpp, 1, Pass::kMaxChunks);
+  visit.Int("strategy.tp", strategy.tp, 1, kAny);
+  visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
+  visit.Int("strategy.microbatches", strategy.microbatches, 1, kAny);
+  visit.Int("strategy.microbatch_size", strategy.microbatch_size, 1, kAny);
+  visit.Int("strategy.sequence", strategy.sequence, 1, kAny);
+  visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
+  visit.Choice("strategy.data_parallel", strategy.data_parallel,
+               DataParallelChoices());
+  visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
+  visit.Texts("strategy.mapping", strategy.mapping);
+  visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
+  visit.Real("strategy.max_activations", strategy.max_activations, 0,
+             kInfinity);
+  visit.Int("strategy.gradient_bytes_per_parameter",
+            strategy.gradient_bytes_per_parameter, 1, 16);
+  visit.Int("strategy.parameter_bytes_per_parameter",
+            strategy.parameter_bytes_per_parameter, 1, 16);
+
+  auto& schedule = config.schedule;
+  visit.Text("schedule.name", schedule.name);
+  visit.Text("schedule.file", schedule.file);
+  visit.Pairs("schedule.params", schedule.params);
+
+  auto& costs = config.costs;
+  visit.Quantity("costs.uniform.forward", costs.forward_s, Unit::kTime);
+  visit.Quantity("costs.uniform.backward_input", costs.backward_input_s,
+                 Unit::kTime);
+  visit.Quantity("costs.uniform.backward_weight", costs.backward_weight_s,
+                 Unit::kTime);
+  visit.Quantity("costs.uniform.recompute", costs.recompute_s, Unit::kTime);
+  visit.Quantity("costs.uniform.offload", costs.offload_s, Unit::kTime);
+  visit.Quantity("costs.uniform.load", costs.load_s, Unit::kTime);
+  visit.Quantities("costs.per_stage.forward", costs.stage_forward_s,
+                   Unit::kTime);
+  visit.Quantities("costs.per_stage.backward_input",
+                   costs.stage_backward_input_s, Unit::kTime);
+  visit.Quantities("costs.per_stage.backward_weight",
+                   costs.stage_backward_weight_s, Unit::kTime);
+  visit.Reals("costs.microbatch_factor", costs.microbatch_factor);
+  visit.Quantity("costs.p2p", costs.p2p_s, Unit::kTime);
+  visit.Quantity("costs.hop_bytes", costs.hop_bytes, Unit::kBytes);
+  visit.Quantity("costs.gradient_bytes", costs.gradient_bytes, Unit::kBytes);
+  visit.Quantity("costs.optimizer_time", costs.optimizer_s, Unit::kTime);
+  visit.Quantity("costs.validation_time", costs.validation_s, Unit::kTime);
+  visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
+
+  visit.Text("engine", config.engine);
+  visit.Text("network", config.network);
+  // More would only repeat the period; the limit keeps a slip of the finger
+  // from running for days.
+  visit.Int("iterations", config.iterations, 1, 10000);
+}
+
+}  // namespace pipewright

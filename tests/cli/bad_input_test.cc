@@ -1,0 +1,201 @@
+// A table of what users get wrong: message and exit code, nothing on standard
+// output, no file touched.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/file.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BinaryResult;
+using testing::RunBinary;
+using testing::TemporaryFolder;
+using Arguments = std::vector<std::string>;
+
+struct BadCall {
+  Arguments arguments;
+  int exit_code;
+  Arguments parts;  // of standard error
+};
+
+void CheckAll(const std::vector<BadCall>& table) {
+  for (const BadCall& bad : table) {
+    const BinaryResult run = RunBinary(bad.arguments);
+    INFO(absl::StrJoin(bad.arguments, " ") << "\n" << run.err);
+    CHECK(run.exit_code == bad.exit_code);
+    CHECK(run.out.empty());
+    for (const std::string& part : bad.parts) {
+      INFO(part);
+      CHECK(absl::StrContains(run.err, part));
+    }
+  }
+}
+
+const Arguments kSmall = {"simulate", "--schedule",     "1f1b", "--pp",
+                          "2",        "--microbatches", "4",    "--engine",
+                          "fast",     "--json"};
+
+Arguments Small(const Arguments& more) {
+  Arguments arguments = kSmall;
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
+  CheckAll({
+      {{}, 2, {"a verb is missing", "simulate"}},
+      {{"simulat"}, 2, {"unknown verb 'simulat'; did you mean 'simulate'?"}},
+      {{"simulate", "--schdule", "1f1b"},
+       2,
+       {"unknown option '--schdule'; did you mean '--schedule'?"}},
+      {{"simulate", "--micro-batches=4"}, 2, {"'--microbatches'?"}},
+      {{"simulate", "--pp"}, 2, {"--pp"}},
+      {Small({"--pp", "4"}), 2, {"--pp"}},
+      {Small({"extra.yaml", "more.yaml"}), 2, {"more.yaml"}},
+      {{"sweep"}, 2, {"sweep: not available in this version"}},
+      {{"plan", "x", "--y"}, 2, {"plan: not available in this version"}},
+      {{"explain"}, 2, {"not available in this version"}},
+      {{"plot"}, 2, {"not available in this version"}},
+      {{"calibrate"}, 2, {"not available in this version"}},
+      {{"execute"}, 2, {"not available in this version"}},
+      {{"compare"}, 2, {"not available in this version"}},
+      {{"list"}, 2, {"WHAT"}},
+      {{"list", "schedule"}, 2, {"did you mean 'schedules'?"}},
+      {{"list", "profiles"}, 2, {"not available in this version"}},
+      {{"reproduce"}, 2, {"NAME"}},
+      {{"reproduce", "zero-bubble-tabel5"},
+       2,
+       {"did you mean 'zero-bubble-table5'?"}},
+      {{"reproduce", "all", "--engine", "slow"}, 2, {"unknown engine 'slow'"}},
+      {{"check"}, 2, {"FILE"}},
+      {{"check", "/no/such.pws"}, 2, {"/no/such.pws"}},
+      {{"check", "x", "--semantics", "nccl"}, 2, {"not available"}},
+      {{"check", "x", "--memory", "74GiB"}, 2, {"not available"}},
+      {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
+        "torch-csv"},
+       2,
+       {"not available in this version"}},
+      {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
+        "yaml"},
+       2,
+       {"unknown format 'yaml'"}},
+  });
+}
+
+TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
+  CheckAll({
+      {{"simulate", "/no/such.yaml"}, 2, {"/no/such.yaml"}},
+      {{"simulate", "/"}, 2, {"/"}},
+      {{"simulate"}, 2, {"schedule.name: missing"}},
+      {{"simulate", "--schedule", "1f1b"}, 2, {"strategy.pp: missing"}},
+      {{"simulate", "--schedule", "1f2b", "--pp", "2"},
+       2,
+       {"--schedule: schedule.name: unknown schedule '1f2b'"}},
+      {{"simulate", "--schedule", "no/such.pws"}, 2, {"no/such.pws"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "0", "--microbatches", "2"},
+       2,
+       {"--pp: strategy.pp: 0", "from 1 to"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "-4"},
+       2,
+       {"--pp: strategy.pp: -4"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "eight"},
+       2,
+       {"strategy.pp: eight", "integer"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "2.5"}, 2, {"2.5"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "99999999999"},
+       2,
+       {"99999999999"}},
+      {Small({"--p2p", "1"}), 2, {"--p2p: costs.p2p: '1' has no unit"}},
+      {Small({"--p2p", "-1ms"}), 2, {"negative"}},
+      {Small({"--p2p", "nanms"}), 2, {"--p2p: costs.p2p"}},
+      {Small({"--p2p", "1e999ms"}), 2, {"out of the range"}},
+      {Small({"--p2p", ""}), 2, {"--p2p"}},
+      {Small({"--p2p", "1ms", "--system", "dgx-h100"}),
+       2,
+       {"costs.p2p", "together with a system"}},
+      {Small({"--forward", "1ms"}),
+       2,
+       {"costs.uniform.backward_input, costs.uniform.backward_weight: "
+        "missing"}},
+      {Small({"--forward", "1ms,2ms,3ms", "--backward-input", "1ms",
+              "--backward-weight", "1ms"}),
+       2,
+       {"--forward: costs.per_stage.forward: a list of 3"}},
+      {Small({"--held-until-weight", "1.5"}), 2, {"from 0 to 1"}},
+      {Small({"--held-until-weight", "nan"}), 2, {"held_until_weight"}},
+      {Small({"--network", "fluid"}), 2, {"not available in this version"}},
+      {Small({"--iterations", "0"}), 2, {"iterations: 0"}},
+      {Small({"--data-parallel", "fsdp"}), 2, {"not available"}},
+      {Small({"--waiting", "rendezvous"}), 2, {"holds nobody"}},
+      {Small({"--param", "color"}), 2, {"--param: color", "KEY=VALUE"}},
+      {Small({"--param", "color=red"}),
+       2,
+       {"--param color=red: schedule.params.color: red"}},
+      {Small({"--set", "strategy.ppp=3"}), 2, {"did you mean 'pp'?"}},
+      {Small({"--set", "strategy.pp"}), 2, {"PATH=VALUE"}},
+      {Small({"--set", "costs.profile=x"}), 2, {"not available"}},
+      {Small({"--system", "dgx-h100"}), 2, {"costs.hop_bytes: missing"}},
+      {Small({"--system", "dgx-h10"}), 2, {"did you mean 'dgx-h100'?"}},
+      {Small({"--nodes", "2"}), 2, {"no system"}},
+      {Small({"--model", "gpt-tiny", "--vpp", "3"}),
+       2,
+       {"--vpp: strategy.vpp: pp * vpp = 2 * 3 = 6"}},
+      {Small({"--max-activations", "1"}), 3, {"1 cannot be met"}},
+  });
+}
+
+TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Write(
+      "dead.pws",
+      "pipewright-schedule 1\n"
+      "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain\n"
+      "0: F0 BW0 F1 BW1\n1: F1 BW1 F0 BW0\n");
+  CheckAll({{{"simulate", "--schedule", file, "--engine", "fast"}, 4, {"F1"}},
+            {{"schedule", file}, 4, {"F1"}}});
+}
+
+TEST_CASE("cli: a bad run leaves every output file as it was", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string old = folder.Write("old.svg", "old");
+  const std::string fresh = folder.Path("fresh.json");
+  const Arguments outputs = {"--svg", old,  "--trace",
+                             fresh,   "-o", folder.Path("report")};
+  const auto unchanged = [&] {
+    return ReadFile(old).value() == "old" &&
+           folder.Files() == Arguments{"old.svg"};
+  };
+  Arguments bad = Small(outputs);
+  bad.insert(bad.end(), {"--vpp", "0"});
+  CheckAll({{bad, 2, {"strategy.vpp: 0"}}});
+  CHECK(unchanged());
+
+  Arguments no_folder =
+      Small({"--svg", old, "--html", folder.Path("none/x.html")});
+  CheckAll({{no_folder, 2, {"--html: ", "none does not"}},
+            {Small({"--svg", folder.Path("")}), 2, {"this is a folder"}},
+            {Small({"--svg", ""}), 2, {"--svg"}},
+            {Small({"--svg", fresh, "--html", fresh}),
+             2,
+             {"another file than that of --svg"}}});
+  CHECK(unchanged());
+
+  // Too much to trace: refused before anything runs.
+  CheckAll({{{"simulate", "--schedule", "1f1b", "--pp", "8", "--microbatches",
+              "1000000", "--engine", "fast", "--svg", old},
+             2,
+             {"would be traced", "20000000"}}});
+  CHECK(unchanged());
+
+  CHECK(RunBinary(Small(outputs)).exit_code == 0);
+  CHECK(folder.Files() == Arguments{"fresh.json", "old.svg", "report"});
+}
+
+}  // namespace
+}  // namespace pipewright

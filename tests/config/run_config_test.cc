@@ -1,0 +1,339 @@
+#include "sim/config/run_config.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace pipewright {
+namespace {
+
+using Layers = std::vector<std::vector<ConfigEdit>>;
+
+constexpr char kYaml[] = R"(# a run
+model: {preset: gpt-tiny, sequence: 256}
+system:
+  shape: node
+  devices_per_node: 8
+  nvlink: {bandwidth: 450GBps, latency_us: 1.5}
+  memory: 80GiB
+strategy:
+  pp: 4
+  vpp: 2
+  microbatches: 8
+  data_parallel: zero1
+  waiting: rendezvous
+  mapping: [3, 2, 1, 0]
+  max_activations: 2.5
+schedule:
+  name: interleaved-1f1b
+  params: {order: torch, window: 3}
+costs:
+  uniform: {forward_ms: 18.5}
+  per_stage: {backward_input: [1ms, 2ms], backward_weight_us: [3, 4]}
+  microbatch_factor: [1, 0.5]
+  hop_bytes_MiB: 32
+  held_until_weight: 0.37
+engine: fast
+iterations: 2
+)";
+
+constexpr char kJson[] = R"({
+  "model": {"preset": "gpt-tiny", "sequence": 256},
+  "system": {"shape": "node", "devices_per_node": 8, "memory": "80GiB",
+             "nvlink": {"bandwidth_GBps": 450, "latency": "1.5us"}},
+  "strategy": {"pp": 4, "vpp": 2, "microbatches": 8,
+               "data_parallel": "zero1", "waiting": "rendezvous",
+               "mapping": [3, 2, 1, 0], "max_activations": 2.5},
+  "schedule": {"name": "interleaved-1f1b",
+               "params": {"order": "torch", "window": 3}},
+  "costs": {"uniform": {"forward": "18.5ms"},
+            "per_stage": {"backward_input_ms": [1, 2],
+                          "backward_weight": ["3us", "4us"]},
+            "microbatch_factor": [1, 0.5], "hop_bytes": "32MiB",
+            "held_until_weight": 0.37},
+  "engine": "fast", "iterations": 2})";
+
+constexpr char kTextproto[] = R"(# a run
+model { preset: "gpt-tiny" sequence: 256 }
+system {
+  shape: "node" devices_per_node: 8 memory: "80GiB"
+  nvlink { bandwidth: "450GBps" latency: "1.5us" }
+}
+strategy {
+  pp: 4 vpp: 2 microbatches: 8 data_parallel: "zero1" waiting: "rendezvous"
+  mapping: ["3", "2", "1", "0"]
+  max_activations: 2.5
+}
+schedule {
+  name: "interleaved-1f1b"
+  params { key: "order" value: "torch" }
+  params { key: "window" value: "3" }
+}
+costs {
+  uniform { forward: "18.5ms" }
+  per_stage {
+    backward_input: ["1ms", "2ms"]
+    backward_weight: ["3us", "4us"]
+  }
+  microbatch_factor: [1, 0.5]
+  hop_bytes: "32MiB"
+  held_until_weight: 0.37
+}
+engine: "fast"
+iterations: 2
+)";
+
+RunConfig Read(absl::string_view text, absl::string_view source) {
+  const absl::StatusOr<RunConfig> config = ReadConfig(text, source);
+  INFO(config.status());
+  REQUIRE(config.ok());
+  return *config;
+}
+
+TEST_CASE("config: one configuration in three syntaxes is the same",
+          "[config]") {
+  const RunConfig config = Read(kYaml, "run.yaml");
+  CHECK(config.strategy.pp == 4);
+  CHECK(config.costs.forward_s == Approx(0.0185).epsilon(1e-15));
+  CHECK(config.costs.hop_bytes == 32.0 * 1024 * 1024);
+  CHECK(config.costs.stage_backward_weight_s.size() == 2);
+  CHECK(config.system.nvlink.bytes_per_s == 450e9);
+  CHECK(config.strategy.data_parallel == DataParallel::kZero1);
+  CHECK(config.schedule.params.at("window") == "3");
+  CHECK(config.Field("strategy.pp") == "run.yaml:9: strategy.pp");
+
+  const std::string printed = ToString(config);
+  CHECK(absl::StrContains(printed, "costs.held_until_weight: 0.37"));
+  CHECK(ToString(Read(kJson, "run.json")) == printed);
+  CHECK(ToString(Read(kTextproto, "run.txtpb")) == printed);
+  // The same by content, where the ending says nothing.
+  CHECK(ToString(Read(kYaml, "run.conf")) == printed);
+  CHECK(ToString(Read(kJson, "run.conf")) == printed);
+  CHECK(ToString(Read(kTextproto, "run.conf")) == printed);
+}
+
+TEST_CASE("config: an empty file sets nothing", "[config]") {
+  CHECK(ToString(Read("", "run.yaml")).empty());
+  CHECK(ToString(Read("# nothing\n", "run.yaml")).empty());
+  CHECK(ToString(Read("strategy:\n  # pp: 8\n", "run.yaml")).empty());
+  CHECK(ToString(Read("{}", "run.json")).empty());
+  CHECK(ToString(Read("", "run.txtpb")).empty());
+}
+
+struct BadInput {
+  const char* source;
+  const char* text;
+  std::vector<const char*> parts;  // of the message
+};
+
+TEST_CASE("config: a bad input is named with file, line, field and value",
+          "[config]") {
+  const std::vector<BadInput> table = {
+      {"a.yaml",
+       "strategy:\n  ppp: 8\n",
+       {"a.yaml:2: strategy.ppp: unknown field 'ppp'; did you mean 'pp'?"}},
+      {"a.json",
+       "{\n\"strategy\": {\n\"ppp\": 8}}",
+       {"a.json:3: strategy.ppp: unknown field", "did you mean 'pp'?"}},
+      {"a.txtpb",
+       "strategy {\n  ppp: 8\n}",
+       {"a.txtpb:2: strategy.ppp: unknown field", "did you mean 'pp'?"}},
+      {"a.yaml", "strateegy: {}", {"a.yaml:1: ", "did you mean 'strategy'?"}},
+      {"a.yaml",
+       "strategy: {pp: \"eight\"}",
+       {"a.yaml:1: strategy.pp: \"eight\" is not allowed; allowed: an "
+        "integer"}},
+      {"a.yaml", "strategy: {pp: eight}", {"strategy.pp: eight", "integer"}},
+      {"a.yaml", "strategy: {pp: \"8\"}", {"strategy.pp: \"8\"", "integer"}},
+      {"a.yaml", "strategy: {pp: 2.5}", {"strategy.pp: 2.5", "integer"}},
+      {"a.yaml", "strategy: {pp: 99999999999}", {"strategy.pp: 99999999999"}},
+      {"a.json",
+       "{\"strategy\": {\"pp\": 99999999999999999999999}}",
+       {"strategy.pp: 99999999999999999999999"}},
+      {"a.txtpb", "strategy { pp: 99999999999 }", {"a.txtpb:1: "}},
+      {"a.txtpb", "strategy { pp: 2.5 }", {"a.txtpb:1: "}},
+      {"a.yaml", "strategy: {pp: 0}", {"strategy.pp: 0", "from 1 to"}},
+      {"a.yaml", "strategy: {pp: -3}", {"strategy.pp: -3", "from 1 to"}},
+      {"a.yaml", "strategy: {pp: [8]}", {"strategy.pp: a list", "integer"}},
+      {"a.yaml", "strategy: {pp: }", {"strategy.pp: nothing", "integer"}},
+      {"a.yaml", "strategy: 8", {"strategy: 8", "a mapping with pp, vpp"}},
+      {"a.yaml", "8", {"a.yaml:1: 8", "a mapping of sections"}},
+      {"a.yaml",
+       "pp: 8\npp: 9",
+       {"a.yaml:2: ", "'pp' stands here twice", "line 1"}},
+      {"a.json",
+       "{\"strategy\": {\"pp\": 8,\n\"pp\": 8}}",
+       {"a.json:2: ", "'pp' stands here twice"}},
+      {"a.txtpb", "strategy { pp: 8\n pp: 8 }", {"a.txtpb:2: ", "pp"}},
+      {"a.yaml",
+       "costs: {p2p: 1ms, p2p_us: 3}",
+       {"costs.p2p_us", "'p2p' is given twice"}},
+      {"a.yaml", "costs: {p2p: 1 parsec}", {"a.yaml:1: costs.p2p", "parsec"}},
+      {"a.yaml", "costs: {p2p: 0.6}", {"costs.p2p", "0.6", "ms"}},
+      {"a.yaml", "costs: {p2p: -1ms}", {"costs.p2p", "-1ms", "negative"}},
+      {"a.yaml", "costs: {p2p_ms: 1ms}", {"costs.p2p: 1ms", "bare number"}},
+      {"a.yaml", "costs: {p2p_ms: \"1\"}", {"costs.p2p", "bare number"}},
+      {"a.yaml", "costs: {p2p_mz: 1}", {"costs.p2p_mz", "_mz", "_ms"}},
+      {"a.yaml", "costs: {p2p_GiB: 1}", {"costs.p2p_GiB", "_GiB"}},
+      {"a.yaml",
+       "costs: {held_until_weight: 1.5}",
+       {"costs.held_until_weight: 1.5", "from 0 to 1"}},
+      {"a.yaml", "costs: {held_until_weight: .nan}", {"held_until_weight"}},
+      {"a.txtpb", "costs { held_until_weight: nan }", {"held_until_weight"}},
+      {"a.yaml",
+       "costs: {microbatch_factor: [1, -2]}",
+       {"costs.microbatch_factor: -2"}},
+      {"a.yaml", "costs: {microbatch_factor: []}", {"at least one value"}},
+      {"a.yaml",
+       "costs: {profile: h100-sxm-80gb}",
+       {"costs.profile: not available in this version"}},
+      {"a.txtpb",
+       "costs { profile: \"x\" }",
+       {"costs.profile: not available in this version"}},
+      {"a.yaml", "model: {hf: config.json}", {"not available in this version"}},
+      {"a.yaml",
+       "strategy: {data_parallel: fsdp}",
+       {"strategy.data_parallel: fsdp", "not available in this version",
+        "none, ddp, zero1"}},
+      {"a.yaml", "strategy: {data_parallel: dpd}", {"did you mean 'ddp'?"}},
+      {"a.yaml",
+       "strategy: {recompute: full}",
+       {"strategy.recompute: full", "not available in this version"}},
+      {"a.yaml", "model: {gated: yes}", {"model.gated: yes", "true, false"}},
+      {"a.yaml", "model: {preset: \"\"}", {"model.preset: \"\"", "a name"}},
+      {"a.yaml", "strategy: {pp: 8", {"a.yaml:", "not YAML"}},
+      {"a.yaml", "- 1\n- 2", {"a list is not allowed"}},
+      {"a.yaml", "a: &x 1\nb: *x", {"a.yaml:2: ", "aliases"}},
+      {"a.yaml", "{[1]: 2}", {"a key must be a plain word"}},
+      {"a.yaml", "---\n{}\n---\n{}\n", {"several YAML documents"}},
+      {"a.json", "{\"strategy\": {\"pp\": 8,}}", {"a.json:1: not JSON"}},
+      {"a.json", "{\n\n// c\n}", {"a.json:3: not JSON"}},
+      {"a.json", "{} {}", {"not JSON"}},
+      {"a.json", "", {"not JSON"}},
+      {"a.txtpb", "strategy {", {"a.txtpb:1: "}},
+      {"a.txtpb",
+       "schedule { params { key: \"a\" value: \"1\" }\n"
+       "params { key: \"a\" value: \"2\" } }",
+       {"schedule.params: a", "each key once"}},
+  };
+  for (const BadInput& bad : table) {
+    const absl::StatusOr<RunConfig> config = ReadConfig(bad.text, bad.source);
+    INFO(bad.text << "\n" << config.status());
+    CHECK(config.status().code() == absl::StatusCode::kInvalidArgument);
+    for (const char* part : bad.parts) {
+      INFO(part);
+      CHECK(absl::StrContains(config.status().message(), part));
+    }
+  }
+}
+
+TEST_CASE("config: deep nesting is refused, not run into", "[config]") {
+  const std::string deep(100000, '[');
+  CHECK(!ReadConfig(deep, "a.yaml").ok());
+  CHECK(!ReadConfig(deep, "a.json").ok());
+  std::string maps;
+  for (int level = 0; level < 100000; ++level) absl::StrAppend(&maps, "a{");
+  CHECK(!ReadConfig(maps, "a.txtpb").ok());
+}
+
+TEST_CASE("config: a flag wins over --set, and --set over the file",
+          "[config]") {
+  const Layers layers = {
+      {{"strategy.pp", "6", "--set strategy.pp=6"},
+       {"strategy.vpp", "1", "--set strategy.vpp=1"}},
+      {{"strategy.pp", "7", "--pp"}},
+  };
+  const auto config = ReadConfig(kYaml, "run.yaml", layers);
+  REQUIRE(config.ok());
+  CHECK(config->strategy.pp == 7);
+  CHECK(config->strategy.vpp == 1);
+  CHECK(config->strategy.microbatches == 8);
+  CHECK(config->Field("strategy.pp") == "--pp: strategy.pp");
+  CHECK(config->Field("strategy.vpp") == "--set strategy.vpp=1: strategy.vpp");
+}
+
+TEST_CASE("config: lists in edits are separated by commas", "[config]") {
+  const auto config =
+      ReadConfig("", "",
+                 {{{"costs.per_stage.forward", "1ms, 2ms", "--forward"},
+                   {"costs.per_stage.backward_input_ms", "3,4", "--set"},
+                   {"strategy.mapping", "1,0", "--mapping"},
+                   {"schedule.params.a", "b,c", "--param"}}});
+  INFO(config.status());
+  REQUIRE(config.ok());
+  CHECK(config->costs.stage_forward_s == std::vector<double>{0.001, 0.002});
+  CHECK(config->costs.stage_backward_input_s ==
+        std::vector<double>{0.003, 0.004});
+  CHECK(config->strategy.mapping == std::vector<std::string>{"1", "0"});
+  CHECK(config->schedule.params.at("a") == "b,c");
+}
+
+TEST_CASE("config: a higher layer puts rival choices aside", "[config]") {
+  constexpr char kFile[] = R"(
+model: {layers: 8, hidden: 64}
+system: {preset: dgx-h100, nodes: 2}
+schedule: {name: zb-v, params: {a: 1}}
+costs: {per_stage: {forward: [1ms, 2ms]}}
+)";
+  const auto config = ReadConfig(kFile, "a.yaml",
+                                 {{{"model.preset", "gpt-tiny", "--model"},
+                                   {"system.file", "s.textproto", "--system"},
+                                   {"schedule.name", "gpipe", "--schedule"},
+                                   {"costs.uniform.forward", "3ms", "-"}}});
+  REQUIRE(config.ok());
+  CHECK(!config->model.layers.has_value());
+  CHECK(!config->system.preset.has_value());
+  CHECK(config->system.nodes == 2);
+  CHECK(config->schedule.params.empty());
+  CHECK(config->costs.stage_forward_s.empty());
+  CHECK(config->costs.forward_s == 0.003);
+
+  const auto same =
+      ReadConfig(kFile, "a.yaml", {{{"schedule.name", "zb-v", "--schedule"}}});
+  REQUIRE(same.ok());
+  CHECK(same->schedule.params.size() == 1);
+}
+
+TEST_CASE("config: a bad edit names its flag", "[config]") {
+  const std::vector<std::pair<ConfigEdit, const char*>> table = {
+      {{"strategy.pp", "eight", "--pp"},
+       "--pp: strategy.pp: eight is not allowed; allowed: an integer"},
+      {{"strategy.ppp", "8", "--set strategy.ppp=8"},
+       "--set strategy.ppp=8: strategy.ppp: unknown field 'ppp'"},
+      {{"strategy", "8", "--set strategy=8"}, "a mapping with pp, vpp"},
+      {{"strategy.pp.x", "8", "--set s"}, "strategy.pp: a mapping"},
+      {{"costs.p2p", "1", "--p2p"}, "--p2p: costs.p2p: '1' has no unit"},
+      {{"costs.per_stage.forward", "1ms,,2ms", "--forward"},
+       "--forward: costs.per_stage.forward"},
+      {{"", "8", "--set =8"}, "unknown field ''"},
+  };
+  for (const auto& [edit, part] : table) {
+    const auto config = ReadConfig("", "", {{edit}});
+    INFO(config.status());
+    CHECK(config.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(absl::StrContains(config.status().message(), part));
+  }
+}
+
+TEST_CASE("config: paths in a file are relative to it", "[config]") {
+  constexpr char kFile[] = "schedule: {file: a/b.pws}\nsystem: {file: /s}\n";
+  CHECK(Read(kFile, "x/y/run.yaml").schedule.file == "x/y/a/b.pws");
+  CHECK(Read(kFile, "x/y/run.yaml").system.file == "/s");
+  CHECK(Read(kFile, "run.yaml").schedule.file == "a/b.pws");
+  const auto flag = ReadConfig(kFile, "x/run.yaml",
+                               {{{"schedule.file", "c.pws", "--schedule"}}});
+  REQUIRE(flag.ok());
+  CHECK(flag->schedule.file == "c.pws");
+}
+
+TEST_CASE("config: bytes and zero need no unit", "[config]") {
+  const RunConfig config = Read("costs: {hop_bytes: 1024, p2p: 0}", "run.yaml");
+  CHECK(config.costs.hop_bytes == 1024);
+  CHECK(config.costs.p2p_s == 0);
+}
+
+}  // namespace
+}  // namespace pipewright

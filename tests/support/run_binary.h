@@ -1,0 +1,36 @@
+// Runs the built pipewright as a user would.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipewright::testing {
+
+struct BinaryResult {
+  int exit_code = -1;  // -1: it was killed
+  std::string out;
+  std::string err;
+};
+
+// No shell in between: arguments arrive as they are.
+BinaryResult RunBinary(const std::vector<std::string>& arguments);
+
+// An empty folder of its own, removed with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string Path(const std::string& name) const;
+  // Writes a file into it; its path.
+  std::string Write(const std::string& name, const std::string& content) const;
+  // Names of the files in it, sorted.
+  std::vector<std::string> Files() const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace pipewright::testing

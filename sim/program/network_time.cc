@@ -86,6 +86,8 @@ RingShape ShapeOfRing(OpKind kind, int members) {
   const double once = (n - 1) / n;
   switch (kind) {
     case OpKind::kAllReduce:
+      // Two exchange their buffers in one step.
+      if (members == 2) return {1, 1};
       return {2 * (n - 1), 2 * once};
     case OpKind::kReduceScatter:
     case OpKind::kAllGather:
@@ -137,7 +139,7 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
   plan.latency_s = shape.steps * latency_s;
   plan.seconds = plan.latency_s + plan.bytes_per_edge / fair_share;
   const bool may_double =
-      kind == OpKind::kAllReduce || kind == OpKind::kBarrier;
+      count > 2 && (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
   const double doubling_s = doublings * (latency_s + bytes / narrowest);
   if (may_double && doubling_s < plan.seconds) {
     plan = {.seconds = doubling_s, .latency_s = doublings * latency_s};

@@ -86,8 +86,6 @@ RingShape ShapeOfRing(OpKind kind, int members) {
   const double once = (n - 1) / n;
   switch (kind) {
     case OpKind::kAllReduce:
-      // Two exchange their buffers in one step.
-      if (members == 2) return {1, 1};
       return {2 * (n - 1), 2 * once};
     case OpKind::kReduceScatter:
     case OpKind::kAllGather:

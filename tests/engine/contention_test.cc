@@ -293,8 +293,7 @@ TEST_CASE("contention: rings on one NIC share its bandwidth", "[engine]") {
     for (const int rings : {2, 3}) {
       INFO(members << " members, " << rings << " rings");
       const double n = members;
-      // Two exchange all at once; more pass it around.
-      const double steps = members == 2 ? 1 : 2 * (n - 1);
+      const double steps = 2 * (n - 1);
       const double bytes_s = 2 * (n - 1) / n * bytes / kNicBandwidth;
       CHECK(Reduce(members, rings, bytes, /*simgrid=*/false).iteration_s() ==
             Is(steps * kNicLatency + bytes_s));

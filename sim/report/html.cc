@@ -70,10 +70,11 @@ std::string Headline(const Page& page) {
   const Report& report = page.report;
   std::string period = "last end of the only iteration";
   if (report.iterations > 1) {
-    period = absl::StrFormat(
-        report.steady ? "steady-state period, constant after %d iterations"
-                      : "last of %d iterations; not constant yet",
-        report.iterations);
+    period = report.steady
+                 ? absl::StrCat("steady-state period, constant after ",
+                                report.iterations, " iterations")
+                 : absl::StrCat("last of ", report.iterations,
+                                " iterations; not constant yet");
   }
   return absl::StrCat(
       "<section class=\"cards\" id=\"headline\">\n",

@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Installs what Pipewright needs, builds it, and shows or tests it. Every step
+# is skipped when it is already done, so a second call is quick.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat << 'END'
+Usage: ./setup.sh COMMAND
+
+  demo      install packages, build, reproduce a published table and draw the
+            schedule of one of its settings
+  test      install packages, build everything with warnings as errors, run
+            the benchmarks once and all tests; with CI=true also sanitize
+  deps      only install the packages to build
+  build     deps, then build build/release/pipewright
+  sanitize  deps, then build and test with address and undefined-behaviour
+            sanitizers
+
+Installing needs root or sudo; without them the missing packages are named.
+END
+}
+
+# Debian packages, with the program that may stand in for one.
+BUILD_PACKAGES=(
+  cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config
+  protobuf-compiler:protoc
+  libabsl-dev libcli11-dev libprotobuf-dev libsimgrid-dev libyaml-cpp-dev
+  nlohmann-json3-dev catch2 libbenchmark-dev
+)
+BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
+
+note() { printf '== [%d s] %s\n' "$SECONDS" "$*"; }
+fail() {
+  printf 'setup.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+# Prints those of the given packages that are not there.
+missing() {
+  local entry package program status
+  for entry in "$@"; do
+    package=${entry%%:*}
+    program=${entry#"$package"}
+    program=${program#:}
+    if [[ -n $program ]] && command -v "$program" > /dev/null; then continue; fi
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null) ||
+      true
+    [[ $status == installed ]] || printf '%s\n' "$package"
+  done
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+# Waits for another apt (a fresh machine often updates itself) and tries a
+# shaky network again.
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q \
+    -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300 "$@" < /dev/null
+}
+
+# Installs what is missing of the given packages; false when it cannot.
+install_missing() {
+  local packages
+  mapfile -t packages < <(missing "$@")
+  [[ ${#packages[@]} -gt 0 ]] || return 0
+  if ! command -v apt-get > /dev/null; then
+    printf 'This is not a Debian system. What Debian 12 calls:\n  %s\n' \
+      "${packages[*]}"
+    return 1
+  fi
+  if [[ $(id -u) -ne 0 ]] && ! command -v sudo > /dev/null; then
+    printf 'Neither root nor sudo. Somebody who is root has to run:\n'
+    printf '  apt-get install --no-install-recommends %s\n' "${packages[*]}"
+    return 1
+  fi
+  # shellcheck source=/dev/null
+  (. /etc/os-release && [[ "${ID-} ${VERSION_ID-}" == "debian 12" ]]) ||
+    note "this is not Debian 12: other versions of libraries may not fit"
+  note "installing ${packages[*]}"
+  apt_get update || note "package lists not updated; going on with the old ones"
+  apt_get install -y --no-install-recommends "${packages[@]}"
+}
+
+deps() {
+  if ! install_missing "${BUILD_PACKAGES[@]}"; then
+    # CMake looks for each library, wherever it comes from, and names the
+    # first that it does not find.
+    local program
+    for program in cmake ninja g++ pkg-config protoc; do
+      command -v "$program" > /dev/null || fail "$program is missing (see above)"
+    done
+    note "not installed; trying with what is there"
+  fi
+}
+
+# As many compilers as there are processors, and 1 GiB of memory for each.
+parallel_jobs() {
+  local processors memory_gib
+  processors=$(nproc)
+  memory_gib=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
+  [[ $memory_gib -ge 1 ]] || memory_gib=1
+  echo $((memory_gib < processors ? memory_gib : processors))
+}
+
+# compile PRESET TARGET...
+compile() {
+  local preset=$1
+  shift
+  [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset"
+  note "building build/$preset"
+  cmake --build --preset "$preset" --parallel "$(parallel_jobs)" --target "$@"
+}
+
+build() {
+  deps
+  compile release pipewright
+}
+
+demo() {
+  build
+  local pipewright=build/release/pipewright pictures=build/demo
+  mkdir -p "$pictures"
+  local simulate=(
+    "$pipewright" simulate --schedule zb-h2 --pp 8 --microbatches 24
+    --forward 18.522ms --backward-input 18.086ms --backward-weight 9.337ms
+    --p2p 0.601ms --engine simgrid
+    --svg "$pictures/zb_h2.svg" --html "$pictures/zb_h2.html"
+  )
+  note "$pipewright reproduce zero-bubble-table5"
+  "$pipewright" reproduce zero-bubble-table5
+  note "${simulate[*]}"
+  "${simulate[@]}"
+  note "picture of the schedule: $PWD/$pictures/zb_h2.svg"
+  note "report to open in a browser: $PWD/$pictures/zb_h2.html"
+}
+
+# What the browser test needs; CI must have it.
+browser() {
+  local installed=tests/browser/node_modules/.package-lock.json
+  if ! install_missing "${BROWSER_PACKAGES[@]}"; then
+    [[ ${CI:-} != true ]] || fail "CI needs Chromium and npm"
+    note "the browser test will be skipped: no Chromium or no npm"
+    return
+  fi
+  [[ ! $installed -nt tests/browser/package-lock.json ]] || return 0
+  # playwright-core drives Debian's Chromium and downloads no browser. npm does
+  # not look at the system's certificates by itself; a proxy's are only there.
+  local certificates=/etc/ssl/certs/ca-certificates.crt
+  if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
+    export NODE_EXTRA_CA_CERTS=$certificates
+  fi
+  if ! (cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund); then
+    [[ ${CI:-} != true ]] || fail "npm ci in tests/browser failed"
+    note "the browser test will be skipped: npm ci in tests/browser failed"
+  fi
+}
+
+sanitize() {
+  deps
+  # Listing the tests while building runs the binary; SimGrid never frees its
+  # engine, so leaks are not looked for.
+  export ASAN_OPTIONS=detect_leaks=0
+  compile dev all
+  note "tests with sanitizers"
+  ctest --preset dev --parallel "$(parallel_jobs)"
+}
+
+test_all() {
+  deps
+  browser
+  compile ci all
+  note "each benchmark once"
+  build/ci/tests/pipewright_bench --benchmark_min_time=0.001
+  if [[ ${CI:-} == true ]]; then sanitize; fi
+  note "tests"
+  ctest --preset ci --parallel "$(parallel_jobs)"
+}
+
+case ${1:-} in
+  demo | deps | build | sanitize) "$1" ;;
+  test) test_all ;;
+  help | -h | --help) usage ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac

@@ -41,6 +41,10 @@ struct RunSummary {
 
 struct EngineOptions {
   TraceSink* trace = nullptr;  // may be null
+  // A transfer that could meet others but is alone on its links is timed, and
+  // becomes a flow only when another one comes. Same times; false makes each
+  // a flow from the start, for tests and benchmarks.
+  bool time_lone_transfers = true;
 };
 
 struct EngineInfo {

@@ -24,11 +24,12 @@ void EventRun::IterationBuffer::Flush(int iteration) {
   std::vector<TraceOp>().swap(ops_[iteration]);
 }
 
-EventRun::EventRun(const Program& program, TraceSink* sink)
+EventRun::EventRun(const Program& program, const EngineOptions& options)
     : program_(program),
-      buffer_(sink),
-      writer_(program, sink == nullptr ? nullptr : &buffer_),
-      holds_(program.wait_rule != WaitRule::kBuffered) {
+      buffer_(options.trace),
+      writer_(program, options.trace == nullptr ? nullptr : &buffer_),
+      holds_(program.wait_rule != WaitRule::kBuffered),
+      time_lone_transfers_(options.time_lone_transfers) {
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.resize(devices);
   for (size_t device = 0; device < devices; ++device) {
@@ -65,9 +66,11 @@ EventRun::EventRun(const Program& program, TraceSink* sink)
   }
 }
 
-void EventRun::At(double date_s, Event event, uint64_t index) {
+void EventRun::At(double date_s, Event event, uint64_t index,
+                  uint32_t version) {
   ++summary_.timers;
-  transport_->At(date_s, static_cast<uint64_t>(event) << 61 | index);
+  transport_->At(date_s, static_cast<uint64_t>(event) << 61 |
+                             (version & kVersionMask) << 32 | index);
 }
 
 void EventRun::Start(EventTransport* transport) {
@@ -106,13 +109,21 @@ void EventRun::OnTimer(uint64_t code) {
     case Event::kQueueEnd: {
       SharingQueue& queue = sharing_queues_[index];
       if (queue.empty() ||
-          (queue.version() & 0x1fffffff) != (code >> 32 & 0x1fffffff)) {
+          (queue.version() & kVersionMask) != VersionOf(code)) {
         return;  // something has started since: a later timer stands
       }
       const double end_s = queue.NextEnd();
       const uint32_t transfer = queue.Finish(end_s);
       SetQueueTimer(static_cast<int>(index));
       return EndTransfer(transfer, end_s);
+    }
+    case Event::kLoneEnd: {
+      const Transfer& transfer = transfers_[index];
+      if (!transfer.lone ||
+          (transfer.version & kVersionMask) != VersionOf(code)) {
+        return;  // it has become a flow
+      }
+      return EndTransfer(index, transfer.lone_end_s);
     }
   }
 }

@@ -40,7 +40,7 @@ class EventTransport {
 
 class EventRun {
  public:
-  EventRun(const Program& program, TraceSink* sink);
+  EventRun(const Program& program, const EngineOptions& options);
 
   // What flows over which links; `plans()[i].sharing` says which need them.
   const std::vector<TrafficSource>& sources() const { return sources_; }
@@ -66,7 +66,13 @@ class EventRun {
     kRingStart,
     kMeetingEnd,
     kQueueEnd,
+    kLoneEnd,
   };
+  // A timer's code: event in 3 bits, version in 29, index in 32.
+  static constexpr uint64_t kVersionMask = (uint64_t{1} << 29) - 1;
+  static uint32_t VersionOf(uint64_t code) {
+    return static_cast<uint32_t>(code >> 32 & kVersionMask);
+  }
   struct Issued {
     int32_t side_op = -1;  // -1: the copy of `pass`
     Pass pass{};
@@ -115,6 +121,9 @@ class EventRun {
     double start_s = 0;
     double latency_s = 0;
     double alone_s = 0;  // latency and bytes, where no link is shared
+    bool lone = false;   // timed until another one comes onto its links
+    double lone_end_s = 0;
+    uint32_t version = 0;  // a kLoneEnd of an older one is stale
   };
   // Meetings of one instance of a group, one after the other.
   struct Meeting {
@@ -159,7 +168,7 @@ class EventRun {
   void Arrive(int device, Stream stream, const Issued& issued);
   void EndMeeting(int meeting);
 
-  // event_transfers.cc
+  // event_traffic.cc
   void PlanTraffic();
   void PlanChannels();
   void PlanSideOps();
@@ -167,6 +176,8 @@ class EventRun {
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
   }
+
+  // event_transfers.cc
   void Send(int device, int32_t channel, Pass pass, double now_s);
   void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
   void PlanHolds(int device, const Pass* block, int parts, bool send);
@@ -175,12 +186,14 @@ class EventRun {
   void Post(int device, const Handshake& handshake);
   void Begin(Transfer transfer);
   void Share(uint32_t transfer, double now_s);
+  bool StartAlone(uint32_t transfer, double now_s);
+  void LeaveLinks(const Transfer& transfer);
   void EndTransfer(uint32_t transfer, double end_s);
   void EndHold(int device, double end_s);
   void StartRing(int meeting);
   void SetQueueTimer(int queue);
 
-  void At(double date_s, Event event, uint64_t index);
+  void At(double date_s, Event event, uint64_t index, uint32_t version = 0);
   // Of a pull or push by its index, of copies by -1 - stream.
   static uint64_t SideKey(int device, int side_op) {
     return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
@@ -227,8 +240,14 @@ class EventRun {
   std::vector<int> queue_of_source_;
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
-  std::vector<int64_t> left_;  // [iteration] devices and operations
-  std::vector<double> end_s_;  // [iteration]
+  const bool time_lone_transfers_;
+  struct LinkUse {
+    int32_t transfers = 0;
+    uint32_t last = 0;  // the one, when it is one
+  };
+  std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
+  std::vector<int64_t> left_;      // [iteration] devices and operations
+  std::vector<double> end_s_;      // [iteration]
   // [iteration][device] of compute streams; empty unless they tell all.
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;

@@ -1,137 +1,11 @@
-// Bytes on their way: which can contend, and how each of them travels.
+// Bytes on their way, between passes, streams and the members of a ring.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "sim/base/check.h"
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
-
-int EventRun::AddSource(std::vector<LinkId> links, bool overlaps_itself) {
-  if (links.empty()) return -1;
-  sources_.push_back(
-      {.links = std::move(links), .overlaps_itself = overlaps_itself});
-  return static_cast<int>(sources_.size()) - 1;
-}
-
-double EventRun::LargestTransfer() const {
-  double bytes = 0;
-  for (const Channel& channel : program_.channels) {
-    bytes = std::max(bytes, channel.bytes);
-  }
-  for (const RankProgram& rank : program_.ranks) {
-    for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
-    // An all-reduce sends up to twice its buffer over an edge.
-    for (const SideOp& op : rank.side_ops) {
-      bytes = std::max(bytes, 2 * op.bytes);
-    }
-  }
-  return bytes;
-}
-
-void EventRun::PlanTraffic() {
-  PlanChannels();
-  PlanSideOps();
-  if (program_.network.cluster == nullptr) return;
-  const Cluster& cluster = *program_.network.cluster;
-  plans_ = PlanSharing(cluster, sources_);
-  queue_of_source_.assign(sources_.size(), -1);
-  std::vector<int> queue_of_link(cluster.links().size(), -1);
-  for (size_t source = 0; source < plans_.size(); ++source) {
-    if (plans_[source].sharing != Sharing::kQueue) continue;
-    int& queue = queue_of_link[plans_[source].link];
-    if (queue < 0) {
-      queue = static_cast<int>(sharing_queues_.size());
-      sharing_queues_.emplace_back(
-          cluster.links()[plans_[source].link].bytes_per_s);
-    }
-    queue_of_source_[source] = queue;
-  }
-}
-
-// A channel overlaps itself when a transfer can take longer than the rank
-// needs to produce the next one.
-void EventRun::PlanChannels() {
-  std::vector<double> spacing_s(program_.channels.size(),
-                                std::numeric_limits<double>::infinity());
-  double least_factor = 1;
-  for (const double factor : program_.microbatch_factor) {
-    least_factor = std::min(least_factor, factor);
-  }
-  for (const RankProgram& rank : program_.ranks) {
-    for (const Lane& lane : rank.lanes) {
-      if (lane.passes == 0 || lane.output < 0) continue;
-      spacing_s[lane.output] =
-          std::min(spacing_s[lane.output], lane.seconds * least_factor);
-    }
-  }
-  for (int replica = 0; replica < program_.replicas; ++replica) {
-    for (size_t index = 0; index < program_.channels.size(); ++index) {
-      const Channel& channel = program_.channels[index];
-      const double alone_s = TransferSeconds(program_, channel, replica);
-      channel_s_.push_back(alone_s);
-      channel_source_.push_back(
-          channel.from_rank == channel.to_rank
-              ? -1
-              : AddSource(LinksBetween(program_.network, replica,
-                                       channel.from_rank, channel.to_rank),
-                          !holds_ && alone_s > spacing_s[index]));
-    }
-  }
-}
-
-void EventRun::PlanSideOps() {
-  for (size_t index = 0; index < devices_.size(); ++index) {
-    const Device& device = devices_[index];
-    const RankProgram& rank = program_.ranks[device.rank];
-    bool copies = false;
-    for (const Lane& lane : rank.lanes) copies |= lane.bytes > 0;
-    for (const bool to_host : {true, false}) {
-      if (!copies) break;
-      const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
-      const int source = AddSource(
-          HostLinks(program_.network, device.replica, device.rank, to_host),
-          false);
-      if (source < 0) continue;
-      side_source_[SideKey(static_cast<int>(index),
-                           -1 - static_cast<int>(stream))] = source;
-    }
-    for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
-      const SideOp& op = rank.side_ops[side_op];
-      if (!IsOneSided(op.kind)) continue;
-      const bool pull = op.kind == OpKind::kPull;
-      const int source =
-          AddSource(LinksBetween(program_.network, device.replica,
-                                 pull ? op.peer : device.rank,
-                                 pull ? device.rank : op.peer),
-                    false);
-      if (source < 0) continue;
-      side_source_[SideKey(static_cast<int>(index),
-                           static_cast<int>(side_op))] = source;
-    }
-  }
-  for (Meeting& meeting : meetings_) {
-    const Group& group = program_.groups[meeting.group];
-    const std::vector<Member> members =
-        GroupMembers(program_, group, meeting.replica);
-    for (const SideOp& op : program_.ranks[group.ranks[0]].side_ops) {
-      if (op.group != meeting.group) continue;
-      const CollectivePlan& plan =
-          meeting.plans
-              .try_emplace({op.kind, op.bytes},
-                           PlanCollective(program_, op.kind, op.bytes, members))
-              .first->second;
-      if (!plan.ring || plan.bytes_per_edge == 0 || !meeting.sources.empty()) {
-        continue;
-      }
-      for (const auto& [from, to] : plan.edges) {
-        meeting.sources.push_back(
-            AddSource(program_.network.cluster->Route(from, to), false));
-      }
-    }
-  }
-}
 
 // From the end of the producing operation. Where nobody can be met the token
 // carries its arrival and the consumer's own timer does the waiting.
@@ -259,6 +133,7 @@ void EventRun::Begin(Transfer transfer) {
   } else {
     number = free_transfers_.back();
     free_transfers_.pop_back();
+    transfer.version = transfers_[number].version;
     transfers_[number] = transfer;
   }
   if (!Shared(transfer.source) || transfer.bytes == 0) {
@@ -271,25 +146,66 @@ void EventRun::Begin(Transfer transfer) {
 // The latency is over: from here on the links are shared.
 void EventRun::Share(uint32_t number, double now_s) {
   const Transfer& transfer = transfers_[number];
-  if (plans_[transfer.source].sharing == Sharing::kFlow) {
-    ++summary_.flows;
-    return transport_->StartFlow(transfer.source, transfer.bytes, number);
+  if (plans_[transfer.source].sharing == Sharing::kQueue) {
+    const int queue = queue_of_source_[transfer.source];
+    sharing_queues_[queue].Start(now_s, transfer.bytes, number);
+    return SetQueueTimer(queue);
   }
-  const int queue = queue_of_source_[transfer.source];
-  sharing_queues_[queue].Start(now_s, transfer.bytes, number);
-  SetQueueTimer(queue);
+  if (time_lone_transfers_ && StartAlone(number, now_s)) return;
+  ++summary_.flows;
+  transport_->StartFlow(transfer.source, transfer.bytes, number);
+}
+
+// Puts the transfer on its links. Those that were alone there become flows
+// for what is left of them. True when it is alone itself: then a timer does.
+bool EventRun::StartAlone(uint32_t number, double now_s) {
+  Transfer& transfer = transfers_[number];
+  bool alone = true;
+  for (const LinkId link : sources_[transfer.source].links) {
+    LinkUse& use = link_use_[link];
+    alone &= use.transfers == 0;
+    Transfer& other = transfers_[use.last];
+    // One that is just ending needs no share any more.
+    if (use.transfers == 1 && other.lone && other.lone_end_s > now_s) {
+      other.lone = false;
+      ++summary_.flows;
+      transport_->StartFlow(
+          other.source,
+          (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s,
+          use.last);
+    }
+    ++use.transfers;
+    use.last = number;
+  }
+  if (!alone) return false;
+  transfer.lone = true;
+  ++transfer.version;
+  transfer.lone_end_s =
+      now_s + transfer.bytes / plans_[transfer.source].bytes_per_s;
+  At(transfer.lone_end_s, Event::kLoneEnd, number, transfer.version);
+  return true;
+}
+
+void EventRun::LeaveLinks(const Transfer& transfer) {
+  if (!time_lone_transfers_ || transfer.source < 0 || transfer.bytes == 0 ||
+      plans_[transfer.source].sharing != Sharing::kFlow) {
+    return;
+  }
+  for (const LinkId link : sources_[transfer.source].links) {
+    --link_use_[link].transfers;
+  }
 }
 
 void EventRun::SetQueueTimer(int number) {
   const SharingQueue& queue = sharing_queues_[number];
   if (queue.empty()) return;
-  const uint64_t version = queue.version() & 0x1fffffff;
-  At(queue.NextEnd(), Event::kQueueEnd,
-     version << 32 | static_cast<uint32_t>(number));
+  At(queue.NextEnd(), Event::kQueueEnd, static_cast<uint32_t>(number),
+     queue.version());
 }
 
 void EventRun::EndTransfer(uint32_t number, double end_s) {
   const Transfer transfer = transfers_[number];
+  LeaveLinks(transfer);
   free_transfers_.push_back(number);
   switch (transfer.of) {
     case Transfer::Of::kStream:

@@ -158,9 +158,10 @@ class SimgridTransport : public EventTransport {
 
 SimgridTransport* SimgridTransport::self_ = nullptr;
 
-absl::StatusOr<RunSummary> RunHere(const Program& program, TraceSink* sink) {
+absl::StatusOr<RunSummary> RunHere(const Program& program,
+                                   const EngineOptions& options) {
   try {
-    EventRun run(program, sink);
+    EventRun run(program, options);
     SimgridTransport transport(program, &run);
     run.Start(&transport);
     transport.Run();
@@ -174,8 +175,11 @@ absl::StatusOr<RunSummary> RunHere(const Program& program, TraceSink* sink) {
 
 absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
                                       const EngineOptions& options) {
-  return RunInChild(options.trace,
-                    [&](TraceSink* sink) { return RunHere(program, sink); });
+  return RunInChild(options.trace, [&](TraceSink* sink) {
+    EngineOptions here = options;
+    here.trace = sink;
+    return RunHere(program, here);
+  });
 }
 
 }  // namespace pipewright

@@ -137,7 +137,7 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
   plan.latency_s = shape.steps * latency_s;
   plan.seconds = plan.latency_s + plan.bytes_per_edge / fair_share;
   const bool may_double =
-      kind == OpKind::kAllReduce || kind == OpKind::kBarrier;
+      count > 2 && (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
   const double doubling_s = doublings * (latency_s + bytes / narrowest);
   if (may_double && doubling_s < plan.seconds) {
     plan = {.seconds = doubling_s, .latency_s = doublings * latency_s};

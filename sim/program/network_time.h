@@ -43,9 +43,10 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
 
 // How a collective runs. A ring sends (n-1)/n of the buffer over each of its
 // edges, twice for an all-reduce, in n-1 (or twice as many) steps; recursive
-// doubling sends all of it in log2(n) steps. All-reduce and barrier take the
-// cheaper, gather and scatter always the ring, as NCCL does
-// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
+// doubling sends all of it in log2(n) steps. All-reduce and barrier of more
+// than two take the cheaper, gather and scatter always the ring, as NCCL does
+// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc). Only a ring's
+// bytes share links: recursive doubling wins where latency decides.
 struct CollectivePlan {
   bool ring = false;
   double seconds = 0;                      // alone on the network

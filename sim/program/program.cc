@@ -1,5 +1,7 @@
 #include "sim/program/program.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -101,26 +103,43 @@ absl::Status VerifySideOps(const Program& program, int rank,
   return absl::OkStatus();
 }
 
-// Members of a group meet equally often only if each lists the same number
-// of operations on it.
+// What the member `rank` of a group does at each meeting, in order.
+struct MeetingKind {
+  OpKind kind;
+  double bytes;
+  int first_iteration;
+  friend bool operator==(const MeetingKind&, const MeetingKind&) = default;
+};
+
+std::vector<MeetingKind> MeetingsOf(const RankProgram& rank, int group) {
+  std::vector<MeetingKind> meetings;
+  for (const Attachment& attachment : rank.attachments) {
+    const SideOp& op = rank.side_ops[attachment.side_op];
+    if (!IsCollective(op.kind) || op.group != group) continue;
+    meetings.push_back({op.kind, op.bytes, op.first_iteration});
+  }
+  return meetings;
+}
+
+// The n-th operation of a member belongs with the n-th ones of the others: all
+// have to be of one kind and size. Others have none.
 absl::Status VerifyGroups(const Program& program) {
-  for (size_t group = 0; group < program.groups.size(); ++group) {
-    std::vector<int> meetings;
-    for (const int rank : program.groups[group].ranks) {
-      if (rank < 0 || rank >= program.pp()) {
-        return Wrong("group", rank, group);
-      }
-      int count = 0;
-      for (const SideOp& op : program.ranks[rank].side_ops) {
-        count += op.group == static_cast<int>(group) ? 1 : 0;
-      }
-      meetings.push_back(count);
+  for (size_t index = 0; index < program.groups.size(); ++index) {
+    const std::vector<int>& members = program.groups[index].ranks;
+    const auto group = static_cast<int>(index);
+    for (const int rank : members) {
+      if (rank < 0 || rank >= program.pp()) return Wrong("group", rank, index);
     }
-    for (const int count : meetings) {
-      if (count != meetings[0]) {
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      const bool member =
+          std::find(members.begin(), members.end(), rank) != members.end();
+      const std::vector<MeetingKind> meetings =
+          MeetingsOf(program.ranks[rank], group);
+      if (member ? meetings != MeetingsOf(program.ranks[members[0]], group)
+                 : !meetings.empty()) {
         return absl::InternalError(
-            absl::StrCat("program: the members of group ", group, " meet ",
-                         absl::StrJoin(meetings, ", "), " times"));
+            absl::StrCat("program: the members of group ", index,
+                         " do not meet rank ", rank, " alike"));
       }
     }
   }
@@ -152,7 +171,12 @@ int64_t Program::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
     count += static_cast<int64_t>(rank.side_ops.size());
-    for (const Lane& lane : rank.lanes) {
+    for (size_t index = 0; index < rank.lanes.size(); ++index) {
+      const Lane& lane = rank.lanes[index];
+      // A mark, no operation.
+      if (static_cast<PassKind>(index % kNumPassKinds) == PassKind::kSync) {
+        continue;
+      }
       count += lane.output >= 0 ? 2 * lane.passes : lane.passes;
     }
   }
@@ -240,9 +264,19 @@ std::string ToString(const Program& program) {
   }
   for (int rank = 0; rank < program.pp(); ++rank) {
     absl::StrAppend(&out, rank, ":");
-    OpCursor cursor(program, rank, /*iterations=*/1);
+    // The first iteration that nothing is left out of.
+    int full = 0;
+    for (const SideOp& op : program.ranks[rank].side_ops) {
+      full = std::max(full, op.first_iteration);
+    }
+    OpCursor cursor(program, rank, full + 1);
     for (Op op; cursor.Next(&op);) {
+      if (op.iteration < full) continue;
       absl::StrAppend(&out, " ", OpToString(program, op));
+      if (op.side_op < 0) continue;
+      const int first =
+          program.ranks[rank].side_ops[op.side_op].first_iteration;
+      if (first > 0) absl::StrAppend(&out, "[", first, "..]");
     }
     out += '\n';
   }

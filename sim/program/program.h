@@ -197,10 +197,11 @@ struct Program {
 
 // Our own bugs, found early: indexes in range, every channel with one
 // producer and one consumer that agree on the count of tokens, attachments in
-// order, groups whose members meet equally often. kInternal.
+// order, groups whose members meet equally often and alike. kInternal.
 absl::Status VerifyProgram(const Program& program);
 
-// The whole Program as text: ranks, operations, channels, groups.
+// The whole Program as text: groups, channels, and the operations of one
+// iteration by rank; "[1..]" behind those left out before iteration 1.
 std::string ToString(const Program& program);
 
 }  // namespace pipewright

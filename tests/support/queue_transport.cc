@@ -117,7 +117,7 @@ class QueueTransport : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
                                       TraceSink* trace) {
-  EventRun run(program, trace);
+  EventRun run(program, {.trace = trace, .time_lone_transfers = false});
   QueueTransport transport(program, &run);
   run.Start(&transport);
   transport.Run();

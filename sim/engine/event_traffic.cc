@@ -1,0 +1,137 @@
+// What can send over which links: the sources of traffic of a run, and how
+// each of them is to travel.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "sim/engine/event_run.h"
+
+namespace pipewright {
+
+int EventRun::AddSource(std::vector<LinkId> links, bool overlaps_itself) {
+  if (links.empty()) return -1;
+  sources_.push_back(
+      {.links = std::move(links), .overlaps_itself = overlaps_itself});
+  return static_cast<int>(sources_.size()) - 1;
+}
+
+double EventRun::LargestTransfer() const {
+  double bytes = 0;
+  for (const Channel& channel : program_.channels) {
+    bytes = std::max(bytes, channel.bytes);
+  }
+  for (const RankProgram& rank : program_.ranks) {
+    for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
+    // An all-reduce sends up to twice its buffer over an edge.
+    for (const SideOp& op : rank.side_ops) {
+      bytes = std::max(bytes, 2 * op.bytes);
+    }
+  }
+  return bytes;
+}
+
+void EventRun::PlanTraffic() {
+  PlanChannels();
+  PlanSideOps();
+  if (program_.network.cluster == nullptr) return;
+  const Cluster& cluster = *program_.network.cluster;
+  plans_ = PlanSharing(cluster, sources_);
+  link_use_.resize(cluster.links().size());
+  queue_of_source_.assign(sources_.size(), -1);
+  std::vector<int> queue_of_link(cluster.links().size(), -1);
+  for (size_t source = 0; source < plans_.size(); ++source) {
+    if (plans_[source].sharing != Sharing::kQueue) continue;
+    int& queue = queue_of_link[plans_[source].link];
+    if (queue < 0) {
+      queue = static_cast<int>(sharing_queues_.size());
+      sharing_queues_.emplace_back(
+          cluster.links()[plans_[source].link].bytes_per_s);
+    }
+    queue_of_source_[source] = queue;
+  }
+}
+
+// A channel overlaps itself when a transfer can take longer than the rank
+// needs to produce the next one.
+void EventRun::PlanChannels() {
+  std::vector<double> spacing_s(program_.channels.size(),
+                                std::numeric_limits<double>::infinity());
+  double least_factor = 1;
+  for (const double factor : program_.microbatch_factor) {
+    least_factor = std::min(least_factor, factor);
+  }
+  for (const RankProgram& rank : program_.ranks) {
+    for (const Lane& lane : rank.lanes) {
+      if (lane.passes == 0 || lane.output < 0) continue;
+      spacing_s[lane.output] =
+          std::min(spacing_s[lane.output], lane.seconds * least_factor);
+    }
+  }
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    for (size_t index = 0; index < program_.channels.size(); ++index) {
+      const Channel& channel = program_.channels[index];
+      const double alone_s = TransferSeconds(program_, channel, replica);
+      channel_s_.push_back(alone_s);
+      channel_source_.push_back(
+          channel.from_rank == channel.to_rank
+              ? -1
+              : AddSource(LinksBetween(program_.network, replica,
+                                       channel.from_rank, channel.to_rank),
+                          !holds_ && alone_s > spacing_s[index]));
+    }
+  }
+}
+
+void EventRun::PlanSideOps() {
+  for (size_t index = 0; index < devices_.size(); ++index) {
+    const Device& device = devices_[index];
+    const RankProgram& rank = program_.ranks[device.rank];
+    bool copies = false;
+    for (const Lane& lane : rank.lanes) copies |= lane.bytes > 0;
+    for (const bool to_host : {true, false}) {
+      if (!copies) break;
+      const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
+      const int source = AddSource(
+          HostLinks(program_.network, device.replica, device.rank, to_host),
+          false);
+      if (source < 0) continue;
+      side_source_[SideKey(static_cast<int>(index),
+                           -1 - static_cast<int>(stream))] = source;
+    }
+    for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
+      const SideOp& op = rank.side_ops[side_op];
+      if (!IsOneSided(op.kind)) continue;
+      const bool pull = op.kind == OpKind::kPull;
+      const int source =
+          AddSource(LinksBetween(program_.network, device.replica,
+                                 pull ? op.peer : device.rank,
+                                 pull ? device.rank : op.peer),
+                    false);
+      if (source < 0) continue;
+      side_source_[SideKey(static_cast<int>(index),
+                           static_cast<int>(side_op))] = source;
+    }
+  }
+  for (Meeting& meeting : meetings_) {
+    const Group& group = program_.groups[meeting.group];
+    const std::vector<Member> members =
+        GroupMembers(program_, group, meeting.replica);
+    for (const SideOp& op : program_.ranks[group.ranks[0]].side_ops) {
+      if (op.group != meeting.group) continue;
+      const CollectivePlan& plan =
+          meeting.plans
+              .try_emplace({op.kind, op.bytes},
+                           PlanCollective(program_, op.kind, op.bytes, members))
+              .first->second;
+      if (!plan.ring || plan.bytes_per_edge == 0 || !meeting.sources.empty()) {
+        continue;
+      }
+      for (const auto& [from, to] : plan.edges) {
+        meeting.sources.push_back(
+            AddSource(program_.network.cluster->Route(from, to), false));
+      }
+    }
+  }
+}
+
+}  // namespace pipewright

@@ -32,9 +32,21 @@ bool IsSteady(const std::vector<double>& iteration_end_s) {
 }
 
 bool EndsDecide(const Program& program) {
+  std::vector<int> produced_from(program.channels.size(), 0);
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      for (const int32_t channel : op.outputs) {
+        produced_from[channel] = op.first_iteration;
+      }
+    }
+  }
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
       if (op.stream != Stream::kCompute) return false;
+      for (const int32_t channel : op.inputs) {
+        // A token on its way from one iteration to the next is state too.
+        if (op.first_iteration != produced_from[channel]) return false;
+      }
     }
     for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
       const auto kind = static_cast<PassKind>(lane % kNumPassKinds);

@@ -63,7 +63,8 @@ absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 bool IsSteady(const std::vector<double>& iteration_end_s);
 
 // True when what decides the next iteration is nothing but when the compute
-// stream of every rank ends this one: no other stream is used.
+// stream of every rank ends this one: no other stream is used, no token
+// crosses from one iteration to the next.
 bool EndsDecide(const Program& program);
 
 // True when two iterations ended alike: every rank the same time later, to

@@ -38,8 +38,6 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
   }
   tokens_.resize(program.channels.size() * program.replicas);
   if (holds_) points_.resize(tokens_.size());
-  left_.assign(program.iterations, static_cast<int64_t>(devices));
-  end_s_.assign(program.iterations, 0);
   summary_.times.assign(program.replicas, std::vector<RankTimes>(program.pp()));
   for (int replica = 0; replica < program.replicas; ++replica) {
     summary_.row_of_replica.push_back(replica);
@@ -60,6 +58,12 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
   const bool shares = std::any_of(
       plans_.begin(), plans_.end(),
       [](const SourcePlan& plan) { return plan.sharing != Sharing::kNone; });
+  // On shared links the end of an iteration meets the start of the next. So
+  // that the last one counted is like those before it, one more is begun.
+  issued_iterations_ =
+      program.iterations + (shares && program.iterations > 1 ? 1 : 0);
+  left_.assign(issued_iterations_, static_cast<int64_t>(devices));
+  end_s_.assign(issued_iterations_, 0);
   // Bytes on shared links would be state that the ends do not show.
   if (program.until_steady && !shares && EndsDecide(program)) {
     ends_s_.assign(program.iterations, std::vector<double>(devices));
@@ -69,6 +73,7 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
 void EventRun::At(double date_s, Event event, uint64_t index,
                   uint32_t version) {
   ++summary_.timers;
+  ++outstanding_;
   transport_->At(date_s, static_cast<uint64_t>(event) << 61 |
                              (version & kVersionMask) << 32 | index);
 }
@@ -81,6 +86,7 @@ void EventRun::Start(EventTransport* transport) {
 }
 
 void EventRun::OnTimer(uint64_t code) {
+  --outstanding_;
   if (stopped_) return;
   const auto event = static_cast<Event>(code >> 61);
   const auto index = static_cast<uint32_t>(code);
@@ -129,6 +135,7 @@ void EventRun::OnTimer(uint64_t code) {
 }
 
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
+  --outstanding_;
   if (!stopped_) EndTransfer(transfer, now_s);
 }
 
@@ -297,7 +304,7 @@ void EventRun::EndIteration(int index) {
   if (!ends_s_.empty()) ends_s_[iteration][index] = device.clock_s;
   device.position = 0;
   device.attachment = 0;
-  device.ended = device.iteration == program_.iterations;
+  device.ended = device.iteration == issued_iterations_;
   Done(iteration);
 }
 
@@ -320,6 +327,10 @@ void EventRun::Done(int iteration) {
 }
 
 absl::StatusOr<RunSummary> EventRun::Finish() {
+  if (!stopped_ && outstanding_ > 0) {
+    return absl::InternalError(
+        absl::StrCat("the engine lost ", outstanding_, " timers and flows"));
+  }
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
   for (std::vector<RankTimes>& replica : summary_.times) {
@@ -343,11 +354,12 @@ std::string EventRun::Deadlock() const {
     positions.push_back(
         device.ended ? static_cast<int64_t>(program_.ranks[rank].order->size())
                      : device.position);
-    for (const std::vector<Issued>& queue : device.queues) {
-      if (queue.empty() || queue[0].side_op < 0) continue;
+    for (const Fifo<Issued>& queue : device.queues) {
+      if (queue.empty() || queue.front().side_op < 0) continue;
       absl::StrAppend(
           &waiting, "\nrank ", rank, " waits for ",
-          OpKindName(program_.ranks[rank].side_ops[queue[0].side_op].kind));
+          OpKindName(
+              program_.ranks[rank].side_ops[queue.front().side_op].kind));
     }
     if (device.awaited > 0) {
       absl::StrAppend(&waiting, "\nrank ", rank, " is held by a transfer");
@@ -355,7 +367,10 @@ std::string EventRun::Deadlock() const {
   }
   return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
-                      BlockedGrid(*program_.schedule, positions), waiting);
+                      BlockedGrid(*program_.schedule, positions), waiting,
+                      holds_ ? "\n(buffered transfers hold nobody and may run "
+                               "where these wait for each other)"
+                             : "");
 }
 
 }  // namespace pipewright

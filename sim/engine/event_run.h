@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
@@ -100,7 +101,7 @@ class EventRun {
     int32_t awaited = 0;   // posted transfers that hold the rank
     double clock_s = 0;    // the compute stream is free from here on
     // Of every stream, first in first out; of compute only what is attached.
-    std::array<std::vector<Issued>, kNumStreams> queues;
+    std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     // By ActivationKey: copies that have ended, loads on their way.
     absl::flat_hash_map<uint64_t, double> offloaded_s;
@@ -246,8 +247,10 @@ class EventRun {
     uint32_t last = 0;  // the one, when it is one
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
-  std::vector<int64_t> left_;      // [iteration] devices and operations
-  std::vector<double> end_s_;      // [iteration]
+  int64_t outstanding_ = 0;        // timers and flows that will come back
+  int issued_iterations_ = 0;
+  std::vector<int64_t> left_;  // [iteration] devices and operations
+  std::vector<double> end_s_;  // [iteration]
   // [iteration][device] of compute streams; empty unless they tell all.
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;

@@ -15,7 +15,7 @@ constexpr uint64_t kSideKey = 0;
 
 void EventRun::Issue(int index, Stream stream, Issued issued) {
   ++left_[issued.iteration];
-  std::vector<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
+  Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
   queue.push_back(issued);
   if (queue.size() == 1) TryStream(index, stream);
 }
@@ -23,7 +23,7 @@ void EventRun::Issue(int index, Stream stream, Issued issued) {
 // Starts the operation at the head of a stream when its inputs are there.
 void EventRun::TryStream(int index, Stream stream) {
   Device& device = devices_[index];
-  std::vector<Issued>& queue = device.queues[static_cast<int>(stream)];
+  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
   if (queue.empty() || queue.front().running || stopped_) return;
   Issued& head = queue.front();
   if (!TakeInputs(device, stream, head)) return;
@@ -113,9 +113,9 @@ void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
 void EventRun::EndStreamOp(int index, Stream stream, double start_s,
                            double end_s) {
   Device& device = devices_[index];
-  std::vector<Issued>& queue = device.queues[static_cast<int>(stream)];
+  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
   const Issued done = queue.front();
-  queue.erase(queue.begin());
+  queue.pop_front();
   NoteEnd(done.iteration, end_s);
   ++summary_.simulated_ops;
   writer_.replica = device.replica;

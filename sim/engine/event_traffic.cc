@@ -101,12 +101,8 @@ void EventRun::PlanSideOps() {
     for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
       const SideOp& op = rank.side_ops[side_op];
       if (!IsOneSided(op.kind)) continue;
-      const bool pull = op.kind == OpKind::kPull;
-      const int source =
-          AddSource(LinksBetween(program_.network, device.replica,
-                                 pull ? op.peer : device.rank,
-                                 pull ? device.rank : op.peer),
-                    false);
+      const int source = AddSource(
+          OneSidedLinks(program_, op, device.replica, device.rank), false);
       if (source < 0) continue;
       side_source_[SideKey(static_cast<int>(index),
                            static_cast<int>(side_op))] = source;

@@ -153,6 +153,7 @@ void EventRun::Share(uint32_t number, double now_s) {
   }
   if (time_lone_transfers_ && StartAlone(number, now_s)) return;
   ++summary_.flows;
+  ++outstanding_;
   transport_->StartFlow(transfer.source, transfer.bytes, number);
 }
 
@@ -169,6 +170,7 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
     if (use.transfers == 1 && other.lone && other.lone_end_s > now_s) {
       other.lone = false;
       ++summary_.flows;
+      ++outstanding_;
       transport_->StartFlow(
           other.source,
           (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s,

@@ -28,7 +28,6 @@ FastRun::FastRun(const Program& program, TraceSink* sink)
   for (size_t group = 0; group < program.groups.size(); ++group) {
     meetings_[group].expected =
         static_cast<int>(program.groups[group].ranks.size()) * program.replicas;
-    meetings_[group].collect.assign(state_.size() * program.pp(), 0);
   }
 }
 
@@ -74,7 +73,6 @@ void FastRun::AddRow(int row) {
   for (size_t group = 0; group < program_.groups.size(); ++group) {
     added.meetings[group].expected =
         static_cast<int>(program_.groups[group].ranks.size());
-    added.meetings[group].collect.assign(rows_.times.size() * program_.pp(), 0);
   }
   if (holds_) added.points.resize(program_.channels.size());
 }
@@ -323,8 +321,10 @@ std::string FastRun::Deadlock() {
       absl::StrAppend(&waiting, "\nrank ", rank, " waits for ",
                       OpKindName(rank_program.side_ops[side_op].kind));
     };
-    for (const std::vector<Issued>& queue : state.queues) {
-      if (!queue.empty() && queue[0].side_op >= 0) add(queue[0].side_op);
+    for (const Fifo<Issued>& queue : state.queues) {
+      if (!queue.empty() && queue.front().side_op >= 0) {
+        add(queue.front().side_op);
+      }
     }
     if (state.attachment < rank_program.attachments.size() &&
         rank_program.attachments[state.attachment].position ==
@@ -340,7 +340,10 @@ std::string FastRun::Deadlock() {
   }
   return absl::StrCat("deadlock in iteration ", iteration_, " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
-                      BlockedGrid(*program_.schedule, positions), waiting);
+                      BlockedGrid(*program_.schedule, positions), waiting,
+                      holds_ ? "\n(buffered transfers hold nobody and may run "
+                               "where these wait for each other)"
+                             : "");
 }
 
 }  // namespace pipewright

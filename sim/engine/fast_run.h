@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "sim/base/fifo.h"
 #include "sim/engine/activation_key.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/isolated_times.h"
@@ -33,7 +34,7 @@ class FastRun {
     int32_t side_op = -1;  // -1: the copy of `pass`
     Pass pass{};
     double ready_s = 0;
-    bool arrived = false;  // at the meeting of its group
+    int64_t meeting = 0;  // of its group that it has come to; 0: not yet
   };
   // One side of a transfer that holds its rank.
   struct Handshake {
@@ -47,10 +48,10 @@ class FastRun {
     bool plain = false;     // nothing but passes to run up to `stop`
     int pending = 0;        // operations in `queues`
     double attachment_ready_s = 0;
-    bool attachment_arrived = false;
+    int64_t attachment_meeting = 0;
     bool started = false;   // has run its first pass
     double pass_end_s = 0;  // of the last pass so far
-    std::array<std::vector<Issued>, kNumStreams> queues;
+    std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     // By ActivationKey: copies that have ended, loads that are on their way.
     absl::flat_hash_map<uint64_t, double> offloaded_s;
@@ -76,7 +77,7 @@ class FastRun {
     double latest_s = 0;  // arrival so far
     double start_s = 0;   // of the last one that took place
     double end_s = 0;
-    std::vector<char> collect;  // [row * pp + rank] has not seen its end yet
+    int64_t completed = 0;  // meetings so far
   };
   struct Row {
     explicit Row(ReplayCore replay_core) : core(std::move(replay_core)) {}
@@ -109,9 +110,9 @@ class FastRun {
   bool DrainStreams(Row& row, int rank);
   bool TryCopy(Row& row, int rank, const Issued& issued, double* stream_s);
   // Runs side operation `index` when its inputs, and its group, are there.
-  // *ready_s, *arrived keep what it has of them between calls.
+  // *ready_s, *meeting keep what it has of them between calls.
   bool TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
-                 bool* arrived, double* stream_s);
+                 int64_t* meeting, double* stream_s);
   Meeting& MeetingOf(Row& row, int group);
   bool Loaded(Row& row, int rank, Pass pass, double* earliest_s) const;
 

@@ -25,12 +25,12 @@ bool FastRun::RunAttachment(Row& row, int rank) {
           {.side_op = index, .ready_s = replay.clock_s});
       ++state.pending;
     } else if (!TrySideOp(row, rank, index, &state.attachment_ready_s,
-                          &state.attachment_arrived, &replay.clock_s)) {
+                          &state.attachment_meeting, &replay.clock_s)) {
       return false;
     }
   }
   state.attachment_ready_s = 0;
-  state.attachment_arrived = false;
+  state.attachment_meeting = 0;
   ++state.attachment;
   SetStop(state, rank);
   return true;
@@ -41,22 +41,20 @@ bool FastRun::DrainStreams(Row& row, int rank) {
   if (state.pending == 0) return false;
   bool progress = false;
   for (int stream = 0; stream < kNumStreams; ++stream) {
-    std::vector<Issued>& queue = state.queues[stream];
-    size_t done = 0;
-    while (done < queue.size()) {
-      Issued& issued = queue[done];
-      double* const stream_s = &state.stream_s[stream];
+    Fifo<Issued>& queue = state.queues[stream];
+    double* const stream_s = &state.stream_s[stream];
+    while (!queue.empty()) {
+      Issued& issued = queue.front();
       const bool ran =
           issued.side_op < 0
               ? TryCopy(row, rank, issued, stream_s)
               : TrySideOp(row, rank, issued.side_op, &issued.ready_s,
-                          &issued.arrived, stream_s);
+                          &issued.meeting, stream_s);
       if (!ran) break;
-      ++done;
+      queue.pop_front();
+      --state.pending;
+      progress = true;
     }
-    if (done > 0) queue.erase(queue.begin(), queue.begin() + done);
-    state.pending -= static_cast<int>(done);
-    progress |= done > 0;
   }
   return progress;
 }
@@ -100,9 +98,9 @@ FastRun::Meeting& FastRun::MeetingOf(Row& row, int group) {
 }
 
 bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
-                        bool* arrived, double* stream_s) {
+                        int64_t* meeting_number, double* stream_s) {
   const SideOp& op = program_.ranks[rank].side_ops[index];
-  if (!*arrived) {
+  if (*meeting_number == 0) {
     for (const int32_t channel : op.inputs) {
       if (row.core.queue(channel).size() == 0) return false;
     }
@@ -114,29 +112,28 @@ bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
     }
   }
   double start_s = *ready_s;
-  double end_s = start_s + rows_.times[row.index].side_op_s[rank][index];
+  const double seconds = rows_.times[row.index].side_op_s[rank][index];
+  double end_s = start_s + seconds;
   if (IsCollective(op.kind)) {
     Meeting& meeting = MeetingOf(row, op.group);
-    char& collect = meeting.collect[row.index * program_.pp() + rank];
-    if (!*arrived) {
-      *arrived = true;
+    if (*meeting_number == 0) {
+      *meeting_number = meeting.completed + 1;
       moved_ = true;
       // A row arrives for all replicas that it stands for.
       meeting.arrived += program_.groups[op.group].span == Group::Span::kRanks
                              ? 1
                              : rows_.replicas[row.index];
       meeting.latest_s = std::max(meeting.latest_s, *ready_s);
-      collect = 1;
       if (meeting.arrived == meeting.expected) {
         meeting.start_s = meeting.latest_s;
-        meeting.end_s =
-            meeting.start_s + rows_.times[row.index].side_op_s[rank][index];
+        meeting.end_s = meeting.start_s + seconds;
         meeting.arrived = 0;
         meeting.latest_s = 0;
-        std::fill(meeting.collect.begin(), meeting.collect.end(), 0);
+        ++meeting.completed;
       }
     }
-    if (collect != 0) return false;
+    // Nobody can end the next one before this member has come to it.
+    if (meeting.completed < *meeting_number) return false;
     start_s = meeting.start_s;
     end_s = meeting.end_s;
   }

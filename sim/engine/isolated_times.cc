@@ -8,13 +8,20 @@
 
 namespace pipewright {
 
-IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica) {
+namespace {
+
+// Seconds of a collective, by group, kind and bytes.
+using CollectiveTimes =
+    std::map<std::pair<int, std::pair<OpKind, double>>, double>;
+
+// `spanning` keeps what is the same for all replicas between calls.
+IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
+                                   CollectiveTimes* spanning) {
   IsolatedTimes times;
   for (const Channel& channel : program.channels) {
     times.channel_s.push_back(TransferSeconds(program, channel, replica));
   }
-  // The members of a group share one plan.
-  std::map<std::pair<int, std::pair<OpKind, double>>, double> collective_s;
+  CollectiveTimes inside;
   for (int rank = 0; rank < program.pp(); ++rank) {
     const RankProgram& rank_program = program.ranks[rank];
     std::vector<double>& lane_s = times.lane_s.emplace_back();
@@ -31,14 +38,15 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica) {
       if (IsOneSided(op.kind)) {
         seconds = OneSidedSeconds(program, op, replica, rank);
       } else if (IsCollective(op.kind)) {
+        const Group& group = program.groups[op.group];
+        CollectiveTimes& plans =
+            group.span == Group::Span::kRanks ? inside : *spanning;
         const auto [known, is_new] =
-            collective_s.try_emplace({op.group, {op.kind, op.bytes}}, 0.0);
+            plans.try_emplace({op.group, {op.kind, op.bytes}}, 0.0);
         if (is_new) {
-          known->second =
-              PlanCollective(
-                  program, op.kind, op.bytes,
-                  GroupMembers(program, program.groups[op.group], replica))
-                  .seconds;
+          known->second = PlanCollective(program, op.kind, op.bytes,
+                                         GroupMembers(program, group, replica))
+                              .seconds;
         }
         seconds = known->second;
       }
@@ -48,13 +56,16 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica) {
   return times;
 }
 
+}  // namespace
+
 ReplicaRows SortReplicas(const Program& program) {
   ReplicaRows rows;
+  CollectiveTimes spanning;
   // With a pure delay all replicas are alike.
   const int distinct =
       program.network.cluster == nullptr ? 1 : program.replicas;
   for (int replica = 0; replica < distinct; ++replica) {
-    IsolatedTimes times = ComputeIsolatedTimes(program, replica);
+    IsolatedTimes times = ComputeIsolatedTimes(program, replica, &spanning);
     const auto known = std::find(rows.times.begin(), rows.times.end(), times);
     const auto row = static_cast<int>(known - rows.times.begin());
     if (known == rows.times.end()) {

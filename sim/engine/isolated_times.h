@@ -17,8 +17,6 @@ struct IsolatedTimes {
   friend bool operator==(const IsolatedTimes&, const IsolatedTimes&) = default;
 };
 
-IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica);
-
 // Replicas sorted into rows of equal times.
 struct ReplicaRows {
   std::vector<IsolatedTimes> times;  // [row]
@@ -28,7 +26,8 @@ struct ReplicaRows {
 };
 ReplicaRows SortReplicas(const Program& program);
 
-// Bytes between ranks in one iteration of all replicas, collectives left out.
+// Bytes between ranks in one iteration of all replicas, by transfers:
+// collectives, pulls and pushes are left out.
 double CountBytesSent(const Program& program);
 
 }  // namespace pipewright

@@ -29,7 +29,8 @@ struct LowerOptions {
   PassCosts costs;
   Network network;
   WaitRule wait_rule = WaitRule::kBuffered;
-  double hop_bytes = 0;  // activations, or their gradient, of one microbatch
+  // Activations, or their gradient, of one hop; never divided.
+  double hop_bytes = 0;
   DataParallel data_parallel = DataParallel::kNone;
   int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
@@ -45,7 +46,7 @@ struct LowerOptions {
 };
 
 // `schedule` must have passed VerifySchedule. Errors: kInvalidArgument where
-// options do not fit (a list of the wrong length, O passes without a time, a
+// options do not fit (a list of the wrong length, a
 // mapping of another size).
 absl::StatusOr<Program> Lower(std::shared_ptr<const Schedule> schedule,
                               const LowerOptions& options);

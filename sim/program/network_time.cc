@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
@@ -51,16 +52,23 @@ double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
       lane.bytes);
 }
 
+std::vector<LinkId> OneSidedLinks(const Program& program, const SideOp& op,
+                                  int replica, int rank) {
+  const Network& network = program.network;
+  if (network.cluster == nullptr) return {};
+  const int peer = network.mapping->DeviceOf(
+      (replica + op.peer_offset) % program.replicas, op.peer);
+  const int own = network.mapping->DeviceOf(replica, rank);
+  return op.kind == OpKind::kPull ? network.cluster->Route(peer, own)
+                                  : network.cluster->Route(own, peer);
+}
+
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
-  const bool pull = op.kind == OpKind::kPull;
-  const int from = pull ? op.peer : rank;
-  const int to = pull ? rank : op.peer;
-  if (from == to) return 0;
+  if (op.peer == rank && op.peer_offset % program.replicas == 0) return 0;
   if (program.network.cluster == nullptr) return program.network.hop_s;
   return SecondsOnLinks(*program.network.cluster,
-                        LinksBetween(program.network, replica, from, to),
-                        op.bytes);
+                        OneSidedLinks(program, op, replica, rank), op.bytes);
 }
 
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
@@ -97,6 +105,39 @@ RingShape ShapeOfRing(OpKind kind, int members) {
 
 }  // namespace
 
+namespace {
+
+// The orders of the members on their rings. Devices of one node stand next to
+// each other. Over several nodes there is a ring for each device that every
+// node has in the group, and each ring leaves the nodes through other devices,
+// so that it has network cards of its own.
+std::vector<std::vector<int>> Rings(const Cluster& cluster,
+                                    std::vector<int> devices) {
+  std::sort(devices.begin(), devices.end());
+  std::map<int, std::vector<int>> nodes;
+  for (const int device : devices) {
+    nodes[cluster.devices()[device].node].push_back(device);
+  }
+  size_t rings = 1;
+  if (nodes.size() > 1) {
+    rings = devices.size();
+    for (const auto& [node, members] : nodes) {
+      rings = std::min(rings, members.size());
+    }
+  }
+  std::vector<std::vector<int>> orders(rings);
+  for (size_t ring = 0; ring < rings; ++ring) {
+    for (const auto& [node, members] : nodes) {
+      for (size_t index = 0; index < members.size(); ++index) {
+        orders[ring].push_back(members[(index + ring) % members.size()]);
+      }
+    }
+  }
+  return orders;
+}
+
+}  // namespace
+
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
   PW_CHECK(IsCollective(kind));
@@ -108,24 +149,27 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
   double latency_s = program.network.hop_s;
   double narrowest = std::numeric_limits<double>::infinity();
   double fair_share = narrowest;
+  int rings = 1;
   if (const Cluster* cluster = program.network.cluster.get()) {
     std::vector<int> devices;
     for (const Member& member : members) {
       devices.push_back(
           program.network.mapping->DeviceOf(member.replica, member.rank));
     }
-    // Neighbours in the ring are neighbours in the cluster.
-    std::sort(devices.begin(), devices.end());
     absl::flat_hash_map<LinkId, int> edges_on;
     latency_s = 0;
-    for (int index = 0; index < count; ++index) {
-      const int from = devices[index];
-      const int to = devices[(index + 1) % count];
-      plan.edges.emplace_back(from, to);
-      const std::vector<LinkId> links = cluster->Route(from, to);
-      latency_s = std::max(latency_s, cluster->LatencyOf(links));
-      narrowest = std::min(narrowest, cluster->BandwidthOf(links));
-      for (const LinkId link : links) ++edges_on[link];
+    const std::vector<std::vector<int>> orders = Rings(*cluster, devices);
+    rings = static_cast<int>(orders.size());
+    for (const std::vector<int>& order : orders) {
+      for (int index = 0; index < count; ++index) {
+        const int from = order[index];
+        const int to = order[(index + 1) % count];
+        plan.edges.emplace_back(from, to);
+        const std::vector<LinkId> links = cluster->Route(from, to);
+        latency_s = std::max(latency_s, cluster->LatencyOf(links));
+        narrowest = std::min(narrowest, cluster->BandwidthOf(links));
+        for (const LinkId link : links) ++edges_on[link];
+      }
     }
     for (const auto& [link, edges] : edges_on) {
       fair_share =
@@ -133,11 +177,13 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
     }
   }
   plan.ring = true;
-  plan.bytes_per_edge = shape.share * bytes;
+  plan.bytes_per_edge = shape.share * bytes / rings;
   plan.latency_s = shape.steps * latency_s;
   plan.seconds = plan.latency_s + plan.bytes_per_edge / fair_share;
+  // Its bytes share no links here, so it is for small messages only.
   const bool may_double =
-      count > 2 && (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
+      count > 2 && bytes / narrowest <= latency_s &&
+      (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
   const double doubling_s = doublings * (latency_s + bytes / narrowest);
   if (may_double && doubling_s < plan.seconds) {
     plan = {.seconds = doubling_s, .latency_s = doublings * latency_s};

@@ -15,6 +15,9 @@ namespace pipewright {
 // delay.
 std::vector<LinkId> LinksBetween(const Network& network, int replica,
                                  int from_rank, int to_rank);
+// Links of a pull or push of `rank`. Empty with a pure delay.
+std::vector<LinkId> OneSidedLinks(const Program& program, const SideOp& op,
+                                  int replica, int rank);
 // Links of O and pushes to the host (to_host) or of L.
 std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
                               bool to_host);
@@ -42,11 +45,12 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica);
 
 // How a collective runs. A ring sends (n-1)/n of the buffer over each of its
-// edges, twice for an all-reduce, in n-1 (or twice as many) steps; recursive
-// doubling sends all of it in log2(n) steps. All-reduce and barrier of more
-// than two take the cheaper, gather and scatter always the ring, as NCCL does
-// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc). Only a ring's
-// bytes share links: recursive doubling wins where latency decides.
+// edges, twice for an all-reduce, in n-1 (or twice as many) steps. A group
+// with k devices in every one of several nodes runs k rings with 1/k of the
+// buffer each. Where latency decides (the buffer takes no longer than one
+// hop's latency) all-reduce and barrier of more than two may use recursive
+// doubling instead, log2(n) steps of the whole buffer. As NCCL does
+// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
 struct CollectivePlan {
   bool ring = false;
   double seconds = 0;                      // alone on the network

@@ -17,6 +17,8 @@ struct Ends {
   int consumers = 0;
   int first_produced = 0;
   int first_consumed = 0;
+  int64_t sent = 0;  // tokens of passes in one iteration
+  int64_t received = 0;
 };
 
 absl::Status Wrong(absl::string_view what, int rank, size_t index) {
@@ -78,7 +80,8 @@ absl::Status VerifySideOps(const Program& program, int rank,
         !IsCollective(op.kind) ||
         (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
     const bool peer_ok =
-        !IsOneSided(op.kind) || (op.peer >= 0 && op.peer < program.pp());
+        !IsOneSided(op.kind) ||
+        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0);
     if (attached[index] != 1 || !group_ok || !peer_ok || !(op.seconds >= 0) ||
         !(op.bytes >= 0)) {
       return Wrong("side operation", rank, index);
@@ -222,6 +225,10 @@ absl::Status VerifyProgram(const Program& program) {
     if (program.ranks[rank].order == nullptr) return Wrong("order", rank, 0);
     PW_RETURN_IF_ERROR(VerifyLanes(program, rank));
     PW_RETURN_IF_ERROR(VerifySideOps(program, rank, &ends));
+    for (const Lane& lane : program.ranks[rank].lanes) {
+      if (lane.output >= 0) ends[lane.output].sent += lane.passes;
+      if (lane.input >= 0) ends[lane.input].received += lane.passes;
+    }
   }
   for (size_t index = 0; index < ends.size(); ++index) {
     const Channel& channel = program.channels[index];
@@ -233,7 +240,9 @@ absl::Status VerifyProgram(const Program& program) {
     const bool unused = end.producers == 0 && end.consumers == 0;
     const bool ranks_ok = channel.kind != ChannelKind::kEvent ||
                           channel.from_rank == channel.to_rank;
-    if ((side ? !paired : !unused) || !ranks_ok || !(channel.bytes >= 0)) {
+    const bool counts_ok = side || end.sent == end.received;
+    if ((side ? !paired : !unused) || !ranks_ok || !counts_ok ||
+        !(channel.bytes >= 0)) {
       return absl::InternalError(
           absl::StrCat("program: channel ", index, " does not pair up"));
     }

@@ -126,8 +126,11 @@ struct SideOp {
   double seconds = 0;  // of kCpu, kOptimizer, kValidate, kRollback
   double bytes = 0;    // of collectives (whole buffer), pull and push
   int group = -1;      // of collectives
-  int peer = -1;       // of pull and push: rank in the same replica
-  int chunk = -1;      // for pictures, where it concerns one
+  int peer = -1;       // of pull and push: a rank
+  // Which data-parallel replica that rank is of: this many behind the own
+  // one, counted around. 0: the own.
+  int peer_offset = 0;
+  int chunk = -1;  // for pictures, where it concerns one
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
   int first_iteration = 0;

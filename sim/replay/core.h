@@ -116,7 +116,7 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
       }
       state.position = position;
       state.clock_s = clock_s;
-          if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
+      if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
         outcome = Outcome::kBlocked;
         break;
       }

@@ -48,12 +48,12 @@ class alignas(64) TokenQueue {
     return PopFromTable(key, time_s);
   }
 
-  bool Contains(uint64_t key) const {
-    if (table_ != nullptr) return table_->contains(key);
-    for (size_t index = head_; index != tail_; ++index) {
-      if (slots_[index & mask_].key == key) return true;
+  bool Contains(uint64_t key) {
+    if (head_ != tail_) {
+      if (slots_[head_ & mask_].key == key) return true;
+      ToTable();
     }
-    return false;
+    return table_ != nullptr && table_->contains(key);
   }
 
   size_t size() const {
@@ -81,20 +81,22 @@ class alignas(64) TokenQueue {
   }
 
   [[gnu::noinline]] bool PopFromTable(uint64_t key, double* time_s) {
-    if (table_ == nullptr) {
-      table_ = std::make_unique<absl::flat_hash_map<uint64_t, double>>();
-      for (; head_ != tail_; ++head_) {
-        const Slot& slot = slots_[head_ & mask_];
-        table_->emplace(slot.key, slot.time_s);
-      }
-      head_ = tail_ = capacity_ = 0;
-      slots_.reset();
-    }
+    if (table_ == nullptr) ToTable();
     const auto found = table_->find(key);
     if (found == table_->end()) return false;
     *time_s = found->second;
     table_->erase(found);
     return true;
+  }
+
+  [[gnu::noinline]] void ToTable() {
+    table_ = std::make_unique<absl::flat_hash_map<uint64_t, double>>();
+    for (; head_ != tail_; ++head_) {
+      const Slot& slot = slots_[head_ & mask_];
+      table_->emplace(slot.key, slot.time_s);
+    }
+    head_ = tail_ = capacity_ = 0;
+    slots_.reset();
   }
 
   std::unique_ptr<Slot[]> slots_;

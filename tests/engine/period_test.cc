@@ -5,6 +5,7 @@
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/schedule/registry.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
@@ -76,6 +77,36 @@ TEST_CASE("period: a post-validated step keeps the zero bubble", "[engine]") {
           Approx(SpanGlobal(synchronised) + 0.5).epsilon(kSame));
     CHECK(SpanGlobal(synchronised) == work + (pp - 1) * costs.forward);
   }
+}
+
+TEST_CASE("period: a post-validated step is never behind a synchronised one",
+          "[engine]") {
+  const PlanCosts costs = {
+      .forward = 8, .backward_input = 8, .backward_weight = 8};
+  int compared = 0;
+  for (const ScheduleInfo* info : AllSchedules()) {
+    for (const int pp : {2, 4, 8}) {
+      for (const int vpp : {1, 2, 4}) {
+        ScheduleParams params;
+        params.pp = pp;
+        params.vpp = vpp;
+        params.microbatches = 3 * pp;
+        absl::StatusOr<Schedule> built = BuildSchedule(info->name, params);
+        if (!built.ok()) continue;
+        const auto schedule =
+            std::make_shared<const Schedule>(*std::move(built));
+        LowerOptions options = Options(*schedule, costs);
+        options.optimizer = OptimizerMode::kPostValidated;
+        const RunSummary free = Both(Lowered(schedule, options));
+        options.optimizer = OptimizerMode::kSynchronised;
+        const RunSummary synchronised = Both(Lowered(schedule, options));
+        INFO(info->name << " pp " << pp << " vpp " << vpp);
+        CHECK(free.iteration_s() <= synchronised.iteration_s() * (1 + kSame));
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared >= 24);
 }
 
 // One rank, two chunks, on as many nodes as replicas: 16 B/s, latency 0.5.

@@ -1,0 +1,123 @@
+// The steps of Lower (lower.h) and what they share. Internal to program/.
+// lower.cc adds the passes, lower_sync.cc what comes once an iteration.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/base/status.h"
+#include "sim/program/lower.h"
+
+namespace pipewright {
+
+class Lowering {
+ public:
+  Lowering(std::shared_ptr<const Schedule> schedule,
+           const LowerOptions& options)
+      : schedule_(*schedule), options_(options) {
+    program_.name = schedule->name;
+    program_.schedule = std::move(schedule);
+    synced_.resize(schedule_.pp());
+  }
+
+  absl::StatusOr<Program> Run() && {
+    PW_RETURN_IF_ERROR(CheckOptions());
+    AddGlobals();
+    AddPasses();
+    if (reduces()) PW_RETURN_IF_ERROR(AddGradientReduction());
+    AddOptimizer();
+    if (gathers()) AddParameterGather();
+    for (RankProgram& rank : program_.ranks) {
+      std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
+                       [](const Attachment& a, const Attachment& b) {
+                         return a.position < b.position;
+                       });
+    }
+    PW_RETURN_IF_ERROR(VerifyProgram(program_));
+    return std::move(program_);
+  }
+
+ private:
+  // Where in the order of a rank the gradients of one of its stages can be
+  // reduced.
+  struct Reduction {
+    int64_t position;
+    int chunk;
+    int stage;
+  };
+
+  bool reduces() const {
+    return options_.data_parallel != DataParallel::kNone &&
+           (options_.replicas > 1 || schedule_.replicas > 1);
+  }
+  bool gathers() const {
+    return options_.data_parallel == DataParallel::kZero1 &&
+           options_.replicas > 1;
+  }
+
+  absl::Status CheckOptions() const;
+  void AddGlobals();
+  void AddPasses();
+  absl::Status AddGradientReduction();
+  absl::StatusOr<std::vector<Reduction>> ReductionsOf(int rank) const;
+  void ReduceRank(int rank, const std::vector<Reduction>& reductions);
+  void ReducePair(int rank, const std::vector<std::vector<Reduction>>& all);
+  void Reduce(int rank, int64_t position, int group, int chunk, int stage);
+  void AddOptimizer();
+  void AddSynchronisedStep();
+  void AddPostValidatedStep();
+  std::vector<int64_t> ValidationPositions() const;
+  void AddParameterGather();
+
+  int64_t OrderSize(int rank) const {
+    return static_cast<int64_t>(schedule_.order(rank).size());
+  }
+  // Where in the order of `rank` something can stand behind the pass at
+  // `position` without splitting a block.
+  int64_t Behind(int rank, int64_t position) const {
+    const bool joint = schedule_.order(rank)[position].joint_with_next();
+    return position + (joint ? 2 : 1);
+  }
+  // The first position of `rank` whose pass `matches`; the order's size when
+  // there is none. A block counts as one.
+  template <class Predicate>
+  int64_t FirstPosition(int rank, Predicate matches) const {
+    const RankOrder& order = schedule_.order(rank);
+    for (int64_t position = 0; position < OrderSize(rank); ++position) {
+      if (!matches(order[position])) continue;
+      const bool second = position > 0 && order[position - 1].joint_with_next();
+      return second ? position - 1 : position;
+    }
+    return OrderSize(rank);
+  }
+
+  int32_t AddChannel(ChannelKind kind, int from, int to, double bytes) {
+    program_.channels.push_back(
+        {.kind = kind, .from_rank = from, .to_rank = to, .bytes = bytes});
+    return static_cast<int32_t>(program_.channels.size()) - 1;
+  }
+  void Attach(int rank, int64_t position, SideOp op) {
+    RankProgram& target = program_.ranks[rank];
+    target.side_ops.push_back(std::move(op));
+    target.attachments.push_back(
+        {.position = position,
+         .side_op = static_cast<int32_t>(target.side_ops.size()) - 1});
+  }
+  int AddGroup(Group::Span span, std::vector<int> ranks) {
+    program_.groups.push_back({.span = span, .ranks = std::move(ranks)});
+    return static_cast<int>(program_.groups.size()) - 1;
+  }
+
+  const Schedule& schedule_;
+  const LowerOptions& options_;
+  Program program_;
+  std::vector<int> replica_group_;            // [rank]
+  std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
+};
+
+}  // namespace pipewright

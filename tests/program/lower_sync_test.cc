@@ -1,0 +1,122 @@
+// Gradient reduction at SYNC, between the replicas of a bidirectional
+// schedule, and over several nodes.
+#include <catch2/catch.hpp>
+#include <memory>
+
+#include "sim/engine/fast_engine.h"
+#include "sim/engine/simgrid_engine.h"
+#include "sim/program/lower.h"
+#include "sim/program/network_time.h"
+#include "sim/topology/registry.h"
+#include "tests/support/lowering.h"
+#include "tests/support/random_program.h"
+
+namespace pipewright {
+namespace {
+
+LowerOptions Options(const Schedule& schedule) {
+  LowerOptions options;
+  options.costs = CostsOf(
+      schedule, {.forward = 8, .backward_input = 8, .backward_weight = 8});
+  options.data_parallel = DataParallel::kDdp;
+  options.gradient_bytes.assign(schedule.stages(), 64);
+  options.iterations = 1;
+  return options;
+}
+
+TEST_CASE("lower: SYNC says where a chunk is reduced", "[program]") {
+  const auto schedule = Parsed(
+      "pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 BW0.1 BW0.0 SYNC0.1 SYNC0.0");
+  LowerOptions options = Options(*schedule);
+  options.replicas = 2;
+  CHECK_THAT(ToString(Lowered(schedule, options)),
+             Catch::Contains("BW0.1 BW0.0 all-reduce.1@g0 all-reduce.0@g0"));
+  const auto early = Parsed(
+      "pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 SYNC0.1 BW0.1 BW0.0 SYNC0.0");
+  const absl::StatusOr<Program> refused = Lower(early, options);
+  REQUIRE(!refused.ok());
+  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("lower: the replicas of a schedule reduce their stages together",
+          "[program]") {
+  const auto schedule = Parsed(
+      "pp 2 vpp 1 microbatches 2 replicas 2\n"
+      "0: aF0 bF0 bBW0 aBW0\n1: bF0 aF0 aBW0 bBW0");
+  const LowerOptions options = Options(*schedule);
+  const Program program = Lowered(schedule, options);
+  REQUIRE(program.groups.size() == 1);
+  CHECK(program.groups[0].ranks == std::vector<int>{0, 1});
+  // Stage 0 (replica a on rank 0, b on rank 1) and stage 1, in one order.
+  int reductions = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const SideOp& op : program.ranks[rank].side_ops) {
+      reductions += op.kind == OpKind::kAllReduce ? 1 : 0;
+    }
+  }
+  CHECK(reductions == 4);
+  LowerOptions none = options;
+  none.data_parallel = DataParallel::kNone;
+  for (const auto run : {&RunFast, &RunSimgrid}) {
+    const absl::StatusOr<RunSummary> with = run(program, {});
+    const absl::StatusOr<RunSummary> without = run(Lowered(schedule, none), {});
+    REQUIRE(with.ok());
+    REQUIRE(without.ok());
+    CHECK(with->iterations() == 1);
+  }
+  LowerOptions sharded = options;
+  sharded.data_parallel = DataParallel::kZero1;
+  CHECK(!Lower(schedule, sharded).ok());
+}
+
+// Two nodes of four devices with a card each: four rings, and each leaves the
+// nodes through cards of its own. 16 B/s, latency 2 * 0.25.
+TEST_CASE("network: a group with several devices a node runs several rings",
+          "[program]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  LowerOptions options = Options(*schedule);
+  options.replicas = 8;
+  options.gradient_bytes = {1024};
+  auto cluster = BuildCluster(SmallFabric(2, 4, 4));
+  REQUIRE(cluster.ok());
+  options.network = NetworkOf(std::make_shared<Cluster>(*std::move(cluster)),
+                              {0, 1, 2, 3, 4, 5, 6, 7}, 1, 8);
+  const Program program = Lowered(schedule, options);
+  const CollectivePlan plan =
+      PlanCollective(program, OpKind::kAllReduce, 1024,
+                     GroupMembers(program, program.groups[0], 0));
+  CHECK(plan.ring);
+  CHECK(plan.edges.size() == 32);
+  // 2 * 7/8 of a quarter of the buffer over each edge.
+  CHECK(plan.bytes_per_edge == 2.0 * 7 / 8 * 1024 / 4);
+  CHECK(plan.seconds == Approx(14 * 0.5 + plan.bytes_per_edge / 16));
+  const absl::StatusOr<RunSummary> fast = RunFast(program, {});
+  const absl::StatusOr<RunSummary> simgrid = RunSimgrid(program, {});
+  REQUIRE(fast.ok());
+  REQUIRE(simgrid.ok());
+  CHECK(simgrid->iteration_s() == Approx(fast->iteration_s()).epsilon(1e-9));
+}
+
+// The last of N iterations meets the next one on the links, as those before.
+TEST_CASE("engine: a period does not depend on where the run ends",
+          "[engine]") {
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    absl::StatusOr<RandomProgram> made =
+        MakeRandomProgram(seed, {.holding_rules = false, .copies = false});
+    if (!made.ok() || made->program.network.cluster == nullptr) continue;
+    INFO(made->about);
+    made->program.iterations = 5;
+    const absl::StatusOr<RunSummary> longer = RunSimgrid(made->program, {});
+    made->program.iterations = 4;
+    const absl::StatusOr<RunSummary> shorter = RunSimgrid(made->program, {});
+    if (!longer.ok()) continue;
+    REQUIRE(shorter.ok());
+    for (int iteration = 0; iteration < 4; ++iteration) {
+      CHECK(shorter->iteration_end_s[iteration] ==
+            Approx(longer->iteration_end_s[iteration]).epsilon(1e-9));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

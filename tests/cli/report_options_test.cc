@@ -67,8 +67,6 @@ TEST_CASE("cli: a report names what it is of", "[cli]") {
                                       "zero1",
                                       "--optimizer",
                                       "synchronised",
-                                      "--waiting",
-                                      "rendezvous",
                                       "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
@@ -79,7 +77,7 @@ TEST_CASE("cli: a report names what it is of", "[cli]") {
   CHECK(report["model"] == "gpt-tiny");
   CHECK(report["system"] == "dgx-h100");
   CHECK(report["optimizer"] == "synchronised");
-  CHECK(report["waiting"] == "rendezvous");
+  CHECK(report["waiting"] == "buffered");
   CHECK(!report["params"].empty());  // PyTorch's name implies its variant
   // gpt-tiny has 128 tokens a sample.
   CHECK(report["tokens_per_s"].get<double>() ==
@@ -93,22 +91,30 @@ TEST_CASE("cli: a report names what it is of", "[cli]") {
 }
 
 TEST_CASE("cli: a system with another shape says so", "[cli]") {
-  const BinaryResult run = RunBinary(
-      {"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4",
-       "--engine", "fast", "--system", "dgx-h100", "--set",
-       "system.shape=nic-switch", "--hop-bytes", "1KB", "--json"});
+  const BinaryResult run = RunBinary({"simulate",
+                                      "--schedule",
+                                      "gpipe",
+                                      "--pp",
+                                      "2",
+                                      "--microbatches",
+                                      "4",
+                                      "--engine",
+                                      "fast",
+                                      "--set",
+                                      "system.preset=dgx-h100",
+                                      "--set",
+                                      "system.shape=fat-tree",
+                                      "--set",
+                                      "system.nodes_per_leaf=1",
+                                      "--waiting",
+                                      "rendezvous",
+                                      "--hop-bytes",
+                                      "1KB",
+                                      "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const std::string system = json::parse(run.out)["system"];
-  CHECK((system == "dgx-h100" || system == "dgx-h100 as nic-switch"));
-  const BinaryResult tree =
-      RunBinary({"simulate", "--schedule", "1f1b", "--pp", "2",
-                 "--microbatches", "4", "--engine", "fast", "--system",
-                 "dgx-h100", "--set", "system.shape=fat-tree", "--set",
-                 "system.nodes_per_leaf=1", "--hop-bytes", "1KB", "--json"});
-  INFO(tree.err);
-  REQUIRE(tree.exit_code == 0);
-  CHECK(json::parse(tree.out)["system"] == "dgx-h100 as fat-tree");
+  CHECK(json::parse(run.out)["system"] == "dgx-h100 as fat-tree");
+  CHECK(json::parse(run.out)["waiting"] == "rendezvous");
 }
 
 TEST_CASE("cli: pair is taken by schedules and files, for timing only",

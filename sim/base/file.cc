@@ -36,8 +36,7 @@ absl::Status WriteAll(int file, const std::string& path,
     content.remove_prefix(static_cast<size_t>(written));
   }
   // Pipes and terminals have nothing to synchronise.
-  const bool synced =
-      ::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP;
+  const bool synced = ::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP;
   return synced ? absl::OkStatus() : failure();
 }
 

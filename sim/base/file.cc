@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -22,16 +23,39 @@ absl::Status Failure(absl::string_view what, const std::string& path) {
                          : absl::InvalidArgumentError(message);
 }
 
-absl::Status WriteAll(int file, absl::string_view content) {
+absl::Status WriteAll(int file, const std::string& path,
+                      absl::string_view content) {
+  const auto failure = [&path] {
+    return absl::InternalError(
+        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  };
   while (!content.empty()) {
     const ssize_t written = ::write(file, content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::InternalError(std::strerror(errno));
+    if (written < 0) return failure();
     content.remove_prefix(static_cast<size_t>(written));
   }
-  return ::fsync(file) == 0 || errno == EINVAL
-             ? absl::OkStatus()
-             : absl::InternalError(std::strerror(errno));
+  // Pipes and terminals have nothing to synchronise.
+  const bool synced = ::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP;
+  return synced ? absl::OkStatus() : failure();
+}
+
+// Devices and pipes cannot be replaced, only written.
+absl::Status WriteInPlace(const std::string& path, absl::string_view content) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) return Failure("write", path);
+  const absl::Status status = WriteAll(file, path, content);
+  ::close(file);
+  return status;
+}
+
+// Where the links of `path` lead, so that a link stays one.
+absl::StatusOr<std::string> Resolved(const std::string& path) {
+  char* resolved = ::realpath(path.c_str(), nullptr);
+  if (resolved == nullptr) return Failure("write", path);
+  std::string target = resolved;
+  std::free(resolved);
+  return target;
 }
 
 }  // namespace
@@ -57,21 +81,39 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  struct stat old;
+  const bool exists = ::stat(path.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) {
+    errno = EISDIR;
+    return Failure("write", path);
+  }
+  if (exists && ::access(path.c_str(), W_OK) != 0) {
+    return Failure("write", path);
+  }
+  if (exists && !S_ISREG(old.st_mode)) return WriteInPlace(path, content);
+  std::string target = path;
+  if (exists) {
+    PW_ASSIGN_OR_RETURN(target, Resolved(path));
+  } else if (struct stat link;
+             ::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot write ", path, ": a symbolic link to a file that is missing"));
+  }
+  std::string temporary = absl::StrCat(target, ".XXXXXX");
   const int file = ::mkstemp(temporary.data());
   if (file < 0) return Failure("write", path);
-  // mkstemp makes the file private; give it the usual permissions instead.
+  // mkstemp makes the file private; give it the usual permissions instead, or
+  // those of the file that it replaces.
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  ::fchmod(file, 0666 & ~mask);
-  const absl::Status status = WriteAll(file, content);
+  ::fchmod(file, exists ? old.st_mode & 07777 : 0666 & ~mask);
+  const absl::Status status = WriteAll(file, path, content);
   ::close(file);
   if (!status.ok()) {
     ::unlink(temporary.c_str());
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot write ", path, ": ", status.message()));
+    return status;
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (::rename(temporary.c_str(), target.c_str()) != 0) {
     const absl::Status failure = Failure("write", path);
     ::unlink(temporary.c_str());
     return failure;

@@ -14,8 +14,11 @@ namespace pipewright {
 // read (a folder, no permission); both name the path.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Writes to a temporary file beside `path`, then renames it over `path`.
-// Error: kInvalidArgument naming the path and the reason.
+// Writes to a temporary file beside `path`, then renames it over `path`; a
+// symbolic link stays and the file it names is replaced, with its permissions
+// kept. A device or pipe is written as it stands. Errors name the path and the
+// reason: kInvalidArgument or kNotFound where it cannot be opened, kInternal
+// where writing fails (a full disk).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
 
 }  // namespace pipewright

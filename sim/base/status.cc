@@ -6,8 +6,15 @@ namespace pipewright {
 
 absl::Status BadValue(absl::string_view field, absl::string_view value,
                       absl::string_view allowed) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, ": ", value, " is not allowed; allowed: ", allowed));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, " is not allowed; allowed: ", allowed));
+}
+
+absl::Status LaterValue(absl::string_view field, absl::string_view value,
+                        absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value,
+                   " is not available in this version; allowed: ", allowed));
 }
 
 absl::Status Prefix(absl::string_view where, const absl::Status& status) {

@@ -13,12 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#define PW_RETURN_IF_ERROR(expression)                    \
-  do {                                                    \
-    if (absl::Status pw_status = (expression);            \
-        !pw_status.ok()) [[unlikely]] {                   \
-      return pw_status;                                   \
-    }                                                     \
+#define PW_RETURN_IF_ERROR(expression)                                         \
+  do {                                                                         \
+    if (absl::Status pw_status = (expression); !pw_status.ok()) [[unlikely]] { \
+      return pw_status;                                                        \
+    }                                                                          \
   } while (false)
 
 #define PW_CONCAT_INNER(a, b) a##b
@@ -37,6 +36,11 @@ namespace pipewright {
 // "FIELD: VALUE is not allowed; allowed: ALLOWED", as kInvalidArgument.
 absl::Status BadValue(absl::string_view field, absl::string_view value,
                       absl::string_view allowed);
+
+// "FIELD: VALUE is not available in this version; allowed: ALLOWED", as
+// kInvalidArgument.
+absl::Status LaterValue(absl::string_view field, absl::string_view value,
+                        absl::string_view allowed);
 
 // Puts `where` ("file.yaml:3") and ": " in front of the message; keeps the
 // code. An OK status stays OK.

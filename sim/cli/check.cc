@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
+#include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/memory/activations.h"
@@ -21,7 +22,7 @@ using Json = nlohmann::ordered_json;
 struct Check {
   ConfigOptions config;
   std::string file;
-  std::string semantics;
+  std::string semantics = "buffered";
   std::string memory;
   bool json = false;
 
@@ -58,7 +59,12 @@ std::string ToText(const Json& report) {
 }
 
 absl::Status Check::Run() {
-  if (!semantics.empty()) return NotAvailable("--semantics");
+  if (semantics == "rendezvous" || semantics == "nccl") {
+    return LaterValue("--semantics", semantics, "buffered");
+  }
+  if (semantics != "buffered") {
+    return Prefix("--semantics", UnknownName("value", semantics, {"buffered"}));
+  }
   if (!memory.empty()) return NotAvailable("--memory");
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
   PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
@@ -109,7 +115,8 @@ void AddCheck(CLI::App* app, Action* action) {
   check->config.AddTo(verb, ConfigOptions::File::kOption,
                       {"--max-activations", "--held-until-weight"});
   verb->add_option("--semantics", check->semantics,
-                   "(not available in this version)");
+                   "buffered: what is sent waits for nobody")
+      ->type_name("RULE");
   verb->add_option("--memory", check->memory,
                    "(not available in this version)");
   verb->add_flag("--json", check->json, "one JSON object on standard output");

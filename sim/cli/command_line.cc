@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -27,8 +28,11 @@ void AddLaterVerbs(CLI::App* app, Action* action) {
 
 int Fail(const absl::Status& status) {
   if (!status.ok()) {
-    std::fprintf(stderr, "pipewright: error: %s\n",
-                 std::string(status.message()).c_str());
+    // A grid ends in a line of its own; no empty one behind it.
+    std::fprintf(
+        stderr, "pipewright: error: %s\n",
+        std::string(absl::StripTrailingAsciiWhitespace(status.message()))
+            .c_str());
   }
   return ExitCode(status);
 }
@@ -55,6 +59,14 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
                           : absl::StrCat("; did you mean '", nearest, "'?"),
           " (all of them: pipewright ", verbs[0]->get_name(), " --help)");
       break;
+    }
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr &&
+      !verbs.empty()) {
+    for (const CLI::Option* option : verbs[0]->get_options()) {
+      if (option->get_items_expected_max() == 1 && option->count() > 1) {
+        message = absl::StrCat(option->get_name(), " is given twice");
+      }
     }
   }
   return absl::InvalidArgumentError(message);

@@ -27,18 +27,29 @@ absl::Status CheckOutput(const std::string& flag, const std::string& path) {
   struct stat info;
   const std::string folder = FolderOf(path);
   if (path.empty()) return BadValue(flag, "\"\"", "the path of a file");
+  if (path == "-") {
+    return BadValue(flag, path,
+                    "the path of a file; without -o a report goes to standard "
+                    "output (./- is a file of that name)");
+  }
   if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return BadValue(
         flag, path,
         absl::StrCat("a path in a folder that exists; ", folder, " does not"));
   }
-  if (::access(folder.c_str(), W_OK) != 0) {
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return BadValue(flag, path, "the path of a file; this is a folder");
+  }
+  if (exists && ::access(path.c_str(), W_OK) != 0) {
+    return BadValue(flag, path, "a file that can be written");
+  }
+  // A device is written where it is; all else is replaced as a whole.
+  const bool replaced = !exists || S_ISREG(info.st_mode);
+  if (replaced && ::access(folder.c_str(), W_OK) != 0) {
     return BadValue(flag, path,
                     absl::StrCat("a path in a folder that can be written; ",
                                  folder, " cannot"));
-  }
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return BadValue(flag, path, "the path of a file; this is a folder");
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -21,7 +22,9 @@ Json Schedules() {
   Json rows = Json::array();
   for (const ScheduleInfo* info : AllSchedules()) {
     Json params = Json::array();
-    for (const ParamInfo& param : info->params) {
+    std::vector<ParamInfo> all = info->params;
+    all.push_back(PairParam());
+    for (const ParamInfo& param : all) {
       params.push_back({{"key", param.key},
                         {"default", param.fallback},
                         {"legal", param.legal},
@@ -101,8 +104,7 @@ std::string ToText(const Json& rows) {
 }
 
 absl::Status List(const std::string& what, bool json) {
-  if (what == "profiles") return NotAvailable("list profiles");
-  Json rows;
+  Json rows = Json::array();
   if (what == "schedules") {
     rows = Schedules();
   } else if (what == "topologies") {
@@ -111,9 +113,12 @@ absl::Status List(const std::string& what, bool json) {
     PW_ASSIGN_OR_RETURN(rows, Systems());
   } else if (what == "models") {
     rows = Models();
+  } else if (what == "profiles") {
+    PrintWarnings({"no calibration profile ships with this version"});
   } else {
-    return UnknownName("list", what,
-                       {"schedules", "topologies", "systems", "models"});
+    return UnknownName(
+        "list", what,
+        {"schedules", "topologies", "systems", "models", "profiles"});
   }
   if (!json) return Print(ToText(rows));
   Json object;
@@ -125,10 +130,12 @@ absl::Status List(const std::string& what, bool json) {
 
 void AddList(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
-      "list", "What is known: schedules, topologies, systems, models");
+      "list",
+      "What is known: schedules, topologies, systems, models, profiles");
   auto what = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  verb->add_option("WHAT", *what, "schedules, topologies, systems, models")
+  verb->add_option("WHAT", *what,
+                   "schedules, topologies, systems, models, profiles")
       ->required()
       ->type_name("");
   verb->add_flag("--json", *json, "one JSON object on standard output");

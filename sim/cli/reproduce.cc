@@ -24,6 +24,15 @@ struct Reproduce {
   absl::Status Run() const;
 };
 
+struct Count {
+  int compared = 0;
+  int off = 0;
+
+  std::string ToString() const {
+    return absl::StrCat(compared - off, " of ", compared);
+  }
+};
+
 absl::StatusOr<std::vector<const Paper*>> Choose(
     const std::vector<std::string>& names) {
   std::vector<std::string> known;
@@ -45,11 +54,12 @@ std::string ToText(const Paper& paper,
                    const std::vector<Comparison>& comparisons) {
   std::string text = absl::StrFormat(
       "%s: %s\n%s\n\n%-30s %-28s %10s %10s\n", paper.name, paper.summary,
-      paper.metric, "setting", "schedule", "published", "simulated");
+      paper.metric, "setting", "schedule", "expected", "simulated");
   for (const Comparison& row : comparisons) {
-    absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s\n", row.setting,
-                          row.schedule, row.published, row.simulated,
-                          row.matches() ? "match" : "OFF");
+    absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s%s\n", row.setting,
+                          row.schedule, row.published, row.rounded,
+                          row.matches() ? "match" : "OFF",
+                          row.in_paper ? "" : " (reference, not in the paper)");
   }
   return text;
 }
@@ -57,11 +67,14 @@ std::string ToText(const Paper& paper,
 Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
   Json rows = Json::array();
   for (const Comparison& row : comparisons) {
-    rows.push_back({{"setting", row.setting},
-                    {"schedule", row.schedule},
-                    {"published", std::stod(row.published)},
-                    {"simulated", std::stod(row.simulated)},
-                    {"match", row.matches()}});
+    rows.push_back(
+        {{"setting", row.setting},
+         {"schedule", row.schedule},
+         {row.in_paper ? "published" : "reference", std::stod(row.published)},
+         {"simulated", row.simulated},
+         {"rounded", std::stod(row.rounded)},
+         {"in_paper", row.in_paper},
+         {"match", row.matches()}});
   }
   return {{"name", paper.name}, {"metric", paper.metric}, {"rows", rows}};
 }
@@ -71,22 +84,28 @@ absl::Status Reproduce::Run() const {
   PW_ASSIGN_OR_RETURN(const std::vector<const Paper*> papers, Choose(names));
   std::string text;
   Json experiments = Json::array();
-  int compared = 0;
-  int off = 0;
+  Count published;
+  Count references;
   for (const Paper* paper : papers) {
     PW_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
                         paper->run(engine));
     for (const Comparison& row : comparisons) {
-      ++compared;
-      if (!row.matches()) ++off;
+      Count& count = row.in_paper ? published : references;
+      ++count.compared;
+      count.off += row.matches() ? 0 : 1;
     }
     absl::StrAppend(&text, ToText(*paper, comparisons), "\n");
     experiments.push_back(ToJson(*paper, comparisons));
   }
-  absl::StrAppend(&text, compared - off, " of ", compared, " match (engine ",
-                  engine, ")\n");
+  const int compared = published.compared + references.compared;
+  const int off = published.off + references.off;
+  absl::StrAppend(&text, published.ToString(), " published values match, ",
+                  references.ToString(),
+                  " references that are not in the paper (engine ", engine,
+                  ")\n");
   const Json object = {{"engine", engine},
                        {"compared", compared},
+                       {"published", published.compared},
                        {"off", off},
                        {"match", off == 0},
                        {"experiments", experiments}};

@@ -9,13 +9,16 @@
 
 namespace pipewright {
 
-// One published number and ours, as printed there.
+// One published number and ours.
 struct Comparison {
   std::string setting;   // "1.5B, pp 8, microbatches 24"
   std::string schedule;  // "zb-h1"
   std::string published;
-  std::string simulated;
-  bool matches() const { return published == simulated; }
+  double simulated = 0;
+  std::string rounded;  // as precise as `published`
+  // False for a reference value of ours that the paper does not print.
+  bool in_paper = true;
+  bool matches() const { return published == rounded; }
 };
 
 struct Paper {

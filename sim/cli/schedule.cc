@@ -57,17 +57,18 @@ absl::Status Convert::Run() {
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
   std::string content;
   if (form == "text") {
-    content = ScheduleToText(*run.schedule);
+    content = ScheduleToText(*run.written);
   } else if (form == "json") {
-    content = absl::StrCat(ScheduleToJson(*run.schedule), "\n");
+    content = absl::StrCat(ScheduleToJson(*run.written), "\n");
   } else if (form == "csv") {
-    content = ScheduleToCsv(*run.schedule);
+    content = ScheduleToCsv(*run.written);
   } else {
     PrintWarnings(run.warnings);
     PW_ASSIGN_OR_RETURN(content, Svg(run));
   }
   files.Put("-o", std::move(content));
-  return files.Write();
+  PW_RETURN_IF_ERROR(files.Write());
+  return run.limit.value_or(absl::OkStatus());
 }
 
 }  // namespace

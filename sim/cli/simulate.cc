@@ -5,6 +5,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
@@ -24,21 +25,57 @@ struct Simulate {
   OutputFiles files;
   bool json = false;
 
+  // Traces are of every iteration, pictures of the first one.
   bool traces() const {
-    return files.wanted("--svg") || files.wanted("--trace") ||
-           files.wanted("--perfetto") || files.wanted("--html");
+    return files.wanted("--trace") || files.wanted("--perfetto");
   }
+  bool draws() const { return files.wanted("--svg") || files.wanted("--html"); }
   absl::Status Run();
 };
 
-absl::Status CheckTraceable(const Program& program) {
-  const double ops = static_cast<double>(program.num_ops()) * program.replicas *
-                     program.iterations;
+absl::Status CheckTraceable(const Program& program, bool whole) {
+  const double copies =
+      whole ? static_cast<double>(program.replicas) * program.iterations : 1;
+  const double ops = static_cast<double>(program.num_ops()) * copies;
   if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--svg, --trace, --perfetto, --html: up to ", ops,
                    " operations would be traced; allowed: ", kMaxTracedOps,
                    " (fewer microbatches or replicas, or --iterations 1)"));
+}
+
+bool IsDrawn(const TraceOp& op) { return op.iteration == 0 && op.replica == 0; }
+
+// What the program does not know.
+void Describe(const PreparedRun& run, Report* report) {
+  report->engine = run.engine;
+  report->network = run.network_name;
+  report->params = run.params;
+  report->model = run.model;
+  report->system = run.system;
+  report->data_parallel =
+      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  // Prepare fills these in where there is something to synchronise.
+  if (!run.lower.gradient_bytes.empty()) {
+    report->gradient_sync = report->data_parallel;
+  }
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
+  if (run.tokens && report->iteration_s > 0) {
+    report->tokens_per_s = *run.tokens / report->iteration_s;
+  }
+  if (run.limit) report->fits = run.limit->ok();
+}
+
+std::string GridTitle(const Report& report) {
+  std::string title = absl::StrCat(report.schedule, ", pp ", report.pp);
+  if (report.vpp > 1) absl::StrAppend(&title, ", vpp ", report.vpp);
+  if (report.dp > 1) absl::StrAppend(&title, ", dp ", report.dp);
+  absl::StrAppend(&title, ", ", report.microbatches, " microbatches");
+  for (const auto& [key, value] : report.params) {
+    absl::StrAppend(&title, ", ", key, " ", value);
+  }
+  return title;
 }
 
 absl::Status Simulate::Run() {
@@ -47,18 +84,22 @@ absl::Status Simulate::Run() {
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
   PrintWarnings(run.warnings);
   PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
-  if (traces()) PW_RETURN_IF_ERROR(CheckTraceable(program));
+  if (traces() || draws()) {
+    PW_RETURN_IF_ERROR(CheckTraceable(program, traces()));
+  }
   PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  FullTrace trace;
+  const bool whole = traces();
+  SampledTrace trace(
+      [whole](const TraceOp& op) { return whole || IsDrawn(op); },
+      kMaxTracedOps);
   EngineOptions options;
-  if (traces()) options.trace = &trace;
+  if (traces() || draws()) options.trace = &trace;
   PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, options));
 
   Report report = Summarize(
       program, summary,
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
-  report.engine = run.engine;
-  report.network = run.network_name;
+  Describe(run, &report);
   // A text on the terminal stands beside them already.
   if (json || files.wanted("-o")) report.warnings = run.warnings;
   files.Put("-o", json ? absl::StrCat(ReportToJson(report), "\n")
@@ -66,8 +107,7 @@ absl::Status Simulate::Run() {
   report.warnings = run.warnings;
   if (files.wanted("--svg")) {
     GridOptions grid;
-    grid.title = absl::StrCat(report.schedule, ", pp ", report.pp, ", ",
-                              report.microbatches, " microbatches");
+    grid.title = GridTitle(report);
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
   if (files.wanted("--trace")) {
@@ -79,7 +119,8 @@ absl::Status Simulate::Run() {
   if (files.wanted("--html")) {
     files.Put("--html", ReportHtml(report, program, trace.ops()));
   }
-  return files.Write();
+  PW_RETURN_IF_ERROR(files.Write());
+  return run.limit.value_or(absl::OkStatus());
 }
 
 }  // namespace

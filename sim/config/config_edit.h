@@ -14,7 +14,8 @@ using ConfigOrigins = std::map<std::string, std::string>;
 struct ConfigEdit {
   std::string path;  // "strategy.pp", "schedule.params.key"
   std::string value;
-  std::string origin;  // for messages
+  std::string origin;   // for messages
+  bool clears = false;  // takes the field away, as if nobody had given it
 };
 
 }  // namespace pipewright

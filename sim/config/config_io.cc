@@ -16,6 +16,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
+#include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/proto/config.pb.h"
@@ -152,8 +153,8 @@ class Reader {
       if (row.available) {
         out = static_cast<Enum>(row.value);
       } else {
-        Fail(path, absl::StrCat(*name, " is not available in this version;"),
-             absl::StrJoin(available, ", "));
+        Keep(LaterValue(config_.Field(path), *name,
+                        absl::StrJoin(available, ", ")));
       }
       return;
     }
@@ -329,6 +330,19 @@ void ResolvePath(const char* path, absl::string_view source, RunConfig* config,
   *file = absl::StrCat(source.substr(0, slash + 1), **file);
 }
 
+// schedule.name may hold a file, as --schedule may.
+void TakeScheduleFile(absl::string_view source, RunConfig* config) {
+  ScheduleChoice& schedule = config->schedule;
+  if (!schedule.name || schedule.file) return;
+  std::optional<std::string> path = schedule.name;
+  ResolvePath("schedule.name", source, config, &path);
+  if (!IsScheduleFile(*schedule.name, *path)) return;
+  schedule.file = path;
+  schedule.name.reset();
+  config->origins["schedule.file"] = config->origins["schedule.name"];
+  config->origins.erase("schedule.name");
+}
+
 }  // namespace
 
 absl::StatusOr<RunConfig> ReadConfig(
@@ -353,12 +367,11 @@ absl::StatusOr<RunConfig> ReadConfig(
   PW_RETURN_IF_ERROR(reader.status());
   if (message.strategy().has_recompute() &&
       message.strategy().recompute() != "none") {
-    return BadValue(config.Field("strategy.recompute"),
-                    absl::StrCat(message.strategy().recompute(),
-                                 " is not available in this version;"),
-                    "none");
+    return LaterValue(config.Field("strategy.recompute"),
+                      message.strategy().recompute(), "none");
   }
   ResolvePath("schedule.file", source_name, &config, &config.schedule.file);
+  TakeScheduleFile(source_name, &config);
   ResolvePath("system.file", source_name, &config, &config.system.file);
   return config;
 }

@@ -273,6 +273,14 @@ absl::Status FillFromTree(const ConfigNode& root, absl::string_view source,
 }
 
 absl::Status ApplyEdit(const ConfigEdit& edit, ConfigMessage* target) {
+  const std::vector<std::string> paths =
+      FieldPaths(target->message->GetDescriptor());
+  if (edit.clears &&
+      std::find(paths.begin(), paths.end(), edit.path) != paths.end()) {
+    ClearPath(edit.path, target);
+    target->origins.erase(edit.path);
+    return absl::OkStatus();
+  }
   ConfigNode node;
   node.kind = ConfigNode::Kind::kScalar;
   node.text = edit.value;

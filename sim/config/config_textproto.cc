@@ -3,11 +3,15 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
@@ -41,13 +45,18 @@ void FindSections(const Descriptor* descriptor, absl::string_view full_name,
 
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
-  FirstError(absl::string_view source, const ConfigMessage& target)
-      : source_(source), target_(target) {}
+  FirstError(absl::string_view source, absl::string_view text,
+             const ConfigMessage& target)
+      : source_(source), lines_(absl::StrSplit(text, '\n')), target_(target) {}
 
-  void AddError(int line, int /*column*/, const std::string& message) override {
+  void AddError(int line, int column, const std::string& message) override {
     if (!status_.ok()) return;
-    status_ = Prefix(absl::StrCat(source_, ":", line + 1),
-                     absl::InvalidArgumentError(Explain(message)));
+    const bool out_of_range =
+        absl::StrContains(message, "Integer out of range");
+    status_ =
+        Prefix(absl::StrCat(source_, ":", line + 1),
+               absl::InvalidArgumentError(
+                   out_of_range ? OutOfRange(line, column) : Explain(message)));
   }
   void AddWarning(int line, int column, const std::string& message) override {
     AddError(line, column, message);
@@ -55,6 +64,49 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   const absl::Status& status() const { return status_; }
 
  private:
+  // The parser tells where the number stands; its field stands before it.
+  std::string OutOfRange(int line, int column) const {
+    absl::string_view text;
+    if (line >= 0 && static_cast<size_t>(line) < lines_.size()) {
+      text = lines_[line];
+    }
+    // The tokenizer's columns count a tab up to the next multiple of 8.
+    size_t split = 0;
+    for (int at = 0; split < text.size() && at < column; ++split) {
+      at = text[split] == '\t' ? (at / 8 + 1) * 8 : at + 1;
+    }
+    absl::string_view value = text.substr(split);
+    size_t digits = 0;
+    while (digits < value.size() && absl::ascii_isalnum(value[digits])) {
+      ++digits;
+    }
+    value = value.substr(0, digits);
+    absl::string_view before =
+        absl::StripTrailingAsciiWhitespace(text.substr(0, split));
+    absl::ConsumeSuffix(&before, ":");
+    before = absl::StripTrailingAsciiWhitespace(before);
+    size_t start = before.size();
+    while (start > 0 && (absl::ascii_isalnum(before[start - 1]) ||
+                         before[start - 1] == '_')) {
+      --start;
+    }
+    std::string field(before.substr(start));
+    std::vector<std::string> paths;
+    for (std::string& path : FieldPaths(target_.message->GetDescriptor())) {
+      if (absl::EndsWith(path, absl::StrCat(".", field))) {
+        paths.push_back(std::move(path));
+      }
+    }
+    // Where several sections have the field, only the line tells which.
+    if (paths.size() == 1) field = paths[0];
+    const bool wide = !paths.empty() &&
+                      FindField(*target_.message, paths[0]).field->cpp_type() ==
+                          FieldDescriptor::CPPTYPE_INT64;
+    return absl::StrCat(field, ": ", value,
+                        " is not allowed; allowed: an integer below 2^",
+                        wide ? 63 : 31);
+  }
+
   // 'Message type "pipewright.proto.X" has no field named "Y".' becomes the
   // message that the other syntaxes give.
   std::string Explain(const std::string& message) const {
@@ -84,6 +136,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   }
 
   std::string source_;
+  std::vector<std::string> lines_;
   const ConfigMessage& target_;
   absl::Status status_;
 };
@@ -117,7 +170,7 @@ void RecordOrigins(const Message& message, const std::string& path,
 
 absl::Status FillFromTextproto(absl::string_view text, absl::string_view source,
                                ConfigMessage* target) {
-  FirstError errors(source, *target);
+  FirstError errors(source, text, *target);
   TextFormat::ParseInfoTree info;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);

@@ -222,8 +222,15 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
     return builder_->Open(ConfigNode::Kind::kList, *line_);
   }
   bool end_array() override { return builder_->Close(); }
-  bool parse_error(std::size_t, const std::string&,
+  bool parse_error(std::size_t, const std::string& token,
                    const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOverflow = 406;  // nlohmann's id of the exception
+    if (error.id == kNumberOverflow) {
+      return builder_->Fail(*line_,
+                            absl::StrCat(token,
+                                         " is not allowed; allowed: a finite "
+                                         "number"));
+    }
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string message = error.what();
     const size_t start = message.find(": ");

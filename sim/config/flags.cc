@@ -18,13 +18,13 @@ bool IsSystemFile(const std::string& value) {
 
 }  // namespace
 
-bool IsScheduleFile(const std::string& value) {
+bool IsScheduleFile(const std::string& value, const std::string& path) {
   if (absl::StrContains(value, '/') || absl::EndsWith(value, ".pws") ||
       absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json")) {
     return true;
   }
   struct stat info;
-  return !FindSchedule(value).ok() && ::stat(value.c_str(), &info) == 0 &&
+  return !FindSchedule(value).ok() && ::stat(path.c_str(), &info) == 0 &&
          S_ISREG(info.st_mode);
 }
 
@@ -39,7 +39,8 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--vpp", "strategy.vpp", "N", "stages a rank"},
       {"--dp", "strategy.dp", "N", "data-parallel replicas"},
       {"--microbatches", "strategy.microbatches", "N",
-       "microbatches of an iteration and replica"},
+       "microbatches of an iteration and data-parallel replica; those of both "
+       "directions of a bidirectional schedule"},
       {"--microbatch-size", "strategy.microbatch_size", "N",
        "samples of a microbatch"},
       {"--sequence", "strategy.sequence", "N", "tokens of a sample"},
@@ -123,8 +124,9 @@ absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text) {
                      " is not allowed; allowed: PATH=VALUE, as in "
                      "strategy.pp=8"));
   }
-  return ConfigEdit{text.substr(0, equals), text.substr(equals + 1),
-                    absl::StrCat("--set ", text)};
+  const std::string value = text.substr(equals + 1);
+  return ConfigEdit{text.substr(0, equals), value, absl::StrCat("--set ", text),
+                    value.empty()};
 }
 
 }  // namespace pipewright

@@ -28,11 +28,14 @@ const std::vector<ConfigFlag>& ConfigFlags();
 // Error: kInvalidArgument for a pair without '='.
 absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
                                       const std::string& value);
-// "a.b=c" of --set.
+// "a.b=c" of --set; "a.b=" clears the field.
 absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text);
 
 // True for a schedule that is a file: it has a '/', ends in .pws .txt .json,
-// or is a file that is there and no registered name.
-bool IsScheduleFile(const std::string& value);
+// or is no registered name but a file that is there, at `path`.
+bool IsScheduleFile(const std::string& value, const std::string& path);
+inline bool IsScheduleFile(const std::string& value) {
+  return IsScheduleFile(value, value);
+}
 
 }  // namespace pipewright

@@ -34,17 +34,15 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
       Prefix(config.Field("engine"), FindEngine(engine).status()));
   const std::string network = config.network.value_or("native");
   if (network == "fluid") {
-    return BadValue(config.Field("network"),
-                    "fluid is not available in this version;", "native");
+    return LaterValue(config.Field("network"), network, "native");
   }
   if (network != "native") {
     return Prefix(config.Field("network"),
                   UnknownName("network model", network, {"native"}));
   }
   if (config.strategy.tp.value_or(1) != 1) {
-    return BadValue(config.Field("strategy.tp"),
-                    absl::StrCat(*config.strategy.tp),
-                    "1; tensor parallelism is not available in this version");
+    return LaterValue(config.Field("strategy.tp"),
+                      absl::StrCat(*config.strategy.tp), "1");
   }
   return absl::OkStatus();
 }
@@ -97,12 +95,10 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
         absl::StrCat(config.Field("schedule.file"), ": given together with ",
                      config.Field("schedule.name"), "; allowed: one of them"));
   }
-  if (!config.schedule.params.empty()) {
-    return BadValue(
-        config.Field(absl::StrCat("schedule.params.",
-                                  config.schedule.params.begin()->first)),
-        config.schedule.params.begin()->second,
-        "none: a schedule file takes no parameters");
+  for (const auto& [key, value] : config.schedule.params) {
+    if (key == PairParam().key) continue;
+    return BadValue(config.Field(absl::StrCat("schedule.params.", key)), value,
+                    "only pair: a schedule file takes no other parameters");
   }
   const absl::StatusOr<std::string> text = ReadFile(*config.schedule.file);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.file"), text.status()));
@@ -158,6 +154,7 @@ absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
   params.costs = costs;
   params.max_activations = config.strategy.max_activations;
   params.own = config.schedule.params;
+  params.own.erase(PairParam().key);  // TakePair's
   absl::StatusOr<Schedule> schedule =
       BuildSchedule(*config.schedule.name, params);
   PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
@@ -196,18 +193,36 @@ absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
                                ", ", needed));
 }
 
-absl::Status CheckLimit(const RunConfig& config, const Schedule& schedule,
-                        double held_until_weight) {
+std::optional<absl::Status> CheckLimit(const RunConfig& config,
+                                       const Schedule& schedule,
+                                       double held_until_weight) {
   const std::optional<double>& limit = config.strategy.max_activations;
-  if (!limit) return absl::OkStatus();
+  if (!limit) return {};
   const std::vector<double> peaks =
       PeakActivations(schedule, held_until_weight);
   const auto worst = std::max_element(peaks.begin(), peaks.end());
   if (*worst <= *limit * (1 + kRounding)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(config.Field("strategy.max_activations"), ": ", *limit,
-                   " cannot be met: with schedule ", schedule.name, " rank ",
+                   " is exceeded: with schedule ", schedule.name, " rank ",
                    worst - peaks.begin(), " holds ", *worst));
+}
+
+// The parameters that stand, and what `pair` makes of the schedule.
+absl::Status TakePair(PreparedRun* run) {
+  const ScheduleChoice& given = run->config.schedule;
+  run->params = given.params;
+  if (given.name) {
+    PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(*given.name));
+    run->params.insert(match.implied.begin(), match.implied.end());
+  }
+  run->written = run->schedule;
+  const auto pair = given.params.find(PairParam().key);
+  if (pair == given.params.end()) return absl::OkStatus();
+  absl::StatusOr<Schedule> schedule = WithPair(*run->schedule, pair->second);
+  PW_RETURN_IF_ERROR(Locate(run->config, schedule.status()));
+  run->schedule = std::make_shared<const Schedule>(*std::move(schedule));
+  return absl::OkStatus();
 }
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
@@ -217,7 +232,9 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.replicas = sizes.dp;
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
-  if (sizes.dp == 1) return absl::OkStatus();
+  // The two directions of a bidirectional schedule hold the same weights.
+  const int directions = run->schedule->replicas;
+  if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   for (const double bytes : lower.gradient_bytes) {
     lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
@@ -226,12 +243,24 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   if (!given && known) lower.data_parallel = DataParallel::kDdp;
   if (lower.data_parallel == DataParallel::kNone) {
     run->warnings.push_back(absl::StrCat(
-        "dp = ", sizes.dp, ", but gradients are not synchronised: ",
+        directions == 1 ? absl::StrCat("dp = ", sizes.dp)
+                        : "the schedule's two replicas hold the same weights",
+        ", but gradients are not synchronised: ",
         given ? "strategy.data_parallel is none"
               : "neither a model nor costs.gradient_bytes tells their size"));
     return absl::OkStatus();
   }
-  if (known) return absl::OkStatus();
+  if (known) {
+    if (lower.data_parallel == DataParallel::kZero1 && !model &&
+        config.costs.gradient_bytes) {
+      run->warnings.push_back(absl::StrCat(
+          "parameters taken as ", ParametersPerGradientByte(config),
+          " of costs.gradient_bytes (strategy.parameter_bytes_per_parameter "
+          "against gradient_bytes_per_parameter; bf16 against fp32 unless "
+          "given)"));
+    }
+    return absl::OkStatus();
+  }
   return Missing("costs.gradient_bytes",
                  "the bytes of one rank's gradients (--gradient-bytes 4GiB), "
                  "or a model (--model), from which they follow");
@@ -259,7 +288,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
                       PrepareModel(config, sizes));
   LowerOptions& lower = run.lower;
   PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
-  PW_ASSIGN_OR_RETURN(lower.hop_bytes, PrepareHopBytes(config, model));
+  lower.hop_bytes = PrepareHopBytes(config, sizes, model);
   PW_ASSIGN_OR_RETURN(PreparedNetwork network,
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
@@ -269,12 +298,16 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
         Build(config, sizes,
               PlanCostsOf(config, sizes, lower.costs, network.hop_s)));
   }
-  PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
+  PW_RETURN_IF_ERROR(
+      Prefix(config.schedule.file.value_or(""), VerifySchedule(*run.schedule)));
+  PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
-  PW_RETURN_IF_ERROR(
-      CheckLimit(config, *run.schedule, lower.costs.held_until_weight));
+  run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, model, &run));
+
+  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),
+                    &run.warnings);
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
@@ -283,6 +316,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;
   run.network_name = std::move(network.name);
+  run.system = std::move(network.system);
+  if (model) run.model = config.model.preset.value_or("custom");
+  if (const auto tokens = MicrobatchTokens(config, model)) {
+    run.tokens = *tokens * sizes.microbatches * sizes.dp;
+  }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;
   run.config.strategy.dp = sizes.dp;

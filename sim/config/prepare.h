@@ -3,7 +3,9 @@
 // (or read) and verified.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,18 +20,28 @@ namespace pipewright {
 
 struct PreparedRun {
   RunConfig config;  // as given, with the sizes of the strategy filled in
-  std::shared_ptr<const Schedule> schedule;
+  std::shared_ptr<const Schedule> schedule;  // to be lowered
+  // As built or read, (X&Y) blocks in their place: what is printed.
+  std::shared_ptr<const Schedule> written;
   LowerOptions lower;
   std::string engine;
   std::shared_ptr<const Cluster> cluster;      // null: no system
   std::shared_ptr<const RankMapping> mapping;  // null: no system
   std::string network_name;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string system;        // name, "" without one
+  std::string model;         // preset, "custom", or "" without one
+  std::map<std::string, std::string> params;  // given and implied ones
+  std::optional<double> tokens;  // of an iteration, all replicas; if known
+  // Does a rank hold more than strategy.max_activations? Nothing without a
+  // limit; kResourceExhausted where it is exceeded.
+  std::optional<absl::Status> limit;
   std::vector<std::string> warnings;
 };
 
 // Errors: kInvalidArgument or kNotFound with field, value and what is
 // allowed; kFailedPrecondition for a schedule file that is no schedule;
-// kResourceExhausted where strategy.max_activations cannot be met.
+// kResourceExhausted where a planner cannot meet strategy.max_activations. A
+// fixed schedule that exceeds it is prepared all the same: see `limit`.
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config);
 
 }  // namespace pipewright

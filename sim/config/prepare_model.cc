@@ -85,14 +85,21 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
   return std::optional<ModelSpec>(model);
 }
 
-absl::StatusOr<double> PrepareHopBytes(const RunConfig& config,
+std::optional<double> MicrobatchTokens(const RunConfig& config,
                                        const std::optional<ModelSpec>& model) {
-  if (config.costs.hop_bytes) return *config.costs.hop_bytes;
-  if (!model) return 0.0;
-  const double sequence = config.strategy.sequence
-                              ? *config.strategy.sequence
+  const StrategyChoice& strategy = config.strategy;
+  if (!model && !(strategy.sequence && strategy.microbatch_size)) return {};
+  const double sequence = strategy.sequence
+                              ? *strategy.sequence
                               : static_cast<double>(model->sequence);
-  return config.strategy.microbatch_size.value_or(1) * sequence *
+  return strategy.microbatch_size.value_or(1) * sequence;
+}
+
+double PrepareHopBytes(const RunConfig& config, const RunSizes& sizes,
+                       const std::optional<ModelSpec>& model) {
+  if (config.costs.hop_bytes) return *config.costs.hop_bytes;
+  if (!model) return 0;
+  return *MicrobatchTokens(config, model) / sizes.slices *
          static_cast<double>(model->hidden) * kActivationBytes;
 }
 

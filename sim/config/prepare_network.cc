@@ -43,9 +43,8 @@ absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config) {
   return params;
 }
 
-absl::StatusOr<ShapeParams> SystemOf(const RunConfig& config) {
+ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   const SystemChoice& given = config.system;
-  PW_ASSIGN_OR_RETURN(ShapeParams params, BaseSystem(config));
   if (given.shape) params.shape = *given.shape;
   if (given.devices_per_node) {
     params.devices_per_node = *given.devices_per_node;
@@ -62,6 +61,28 @@ absl::StatusOr<ShapeParams> SystemOf(const RunConfig& config) {
   OverlayLink(given.nic, &params.nic);
   OverlayLink(given.pcie, &params.pcie);
   return params;
+}
+
+// BuildCluster names fields as a system file does ("nvlink.bandwidth: ...");
+// this adds the section and where the field, or the section that lacks it, was
+// given.
+absl::Status LocateInSystem(const RunConfig& config,
+                            const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const std::string field(message.substr(0, message.find(": ")));
+  std::string path = absl::StrCat("system.", field);
+  const std::vector<std::string> known = ConfigPaths();
+  if (std::find(known.begin(), known.end(), path) == known.end()) {
+    return Prefix("system", status);
+  }
+  const std::string full = absl::StrCat("system.", message);
+  while (config.origins.count(path) == 0) {
+    const size_t dot = path.rfind('.');
+    if (dot == std::string::npos) return absl::Status(status.code(), full);
+    path.resize(dot);
+  }
+  return Prefix(config.origins.at(path), absl::Status(status.code(), full));
 }
 
 // The devices of strategy.mapping where it is a list; empty for an order.
@@ -130,11 +151,13 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
                                          const RunSizes& sizes,
                                          double hop_bytes,
                                          absl::string_view engine) {
-  PW_ASSIGN_OR_RETURN(ShapeParams params, SystemOf(config));
+  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config));
+  const std::string& own_shape = base.shape;
+  ShapeParams params = SystemOf(config, base);
   PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
   PW_ASSIGN_OR_RETURN(params.nodes, NodesFor(config, sizes, params, devices));
   absl::StatusOr<Cluster> cluster = BuildCluster(params);
-  PW_RETURN_IF_ERROR(Prefix("system", cluster.status()));
+  PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
   absl::StatusOr<RankMapping> mapping =
       MapRanks(config, sizes, std::move(devices), cluster->num_devices());
   PW_RETURN_IF_ERROR(
@@ -146,9 +169,13 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
         "model (--model), from which they follow");
   }
   PreparedNetwork prepared;
+  prepared.system = params.name.empty() ? params.shape : params.name;
+  if (!own_shape.empty() && params.shape != own_shape) {
+    absl::StrAppend(&prepared.system, " as ", params.shape);
+  }
   prepared.name =
-      absl::StrCat(params.name.empty() ? params.shape : params.name, ", ",
-                   params.nodes, params.nodes == 1 ? " node" : " nodes", " (",
+      absl::StrCat(prepared.system, ", ", params.nodes,
+                   params.nodes == 1 ? " node" : " nodes", " (",
                    engine == "fast" ? "no contention" : "native", ")");
   prepared.network.cluster =
       std::make_shared<const Cluster>(*std::move(cluster));
@@ -157,9 +184,9 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
     const std::vector<LinkId> links =
         LinksBetween(prepared.network, 0, rank, rank + 1);
-    prepared.hop_s = std::max(prepared.hop_s,
-                              SecondsOnLinks(*prepared.network.cluster, links,
-                                             hop_bytes / sizes.slices));
+    prepared.hop_s =
+        std::max(prepared.hop_s,
+                 SecondsOnLinks(*prepared.network.cluster, links, hop_bytes));
   }
   return prepared;
 }

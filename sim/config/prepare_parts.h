@@ -13,6 +13,7 @@
 #include "sim/cost/pass_costs.h"
 #include "sim/program/program.h"
 #include "sim/schedule/params.h"
+#include "sim/schedule/schedule.h"
 
 namespace pipewright {
 
@@ -24,6 +25,11 @@ struct RunSizes {
   int microbatches = 1;
   int slices = 1;
 };
+
+// What was given but changes nothing, and what is likely not meant.
+void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
+                       const Schedule& schedule, bool has_model,
+                       std::vector<std::string>* warnings);
 
 // Pass times of every stage. Where none are given all are 1 s, with a
 // warning. Error: some but not all of F, B, W; a list of the wrong length.
@@ -40,9 +46,15 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
                                                       const RunSizes& sizes);
 
-// Bytes that a microbatch sends over a hop; 0 where nothing tells.
-absl::StatusOr<double> PrepareHopBytes(const RunConfig& config,
+// Tokens of a microbatch; nothing where neither a model nor the strategy
+// tells.
+std::optional<double> MicrobatchTokens(const RunConfig& config,
                                        const std::optional<ModelSpec>& model);
+
+// Bytes of one transfer over a hop: as given, or, with a model, those of a
+// slice of a microbatch; 0 where nothing tells.
+double PrepareHopBytes(const RunConfig& config, const RunSizes& sizes,
+                       const std::optional<ModelSpec>& model);
 
 // Bytes of the gradients of each stage, empty where nothing tells.
 std::vector<double> GradientBytes(const RunConfig& config,
@@ -54,7 +66,8 @@ double ParametersPerGradientByte(const RunConfig& config);
 struct PreparedNetwork {
   Network network;
   std::string name;
-  double hop_s = 0;  // of one transfer, the slowest hop; what planners see
+  std::string system;  // its name, "" without one
+  double hop_s = 0;    // of one transfer, the slowest hop; what planners see
 };
 // Error: p2p with a system, a system too small, no bytes for its links.
 absl::StatusOr<PreparedNetwork> PrepareNetwork(

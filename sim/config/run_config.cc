@@ -70,12 +70,7 @@ class Printer {
   template <typename Enum>
   void Choice(const char* path, const std::optional<Enum>& value,
               const std::vector<ChoiceRow>& rows) {
-    if (!value) return;
-    for (const ChoiceRow& row : rows) {
-      if (row.available && row.value == static_cast<int>(*value)) {
-        Line(path, row.name);
-      }
-    }
+    if (value) Line(path, ChoiceName(rows, *value));
   }
   void Pairs(const char* path, const std::map<std::string, std::string>& all) {
     for (const auto& [key, value] : all) {

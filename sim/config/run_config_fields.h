@@ -50,6 +50,15 @@ inline const std::vector<ChoiceRow>& OptimizerChoices() {
   return rows;
 }
 
+// The name of an available value.
+template <typename Enum>
+const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
+  for (const ChoiceRow& row : rows) {
+    if (row.available && row.value == static_cast<int>(value)) return row.name;
+  }
+  return "";
+}
+
 // `visit` has Text, Int, Real (finite, minimum and maximum), Bool, Quantity,
 // Quantities, Reals, Texts, Choice and Pairs.
 template <typename Config, typename Visitor>

@@ -42,8 +42,21 @@ std::string Heading(const Page& page) {
       absl::StrCat("microbatches ", report.microbatches)};
   if (report.slices > 1)
     facts.push_back(absl::StrCat("slices ", report.slices));
-  if (report.data_parallel > 1) {
-    facts.push_back(absl::StrCat("data parallel ", report.data_parallel));
+  for (const auto& [key, value] : report.params) {
+    facts.push_back(absl::StrCat(key, " ", value));
+  }
+  if (report.dp > 1) {
+    facts.push_back(absl::StrCat("dp ", report.dp,
+                                 " (gradients: ", report.gradient_sync, ")"));
+  }
+  if (report.optimizer != "none") {
+    facts.push_back(absl::StrCat("optimizer ", report.optimizer));
+  }
+  if (report.waiting != "buffered") {
+    facts.push_back(absl::StrCat("waiting ", report.waiting));
+  }
+  if (!report.model.empty()) {
+    facts.push_back(absl::StrCat("model ", report.model));
   }
   if (!report.engine.empty()) {
     facts.push_back(absl::StrCat("engine ", report.engine));
@@ -68,19 +81,11 @@ std::string BubbleCard(absl::string_view name, absl::string_view formula,
 
 std::string Headline(const Page& page) {
   const Report& report = page.report;
-  std::string period = "last end of the only iteration";
-  if (report.iterations > 1) {
-    period = report.steady
-                 ? absl::StrCat("steady-state period, constant after ",
-                                report.iterations, " iterations")
-                 : absl::StrCat("last of ", report.iterations,
-                                " iterations; not constant yet");
-  }
   return absl::StrCat(
       "<section class=\"cards\" id=\"headline\">\n",
       "<div class=\"card\"><h3>Iteration time</h3><p class=\"figure\">",
-      FormatSeconds(report.iteration_s), "</p><p class=\"quiet\">", period,
-      "</p></div>\n",
+      FormatSeconds(report.iteration_s), "</p><p class=\"quiet\">",
+      PeriodNote(report), "</p></div>\n",
       BubbleCard("Bubble fraction", "(span − busy) / span",
                  report.bubble_fraction),
       BubbleCard("Bubble overhead", "(span − busy) / busy",
@@ -120,7 +125,7 @@ std::string GridSection(const Page& page) {
   options.width_px = std::clamp(30.0 * most, 1100.0, 6000.0);
   options.title =
       absl::StrFormat("%s, iteration %d", page.report.schedule, page.iteration);
-  if (page.report.data_parallel > 1) {
+  if (page.report.dp > 1) {
     absl::StrAppend(&options.title, ", data-parallel replica ", page.replica);
   }
   return SectionHtml(

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace pipewright {
 namespace {
 
@@ -65,7 +67,7 @@ Report Summarize(const Program& program, const RunSummary& run,
   Report report;
   report.schedule = program.name;
   report.pp = program.pp();
-  report.data_parallel = program.replicas;
+  report.dp = program.replicas;
   if (program.schedule != nullptr) {
     report.vpp = program.schedule->vpp();
     report.microbatches = program.schedule->microbatches;
@@ -121,6 +123,14 @@ Report Summarize(const Program& program, const RunSummary& run,
   return report;
 }
 
+std::string PeriodNote(const Report& report) {
+  if (report.iterations <= 1) return "last end of the only iteration";
+  return absl::StrCat(report.steady ? "steady-state period, the last of "
+                                    : "period over the last of ",
+                      report.iterations, " iterations",
+                      report.steady ? "" : ", which is not constant yet");
+}
+
 std::string ReportToJson(const Report& report) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) {
@@ -141,7 +151,19 @@ std::string ReportToJson(const Report& report) {
   out["vpp"] = report.vpp;
   out["microbatches"] = report.microbatches;
   out["slices"] = report.slices;
+  out["dp"] = report.dp;
   out["data_parallel"] = report.data_parallel;
+  out["gradient_sync"] = report.gradient_sync;
+  out["params"] = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : report.params) out["params"][key] = value;
+  const auto name_or_null = [](const std::string& name) {
+    return name.empty() ? nlohmann::ordered_json()
+                        : nlohmann::ordered_json(name);
+  };
+  out["model"] = name_or_null(report.model);
+  out["system"] = name_or_null(report.system);
+  out["optimizer"] = report.optimizer;
+  out["waiting"] = report.waiting;
   out["span_s"] = Pair(report.span_s);
   out["busy_s"] = report.busy_s;
   out["bubble_fraction"] = Pair(report.bubble_fraction);
@@ -149,6 +171,8 @@ std::string ReportToJson(const Report& report) {
   out["iteration_s"] = report.iteration_s;
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
+  if (report.tokens_per_s) out["tokens_per_s"] = *report.tokens_per_s;
+  if (report.fits) out["fits"] = *report.fits;
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,14 @@ struct Report {
   int vpp = 1;
   int microbatches = 1;
   int slices = 1;
-  int data_parallel = 1;
+  int dp = 1;                                 // data-parallel degree
+  std::string data_parallel = "none";         // as configured: none, ddp, zero1
+  std::string gradient_sync = "none";         // what of it the program does
+  std::map<std::string, std::string> params;  // the schedule's own
+  std::string model;                          // "" without one
+  std::string system;                         // "" without one
+  std::string optimizer = "none";
+  std::string waiting = "buffered";
   GlobalAndPerRank span_s;
   double busy_s = 0;  // busiest rank
   GlobalAndPerRank bubble_fraction;
@@ -44,6 +53,8 @@ struct Report {
   double iteration_s = 0;
   int iterations = 1;
   bool steady = false;
+  std::optional<double> tokens_per_s;
+  std::optional<bool> fits;  // only where a limit is given
   std::vector<double> peak_activations;
   std::vector<RankReport> ranks;
   int64_t ops = 0;
@@ -54,10 +65,13 @@ struct Report {
   std::vector<std::string> not_modelled;
 };
 
-// `peak_activations`: one a rank. Strings about engine and network are the
-// caller's to fill in.
+// `peak_activations`: one a rank. What the program does not know (engine,
+// network, model, ...) is the caller's to fill in.
 Report Summarize(const Program& program, const RunSummary& run,
                  std::vector<double> peak_activations);
+
+// What iteration_s is: "steady-state period, ...".
+std::string PeriodNote(const Report& report);
 
 // One JSON object, keys of DESIGN section 3. Numbers read back exactly.
 std::string ReportToJson(const Report& report);

@@ -323,15 +323,20 @@ void Grid::WriteLabel(const Box& box, double top, double height,
                 (Width(op) - 3) / (kDigitEm * rows_.longest_label)});
   if (label.empty() || font < kSmallestFont) return;
   const Colour colour = ColourOf(box.style, Chunk(op), vpp_);
-  // On a hatch the number gets a rim in the colour of its box.
-  const std::string rim =
-      IsReplicaB(op) ? absl::StrCat("\" paint-order=\"stroke\" stroke=\"",
-                                    Hex(colour), "\" stroke-width=\"3")
-                     : "";
-  absl::StrAppend(out, "<text x=\"", Px(X(op.start_s) + Width(op) / 2),
-                  "\" y=\"", Px(top + height / 2 + 0.36 * font),
-                  "\" font-size=\"", Px(font), "\" fill=\"",
-                  Hex(TextOn(colour)), rim, "\">", label, "</text>\n");
+  const double middle = X(op.start_s) + Width(op) / 2;
+  if (IsReplicaB(op)) {
+    // No hatch through the number: a patch in the colour of the box.
+    const double width =
+        std::min(Width(op) - 2, kDigitEm * font * label.size() + 3);
+    absl::StrAppend(
+        out, "<rect class=\"patch\"",
+        RectShape(middle - width / 2, top + (height - font) / 2, width, font),
+        " fill=\"", Hex(colour), "\"/>\n");
+  }
+  absl::StrAppend(out, "<text x=\"", Px(middle), "\" y=\"",
+                  Px(top + height / 2 + 0.36 * font), "\" font-size=\"",
+                  Px(font), "\" fill=\"", Hex(TextOn(colour)), "\">", label,
+                  "</text>\n");
 }
 
 std::string Grid::Axis() const {

@@ -21,9 +21,20 @@ std::string Header(const Report& report) {
       absl::StrFormat("%s: pp %d, vpp %d, microbatches %d", report.schedule,
                       report.pp, report.vpp, report.microbatches);
   if (report.slices > 1) absl::StrAppend(&out, ", slices ", report.slices);
-  if (report.data_parallel > 1) {
-    absl::StrAppend(&out, ", data parallel ", report.data_parallel);
+  for (const auto& [key, value] : report.params) {
+    absl::StrAppend(&out, ", ", key, " ", value);
   }
+  if (report.dp > 1) {
+    absl::StrAppend(&out, ", dp ", report.dp,
+                    " (gradients: ", report.gradient_sync, ")");
+  }
+  if (report.optimizer != "none") {
+    absl::StrAppend(&out, ", optimizer ", report.optimizer);
+  }
+  if (report.waiting != "buffered") {
+    absl::StrAppend(&out, ", waiting ", report.waiting);
+  }
+  if (!report.model.empty()) absl::StrAppend(&out, ", model ", report.model);
   if (!report.engine.empty()) {
     absl::StrAppend(&out, ", engine ", report.engine);
   }
@@ -31,16 +42,6 @@ std::string Header(const Report& report) {
     absl::StrAppend(&out, ", network ", report.network);
   }
   return absl::StrCat(out, "\n\n");
-}
-
-std::string PeriodNote(const Report& report) {
-  if (report.iterations <= 1) return "last end of the only iteration";
-  if (report.steady) {
-    return absl::StrFormat("steady-state period, constant after %d iterations",
-                           report.iterations);
-  }
-  return absl::StrFormat("last of %d iterations; not constant yet",
-                         report.iterations);
 }
 
 std::string Bubbles(const Report& report) {
@@ -117,6 +118,10 @@ std::string ReportToText(const Report& report) {
   std::string out = Header(report);
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
                         FormatSeconds(report.iteration_s), PeriodNote(report));
+  if (report.tokens_per_s) {
+    absl::StrAppendFormat(&out, "%-14s %10.6g  %s\n", "tokens per s",
+                          *report.tokens_per_s, "of all replicas");
+  }
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "busy",
                         FormatSeconds(report.busy_s),
                         "pass time of the busiest rank");

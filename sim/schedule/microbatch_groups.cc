@@ -51,7 +51,7 @@ absl::StatusOr<int> TorchGroupSize(absl::string_view schedule,
   while (!fits(above)) ++above;
   return BadValue(
       "strategy.microbatches", absl::StrCat(microbatches),
-      absl::StrCat(below, " or ", above, " are nearest (schedule ", schedule,
+      absl::StrCat(below, " or ", above, ", the nearest (schedule ", schedule,
                    " as in PyTorch: a multiple of microbatches div pp = ",
                    rounds(microbatches), ")"));
 }
@@ -66,7 +66,7 @@ absl::Status CheckGroupSize(absl::string_view schedule,
   return BadValue(
       "strategy.microbatches", absl::StrCat(params.microbatches),
       absl::StrCat(below > 0 ? absl::StrCat(below, " or ") : "", above,
-                   " are nearest (schedule ", schedule, ", pp ", params.pp,
+                   ", the nearest (schedule ", schedule, ", pp ", params.pp,
                    ", group size ", group,
                    ": microbatches mod group size is 0 or at least pp)"));
 }

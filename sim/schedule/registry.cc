@@ -1,9 +1,11 @@
 #include "sim/schedule/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "sim/base/check.h"
 #include "sim/base/names.h"
@@ -15,6 +17,40 @@ namespace {
 
 // Passes of all ranks together, 8 bytes each: 64 GiB.
 constexpr double kMaxPasses = 8589934592.0;
+
+// Names that a later version will know; the last line is PyTorch's.
+constexpr absl::string_view kLaterNames[] = {"1f1b-v",
+                                             "zb-auto",
+                                             "zb-v",
+                                             "v-min",
+                                             "v-half",
+                                             "v-zb",
+                                             "interleaved-zb",
+                                             "bitpipe",
+                                             "chimera",
+                                             "dualpipe",
+                                             "dualpipe-v",
+                                             "hanayo",
+                                             "zeropp",
+                                             "gis",
+                                             "gis-h",
+                                             "po-h",
+                                             "po-f",
+                                             "seq1f1b",
+                                             "slimpipe",
+                                             "terapipe",
+                                             "2bp",
+                                             "pipedream-2bw",
+                                             "pipeoptim",
+                                             "optimal",
+                                             "interleavedzerobubble",
+                                             "zbvzerobubble",
+                                             "dualpipev"};
+
+bool IsLaterName(absl::string_view name) {
+  return std::find(std::begin(kLaterNames), std::end(kLaterNames), name) !=
+         std::end(kLaterNames);
+}
 
 // Sorted by name; filled before main by the objects in schedules/.
 std::map<std::string, ScheduleInfo>& Rows() {
@@ -49,16 +85,14 @@ absl::Status CheckSizes(const ScheduleParams& params) {
 
 absl::Status CheckOwnKeys(const ScheduleInfo& info,
                           const ScheduleParams& params) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = {PairParam().key};
   for (const ParamInfo& param : info.params) known.push_back(param.key);
   for (const auto& [key, value] : params.own) {
-    bool found = false;
-    for (const std::string& candidate : known) found |= candidate == key;
-    if (found) continue;
-    if (known.empty()) {
-      return BadValue(
-          absl::StrCat("schedule.params.", key), value,
-          absl::StrCat("none (schedule ", info.name, " has no parameters)"));
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (info.params.empty()) {
+      return BadValue(absl::StrCat("schedule.params.", key), value,
+                      absl::StrCat("only pair (schedule ", info.name,
+                                   " has no parameters of its own)"));
     }
     return Prefix("schedule.params",
                   UnknownName(absl::StrCat("parameter of schedule ", info.name),
@@ -96,7 +130,34 @@ absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name) {
       return ScheduleMatch{info, info->torch_params};
     }
   }
+  if (IsLaterName(lower) || IsLaterName(bare)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule '", name, "' is not available in this version (known: ",
+        absl::StrJoin(known, ", "), ")"));
+  }
   return UnknownName("schedule", name, known);
+}
+
+const ParamInfo& PairParam() {
+  static const auto* param = new ParamInfo{
+      "pair", "joint", "joint|dependencies",
+      "overlapped passes (X&Y) run as one, or each when it can; files too"};
+  return *param;
+}
+
+absl::StatusOr<Schedule> WithPair(Schedule schedule, absl::string_view value) {
+  if (value == "joint") return schedule;
+  if (value != "dependencies") {
+    return BadValue("schedule.params.pair", value, PairParam().legal);
+  }
+  const auto is_joint = [](Pass pass) { return pass.joint_with_next(); };
+  for (std::shared_ptr<const RankOrder>& order : schedule.orders) {
+    if (std::none_of(order->begin(), order->end(), is_joint)) continue;
+    RankOrder single = *order;
+    for (Pass& pass : single) pass = pass.WithJoint(false);
+    order = std::make_shared<const RankOrder>(std::move(single));
+  }
+  return schedule;
 }
 
 absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
@@ -106,7 +167,10 @@ absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
   merged.own.insert(match.implied.begin(), match.implied.end());
   PW_RETURN_IF_ERROR(CheckSizes(merged));
   PW_RETURN_IF_ERROR(CheckOwnKeys(*match.info, merged));
-  return match.info->build(merged);
+  absl::StatusOr<Schedule> schedule = match.info->build(merged);
+  const auto pair = merged.own.find(PairParam().key);
+  if (!schedule.ok() || pair == merged.own.end()) return schedule;
+  return WithPair(*std::move(schedule), pair->second);
 }
 
 }  // namespace pipewright

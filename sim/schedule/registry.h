@@ -68,12 +68,21 @@ const std::vector<const ScheduleInfo*>& AllSchedules();
 
 // A row and the own parameters that the given name implies. `name` is one of
 // ours, or PyTorch's class name in any case, with or without "Schedule" in
-// front; our own names win. Error: kInvalidArgument naming the nearest.
+// front; our own names win. Error: kInvalidArgument naming the nearest, or
+// saying that a later version has it.
 struct ScheduleMatch {
   const ScheduleInfo* info;
   std::map<std::string, std::string> implied;
 };
 absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name);
+
+// The parameter that every schedule takes, files included: whether the two
+// passes of an (X&Y) block run as one or are only neighbours in the order.
+const ParamInfo& PairParam();
+
+// `schedule` with `value` of it. Orders without blocks are shared, not copied.
+// Error: kInvalidArgument.
+absl::StatusOr<Schedule> WithPair(Schedule schedule, absl::string_view value);
 
 // Checks the sizes and own parameters that all schedules share (pp, vpp,
 // microbatches, slices at least 1; own keys known), then builds. The result

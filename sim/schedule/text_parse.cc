@@ -57,11 +57,16 @@ absl::Status TakeRankList(absl::string_view& text, ScheduleHeader& header) {
     if (word.empty() || !absl::ascii_isdigit(word[0])) break;
     int64_t rank = 0;
     const std::string quoted = Quoted(word);
-    if (!TakeNumber(word, kMaxRanks - 1, rank) || !word.empty()) {
-      return BadValue("placement", quoted,
-                      absl::StrCat("ranks, 0..", kMaxRanks - 1));
+    // Blanks separate; commas may.
+    do {
+      if (!TakeNumber(word, kMaxRanks - 1, rank)) break;
+      ranks.push_back(static_cast<int>(rank));
+    } while (absl::ConsumePrefix(&word, ",") && !word.empty());
+    if (!word.empty()) {
+      return BadValue(
+          "placement", quoted,
+          absl::StrCat("ranks, 0..", kMaxRanks - 1, ", separated by blanks"));
     }
-    ranks.push_back(static_cast<int>(rank));
     text = ahead;
   }
   header.rank_of_stage = std::move(ranks);

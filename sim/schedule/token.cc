@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -37,6 +38,13 @@ absl::Status BadToken(absl::string_view token, absl::string_view problem,
 absl::Status TakeIndex(absl::string_view token, absl::string_view what,
                        int count, absl::string_view& rest, int& index) {
   int64_t value = 0;
+  // One way to write each number, so that tokens can be compared as text.
+  const bool padded =
+      rest.size() > 1 && rest[0] == '0' && absl::ascii_isdigit(rest[1]);
+  if (padded) {
+    return BadToken(token, absl::StrCat(what, " has a leading zero"),
+                    absl::StrCat("0..", count - 1, " without one"));
+  }
   if (!TakeNumber(rest, count - 1, value)) {
     return BadToken(token, absl::StrCat(what, " is missing or out of range"),
                     absl::StrCat("0..", count - 1));
@@ -62,7 +70,9 @@ absl::StatusOr<Pass> ParsePass(absl::string_view token,
                    [&](const KindName& candidate) {
                      return absl::ConsumePrefix(&rest, candidate.name);
                    });
-  if (kind == std::end(kKindNames)) {
+  // "BX0" is no B with an odd microbatch.
+  if (kind == std::end(kKindNames) ||
+      (!rest.empty() && absl::ascii_isalpha(rest[0]))) {
     return BadToken(token, "unknown kind",
                     sizes.replicas > 1
                         ? "F B W BW R O L SYNC"

@@ -22,9 +22,11 @@ NodeLayout::NodeLayout(const ShapeParams& params)
       pcie_per_switch_(params.pcie_per_switch),
       has_nvlink_(params.devices_per_node > 1),
       has_nics_(params.nodes > 1),
+      has_pcie_(params.has_pcie()),
       nic_offset_(has_nvlink_ ? devices_ * 2 : 0),
       pcie_offset_(nic_offset_ + (has_nics_ ? nics_ * 2 : 0)),
-      stride_(pcie_offset_ + devices_ / pcie_per_switch_ * 2) {}
+      stride_(pcie_offset_ +
+              (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)) {}
 
 std::vector<Device> NodeLayout::Devices() const {
   std::vector<Device> devices;
@@ -52,7 +54,8 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       AddLink(absl::StrCat(nic, "/up"), params.nic, &links);
       AddLink(absl::StrCat(nic, "/down"), params.nic, &links);
     }
-    for (int index = 0; index < devices_ / pcie_per_switch_; ++index) {
+    for (int index = 0; has_pcie_ && index < devices_ / pcie_per_switch_;
+         ++index) {
       const std::string pcie = absl::StrCat(prefix, "pcie", index);
       AddLink(absl::StrCat(pcie, "/to-host"), params.pcie, &links);
       AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
@@ -79,10 +82,10 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
         out->push_back(layout.NvlinkDown(to));
       },
       [layout](int device, std::vector<LinkId>* out) {
-        out->push_back(layout.ToHost(device));
+        if (layout.has_pcie_) out->push_back(layout.ToHost(device));
       },
       [layout](int device, std::vector<LinkId>* out) {
-        out->push_back(layout.ToDevice(device));
+        if (layout.has_pcie_) out->push_back(layout.ToDevice(device));
       });
 }
 

@@ -32,6 +32,7 @@ class NodeLayout {
     return NodeOf(device) * stride_ + nic_offset_ + NicOf(device) * 2;
   }
   LinkId NicDown(int device) const { return NicUp(device) + 1; }
+  // Where there is PCIe only.
   LinkId ToHost(int device) const {
     return NodeOf(device) * stride_ + pcie_offset_ +
            device % devices_ / pcie_per_switch_ * 2;
@@ -47,7 +48,8 @@ class NodeLayout {
   std::vector<Link> Links(const ShapeParams& params) const;
 
   // A Cluster of these devices and links (followed by `fabric`), with host
-  // routes over PCIe, and `route` between devices of different nodes.
+  // routes over PCIe (empty without it), and `route` between devices of
+  // different nodes.
   Cluster Build(const ShapeParams& params, std::vector<Link> fabric,
                 Cluster::RouteFunction route) const;
 
@@ -58,6 +60,7 @@ class NodeLayout {
   int pcie_per_switch_;
   bool has_nvlink_;
   bool has_nics_;
+  bool has_pcie_;
   int nic_offset_;
   int pcie_offset_;
   int stride_;  // links of a node

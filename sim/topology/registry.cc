@@ -37,6 +37,10 @@ absl::Status CheckDivides(absl::string_view field, int value, int devices) {
 }
 
 absl::Status CheckLink(absl::string_view name, const LinkClass& link) {
+  if (link.bytes_per_s == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ".bandwidth: missing or 0; allowed: finite and above 0"));
+  }
   if (!std::isfinite(link.bytes_per_s) || link.bytes_per_s <= 0) {
     return BadValue(absl::StrCat(name, ".bandwidth"),
                     absl::StrCat(link.bytes_per_s, " bytes/s"),
@@ -78,7 +82,7 @@ absl::Status CheckParams(const ShapeParams& params) {
     PW_RETURN_IF_ERROR(CheckLink("nvlink", params.nvlink));
   }
   if (params.nodes > 1) PW_RETURN_IF_ERROR(CheckLink("nic", params.nic));
-  return CheckLink("pcie", params.pcie);
+  return params.has_pcie() ? CheckLink("pcie", params.pcie) : absl::OkStatus();
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ struct ShapeParams {
   std::string summary;
   // Where the other numbers are from: field name -> source.
   std::map<std::string, std::string> sources;
+
+  // Without PCIe there are no links to the hosts and their routes are empty.
+  bool has_pcie() const { return pcie.bytes_per_s != 0 || pcie.latency_s != 0; }
 };
 
 struct ShapeInfo {
@@ -64,9 +67,9 @@ const std::vector<const ShapeInfo*>& AllShapes();
 // Checks what all shapes share, then builds: counts at least 1 and at most
 // 2^20 devices, links that the shape needs with a finite bandwidth above 0 and
 // a finite latency of at least 0 (NVLink where a node has several devices,
-// NICs where there are several nodes, PCIe always). Error: kInvalidArgument
-// with field, value and what is allowed; for an unknown shape the nearest.
-// Time and memory O(devices); routes are computed when asked for.
+// NICs where there are several nodes, PCIe where it is given). Error:
+// kInvalidArgument with field, value and what is allowed; for an unknown shape
+// the nearest. Time and memory O(devices); routes are computed when asked for.
 absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params);
 
 }  // namespace pipewright

@@ -56,7 +56,7 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
        {"unknown option '--schdule'; did you mean '--schedule'?"}},
       {{"simulate", "--micro-batches=4"}, 2, {"'--microbatches'?"}},
       {{"simulate", "--pp"}, 2, {"--pp"}},
-      {Small({"--pp", "4"}), 2, {"--pp"}},
+      {Small({"--pp", "4"}), 2, {"--pp is given twice"}},
       {Small({"extra.yaml", "more.yaml"}), 2, {"more.yaml"}},
       {{"sweep"}, 2, {"sweep: not available in this version"}},
       {{"plan", "x", "--y"}, 2, {"plan: not available in this version"}},
@@ -67,7 +67,6 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"compare"}, 2, {"not available in this version"}},
       {{"list"}, 2, {"WHAT"}},
       {{"list", "schedule"}, 2, {"did you mean 'schedules'?"}},
-      {{"list", "profiles"}, 2, {"not available in this version"}},
       {{"reproduce"}, 2, {"NAME"}},
       {{"reproduce", "zero-bubble-tabel5"},
        2,
@@ -146,7 +145,25 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--model", "gpt-tiny", "--vpp", "3"}),
        2,
        {"--vpp: strategy.vpp: pp * vpp = 2 * 3 = 6"}},
-      {Small({"--max-activations", "1"}), 3, {"1 cannot be met"}},
+      {Small({"--param", "pair=never"}),
+       2,
+       {"--param pair=never: schedule.params.pair: never",
+        "joint|dependencies"}},
+      {{"simulate", "--schedule", "zb-v", "--pp", "2"},
+       2,
+       {"schedule 'zb-v' is not available in this version (known: 1f1b, "}},
+      {{"simulate", "--schedule", "ScheduleDualPipeV", "--pp", "2"},
+       2,
+       {"'ScheduleDualPipeV' is not available in this version"}},
+      {Small({"--data-parallel", "fsdp"}),
+       2,
+       {"strategy.data_parallel: fsdp is not available in this version; "
+        "allowed: none, ddp, zero1\n"}},
+      {Small({"--set", "system.shape=node", "--set",
+              "system.devices_per_node=4", "--set", "system.nvlink.latency=1us",
+              "--hop-bytes", "1KB"}),
+       2,
+       {"system.nvlink.bandwidth: missing or 0"}},
   });
 }
 
@@ -158,6 +175,7 @@ TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
       "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain\n"
       "0: F0 BW0 F1 BW1\n1: F1 BW1 F0 BW0\n");
   CheckAll({{{"simulate", "--schedule", file, "--engine", "fast"}, 4, {"F1"}},
+            {{"simulate", "--schedule", file}, 4, {"error: " + file + ":"}},
             {{"schedule", file}, 4, {"F1"}}});
 }
 
@@ -181,6 +199,8 @@ TEST_CASE("cli: a bad run leaves every output file as it was", "[cli]") {
   CheckAll({{no_folder, 2, {"--html: ", "none does not"}},
             {Small({"--svg", folder.Path("")}), 2, {"this is a folder"}},
             {Small({"--svg", ""}), 2, {"--svg"}},
+            {Small({"--svg", "-"}), 2, {"--svg: - is not allowed"}},
+            {Small({"-o", "-"}), 2, {"-o: - is not allowed"}},
             {Small({"--svg", fresh, "--html", fresh}),
              2,
              {"another file than that of --svg"}}});

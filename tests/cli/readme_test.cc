@@ -45,7 +45,8 @@ TEST_CASE("readme: the configuration runs", "[cli]") {
   REQUIRE(result.exit_code == 0);
   const auto report = nlohmann::json::parse(result.out);
   CHECK(report["schedule"] == "interleaved-1f1b");
-  CHECK(report["data_parallel"] == 2);
+  CHECK(report["dp"] == 2);
+  CHECK(report["data_parallel"] == "zero1");
 }
 
 TEST_CASE("readme: the commands of the tour run", "[cli]") {

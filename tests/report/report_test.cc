@@ -94,7 +94,7 @@ TEST_CASE("report: the slowest data-parallel replica counts", "[report]") {
   CHECK(report.iteration_s == 9);
   CHECK(report.iterations == 3);
   CHECK(report.steady);
-  CHECK(report.data_parallel == 3);
+  CHECK(report.dp == 3);
 }
 
 TEST_CASE("report: nothing to do gives zeros, not NaN", "[report]") {
@@ -133,7 +133,14 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
                                       "vpp",
                                       "microbatches",
                                       "slices",
+                                      "dp",
                                       "data_parallel",
+                                      "gradient_sync",
+                                      "params",
+                                      "model",
+                                      "system",
+                                      "optimizer",
+                                      "waiting",
                                       "span_s",
                                       "busy_s",
                                       "bubble_fraction",

@@ -124,8 +124,11 @@ TEST_CASE("svg: chunks are shades, the second replica is hatched", "[svg]") {
   const std::string dark = Hex(ColourOf(Style::kForward, 0, 2));
   const std::string light = Hex(ColourOf(Style::kForward, 1, 2));
   CHECK(dark != light);
-  // Two boxes, the rim of a number, and the legend.
+  // Two boxes, the patch behind a number, and the legend.
   CHECK(Count(svg, dark) == 4);
+  CHECK(Count(svg, "class=\"patch\"") == 1);
+  // The patch is drawn over the hatch.
+  CHECK(svg.find("class=\"patch\"") > svg.rfind("url(#replica-b)"));
   CHECK(Count(svg, light) == 2);
   // A box and the legend.
   CHECK(Count(svg, "fill=\"url(#replica-b)\"") == 2);

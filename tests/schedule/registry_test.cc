@@ -80,9 +80,9 @@ TEST_CASE("registry: impossible sizes name field, value and what is allowed",
              Catch::Contains("allowed: at least 8 (2*pp"));
   CHECK_THAT(Error("interleaved-1f1b", Sizes(4, 2, 10)),
              Catch::Contains("strategy.microbatches: 10 is not allowed; "
-                             "allowed: 8 or 12 are nearest"));
+                             "allowed: 8 or 12, the nearest"));
   CHECK_THAT(Error("Interleaved1F1B", Sizes(3, 2, 14)),
-             Catch::Contains("allowed: 12 or 15 are nearest"));
+             Catch::Contains("allowed: 12 or 15, the nearest"));
   ScheduleParams sliced = Sizes(2, 1, 4);
   sliced.slices = 2;
   CHECK(Error("gpipe", sliced) ==

@@ -153,6 +153,20 @@ TEST_CASE("text: errors of the header name line, field and what is allowed",
              Catch::Contains("'0x' is not allowed"));
 }
 
+TEST_CASE("text: ranks of a placement are separated by blanks or commas",
+          "[schedule]") {
+  const std::string orders = "F0 BW0\n1: F0 BW0\n2: F0 BW0";
+  const std::string sizes = "pp 3 vpp 1 microbatches 1 placement ";
+  const auto blanks = ParseSchedule(File(sizes + "2 0 1", orders), "f.pws");
+  REQUIRE(blanks.ok());
+  for (const char* list : {"2,0,1", "2, 0, 1"}) {
+    const auto commas = ParseSchedule(File(sizes + list, orders), "f.pws");
+    REQUIRE(commas.ok());
+    CHECK(commas->placement.ToString() == blanks->placement.ToString());
+  }
+  CHECK_THAT(Error(File(sizes + "2,,1")), Catch::Contains("'2,,1'"));
+}
+
 TEST_CASE("text: errors of the orders name line, rank and token",
           "[schedule]") {
   const std::string one = "pp 1 vpp 1 microbatches 2";
@@ -166,6 +180,10 @@ TEST_CASE("text: errors of the orders name line, rank and token",
     CHECK_THAT(Error(File(one, token)),
                Catch::Contains(absl::StrCat("token '", token, "'")));
   }
+  CHECK_THAT(Error(File(one, "BX0")),
+             Catch::Contains("'BX0': unknown kind; allowed: F B W BW"));
+  CHECK_THAT(Error(File(one, "F00")),
+             Catch::Contains("microbatch has a leading zero"));
   CHECK_THAT(Error(File(one, "F0.0")), Catch::Contains("trailing '.0'"));
   CHECK_THAT(Error(File(one, "F0s0")), Catch::Contains("trailing 's0'"));
   CHECK_THAT(Error(File(one, "aF0")), Catch::Contains("unknown kind"));

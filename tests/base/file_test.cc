@@ -1,0 +1,102 @@
+#include "sim/base/file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace pipewright {
+namespace {
+
+// A folder of its own, gone with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string path = std::filesystem::temp_directory_path() / "pw.XXXXXX";
+    REQUIRE(::mkdtemp(path.data()) != nullptr);
+    path_ = path;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const char* name) const { return path_ / name; }
+  size_t entries() const {
+    return std::distance(std::filesystem::directory_iterator(path_), {});
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST_CASE("file: what is written reads back, nothing else is left", "[base]") {
+  const TemporaryFolder folder;
+  REQUIRE(WriteFile(folder / "a", "one").ok());
+  REQUIRE(WriteFile(folder / "a", "two").ok());
+  CHECK(*ReadFile(folder / "a") == "two");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("file: a link stays and its target is replaced", "[base]") {
+  const TemporaryFolder folder;
+  REQUIRE(WriteFile(folder / "target", "old").ok());
+  REQUIRE(::symlink("target", (folder / "link").c_str()) == 0);
+  REQUIRE(WriteFile(folder / "link", "new").ok());
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(*ReadFile(folder / "target") == "new");
+}
+
+TEST_CASE("file: a link to nothing is refused and stays", "[base]") {
+  const TemporaryFolder folder;
+  REQUIRE(::symlink("nothing", (folder / "link").c_str()) == 0);
+  CHECK(WriteFile(folder / "link", "new").code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST_CASE("file: permissions survive a new content", "[base]") {
+  const TemporaryFolder folder;
+  REQUIRE(WriteFile(folder / "a", "old").ok());
+  REQUIRE(::chmod((folder / "a").c_str(), 0640) == 0);
+  REQUIRE(WriteFile(folder / "a", "new").ok());
+  struct stat info;
+  REQUIRE(::stat((folder / "a").c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0640);
+}
+
+TEST_CASE("file: a file without write permission is refused", "[base]") {
+  if (::geteuid() == 0) {
+    WARN("runs as root, for whom no file is read-only");
+    return;
+  }
+  const TemporaryFolder folder;
+  REQUIRE(WriteFile(folder / "a", "old").ok());
+  REQUIRE(::chmod((folder / "a").c_str(), 0444) == 0);
+  CHECK(WriteFile(folder / "a", "new").code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(*ReadFile(folder / "a") == "old");
+}
+
+TEST_CASE("file: a device is written and stays one", "[base]") {
+  // Through a link, so that a mistake costs the link and not the device.
+  const TemporaryFolder folder;
+  REQUIRE(::symlink("/dev/full", (folder / "full").c_str()) == 0);
+  REQUIRE(::symlink("/dev/null", (folder / "null").c_str()) == 0);
+  CHECK(WriteFile(folder / "null", "text").ok());
+  const absl::Status full = WriteFile(folder / "full", "text");
+  CHECK(full.code() == absl::StatusCode::kInternal);
+  CHECK(std::string(full.message()).find("No space left") != std::string::npos);
+  CHECK(std::filesystem::is_symlink(folder / "full"));
+  CHECK(std::filesystem::is_symlink(folder / "null"));
+}
+
+TEST_CASE("file: a folder or a path through nothing is refused", "[base]") {
+  const TemporaryFolder folder;
+  CHECK(WriteFile(folder / ".", "text").code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(WriteFile(folder / "no/file", "text").code() ==
+        absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,235 @@
+// What a report says about the run that it is of, and what options change.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+using testing::BinaryResult;
+using testing::RunBinary;
+using testing::TemporaryFolder;
+using Arguments = std::vector<std::string>;
+
+BinaryResult Small(const Arguments& more) {
+  Arguments arguments = {"simulate", "--schedule",     "1f1b", "--pp",
+                         "2",        "--microbatches", "4",    "--engine",
+                         "fast",     "--p2p",          "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunBinary(arguments);
+}
+
+constexpr char kPaired[] =
+    "pipewright-schedule 1\n"
+    "pp 1 vpp 1 microbatches 2 slices 1 replicas 1 placement plain\n"
+    "0: F0 (F1&BW0) BW1\n";
+
+TEST_CASE("cli: a limit that is exceeded is reported, exit 3", "[cli]") {
+  const BinaryResult over = Small({"--max-activations", "1", "--json"});
+  CHECK(over.exit_code == 3);
+  CHECK(json::parse(over.out)["fits"] == false);
+  CHECK(json::parse(over.out)["peak_activations"] == json({2.0, 1.0}));
+  CHECK(absl::StrContains(over.err, "1 is exceeded"));
+  const BinaryResult met = Small({"--max-activations", "2", "--json"});
+  CHECK(met.exit_code == 0);
+  CHECK(json::parse(met.out)["fits"] == true);
+  CHECK(!json::parse(Small({"--json"}).out).contains("fits"));
+}
+
+TEST_CASE("cli: a report names what it is of", "[cli]") {
+  const BinaryResult run = RunBinary({"simulate",
+                                      "--schedule",
+                                      "ScheduleInterleaved1F1B",
+                                      "--pp",
+                                      "2",
+                                      "--vpp",
+                                      "2",
+                                      "--microbatches",
+                                      "4",
+                                      "--engine",
+                                      "fast",
+                                      "--model",
+                                      "gpt-tiny",
+                                      "--system",
+                                      "dgx-h100",
+                                      "--dp",
+                                      "2",
+                                      "--data-parallel",
+                                      "zero1",
+                                      "--optimizer",
+                                      "synchronised",
+                                      "--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const json report = json::parse(run.out);
+  CHECK(report["dp"] == 2);
+  CHECK(report["data_parallel"] == "zero1");
+  CHECK(report["gradient_sync"] == "zero1");
+  CHECK(report["model"] == "gpt-tiny");
+  CHECK(report["system"] == "dgx-h100");
+  CHECK(report["optimizer"] == "synchronised");
+  CHECK(report["waiting"] == "buffered");
+  CHECK(!report["params"].empty());  // PyTorch's name implies its variant
+  // gpt-tiny has 128 tokens a sample.
+  CHECK(report["tokens_per_s"].get<double>() ==
+        Approx(128 * 4 * 2 / report["iteration_s"].get<double>()));
+
+  const json plain = json::parse(Small({"--json"}).out);
+  CHECK(plain["model"].is_null());
+  CHECK(plain["gradient_sync"] == "none");
+  CHECK(plain["params"] == json::object());
+  CHECK(!plain.contains("tokens_per_s"));
+}
+
+TEST_CASE("cli: a system with another shape says so", "[cli]") {
+  const BinaryResult run = RunBinary({"simulate",
+                                      "--schedule",
+                                      "gpipe",
+                                      "--pp",
+                                      "2",
+                                      "--microbatches",
+                                      "4",
+                                      "--engine",
+                                      "fast",
+                                      "--set",
+                                      "system.preset=dgx-h100",
+                                      "--set",
+                                      "system.shape=fat-tree",
+                                      "--set",
+                                      "system.nodes_per_leaf=1",
+                                      "--waiting",
+                                      "rendezvous",
+                                      "--hop-bytes",
+                                      "1KB",
+                                      "--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(json::parse(run.out)["system"] == "dgx-h100 as fat-tree");
+  CHECK(json::parse(run.out)["waiting"] == "rendezvous");
+}
+
+TEST_CASE("cli: pair is taken by schedules and files, for timing only",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Write("paired.pws", kPaired);
+  for (const char* pair : {"pair=joint", "pair=dependencies"}) {
+    CHECK(Small({"--param", pair}).exit_code == 0);
+    const BinaryResult run =
+        RunBinary({"simulate", "--schedule", file, "--engine", "fast",
+                   "--param", pair, "--json"});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    const BinaryResult text = RunBinary({"schedule", file, "--param", pair});
+    CHECK(text.out == kPaired);
+  }
+  const BinaryResult other =
+      RunBinary({"schedule", file, "--param", "group-size=2"});
+  CHECK(other.exit_code == 2);
+  CHECK(absl::StrContains(other.err, "takes no other parameters"));
+}
+
+TEST_CASE("cli: schedule.name may be a file beside the configuration",
+          "[cli]") {
+  const TemporaryFolder folder;
+  folder.Write("paired.pws", kPaired);
+  const std::string config =
+      folder.Write("run.yaml", "schedule: {name: paired.pws}\nengine: fast\n");
+  const BinaryResult run = RunBinary({"simulate", config, "--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(json::parse(run.out)["ops"] == 4);
+  const BinaryResult named =
+      RunBinary({"simulate", config, "--schedule", "gpipe", "--pp", "2",
+                 "--microbatches", "2", "--json"});
+  INFO(named.err);
+  REQUIRE(named.exit_code == 0);
+  CHECK(json::parse(named.out)["schedule"] == "gpipe");
+}
+
+TEST_CASE("cli: an empty --set takes a field of the file away", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string config = folder.Write(
+      "run.yaml",
+      "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4}\n"
+      "costs: {p2p: 1ms, hop_bytes: 1KB}\nengine: fast\n");
+  CHECK(RunBinary({"simulate", config, "--system", "dgx-h100"}).exit_code == 2);
+  const BinaryResult run = RunBinary(
+      {"simulate", config, "--system", "dgx-h100", "--set", "costs.p2p="});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(RunBinary({"simulate", config, "--set", "costs.p2q="}).exit_code == 2);
+}
+
+TEST_CASE("cli: a shape needs no PCIe while nothing is copied", "[cli]") {
+  const BinaryResult run = RunBinary(
+      {"simulate", "--schedule", "1f1b", "--pp", "4", "--microbatches", "4",
+       "--engine", "fast", "--set", "system.shape=node", "--set",
+       "system.devices_per_node=4", "--set", "system.nvlink.bandwidth=100GBps",
+       "--set", "system.nvlink.latency=1us", "--hop-bytes", "1KB"});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+}
+
+TEST_CASE("cli: options without effect are warned of", "[cli]") {
+  const BinaryResult run = Small(
+      {"--optimizer-time", "1ms", "--validation-time", "1ms", "--sequence",
+       "64", "--hop-bytes", "1KB", "--network", "native", "--offload-time",
+       "1ms", "--load-time", "1ms", "--gradient-bytes", "1KB"});
+  CHECK(run.exit_code == 0);
+  for (const char* field :
+       {"--optimizer-time: costs.optimizer_time", "costs.validation_time",
+        "strategy.sequence", "costs.hop_bytes", "--network: network",
+        "costs.uniform.offload", "costs.uniform.load",
+        "costs.gradient_bytes"}) {
+    INFO(field << "\n" << run.err);
+    CHECK(absl::StrContains(run.err, absl::StrCat(field, " has no effect")));
+  }
+}
+
+TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Write("paired.pws", kPaired);
+  CHECK(RunBinary({"check", file, "--semantics", "buffered"}).exit_code == 0);
+  const BinaryResult nccl = RunBinary({"check", file, "--semantics", "nccl"});
+  CHECK(nccl.exit_code == 2);
+  CHECK(absl::StrContains(nccl.err, "nccl is not available in this version"));
+}
+
+TEST_CASE("cli: there are no profiles, which is no error", "[cli]") {
+  const BinaryResult list = RunBinary({"list", "profiles", "--json"});
+  CHECK(list.exit_code == 0);
+  CHECK(json::parse(list.out)["profiles"] == json::array());
+  CHECK(absl::StrContains(list.err, "no calibration profile"));
+}
+
+TEST_CASE("cli: an output that is a full device is exit 1", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string link = folder.Path("full");
+  REQUIRE(::symlink("/dev/full", link.c_str()) == 0);
+  const BinaryResult run = Small({"-o", link});
+  CHECK(run.exit_code == 1);
+  CHECK(absl::StrContains(run.err, "No space left"));
+}
+
+TEST_CASE("cli: a picture needs one iteration of one replica only", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string svg = folder.Path("grid.svg");
+  CHECK(Small({"--iterations", "10000", "--dp", "1000", "--svg", svg})
+            .exit_code == 0);
+  const BinaryResult trace = Small({"--iterations", "10000", "--dp", "1000",
+                                    "--trace", folder.Path("t.json")});
+  CHECK(trace.exit_code == 2);
+  CHECK(absl::StrContains(trace.err, "would be traced"));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define PW_CHECK(condition)                                               \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]] {                                      \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__,         \
-                   __LINE__, #condition);                                 \
-      std::abort();                                                       \
-    }                                                                     \
+#define PW_CHECK(condition)                                                 \
+  do {                                                                      \
+    if (!(condition)) [[unlikely]] {                                        \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, \
+                   #condition);                                             \
+      std::abort();                                                         \
+    }                                                                       \
   } while (false)

@@ -46,8 +46,7 @@ struct LowerOptions {
 };
 
 // `schedule` must have passed VerifySchedule. Errors: kInvalidArgument where
-// options do not fit (a list of the wrong length, a
-// mapping of another size).
+// options do not fit (a list of the wrong length, a mapping of another size).
 absl::StatusOr<Program> Lower(std::shared_ptr<const Schedule> schedule,
                               const LowerOptions& options);
 

@@ -13,8 +13,8 @@ namespace pipewright {
 
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(absl::string_view name, Placement placement,
-                  int microbatches, int slices = 1, int replicas = 1);
+  ScheduleBuilder(absl::string_view name, Placement placement, int microbatches,
+                  int slices = 1, int replicas = 1);
 
   // Room for `passes` more passes on `rank`; avoids regrowth in generators.
   void Reserve(int rank, int64_t passes);

@@ -53,8 +53,7 @@ class Pass {
               static_cast<uint64_t>(replica) << 3 |
               static_cast<uint64_t>(chunk) << 4 |
               static_cast<uint64_t>(slice) << 16 |
-              static_cast<uint64_t>(static_cast<uint32_t>(microbatch)) << 32) {
-  }
+              static_cast<uint64_t>(static_cast<uint32_t>(microbatch)) << 32) {}
 
   constexpr PassKind kind() const { return static_cast<PassKind>(bits_ & 7); }
   constexpr int replica() const { return static_cast<int>(bits_ >> 3 & 1); }

@@ -156,7 +156,8 @@ browser() {
   if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
     export NODE_EXTRA_CA_CERTS=$certificates
   fi
-  if ! (cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund); then
+  if ! (cd tests/browser &&
+    npm ci --ignore-scripts --no-audit --no-fund --fetch-retries 5); then
     [[ ${CI:-} != true ]] || fail "npm ci in tests/browser failed"
     note "the browser test will be skipped: npm ci in tests/browser failed"
   fi

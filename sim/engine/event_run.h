@@ -182,7 +182,6 @@ class EventRun {
   void Send(int device, int32_t channel, Pass pass, double now_s);
   void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
   void PlanHolds(int device, const Pass* block, int parts, bool send);
-  int64_t NextAttached(const Device& device) const;
   void PostHolds(int device);
   void Post(int device, const Handshake& handshake);
   void Begin(Transfer transfer);

@@ -62,24 +62,13 @@ void EventRun::PlanHolds(int index, const Pass* block, int parts, bool send) {
   }
   const Pass* const next = rank.order->data() + device.position;
   if (send && program_.wait_rule == WaitRule::kBatched &&
-      !device.holds.empty() && device.position < NextAttached(device) &&
+      !device.holds.empty() &&
+      device.position <
+          rank.NextAttached(device.attachment, device.iteration) &&
       IsComputePass(next->kind())) {
     device.received = true;
     PlanHolds(index, next, next->joint_with_next() ? 2 : 1, /*send=*/false);
   }
-}
-
-// Where the next operation is attached that takes part in this iteration.
-int64_t EventRun::NextAttached(const Device& device) const {
-  const RankProgram& rank = program_.ranks[device.rank];
-  for (size_t next = device.attachment; next < rank.attachments.size();
-       ++next) {
-    const Attachment& attachment = rank.attachments[next];
-    if (rank.side_ops[attachment.side_op].first_iteration <= device.iteration) {
-      return attachment.position;
-    }
-  }
-  return static_cast<int64_t>(rank.order->size());
 }
 
 void EventRun::PostHolds(int index) {

@@ -6,26 +6,15 @@
 
 namespace pipewright {
 
-// Where the next operation is attached that takes part in this iteration: it
-// ends a batch.
-int64_t FastRun::NextAttached(int rank, size_t attachment) const {
-  const RankProgram& rank_program = program_.ranks[rank];
-  for (; attachment < rank_program.attachments.size(); ++attachment) {
-    const Attachment& next = rank_program.attachments[attachment];
-    if (rank_program.side_ops[next.side_op].first_iteration <= iteration_) {
-      return next.position;
-    }
-  }
-  return static_cast<int64_t>(rank_program.order->size());
-}
-
 // Inputs of the next block, the block itself, then its outputs. Runs up to
 // `stop`; false when the rank has to wait.
 bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
   const std::vector<Lane>& lanes = program_.ranks[rank].lanes;
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
-  const int64_t batch_end = NextAttached(rank, state.attachment);
+  // What is attached ends a batch.
+  const int64_t batch_end =
+      program_.ranks[rank].NextAttached(state.attachment, iteration_);
   while (replay.position < stop) {
     if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
     const Pass* const block = replay.order + replay.position;

@@ -117,7 +117,6 @@ class FastRun {
   bool Loaded(Row& row, int rank, Pass pass, double* earliest_s) const;
 
   // fast_handshakes.cc
-  int64_t NextAttached(int rank, size_t attachment) const;
   bool RunHeld(Row& row, int rank, int64_t stop);
   bool FinishHandshakes(Row& row, int rank);
   void Plan(RankState& state, std::vector<Handshake> handshakes) const;

@@ -170,6 +170,16 @@ absl::string_view WaitRuleName(WaitRule rule) {
   return kNames[static_cast<int>(rule)];
 }
 
+int64_t RankProgram::NextAttached(size_t attachment, int iteration) const {
+  for (; attachment < attachments.size(); ++attachment) {
+    const Attachment& next = attachments[attachment];
+    if (side_ops[next.side_op].first_iteration <= iteration) {
+      return next.position;
+    }
+  }
+  return static_cast<int64_t>(order->size());
+}
+
 int64_t Program::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {

@@ -169,6 +169,10 @@ struct RankProgram {
   std::vector<Lane> lanes;  // [Pass::lane()]
   std::vector<SideOp> side_ops;
   std::vector<Attachment> attachments;  // by position, then in issue order
+
+  // Position of the first attachment from index `attachment` on that takes
+  // part in `iteration`; the order's size when there is none.
+  int64_t NextAttached(size_t attachment, int iteration) const;
 };
 
 struct Program {

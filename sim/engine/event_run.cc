@@ -362,7 +362,9 @@ std::string EventRun::Deadlock() const {
               program_.ranks[rank].side_ops[queue.front().side_op].kind));
     }
     if (device.awaited > 0) {
-      absl::StrAppend(&waiting, "\nrank ", rank, " is held by a transfer");
+      absl::StrAppend(&waiting, "\nrank ", rank, " is held by the ",
+                      device.posted.send ? "send" : "receive", " of ",
+                      PassToString(*program_.schedule, device.posted.pass));
     }
   }
   return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",

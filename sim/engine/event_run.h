@@ -108,6 +108,7 @@ class EventRun {
     absl::flat_hash_map<uint64_t, double> loaded_s;
     absl::flat_hash_set<uint64_t> loading;
     std::vector<Handshake> holds;  // not posted yet
+    Handshake posted{};            // the last one that was
   };
   // Bytes on their way.
   struct Transfer {

@@ -78,6 +78,7 @@ void EventRun::PostHolds(int index) {
     const Handshake handshake = device.holds.front();
     device.holds.erase(device.holds.begin());
     ++device.awaited;
+    device.posted = handshake;
     Post(index, handshake);
   }
 }

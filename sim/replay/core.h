@@ -83,11 +83,14 @@ class ReplayCore {
     return lane.seconds;
   }
 
+  // Inlined into its few callers: a visit may be two passes long.
   template <bool kFactor, class Observer>
-  Outcome AdvanceImpl(int rank, int64_t stop, Observer& observer);
+  [[gnu::always_inline]] Outcome AdvanceImpl(int rank, int64_t stop,
+                                             Observer& observer);
 
   template <bool kFactor, class Observer>
-  bool RunBlockImpl(int rank, double earliest_s, Observer& observer);
+  [[gnu::noinline]] bool RunBlockImpl(int rank, double earliest_s,
+                                      Observer& observer);
 
   std::vector<ReplayRank> ranks_;
   std::vector<TokenQueue> queues_;

@@ -85,8 +85,8 @@ class ReplayCore {
 
   // Inlined into its few callers: a visit may be two passes long.
   template <bool kFactor, class Observer>
-  [[gnu::always_inline]] Outcome AdvanceImpl(int rank, int64_t stop,
-                                             Observer& observer);
+  [[gnu::always_inline]] inline Outcome AdvanceImpl(int rank, int64_t stop,
+                                                    Observer& observer);
 
   template <bool kFactor, class Observer>
   [[gnu::noinline]] bool RunBlockImpl(int rank, double earliest_s,

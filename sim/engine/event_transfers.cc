@@ -97,18 +97,12 @@ void EventRun::Post(int index, const Handshake& handshake) {
   }
   const Channel& channel = program_.channels[handshake.channel];
   const int source = channel_source_[slot];
-  const PassKind kind = channel.kind == ChannelKind::kActivation
-                            ? PassKind::kForward
-                            : handshake.pass.kind();
   Begin({.of = Transfer::Of::kChannel,
          .index = handshake.channel,
          .replica = device.replica,
          .source = source,
          .iteration = device.iteration,
-         // Under the name of the pass that produced it: same key, its chunk.
-         .pass = Pass(kind, handshake.pass.microbatch(),
-                      program_.schedule->placement.ChunkOf(channel.stage),
-                      handshake.pass.slice(), channel.replica),
+         .pass = TransferName(program_, handshake.channel, handshake.pass),
          .bytes = channel.bytes,
          .start_s = std::max(device.clock_s, other_s),
          .latency_s = source < 0 ? 0 : plans_[source].latency_s,

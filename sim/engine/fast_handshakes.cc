@@ -114,16 +114,10 @@ void FastRun::Post(Row& row, const Handshake& handshake, double now_s) {
   point.sender_done.Push(end_s, key);
   point.receiver_done.Push(end_s, key);
   if (writer_.active()) {
-    // Told under the name of the pass that produced it: same key and chunk.
-    const Channel& channel = program_.channels[handshake.channel];
-    const PassKind kind = channel.kind == ChannelKind::kActivation
-                              ? PassKind::kForward
-                              : handshake.pass.kind();
-    writer_.OnTransfer(handshake.channel,
-                       Pass(kind, handshake.pass.microbatch(),
-                            program_.schedule->placement.ChunkOf(channel.stage),
-                            handshake.pass.slice(), channel.replica),
-                       start_s, end_s);
+    writer_.OnTransfer(
+        handshake.channel,
+        TransferName(program_, handshake.channel, handshake.pass), start_s,
+        end_s);
   }
 }
 

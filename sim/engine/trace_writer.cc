@@ -2,6 +2,16 @@
 
 namespace pipewright {
 
+Pass TransferName(const Program& program, int index, Pass either) {
+  const Channel& channel = program.channels[index];
+  const PassKind kind = channel.kind == ChannelKind::kActivation
+                            ? PassKind::kForward
+                            : either.kind();
+  return Pass(kind, either.microbatch(),
+              program.schedule->placement.ChunkOf(channel.stage),
+              either.slice(), channel.replica);
+}
+
 void TraceWriter::OnPass(int rank, int64_t, Pass pass, double start_s,
                          double end_s, bool joint) {
   if (sink_ == nullptr) return;

@@ -8,6 +8,10 @@
 
 namespace pipewright {
 
+// How the transfer of `channel` that `either` of its two passes names is told:
+// the same microbatch and slice, the producing stage's chunk.
+Pass TransferName(const Program& program, int channel, Pass either);
+
 class TraceWriter {
  public:
   static constexpr bool kActive = true;

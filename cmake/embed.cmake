@@ -1,7 +1,8 @@
 # embed_files(OUT Function FILE...): writes a C++ file that defines
 #   const std::vector<std::pair<std::string, std::string>>& Function();
-# in namespace pipewright, with (file name without ending, content) of each
-# FILE, and puts its path into OUT.
+# in namespace pipewright, with (name, content) of each FILE, and puts its
+# path into OUT. The name is without ending; below experiments/papers it
+# includes the folder.
 function(embed_files out function)
   set(target ${PROJECT_BINARY_DIR}/embedded/${function}.cc)
   add_custom_command(

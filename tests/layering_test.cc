@@ -30,16 +30,17 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["sim/schedule"] = {"sim/base"};
     map["sim/replay"] = {"sim/base", "sim/schedule"};
     map["sim/topology"] = {"sim/base"};
-    map["sim/cost"] = {"sim/base"};
-    map["sim/memory"] = {"sim/base", "sim/schedule"};
+    map["sim/model"] = {"sim/base"};
+    map["sim/cost"] = {"sim/base", "sim/model", "sim/topology"};
+    map["sim/memory"] = {"sim/base", "sim/schedule", "sim/model"};
     map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
     map["topologies"] = {"sim/base", "sim/topology"};
-    std::set<std::string> below = {"sim/base",   "sim/schedule",
-                                   "sim/replay", "sim/topology",
-                                   "sim/cost",   "sim/memory"};
+    std::set<std::string> below = {"sim/base",     "sim/schedule", "sim/replay",
+                                   "sim/topology", "sim/model",    "sim/cost",
+                                   "sim/memory"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/config",
-          "sim/search", "sim/sweep", "sim/cli"}) {
+          "sim/search", "sim/sweep", "sim/reproduce", "sim/cli"}) {
       map[folder] = below;
       below.insert(folder);
     }

@@ -8,7 +8,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
-#include "sim/cost/model.h"
+#include "sim/model/model.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"

@@ -1,5 +1,3 @@
-#include "sim/cli/reproduce.h"
-
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/engine.h"
+#include "sim/reproduce/paper.h"
 
 namespace pipewright {
 namespace {
@@ -36,15 +35,15 @@ struct Count {
 absl::StatusOr<std::vector<const Paper*>> Choose(
     const std::vector<std::string>& names) {
   std::vector<std::string> known;
-  for (const Paper& paper : AllPapers()) known.push_back(paper.name);
+  for (const Paper* paper : AllPapers()) known.push_back(paper->name);
   known.push_back("all");
   std::vector<const Paper*> chosen;
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       return UnknownName("experiment", name, known);
     }
-    for (const Paper& paper : AllPapers()) {
-      if (name == "all" || name == paper.name) chosen.push_back(&paper);
+    for (const Paper* paper : AllPapers()) {
+      if (name == "all" || name == paper->name) chosen.push_back(paper);
     }
   }
   return chosen;
@@ -56,9 +55,11 @@ std::string ToText(const Paper& paper,
       "%s: %s\n%s\n\n%-30s %-28s %10s %10s\n", paper.name, paper.summary,
       paper.metric, "setting", "schedule", "expected", "simulated");
   for (const Comparison& row : comparisons) {
-    absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s%s\n", row.setting,
+    const std::string rule = row.RuleNote();
+    absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s%s%s\n", row.setting,
                           row.schedule, row.published, row.rounded,
                           row.matches() ? "match" : "OFF",
+                          rule.empty() ? "" : absl::StrCat(" (", rule, ")"),
                           row.in_paper ? "" : " (reference, not in the paper)");
   }
   return text;
@@ -73,6 +74,10 @@ Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
          {row.in_paper ? "published" : "reference", std::stod(row.published)},
          {"simulated", row.simulated},
          {"rounded", std::stod(row.rounded)},
+         {"rule", row.rule == Comparison::Rule::kDigits   ? "digits"
+                  : row.rule == Comparison::Rule::kWithin ? "within"
+                                                          : "at most"},
+         {"tolerance", row.tolerance},
          {"in_paper", row.in_paper},
          {"match", row.matches()}});
   }
@@ -117,23 +122,13 @@ absl::Status Reproduce::Run() const {
 
 }  // namespace
 
-const std::vector<Paper>& AllPapers() {
-  static const auto* papers = new std::vector<Paper>{
-      {.name = "zero-bubble-table5",
-       .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, table 5",
-       .metric = "bubble rate: (longest span of a rank - its work) / span",
-       .run = &ReproduceZeroBubbleTable5},
-  };
-  return *papers;
-}
-
 void AddReproduce(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
       "reproduce", "Compute published tables again and compare");
   auto reproduce = std::make_shared<Reproduce>();
   std::string known = "all";
-  for (const Paper& paper : AllPapers()) {
-    absl::StrAppend(&known, ", ", paper.name);
+  for (const Paper* paper : AllPapers()) {
+    absl::StrAppend(&known, ", ", paper->name);
   }
   verb->add_option("NAME", reproduce->names, known)->required()->type_name("");
   verb->add_option("--engine", reproduce->engine, "simgrid, fast")

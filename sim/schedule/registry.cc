@@ -18,34 +18,8 @@ namespace {
 // Passes of all ranks together, 8 bytes each: 64 GiB.
 constexpr double kMaxPasses = 8589934592.0;
 
-// Names that a later version will know; the last line is PyTorch's.
-constexpr absl::string_view kLaterNames[] = {"1f1b-v",
-                                             "zb-auto",
-                                             "zb-v",
-                                             "v-min",
-                                             "v-half",
-                                             "v-zb",
-                                             "interleaved-zb",
-                                             "bitpipe",
-                                             "chimera",
-                                             "dualpipe",
-                                             "dualpipe-v",
-                                             "hanayo",
-                                             "zeropp",
-                                             "gis",
-                                             "gis-h",
-                                             "po-h",
-                                             "po-f",
-                                             "seq1f1b",
-                                             "slimpipe",
-                                             "terapipe",
-                                             "2bp",
-                                             "pipedream-2bw",
-                                             "pipeoptim",
-                                             "optimal",
-                                             "interleavedzerobubble",
-                                             "zbvzerobubble",
-                                             "dualpipev"};
+// Names that a later version will know.
+constexpr absl::string_view kLaterNames[] = {"optimal"};
 
 bool IsLaterName(absl::string_view name) {
   return std::find(std::begin(kLaterNames), std::end(kLaterNames), name) !=

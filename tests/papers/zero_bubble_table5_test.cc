@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "sim/cli/reproduce.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/engine.h"
+#include "sim/reproduce/paper.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {

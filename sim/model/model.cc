@@ -1,4 +1,4 @@
-#include "sim/cost/model.h"
+#include "sim/model/model.h"
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/names.h"

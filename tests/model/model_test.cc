@@ -1,4 +1,4 @@
-#include "sim/cost/model.h"
+#include "sim/model/model.h"
 
 #include <catch2/catch.hpp>
 

@@ -20,7 +20,7 @@ constexpr char kBelow[] = "below";
 constexpr char kLimit[] = "limit";
 // Lower limits are eighths of pp and, up to here, whole microbatches: few
 // enough that a plan of any size stays a matter of seconds.
-constexpr int kWholeUpTo = 16;
+constexpr int kWholeUpTo = 64;
 
 double LimitOf(const ScheduleParams& params) {
   return params.max_activations.value_or(2.0 * params.pp);
@@ -62,6 +62,44 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return std::move(builder).Finish();
 }
 
+bool HasMemoryOf1f1b(const ScheduleParams& params) {
+  return LimitOf(params) >= params.pp;
+}
+
+bool IsFull(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return HasMemoryOf1f1b(params) && params.microbatches >= 2 * params.pp &&
+         costs.backward_weight <= costs.forward &&
+         2 * costs.hop <= costs.backward_weight;
+}
+
+double FullBubble(const ScheduleParams& params, int) {
+  const PlanCosts& costs = params.costs;
+  return (params.pp - 1) * (costs.forward + costs.backward_input -
+                            costs.backward_weight + 4 * costs.hop);
+}
+
+bool IsShort(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return HasMemoryOf1f1b(params) && params.microbatches <= params.pp &&
+         costs.backward_weight <= std::min(costs.forward, costs.backward_input);
+}
+
+double ShortBubble(const ScheduleParams& params, int) {
+  const PlanCosts& costs = params.costs;
+  return (params.pp - 1) *
+             (costs.forward + costs.backward_input + 2 * costs.hop) -
+         (params.microbatches - 1) * costs.backward_weight;
+}
+
+bool IsEqual(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return costs.forward == costs.backward_input &&
+         costs.forward == costs.backward_weight && costs.hop == 0 &&
+         params.microbatches >= 2 * params.pp - 1 &&
+         LimitOf(params) >= 2 * params.pp - 1;
+}
+
 const RegisterSchedule kRow({
     .name = kName,
     .summary = "planned split backward within a memory limit (ZB-1p, ZB-2p); "
@@ -72,11 +110,40 @@ const RegisterSchedule kRow({
     .torch_params = {},
     .default_vpp = 1,
     .params = {{"search", kBelow, "below|limit",
-                "below: also plan at lower limits (eighths of pp; up to 16 "
+                "below: also plan at lower limits (eighths of pp; up to 64 "
                 "ranks whole numbers too) where a smaller bubble is possible; "
                 "limit: at the given one only"}},
     .build = Build,
-    .claims = {},
+    .claims =
+        {
+            {.metric = Claim::Metric::kBubblePerRank,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "(p-1)(F+B-W) + 4(p-1)c",
+             .source = "arXiv 2401.10241, tables 2 and 5 (ZB-1p is as good as "
+                       "ZB-H1); W <= F, 2c <= W, m >= 2p, limit >= p",
+             .domain = IsFull,
+             .value = FullBubble},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "(p-1)(F+B+2c) - (m-1)W",
+             .source = "arXiv 2401.10241, appendix H: (m+p-1)(F+B)+W in all; "
+                       "hops c fitted to replays; m <= p, W <= min(F, B), "
+                       "limit >= p",
+             .domain = IsShort,
+             .value = ShortBubble},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "0",
+             .source = "arXiv 2401.10241, section 2.2; F = B = W, c = 0, "
+                       "m >= 2p-1, limit >= 2p-1",
+             .domain = IsEqual,
+             .value = [](const ScheduleParams&, int) { return 0.0; }},
+            {.metric = Claim::Metric::kPeakActivations,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "the limit",
+             .source = "arXiv 2401.10241, section 3.1",
+             .domain = [](const ScheduleParams&) { return true; },
+             .value = [](const ScheduleParams& params,
+                         int) { return LimitOf(params); }},
+        },
 });
 
 }  // namespace

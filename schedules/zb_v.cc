@@ -117,6 +117,12 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return std::move(builder).Finish();
 }
 
+bool IsEqual(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return costs.forward == costs.backward_input &&
+         costs.forward == costs.backward_weight && costs.hop == 0;
+}
+
 const RegisterSchedule kRow({
     .name = kName,
     .summary = "two chunks a rank in a V, no bubble at the memory of 1F1B",
@@ -129,7 +135,38 @@ const RegisterSchedule kRow({
                 "automatic: planned for the costs within the limit (pp unless "
                 "given); the default where costs or a limit are given"}},
     .build = Build,
-    .claims = {},
+    .claims =
+        {
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "0",
+             .source = "arXiv 2401.10241, section 6; F = B = W, c = 0, "
+                       "m >= 2p-1",
+             .domain =
+                 [](const ScheduleParams& params) {
+                   return IsEqual(params) &&
+                          params.microbatches >= 2 * params.pp - 1;
+                 },
+             .value = [](const ScheduleParams&, int) { return 0.0; }},
+            {.metric = Claim::Metric::kPeakActivations,
+             .formula = "p M on every rank",
+             .source = "arXiv 2401.10241, section 6; handcrafted, m >= 2p",
+             .domain =
+                 [](const ScheduleParams& params) {
+                   return !IsAutomatic(params) &&
+                          params.microbatches >= 2 * params.pp;
+                 },
+             .value = [](const ScheduleParams& params,
+                         int) { return 1.0 * params.pp; }},
+            {.metric = Claim::Metric::kPeakActivations,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "the limit",
+             .source = "arXiv 2401.10241, section 6; automatic",
+             .domain = IsAutomatic,
+             .value =
+                 [](const ScheduleParams& params, int) {
+                   return params.max_activations.value_or(params.pp);
+                 }},
+        },
 });
 
 }  // namespace

@@ -2,6 +2,7 @@
 // (F = B = W = 1). UPDATE_GOLDEN=1 in the environment rewrites them.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
@@ -17,6 +18,7 @@ struct Golden {
   int pp, vpp, microbatches;
   std::map<std::string, std::string> own = {};
   std::string suffix = "";
+  std::optional<double> max_activations = {};
 };
 
 TEST_CASE("golden: small schedules", "[schedule]") {
@@ -31,6 +33,10 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-h1", 3, 1, 6},
       {"zb-h1", 3, 1, 6, {{"variant", "quick-start"}}, "_quick_start"},
       {"zb-h2", 3, 1, 6},
+      {"zb-auto", 3, 1, 6},
+      {"zb-auto", 3, 1, 6, {}, "_1p", 3},
+      {"zb-v", 3, 2, 6},
+      {"zb-v", 3, 2, 6, {{"variant", "automatic"}}, "_automatic"},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;
@@ -38,6 +44,7 @@ TEST_CASE("golden: small schedules", "[schedule]") {
     params.vpp = golden.vpp;
     params.microbatches = golden.microbatches;
     params.own = golden.own;
+    params.max_activations = golden.max_activations;
     const auto schedule = BuildSchedule(golden.name, params);
     REQUIRE(schedule.ok());
     const std::string got = absl::StrCat(ScheduleToText(*schedule), "\n",

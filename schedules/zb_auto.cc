@@ -1,6 +1,5 @@
-// The automatic zero-bubble schedule: ZB-1p, ZB-2p, and any other memory
-// limit. More memory does not always give the planner a smaller bubble, so it
-// tries lower limits too.
+// The automatic zero-bubble schedule: ZB-1p, ZB-2p, any memory limit. More
+// memory does not always mean a smaller bubble, so lower limits are tried too.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,25 +17,27 @@ namespace {
 constexpr char kName[] = "zb-auto";
 constexpr char kBelow[] = "below";
 constexpr char kLimit[] = "limit";
-// Lower limits are eighths of pp and, up to here, whole microbatches: few
-// enough that a plan of any size stays a matter of seconds.
-constexpr int kWholeUpTo = 64;
+// Lower limits: eighths of pp and, up to 16 ranks, whole microbatches; none
+// above 4*pp, since no bubble needs more than about 3*pp (appendix B).
+constexpr int kWholeUpTo = 16;
+constexpr double kHighest = 4;  // pp
 
 double LimitOf(const ScheduleParams& params) {
   return params.max_activations.value_or(2.0 * params.pp);
 }
 
-// Tried from the top, and only while a smaller bubble is possible. A limit
-// above the peak of the plan at hand would allow a higher peak.
-ZbPlan SearchBelow(const ZbPlan& plan, int pp, ZbAutoPlanner* planner) {
+// From the top, and only while a smaller bubble is possible.
+ZbPlan SearchBelow(double given, const ZbPlan& plan, int pp,
+                   ZbAutoPlanner* planner) {
   ZbPlan best = plan;
-  const auto top = static_cast<int64_t>(8 * std::min(plan.peak, plan.limit));
-  for (int64_t eighths = top; eighths >= 8; --eighths) {
+  auto eighths = static_cast<int64_t>(8 * std::min(given, kHighest * pp));
+  for (; eighths >= 8; --eighths) {
     const double limit = eighths / 8.0;
     if (best.bubble <= planner->LeastBubble(limit)) break;
     const bool whole = pp <= kWholeUpTo && eighths % 8 == 0;
     if (!whole && eighths % pp != 0) continue;
-    if (limit < plan.limit) best = planner->Improve(limit, best);
+    if (limit >= planner->reached()) continue;
+    best = planner->Improve(limit, best);
   }
   return best;
 }
@@ -55,7 +56,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   }
   ZbAutoPlanner planner(params);
   ZbPlan plan = planner.Improve(limit, ZbPlan());
-  if (search == kBelow) plan = SearchBelow(plan, params.pp, &planner);
+  if (search == kBelow) plan = SearchBelow(limit, plan, params.pp, &planner);
   ScheduleBuilder builder(kName, Placement::Plain(params.pp),
                           params.microbatches);
   planner.Record(plan, &builder);
@@ -110,7 +111,7 @@ const RegisterSchedule kRow({
     .torch_params = {},
     .default_vpp = 1,
     .params = {{"search", kBelow, "below|limit",
-                "below: also plan at lower limits (eighths of pp; up to 64 "
+                "below: also plan at lower limits (eighths of pp; up to 16 "
                 "ranks whole numbers too) where a smaller bubble is possible; "
                 "limit: at the given one only"}},
     .build = Build,

@@ -7,12 +7,6 @@
 #include "sim/base/check.h"
 
 namespace pipewright {
-namespace {
-
-// A limit is met when it is met but for rounding, as in Prepare.
-constexpr double kRounding = 1e-9;
-
-}  // namespace
 
 ZbAutoPlanner::ZbAutoPlanner(const ScheduleParams& params)
     : pp_(params.pp),
@@ -26,7 +20,7 @@ ZbAutoPlanner::ZbAutoPlanner(const ScheduleParams& params)
 
 int64_t ZbAutoPlanner::LeastBubble(double limit) const {
   const auto forwards = static_cast<int64_t>(
-      std::min<double>(microbatches_, limit * (1 + kRounding)));
+      std::min<double>(microbatches_, limit * (1 + kLimitRounding)));
   return std::max<int64_t>(
       0, (pp_ - 1) * (ticks_.backward_input + 2 * ticks_.hop) +
              (pp_ - forwards) * ticks_.forward);
@@ -34,12 +28,13 @@ int64_t ZbAutoPlanner::LeastBubble(double limit) const {
 
 ZbPlan ZbAutoPlanner::Improve(double limit, const ZbPlan& best) {
   ZbPlan plan = best;
+  reached_ = 1;
   for (const bool gap : {true, false}) {
     for (const bool prefer : {true, false}) {
       for (const bool fill : {true, false}) {
         const ZbSwitches switches = {gap, prefer, fill};
         if (Run(limit, switches, plan.bubble)) {
-          plan = {largest_bubble_, peak_, limit, switches};
+          plan = {largest_bubble_, limit, switches};
         }
       }
     }
@@ -57,10 +52,9 @@ void ZbAutoPlanner::Record(const ZbPlan& plan, ScheduleBuilder* builder) {
 }
 
 bool ZbAutoPlanner::Run(double limit, ZbSwitches switches, int64_t most) {
-  limit_ = limit * (1 + kRounding);
+  limit_ = limit * (1 + kLimitRounding);
   switches_ = switches;
   largest_bubble_ = 0;
-  peak_ = 0;
   ranks_.assign(pp_, Rank());
   // All ranks have placed as many B, and a rank's F are ahead of its B by no
   // more than its memory: that many ends of F are still asked for.
@@ -94,8 +88,7 @@ void ZbAutoPlanner::WarmUp() {
     const int64_t arrival = end + ticks_.hop;
     int64_t time = state.clock;
     int extra = 0;
-    while (1 + extra < microbatches_ &&
-           MemoryWithForward(state, extra) <= limit_ &&
+    while (1 + extra < microbatches_ && FitsForward(state, extra) &&
            (switches_.gap_before_first_backward
                 ? time + ticks_.forward <= arrival
                 : time < arrival)) {
@@ -134,8 +127,7 @@ void ZbAutoPlanner::ChooseForwards() {
       continue;
     }
     Rank later = state;
-    while (MemoryWithForward(later) > limit_ &&
-           later.weights < later.backwards) {
+    while (!FitsForward(later) && later.weights < later.backwards) {
       ++later.weights;
       later.clock += ticks_.backward_weight;
     }
@@ -152,7 +144,7 @@ void ZbAutoPlanner::ChooseForwards() {
 void ZbAutoPlanner::PlaceForwards() {
   for (int rank = 0; rank < pp_; ++rank) {
     if (!wanted_[rank]) continue;
-    while (MemoryWithForward(ranks_[rank]) > limit_) PlaceWeight(rank);
+    while (!FitsForward(ranks_[rank])) PlaceWeight(rank);
     if (rank > 0) Fill(rank, ForwardArrival(rank));
     PlaceForward(rank);
   }
@@ -173,6 +165,13 @@ void ZbAutoPlanner::PlaceBackwards() {
 double ZbAutoPlanner::MemoryWithForward(const Rank& state, int more) const {
   return state.forwards - state.backwards + more + 1 +
          held_ * (state.backwards - state.weights);
+}
+
+bool ZbAutoPlanner::FitsForward(const Rank& state, int more) {
+  const double memory = MemoryWithForward(state, more);
+  if (memory > limit_) return false;
+  reached_ = std::max(reached_, memory);
+  return true;
 }
 
 int64_t& ZbAutoPlanner::ForwardEnd(int microbatch, int rank) {
@@ -199,7 +198,6 @@ void ZbAutoPlanner::WaitUntil(Rank& state, int64_t time) {
 
 void ZbAutoPlanner::PlaceForward(int rank) {
   Rank& state = ranks_[rank];
-  peak_ = std::max(peak_, MemoryWithForward(state));
   if (rank > 0) WaitUntil(state, ForwardArrival(rank));
   state.clock += ticks_.forward;
   ForwardEnd(state.forwards, rank) = state.clock;

@@ -27,7 +27,6 @@ struct ZbPlan {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
   int64_t bubble = kNone;  // largest idle time of a rank inside its own span
-  double peak = 0;         // of all ranks, split counting
   double limit = 0;
   ZbSwitches switches;
 };
@@ -39,6 +38,10 @@ class ZbAutoPlanner {
   // The best of the 8 runs at `limit`, from 1 on, where it beats `best`; else
   // `best`. The first of equals wins.
   ZbPlan Improve(double limit, const ZbPlan& best);
+
+  // The most memory that the runs of the last Improve asked for and got: a
+  // limit from there up to theirs changes nothing.
+  double reached() const { return reached_; }
 
   // The order of a plan that Improve gave.
   void Record(const ZbPlan& plan, ScheduleBuilder* builder);
@@ -64,6 +67,7 @@ class ZbAutoPlanner {
   void PlaceBackwards();
 
   double MemoryWithForward(const Rank& state, int more = 0) const;
+  bool FitsForward(const Rank& state, int more = 0);
   int64_t ForwardArrival(int rank) const;
   int64_t& ForwardEnd(int microbatch, int rank);
   void WaitUntil(Rank& state, int64_t time);
@@ -88,7 +92,7 @@ class ZbAutoPlanner {
   std::vector<int64_t> backward_end_;
   int ring_mask_ = 0;
   int64_t largest_bubble_ = 0;
-  double peak_ = 0;
+  double reached_ = 0;
 };
 
 }  // namespace pipewright

@@ -1,10 +1,11 @@
 // ZB-V: two chunks a rank in a V, no bubble at the memory of 1F1B. The
 // published pattern, or the planner where costs or a limit are given.
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <initializer_list>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "schedules/zb_v_plan.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"
@@ -17,71 +18,38 @@ constexpr char kName[] = "zb-v";
 constexpr char kHandcrafted[] = "handcrafted";
 constexpr char kAutomatic[] = "automatic";
 
-// Adds the passes of one rank, each kind and chunk in microbatch order, and
-// leaves out microbatches that are not there.
-class RankWriter {
- public:
-  RankWriter(int rank, int microbatches, ScheduleBuilder* builder)
-      : rank_(rank), microbatches_(microbatches), builder_(builder) {}
-
-  void Forward(int chunk) { Add(PassKind::kForward, chunk, &forwards_); }
-  void BackwardInput(int chunk) {
-    Add(PassKind::kBackwardInput, chunk, &backwards_);
-  }
-  void BackwardWeight(int chunk) {
-    Add(PassKind::kBackwardWeight, chunk, &weights_);
-  }
-  void Backward(int chunk) {
-    BackwardInput(chunk);
-    BackwardWeight(chunk);
-  }
-  int forwards(int chunk) const { return forwards_[chunk]; }
-  int weights(int chunk) const { return weights_[chunk]; }
-
- private:
-  void Add(PassKind kind, int chunk, std::array<int, 2>* next) {
-    const int microbatch = (*next)[chunk]++;
-    if (microbatch < microbatches_) {
-      builder_->Add(rank_, kind, microbatch, chunk);
-    }
-  }
-
-  const int rank_;
-  const int microbatches_;
-  ScheduleBuilder* const builder_;
-  std::array<int, 2> forwards_ = {};
-  std::array<int, 2> backwards_ = {};
-  std::array<int, 2> weights_ = {};
-};
-
 // The pattern needs 2p-1 microbatches; with fewer it has holes.
 void AddHandcraftedRank(int pp, int rank, int microbatches,
                         ScheduleBuilder* builder) {
+  constexpr PassKind kF = PassKind::kForward;
+  constexpr PassKind kB = PassKind::kBackwardInput;
+  constexpr PassKind kW = PassKind::kBackwardWeight;
   const int filled = std::max(microbatches, 2 * pp - 1);
-  RankWriter writer(rank, microbatches, builder);
-  for (int count = 0; count < 2 * (pp - rank) - 1; ++count) writer.Forward(0);
-  for (int count = 0; count < rank; ++count) {
-    writer.Forward(1);
-    writer.Forward(0);
+  int placed[3][2] = {};  // [kind][chunk]
+  const auto count = [&](PassKind kind, int chunk) -> int& {
+    return placed[static_cast<int>(kind)][chunk];
+  };
+  const auto add = [&](PassKind kind, int chunk) {
+    const int microbatch = count(kind, chunk)++;
+    if (microbatch < microbatches) builder->Add(rank, kind, microbatch, chunk);
+  };
+  const auto repeat = [&](int times,
+                          std::initializer_list<std::pair<PassKind, int>> all) {
+    for (int time = 0; time < times; ++time) {
+      for (const auto& [kind, chunk] : all) add(kind, chunk);
+    }
+  };
+  repeat(2 * (pp - rank) - 1, {{kF, 0}});
+  repeat(rank, {{kF, 1}, {kF, 0}});
+  repeat(pp - rank, {{kF, 1}, {kB, 1}, {kW, 1}});
+  while (count(kF, 1) < count(kF, 0) || count(kF, 0) < filled) {
+    if (count(kF, 0) < filled) add(kF, 0);
+    repeat(1, {{kB, 0}, {kW, 0}, {kF, 1}, {kB, 1}, {kW, 1}});
   }
-  for (int count = 0; count < pp - rank; ++count) {
-    writer.Forward(1);
-    writer.Backward(1);
-  }
-  while (writer.forwards(1) < writer.forwards(0) ||
-         writer.forwards(0) < filled) {
-    if (writer.forwards(0) < filled) writer.Forward(0);
-    writer.Backward(0);
-    writer.Forward(1);
-    writer.Backward(1);
-  }
-  for (int count = 0; count < rank; ++count) {
-    writer.BackwardInput(0);
-    writer.BackwardInput(1);
-  }
-  for (int count = 0; count < pp - rank; ++count) writer.Backward(0);
-  while (writer.weights(1) < filled) writer.BackwardWeight(1);
-  while (writer.weights(0) < filled) writer.BackwardWeight(0);
+  repeat(rank, {{kB, 0}, {kB, 1}});
+  repeat(pp - rank, {{kB, 0}, {kW, 0}});
+  repeat(filled - count(kW, 1), {{kW, 1}});
+  repeat(filled - count(kW, 0), {{kW, 0}});
 }
 
 bool IsAutomatic(const ScheduleParams& params) {
@@ -107,11 +75,13 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   // With fewer than pp microbatches a plan for pp may do with less.
   const double limit = params.max_activations.value_or(params.pp);
   ZbVPlanner planner(params, std::max<double>(limit, params.pp));
-  if (!(planner.peak() <= limit * (1 + 1e-9))) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "strategy.max_activations: ", limit,
-        " cannot be met; the smallest limit that works with schedule ", kName,
-        " is ", planner.peak()));
+  // Rounded up to what the message prints.
+  const double least = std::ceil(planner.peak() * 1e4 - 1e-6) / 1e4;
+  if (!(planner.peak() <= limit * (1 + kLimitRounding))) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "strategy.max_activations: %g cannot be met; the smallest limit that "
+        "works with schedule %s is %.10g",
+        limit, kName, least));
   }
   planner.Record(&builder);
   return std::move(builder).Finish();

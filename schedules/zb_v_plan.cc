@@ -10,8 +10,6 @@
 namespace pipewright {
 namespace {
 
-// A limit is met when it is met but for rounding, as in Prepare.
-constexpr double kRounding = 1e-9;
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Passes of a leg are ahead on one rank of those on the next by no more than
@@ -27,7 +25,7 @@ ZbVPlanner::ZbVPlanner(const ScheduleParams& params, double limit)
     : pp_(params.pp),
       microbatches_(params.microbatches),
       held_(params.costs.held_until_weight),
-      limit_(2 * limit * (1 + kRounding)),
+      limit_(2 * limit * (1 + kLimitRounding)),
       ticks_(TicksOf(params)),
       ring_mask_(RingSize(params.microbatches, limit_) - 1),
       legs_(params.pp) {

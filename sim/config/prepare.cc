@@ -21,8 +21,6 @@ namespace {
 constexpr int64_t kMaxStages = int64_t{1} << 20;
 // Eight bytes each, so 16 GiB.
 constexpr int64_t kMaxPasses = int64_t{1} << 31;
-// A limit is met when it is met but for rounding.
-constexpr double kRounding = 1e-9;
 
 absl::Status Missing(absl::string_view field, absl::string_view allowed) {
   return absl::InvalidArgumentError(
@@ -201,7 +199,7 @@ std::optional<absl::Status> CheckLimit(const RunConfig& config,
   const std::vector<double> peaks =
       PeakActivations(schedule, held_until_weight);
   const auto worst = std::max_element(peaks.begin(), peaks.end());
-  if (*worst <= *limit * (1 + kRounding)) return absl::OkStatus();
+  if (*worst <= *limit * (1 + kLimitRounding)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(config.Field("strategy.max_activations"), ": ", *limit,
                    " is exceeded: with schedule ", schedule.name, " rank ",

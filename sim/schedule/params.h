@@ -28,6 +28,10 @@ struct PlanCosts {
   double work() const { return forward + backward_input + backward_weight; }
 };
 
+// A limit of activations is met when it is met but for rounding: by this part
+// of itself.
+inline constexpr double kLimitRounding = 1e-9;
+
 struct ScheduleParams {
   int pp = 1;
   int vpp = 1;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "schedules/zb_auto_plan.h"
 #include "sim/base/status.h"
+#include "sim/replay/zb_auto_plan.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "schedules/zb_v_plan.h"
 #include "sim/base/status.h"
+#include "sim/replay/zb_v_plan.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 

@@ -1,4 +1,4 @@
-#include "sim/schedule/plan_ticks.h"
+#include "sim/replay/plan_ticks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,9 +10,9 @@
 #include <limits>
 #include <vector>
 
+#include "sim/replay/plan_ticks.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/params.h"
-#include "sim/schedule/plan_ticks.h"
 
 namespace pipewright {
 

@@ -1,4 +1,4 @@
-#include "schedules/zb_v_plan.h"
+#include "sim/replay/zb_v_plan.h"
 
 #include <algorithm>
 #include <bit>

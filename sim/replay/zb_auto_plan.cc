@@ -1,4 +1,4 @@
-#include "schedules/zb_auto_plan.h"
+#include "sim/replay/zb_auto_plan.h"
 
 #include <algorithm>
 #include <bit>

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "sim/base/fifo.h"
+#include "sim/replay/plan_ticks.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/params.h"
-#include "sim/schedule/plan_ticks.h"
 
 namespace pipewright {
 

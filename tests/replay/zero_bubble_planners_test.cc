@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
+#include "sim/replay/plan_ticks.h"
 #include "sim/replay/replay.h"
-#include "sim/schedule/plan_ticks.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"

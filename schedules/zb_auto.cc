@@ -17,9 +17,9 @@ namespace {
 constexpr char kName[] = "zb-auto";
 constexpr char kBelow[] = "below";
 constexpr char kLimit[] = "limit";
-// Lower limits: eighths of pp and, up to 16 ranks, whole microbatches; none
+// Lower limits: eighths of pp and, up to 32 ranks, whole microbatches; none
 // above 4*pp, since no bubble needs more than about 3*pp (appendix B).
-constexpr int kWholeUpTo = 16;
+constexpr int kWholeUpTo = 32;
 constexpr double kHighest = 4;  // pp
 
 double LimitOf(const ScheduleParams& params) {
@@ -111,7 +111,7 @@ const RegisterSchedule kRow({
     .torch_params = {},
     .default_vpp = 1,
     .params = {{"search", kBelow, "below|limit",
-                "below: also plan at lower limits (eighths of pp; up to 16 "
+                "below: also plan at lower limits (eighths of pp; up to 32 "
                 "ranks whole numbers too) where a smaller bubble is possible; "
                 "limit: at the given one only"}},
     .build = Build,

@@ -25,6 +25,9 @@ class ZbVPlanner {
   // `limit` in microbatches, at least pp: with less the rule has no schedule.
   ZbVPlanner(const ScheduleParams& params, double limit);
 
+  // The largest idle time of a rank inside its own span, in ticks.
+  int64_t bubble() const { return best_.bubble; }
+
   // Peak of all ranks in microbatches, split counting.
   double peak() const { return best_.peak_chunks / 2; }
 

@@ -2,11 +2,15 @@
 // of the costs, refusals.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
 #include "sim/replay/plan_ticks.h"
 #include "sim/replay/replay.h"
+#include "sim/replay/zb_auto_plan.h"
+#include "sim/replay/zb_v_plan.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
@@ -69,6 +73,49 @@ TEST_CASE("zero bubble: more memory never costs zb-auto time", "[schedule]") {
     }
   }
   CHECK(smaller > 0);
+}
+
+// Also says that what the planners keep of past passes is enough.
+TEST_CASE("zero bubble: planners know the bubble of their plan", "[schedule]") {
+  std::mt19937 random(5);
+  const auto draw = [&](int most) {
+    return static_cast<double>(random() % most);
+  };
+  for (int round = 0; round < 300; ++round) {
+    const int pp = 1 + static_cast<int>(random() % 9);
+    const int microbatches = 1 + static_cast<int>(random() % 60);
+    ScheduleParams params = Params(pp, 1, microbatches);
+    params.costs.forward = 2 + 2 * draw(20);
+    params.costs.backward_input = 2 + 2 * draw(20);
+    params.costs.backward_weight = 2 * draw(20);
+    params.costs.hop = draw(random() % 4 == 0 ? 200 : 8);
+    params.costs.held_until_weight = draw(9) / 8;
+    const double limit = pp * (1 + draw(20) / 8);
+    INFO("round " << round << " pp " << pp << " microbatches " << microbatches
+                  << " limit " << limit);
+    const auto check = [&](ScheduleBuilder builder, double bubble) {
+      const Schedule schedule = std::move(builder).Finish();
+      REQUIRE(VerifySchedule(schedule) == absl::OkStatus());
+      const auto times = Replay(schedule, params.costs);
+      REQUIRE(times.ok());
+      const double work = params.costs.work();
+      CHECK(times->span_per_rank / work - microbatches ==
+            Approx(bubble).margin(1e-9));
+    };
+    ZbAutoPlanner planner(params);
+    const ZbPlan plan = planner.Improve(limit, ZbPlan());
+    ScheduleBuilder plain("plain", Placement::Plain(pp), microbatches);
+    planner.Record(plan, &plain);
+    check(std::move(plain),
+          static_cast<double>(plan.bubble) / TicksOf(params).work());
+    CHECK(plan.bubble >= planner.LeastBubble(limit));
+    params.vpp = 2;
+    ZbVPlanner v_planner(params, limit);
+    ScheduleBuilder v("v", Placement::V(pp), microbatches);
+    v_planner.Record(&v);
+    check(std::move(v),
+          static_cast<double>(v_planner.bubble()) / 2 / TicksOf(params).work());
+  }
 }
 
 TEST_CASE("zero bubble: a plan does not depend on the unit of its costs",

@@ -18,12 +18,13 @@ constexpr char kName[] = "zb-v";
 constexpr char kHandcrafted[] = "handcrafted";
 constexpr char kAutomatic[] = "automatic";
 
+constexpr PassKind kForward = PassKind::kForward;
+constexpr PassKind kInput = PassKind::kBackwardInput;
+constexpr PassKind kWeight = PassKind::kBackwardWeight;
+
 // The pattern needs 2p-1 microbatches; with fewer it has holes.
 void AddHandcraftedRank(int pp, int rank, int microbatches,
                         ScheduleBuilder* builder) {
-  constexpr PassKind kF = PassKind::kForward;
-  constexpr PassKind kB = PassKind::kBackwardInput;
-  constexpr PassKind kW = PassKind::kBackwardWeight;
   const int filled = std::max(microbatches, 2 * pp - 1);
   int placed[3][2] = {};  // [kind][chunk]
   const auto count = [&](PassKind kind, int chunk) -> int& {
@@ -39,17 +40,20 @@ void AddHandcraftedRank(int pp, int rank, int microbatches,
       for (const auto& [kind, chunk] : all) add(kind, chunk);
     }
   };
-  repeat(2 * (pp - rank) - 1, {{kF, 0}});
-  repeat(rank, {{kF, 1}, {kF, 0}});
-  repeat(pp - rank, {{kF, 1}, {kB, 1}, {kW, 1}});
-  while (count(kF, 1) < count(kF, 0) || count(kF, 0) < filled) {
-    if (count(kF, 0) < filled) add(kF, 0);
-    repeat(1, {{kB, 0}, {kW, 0}, {kF, 1}, {kB, 1}, {kW, 1}});
+  repeat(2 * (pp - rank) - 1, {{kForward, 0}});
+  repeat(rank, {{kForward, 1}, {kForward, 0}});
+  repeat(pp - rank, {{kForward, 1}, {kInput, 1}, {kWeight, 1}});
+  while (count(kForward, 1) < count(kForward, 0) ||
+         count(kForward, 0) < filled) {
+    if (count(kForward, 0) < filled) add(kForward, 0);
+    repeat(
+        1,
+        {{kInput, 0}, {kWeight, 0}, {kForward, 1}, {kInput, 1}, {kWeight, 1}});
   }
-  repeat(rank, {{kB, 0}, {kB, 1}});
-  repeat(pp - rank, {{kB, 0}, {kW, 0}});
-  repeat(filled - count(kW, 1), {{kW, 1}});
-  repeat(filled - count(kW, 0), {{kW, 0}});
+  repeat(rank, {{kInput, 0}, {kInput, 1}});
+  repeat(pp - rank, {{kInput, 0}, {kWeight, 0}});
+  repeat(filled - count(kWeight, 1), {{kWeight, 1}});
+  repeat(filled - count(kWeight, 0), {{kWeight, 0}});
 }
 
 bool IsAutomatic(const ScheduleParams& params) {

@@ -45,6 +45,9 @@ std::string ToText(const Json& report) {
       report["valid"].get<bool>()
           ? absl::StrCat("complete, runs to its end with ",
                          report["semantics"].get<std::string>(), " transfers")
+      : report.contains("transfers")
+          ? absl::StrCat("complete, but deadlocks with ",
+                         report["semantics"].get<std::string>(), " transfers")
           : "not legal");
   absl::StrAppend(&text, "pp ", report["pp"].get<int>(), ", vpp ",
                   report["vpp"].get<int>(), ", microbatches ",

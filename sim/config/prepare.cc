@@ -237,6 +237,9 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
+  // Copies of an inference pipeline share nothing.
+  const bool trains = run->schedule->backward != BackwardRule::kNone;
+  if (!trains && !given) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   for (const double bytes : lower.gradient_bytes) {
     lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));

@@ -76,7 +76,7 @@ std::string Overview(const Entries& drawn) {
          FormatPercent(report.bubble_overhead.per_rank),
          absl::StrFormat("%.4g", Largest(report.peak_activations)),
          absl::StrCat(schedule == nullptr ? 1 : schedule->replicas, "×")});
-    table.links.push_back(absl::StrCat("#", entry->name));
+    table.links.push_back(absl::StrCat("#schedule-", entry->name));
   }
   return SectionHtml(
       "overview", "Overview",
@@ -132,7 +132,7 @@ std::string Pictures(const Entries& drawn) {
     absl::StrAppend(
         &out,
         SectionHtml(
-            entry->name, entry->name,
+            absl::StrCat("schedule-", entry->name), entry->name,
             absl::StrCat(
                 "<p>", EscapeXml(entry->summary), "</p>\n<p class=\"quiet\">",
                 EscapeXml(entry->source), "</p>\n<p>Span ",

@@ -45,8 +45,8 @@ TEST_CASE(
       INFO(entry.name << ": " << entry.refusal);
       const bool refused = !entry.refusal.empty();
       CHECK(entry.ops.empty() == refused);
-      CHECK(Count(html, absl::StrCat("<section id=\"", entry.name, "\">")) ==
-            (refused ? 0 : 1));
+      CHECK(Count(html, absl::StrCat("<section id=\"schedule-", entry.name,
+                                     "\">")) == (refused ? 0 : 1));
       drawn += refused ? 0 : 1;
     }
     CHECK(drawn > 3);

@@ -30,7 +30,9 @@ enum class Semantics {
   //   4. Between two ranks messages have no names: the n-th one sent is the
   //      n-th one received.
   // Where the receives stand decides. They are taken from the file, or placed
-  // by PostAhead.
+  // by PostAhead. PyTorch issues the members of a batch one by one; lists with
+  // one common order of transfers, such as PostAhead's, run either way, while
+  // two ranks that both send first in one batch need the batch.
   kNccl,
 };
 absl::string_view SemanticsName(Semantics semantics);

@@ -72,7 +72,9 @@ a { color: var(--accent); }
 .grid { margin-top: .5rem; }
 .grid svg { display: block; max-width: none; }
 #fit:checked ~ .grid svg { width: 100%; height: auto; }
-#fit:checked ~ section .grid svg { width: 100%; min-width: 38rem; height: auto; }
+#fit:checked ~ section .grid svg {
+  width: 100%; min-width: 38rem; height: auto;
+}
 #overview th { white-space: normal; min-width: 5.5rem; vertical-align: bottom; }
 #overview :is(th, td):first-child {
   position: sticky; left: 0; background: var(--card);

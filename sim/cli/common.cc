@@ -86,6 +86,12 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
   }
 }
 
+bool ConfigOptions::given() const {
+  return !file_.empty() || !sets_.empty() ||
+         std::any_of(values_.begin(), values_.end(),
+                     [](const auto& values) { return !values.empty(); });
+}
+
 absl::StatusOr<RunConfig> ConfigOptions::Read(
     std::vector<ConfigEdit> extra) const {
   std::vector<ConfigEdit> sets;

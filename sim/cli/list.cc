@@ -7,8 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/gallery.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
+#include "sim/report/gallery.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
@@ -103,7 +105,7 @@ std::string ToText(const Json& rows) {
   return text;
 }
 
-absl::Status List(const std::string& what, bool json) {
+absl::Status PrintList(const std::string& what, bool json) {
   Json rows = Json::array();
   if (what == "schedules") {
     rows = Schedules();
@@ -126,22 +128,50 @@ absl::Status List(const std::string& what, bool json) {
   return Print(absl::StrCat(object.dump(2), "\n"));
 }
 
+struct List {
+  ConfigOptions config;
+  OutputFiles files;
+  std::string what;
+  bool json = false;
+
+  absl::Status Run() {
+    if (!files.wanted("--html")) {
+      if (!config.given()) return PrintList(what, json);
+      return absl::InvalidArgumentError(
+          "sizes and times are for the pictures of --html only");
+    }
+    if (what != "schedules" || json) {
+      return absl::InvalidArgumentError(
+          "--html: only with \"list schedules\" and without --json");
+    }
+    PW_RETURN_IF_ERROR(files.Check());
+    PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
+    PW_ASSIGN_OR_RETURN(const Gallery gallery, CollectGallery(run_config));
+    PrintWarnings(gallery.warnings);
+    files.Put("--html", GalleryHtml(gallery));
+    return files.Write();
+  }
+};
+
 }  // namespace
 
 void AddList(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
       "list",
       "What is known: schedules, topologies, systems, models, profiles");
-  auto what = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
-  verb->add_option("WHAT", *what,
+  auto list = std::make_shared<List>();
+  verb->add_option("WHAT", list->what,
                    "schedules, topologies, systems, models, profiles")
       ->required()
       ->type_name("");
-  verb->add_flag("--json", *json, "one JSON object on standard output");
-  verb->callback([action, what, json] {
-    *action = [what, json] { return List(*what, *json); };
-  });
+  verb->add_flag("--json", list->json, "one JSON object on standard output");
+  list->files.AddTo(verb, "--html",
+                    "all schedules as pictures on the same axes, one page");
+  list->config.AddTo(verb, ConfigOptions::File::kOption,
+                     {"--pp", "--microbatches", "--forward", "--backward-input",
+                      "--backward-weight", "--p2p", "--max-activations",
+                      "--held-until-weight"});
+  verb->callback([action, list] { *action = [list] { return list->Run(); }; });
 }
 
 }  // namespace pipewright

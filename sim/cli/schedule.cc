@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -10,6 +11,7 @@
 #include "sim/engine/engine.h"
 #include "sim/report/svg.h"
 #include "sim/schedule/text.h"
+#include "sim/schedule/torch_csv.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
@@ -41,8 +43,8 @@ struct Convert {
 
 absl::Status Convert::Run() {
   const std::string form = json ? "json" : format;
-  if (form == "torch-csv") return NotAvailable("--format torch-csv");
-  const std::vector<std::string> known = {"text", "json", "csv", "svg"};
+  const std::vector<std::string> known = {
+      "text", "json", "csv", "torch-csv", "torch-csv-comms", "svg"};
   if (std::find(known.begin(), known.end(), form) == known.end()) {
     return UnknownName("format", form, known);
   }
@@ -62,6 +64,15 @@ absl::Status Convert::Run() {
     content = absl::StrCat(ScheduleToJson(*run.written), "\n");
   } else if (form == "csv") {
     content = ScheduleToCsv(*run.written);
+  } else if (absl::StartsWith(form, "torch-csv")) {
+    std::vector<std::string> warnings;
+    PW_ASSIGN_OR_RETURN(
+        content,
+        ScheduleToTorchCsv(*run.written,
+                           form == "torch-csv" ? TorchFlavour::kComputeOnly
+                                               : TorchFlavour::kComputeComms,
+                           &warnings));
+    PrintWarnings(warnings);
   } else {
     PrintWarnings(run.warnings);
     PW_ASSIGN_OR_RETURN(content, Svg(run));
@@ -82,7 +93,10 @@ void AddSchedule(CLI::App* app, Action* action) {
       ->type_name("");
   convert->config.AddTo(verb, ConfigOptions::File::kOption);
   CLI::Option* format =
-      verb->add_option("--format", convert->format, "text, json, csv, svg")
+      verb->add_option(
+              "--format", convert->format,
+              "text, json, csv, svg; torch-csv, torch-csv-comms: PyTorch's "
+              "file, passes only or with sends and receives")
           ->type_name("FORMAT")
           ->group("Output");
   verb->add_flag("--json", convert->json, "the same as --format json")

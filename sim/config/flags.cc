@@ -20,7 +20,8 @@ bool IsSystemFile(const std::string& value) {
 
 bool IsScheduleFile(const std::string& value, const std::string& path) {
   if (absl::StrContains(value, '/') || absl::EndsWith(value, ".pws") ||
-      absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json")) {
+      absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json") ||
+      absl::EndsWith(value, ".csv")) {
     return true;
   }
   struct stat info;

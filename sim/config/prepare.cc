@@ -87,7 +87,7 @@ absl::Status Agree(const RunConfig& config, absl::string_view path,
 }
 
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
-    const RunConfig& config) {
+    const RunConfig& config, std::vector<std::string>* warnings) {
   if (config.schedule.name) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.Field("schedule.file"), ": given together with ",
@@ -100,9 +100,11 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
   }
   const absl::StatusOr<std::string> text = ReadFile(*config.schedule.file);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.file"), text.status()));
-  PW_ASSIGN_OR_RETURN(Schedule schedule,
-                      ParseSchedule(*text, *config.schedule.file));
-  return std::make_shared<const Schedule>(std::move(schedule));
+  PW_ASSIGN_OR_RETURN(ScheduleFile file,
+                      ParseScheduleFile(*text, *config.schedule.file));
+  PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
+  warnings->insert(warnings->end(), file.notes.begin(), file.notes.end());
+  return std::make_shared<const Schedule>(std::move(file.schedule));
 }
 
 absl::StatusOr<RunSizes> SizesFromFile(const RunConfig& config,
@@ -233,6 +235,9 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
+  // Copies of an inference pipeline share nothing.
+  const bool trains = run->schedule->backward != BackwardRule::kNone;
+  if (!trains && !given) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   for (const double bytes : lower.gradient_bytes) {
     lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
@@ -274,7 +279,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
 
   RunSizes sizes;
   if (config.schedule.file) {
-    PW_ASSIGN_OR_RETURN(run.schedule, ReadScheduleFile(config));
+    PW_ASSIGN_OR_RETURN(run.schedule, ReadScheduleFile(config, &run.warnings));
     PW_ASSIGN_OR_RETURN(sizes, SizesFromFile(config, *run.schedule));
   } else {
     PW_ASSIGN_OR_RETURN(sizes, SizesFromConfig(config));
@@ -296,8 +301,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
         Build(config, sizes,
               PlanCostsOf(config, sizes, lower.costs, network.hop_s)));
   }
-  PW_RETURN_IF_ERROR(
-      Prefix(config.schedule.file.value_or(""), VerifySchedule(*run.schedule)));
+  if (!config.schedule.file) {
+    PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
+  }
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));

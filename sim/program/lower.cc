@@ -33,6 +33,16 @@ absl::Status Lowering::CheckOptions() const {
     return BadValue("strategy.dp", absl::StrCat(options_.replicas),
                     "1 or more");
   }
+  if (schedule_.backward == BackwardRule::kNone) {
+    constexpr absl::string_view kNothing =
+        "none, as a schedule without backward has no gradients";
+    if (options_.data_parallel != DataParallel::kNone) {
+      return BadValue("strategy.data_parallel", "a reduction", kNothing);
+    }
+    if (options_.optimizer != OptimizerMode::kNone) {
+      return BadValue("strategy.optimizer", "a step", kNothing);
+    }
+  }
   if (reduces() && options_.gradient_bytes.size() != stages) {
     return BadValue("gradient bytes",
                     absl::StrCat(options_.gradient_bytes.size(), " stages"),

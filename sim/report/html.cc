@@ -300,15 +300,9 @@ std::string ReportHtml(const Report& report, const Program& program,
     page.replica = first.replica;
     page.iteration = first.iteration;
   }
-  std::string out = absl::StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
-      EscapeXml(report.schedule), " – Pipewright</title>\n<style>", PageStyle(),
-      "</style>\n</head>\n<body>\n");
-  for (const auto section : kSections) out += section(page);
-  return absl::StrCat(out, "<footer>Pipewright ", PIPEWRIGHT_VERSION,
-                      "</footer>\n</body>\n</html>\n");
+  std::string body;
+  for (const auto section : kSections) body += section(page);
+  return PageHtml(report.schedule, body);
 }
 
 }  // namespace pipewright

@@ -12,7 +12,11 @@ std::string ScheduleToText(const Schedule& schedule) {
       absl::StrCat("pipewright-schedule 1\npp ", schedule.pp(), " vpp ",
                    schedule.vpp(), " microbatches ", schedule.microbatches,
                    " slices ", schedule.slices, " replicas ", schedule.replicas,
-                   " placement ", schedule.placement.ToString(), "\n");
+                   " placement ", schedule.placement.ToString());
+  if (schedule.backward != BackwardRule::kChain) {
+    absl::StrAppend(&text, " backward ", BackwardRuleName(schedule.backward));
+  }
+  text += '\n';
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&text, rank, ":");
     if (!schedule.order(rank).empty()) text += ' ';
@@ -34,7 +38,12 @@ std::string ScheduleToJson(const Schedule& schedule) {
       ",\n  \"microbatches\": ", schedule.microbatches,
       ",\n  \"slices\": ", schedule.slices,
       ",\n  \"replicas\": ", schedule.replicas,
-      ",\n  \"placement\": ", placement, ",\n  \"orders\": [");
+      ",\n  \"placement\": ", placement);
+  if (schedule.backward != BackwardRule::kChain) {
+    absl::StrAppend(&json, ",\n  \"backward\": \"",
+                    BackwardRuleName(schedule.backward), "\"");
+  }
+  absl::StrAppend(&json, ",\n  \"orders\": [");
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&json, rank == 0 ? "" : ",", "\n    \"");
     AppendOrder(schedule, rank, ' ', &json);

@@ -74,12 +74,8 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"reproduce", "all", "--engine", "slow"}, 2, {"unknown engine 'slow'"}},
       {{"check"}, 2, {"FILE"}},
       {{"check", "/no/such.pws"}, 2, {"/no/such.pws"}},
-      {{"check", "x", "--semantics", "nccl"}, 2, {"not available"}},
+      {{"check", "x", "--semantics", "ncl"}, 2, {"did you mean 'nccl'?"}},
       {{"check", "x", "--memory", "74GiB"}, 2, {"not available"}},
-      {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
-        "torch-csv"},
-       2,
-       {"not available in this version"}},
       {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
         "yaml"},
        2,
@@ -174,6 +170,45 @@ TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
   CheckAll({{{"simulate", "--schedule", file, "--engine", "fast"}, 4, {"F1"}},
             {{"simulate", "--schedule", file}, 4, {"error: " + file + ":"}},
             {{"schedule", file}, 4, {"F1"}}});
+}
+
+TEST_CASE("cli: a PyTorch file is refused by line, or named as a deadlock",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string cell = folder.Write("cell.csv", "0F0,0B0\n1F0,1B0x\n");
+  const std::string pair =
+      folder.Write("pair.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n");
+  const std::string slices =
+      folder.Write("slices.pws",
+                   "pipewright-schedule 1\npp 1 vpp 1 microbatches 1 slices 2\n"
+                   "0: F0s0 F0s1 BW0s1 BW0s0\n");
+  CheckAll(
+      {{{"simulate", "--schedule", cell}, 2, {cell + ":2: cell 2 '1B0x'"}},
+       {{"check", cell}, 2, {cell + ":2: cell 2 '1B0x'"}},
+       {{"simulate", "--schedule", pair},
+        4,
+        {pair + ":1: rank 0, position 2: RECV_B0 (stage 0) has no send "
+                "on rank 1"}},
+       {{"schedule", slices, "--format", "torch-csv"},
+        2,
+        {"slices 2 is not allowed; allowed: slices 1, because"}},
+       {{"schedule", slices, "--format", "torch-csv-comms"}, 2, {"slices 2"}}});
+}
+
+TEST_CASE("cli: check says under which rule of transfers a file deadlocks",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("1f1b.pws");
+  REQUIRE(RunBinary({"schedule", "1f1b", "--pp", "2", "--microbatches", "4",
+                     "-o", file})
+              .exit_code == 0);
+  CHECK(RunBinary({"check", file, "--semantics", "buffered"}).exit_code == 0);
+  CHECK(RunBinary({"check", file, "--semantics", "nccl"}).exit_code == 0);
+  const BinaryResult held =
+      RunBinary({"check", file, "--semantics", "rendezvous"});
+  CHECK(held.exit_code == 4);
+  CHECK(absl::StrContains(held.err, file + ":3: deadlock: with rendezvous"));
+  CHECK(absl::StrContains(held.err, ">SEND_"));
 }
 
 TEST_CASE("cli: a bad run leaves every output file as it was", "[cli]") {

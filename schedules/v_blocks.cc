@@ -26,8 +26,7 @@ bool Fits(const VBlock& block, int pp) {
   }
   const int last = std::min(block.turn + kPeriod, pp - 1);
   for (int rank = block.turn + 1; rank <= last; ++rank) {
-    const int ahead =
-        block.near * block.turn + block.far * (rank - block.turn);
+    const int ahead = block.near * block.turn + block.far * (rank - block.turn);
     if (!Apart(block.row, ahead, rank)) return false;
   }
   return true;
@@ -70,8 +69,7 @@ int VBlockPeak(const VBlockSlots& slots) {
       const auto count = [&](int kind) {
         return (slot - at[kind] + kPeriod) / kPeriod;
       };
-      peak = std::max(peak,
-                      count(kF0) + count(kF1) - count(kW1) - count(kW0));
+      peak = std::max(peak, count(kF0) + count(kF1) - count(kW1) - count(kW0));
     }
   }
   return peak;

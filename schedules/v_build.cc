@@ -49,9 +49,8 @@ bool VBuilder::LayWarmUp(const VBlockSlots& slots, int rank, uint8_t** next,
   int total = 0;
   for (int kind = 0; kind < kVKinds; ++kind) {
     const int ahead = slots[rank][kB0] - slots[rank][kind];
-    left[kind] =
-        std::clamp((ahead + VBlock::kPeriod - 1) / VBlock::kPeriod, 0,
-                   repeats_);
+    left[kind] = std::clamp((ahead + VBlock::kPeriod - 1) / VBlock::kPeriod, 0,
+                            repeats_);
     if (ahead <= 0) left[kind] = 0;
     total += left[kind];
   }

@@ -63,8 +63,8 @@ class Grid {
         const uint8_t kind = old[int64_t{rank} * slots_ + slot];
         if (kind == kFree) continue;
         const int index = counts[rank][kind]++;
-        const int start = std::max(clocks[rank], AfterNeighbour(rank, kind,
-                                                                index));
+        const int start =
+            std::max(clocks[rank], AfterNeighbour(rank, kind, index));
         clocks[rank] = start + 1;
         if (kind != kWeight) Put(rank, start, kind, index);
       }

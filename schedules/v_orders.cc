@@ -8,8 +8,8 @@ namespace pipewright {
 
 Schedule VSchedule(absl::string_view name, const VOrders& orders) {
   constexpr PassKind kKinds[kVKinds] = {
-      PassKind::kForward,       PassKind::kForward,
-      PassKind::kBackwardInput, PassKind::kBackwardInput,
+      PassKind::kForward,        PassKind::kForward,
+      PassKind::kBackwardInput,  PassKind::kBackwardInput,
       PassKind::kBackwardWeight, PassKind::kBackwardWeight};
   constexpr int kChunks[kVKinds] = {0, 1, 1, 0, 1, 0};
   ScheduleBuilder builder(name, Placement::V(orders.pp), orders.microbatches);
@@ -32,6 +32,21 @@ int VPeakChunks(const VOrders& orders) {
     const uint8_t* const order = orders.rank(rank);
     for (int position = 0; position < orders.length(); ++position) {
       live += (order[position] <= kF1) - (order[position] >= kW1);
+      peak = std::max(peak, live);
+    }
+  }
+  return peak;
+}
+
+double VPeak(const VOrders& orders, double held) {
+  const std::array<double, kVKinds> changes = {
+      0.5, 0.5, (held - 1) / 2, (held - 1) / 2, -held / 2, -held / 2};
+  double peak = 0;
+  for (int rank = 0; rank < orders.pp; ++rank) {
+    double live = 0;
+    const uint8_t* const order = orders.rank(rank);
+    for (int position = 0; position < orders.length(); ++position) {
+      live += changes[order[position]];
       peak = std::max(peak, live);
     }
   }

@@ -22,10 +22,10 @@ inline constexpr int kVKinds = 6;
 
 // Every rank has six passes a microbatch.
 struct VOrders {
-  VOrders(int pp, int microbatches)
-      : pp(pp),
-        microbatches(microbatches),
-        kinds(int64_t{kVKinds} * pp * microbatches) {}
+  VOrders(int ranks, int count)
+      : pp(ranks),
+        microbatches(count),
+        kinds(int64_t{kVKinds} * ranks * count) {}
 
   int length() const { return kVKinds * microbatches; }
   uint8_t* rank(int rank) { return kinds.data() + int64_t{rank} * length(); }
@@ -42,6 +42,10 @@ Schedule VSchedule(absl::string_view name, const VOrders& orders);
 
 // Largest number of chunk activations on any rank, from F to the end of W.
 int VPeakChunks(const VOrders& orders);
+
+// The same in units of peak_activations, where a split B leaves `held` of its
+// activations until its W.
+double VPeak(const VOrders& orders, double held);
 
 // Longest of the ranks' own spans at `costs`, in their unit; infinite when the
 // orders deadlock.
@@ -112,8 +116,8 @@ class VReplay {
       up = !up;
       for (int step = 0; step < pp_; ++step) {
         const int rank = up ? step : pp_ - 1 - step;
-        progress |= Advance(rank, orders.rank(rank), orders.length(), seconds,
-                            hop);
+        progress |=
+            Advance(rank, orders.rank(rank), orders.length(), seconds, hop);
       }
     }
     for (const int position : positions_) {

@@ -26,4 +26,19 @@ std::optional<VPlan> PlanV(int pp, int microbatches, int limit,
   return best;
 }
 
+int SmallestVLimit(int pp, int microbatches) {
+  int smallest = 2 * pp;
+  VBuilder builder(pp, microbatches);
+  VBlockSlots slots;
+  ForEachVBlock(pp, [&](const VBlock& block) {
+    PlaceVBlock(block, pp, &slots);
+    // Only a smaller peak is of interest.
+    if (builder.Build(slots, VBlockPeak(slots), smallest - 1)) {
+      smallest = builder.peak();
+    }
+    return VVisit::kNext;
+  });
+  return smallest;
+}
+
 }  // namespace pipewright

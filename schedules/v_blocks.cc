@@ -75,35 +75,33 @@ int VBlockPeak(const VBlockSlots& slots) {
   return peak;
 }
 
-void ForEachVBlock(int pp, const std::function<VVisit(const VBlock&)>& visit) {
-  VBlock block;
-  const auto turns = [&] {
-    // With near = far all turns are the same.
-    const int last = block.near == block.far ? 1 : pp - 1;
-    for (block.turn = 1; block.turn <= std::max(1, last); ++block.turn) {
-      if (!Fits(block, pp)) continue;
-      const VVisit next = visit(block);
-      if (next != VVisit::kNext) return next;
+std::vector<VBlock> AllVBlocks(int pp) {
+  std::vector<VBlock> blocks;
+  const auto add_turns = [&](VBlock block) {
+    // At the last rank a turn changes nothing, whatever far is.
+    const int last = std::max(1, pp - 1);
+    for (block.turn = 1; block.turn <= last; ++block.turn) {
+      const bool repeats =
+          block.turn == last ? block.far > 1 : block.far == block.near;
+      if (!repeats && Fits(block, pp)) blocks.push_back(block);
     }
-    return VVisit::kNext;
-  };
-  const auto shifts = [&] {
-    for (block.near = 1; block.near < kPeriod; ++block.near) {
-      for (block.far = 1; block.far <= block.near; ++block.far) {
-        if (turns() == VVisit::kStop) return false;
-      }
-    }
-    return true;
   };
   for (int first = 1; first < kPeriod; ++first) {
     for (int second = 1; second < kPeriod; ++second) {
       for (int third = 1; third < kPeriod; ++third) {
         if (first == second || first == third || second == third) continue;
-        block.row = {first, second, third};
-        if (!shifts()) return;
+        for (int near = 1; near < kPeriod; ++near) {
+          for (int far = 1; far <= std::max(1, near - 1); ++far) {
+            add_turns({.row = {first, second, third},
+                       .near = near,
+                       .far = far,
+                       .turn = 1});
+          }
+        }
       }
     }
   }
+  return blocks;
 }
 
 }  // namespace pipewright

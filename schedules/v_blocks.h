@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <vector>
 
 #include "schedules/v_orders.h"
@@ -32,10 +31,8 @@ void PlaceVBlock(const VBlock& block, int pp, VBlockSlots* slots);
 // Chunk activations of the fullest rank once the block has repeated often.
 int VBlockPeak(const VBlockSlots& slots);
 
-// Calls `visit` with every block in which no two passes meet, in the
-// planner's order, until it returns kStop; after kNextFar the other turns of
-// the same near and far are left out.
-enum class VVisit { kNext, kNextFar, kStop };
-void ForEachVBlock(int pp, const std::function<VVisit(const VBlock&)>& visit);
+// Every block in which no two passes meet, in the planner's order; of blocks
+// that are alike on all ranks only the first.
+std::vector<VBlock> AllVBlocks(int pp);
 
 }  // namespace pipewright

@@ -1,7 +1,6 @@
 #include "schedules/v_build.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace pipewright {
@@ -261,106 +260,110 @@ bool VBuilder::LayCoolDown(int rank, int last_forward, int* first_change) {
   return true;
 }
 
-bool VBuilder::CanRun(int rank, int kind, int microbatch, int column) {
+// The first column behind the producer.
+int VBuilder::Ready(int rank, int kind, int microbatch) {
   int producer = rank;
   int made = kind - 1;
-  switch (kind) {
-    case kF0:
-    case kB1:
-      if (rank > 0) {
-        producer = rank - 1;
-        made = kind;
-      } else if (kind == kF0) {
-        return true;
-      }
-      break;
-    case kF1:
-    case kB0:
-      if (rank < pp_ - 1) {
-        producer = rank + 1;
-        made = kind;
-      }
-      break;
-    default:
-      made = kind - 2;
+  if (IsWeight(kind)) {
+    made = kind - 2;
+  } else {
+    const bool up = kind == kF0 || kind == kB1;
+    if (kind == kF0 && rank == 0) return 0;
+    if (up ? rank > 0 : rank < pp_ - 1) {
+      producer = up ? rank - 1 : rank + 1;
+      made = kind;
+    }
   }
-  return At(producer, made)[microbatch] < column;
+  return At(producer, made)[microbatch] + 1;
 }
 
-// Moves to an idle cell the nearest pass behind it that can run there.
-bool VBuilder::FillIdle(int rank, int column) {
+// Moves to the idle cell the nearest pass behind it that can run there.
+// Returns the first later column at which another try makes sense.
+int VBuilder::FillIdle(int rank, int column) {
   uint8_t* const row = Row(rank);
   int16_t* const live = Live(rank);
   std::array<int, kVKinds> at;
+  int wake = kNever;
   for (int kind = 0; kind < kVKinds; ++kind) {
+    at[kind] = kNever;
     const int index = done_[rank][kind];
-    at[kind] = index < microbatches_ && CanRun(rank, kind, index, column)
-                   ? At(rank, kind)[index]
-                   : kNever;
+    if (index == microbatches_) continue;
+    const int ready = Ready(rank, kind, index);
+    if (ready <= column) {
+      at[kind] = At(rank, kind)[index];
+    } else {
+      wake = std::min(wake, ready);
+    }
   }
   while (true) {
     const auto nearest = std::min_element(at.begin(), at.end());
     const int from = *nearest;
-    if (from == kNever) return false;
+    if (from == kNever) return wake;
     *nearest = kNever;
     const auto kind = static_cast<uint8_t>(nearest - at.begin());
-    if (IsForward(kind) &&
-        std::any_of(live + column, live + from,
-                    [&](int16_t held) { return held >= peak_; })) {
-      continue;
+    if (IsForward(kind)) {
+      int full = from - 1;
+      while (full >= column && live[full] < peak_) --full;
+      if (full >= column) {
+        wake = std::min(wake, full + 1);
+        continue;
+      }
     }
     row[from] = kIdle;
     row[column] = kind;
-    At(rank, kind)[done_[rank][kind]++] = column;
+    At(rank, kind)[done_[rank][kind]] = column;
     const int change = IsForward(kind) - IsWeight(kind);
     if (change != 0) {
       for (int cell = column; cell < from; ++cell) {
         live[cell] = static_cast<int16_t>(live[cell] + change);
       }
     }
-    return true;
+    return column + 1;
   }
 }
 
+// The first idle cell of a rank from `column` on.
+int VBuilder::NextIdle(int rank, int column) {
+  const uint8_t* const row = Row(rank);
+  const int end = replay_.end(rank);
+  while (column < end && row[column] != kIdle) ++column;
+  return column < end ? column : kNever;
+}
+
 void VBuilder::FillIdle() {
-  const int end = LastColumn();
   live_.resize(cells_.size());
-  std::vector<int> counted(pp_, 1);  // first column that done_ has not seen
-  const auto find_idle = [&](int rank, int column) {
-    const uint8_t* const row = Row(rank);
-    const void* const idle = std::memchr(row + column, kIdle, width_ - column);
-    next_idle_[rank] =
-        idle == nullptr
-            ? kNever
-            : static_cast<int>(static_cast<const uint8_t*>(idle) - row);
-  };
+  counted_.assign(pp_, 1);
   for (int rank = 0; rank < pp_; ++rank) {
     const uint8_t* const row = Row(rank);
     int16_t* const live = Live(rank);
+    const int end = replay_.end(rank);
     int held = 0;
-    live[0] = 0;
     for (int column = 1; column <= end; ++column) {
       held += IsForward(row[column]) - IsWeight(row[column]);
       live[column] = static_cast<int16_t>(held);
     }
     done_[rank].fill(0);
-    find_idle(rank, 1);
+    next_idle_[rank] = NextIdle(rank, 1);
   }
-  for (int column = 1; column <= end; ++column) {
+  while (true) {
+    const int column = *std::min_element(next_idle_.begin(), next_idle_.end());
+    if (column == kNever) return;
     for (int rank = 0; rank < pp_; ++rank) {
       if (next_idle_[rank] != column) continue;
-      if (column >= replay_.end(rank)) {
-        next_idle_[rank] = kNever;
-        continue;
-      }
       const uint8_t* const row = Row(rank);
-      for (int& cell = counted[rank]; cell < column; ++cell) {
-        ++done_[rank][row[cell]];
+      for (int& cell = counted_[rank]; cell < column; ++cell) {
+        if (row[cell] != kIdle) ++done_[rank][row[cell]];
       }
-      // FillIdle counts what it moves here.
-      FillIdle(rank, column);
-      counted[rank] = column + 1;
-      find_idle(rank, column + 1);
+      const int wake = FillIdle(rank, column);
+      next_idle_[rank] = wake == kNever ? kNever : NextIdle(rank, wake);
+      if (row[column] == kIdle) continue;
+      // What was moved may be what a neighbour waits for.
+      for (const int neighbour : {rank - 1, rank + 1}) {
+        if (neighbour < 0 || neighbour == pp_) continue;
+        if (next_idle_[neighbour] > column + 1) {
+          next_idle_[neighbour] = NextIdle(neighbour, column + 1);
+        }
+      }
     }
   }
 }

@@ -43,8 +43,9 @@ class VBuilder {
   void WriteCells();
   int LastColumn() const;
   void FillIdle();
-  bool FillIdle(int rank, int column);
-  bool CanRun(int rank, int kind, int microbatch, int column);
+  int FillIdle(int rank, int column);
+  int Ready(int rank, int kind, int microbatch);
+  int NextIdle(int rank, int column);
   bool ReadOrders();
 
   int* At(int rank, int kind) { return replay_.Ends(rank, kind); }
@@ -61,7 +62,8 @@ class VBuilder {
   std::vector<uint8_t> cells_;                  // [rank][column]
   std::vector<int16_t> live_;                   // [rank][column], behind it
   std::vector<std::array<int, kVKinds>> done_;  // [rank], before a column
-  std::vector<int> next_idle_;                  // [rank]
+  std::vector<int> counted_;    // [rank], first column not in done_
+  std::vector<int> next_idle_;  // [rank], next column to fill
   std::vector<uint8_t> pending_;
 };
 

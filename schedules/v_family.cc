@@ -12,6 +12,9 @@ namespace {
 constexpr char kCosts[] = "costs";
 constexpr char kReference[] = "reference";
 
+// Some ten milliseconds beside the fixed order.
+constexpr int64_t kMaxPasses = 120000;
+
 }  // namespace
 
 ParamInfo VPlanParam() {
@@ -37,7 +40,8 @@ absl::StatusOr<Schedule> BuildGreedyV(
   const VOrders fixed = GreedyV(params.microbatches, block);
   if (!choice.real_costs) return VSchedule(name, fixed);
   const std::optional<VPlan> planned =
-      PlanV(params.pp, params.microbatches, VPeakChunks(fixed), params.costs);
+      PlanV(params.pp, params.microbatches, VPeakChunks(fixed), params.costs,
+            kMaxPasses);
   const double held = params.costs.held_until_weight;
   const bool better = planned && planned->span < VSpan(fixed, params.costs) &&
                       VPeak(planned->orders, held) <= VPeak(fixed, held);

@@ -14,6 +14,8 @@ namespace {
 
 // A limit is met when it is met but for rounding.
 constexpr double kRounding = 1e-9;
+// Some hundred milliseconds.
+constexpr int64_t kMaxPasses = 6000000;
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_ASSIGN_OR_RETURN(const VChoice choice, CheckVParams("v-zb", params));
@@ -25,7 +27,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   }
   const std::optional<VPlan> plan =
       PlanV(params.pp, params.microbatches, limit,
-            choice.real_costs ? params.costs : PlanCosts{});
+            choice.real_costs ? params.costs : PlanCosts{}, kMaxPasses);
   if (!plan) {
     return absl::ResourceExhaustedError(
         absl::StrCat("strategy.max_activations: ", *params.max_activations,

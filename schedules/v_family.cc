@@ -17,6 +17,11 @@ constexpr int64_t kMaxPasses = 120000;
 
 }  // namespace
 
+bool HasEqualPasses(const PlanCosts& costs) {
+  return costs.forward == costs.backward_input &&
+         costs.forward == costs.backward_weight && costs.hop == 0;
+}
+
 ParamInfo VPlanParam() {
   return {"plan", kCosts, "costs|reference",
           "reference: plan with F=B=W and no hops as the authors do, even "

@@ -19,6 +19,26 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return BuildGreedyV("v-half", params, block);
 }
 
+double Peak(const ScheduleParams& params, int) { return (params.pp + 2) / 2; }
+
+bool AnySize(const ScheduleParams&) { return true; }
+
+// Every rank holds as much as the fullest one.
+bool Level(const ScheduleParams& params) {
+  return params.microbatches >= 2 * params.pp &&
+         params.costs.held_until_weight == 1 && !params.costs.given;
+}
+
+bool EqualPasses(const ScheduleParams& params) {
+  return params.pp >= 3 && params.microbatches >= 2 * params.pp &&
+         HasEqualPasses(params.costs);
+}
+
+double Bubble(const ScheduleParams& params, int rank) {
+  const double slots = 6 * params.pp - 3 * (2 * Peak(params, rank)) - 1;
+  return slots * params.costs.forward / 2;
+}
+
 const RegisterSchedule kRow({
     .name = "v-half",
     .summary = "V placement, split backward, half of 1F1B's memory",
@@ -29,7 +49,28 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {VPlanParam()},
     .build = Build,
-    .claims = {},
+    .claims =
+        {
+            {.metric = Claim::Metric::kPeakActivations,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "floor((p+2)/2) M",
+             .source = "arXiv 2405.15362, table 1, with what its rounding "
+                       "leaves",
+             .domain = AnySize,
+             .value = Peak},
+            {.metric = Claim::Metric::kPeakActivations,
+             .formula = "floor((p+2)/2) M on every rank",
+             .source = "the same; m >= 2p, all held until W",
+             .domain = Level,
+             .value = Peak},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "6p-3k-1 slots of F/2, k the peak in chunks",
+             .source = "arXiv 2405.15362, figure 13; F = B = W, c = 0, p >= "
+                       "3, m >= 2p",
+             .domain = EqualPasses,
+             .value = Bubble},
+        },
 });
 
 }  // namespace

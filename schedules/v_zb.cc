@@ -39,6 +39,20 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return VSchedule("v-zb", plan->orders);
 }
 
+double Peak(const ScheduleParams& params, int) {
+  return std::min<double>(params.pp,
+                          params.max_activations.value_or(params.pp));
+}
+
+bool AnySize(const ScheduleParams&) { return true; }
+
+bool EqualPasses(const ScheduleParams& params) {
+  return params.microbatches >= 2 * params.pp && !params.max_activations &&
+         HasEqualPasses(params.costs);
+}
+
+double NoBubble(const ScheduleParams&, int) { return 0; }
+
 const RegisterSchedule kRow({
     .name = "v-zb",
     .summary = "V placement, split backward, planned for any memory limit; "
@@ -50,7 +64,20 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {VPlanParam()},
     .build = Build,
-    .claims = {},
+    .claims =
+        {
+            {.metric = Claim::Metric::kPeakActivations,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "p M, or the limit",
+             .source = "arXiv 2405.15362, table 1",
+             .domain = AnySize,
+             .value = Peak},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "0",
+             .source = "arXiv 2405.15362, table 1; F = B = W, c = 0, m >= 2p",
+             .domain = EqualPasses,
+             .value = NoBubble},
+        },
 });
 
 }  // namespace

@@ -31,6 +31,10 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-h1", 3, 1, 6},
       {"zb-h1", 3, 1, 6, {{"variant", "quick-start"}}, "_quick_start"},
       {"zb-h2", 3, 1, 6},
+      {"1f1b-v", 4, 2, 6},
+      {"v-min", 4, 2, 6},
+      {"v-half", 4, 2, 6},
+      {"v-zb", 3, 2, 6},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

@@ -29,7 +29,8 @@ bool Filled(const ScheduleParams& params) {
 }
 
 double Peak(const ScheduleParams& params, int) {
-  return (2 * params.pp + 2) / 3;
+  const int peak = (2 * params.pp + 2) / 3;
+  return peak;
 }
 
 bool EqualPasses(const ScheduleParams& params) {

@@ -19,7 +19,10 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return BuildGreedyV("v-half", params, block);
 }
 
-double Peak(const ScheduleParams& params, int) { return (params.pp + 2) / 2; }
+double Peak(const ScheduleParams& params, int) {
+  const int peak = (params.pp + 2) / 2;
+  return peak;
+}
 
 bool AnySize(const ScheduleParams&) { return true; }
 

@@ -19,7 +19,10 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return BuildGreedyV("v-min", params, block);
 }
 
-double Peak(const ScheduleParams& params, int) { return (params.pp + 4) / 3; }
+double Peak(const ScheduleParams& params, int) {
+  const int peak = (params.pp + 4) / 3;
+  return peak;
+}
 
 bool AnySize(const ScheduleParams&) { return true; }
 

@@ -6,12 +6,17 @@
 
 namespace pipewright {
 
+namespace {
+
+constexpr PassKind kKinds[kVKinds] = {
+    PassKind::kForward,        PassKind::kForward,
+    PassKind::kBackwardInput,  PassKind::kBackwardInput,
+    PassKind::kBackwardWeight, PassKind::kBackwardWeight};
+constexpr int kChunks[kVKinds] = {0, 1, 1, 0, 1, 0};
+
+}  // namespace
+
 Schedule VSchedule(absl::string_view name, const VOrders& orders) {
-  constexpr PassKind kKinds[kVKinds] = {
-      PassKind::kForward,        PassKind::kForward,
-      PassKind::kBackwardInput,  PassKind::kBackwardInput,
-      PassKind::kBackwardWeight, PassKind::kBackwardWeight};
-  constexpr int kChunks[kVKinds] = {0, 1, 1, 0, 1, 0};
   ScheduleBuilder builder(name, Placement::V(orders.pp), orders.microbatches);
   for (int rank = 0; rank < orders.pp; ++rank) {
     builder.Reserve(rank, orders.length());

@@ -37,6 +37,10 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-auto", 3, 1, 6, {}, "_1p", 3},
       {"zb-v", 3, 2, 6},
       {"zb-v", 3, 2, 6, {{"variant", "automatic"}}, "_automatic"},
+      {"1f1b-v", 4, 2, 6},
+      {"v-min", 4, 2, 6},
+      {"v-half", 4, 2, 6},
+      {"v-zb", 3, 2, 6},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

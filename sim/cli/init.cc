@@ -33,7 +33,7 @@ strategy:
   # slices: 1             # sequence slices of a microbatch
   # data_parallel: ddp    # none, ddp, zero1
   # waiting: buffered     # buffered, rendezvous, batched
-  # mapping: dp-pp        # dp-pp, pp-dp, or a list of devices
+  # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, or a list of devices
   # optimizer: none       # none, synchronised, post-validated
   # max_activations: 4    # limit per rank, in microbatches
 

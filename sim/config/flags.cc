@@ -49,7 +49,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--waiting", "strategy.waiting", "RULE",
        "whom a transfer holds: buffered, rendezvous, batched"},
       {"--mapping", "strategy.mapping", "ORDER|LIST",
-       "dp-pp, pp-dp, or the device of each rank: 0,1,2,3"},
+       "dp-pp, pp-dp, bitpipe, or the device of each rank: 0,1,2,3"},
       {"--optimizer", "strategy.optimizer", "MODE",
        "none, synchronised, post-validated"},
       {"--max-activations", "strategy.max_activations", "X",

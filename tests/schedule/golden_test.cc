@@ -31,6 +31,13 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-h1", 3, 1, 6},
       {"zb-h1", 3, 1, 6, {{"variant", "quick-start"}}, "_quick_start"},
       {"zb-h2", 3, 1, 6},
+      {"bitpipe", 4, 2, 4},
+      {"bitpipe", 4, 2, 8, {{"concatenation", "figure"}}, "_figure"},
+      {"chimera", 4, 1, 4},
+      {"dualpipe", 4, 1, 8},
+      {"dualpipe", 4, 1, 8, {{"pair", "dependencies"}}, "_dependencies"},
+      {"dualpipe-v", 2, 2, 4},
+      {"hanayo", 3, 4, 3},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

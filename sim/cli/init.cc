@@ -52,6 +52,7 @@ costs:
   # hop_bytes: 32MiB      # default: from the model
   # optimizer_time: 3ms
   held_until_weight: 1    # part of the activations that B leaves to W
+  # pair_factor: 0.8      # time of an overlapped pair (X&Y) over X and Y in turn
 
 engine: simgrid           # simgrid, fast
 # iterations: 1           # default: until the period is constant, at most 8

@@ -80,6 +80,8 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "check of a post-validated step"},
       {"--held-until-weight", "costs.held_until_weight", "0..1",
        "part of the activations that B leaves to W"},
+      {"--pair-factor", "costs.pair_factor", "0.1..10",
+       "time of an overlapped pair (X&Y) over that of X and Y in turn"},
       {"--model", "model.preset", "NAME", "model (pipewright list models)"},
       {"--system", "system.preset", "NAME|FILE",
        "system (pipewright list systems), or system file", "system.file",

@@ -235,6 +235,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
     }
   }
+  if (random.Chance(30)) lower.costs.pair_factor = random.Int(2, 5) / 4.0;
   lower.costs.optimizer_s = random.Time(3);
   lower.costs.validation_s = random.Time(1);
   lower.replicas = random.Int(1, options.most_replicas);

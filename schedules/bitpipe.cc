@@ -1,6 +1,6 @@
 // BitPipe: two replicas of the pipeline in opposite directions, each a V of
-// two chunks a rank, in units of p microbatches. The gradients of what a pair
-// of ranks holds twice are reduced as soon as the released code does.
+// two chunks a rank, in units of p microbatches. Gradients of what a pair of
+// ranks holds twice are reduced where the released code does.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -16,12 +16,6 @@ namespace {
 constexpr char kName[] = "bitpipe";
 constexpr char kReleased[] = "released";
 constexpr char kFigure[] = "figure";
-constexpr char kEager[] = "eager";
-
-bool IsFigure(const ScheduleParams& params) {
-  const auto given = params.own.find("concatenation");
-  return given != params.own.end() && given->second == kFigure;
-}
 
 void AddRank(const ScheduleParams& params, int rank, bool figure, bool eager,
              ScheduleBuilder& builder) {
@@ -80,12 +74,12 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
       const std::string concatenation,
       ChoiceParam(params, "concatenation", kReleased, {kReleased, kFigure}));
   PW_ASSIGN_OR_RETURN(const std::string sync,
-                      ChoiceParam(params, "sync", kEager, {kEager, "end"}));
+                      ChoiceParam(params, "sync", "eager", {"eager", "end"}));
   ScheduleBuilder builder(kName, Placement::V(params.pp), params.microbatches,
                           1, 2);
   for (int rank = 0; rank < params.pp; ++rank) {
     builder.Reserve(rank, int64_t{4} * params.microbatches + 4);
-    AddRank(params, rank, concatenation == kFigure, sync == kEager, builder);
+    AddRank(params, rank, concatenation == kFigure, sync == "eager", builder);
   }
   return std::move(builder).Finish();
 }
@@ -93,25 +87,25 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 bool WithoutHop(const ScheduleParams& params) { return params.costs.hop == 0; }
 
 double Bubble(const ScheduleParams& params, int) {
-  const bool figure = IsFigure(params) && params.pp > 2;
+  const auto given = params.own.find("concatenation");
+  const bool figure =
+      params.pp > 2 && given != params.own.end() && given->second == kFigure;
   const double forward = params.costs.forward;
   const double excess = params.costs.work() - 2 * forward;
   const double gain = figure ? std::clamp(excess, 0.0, forward) : 0;
-  return (UnitsBubble(params) - (params.microbatches / params.pp - 1) * gain) /
-         2;
+  const double joints = params.microbatches / params.pp - 1;
+  return (UnitsBubble(params) - joints * gain) / 2;
 }
 
 constexpr char kBubble[] =
     "(p-2)/2 [max(F,B+W) + (m/p-1)|B+W-F|]; concatenation figure, p > 2: "
     "(m/p-1) min(F, max(0,B+W-F))/2 less";
-constexpr char kBubbleSource[] =
-    "arXiv 2410.19367 for m = p and B+W = 2F; the rest fitted to replays; no "
-    "hops";
+constexpr char kSource[] =
+    "arXiv 2410.19367 for m = p, B+W = 2F; else fitted to replays; no hops";
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "two replicas in opposite directions, each a V of two chunks; "
-               "weights twice",
+    .summary = "two opposed replicas, each a V of two chunks; weights twice",
     .source = "BitPipe, arXiv 2410.19367; order of the authors' code, "
               "wuhouming/BitPipe 6fb0e22f. concatenation=figure is theirs for "
               "pp 4; for more ranks it is a reconstruction",
@@ -122,8 +116,8 @@ const RegisterSchedule kRow({
         {
             {"concatenation", kReleased, "released|figure",
              "how units of pp microbatches follow each other; figure: one "
-             "more forward of the next unit before the last backwards"},
-            {"sync", kEager, "eager|end",
+             "more forward before the last backwards (pp > 4: reconstructed)"},
+            {"sync", "eager", "eager|end",
              "the second chunks' gradients are reduced before the last "
              "backward, or behind it"},
         },
@@ -132,12 +126,12 @@ const RegisterSchedule kRow({
         {
             {.metric = Claim::Metric::kBubblePerRank,
              .formula = kBubble,
-             .source = kBubbleSource,
+             .source = kSource,
              .domain = WithoutHop,
              .value = Bubble},
             {.metric = Claim::Metric::kBubbleGlobal,
              .formula = kBubble,
-             .source = kBubbleSource,
+             .source = kSource,
              .domain = WithoutHop,
              .value = Bubble},
             {.metric = Claim::Metric::kPeakActivations,

@@ -30,7 +30,9 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   }
   // A microbatch in flight takes at most one unit of memory on a rank.
   const double limit = params.max_activations.value_or(params.microbatches);
-  AddWaveOrder(placement, params.microbatches, std::max(1.0, limit), builder);
+  const double in_flight = std::clamp(limit, 1.0, 1.0 * params.microbatches);
+  AddWaveOrder(placement, params.microbatches, static_cast<int>(in_flight),
+               builder);
   return std::move(builder).Finish();
 }
 

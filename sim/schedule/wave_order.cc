@@ -16,7 +16,7 @@ using ReadyQueue =
 
 class WavePlan {
  public:
-  WavePlan(const Placement& placement, int microbatches, double most_in_flight,
+  WavePlan(const Placement& placement, int microbatches, int most_in_flight,
            ScheduleBuilder& builder)
       : placement_(placement),
         microbatches_(microbatches),
@@ -110,7 +110,7 @@ class WavePlan {
   const Placement& placement_;
   const int microbatches_;
   const bool late_first_;
-  const double most_in_flight_;
+  const int most_in_flight_;
   std::vector<Rank> ranks_;
   std::priority_queue<Event> events_;
   int entered_ = 0;    // microbatches that stage 0 has begun
@@ -121,7 +121,7 @@ class WavePlan {
 }  // namespace
 
 void AddWaveOrder(const Placement& placement, int microbatches,
-                  double most_in_flight, ScheduleBuilder& builder) {
+                  int most_in_flight, ScheduleBuilder& builder) {
   WavePlan(placement, microbatches, most_in_flight, builder).Run();
 }
 

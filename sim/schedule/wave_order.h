@@ -16,6 +16,6 @@ namespace pipewright {
 // Appends all passes of all ranks. At most `most_in_flight` microbatches, at
 // least 1, are between their first forward and their last backward.
 void AddWaveOrder(const Placement& placement, int microbatches,
-                  double most_in_flight, ScheduleBuilder& builder);
+                  int most_in_flight, ScheduleBuilder& builder);
 
 }  // namespace pipewright

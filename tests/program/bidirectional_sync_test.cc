@@ -52,7 +52,7 @@ Program OnNode(const std::shared_ptr<const Schedule>& schedule,
 TEST_CASE("lower: bitpipe reduces its second chunks before the last backward",
           "[program]") {
   const std::string eager = ToString(OnNode(Build("bitpipe", 4, 4), 64));
-  CHECK_THAT(eager, Catch::Contains("all-reduce.1@g0 all-reduce.1@g0 aBW1.0 "
+  CHECK_THAT(eager, Catch::Contains("all-reduce.1@g0 receive(aBW1.0) aBW1.0 "
                                     "all-reduce.0@g0 all-reduce.0@g0"));
   const std::string end =
       ToString(OnNode(Build("bitpipe", 4, 4, {{"sync", "end"}}), 64));

@@ -33,7 +33,7 @@ strategy:
   # slices: 1             # sequence slices of a microbatch
   # data_parallel: ddp    # none, ddp, zero1
   # waiting: buffered     # buffered, rendezvous, batched
-  # mapping: dp-pp        # dp-pp, pp-dp, or a list of devices
+  # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, or a list of devices
   # optimizer: none       # none, synchronised, post-validated
   # max_activations: 4    # limit per rank, in microbatches
 
@@ -52,6 +52,7 @@ costs:
   # hop_bytes: 32MiB      # default: from the model
   # optimizer_time: 3ms
   held_until_weight: 1    # part of the activations that B leaves to W
+  # pair_factor: 0.8      # time of an overlapped pair (X&Y) over X and Y in turn
 
 engine: simgrid           # simgrid, fast
 # iterations: 1           # default: until the period is constant, at most 8

@@ -116,6 +116,7 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   costs.optimizer_s = given.optimizer_s.value_or(0);
   costs.validation_s = given.validation_s.value_or(0);
   costs.held_until_weight = given.held_until_weight.value_or(1);
+  costs.pair_factor = given.pair_factor.value_or(1);
   return costs;
 }
 
@@ -123,6 +124,7 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s) {
   PlanCosts plan;
   plan.held_until_weight = costs.held_until_weight;
+  plan.pair_factor = costs.pair_factor;
   plan.given = AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;

@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
   for (const std::string& text : mapping) {
     if (!absl::SimpleAtoi(text, &device) || device < 0) {
       return BadValue(config.Field("strategy.mapping"), text,
-                      "dp-pp, pp-dp, or a device number a rank");
+                      "dp-pp, pp-dp, bitpipe, or a device number a rank");
     }
     devices.push_back(device);
   }

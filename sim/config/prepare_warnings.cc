@@ -14,6 +14,14 @@ bool HasPass(const Schedule& schedule, PassKind kind) {
   return false;
 }
 
+bool HasPair(const Schedule& schedule) {
+  const auto is_pair = [](Pass pass) { return pass.joint_with_next(); };
+  for (const auto& order : schedule.orders) {
+    if (std::any_of(order->begin(), order->end(), is_pair)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
@@ -46,6 +54,8 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        "costs.uniform.offload", "in a schedule without O passes");
   warn(costs.load_s && !HasPass(schedule, PassKind::kLoad),
        "costs.uniform.load", "in a schedule without L passes");
+  warn(costs.pair_factor && !HasPair(schedule), "costs.pair_factor",
+       "in a schedule without overlapped pairs (X&Y)");
   warn(costs.gradient_bytes && sizes.dp == 1 && schedule.replicas == 1,
        "costs.gradient_bytes", "with dp 1");
 }

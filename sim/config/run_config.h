@@ -101,6 +101,7 @@ struct CostChoice {
   std::optional<double> optimizer_s;
   std::optional<double> validation_s;
   std::optional<double> held_until_weight;
+  std::optional<double> pair_factor;
 };
 
 struct RunConfig {

@@ -153,6 +153,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.optimizer_time", costs.optimizer_s, Unit::kTime);
   visit.Quantity("costs.validation_time", costs.validation_s, Unit::kTime);
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
+  // Full overlap of equal passes is 0.5; 1 gains nothing, more is a loss.
+  visit.Real("costs.pair_factor", costs.pair_factor, 0.1, 10);
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);

@@ -26,6 +26,8 @@ struct PassCosts {
   double validation_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
+  // Time of a block (X&Y) over that of X and Y one after the other.
+  double pair_factor = 1;
 
   // Every stage alike; times of one microbatch through all `vpp` stages of a
   // rank, of which a stage takes 1/vpp.

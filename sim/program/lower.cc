@@ -83,6 +83,7 @@ void Lowering::AddGlobals() {
   program_.iterations =
       options_.iterations == 0 ? kMostIterations : options_.iterations;
   program_.microbatch_factor = options_.costs.microbatch_factor;
+  program_.pair_factor = options_.costs.pair_factor;
 }
 
 // Orders, lanes and the channels between them.

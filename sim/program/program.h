@@ -189,6 +189,8 @@ struct Program {
   int iterations = 1;
   bool until_steady = false;
   std::vector<double> microbatch_factor;  // empty: 1
+  // Time of a block (X&Y) over that of its passes one after the other.
+  double pair_factor = 1;
 
   int pp() const { return static_cast<int>(ranks.size()); }
   double factor(int microbatch) const {

@@ -47,12 +47,14 @@ class ReplayCore {
     kSpecial,  // the next pass is on a special lane
   };
 
-  // `microbatch_factor`: null for 1 everywhere.
+  // `microbatch_factor`: null for 1 everywhere. `pair_factor`: time of a block
+  // over that of its passes one after the other.
   ReplayCore(std::vector<ReplayRank> ranks, int num_channels,
-             const double* microbatch_factor)
+             const double* microbatch_factor, double pair_factor)
       : ranks_(std::move(ranks)),
         queues_(num_channels),
-        factor_(microbatch_factor) {}
+        factor_(microbatch_factor),
+        pair_factor_(pair_factor) {}
 
   ReplayRank& rank(int rank) { return ranks_[rank]; }
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
@@ -95,6 +97,7 @@ class ReplayCore {
   std::vector<ReplayRank> ranks_;
   std::vector<TokenQueue> queues_;
   const double* factor_;
+  const double pair_factor_;
 };
 
 template <bool kFactor, class Observer>
@@ -180,8 +183,10 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
       start_s = std::max(start_s, arrival_s);
     }
   }
-  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]);
-  const double second_s = joint ? Seconds<kFactor>(*lanes[1], passes[1]) : 0;
+  const double share = joint ? pair_factor_ : 1;
+  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]) * share;
+  const double second_s =
+      joint ? Seconds<kFactor>(*lanes[1], passes[1]) * share : 0;
   const double middle_s = start_s + first_s;
   // Not middle_s + second_s: a block is one operation of one duration.
   const double end_s = start_s + (first_s + second_s);

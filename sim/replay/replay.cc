@@ -49,7 +49,7 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     ranks[rank].lanes = lanes[rank].data();
   }
   ReplayCore core(std::move(ranks), static_cast<int>(wiring.channels.size()),
-                  nullptr);
+                  nullptr, costs.pair_factor);
 
   ReplayTimes times;
   times.first_start.assign(schedule.pp(), 0);

@@ -22,6 +22,8 @@ struct PlanCosts {
   double hop = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
+  // Time of a block (X&Y) over that of X and Y one after the other.
+  double pair_factor = 1;
   // False when the caller gave no costs and the defaults above stand.
   bool given = false;
 

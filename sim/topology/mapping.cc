@@ -36,15 +36,24 @@ absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
                                                    int pp, int dp,
                                                    int devices) {
   const bool replica_fastest = order == "dp-pp";
-  if (!replica_fastest && order != "pp-dp") {
-    return UnknownName("rank order", order, {"dp-pp", "pp-dp"});
+  const bool pairs = order == "bitpipe";
+  if (!replica_fastest && !pairs && order != "pp-dp") {
+    return UnknownName("rank order", order, {"bitpipe", "dp-pp", "pp-dp"});
   }
   PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices));
+  if (pairs && pp % 2 != 0) {
+    return BadValue(
+        "pp", absl::StrCat(pp),
+        absl::StrCat(pp > 1 ? absl::StrCat(pp - 1, " or ") : "", pp + 1,
+                     ", the nearest (order bitpipe pairs the "
+                     "ranks: even)"));
+  }
   std::vector<int> device_of(static_cast<size_t>(pp) * dp);
   for (int replica = 0; replica < dp; ++replica) {
     for (int rank = 0; rank < pp; ++rank) {
-      const int index = replica * pp + rank;
-      device_of[index] = replica_fastest ? rank * dp + replica : index;
+      const int place = pairs && rank % 2 != 0 ? pp - rank : rank;
+      device_of[replica * pp + rank] =
+          replica_fastest ? rank * dp + replica : replica * pp + place;
     }
   }
   return RankMapping(pp, dp, std::move(device_of));

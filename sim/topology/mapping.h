@@ -14,8 +14,11 @@ class RankMapping {
  public:
   // `order` names the axes from the fastest to the slowest: "dp-pp" (as
   // Megatron: replicas next to each other) or "pp-dp" (a pipeline next to
-  // itself). Error: kInvalidArgument for another order, or when dp * pp is
-  // above `devices`.
+  // itself). "bitpipe" is "pp-dp" with rank k in place k where k is even, pp-k
+  // where it is odd: the two ranks that hold the same stages of a
+  // bidirectional schedule, k and pp-1-k, are neighbours (wuhouming/BitPipe
+  // 6fb0e22f). Error: kInvalidArgument for another order, an odd pp with
+  // "bitpipe", or when dp * pp is above `devices`.
   static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
                                                int dp, int devices);
   // devices[replica * pp + rank]; each at most once, all below `devices`.

@@ -41,6 +41,13 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"v-min", 4, 2, 6},
       {"v-half", 4, 2, 6},
       {"v-zb", 3, 2, 6},
+      {"bitpipe", 4, 2, 4},
+      {"bitpipe", 4, 2, 8, {{"concatenation", "figure"}}, "_figure"},
+      {"chimera", 4, 1, 4},
+      {"dualpipe", 4, 1, 8},
+      {"dualpipe", 4, 1, 8, {{"pair", "dependencies"}}, "_dependencies"},
+      {"dualpipe-v", 2, 2, 4},
+      {"hanayo", 3, 4, 3},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

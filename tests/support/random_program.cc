@@ -38,19 +38,27 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
                       schedule.slices, schedule.replicas);
   const int every = random.Int(2, 4);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    for (const Pass pass : schedule.order(rank)) {
-      const bool away = pass.microbatch() % every == 0;
-      const auto copy = [&](PassKind kind) {
-        return Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                    pass.replica());
-      };
-      if (away && IsBackward(pass.kind())) {
-        out.Add(rank, copy(PassKind::kLoad));
+    const RankOrder& order = schedule.order(rank);
+    const auto add_copy = [&](PassKind kind, Pass pass) {
+      if (pass.microbatch() % every != 0) return;
+      out.Add(rank, Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
+                         pass.replica()));
+    };
+    for (size_t index = 0; index < order.size();) {
+      // Nothing stands inside a block.
+      const size_t end = index + (order[index].joint_with_next() ? 2 : 1);
+      for (size_t part = index; part < end; ++part) {
+        if (IsBackward(order[part].kind())) {
+          add_copy(PassKind::kLoad, order[part]);
+        }
       }
-      out.Add(rank, pass);
-      if (away && pass.kind() == PassKind::kForward) {
-        out.Add(rank, copy(PassKind::kOffload));
+      for (size_t part = index; part < end; ++part) out.Add(rank, order[part]);
+      for (size_t part = index; part < end; ++part) {
+        if (order[part].kind() == PassKind::kForward) {
+          add_copy(PassKind::kOffload, order[part]);
+        }
       }
+      index = end;
     }
   }
   return std::move(out).Finish();
@@ -65,10 +73,14 @@ Schedule WithJointPairs(const Schedule& schedule, Random& random) {
     for (size_t index = 0; index < order.size(); ++index) {
       const bool pair =
           index + 1 < order.size() && IsBackward(order[index].kind()) &&
-          order[index + 1].kind() == PassKind::kForward && random.Chance(30);
+          order[index + 1].kind() == PassKind::kForward &&
+          !order[index + 1].joint_with_next() && random.Chance(30);
       if (pair) {
         out.AddJoint(rank, order[index], order[index + 1]);
         ++index;
+      } else if (order[index].joint_with_next()) {
+        out.Add(rank, order[index++]);
+        out.Add(rank, order[index]);
       } else {
         out.Add(rank, order[index]);
       }
@@ -223,6 +235,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
     }
   }
+  if (random.Chance(30)) lower.costs.pair_factor = random.Int(2, 5) / 4.0;
   lower.costs.optimizer_s = random.Time(3);
   lower.costs.validation_s = random.Time(1);
   lower.replicas = random.Int(1, options.most_replicas);

@@ -123,6 +123,7 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s) {
   PlanCosts plan;
   plan.held_until_weight = costs.held_until_weight;
+  plan.slice_factor = costs.slice_factor;
   plan.given = AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;

@@ -46,7 +46,7 @@ bool OpCursor::FillStep(Op* op) {
       op->seconds = lane.seconds;
       op->bytes = lane.bytes;
       if (IsComputePass(pass.kind())) {
-        op->seconds *= program_.factor(pass.microbatch());
+        op->seconds *= program_.factor(pass);
       } else if (pass.kind() == PassKind::kOffload) {
         op->kind = OpKind::kOffload;
         op->stream = Stream::kD2H;

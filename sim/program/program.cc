@@ -210,11 +210,11 @@ int64_t Program::num_passes() const {
 double Program::BusySeconds(int rank) const {
   const RankProgram& rank_program = ranks[rank];
   double seconds = 0;
-  if (!microbatch_factor.empty()) {
+  if (!microbatch_factor.empty() || !slice_factor.empty()) {
     for (const Pass pass : *rank_program.order) {
       if (!IsComputePass(pass.kind())) continue;
       seconds += rank_program.lanes[pass.lane()].seconds *
-                 microbatch_factor[pass.microbatch()];
+                 factor(pass);
     }
     return seconds;
   }

@@ -187,6 +187,7 @@ absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
   params.pp = pp;
   params.vpp = info.default_vpp;
   params.microbatches = microbatches;
+  if (info.slice_factor) params.slices = 2;
   return BuildSchedule(info.name, params);
 }
 
@@ -221,6 +222,11 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   if (random.Chance(30)) {
     for (int index = 0; index < schedule.microbatches_per_replica(); ++index) {
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
+    }
+  }
+  if (schedule.slices > 1) {
+    for (int slice = 0; slice < schedule.slices; ++slice) {
+      lower.costs.slice_factor.push_back(0.5 + 0.25 * slice);
     }
   }
   lower.costs.optimizer_s = random.Time(3);

@@ -57,7 +57,10 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(BalanceFactors(params).status());
   PW_RETURN_IF_ERROR(CheckGroups(params));
   const int slices = params.slices;
-  ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
+  ScheduleBuilder builder(kName,
+                          params.vpp == 1
+                              ? Placement::Plain(params.pp)
+                              : Placement::Loop(params.pp, params.vpp),
                           params.microbatches, slices);
   // A slice is what a microbatch is in interleaved 1F1B.
   const UnitCursor units(params.microbatches * slices, params.vpp, params.pp);

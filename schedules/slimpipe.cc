@@ -37,7 +37,10 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                      below + params.pp, ", the nearest (schedule ", kName,
                      " with several chunks: a multiple of pp)"));
   }
-  ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
+  ScheduleBuilder builder(kName,
+                          params.vpp == 1
+                              ? Placement::Plain(params.pp)
+                              : Placement::Loop(params.pp, params.vpp),
                           params.microbatches, params.slices);
   const int64_t each = PassesOfMicrobatch(params);
   const int64_t units = each * params.microbatches;

@@ -164,12 +164,18 @@ std::vector<int> PlanSlices(int units, int slices, int ranks, int microbatches,
                             const SliceTime& time) {
   PW_CHECK(units >= 1 && slices <= units);
   SliceTable table(units, slices, time);
+  const std::vector<double> bounds = table.Bounds();
+  // The tightest bound that leaves any way to cut.
+  auto bound = std::partition_point(
+      bounds.begin(), bounds.end(),
+      [&](double value) { return table.Solve(value) == kInfinity; });
+  const double least = microbatches * table.Solve(kInfinity);
   double best = kInfinity;
   std::vector<int> lengths;
-  for (const double bound : table.Bounds()) {
-    const double fill = (ranks - 1) * bound;
-    if (fill >= best) break;
-    const double total = microbatches * table.Solve(bound) + fill;
+  for (; bound != bounds.end(); ++bound) {
+    const double fill = (ranks - 1) * *bound;
+    if (least + fill >= best * (1 - kRounding)) break;
+    const double total = microbatches * table.Solve(*bound) + fill;
     if (total >= best * (1 - kRounding)) continue;
     best = total;
     lengths = table.Lengths();

@@ -143,9 +143,9 @@ absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
                    " * microbatches ", sizes.microbatches, " * 3 = ", passes));
 }
 
-absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
-                                                      const RunSizes& sizes,
-                                                      const PlanCosts& costs) {
+ScheduleParams ParamsOf(const RunConfig& config, const RunSizes& sizes,
+                        const std::optional<ModelSpec>& model,
+                        const PlanCosts& costs) {
   ScheduleParams params;
   params.pp = sizes.pp;
   params.vpp = sizes.vpp;
@@ -153,8 +153,33 @@ absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
   params.slices = sizes.slices;
   params.costs = costs;
   params.max_activations = config.strategy.max_activations;
+  params.sequence = SequenceShapeOf(config, model);
   params.own = config.schedule.params;
   params.own.erase(PairParam().key);  // TakePair's
+  return params;
+}
+
+// What the slices cost where the schedule itself cuts them, and their number;
+// factors that are given win.
+absl::Status PrepareSlices(const RunConfig& config,
+                           const std::optional<ModelSpec>& model,
+                           RunSizes* sizes, PassCosts* costs) {
+  costs->slice_factor = config.costs.slice_factor;
+  if (!config.schedule.name) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const ScheduleMatch match,
+                      FindSchedule(*config.schedule.name));
+  if (!match.info->slice_factor) return absl::OkStatus();
+  const absl::StatusOr<std::vector<double>> factors =
+      match.info->slice_factor(ParamsOf(config, *sizes, model, PlanCosts()));
+  PW_RETURN_IF_ERROR(Locate(config, factors.status()));
+  if (factors->empty()) return absl::OkStatus();
+  sizes->slices = static_cast<int>(factors->size());
+  if (costs->slice_factor.empty()) costs->slice_factor = *factors;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Schedule>> Build(
+    const RunConfig& config, const ScheduleParams& params) {
   absl::StatusOr<Schedule> schedule =
       BuildSchedule(*config.schedule.name, params);
   PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
@@ -183,6 +208,12 @@ absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
 }
 
 absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
+  const size_t slices = config.costs.slice_factor.size();
+  if (slices != 0 && slices != static_cast<size_t>(schedule.slices)) {
+    return BadValue(config.Field("costs.slice_factor"),
+                    absl::StrCat("a list of ", slices),
+                    absl::StrCat("one factor a slice, ", schedule.slices));
+  }
   const size_t count = config.costs.microbatch_factor.size();
   const auto needed = static_cast<size_t>(schedule.microbatches_per_replica());
   if (count == 0 || count == needed) return absl::OkStatus();
@@ -291,6 +322,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
                       PrepareModel(config, sizes));
   LowerOptions& lower = run.lower;
   PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
+  PW_RETURN_IF_ERROR(PrepareSlices(config, model, &sizes, &lower.costs));
   lower.hop_bytes = PrepareHopBytes(config, sizes, model);
   PW_ASSIGN_OR_RETURN(PreparedNetwork network,
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
@@ -298,8 +330,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (run.schedule == nullptr) {
     PW_ASSIGN_OR_RETURN(
         run.schedule,
-        Build(config, sizes,
-              PlanCostsOf(config, sizes, lower.costs, network.hop_s)));
+        Build(config, ParamsOf(config, sizes, model,
+                               PlanCostsOf(config, sizes, lower.costs,
+                                           network.hop_s))));
   }
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));

@@ -125,6 +125,7 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
   PlanCosts plan;
   plan.held_until_weight = costs.held_until_weight;
   plan.pair_factor = costs.pair_factor;
+  plan.slice_factor = costs.slice_factor;
   plan.given = AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;

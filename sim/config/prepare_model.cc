@@ -95,6 +95,25 @@ std::optional<double> MicrobatchTokens(const RunConfig& config,
   return strategy.microbatch_size.value_or(1) * sequence;
 }
 
+// Of one token and layer, forward: 2 floating-point operations a parameter,
+// and 2 * hidden a token in front (scores and values, 4 * hidden each way,
+// half of them masked): arXiv 2104.04473, appendix.
+SequenceShape SequenceShapeOf(const RunConfig& config,
+                              const std::optional<ModelSpec>& model) {
+  SequenceShape shape;
+  if (config.strategy.sequence) {
+    shape.tokens = *config.strategy.sequence;
+  } else if (model) {
+    shape.tokens = model->sequence;
+  }
+  if (model) {
+    const double attention =
+        2.0 * static_cast<double>(shape.tokens * model->hidden);
+    shape.attention = attention / (2 * model->LayerParameters() + attention);
+  }
+  return shape;
+}
+
 double PrepareHopBytes(const RunConfig& config, const RunSizes& sizes,
                        const std::optional<ModelSpec>& model) {
   if (config.costs.hop_bytes) return *config.costs.hop_bytes;

@@ -51,6 +51,11 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
 std::optional<double> MicrobatchTokens(const RunConfig& config,
                                        const std::optional<ModelSpec>& model);
 
+// The tokens of one sequence and the part of a layer's work that is causal
+// attention, from the model; both 0 where nothing tells.
+SequenceShape SequenceShapeOf(const RunConfig& config,
+                              const std::optional<ModelSpec>& model);
+
 // Bytes of one transfer over a hop: as given, or, with a model, those of a
 // slice of a microbatch; 0 where nothing tells.
 double PrepareHopBytes(const RunConfig& config, const RunSizes& sizes,

@@ -95,6 +95,7 @@ struct CostChoice {
   std::vector<double> stage_backward_input_s;
   std::vector<double> stage_backward_weight_s;
   std::vector<double> microbatch_factor;
+  std::vector<double> slice_factor;
   std::optional<double> p2p_s;
   std::optional<double> hop_bytes;
   std::optional<double> gradient_bytes;  // of one rank

@@ -147,6 +147,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantities("costs.per_stage.backward_weight",
                    costs.stage_backward_weight_s, Unit::kTime);
   visit.Reals("costs.microbatch_factor", costs.microbatch_factor);
+  visit.Reals("costs.slice_factor", costs.slice_factor);
   visit.Quantity("costs.p2p", costs.p2p_s, Unit::kTime);
   visit.Quantity("costs.hop_bytes", costs.hop_bytes, Unit::kBytes);
   visit.Quantity("costs.gradient_bytes", costs.gradient_bytes, Unit::kBytes);

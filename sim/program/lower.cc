@@ -29,6 +29,13 @@ absl::Status Lowering::CheckOptions() const {
     return BadValue("costs.microbatch_factor", absl::StrCat(factors, " values"),
                     absl::StrCat("one a microbatch: ", microbatches));
   }
+  const size_t slice_factors = options_.costs.slice_factor.size();
+  if (slice_factors != 0 &&
+      slice_factors != static_cast<size_t>(schedule_.slices)) {
+    return BadValue("costs.slice_factor",
+                    absl::StrCat(slice_factors, " values"),
+                    absl::StrCat("one a slice: ", schedule_.slices));
+  }
   if (options_.replicas < 1) {
     return BadValue("strategy.dp", absl::StrCat(options_.replicas),
                     "1 or more");
@@ -84,6 +91,7 @@ void Lowering::AddGlobals() {
       options_.iterations == 0 ? kMostIterations : options_.iterations;
   program_.microbatch_factor = options_.costs.microbatch_factor;
   program_.pair_factor = options_.costs.pair_factor;
+  program_.slice_factor = options_.costs.slice_factor;
 }
 
 // Orders, lanes and the channels between them.

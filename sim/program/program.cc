@@ -210,14 +210,14 @@ int64_t Program::num_passes() const {
 double Program::BusySeconds(int rank) const {
   const RankProgram& rank_program = ranks[rank];
   double seconds = 0;
-  if (!microbatch_factor.empty() || pair_factor != 1) {
+  if (!microbatch_factor.empty() || !slice_factor.empty() || pair_factor != 1) {
     bool joint = false;
     for (const Pass pass : *rank_program.order) {
       const bool in_block = joint || pass.joint_with_next();
       joint = pass.joint_with_next();
       if (!IsComputePass(pass.kind())) continue;
-      seconds += rank_program.lanes[pass.lane()].seconds *
-                 factor(pass.microbatch()) * (in_block ? pair_factor : 1);
+      seconds += rank_program.lanes[pass.lane()].seconds * factor(pass) *
+                 (in_block ? pair_factor : 1);
     }
     return seconds;
   }

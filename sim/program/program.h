@@ -191,10 +191,14 @@ struct Program {
   std::vector<double> microbatch_factor;  // empty: 1
   // Time of a block (X&Y) over that of its passes one after the other.
   double pair_factor = 1;
+  std::vector<double> slice_factor;       // empty: 1
 
   int pp() const { return static_cast<int>(ranks.size()); }
-  double factor(int microbatch) const {
-    return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
+  // On the time of a pass, whatever its kind.
+  double factor(Pass pass) const {
+    return (microbatch_factor.empty() ? 1.0
+                                      : microbatch_factor[pass.microbatch()]) *
+           (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]);
   }
   // Operations of one iteration of one replica, transfers counted once.
   int64_t num_ops() const;

@@ -1,6 +1,7 @@
 // What a generator may see: sizes, a planner's costs, its own parameters.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct PlanCosts {
   double pair_factor = 1;
   // False when the caller gave no costs and the defaults above stand.
   bool given = false;
+  // Factor on every pass of a slice; empty: 1 for all.
+  std::vector<double> slice_factor;
 
   double work() const { return forward + backward_input + backward_weight; }
 };
@@ -33,6 +36,14 @@ struct PlanCosts {
 // A limit of activations is met when it is met but for rounding: by this part
 // of itself.
 inline constexpr double kLimitRounding = 1e-9;
+
+// What slices are cut from.
+struct SequenceShape {
+  int64_t tokens = 0;  // 0: unknown
+  // Part of a microbatch's work that is causal attention, growing with the
+  // tokens in front; 0: every token costs the same.
+  double attention = 0;
+};
 
 struct ScheduleParams {
   int pp = 1;
@@ -42,6 +53,7 @@ struct ScheduleParams {
   PlanCosts costs;
   // Limit per rank in units of peak_activations; planners only.
   std::optional<double> max_activations;
+  SequenceShape sequence;
   // The schedule's own parameters, as given (--param key=value).
   std::map<std::string, std::string> own;
 };
@@ -52,6 +64,11 @@ struct ScheduleParams {
 absl::StatusOr<int> IntParam(const ScheduleParams& params,
                              absl::string_view key, int fallback, int minimum,
                              int maximum);
+
+// The same for a number.
+absl::StatusOr<double> RealParam(const ScheduleParams& params,
+                                 absl::string_view key, double fallback,
+                                 double minimum, double maximum);
 
 // The value of own parameter `key`, or `fallback`; must be one of `choices`.
 absl::StatusOr<std::string> ChoiceParam(

@@ -92,6 +92,47 @@ TEST_CASE("prepare: per-stage times are those of the stage itself",
   CHECK(run.lower.costs.optimizer_s == 9);
 }
 
+TEST_CASE("prepare: slices cost what the list or the schedule says",
+          "[config]") {
+  const PreparedRun listed = Prepared(
+      absl::StrCat("schedule: {name: seq1f1b}\n"
+                   "strategy: {pp: 2, microbatches: 4, slices: 2}\n",
+                   "costs: {uniform: {forward: 1s, backward_input: 1s, "
+                   "backward_weight: 1s}, slice_factor: [0.5, 1.5]}\n"));
+  CHECK(listed.lower.costs.slice_factor == std::vector<double>{0.5, 1.5});
+
+  // gpt-tiny: a layer has 12 * 256^2 + 2 * 256 = 786944 parameters, so that
+  // of 256 tokens 2 * 256 * 256 of 2 * 786944 + 2 * 256 * 256 are attention.
+  const double attention = 131072.0 / (2 * 786944 + 131072);
+  const PreparedRun equal = Prepared(absl::StrCat(
+      "model: {preset: gpt-tiny}\n",
+      "schedule: {name: seq1f1b, params: {balance: tokens}}\n"
+      "strategy: {pp: 2, microbatches: 4, slices: 2, sequence: 256}\n",
+      kTimes));
+  const std::vector<double>& factors = equal.lower.costs.slice_factor;
+  REQUIRE(factors.size() == 2);
+  CHECK(factors[0] == Approx(1 - attention / 2));
+  CHECK(factors[1] == Approx(1 + attention / 2));
+
+  const PreparedRun balanced = Prepared(absl::StrCat(
+      "model: {preset: gpt-tiny}\n",
+      "schedule: {name: seq1f1b, params: {balance: flops}}\n"
+      "strategy: {pp: 2, microbatches: 4, slices: 2, sequence: 256}\n",
+      kTimes));
+  for (const double factor : balanced.lower.costs.slice_factor) {
+    CHECK(factor == Approx(1).margin(0.01));
+  }
+
+  // The schedule chooses their number.
+  const PreparedRun chosen =
+      Prepared(absl::StrCat("schedule: {name: terapipe, params: {pieces: 8}}\n"
+                            "strategy: {pp: 4, microbatches: 2}\n",
+                            kTimes));
+  CHECK(chosen.schedule->slices == 8);
+  CHECK(chosen.config.strategy.slices == 8);
+  CHECK(chosen.lower.costs.slice_factor.size() == 8);
+}
+
 TEST_CASE("prepare: a hop carries what the model sends", "[config]") {
   const std::string base = absl::StrCat(
       "schedule: {name: 1f1b}\nmodel: {preset: gpt-tiny}\n", kTimes);
@@ -304,6 +345,9 @@ TEST_CASE("prepare: what does not fit together is refused by field",
       {absl::StrCat(kBase, "costs: {microbatch_factor: [1, 2]}"),
        kBad,
        {"costs.microbatch_factor: a list of 2", "8"}},
+      {absl::StrCat(kBase, "costs: {slice_factor: [1, 2]}"),
+       kBad,
+       {"costs.slice_factor: a list of 2", "one factor a slice, 1"}},
       {absl::StrCat(kBase, system, kTimes),
        kBad,
        {"run.yaml:4: costs.p2p", "together with a system"}},

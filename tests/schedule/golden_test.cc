@@ -19,6 +19,7 @@ struct Golden {
   std::map<std::string, std::string> own = {};
   std::string suffix = "";
   std::optional<double> max_activations = {};
+  int slices = 1;
 };
 
 TEST_CASE("golden: small schedules", "[schedule]") {
@@ -48,6 +49,19 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"dualpipe", 4, 1, 8, {{"pair", "dependencies"}}, "_dependencies"},
       {"dualpipe-v", 2, 2, 4},
       {"hanayo", 3, 4, 3},
+      {"2bp", 3, 1, 4},
+      {"2bp", 3, 1, 4, {{"base", "gpipe"}}, "_gpipe"},
+      {"gis", 3, 2, 6},
+      {"gis-h", 4, 2, 8},
+      {"interleaved-zb", 3, 2, 6},
+      {"po-f", 3, 3, 6},
+      {"po-h", 3, 3, 6},
+      {"seq1f1b", 3, 1, 3, {}, "", {}, 2},
+      {"seq1f1b", 2, 2, 4, {}, "_chunks", {}, 2},
+      {"slimpipe", 2, 2, 3, {}, "", {}, 4},
+      {"terapipe", 3, 1, 2, {{"pieces", "4"}}},
+      {"zeropp", 3, 2, 10},
+      {"zeropp", 3, 1, 6, {{"unit", "3"}}, "_unit3"},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;
@@ -56,6 +70,7 @@ TEST_CASE("golden: small schedules", "[schedule]") {
     params.microbatches = golden.microbatches;
     params.own = golden.own;
     params.max_activations = golden.max_activations;
+    params.slices = golden.slices;
     const auto schedule = BuildSchedule(golden.name, params);
     REQUIRE(schedule.ok());
     const std::string got = absl::StrCat(ScheduleToText(*schedule), "\n",

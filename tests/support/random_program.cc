@@ -199,6 +199,7 @@ absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
   params.pp = pp;
   params.vpp = info.default_vpp;
   params.microbatches = microbatches;
+  if (info.slice_factor) params.slices = 2;
   return BuildSchedule(info.name, params);
 }
 
@@ -236,6 +237,11 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
     }
   }
   if (random.Chance(30)) lower.costs.pair_factor = random.Int(2, 5) / 4.0;
+  if (schedule.slices > 1) {
+    for (int slice = 0; slice < schedule.slices; ++slice) {
+      lower.costs.slice_factor.push_back(0.5 + 0.25 * slice);
+    }
+  }
   lower.costs.optimizer_s = random.Time(3);
   lower.costs.validation_s = random.Time(1);
   lower.replicas = random.Int(1, options.most_replicas);

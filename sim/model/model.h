@@ -87,13 +87,20 @@ struct ModelSpec {
     return has_experts() && layer >= first_dense_layers;
   }
 
-  // LoRA's matrices are counted by the next two functions where there are
-  // any. One layer; its kind is that of `layer`.
+  // Parameters, LoRA's matrices included: beside each linear layer but the
+  // router. One layer; its kind is that of `layer`.
   double LayerParameters(int64_t layer) const;
-  // Of the model; tied embeddings count once.
+  // All tables around the first layer: words, positions, segments, a norm.
+  double EmbeddingParameters() const;
+  // Last norm and what follows; without a table that is tied.
+  double HeadParameters() const;
+  // Of one multi-token-prediction layer, its projection and norms.
+  double MtpLayerParameters() const;
+  // Of the whole model, multi-token prediction included; tied embeddings
+  // count once.
   double Parameters() const;
-  // Those that one token meets: of the experts, experts_per_token and the
-  // shared ones.
+  // Those that one token meets in inference: of the experts,
+  // experts_per_token and the shared ones; no multi-token prediction.
   double ActiveParameters() const;
 };
 

@@ -113,10 +113,24 @@ std::vector<double> GradientBytes(const RunConfig& config,
   }
   std::vector<double> bytes;
   if (!model) return bytes;
+  const int64_t layers = model->layers / stages;
   const int each =
       config.strategy.gradient_bytes_per_parameter.value_or(kGradientBytes);
   for (int stage = 0; stage < stages; ++stage) {
-    bytes.push_back(each * model->StageParameters(stage, stages));
+    double parameters = 0;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      parameters += model->LayerParameters(stage * layers + layer);
+    }
+    if (stage == 0) parameters += model->EmbeddingParameters();
+    if (stage == stages - 1) {
+      parameters += model->HeadParameters();
+      // A tied table on two stages is stored twice.
+      if (model->tied_embeddings && stages > 1) {
+        parameters += static_cast<double>(model->vocabulary) *
+                      static_cast<double>(model->hidden);
+      }
+    }
+    bytes.push_back(each * parameters);
   }
   return bytes;
 }

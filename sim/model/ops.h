@@ -69,7 +69,7 @@ struct OpComm {
   bool overlaps = false;
 };
 
-// What of an op is dropped after F and computed again before B.
+// Which choice of Recompute, short of full, runs an op again before B.
 enum class RecomputeClass : uint8_t { kCore, kNormActivation, kOther };
 
 struct ModelOp {
@@ -83,12 +83,16 @@ struct ModelOp {
   double parameters = 0;   // of this device
   bool is_expert = false;  // its parameters are sharded by expert_shards()
   bool is_frozen = false;  // no gradient, no optimizer state, no W
+  bool is_tied = false;    // its parameters are those of the embedding
   bool has_weight_pass = false;  // W does something
 
-  // Activations kept from F on, bytes. A tensor that two ops read belongs to
-  // the later freed one.
+  // Activations kept from F on, bytes; each belongs to the op that makes it
+  // or, where an elementwise op makes it, to the op that reads it.
   double saved_until_backward = 0;  // freed when B has passed the op
-  double saved_until_weight = 0;    // inputs of linear layers: until W
+  double saved_until_weight = 0;    // what becomes input of a linear layer
+  // The parts of both that running the forward of this op again gives back.
+  double recomputable_backward = 0;
+  double recomputable_weight = 0;
   // Gradient of the output, kept from B to W where W is a pass of its own.
   double held_for_weight = 0;
   // Beyond saved ones, while the op runs: outputs on their way to the next

@@ -25,9 +25,10 @@ constexpr int kGatheredLayers = 2;
 std::string KeyOf(const std::vector<StageBlock>& blocks,
                   const TrainingSpec& training, const ModelSpec& model,
                   int chunk) {
-  std::string key = training.recompute_chunks.empty()
-                        ? ""
-                        : absl::StrCat(training.recompute_chunks[chunk] ? 1 : 0);
+  std::string key =
+      training.recompute_chunks.empty()
+          ? ""
+          : absl::StrCat(training.recompute_chunks[chunk] ? 1 : 0);
   for (const StageBlock& block : blocks) {
     const int64_t frozen = std::clamp<int64_t>(
         model.frozen_layers - block.first_layer, 0, block.count);
@@ -64,8 +65,8 @@ MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
       layer_gradient = std::max(layer_gradient, stage.layer_gradient);
       grouped |= stage.has_grouped_layers;
       boundary = std::max(boundary, stage.boundary);
-      sends_gradients |= number > 0 && schedule.placement.RankOf(
-                                           number - 1, replica) != rank;
+      sends_gradients |=
+          number > 0 && schedule.placement.RankOf(number - 1, replica) != rank;
     }
     if (!has_table) continue;
     for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
@@ -271,8 +272,8 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
     out.fixed = FixedOf(schedule, memory, training, options, rank);
     FindPeak(schedule, memory, rank, &out);
     out.context = std::llround(options.context_bytes);
-    out.fragmentation = std::llround(options.fragmentation *
-                                     static_cast<double>(out.peak()));
+    out.fragmentation =
+        std::llround(options.fragmentation * static_cast<double>(out.peak()));
     memory.ranks.push_back(std::move(out));
   }
   return memory;
@@ -292,7 +293,8 @@ void VisitRankMemory(const Schedule& schedule, const ScheduleMemory& memory,
       const Pass pass = order[first + nth];
       if (const PassMemory* own = live.Peak(pass)) point.inside += own->peak;
     }
-    for (int nth = 0; nth < count; ++nth) live.Apply(live.Change(order[first + nth]));
+    for (int nth = 0; nth < count; ++nth)
+      live.Apply(live.Change(order[first + nth]));
     point.behind[MemoryKind::kActivations] = live.activations;
     point.behind[MemoryKind::kRecomputed] = live.recomputed;
     for (int nth = 0; nth < count; ++nth) {

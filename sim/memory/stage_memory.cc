@@ -40,8 +40,7 @@ void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   if (at->whole_block) {
     at->kept = checkpoint;
   } else if (IsRecomputed(op, recompute)) {
-    at->kept -=
-        at->part * (op.recomputable_backward + op.recomputable_weight);
+    at->kept -= at->part * (op.recomputable_backward + op.recomputable_weight);
   }
   at->again = at->saved - at->kept;
 }
@@ -91,19 +90,18 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
     }
   }
   if (block.kind == BlockKind::kEmbedding) stage->has_table = true;
-  stage->gathered_layer =
-      std::max<int64_t>(stage->gathered_layer,
-               std::llround(training.weight_bytes * parameters * block.part));
-  stage->layer_gradient =
-      std::max<int64_t>(stage->layer_gradient,
-               std::llround(training.weight_bytes * trained * block.part));
+  stage->gathered_layer = std::max<int64_t>(
+      stage->gathered_layer,
+      std::llround(training.weight_bytes * parameters * block.part));
+  stage->layer_gradient = std::max<int64_t>(
+      stage->layer_gradient,
+      std::llround(training.weight_bytes * trained * block.part));
 }
 
 // A layer's first op keeps the layer's input, all of which full recomputation
 // keeps.
 void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
-              double boundary, Recompute recompute,
-              std::vector<WalkOp>* walk) {
+              double boundary, Recompute recompute, std::vector<WalkOp>* walk) {
   const int first_block = walk->empty() ? 0 : walk->back().block + 1;
   for (int64_t copy = 0; copy < block.count; ++copy) {
     bool first = true;
@@ -116,8 +114,8 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       at.whole_block = IsLayer(block.kind) && recompute == Recompute::kFull;
       at.stream = IsLayer(block.kind) ? boundary : 0;
       const Recompute here = IsLayer(block.kind) ? recompute : Recompute::kNone;
-      const double input = std::min(
-          boundary, op.saved_until_backward + op.saved_until_weight);
+      const double input =
+          std::min(boundary, op.saved_until_backward + op.saved_until_weight);
       Keep(here, first ? input : 0, &at);
       first = false;
       walk->push_back(std::move(at));
@@ -166,9 +164,9 @@ StageMemory BuildStageMemory(const ModelSpec& model,
                              const TrainingSpec& training,
                              const std::vector<StageBlock>& blocks, int chunk) {
   const bool by_chunk = !training.recompute_chunks.empty();
-  const Recompute recompute =
-      by_chunk && !training.recompute_chunks[chunk] ? Recompute::kNone
-                                                    : training.recompute;
+  const Recompute recompute = by_chunk && !training.recompute_chunks[chunk]
+                                  ? Recompute::kNone
+                                  : training.recompute;
   StageMemory stage;
   const double boundary = BoundaryBytes(model, training);
   stage.boundary = std::llround(boundary);

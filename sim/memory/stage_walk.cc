@@ -36,9 +36,9 @@ class Highest {
 // Gradients and gathered tensors of the backward.
 double BackwardWorkspace(const WalkOp& at, bool splits) {
   const ModelOp& op = *at.op;
-  const double bytes =
-      splits ? op.backward_workspace
-             : op.backward_workspace + op.weight_workspace - op.shared_workspace;
+  const double bytes = splits ? op.backward_workspace
+                              : op.backward_workspace + op.weight_workspace -
+                                    op.shared_workspace;
   return at.part * bytes + at.stream;
 }
 
@@ -110,10 +110,10 @@ PassMemory StageWalk::Backward(bool splits, bool after) const {
       while (first > 0 && ops_[first - 1].block == at.block) --first;
       for (size_t index = first; index <= next; ++index) {
         make(index);
-        highest.See(activations, recomputed,
-                    at.stream + ops_[index].part *
-                                    ops_[index].op->forward_workspace,
-                    ops_[index], "recomputed ");
+        highest.See(
+            activations, recomputed,
+            at.stream + ops_[index].part * ops_[index].op->forward_workspace,
+            ops_[index], "recomputed ");
       }
     }
     make(next);

@@ -79,10 +79,10 @@ void AddEmbedding(OpsBuilder& builder) {
   // Its weight gradient is made whole, in the precision of the weights, before
   // it is added to the accumulated one (torch.nn.functional.embedding).
   op.backward_workspace =
-      tensor + (op.is_frozen ? 0
-                             : builder.training().weight_bytes *
-                                   AsDouble(model.vocabulary) * hidden /
-                                   builder.tp());
+      tensor + (op.is_frozen
+                    ? 0
+                    : builder.training().weight_bytes *
+                          AsDouble(model.vocabulary) * hidden / builder.tp());
   if (builder.training().tp > 1) {
     const double whole = OpsBuilder::kElement * builder.tokens() * hidden;
     const bool parts = builder.training().sequence_parallel;

@@ -39,6 +39,13 @@ std::string KeyOf(const std::vector<StageBlock>& blocks,
   return key;
 }
 
+int64_t FirstLayer(const std::vector<StageBlock>& blocks) {
+  for (const StageBlock& block : blocks) {
+    if (block.kind != BlockKind::kEmbedding) return block.first_layer;
+  }
+  return 0;
+}
+
 // All that does not change on a rank. Both replicas of a bidirectional
 // schedule have their own weights.
 MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
@@ -169,7 +176,12 @@ void FindPeak(const Schedule& schedule, const ScheduleMemory& memory, int rank,
         most = peaks[nth]->peak.total();
         out->pass = order[first + nth];
         live.StageOf(out->pass, &out->stage);
-        out->op = peaks[nth]->op;
+        out->op = peaks[nth]->layer < 0
+                      ? peaks[nth]->op
+                      : absl::StrCat(
+                            "layer ",
+                            memory.first_layer[out->stage] + peaks[nth]->layer,
+                            " ", peaks[nth]->op);
       }
     }
     for (int nth = 0; nth < count; ++nth) {
@@ -266,6 +278,7 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
           BuildStageMemory(model, training, blocks, chunk));
     }
     memory.stages.push_back(entry);
+    memory.first_layer.push_back(FirstLayer(blocks));
   }
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     RankMemory out;

@@ -52,6 +52,7 @@ struct RankMemory {
 struct ScheduleMemory {
   // [stage]; stages that are alike share one.
   std::vector<std::shared_ptr<const StageMemory>> stages;
+  std::vector<int64_t> first_layer;  // its number in the model, [stage]
   std::vector<RankMemory> ranks;
 
   // The first rank that needs most.

@@ -17,20 +17,6 @@ bool IsLayer(BlockKind kind) {
          kind == BlockKind::kMtpLayer;
 }
 
-std::string BlockName(const StageBlock& block, int64_t index) {
-  switch (block.kind) {
-    case BlockKind::kEmbedding:
-    case BlockKind::kHead:
-      return "";
-    case BlockKind::kDenseLayer:
-    case BlockKind::kExpertLayer:
-      return absl::StrCat("layer ", block.first_layer + index);
-    case BlockKind::kMtpLayer:
-      return absl::StrCat("prediction layer ", index);
-  }
-  return "";
-}
-
 // What the op keeps until B; sets what has to be made again.
 void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   const ModelOp& op = *at->op;
@@ -103,6 +89,10 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
 void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
               double boundary, Recompute recompute, std::vector<WalkOp>* walk) {
   const int first_block = walk->empty() ? 0 : walk->back().block + 1;
+  int64_t first_layer = 0;
+  for (const WalkOp& at : *walk) {
+    first_layer = std::max(first_layer, at.layer + 1);
+  }
   for (int64_t copy = 0; copy < block.count; ++copy) {
     bool first = true;
     for (const ModelOp& op : ops) {
@@ -110,7 +100,7 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       at.op = &op;
       at.part = block.part;
       at.block = first_block + static_cast<int>(copy);
-      at.block_name = BlockName(block, copy);
+      if (IsLayer(block.kind)) at.layer = first_layer + copy;
       at.whole_block = IsLayer(block.kind) && recompute == Recompute::kFull;
       at.stream = IsLayer(block.kind) ? boundary : 0;
       const Recompute here = IsLayer(block.kind) ? recompute : Recompute::kNone;

@@ -58,7 +58,8 @@ struct MemoryBytes {
 // kActivations and kRecomputed what has come or (below zero) gone until then.
 struct PassMemory {
   MemoryBytes peak;
-  std::string op;  // "output head", "layer 3 attention"
+  std::string op;      // "output head", "attention"
+  int64_t layer = -1;  // the how-manieth of the stage it is in; -1: outside
 };
 
 struct StageMemory {

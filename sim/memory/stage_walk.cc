@@ -22,8 +22,8 @@ class Highest {
     peak_.peak[MemoryKind::kActivations] = Whole(activations);
     peak_.peak[MemoryKind::kRecomputed] = Whole(recomputed);
     peak_.peak[MemoryKind::kWorkspace] = Whole(workspace);
-    peak_.op = absl::StrCat(doing, at.block_name,
-                            at.block_name.empty() ? "" : " ", at.op->name);
+    peak_.op = absl::StrCat(doing, at.op->name);
+    peak_.layer = at.layer;
   }
   PassMemory Result() const { return peak_; }
 

@@ -1,9 +1,11 @@
 #include "sim/model/model.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/names.h"
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -16,12 +18,6 @@ double Product(int64_t a, int64_t b) {
 }
 
 double Real(int64_t size) { return static_cast<double>(size); }
-
-absl::Status CheckSize(absl::string_view field, int64_t value) {
-  return value >= 1 ? absl::OkStatus()
-                    : BadValue(absl::StrCat("model.", field),
-                               absl::StrCat(value), "an integer from 1 on");
-}
 
 struct Linear {
   int64_t inputs = 0;
@@ -148,55 +144,64 @@ double ModelSpec::ActiveParameters() const {
 }
 
 absl::Status CheckModel(const ModelSpec& model) {
-  PW_RETURN_IF_ERROR(CheckSize("layers", model.layers));
-  PW_RETURN_IF_ERROR(CheckSize("hidden", model.hidden));
-  PW_RETURN_IF_ERROR(CheckSize("heads", model.heads));
-  PW_RETURN_IF_ERROR(CheckSize("kv_heads", model.kv_heads));
-  PW_RETURN_IF_ERROR(CheckSize("ffn_hidden", model.ffn_hidden));
-  PW_RETURN_IF_ERROR(CheckSize("vocabulary", model.vocabulary));
-  PW_RETURN_IF_ERROR(CheckSize("sequence", model.sequence));
-  if (model.hidden % model.heads != 0) {
+  struct Size {
+    const char* field;
+    int64_t value;
+    int64_t least;
+    int64_t most;
+  };
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const int64_t from_experts = model.has_experts() ? 1 : 0;
+  const int64_t from_mla = model.has_mla() ? 1 : 0;
+  const Size sizes[] = {
+      {"layers", model.layers, 1, kAny},
+      {"hidden", model.hidden, 1, kAny},
+      {"heads", model.heads, 1, kAny},
+      {"kv_heads", model.kv_heads, 1, kAny},
+      {"head_dim", model.head_dim, 0, kAny},
+      {"vocabulary", model.vocabulary, 1, kAny},
+      {"sequence", model.sequence, 1, kAny},
+      {"positions", model.positions, 0, kAny},
+      {"token_types", model.token_types, 0, kAny},
+      {"experts", model.experts, 0, kAny},
+      {"experts_per_token", model.experts_per_token, from_experts,
+       model.experts},
+      {"expert_ffn_hidden", model.expert_ffn_hidden, from_experts, kAny},
+      {"shared_ffn_hidden", model.shared_ffn_hidden, 0, kAny},
+      {"first_dense_layers", model.first_dense_layers, 0, model.layers},
+      {"q_lora_rank", model.q_lora_rank, 0, kAny},
+      {"kv_lora_rank", model.kv_lora_rank, 0, kAny},
+      {"qk_nope_head_dim", model.qk_nope_head_dim, from_mla, kAny},
+      {"qk_rope_head_dim", model.qk_rope_head_dim, 0, kAny},
+      {"v_head_dim", model.v_head_dim, from_mla, kAny},
+      {"mtp_layers", model.mtp_layers, 0, kAny},
+      {"frozen_layers", model.frozen_layers, 0, model.layers},
+      {"lora_rank", model.lora_rank, 0, kAny},
+      // A model of experts alone needs no dense width.
+      {"ffn_hidden", model.ffn_hidden,
+       model.has_experts() && model.first_dense_layers == 0 ? 0 : 1, kAny},
+  };
+  for (const Size& size : sizes) {
+    if (size.value >= size.least && size.value <= size.most) continue;
+    return BadValue(
+        absl::StrCat("model.", size.field), absl::StrCat(size.value),
+        size.most == kAny
+            ? absl::StrCat("an integer from ", size.least, " on")
+            : absl::StrCat("an integer from ", size.least, " to ", size.most));
+  }
+  if (model.head_dim == 0 && !model.has_mla() &&
+      model.hidden % model.heads != 0) {
     return BadValue("model.heads", absl::StrCat(model.heads),
-                    absl::StrCat("a divisor of hidden (", model.hidden, ")"));
+                    absl::StrCat("a divisor of hidden (", model.hidden, "): ",
+                                 NearestDivisors(model.hidden, model.heads),
+                                 "; or any number with model.head_dim"));
   }
   if (model.heads % model.kv_heads != 0) {
     return BadValue("model.kv_heads", absl::StrCat(model.kv_heads),
-                    absl::StrCat("a divisor of heads (", model.heads, ")"));
+                    absl::StrCat("a divisor of heads (", model.heads, "): ",
+                                 NearestDivisors(model.heads, model.kv_heads)));
   }
   return absl::OkStatus();
-}
-
-const std::vector<ModelSpec>& AllModels() {
-  static const auto* models = new std::vector<ModelSpec>{
-      {
-          .name = "gpt-tiny",
-          .source = "our own: runs anywhere in seconds (DESIGN section 4)",
-          .layers = 16,
-          .hidden = 256,
-          .heads = 4,
-          .kv_heads = 4,
-          .ffn_hidden = 1024,
-          .gated = false,
-          .vocabulary = 512,
-          .sequence = 128,
-          .tied_embeddings = false,
-      },
-      {
-          .name = "llama3-8b",
-          .source = "The Llama 3 Herd of Models, arXiv 2407.21783, table 3; "
-                    "sequence from section 3.4.1",
-          .layers = 32,
-          .hidden = 4096,
-          .heads = 32,
-          .kv_heads = 8,
-          .ffn_hidden = 14336,
-          .gated = true,
-          .vocabulary = 128256,
-          .sequence = 8192,
-          .tied_embeddings = false,
-      },
-  };
-  return *models;
 }
 
 absl::StatusOr<ModelSpec> FindModel(absl::string_view name) {

@@ -32,6 +32,26 @@ struct StageLayout {
   std::string ToString() const;
 };
 
+// How all of the functions below put a layout together: layers in order, the
+// vocabulary where `training` wants it.
+class StageLayoutBuilder {
+ public:
+  StageLayoutBuilder(const ModelSpec& model, const TrainingSpec& training,
+                     int stages);
+  void AddEmbedding(int stage);  // nothing where the vocabulary is spread
+  void AddLayers(int stage, int64_t count);  // the next ones
+  void AddMtp(int stage, int64_t count);
+  void AddHead(int stage);
+  // All layers must have been added.
+  StageLayout Finish();
+
+ private:
+  const ModelSpec& model_;
+  bool spread_;
+  int64_t next_layer_ = 0;
+  StageLayout layout_;
+};
+
 // `layers_of_stage` layers each. Error: kInvalidArgument "strategy.layers"
 // when they do not add up to the model's, or one is negative.
 absl::StatusOr<StageLayout> LayoutFromCounts(
@@ -53,8 +73,10 @@ absl::StatusOr<StageLayout> ParseLayout(const ModelSpec& model,
                                         absl::string_view text, int stages);
 
 // Contiguous split that minimises the largest sum of `weight` over a rank's
-// stages (embedding, layers and head are blocks of their own that stay at the
-// ends unless the vocabulary is spread). rank_of_stage[stage].
+// stages (embedding and head stay at the ends unless the vocabulary is spread,
+// multi-token prediction on the last stage), and is as even as possible
+// beyond that. Exact where all layers weigh the same or a rank has one stage;
+// else near it. A stage may hold no layer. rank_of_stage[stage].
 StageLayout BalancedLayout(
     const ModelSpec& model, const TrainingSpec& training,
     const std::vector<int>& rank_of_stage,

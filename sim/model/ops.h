@@ -31,7 +31,9 @@ absl::string_view BlockKindName(BlockKind kind);
 enum class OpClass : uint8_t {
   kGemm,         // C[m,n] += A[m,k] B[k,n]
   kGroupedGemm,  // `count` of them, m tokens in all
-  kAttention,    // scores, softmax, times values
+  kBatchedGemm,  // unfused attention's products: two forward, four backward,
+                 // each of m x n x k for `count` heads
+  kAttention,    // fused: scores, softmax, times values
   kNorm,
   kElementwise,  // activation function, residual, dropout, rotary embedding
   kLookup,       // embedding

@@ -41,29 +41,45 @@ void AddRing(const OpsBuilder& builder, double key_value_bytes, ModelOp& op) {
                       .overlaps = true});
 }
 
-// Scores, softmax and their dropout stored: five bytes a score with dropout,
-// two without (arXiv 2205.05198, section 4.1: softmax 2, mask 1, dropped 2).
-// What is stored is not halved by a causal mask.
+// Unfused: two products, with softmax and dropout between them. Scores are
+// stored and not halved by a causal mask: five bytes each with dropout, two
+// without (arXiv 2205.05198, section 4.1: softmax 2, mask 1, dropped 2).
 void AddUnfusedScores(OpsBuilder& builder) {
   const Core core = CoreOf(builder);
-  const bool dropout = builder.model().dropout;
-  ModelOp op;
-  op.name = "attention scores";
-  op.kind = OpClass::kAttention;
-  op.saved_until_backward = (dropout ? 5 : 2) * core.stored;
-  op.recomputable_backward = op.saved_until_backward;
-  op.recompute = RecomputeClass::kCore;
-  // Without flash no score is left out: both products are whole. Passes of
-  // two bytes a score: product out, softmax in and out, dropout in, mask and
-  // out, product in; backward the same with gradients beside.
+  const ModelSpec& model = builder.model();
+  const bool dropout = model.dropout;
+  const double samples = builder.training().microbatch_size;
+  ModelOp products;
+  products.name = "attention products";
+  products.kind = OpClass::kBatchedGemm;
+  products.m = builder.tokens() / samples;
+  products.n = AsDouble(builder.training().sequence);
+  products.k = 0.5 * AsDouble(model.QueryDim() + model.ValueDim());
+  products.count = samples * builder.Heads();
   const double flops = core.flops * core.stored / core.scores;
-  op.work[static_cast<int>(OpPass::kForward)] = {
-      flops, (dropout ? 13 : 8) * core.stored};
-  op.work[static_cast<int>(OpPass::kBackwardInput)] = {
-      2 * flops, (dropout ? 21 : 14) * core.stored};
-  op.forward_workspace = 2 * core.stored;
-  op.backward_workspace = 4 * core.stored;
-  builder.Add(op);
+  // Each product reads or writes the scores once.
+  const double scores = OpsBuilder::kElement * core.stored;
+  products.work[static_cast<int>(OpPass::kForward)] = {flops, 2 * scores};
+  products.work[static_cast<int>(OpPass::kBackwardInput)] = {2 * flops,
+                                                             4 * scores};
+  products.recompute = RecomputeClass::kCore;
+  builder.Add(products);
+
+  ModelOp softmax;
+  softmax.name = "attention scores";
+  softmax.kind = OpClass::kElementwise;
+  softmax.saved_until_backward = (dropout ? 5 : 2) * core.stored;
+  softmax.recomputable_backward = softmax.saved_until_backward;
+  softmax.recompute = RecomputeClass::kCore;
+  // Softmax in and out; dropout in, mask, out. Backward: gradient in, softmax
+  // in, out; dropout in, mask, out.
+  softmax.work[static_cast<int>(OpPass::kForward)] = {
+      .bytes = (dropout ? 9 : 4) * core.stored};
+  softmax.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = (dropout ? 11 : 6) * core.stored};
+  softmax.forward_workspace = scores;
+  softmax.backward_workspace = 2 * scores;
+  builder.Add(softmax);
 }
 
 // From queries, keys and values (kept until B) to the context (kept until the

@@ -16,11 +16,11 @@ TEST_CASE("model: llama3-8b has its published number of parameters",
 }
 
 TEST_CASE("model: a model that cannot be is refused by field", "[model]") {
-  ModelSpec model = AllModels().front();
+  ModelSpec model = FindModel("gpt-tiny").value();
   CHECK(CheckModel(model).ok());
   model.heads = 3;
   CHECK(absl::StrContains(CheckModel(model).message(), "model.heads: 3"));
-  model = AllModels().front();
+  model = FindModel("gpt-tiny").value();
   model.kv_heads = 3;
   CHECK(absl::StrContains(CheckModel(model).message(), "model.kv_heads: 3"));
   model.layers = 0;

@@ -189,11 +189,7 @@ std::string MemoryBytesSection(const Page& page) {
     MemoryPicture picture;
     picture.replica = page.replica;
     picture.iteration = page.iteration;
-    if (report.limit_bytes) {
-      picture.limit_bytes = *report.limit_bytes -
-                            static_cast<double>(worst.context) -
-                            static_cast<double>(worst.fragmentation);
-    }
+    picture.limit_bytes = report.allocator_limit();
     absl::StrAppend(
         &body,
         "<p class=\"quiet\">Over the time of the iteration that "

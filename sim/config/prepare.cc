@@ -38,22 +38,7 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
     return Prefix(config.Field("network"),
                   UnknownName("network model", network, {"native"}));
   }
-  if (config.strategy.tp.value_or(1) != 1) {
-    return LaterValue(config.Field("strategy.tp"),
-                      absl::StrCat(*config.strategy.tp), "1");
-  }
   return absl::OkStatus();
-}
-
-// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
-// the field was given.
-absl::Status Locate(const RunConfig& config, const absl::Status& status) {
-  if (status.ok()) return status;
-  const absl::string_view message = status.message();
-  const auto origin =
-      config.origins.find(std::string(message.substr(0, message.find(": "))));
-  return origin == config.origins.end() ? status
-                                        : Prefix(origin->second, status);
 }
 
 // The sizes of a schedule that is built: the configuration's.
@@ -143,49 +128,6 @@ absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
                    " * microbatches ", sizes.microbatches, " * 3 = ", passes));
 }
 
-ScheduleParams ParamsOf(const RunConfig& config, const RunSizes& sizes,
-                        const std::optional<ModelSpec>& model,
-                        const PlanCosts& costs) {
-  ScheduleParams params;
-  params.pp = sizes.pp;
-  params.vpp = sizes.vpp;
-  params.microbatches = sizes.microbatches;
-  params.slices = sizes.slices;
-  params.costs = costs;
-  params.max_activations = config.strategy.max_activations;
-  params.sequence = SequenceShapeOf(config, model);
-  params.own = config.schedule.params;
-  params.own.erase(PairParam().key);  // TakePair's
-  return params;
-}
-
-// What the slices cost where the schedule itself cuts them, and their number;
-// factors that are given win.
-absl::Status PrepareSlices(const RunConfig& config,
-                           const std::optional<ModelSpec>& model,
-                           RunSizes* sizes, PassCosts* costs) {
-  costs->slice_factor = config.costs.slice_factor;
-  if (!config.schedule.name) return absl::OkStatus();
-  PW_ASSIGN_OR_RETURN(const ScheduleMatch match,
-                      FindSchedule(*config.schedule.name));
-  if (!match.info->slice_factor) return absl::OkStatus();
-  const absl::StatusOr<std::vector<double>> factors =
-      match.info->slice_factor(ParamsOf(config, *sizes, model, PlanCosts()));
-  PW_RETURN_IF_ERROR(Locate(config, factors.status()));
-  if (factors->empty()) return absl::OkStatus();
-  sizes->slices = static_cast<int>(factors->size());
-  if (costs->slice_factor.empty()) costs->slice_factor = *factors;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<const Schedule>> Build(
-    const RunConfig& config, const ScheduleParams& params) {
-  absl::StatusOr<Schedule> schedule =
-      BuildSchedule(*config.schedule.name, params);
-  PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
-  return std::make_shared<const Schedule>(*std::move(schedule));
-}
-
 // O and L whose time nothing tells would look free.
 absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
   bool offloads = false;
@@ -257,8 +199,8 @@ absl::Status TakePair(PreparedRun* run) {
 }
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
-                                 const std::optional<ModelSpec>& model,
                                  PreparedRun* run) {
+  const std::optional<PreparedModel>& model = run->prepared_model;
   LowerOptions& lower = run->lower;
   lower.replicas = sizes.dp;
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
@@ -270,8 +212,11 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   const bool trains = run->schedule->backward != BackwardRule::kNone;
   if (!trains && !given) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, std::nullopt));
+  const double parameters = ParametersPerGradientByte(training);
   for (const double bytes : lower.gradient_bytes) {
-    lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
+    lower.parameter_bytes.push_back(bytes * parameters);
   }
   const bool known = !lower.gradient_bytes.empty();
   if (!given && known) lower.data_parallel = DataParallel::kDdp;
@@ -288,7 +233,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     if (lower.data_parallel == DataParallel::kZero1 && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
-          "parameters taken as ", ParametersPerGradientByte(config),
+          "parameters taken as ", parameters,
           " of costs.gradient_bytes (strategy.parameter_bytes_per_parameter "
           "against gradient_bytes_per_parameter; bf16 against fp32 unless "
           "given)"));
@@ -300,7 +245,31 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                  "or a model (--model), from which they follow");
 }
 
+absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& spec, const Schedule* read) {
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, spec));
+  if (!spec) return std::optional<PreparedModel>();
+  PreparedModel model = {.spec = *spec, .training = training};
+  PW_ASSIGN_OR_RETURN(model.rank_of_stage,
+                      RankOfStage(config, sizes, spec, read));
+  PW_ASSIGN_OR_RETURN(
+      model.layout,
+      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage));
+  return std::optional<PreparedModel>(std::move(model));
+}
+
 }  // namespace
+
+absl::Status Locate(const RunConfig& config, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto origin =
+      config.origins.find(std::string(message.substr(0, message.find(": "))));
+  return origin == config.origins.end() ? status
+                                        : Prefix(origin->second, status);
+}
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PreparedRun run;
@@ -316,23 +285,34 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
     PW_ASSIGN_OR_RETURN(sizes, SizesFromConfig(config));
   }
   sizes.dp = config.strategy.dp.value_or(1);
+  sizes.tp = config.strategy.tp.value_or(1);
+  sizes.cp = config.strategy.cp.value_or(1);
   PW_RETURN_IF_ERROR(CheckPasses(config, sizes));
+  PW_RETURN_IF_ERROR(CheckDegrees(config, sizes));
 
-  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
-                      PrepareModel(config, sizes));
+  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
+                      PrepareModel(config));
+  PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
+                      PrepareSlices(config, spec, &sizes));
+  PW_ASSIGN_OR_RETURN(
+      run.prepared_model,
+      PrepareModelOnStages(config, sizes, spec, run.schedule.get()));
+  const std::optional<PreparedModel>& model = run.prepared_model;
   LowerOptions& lower = run.lower;
-  PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
-  PW_RETURN_IF_ERROR(PrepareSlices(config, model, &sizes, &lower.costs));
-  lower.hop_bytes = PrepareHopBytes(config, sizes, model);
+  lower.hop_bytes = PrepareHopBytes(config, model);
   PW_ASSIGN_OR_RETURN(PreparedNetwork network,
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
+  PW_ASSIGN_OR_RETURN(
+      lower.costs,
+      PrepareCosts(config, sizes, model ? &*model : nullptr,
+                   network.shape ? &*network.shape : nullptr, &run.warnings));
+  lower.costs.slice_factor = std::move(slice_factor);
   if (run.schedule == nullptr) {
-    PW_ASSIGN_OR_RETURN(
-        run.schedule,
-        Build(config, ParamsOf(config, sizes, model,
-                               PlanCostsOf(config, sizes, lower.costs,
-                                           network.hop_s))));
+    PW_ASSIGN_OR_RETURN(run.schedule,
+                        PrepareSchedule(config, sizes, spec,
+                                        PlanCostsOf(config, sizes, lower.costs,
+                                                    network.hop_s)));
   }
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
@@ -341,7 +321,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
   run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
-  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, model, &run));
+  if (model) {
+    run.memory = PrepareMemory(config, *model, run.schedule,
+                               network.shape ? &*network.shape : nullptr);
+  }
+  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
   WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),
                     &run.warnings);
@@ -354,13 +338,15 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   run.mapping = network.network.mapping;
   run.network_name = std::move(network.name);
   run.system = std::move(network.system);
-  if (model) run.model = config.model.preset.value_or("custom");
-  if (const auto tokens = MicrobatchTokens(config, model)) {
+  if (model) run.model = spec->name;
+  if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
   }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;
   run.config.strategy.dp = sizes.dp;
+  run.config.strategy.tp = sizes.tp;
+  run.config.strategy.cp = sizes.cp;
   run.config.strategy.microbatches = sizes.microbatches;
   run.config.strategy.slices = sizes.slices;
   return run;

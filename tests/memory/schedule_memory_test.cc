@@ -107,9 +107,11 @@ TEST_CASE("memory: with equal stages bytes and microbatches agree",
       params.microbatches = 8;
       const auto schedule = BuildSchedule(info->name, params);
       if (!schedule.ok()) continue;
-      const ScheduleMemory memory = BuildScheduleMemory(
-          Model(schedule->stages()), Training(Recompute::kNone),
-          Alike(schedule->stages()), *schedule, {});
+      TrainingSpec training = Training(Recompute::kNone);
+      training.slices = schedule->slices;
+      const ScheduleMemory memory =
+          BuildScheduleMemory(Model(schedule->stages()), training,
+                              Alike(schedule->stages()), *schedule, {});
       const StageMemory& stage = *memory.stages[0];
       const std::vector<double> peaks =
           PeakActivations(*schedule, static_cast<double>(stage.weight_part) /
@@ -124,15 +126,14 @@ TEST_CASE("memory: with equal stages bytes and microbatches agree",
       INFO(info->name << " vpp " << vpp);
       for (int rank = 0; rank < 4; ++rank) {
         CHECK(static_cast<double>(memory.ranks[rank].peak_activations) ==
-              Approx(peaks[rank] * schedule->vpp() *
+              Approx(peaks[rank] * schedule->vpp() * schedule->slices *
                      static_cast<double>(stage.kept)));
       }
     }
   }
 }
 
-TEST_CASE("memory: 1F1B, interleaved and ZB-H2 peak as published",
-          "[memory]") {
+TEST_CASE("memory: 1F1B, interleaved and ZB-H2 peak as published", "[memory]") {
   const auto activations = [](const char* name, int vpp, int rank) {
     ScheduleParams params;
     params.pp = 4;

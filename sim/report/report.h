@@ -9,6 +9,7 @@
 
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
+#include "sim/report/memory_report.h"
 
 namespace pipewright {
 
@@ -56,6 +57,7 @@ struct Report {
   std::optional<double> tokens_per_s;
   std::optional<bool> fits;  // only where a limit is given
   std::vector<double> peak_activations;
+  std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;
   double bytes_sent = 0;

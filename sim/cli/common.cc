@@ -82,7 +82,11 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
             ->type_name(flag.value)
             ->allow_extra_args(false)
             ->group(group);
-    if (!flag.repeats) option->expected(1);
+    if (!flag.alone.empty()) {
+      option->expected(0, 1)->default_str(flag.alone);
+    } else if (!flag.repeats) {
+      option->expected(1);
+    }
   }
 }
 

@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/model_fields.h"
 #include "sim/model/model.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
@@ -65,26 +67,47 @@ absl::StatusOr<Json> Systems() {
 Json Models() {
   Json rows = Json::array();
   for (const ModelSpec& model : AllModels()) {
-    rows.push_back(
-        {{"name", model.name},
-         {"summary",
-          absl::StrCat(model.layers, " layers, hidden ", model.hidden,
-                       ", sequence ", model.sequence, ", ",
-                       absl::StrFormat("%.0f", model.Parameters()),
-                       " parameters")},
-         {"source", model.source},
-         {"layers", model.layers},
-         {"hidden", model.hidden},
-         {"heads", model.heads},
-         {"kv_heads", model.kv_heads},
-         {"ffn_hidden", model.ffn_hidden},
-         {"gated", model.gated},
-         {"vocabulary", model.vocabulary},
-         {"sequence", model.sequence},
-         {"tied_embeddings", model.tied_embeddings},
-         {"parameters", static_cast<int64_t>(model.Parameters())}});
+    const double prediction =
+        static_cast<double>(model.mtp_layers) * model.MtpLayerParameters();
+    Json row = {{"name", model.name}};
+    for (const ModelSizeRow& size : ModelSizeRows()) {
+      const absl::string_view path = size.path;
+      row[std::string(absl::StripPrefix(path, "model."))] = model.*size.size;
+    }
+    for (const ModelPropertyRow& property : ModelPropertyRows()) {
+      const absl::string_view path = property.path;
+      row[std::string(absl::StripPrefix(path, "model."))] =
+          model.*property.property;
+    }
+    row["parameters"] = static_cast<int64_t>(model.Parameters() - prediction);
+    row["active_parameters"] = static_cast<int64_t>(model.ActiveParameters());
+    // Beside `parameters`, as publishers count.
+    row["mtp_parameters"] = static_cast<int64_t>(prediction);
+    row["source"] = model.source;
+    rows.push_back(std::move(row));
   }
   return rows;
+}
+
+// "8.030 B": four digits.
+std::string Billions(const Json& count) {
+  const double billions = count.get<double>() / 1e9;
+  const int decimals = billions < 10 ? 3 : billions < 100 ? 2 : 1;
+  return absl::StrFormat("%.*f B", decimals, billions);
+}
+
+std::string ModelTable(const Json& rows) {
+  std::string text =
+      absl::StrFormat("%-16s %6s %6s %10s %10s  %s\n", "name", "layers",
+                      "hidden", "parameters", "active", "source");
+  for (const Json& row : rows) {
+    absl::StrAppendFormat(
+        &text, "%-16s %6d %6d %10s %10s  %s\n", row["name"].get<std::string>(),
+        row["layers"].get<int64_t>(), row["hidden"].get<int64_t>(),
+        Billions(row["parameters"]), Billions(row["active_parameters"]),
+        row["source"].get<std::string>());
+  }
+  return text;
 }
 
 std::string ToText(const Json& rows) {
@@ -120,7 +143,7 @@ absl::Status List(const std::string& what, bool json) {
         "list", what,
         {"schedules", "topologies", "systems", "models", "profiles"});
   }
-  if (!json) return Print(ToText(rows));
+  if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
   object[what] = std::move(rows);
   return Print(absl::StrCat(object.dump(2), "\n"));

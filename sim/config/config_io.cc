@@ -128,6 +128,25 @@ class Reader {
       out.push_back(value);
     }
   }
+  void Ints(const char* path, std::vector<int64_t>& out, int64_t minimum,
+            int64_t maximum) {
+    const FieldAt at = FindField(root_, path);
+    if (at.message == nullptr) return;
+    const auto* reflection = at.message->GetReflection();
+    const int count = reflection->FieldSize(*at.message, at.field);
+    for (int index = 0; index < count; ++index) {
+      const int64_t value =
+          reflection->GetRepeatedInt64(*at.message, at.field, index);
+      if (value < minimum || value > maximum) {
+        Fail(path, absl::StrCat(value),
+             absl::StrCat("integers from ", minimum, " to ", maximum));
+      }
+      out.push_back(value);
+    }
+  }
+  void Section(const char* path, bool& out) {
+    out = Has(FindField(root_, path));
+  }
   void Texts(const char* path, std::vector<std::string>& out) {
     const FieldAt at = FindField(root_, path);
     if (at.message == nullptr) return;
@@ -256,9 +275,11 @@ absl::Status FillFromText(absl::string_view text, absl::string_view source,
   return FillFromTree(root, source, target);
 }
 
-// True also for "costs.uniform.forward_ms", the field with a unit behind it.
+// True also for "costs.uniform.forward_ms", the field with a unit behind it,
+// and for a field of a section.
 bool IsField(absl::string_view path, absl::string_view field) {
-  return absl::ConsumePrefix(&path, field) && (path.empty() || path[0] == '_');
+  return absl::ConsumePrefix(&path, field) &&
+         (path.empty() || path[0] == '_' || path[0] == '.');
 }
 
 // What a choice at `path` in a higher layer puts aside in lower ones.
@@ -268,7 +289,16 @@ std::vector<std::string> RivalsOf(const std::string& path) {
           {"schedule.name", "schedule.file"},
           {"costs.uniform.forward", "costs.per_stage.forward"},
           {"costs.uniform.backward_input", "costs.per_stage.backward_input"},
-          {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"}};
+          {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"},
+          {"costs.analytic", "costs.uniform.forward"},
+          {"costs.analytic", "costs.uniform.backward_input"},
+          {"costs.analytic", "costs.uniform.backward_weight"},
+          {"costs.analytic", "costs.per_stage.forward"},
+          {"costs.analytic", "costs.per_stage.backward_input"},
+          {"costs.analytic", "costs.per_stage.backward_weight"},
+          {"strategy.layers", "strategy.layout"},
+          {"strategy.layers", "strategy.split"},
+          {"strategy.layout", "strategy.split"}};
   std::vector<std::string> found;
   for (const auto& [one, other] : *rivals) {
     if (IsField(path, one)) found.push_back(other);
@@ -282,7 +312,9 @@ std::vector<std::string> RivalsOf(const std::string& path) {
       }
     }
   };
-  if (path == "model.preset") whole_section("model.", "");
+  if (path == "model.preset" || path == "model.hf") {
+    whole_section("model.", "");
+  }
   if (path == "system.preset" || path == "system.file") {
     whole_section("system.", "system.nodes");
   }
@@ -349,11 +381,7 @@ absl::StatusOr<RunConfig> ReadConfig(
     absl::string_view text, absl::string_view source_name,
     const std::vector<std::vector<ConfigEdit>>& layers) {
   proto::RunConfig message;
-  ConfigMessage target = {
-      &message,
-      &UnitOf,
-      {"model.hf", "costs.profile", "costs.analytic", "report"},
-      {}};
+  ConfigMessage target = {&message, &UnitOf, {"costs.profile", "report"}, {}};
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
@@ -365,14 +393,10 @@ absl::StatusOr<RunConfig> ReadConfig(
   Reader reader(message, config);
   VisitFields(config, reader);
   PW_RETURN_IF_ERROR(reader.status());
-  if (message.strategy().has_recompute() &&
-      message.strategy().recompute() != "none") {
-    return LaterValue(config.Field("strategy.recompute"),
-                      message.strategy().recompute(), "none");
-  }
   ResolvePath("schedule.file", source_name, &config, &config.schedule.file);
   TakeScheduleFile(source_name, &config);
   ResolvePath("system.file", source_name, &config, &config.system.file);
+  ResolvePath("model.hf", source_name, &config, &config.model.hf);
   return config;
 }
 

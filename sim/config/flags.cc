@@ -16,6 +16,10 @@ bool IsSystemFile(const std::string& value) {
          absl::EndsWith(value, ".txtpb") || absl::EndsWith(value, ".pbtxt");
 }
 
+bool IsModelFile(const std::string& value) {
+  return absl::StrContains(value, '/') || absl::EndsWith(value, ".json");
+}
+
 }  // namespace
 
 bool IsScheduleFile(const std::string& value, const std::string& path) {
@@ -38,6 +42,11 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--pp", "strategy.pp", "N", "pipeline ranks"},
       {"--vpp", "strategy.vpp", "N", "stages a rank"},
       {"--dp", "strategy.dp", "N", "data-parallel replicas"},
+      {"--tp", "strategy.tp", "N", "tensor parallelism"},
+      {"--sequence-parallel", "strategy.sequence_parallel", "true|false",
+       "norms and residuals split over tp too (default: true with tp)"},
+      {"--cp", "strategy.cp", "N", "context parallelism"},
+      {"--ep", "strategy.ep", "N", "expert parallelism, within dp * cp"},
       {"--microbatches", "strategy.microbatches", "N",
        "microbatches of an iteration and data-parallel replica; those of both "
        "directions of a bidirectional schedule"},
@@ -46,6 +55,17 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--sequence", "strategy.sequence", "N", "tokens of a sample"},
       {"--slices", "strategy.slices", "N", "sequence slices of a microbatch"},
       {"--data-parallel", "strategy.data_parallel", "KIND", "none, ddp, zero1"},
+      {"--recompute", "strategy.recompute", "KIND",
+       "none, selective, norm-activation, full"},
+      {"--attention", "strategy.attention", "KIND", "flash, unfused"},
+      {"--precision", "strategy.precision", "KIND", "bf16, fp8"},
+      {"--layers", "strategy.layers", "N,N,...", "layers of each stage"},
+      {"--layout", "strategy.layout", "STRING",
+       "Megatron's layout string: Et*3|(tt|)*29,m|L"},
+      {"--split", "strategy.split", "KIND",
+       "layers over stages: even, balanced (by FLOPs)"},
+      {"--vocabulary", "strategy.vocabulary", "WHERE",
+       "embedding and head: ends, spread (over all stages)"},
       {"--waiting", "strategy.waiting", "RULE",
        "whom a transfer holds: buffered, rendezvous, batched"},
       {"--mapping", "strategy.mapping", "ORDER|LIST",
@@ -80,7 +100,14 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "check of a post-validated step"},
       {"--held-until-weight", "costs.held_until_weight", "0..1",
        "part of the activations that B leaves to W"},
-      {"--model", "model.preset", "NAME", "model (pipewright list models)"},
+      {"--analytic", "costs.analytic.device", "[DEVICE]",
+       "estimate pass times for a device; default: the system's", "", nullptr,
+       false, "auto"},
+      {"--price", "costs.price_per_device_hour", "X",
+       "of one device for an hour, in any currency"},
+      {"--model", "model.preset", "NAME|FILE",
+       "model (pipewright list models), or a Hugging Face config.json",
+       "model.hf", &IsModelFile},
       {"--system", "system.preset", "NAME|FILE",
        "system (pipewright list systems), or system file", "system.file",
        &IsSystemFile},

@@ -40,22 +40,7 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
     return Prefix(config.Field("network"),
                   UnknownName("network model", network, {"native"}));
   }
-  if (config.strategy.tp.value_or(1) != 1) {
-    return LaterValue(config.Field("strategy.tp"),
-                      absl::StrCat(*config.strategy.tp), "1");
-  }
   return absl::OkStatus();
-}
-
-// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
-// the field was given.
-absl::Status Locate(const RunConfig& config, const absl::Status& status) {
-  if (status.ok()) return status;
-  const absl::string_view message = status.message();
-  const auto origin =
-      config.origins.find(std::string(message.substr(0, message.find(": "))));
-  return origin == config.origins.end() ? status
-                                        : Prefix(origin->second, status);
 }
 
 // The sizes of a schedule that is built: the configuration's.
@@ -226,8 +211,8 @@ absl::Status TakePair(PreparedRun* run) {
 }
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
-                                 const std::optional<ModelSpec>& model,
                                  PreparedRun* run) {
+  const std::optional<PreparedModel>& model = run->prepared_model;
   LowerOptions& lower = run->lower;
   lower.replicas = sizes.dp;
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
@@ -236,8 +221,11 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, std::nullopt));
+  const double parameters = ParametersPerGradientByte(training);
   for (const double bytes : lower.gradient_bytes) {
-    lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
+    lower.parameter_bytes.push_back(bytes * parameters);
   }
   const bool known = !lower.gradient_bytes.empty();
   if (!given && known) lower.data_parallel = DataParallel::kDdp;
@@ -254,7 +242,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     if (lower.data_parallel == DataParallel::kZero1 && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
-          "parameters taken as ", ParametersPerGradientByte(config),
+          "parameters taken as ", parameters,
           " of costs.gradient_bytes (strategy.parameter_bytes_per_parameter "
           "against gradient_bytes_per_parameter; bf16 against fp32 unless "
           "given)"));
@@ -266,7 +254,52 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                  "or a model (--model), from which they follow");
 }
 
+// Which rank holds which stage, before the times are known that a planner
+// needs: no planner's placement depends on them.
+absl::StatusOr<std::vector<int>> RankOfStage(const RunConfig& config,
+                                             const RunSizes& sizes,
+                                             const Schedule* read) {
+  std::vector<int> rank_of_stage;
+  if (sizes.vpp == 1) {
+    for (int rank = 0; rank < sizes.pp; ++rank) rank_of_stage.push_back(rank);
+    return rank_of_stage;
+  }
+  std::shared_ptr<const Schedule> built;
+  if (read == nullptr) {
+    PW_ASSIGN_OR_RETURN(built, Build(config, sizes, PlanCosts()));
+    read = built.get();
+  }
+  for (int stage = 0; stage < read->placement.stages(); ++stage) {
+    rank_of_stage.push_back(read->placement.RankOf(stage));
+  }
+  return rank_of_stage;
+}
+
+absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
+    const RunConfig& config, const RunSizes& sizes, const Schedule* read) {
+  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
+                      PrepareModel(config));
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, spec));
+  if (!spec) return std::optional<PreparedModel>();
+  PreparedModel model = {.spec = *spec, .training = training};
+  PW_ASSIGN_OR_RETURN(model.rank_of_stage, RankOfStage(config, sizes, read));
+  PW_ASSIGN_OR_RETURN(
+      model.layout,
+      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage));
+  return std::optional<PreparedModel>(std::move(model));
+}
+
 }  // namespace
+
+absl::Status Locate(const RunConfig& config, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto origin =
+      config.origins.find(std::string(message.substr(0, message.find(": "))));
+  return origin == config.origins.end() ? status
+                                        : Prefix(origin->second, status);
+}
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PreparedRun run;
@@ -282,16 +315,23 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
     PW_ASSIGN_OR_RETURN(sizes, SizesFromConfig(config));
   }
   sizes.dp = config.strategy.dp.value_or(1);
+  sizes.tp = config.strategy.tp.value_or(1);
+  sizes.cp = config.strategy.cp.value_or(1);
   PW_RETURN_IF_ERROR(CheckPasses(config, sizes));
+  PW_RETURN_IF_ERROR(CheckDegrees(config, sizes));
 
-  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
-                      PrepareModel(config, sizes));
+  PW_ASSIGN_OR_RETURN(run.prepared_model,
+                      PrepareModelOnStages(config, sizes, run.schedule.get()));
+  const std::optional<PreparedModel>& model = run.prepared_model;
   LowerOptions& lower = run.lower;
-  PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
-  lower.hop_bytes = PrepareHopBytes(config, sizes, model);
+  lower.hop_bytes = PrepareHopBytes(config, model);
   PW_ASSIGN_OR_RETURN(PreparedNetwork network,
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
+  PW_ASSIGN_OR_RETURN(
+      lower.costs,
+      PrepareCosts(config, sizes, model ? &*model : nullptr,
+                   network.shape ? &*network.shape : nullptr, &run.warnings));
   if (run.schedule == nullptr) {
     PW_ASSIGN_OR_RETURN(
         run.schedule,
@@ -304,7 +344,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
   run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
-  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, model, &run));
+  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
   WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),
                     &run.warnings);
@@ -317,13 +357,19 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   run.mapping = network.network.mapping;
   run.network_name = std::move(network.name);
   run.system = std::move(network.system);
-  if (model) run.model = config.model.preset.value_or("custom");
-  if (const auto tokens = MicrobatchTokens(config, model)) {
+  std::optional<ModelSpec> spec;
+  if (model) {
+    spec = model->spec;
+    run.model = spec->name;
+  }
+  if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
   }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;
   run.config.strategy.dp = sizes.dp;
+  run.config.strategy.tp = sizes.tp;
+  run.config.strategy.cp = sizes.cp;
   run.config.strategy.microbatches = sizes.microbatches;
   run.config.strategy.slices = sizes.slices;
   return run;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/analytic.h"
 
 namespace pipewright {
 namespace {
@@ -75,15 +76,70 @@ absl::Status CheckAllGiven(const RunConfig& config) {
       "none of them"));
 }
 
+absl::Status NeededForEstimate(const RunConfig& config,
+                               absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(config.Field("costs.analytic"), ": needs ", what));
+}
+
+// Pass times of a data sheet: sim/cost/analytic.h.
+absl::StatusOr<PassCosts> Estimate(const RunConfig& config,
+                                   const PreparedModel* model,
+                                   const ShapeParams* shape) {
+  for (const TimeOf& time : PassTimes(config.costs)) {
+    if (!time.given()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.Field("costs.analytic"), ": given together with costs.",
+        time.uniform ? "uniform." : "per_stage.", time.name,
+        "; allowed: one of them"));
+  }
+  if (model == nullptr) {
+    return NeededForEstimate(config, "a model (--model NAME)");
+  }
+  const std::string device = config.costs.analytic_device.value_or("auto");
+  if (device == "auto" && shape == nullptr) {
+    return NeededForEstimate(
+        config, "a device (--analytic h100) or a system (--system NAME)");
+  }
+  const TrainingSpec& training = model->training;
+  if (shape == nullptr && training.tp * training.cp * training.ep > 1) {
+    return NeededForEstimate(
+        config, "a system (--system NAME) for the links of tp, cp and ep");
+  }
+  AnalyticOptions options;
+  const absl::StatusOr<DeviceSpec> spec =
+      FindDevice(device == "auto" ? shape->device_name : device);
+  PW_RETURN_IF_ERROR(
+      Prefix(device == "auto"
+                 ? absl::StrCat("system.device_name: ", shape->device_name)
+                 : config.Field("costs.analytic.device"),
+             spec.status()));
+  options.device = *spec;
+  if (shape != nullptr) {
+    const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
+                                              : shape->devices_per_node;
+    options.network = {.devices_per_node = shape->devices_per_node,
+                       .nvlink_bytes_per_s = shape->nvlink.bytes_per_s,
+                       .nic_bytes_per_s = shape->nic.bytes_per_s * nics /
+                                          shape->devices_per_node};
+  }
+  return AnalyticCosts(model->spec, training, options, model->layout,
+                       model->rank_of_stage, /*recompute_passes=*/false);
+}
+
 }  // namespace
 
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
+                                       const PreparedModel* model,
+                                       const ShapeParams* shape,
                                        std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
-  if (AnyGiven(config)) {
+  if (given.analytic) {
+    PW_ASSIGN_OR_RETURN(costs, Estimate(config, model, shape));
+  } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
       PW_RETURN_IF_ERROR(FillTime(config, time, sizes, &costs.stages));
@@ -100,9 +156,11 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   double work_s = 0;
   for (StageCosts& stage : costs.stages) {
     // A forward run again takes what the forward took, unless told otherwise.
-    stage.recompute_s = given.recompute_s.has_value()
-                            ? *given.recompute_s / sizes.vpp
-                            : stage.forward_s;
+    if (given.recompute_s) {
+      stage.recompute_s = *given.recompute_s / sizes.vpp;
+    } else if (!given.analytic) {
+      stage.recompute_s = stage.forward_s;
+    }
     stage.offload_s = given.offload_s.value_or(0) / sizes.vpp;
     stage.load_s = given.load_s.value_or(0) / sizes.vpp;
     work_s += stage.forward_s + stage.backward_input_s +
@@ -113,7 +171,7 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
     return BadValue("costs", absl::StrCat(work_s, " s of work in all"),
                     "a finite sum above 0");
   }
-  costs.optimizer_s = given.optimizer_s.value_or(0);
+  costs.optimizer_s = given.optimizer_s.value_or(costs.optimizer_s);
   costs.validation_s = given.validation_s.value_or(0);
   costs.held_until_weight = given.held_until_weight.value_or(1);
   return costs;
@@ -123,7 +181,7 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s) {
   PlanCosts plan;
   plan.held_until_weight = costs.held_until_weight;
-  plan.given = AnyGiven(config);
+  plan.given = config.costs.analytic || AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;
   if (config.costs.forward_s && config.costs.backward_input_s &&

@@ -1,6 +1,7 @@
 // The steps of Prepare; for sim/config only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,12 +9,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/model/model.h"
+#include "sim/model/stages.h"
 #include "sim/program/program.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/schedule.h"
+#include "sim/topology/registry.h"
 
 namespace pipewright {
 
@@ -22,8 +26,13 @@ struct RunSizes {
   int pp = 1;
   int vpp = 1;
   int dp = 1;
+  int tp = 1;
+  int cp = 1;
   int microbatches = 1;
   int slices = 1;
+
+  // pp * dp * tp * cp; CheckDegrees has passed.
+  int64_t devices() const;
 };
 
 // What was given but changes nothing, and what is likely not meant.
@@ -31,43 +40,78 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
                        const Schedule& schedule, bool has_model,
                        std::vector<std::string>* warnings);
 
-// Pass times of every stage. Where none are given all are 1 s, with a
-// warning. Error: some but not all of F, B, W; a list of the wrong length.
+// Pass times of every stage: given, or estimated for a device (`model` and
+// `shape` may be null), or else 1 s each, with a warning. Error: some but not
+// all of F, B, W; a list of the wrong length; an estimate without a model.
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
+                                       const PreparedModel* model,
+                                       const ShapeParams* shape,
                                        std::vector<std::string>* warnings);
 
 // What planners see of them.
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s);
 
-// The preset with the fields on top, or nothing where no model is given.
-// Error: a field missing, layers that pp * vpp does not divide.
-absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
-                                                      const RunSizes& sizes);
+// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
+// the field was given.
+absl::Status Locate(const RunConfig& config, const absl::Status& status);
+
+// The preset or config.json with the fields on top, or nothing where no model
+// is given. Error: a field missing, a model that cannot be.
+absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config);
+
+// Degrees, precision, recomputation with their defaults, checked against the
+// model where there is one.
+absl::StatusOr<TrainingSpec> PrepareTraining(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& model);
+
+// rank_of_stage[stage] matters for the balanced split. Error: layers that do
+// not split, more than one of layers, layout and split.
+absl::StatusOr<StageLayout> PrepareLayout(
+    const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
+    const TrainingSpec& training, const std::vector<int>& rank_of_stage);
 
 // Tokens of a microbatch; nothing where neither a model nor the strategy
 // tells.
 std::optional<double> MicrobatchTokens(const RunConfig& config,
                                        const std::optional<ModelSpec>& model);
 
-// Bytes of one transfer over a hop: as given, or, with a model, those of a
-// slice of a microbatch; 0 where nothing tells.
-double PrepareHopBytes(const RunConfig& config, const RunSizes& sizes,
-                       const std::optional<ModelSpec>& model);
+// Bytes of one transfer over a hop: as given, or, with a model, those that
+// one device sends of a slice of a microbatch; 0 where nothing tells.
+double PrepareHopBytes(const RunConfig& config,
+                       const std::optional<PreparedModel>& model);
+
+// Parameters of one device that the data-parallel replicas share, [stage].
+// Experts, which fewer replicas share, count as much less as their ring is
+// shorter. Frozen ones do not count, a tied table counts once a stage.
+std::vector<double> TrainedParameters(const PreparedModel& model);
 
 // Bytes of the gradients of each stage, empty where nothing tells.
 std::vector<double> GradientBytes(const RunConfig& config,
                                   const RunSizes& sizes,
-                                  const std::optional<ModelSpec>& model);
+                                  const std::optional<PreparedModel>& model);
 // What these gradients weigh as parameters, relative to them.
-double ParametersPerGradientByte(const RunConfig& config);
+double ParametersPerGradientByte(const TrainingSpec& training);
+
+// Error: more devices than any system has.
+absl::Status CheckDegrees(const RunConfig& config, const RunSizes& sizes);
+
+// system.nodes, or the smallest number that holds all ranks and the devices
+// that are named one by one (empty: none are). Error: too few devices, or a
+// number that the degrees do not divide. Warns where devices stay idle.
+absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
+                             int devices_per_node,
+                             const std::vector<int>& devices,
+                             std::vector<std::string>* warnings);
 
 struct PreparedNetwork {
   Network network;
   std::string name;
   std::string system;  // its name, "" without one
   double hop_s = 0;    // of one transfer, the slowest hop; what planners see
+  std::optional<ShapeParams> shape;  // of the system, where there is one
 };
 // Error: p2p with a system, a system too small, no bytes for its links.
 absl::StatusOr<PreparedNetwork> PrepareNetwork(

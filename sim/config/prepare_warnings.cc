@@ -37,6 +37,23 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        "strategy.sequence", "without a model or strategy.microbatch_size");
   warn(strategy.microbatch_size && !has_model && !strategy.sequence,
        "strategy.microbatch_size", "without a model or strategy.sequence");
+  const char* no_model = "without a model";
+  const bool bare = !has_model;
+  warn(bare && strategy.ep.value_or(1) > 1, "strategy.ep", no_model);
+  warn(bare && strategy.sequence_parallel, "strategy.sequence_parallel",
+       no_model);
+  warn(
+      bare && strategy.recompute.value_or(Recompute::kNone) != Recompute::kNone,
+      "strategy.recompute", no_model);
+  warn(bare && strategy.flash_attention, "strategy.attention", no_model);
+  warn(bare && strategy.precision, "strategy.precision", no_model);
+  warn(bare && !strategy.layers.empty(), "strategy.layers", no_model);
+  warn(bare && strategy.layout, "strategy.layout", no_model);
+  warn(bare && strategy.split, "strategy.split", no_model);
+  warn(bare && strategy.vocabulary, "strategy.vocabulary", no_model);
+  warn(!strategy.recompute_chunks.empty() &&
+           strategy.recompute.value_or(Recompute::kNone) == Recompute::kNone,
+       "strategy.recompute_chunks", "unless strategy.recompute is given");
   const bool has_system = config.system.given();
   const char* no_system =
       costs.p2p_s ? "with costs.p2p, a pure delay" : "without a system";

@@ -45,6 +45,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--tp", "strategy.tp", "N", "tensor parallelism"},
       {"--sequence-parallel", "strategy.sequence_parallel", "true|false",
        "norms and residuals split over tp too (default: true with tp)"},
+      {"--scatter-gather", "strategy.scatter_gather", "true|false",
+       "without sequence parallelism a device sends 1/tp of a hop's bytes and "
+       "the receivers gather (default: with --analytic)"},
       {"--cp", "strategy.cp", "N", "context parallelism"},
       {"--ep", "strategy.ep", "N", "expert parallelism, within dp * cp"},
       {"--microbatches", "strategy.microbatches", "N",

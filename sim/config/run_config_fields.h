@@ -149,6 +149,7 @@ void VisitFields(Config& config, Visitor& visit) {
   // No more devices than replicas at most.
   visit.Int("strategy.tp", strategy.tp, 1, kMostReplicas);
   visit.Bool("strategy.sequence_parallel", strategy.sequence_parallel);
+  visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);

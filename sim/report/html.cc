@@ -58,6 +58,10 @@ std::string Heading(const Page& page) {
   if (!report.model.empty()) {
     facts.push_back(absl::StrCat("model ", report.model));
   }
+  if (report.costs) {
+    facts.push_back(absl::StrCat("pass times estimated for ",
+                                 report.costs->device.name));
+  }
   if (!report.engine.empty()) {
     facts.push_back(absl::StrCat("engine ", report.engine));
   }

@@ -171,11 +171,12 @@ std::string ReportToJson(const Report& report) {
   out["iteration_s"] = report.iteration_s;
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
-  if (report.tokens_per_s) out["tokens_per_s"] = *report.tokens_per_s;
+  if (report.throughput) AddThroughput(*report.throughput, &out);
   if (report.fits) out["fits"] = *report.fits;
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
+  if (report.costs) out["costs"] = CostsToJson(*report.costs);
   out["ranks"] = std::move(ranks);
   out["warnings"] = report.warnings;
   // A schedule file's name need not be UTF-8; dump() would throw on it.

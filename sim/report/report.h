@@ -9,6 +9,8 @@
 
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
+#include "sim/report/cost_report.h"
+#include "sim/report/throughput.h"
 
 namespace pipewright {
 
@@ -53,7 +55,8 @@ struct Report {
   double iteration_s = 0;
   int iterations = 1;
   bool steady = false;
-  std::optional<double> tokens_per_s;
+  std::optional<Throughput> throughput;  // where the tokens are known
+  std::optional<CostReport> costs;       // of estimated pass times
   std::optional<bool> fits;  // only where a limit is given
   std::vector<double> peak_activations;
   std::vector<RankReport> ranks;

@@ -13,14 +13,13 @@ constexpr bool kHalveCausal = false;
 
 TokenFlops FlopsOf(const PreparedModel& model) {
   const ModelSpec& spec = model.spec;
-  return {.model = ModelFlopsPerToken(spec, model.training.sequence,
-                                      kHalveCausal),
-          .recomputed = RecomputedFlopsPerToken(
-              spec, model.training, model.layout, model.rank_of_stage,
-              kHalveCausal),
-          .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
-          .has_experts = spec.has_experts(),
-          .is_causal = spec.causal};
+  return {
+      .model = ModelFlopsPerToken(spec, model.training.sequence, kHalveCausal),
+      .recomputed = RecomputedFlopsPerToken(spec, model.training, model.layout,
+                                            model.rank_of_stage, kHalveCausal),
+      .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
+      .has_experts = spec.has_experts(),
+      .is_causal = spec.causal};
 }
 
 DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
@@ -48,13 +47,13 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
 
 void DescribeCosts(const PreparedRun& run, Report* report) {
   const std::optional<PreparedModel>& model = run.prepared_model;
+  report->tp = run.config.strategy.tp.value_or(1);
+  report->cp = run.config.strategy.cp.value_or(1);
   if (run.tokens && report->iteration_s > 0) {
     Throughput throughput;
     throughput.tokens_per_s = *run.tokens / report->iteration_s;
-    const StrategyChoice& strategy = run.config.strategy;
-    throughput.devices = int64_t{strategy.pp.value_or(1)} *
-                         strategy.dp.value_or(1) * strategy.tp.value_or(1) *
-                         strategy.cp.value_or(1);
+    throughput.devices =
+        int64_t{report->pp} * report->dp * report->tp * report->cp;
     if (model) throughput.flops = FlopsOf(*model);
     if (model && run.device) {
       throughput.peak = PeakOf(*run.device, model->training.precision);

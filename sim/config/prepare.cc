@@ -338,9 +338,8 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
   PW_ASSIGN_OR_RETURN(
-      run.analytic,
-      PrepareAnalytic(config, model ? &*model : nullptr,
-                      network.shape ? &*network.shape : nullptr));
+      run.analytic, PrepareAnalytic(config, model ? &*model : nullptr,
+                                    network.shape ? &*network.shape : nullptr));
   run.device = DeviceOf(run.analytic, network.shape);
   PW_ASSIGN_OR_RETURN(
       lower.costs,

@@ -192,8 +192,7 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
     StageCosts seconds;
     if (crosses(stage)) seconds.forward_s += gather_s;
     if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
-    const auto add = [&](const StageBlock& block, int64_t layer,
-                         double times) {
+    const auto add = [&](const StageBlock& block, int64_t layer, double times) {
       const double count = times * training.slices;
       const BlockSeconds sum = SumBlock(model, training, options, block.kind,
                                         layer, recompute[stage]);

@@ -32,9 +32,9 @@ double NeededFlops(const ModelSpec& model, const std::vector<ModelOp>& ops,
   for (const ModelOp& op : ops) {
     // Attention's gradients are of both factors of each product.
     const double backward = op.kind == OpClass::kAttention ? 2 : 1;
-    const double passes =
-        1 + (Runs(op, OpPass::kBackwardInput) ? backward : 0) +
-        (Runs(op, OpPass::kBackwardWeight) ? 1 : 0);
+    const double passes = 1 +
+                          (Runs(op, OpPass::kBackwardInput) ? backward : 0) +
+                          (Runs(op, OpPass::kBackwardWeight) ? 1 : 0);
     sum += passes * ForwardFlops(model, op, halve_causal);
   }
   return sum;

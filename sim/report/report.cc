@@ -151,6 +151,8 @@ std::string ReportToJson(const Report& report) {
   out["vpp"] = report.vpp;
   out["microbatches"] = report.microbatches;
   out["slices"] = report.slices;
+  out["tp"] = report.tp;
+  out["cp"] = report.cp;
   out["dp"] = report.dp;
   out["data_parallel"] = report.data_parallel;
   out["gradient_sync"] = report.gradient_sync;

@@ -40,6 +40,8 @@ struct Report {
   int vpp = 1;
   int microbatches = 1;
   int slices = 1;
+  int tp = 1;
+  int cp = 1;
   int dp = 1;                                 // data-parallel degree
   std::string data_parallel = "none";         // as configured: none, ddp, zero1
   std::string gradient_sync = "none";         // what of it the program does
@@ -57,7 +59,7 @@ struct Report {
   bool steady = false;
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
-  std::optional<bool> fits;  // only where a limit is given
+  std::optional<bool> fits;              // only where a limit is given
   std::vector<double> peak_activations;
   std::vector<RankReport> ranks;
   int64_t ops = 0;

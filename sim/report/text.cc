@@ -24,6 +24,8 @@ std::string Header(const Report& report) {
   for (const auto& [key, value] : report.params) {
     absl::StrAppend(&out, ", ", key, " ", value);
   }
+  if (report.tp > 1) absl::StrAppend(&out, ", tp ", report.tp);
+  if (report.cp > 1) absl::StrAppend(&out, ", cp ", report.cp);
   if (report.dp > 1) {
     absl::StrAppend(&out, ", dp ", report.dp,
                     " (gradients: ", report.gradient_sync, ")");

@@ -34,6 +34,7 @@ void KeepNothing(std::vector<ModelOp>& ops) {
     op.saved_until_backward = op.saved_until_weight = 0;
     op.recomputable_backward = op.recomputable_weight = 0;
     op.held_for_weight = op.backward_workspace = 0;
+    op.weight_workspace = op.shared_workspace = 0;
     std::vector<OpComm> forward;
     for (const OpComm& comm : op.comms) {
       if (comm.pass == OpPass::kForward) forward.push_back(comm);
@@ -75,7 +76,13 @@ void AddEmbedding(OpsBuilder& builder) {
   op.is_frozen = builder.is_frozen();
   op.saved_until_backward = 8 * builder.tokens();  // token numbers, int64
   op.forward_workspace = tensor;
-  op.backward_workspace = tensor;
+  // Its weight gradient is made whole, in the precision of the weights, before
+  // it is added to the accumulated one (torch.nn.functional.embedding).
+  op.backward_workspace =
+      tensor + (op.is_frozen
+                    ? 0
+                    : builder.training().weight_bytes *
+                          AsDouble(model.vocabulary) * hidden / builder.tp());
   if (builder.training().tp > 1) {
     const double whole = OpsBuilder::kElement * builder.tokens() * hidden;
     const bool parts = builder.training().sequence_parallel;

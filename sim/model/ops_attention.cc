@@ -113,6 +113,10 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   // One fp32 sum a row and head.
   op.saved_until_backward =
       queries + keys_and_values + (flash ? 4 * tokens * heads : 0);
+  // With context parallelism the output is kept as the kernel made it, split
+  // by heads, besides what the projection keeps (Transformer Engine from
+  // release 2.8 on).
+  if (builder.training().cp > 1) op.saved_until_backward += context;
   op.saved_until_weight = context * builder.operand_bytes() / element;
   op.forward_workspace = 0;
   op.backward_workspace = queries + keys_and_values + context;

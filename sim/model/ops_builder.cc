@@ -123,10 +123,22 @@ ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
       op.has_weight_pass
           ? kElement * (split == Split::kRow ? residual_tokens_ : op.m) * op.n
           : 0;
-  op.forward_workspace = kElement * op.m * op.n + (gathers ? whole_input : 0);
-  // Gradients of output and input; the gathered input for W.
-  op.backward_workspace =
-      kElement * op.m * op.n + whole_input + (gathers ? whole_input : 0);
+  const double whole_output = kElement * op.m * op.n;
+  op.forward_workspace = whole_output + (gathers ? whole_input : 0);
+  if (split == Split::kRow) {
+    // The gradient of the output is the residual stream's, gathered where
+    // that is in parts.
+    const bool in_parts = training_.sequence_parallel && training_.tp > 1;
+    op.shared_workspace = in_parts ? whole_output : 0;
+    op.backward_workspace = op.shared_workspace + whole_input;
+    op.weight_workspace = op.shared_workspace;
+  } else {
+    // Gradients of output and input, the latter whole and then in parts; W
+    // gathers the input again.
+    op.backward_workspace =
+        whole_output + whole_input + (gathers ? whole_input / tp() : 0);
+    op.weight_workspace = gathers ? whole_input : 0;
+  }
   ModelOp& added = Add(std::move(op));
   if (model_.lora_rank == 0) return added;
   const size_t index = ops_.size() - 1;
@@ -164,7 +176,7 @@ ModelOp& OpsBuilder::Residual(const std::string& name) {
   op.recomputable_backward = mask;
   op.recompute = RecomputeClass::kNormActivation;
   op.forward_workspace = kElement * elements;
-  op.backward_workspace = kElement * elements;
+  op.backward_workspace = model_.dropout ? kElement * elements : 0;
   return Add(std::move(op));
 }
 

@@ -105,7 +105,7 @@ void AddExperts(OpsBuilder& builder) {
       .bytes = 2 * element * rows * hidden};
   dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
   dispatch.forward_workspace = element * rows * hidden;
-  dispatch.backward_workspace = element * rows * hidden;
+  dispatch.backward_workspace = 2 * element * rows * hidden;
   AddExchange(builder, element * own_rows * hidden, dispatch);
   builder.Add(dispatch);
 
@@ -121,10 +121,12 @@ void AddExperts(OpsBuilder& builder) {
                                                                rows * hidden};
   combine.work[static_cast<int>(OpPass::kBackwardInput)] = {
       .bytes = 3 * element * rows * hidden};
-  // The weighted sum needs what it sums for the gradient of the weights.
-  combine.saved_until_backward = element * own_rows * hidden;
-  combine.forward_workspace = element * rows * hidden;
-  combine.backward_workspace = element * rows * hidden;
+  // Rows by token and by expert, and the exchanged ones. What is summed is
+  // not kept: the activation has applied the router's weights (Megatron-Core
+  // from 0.12 on).
+  const double copies = training.ep > 1 ? 3 : 2;
+  combine.forward_workspace = copies * element * rows * hidden;
+  combine.backward_workspace = copies * element * rows * hidden;
   AddExchange(builder, element * own_rows * hidden, combine);
   builder.Add(combine);
 

@@ -13,6 +13,7 @@
 #include "sim/report/cost_html.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
+#include "sim/report/memory_svg.h"
 #include "sim/report/svg.h"
 
 namespace pipewright {
@@ -169,6 +170,65 @@ std::string Memory(const Page& page) {
                    BarChartSvg(bars, "peak activations", bar_name)));
 }
 
+std::string MemoryBytesSection(const Page& page) {
+  if (!page.report.memory) return "";
+  const MemoryReport& report = *page.report.memory;
+  const RankMemory& worst = report.memory->ranks[report.memory->WorstRank()];
+  std::string body;
+  const std::string verdict = MemoryVerdictLine(report);
+  if (!verdict.empty()) {
+    absl::StrAppend(&body, "<p", report.fits() ? "" : " class=\"bad\"", ">",
+                    EscapeXml(verdict), ".</p>\n");
+  }
+  absl::StrAppend(
+      &body, "<p class=\"quiet\">Beyond the allocator's figures: context ",
+      FormatBytes(static_cast<double>(worst.context)), ", fragmentation ",
+      worst.fragmentation == 0
+          ? "none assumed"
+          : FormatBytes(static_cast<double>(worst.fragmentation)),
+      ".</p>\n");
+  if (!report.changes.empty()) {
+    HtmlTable changes;
+    changes.header = {"what would help most", "saves", "then needs",
+                      "enough alone"};
+    for (const MemoryChange& change : report.changes) {
+      changes.rows.push_back({change.change, FormatBytes(change.saved_bytes),
+                              FormatBytes(change.needed_bytes),
+                              change.fits ? "yes" : "no"});
+    }
+    body += TableHtml(changes, kMaxTransferRows);
+  }
+  if (page.program.schedule != nullptr && !page.ops.empty()) {
+    MemoryPicture picture;
+    picture.replica = page.replica;
+    picture.iteration = page.iteration;
+    if (report.limit_bytes) {
+      picture.limit_bytes = *report.limit_bytes -
+                            static_cast<double>(worst.context) -
+                            static_cast<double>(worst.fragmentation);
+    }
+    absl::StrAppend(
+        &body,
+        "<p class=\"quiet\">Over the time of the iteration that "
+        "is drawn; a pass stands at its highest point",
+        picture.limit_bytes ? ", the dashed line at what is left "
+                              "of the device's memory"
+                            : "",
+        ".</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
+        MemoryOverTimeSvg(page.program, *report.memory, page.ops, picture),
+        "</div>\n");
+  }
+  const MemoryTable table = MemoryTableOf(report);
+  HtmlTable html;
+  html.header = table.header;
+  html.rows = table.rows;
+  absl::StrAppend(&body,
+                  "<p class=\"quiet\">At the peak of each rank, in "
+                  "GiB.</p>\n",
+                  TableHtml(html, kMaxRankRows));
+  return SectionHtml("memory-bytes", "Memory", body);
+}
+
 std::string RankTable(const Page& page) {
   const Report& report = page.report;
   double largest = 0;
@@ -295,9 +355,9 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {Heading, Headline,  Warnings, GridSection,
-                                  Memory,  RankTable, Costs,    Transfers,
-                                  Devices, HowToRead};
+constexpr std::array kSections = {
+    Heading,   Headline, Warnings,  GridSection, MemoryBytesSection, Memory,
+    RankTable, Costs,    Transfers, Devices,     HowToRead};
 
 }  // namespace
 

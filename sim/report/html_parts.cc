@@ -15,12 +15,12 @@ constexpr absl::string_view kStyle = R"css(
   color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1a1a1a; --quiet: #565d68;
   --rule: #dde1e7; --idle: #e4e4e4; --accent: #0072b2; --alert: #fff4e0;
-  --alert-rule: #e69f00;
+  --alert-rule: #e69f00; --bad: #a3001c;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171c; --card: #1d2128; --ink: #e8eaee; --quiet: #a5adb9;
-    --rule: #363c47; --idle: #323843; --accent: #56b4e9; --alert: #33291a;
+    --rule: #363c47; --idle: #323843; --accent: #56b4e9; --alert: #33291a; --bad: #ff8a80;
   }
   .grid [fill="#404040"] { fill: #c8ccd2; }
 }
@@ -78,6 +78,7 @@ td { border-bottom: 1px solid var(--rule); }
 .bar { fill: var(--accent); }
 .bars { display: block; width: 100%; max-width: 64rem; height: auto; }
 .alert { background: var(--alert); border-color: var(--alert-rule); }
+.bad { font-weight: 650; color: var(--bad); }
 .alert ul { margin: 0; padding-left: 1.2rem; }
 .words { display: grid; grid-template-columns: auto 1fr; gap: .35rem 1.2rem; }
 .words dt { font-weight: 600; }

@@ -179,6 +179,14 @@ std::string ReportToJson(const Report& report) {
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
+  if (report.memory) {
+    nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
+    for (const RankMemory& rank : report.memory->memory->ranks) {
+      peaks.push_back(rank.peak());
+    }
+    out["peak_memory_bytes"] = std::move(peaks);
+    out["memory"] = MemoryToJson(*report.memory);
+  }
   out["ranks"] = std::move(ranks);
   out["warnings"] = report.warnings;
   // A schedule file's name need not be UTF-8; dump() would throw on it.

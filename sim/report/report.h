@@ -10,6 +10,7 @@
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
 #include "sim/report/cost_report.h"
+#include "sim/report/memory_report.h"
 #include "sim/report/throughput.h"
 
 namespace pipewright {
@@ -61,6 +62,7 @@ struct Report {
   std::optional<CostReport> costs;       // of estimated pass times
   std::optional<bool> fits;              // only where a limit is given
   std::vector<double> peak_activations;
+  std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;
   double bytes_sent = 0;

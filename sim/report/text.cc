@@ -131,6 +131,9 @@ std::string ReportToText(const Report& report) {
   absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
                         "of one iteration");
   absl::StrAppend(&out, Bubbles(report), RankTable(report));
+  if (report.memory) {
+    absl::StrAppend(&out, "\n", MemoryToText(*report.memory, kMaxRows));
+  }
   if (!report.mapping.empty()) {
     absl::StrAppend(&out, "\nranks on devices, a column a replica:\n",
                     Indented(report.mapping));

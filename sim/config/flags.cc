@@ -58,6 +58,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--sequence", "strategy.sequence", "N", "tokens of a sample"},
       {"--slices", "strategy.slices", "N", "sequence slices of a microbatch"},
       {"--data-parallel", "strategy.data_parallel", "KIND", "none, ddp, zero1"},
+      {"--overlap-gradients", "strategy.overlap_gradients", "true|false",
+       "reduce a chunk's gradients as soon as they are there (default), or "
+       "all of them behind the last pass"},
       {"--recompute", "strategy.recompute", "KIND",
        "none, selective, norm-activation, full"},
       {"--attention", "strategy.attention", "KIND", "flash, unfused"},

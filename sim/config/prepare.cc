@@ -215,6 +215,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   const std::optional<PreparedModel>& model = run->prepared_model;
   LowerOptions& lower = run->lower;
   lower.replicas = sizes.dp;
+  lower.overlap_gradients = config.strategy.overlap_gradients.value_or(true);
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
   // The two directions of a bidirectional schedule hold the same weights.

@@ -103,6 +103,7 @@ struct StrategyChoice {
   std::optional<int> sequence;         // tokens of a sample
   std::optional<int> slices;
   std::optional<DataParallel> data_parallel;
+  std::optional<bool> overlap_gradients;  // default: true
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;

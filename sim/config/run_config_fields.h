@@ -159,6 +159,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
   visit.Choice("strategy.data_parallel", strategy.data_parallel,
                DataParallelChoices());
+  visit.Bool("strategy.overlap_gradients", strategy.overlap_gradients);
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());

@@ -139,12 +139,12 @@ void AddHead(OpsBuilder& builder) {
   }
   if (model.masked_lm_head) {
     builder.Linear("head transform", hidden, hidden,
-                   OpsBuilder::Split::kReplicated, true);
+                   OpsBuilder::Split::kReplicated, true, false);
     builder.Norm("head norm", hidden, builder.residual_tokens(), true);
   }
   ModelOp& output =
       builder.Linear("output head", hidden, AsDouble(model.vocabulary),
-                     OpsBuilder::Split::kColumn, model.masked_lm_head);
+                     OpsBuilder::Split::kColumn, model.masked_lm_head, false);
   output.is_tied = model.tied_embeddings;
   if (model.pooler) {
     // Reads the first token of each sample only.
@@ -170,7 +170,7 @@ void AddMtp(OpsBuilder& builder) {
   // The head is the model's own; its work and its logits come again.
   ModelOp& output =
       builder.Linear("prediction head", hidden, AsDouble(model.vocabulary),
-                     OpsBuilder::Split::kColumn, false);
+                     OpsBuilder::Split::kColumn, false, false);
   output.parameters = 0;
   AddLoss(builder, AsDouble(model.vocabulary) / builder.tp());
 }

@@ -144,7 +144,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--nodes", "2"}), 2, {"no system"}},
       {Small({"--model", "gpt-tiny", "--vpp", "3"}),
        2,
-       {"--vpp: strategy.vpp: pp * vpp = 2 * 3 = 6"}},
+       {"--vpp: strategy.vpp: 3 is not allowed; allowed: 1"}},
       {Small({"--param", "pair=never"}),
        2,
        {"--param pair=never: schedule.params.pair: never",

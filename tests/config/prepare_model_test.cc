@@ -85,7 +85,7 @@ TEST_CASE("prepare: gradients are those of one device", "[config]") {
   CHECK(frozen[1] == whole[1]);
   const std::vector<double> adapters =
       gradients("preset: gpt-tiny, lora_rank: 4", "pp: 2, dp: 2");
-  CHECK(adapters[0] == 4 * 8 * 4 * (4 * (256 + 256) + 2 * (256 + 1024)));
+  CHECK(adapters[0] == 4 * 8 * 4 * (4 * 256 + 2 * 256 + 2 * (256 + 1024)));
 }
 
 TEST_CASE("prepare: experts share gradients with fewer replicas", "[config]") {
@@ -160,7 +160,7 @@ TEST_CASE("prepare: times are estimated for a device", "[config]") {
   CHECK(stages[3].forward_s > stages[1].forward_s);  // the head
   const PreparedRun older =
       Prepared(Run("preset: llama3-8b", "pp: 4, tp: 2",
-                   system + "costs: {analytic: {device: a100}}\n"));
+                   system + "costs: {analytic: {device: a100-80gb}}\n"));
   CHECK(older.lower.costs.stages[1].forward_s > stages[1].forward_s);
   const PreparedRun again =
       Prepared(Run("preset: llama3-8b", "pp: 4, tp: 2, recompute: full",
@@ -224,7 +224,8 @@ TEST_CASE("prepare: what a model cannot do is refused with what it can",
       {Run("layers: 4, hidden: 64", "pp: 2"),
        {"model.heads: missing", "model.hf"}},
       {Run("preset: llama3-8b, heads: 30", "pp: 2"),
-       {"run.yaml:2: model.heads: 30", "29, 32"}},
+       {"run.yaml:2: model.heads: 30",
+        "16, 32; or any number with model.head_dim"}},
       {Run(llama, "pp: 8, tp: 4, dp: 2", system),
        {"system.nodes: 2", "8 or more", "pp * dp * tp = 8 * 2 * 4 = 64",
         "2 * 8 = 16"}},

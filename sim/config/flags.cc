@@ -45,6 +45,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--tp", "strategy.tp", "N", "tensor parallelism"},
       {"--sequence-parallel", "strategy.sequence_parallel", "true|false",
        "norms and residuals split over tp too (default: true with tp)"},
+      {"--scatter-gather", "strategy.scatter_gather", "true|false",
+       "without sequence parallelism a device sends 1/tp of a hop's bytes and "
+       "the receivers gather (default: with --analytic)"},
       {"--cp", "strategy.cp", "N", "context parallelism"},
       {"--ep", "strategy.ep", "N", "expert parallelism, within dp * cp"},
       {"--microbatches", "strategy.microbatches", "N",
@@ -55,6 +58,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--sequence", "strategy.sequence", "N", "tokens of a sample"},
       {"--slices", "strategy.slices", "N", "sequence slices of a microbatch"},
       {"--data-parallel", "strategy.data_parallel", "KIND", "none, ddp, zero1"},
+      {"--overlap-gradients", "strategy.overlap_gradients", "true|false",
+       "reduce a chunk's gradients as soon as they are there (default), or "
+       "all of them behind the last pass"},
       {"--recompute", "strategy.recompute", "KIND",
        "none, selective, norm-activation, full"},
       {"--attention", "strategy.attention", "KIND", "flash, unfused"},

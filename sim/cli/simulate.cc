@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
@@ -67,9 +68,7 @@ void Describe(const PreparedRun& run, Report* report) {
   }
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-  if (run.tokens && report->iteration_s > 0) {
-    report->tokens_per_s = *run.tokens / report->iteration_s;
-  }
+  DescribeCosts(run, report);
   if (run.limit) report->fits = run.limit->ok();
   report->memory = run.memory;
   if (!run.memory || !run.memory->limit_bytes) return;

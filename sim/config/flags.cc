@@ -46,6 +46,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--tp", "strategy.tp", "N", "tensor parallelism"},
       {"--sequence-parallel", "strategy.sequence_parallel", "true|false",
        "norms and residuals split over tp too (default: true with tp)"},
+      {"--scatter-gather", "strategy.scatter_gather", "true|false",
+       "without sequence parallelism a device sends 1/tp of a hop's bytes and "
+       "the receivers gather (default: with --analytic)"},
       {"--cp", "strategy.cp", "N", "context parallelism"},
       {"--ep", "strategy.ep", "N", "expert parallelism, within dp * cp"},
       {"--microbatches", "strategy.microbatches", "N",
@@ -59,6 +62,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--zero", "strategy.zero", "0..3",
        "what of the state is sharded over the replicas, for memory alone "
        "(default: 1 with zero1, else 0)"},
+      {"--overlap-gradients", "strategy.overlap_gradients", "true|false",
+       "reduce a chunk's gradients as soon as they are there (default), or "
+       "all of them behind the last pass"},
       {"--recompute", "strategy.recompute", "KIND",
        "none, selective, norm-activation, full"},
       {"--attention", "strategy.attention", "KIND", "flash, unfused"},

@@ -203,6 +203,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   const std::optional<PreparedModel>& model = run->prepared_model;
   LowerOptions& lower = run->lower;
   lower.replicas = sizes.dp;
+  lower.overlap_gradients = config.strategy.overlap_gradients.value_or(true);
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
   // The two directions of a bidirectional schedule hold the same weights.
@@ -260,6 +261,15 @@ absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
   return std::optional<PreparedModel>(std::move(model));
 }
 
+std::optional<DeviceSpec> DeviceOf(
+    const std::optional<AnalyticOptions>& analytic,
+    const std::optional<ShapeParams>& shape) {
+  if (analytic) return analytic->device;
+  if (!shape) return {};
+  const absl::StatusOr<DeviceSpec> device = FindDevice(shape->device_name);
+  return device.ok() ? std::optional<DeviceSpec>(*device) : std::nullopt;
+}
+
 }  // namespace
 
 absl::Status Locate(const RunConfig& config, const absl::Status& status) {
@@ -304,9 +314,13 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
   PW_ASSIGN_OR_RETURN(
+      run.analytic, PrepareAnalytic(config, model ? &*model : nullptr,
+                                    network.shape ? &*network.shape : nullptr));
+  run.device = DeviceOf(run.analytic, network.shape);
+  PW_ASSIGN_OR_RETURN(
       lower.costs,
       PrepareCosts(config, sizes, model ? &*model : nullptr,
-                   network.shape ? &*network.shape : nullptr, &run.warnings));
+                   run.analytic ? &*run.analytic : nullptr, &run.warnings));
   lower.costs.slice_factor = std::move(slice_factor);
   if (run.schedule == nullptr) {
     PW_ASSIGN_OR_RETURN(run.schedule,
@@ -317,6 +331,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
   }
+  if (run.analytic) TakeRecomputePasses(*run.schedule, &lower.costs);
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
@@ -332,7 +347,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
-  lower.optimizer = config.strategy.optimizer.value_or(OptimizerMode::kNone);
+  // An estimated step is a whole one.
+  lower.optimizer = config.strategy.optimizer.value_or(
+      run.analytic ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
   lower.iterations = config.iterations.value_or(0);
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
+#include "sim/cost/analytic.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
 #include "sim/model/training.h"
@@ -45,6 +46,8 @@ struct PreparedRun {
   std::optional<PreparedModel> prepared_model;
   // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
   std::optional<MemoryReport> memory;
+  std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
+  std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known
   // Does a rank hold more than strategy.max_activations? Nothing without a

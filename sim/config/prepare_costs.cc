@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -82,10 +83,12 @@ absl::Status NeededForEstimate(const RunConfig& config,
       absl::StrCat(config.Field("costs.analytic"), ": needs ", what));
 }
 
-// Pass times of a data sheet: sim/cost/analytic.h.
-absl::StatusOr<PassCosts> Estimate(const RunConfig& config,
-                                   const PreparedModel* model,
-                                   const ShapeParams* shape) {
+}  // namespace
+
+absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
+    const RunConfig& config, const PreparedModel* model,
+    const ShapeParams* shape) {
+  if (!config.costs.analytic) return std::optional<AnalyticOptions>();
   for (const TimeOf& time : PassTimes(config.costs)) {
     if (!time.given()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -123,22 +126,36 @@ absl::StatusOr<PassCosts> Estimate(const RunConfig& config,
                        .nic_bytes_per_s = shape->nic.bytes_per_s * nics /
                                           shape->devices_per_node};
   }
-  return AnalyticCosts(model->spec, training, options, model->layout,
-                       model->rank_of_stage, /*recompute_passes=*/false);
+  return std::optional<AnalyticOptions>(std::move(options));
 }
 
-}  // namespace
+void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
+  bool any = false;
+  for (int rank = 0; rank < schedule.pp() && !any; ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      any |= pass.kind() == PassKind::kRecompute;
+    }
+  }
+  if (!any) return;
+  for (StageCosts& stage : costs->stages) {
+    stage.backward_input_s -= stage.recompute_s;
+    // A schedule that runs the forward again says so itself.
+    if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
+  }
+}
 
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
                                        const PreparedModel* model,
-                                       const ShapeParams* shape,
+                                       const AnalyticOptions* analytic,
                                        std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
-  if (given.analytic) {
-    PW_ASSIGN_OR_RETURN(costs, Estimate(config, model, shape));
+  if (analytic != nullptr) {
+    costs = AnalyticCosts(model->spec, model->training, *analytic,
+                          model->layout, model->rank_of_stage,
+                          /*recompute_passes=*/false);
   } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
@@ -173,7 +190,8 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   }
   costs.optimizer_s = given.optimizer_s.value_or(costs.optimizer_s);
   costs.validation_s = given.validation_s.value_or(0);
-  costs.held_until_weight = given.held_until_weight.value_or(1);
+  costs.held_until_weight =
+      given.held_until_weight.value_or(costs.held_until_weight);
   costs.pair_factor = given.pair_factor.value_or(1);
   return costs;
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
+#include "sim/cost/analytic.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
@@ -40,13 +41,20 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
                        const Schedule& schedule, bool has_model,
                        std::vector<std::string>* warnings);
 
-// Pass times of every stage: given, or estimated for a device (`model` and
-// `shape` may be null), or else 1 s each, with a warning. Error: some but not
-// all of F, B, W; a list of the wrong length; an estimate without a model.
+// Device and links to estimate pass times for, or nothing where they are not
+// estimated. `model` and `shape` may be null. Error: an estimate without a
+// model, a known device or the links that it needs.
+absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
+    const RunConfig& config, const PreparedModel* model,
+    const ShapeParams* shape);
+
+// Pass times of every stage: given, or estimated with `analytic` (or null), or
+// else 1 s each, with a warning. Error: some but not all of F, B, W; a list of
+// the wrong length.
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
                                        const PreparedModel* model,
-                                       const ShapeParams* shape,
+                                       const AnalyticOptions* analytic,
                                        std::vector<std::string>* warnings);
 
 // The factor of each slice, empty where all cost the same: as given, or as the
@@ -66,6 +74,10 @@ absl::StatusOr<std::shared_ptr<const Schedule>> PrepareSchedule(
 absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read);
+
+// R passes of `schedule` take estimated times off the backward that would
+// otherwise run the forward again.
+void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs);
 
 // What planners see of them.
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,

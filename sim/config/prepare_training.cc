@@ -88,6 +88,9 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.cp = sizes.cp;
   training.sequence_parallel =
       strategy.sequence_parallel.value_or(sizes.tp > 1) && sizes.tp > 1;
+  // The receivers' gathering is part of estimated pass times only.
+  training.scatter_gather =
+      strategy.scatter_gather.value_or(config.costs.analytic);
   training.ep = strategy.ep.value_or(1);
   training.dp = sizes.dp;
   training.zero = strategy.data_parallel.value_or(DataParallel::kNone) ==
@@ -152,7 +155,7 @@ absl::StatusOr<StageLayout> PrepareLayout(
 double PrepareHopBytes(const RunConfig& config,
                        const std::optional<PreparedModel>& model) {
   if (config.costs.hop_bytes) return *config.costs.hop_bytes;
-  return model ? BoundaryBytes(model->spec, model->training) : 0;
+  return model ? HopBytes(model->spec, model->training) : 0;
 }
 
 std::vector<double> TrainedParameters(const PreparedModel& model) {

@@ -35,8 +35,8 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
   };
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
-  const OptimizerMode optimizer =
-      strategy.optimizer.value_or(OptimizerMode::kNone);
+  const OptimizerMode optimizer = strategy.optimizer.value_or(
+      costs.analytic ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
   warn(costs.optimizer_s && optimizer == OptimizerMode::kNone,
        "costs.optimizer_time", "with strategy.optimizer none");
   warn(costs.validation_s && optimizer != OptimizerMode::kPostValidated,

@@ -94,6 +94,7 @@ struct StrategyChoice {
   std::optional<int> vpp;
   std::optional<int> tp;
   std::optional<bool> sequence_parallel;  // default: tp > 1
+  std::optional<bool> scatter_gather;     // default: with estimated costs
   std::optional<int> cp;
   std::optional<int> ep;
   std::optional<int> dp;
@@ -102,6 +103,7 @@ struct StrategyChoice {
   std::optional<int> sequence;         // tokens of a sample
   std::optional<int> slices;
   std::optional<DataParallel> data_parallel;
+  std::optional<bool> overlap_gradients;  // default: true
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;

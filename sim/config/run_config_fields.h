@@ -149,6 +149,7 @@ void VisitFields(Config& config, Visitor& visit) {
   // No more devices than replicas at most.
   visit.Int("strategy.tp", strategy.tp, 1, kMostReplicas);
   visit.Bool("strategy.sequence_parallel", strategy.sequence_parallel);
+  visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
@@ -158,6 +159,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
   visit.Choice("strategy.data_parallel", strategy.data_parallel,
                DataParallelChoices());
+  visit.Bool("strategy.overlap_gradients", strategy.overlap_gradients);
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());

@@ -152,6 +152,16 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   return times;
 }
 
+// All-gather of a hop's parts at its receiver.
+double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
+                     const AnalyticOptions& options) {
+  if (!training.gathers_hops()) return 0;
+  const OpComm gather = {.kind = CommKind::kAllGather,
+                         .members = training.tp,
+                         .bytes = BoundaryBytes(model, training)};
+  return training.slices * CommSeconds(options, training, gather);
+}
+
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
                         double dense_parameters, double expert_parameters) {
   const double shards = training.zero >= 1 ? training.shards() : 1;
@@ -171,33 +181,39 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
   double until_weight = 0;
   double saved = 0;
   std::map<int, StageParameters> parameters;  // by rank
-  std::map<int, int> chunks;                  // of a rank so far
+  const std::vector<Recompute> recompute =
+      RecomputeOfStages(training, rank_of_stage);
+  const double gather_s = GatherSeconds(model, training, options);
+  const auto crosses = [&](size_t stage) {
+    return stage > 0 && stage < rank_of_stage.size() &&
+           rank_of_stage[stage] != rank_of_stage[stage - 1];
+  };
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
-    const int rank = rank_of_stage[stage];
-    const int chunk = chunks[rank]++;
-    const bool recomputes =
-        training.recompute_chunks.empty() || training.recompute_chunks[chunk];
-    const Recompute recompute =
-        recomputes ? training.recompute : Recompute::kNone;
     StageCosts seconds;
-    for (const StageBlock& block : layout.stages[stage]) {
-      const double count =
-          static_cast<double>(block.count) * block.part * training.slices;
+    if (crosses(stage)) seconds.forward_s += gather_s;
+    if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
+    const auto add = [&](const StageBlock& block, int64_t layer, double times) {
+      const double count = times * training.slices;
       const BlockSeconds sum = SumBlock(model, training, options, block.kind,
-                                        block.first_layer, recompute);
+                                        layer, recompute[stage]);
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
       seconds.recompute_s += count * sum.recompute;
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
-      for (const ModelOp& op :
-           BlockOps(model, training, block.kind, block.first_layer)) {
+      StageParameters& own = parameters[rank_of_stage[stage]];
+      for (const ModelOp& op : BlockOps(model, training, block.kind, layer)) {
         if (op.is_frozen) continue;
-        const double all =
-            static_cast<double>(block.count) * block.part * op.parameters;
-        (op.is_expert ? parameters[rank].expert : parameters[rank].dense) +=
-            all;
+        (op.is_expert ? own.expert : own.dense) += times * op.parameters;
+      }
+    };
+    for (const StageBlock& block : layout.stages[stage]) {
+      // Frozen and trained layers may stand in one run of layers.
+      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      for (int64_t at = 0; at < block.count; at += alike) {
+        add(block, block.first_layer + at,
+            static_cast<double>(alike) * block.part);
       }
     }
     if (!recompute_passes) {

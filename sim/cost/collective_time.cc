@@ -58,9 +58,9 @@ Shape ShapeOf(const NcclGroup& group) {
           kLlMax[ll_column][size]};
 }
 
-double Intra(const Shape& shape, Protocol protocol, const double* nvlink) {
-  if (shape.group.nodes == 1) return nvlink[protocol];
-  return std::max(nvlink[protocol],
+double RingIntra(const Shape& shape, Protocol protocol) {
+  if (shape.group.nodes == 1) return kRingNvlink[protocol];
+  return std::max(kRingNvlink[protocol],
                   kNetOverhead * (protocol == kSimple ? 3 : 1));
 }
 
@@ -81,7 +81,7 @@ double RingMicroseconds(NcclCollective collective, const Shape& shape,
   const bool one_a_node = group.ranks == group.nodes;
   const double inter = one_a_node ? kTreeNet[protocol] : kRingNet[protocol];
   double latency = kRingBase[protocol] +
-                   (steps - inter_steps) * Intra(shape, protocol, kRingNvlink) +
+                   (steps - inter_steps) * RingIntra(shape, protocol) +
                    inter_steps * inter;
   if (protocol == kSimple && all_reduce && group.nodes > 1 &&
       bytes / (static_cast<double>(group.channels) * group.ranks) >= 64) {
@@ -107,8 +107,7 @@ double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
           : 1;
   const double latency =
       kTreeBase[protocol] +
-      2 * ((group.ranks / group.nodes - 1) *
-               Intra(shape, protocol, kTreeNvlink) +
+      2 * ((group.ranks / group.nodes - 1) * kTreeNvlink[protocol] +
            std::floor(std::log2(group.nodes)) * kTreeNet[protocol]);
   return latency + bytes / (1000 * 0.5 * bus * correction);
 }

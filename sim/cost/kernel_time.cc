@@ -15,12 +15,16 @@ namespace {
 struct Tile {
   double rows, columns, rate;
 };
-constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95},
-                           {128, 64, 0.80}, {64, 128, 0.80}, {64, 64, 0.65}};
+constexpr Tile kTiles[] = {{256, 128, 1.0},  {128, 256, 1.0},  {192, 128, 0.98},
+                           {128, 192, 0.98}, {128, 128, 0.95}, {128, 64, 0.80},
+                           {64, 128, 0.80},  {64, 64, 0.65}};
 
 // Inner products shorter than a few loads of a tile do not hide the filling
 // of the pipeline and the store of the tile: rate k / (k + this).
 constexpr double kInnerFill = 128;
+// Split along k: parts at least this long, and at most so many.
+constexpr double kShortestPart = 2048;
+constexpr double kMostParts = 8;
 
 // The part of attention's best rate at a length s is s / (s + fill): fitted
 // by hand on cuDNN 9.19.1's ten lengths on H200 (NVIDIA/cudnn-frontend,
@@ -51,13 +55,14 @@ double GemmSeconds(const DeviceSpec& device, Precision precision, double m,
   for (const Tile& tile : kTiles) {
     const double tiles =
         count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
-    // A few tiles with a long inner dimension are cut along it.
-    const double parts = std::clamp(std::floor(device.multiprocessors / tiles),
-                                    1.0, std::max(1.0, k / 1024));
-    const double inner = k / parts;
-    const double waves = std::ceil(tiles * parts / device.multiprocessors);
-    const double flops = 2 * tile.rows * tile.columns * (inner + kInnerFill);
-    best = std::min(best, waves * flops / (rate * tile.rate));
+    // A long inner dimension may be cut, so that the last wave is full.
+    const double most = std::max(1.0, std::floor(k / kShortestPart));
+    for (double parts = 1; parts <= std::min(most, kMostParts); ++parts) {
+      const double waves = std::ceil(tiles * parts / device.multiprocessors);
+      const double flops =
+          2 * tile.rows * tile.columns * (k / parts + kInnerFill);
+      best = std::min(best, waves * flops / (rate * tile.rate));
+    }
   }
   return std::max(best, StreamSeconds(device, bytes)) + kKernelGapSeconds;
 }

@@ -23,14 +23,13 @@ struct Linear {
   int64_t inputs = 0;
   int64_t outputs = 0;
   bool bias = false;
-  int64_t count = 1;
 };
 
 double LinearParameters(const Linear& linear, int64_t lora_rank) {
   const double weights = Product(linear.inputs, linear.outputs) +
                          (linear.bias ? Real(linear.outputs) : 0);
   const double lora = Product(lora_rank, linear.inputs + linear.outputs);
-  return Real(linear.count) * (weights + lora);
+  return weights + lora;
 }
 
 std::vector<Linear> AttentionLinears(const ModelSpec& model) {
@@ -39,8 +38,7 @@ std::vector<Linear> AttentionLinears(const ModelSpec& model) {
   const int64_t values = model.heads * model.ValueDim();
   if (!model.has_mla()) {
     const int64_t keys = model.kv_heads * model.HeadDim();
-    return {{hidden, queries, model.qkv_bias},
-            {hidden, keys, model.qkv_bias, 2},
+    return {{hidden, queries + 2 * keys, model.qkv_bias},
             {values, hidden, model.bias}};
   }
   std::vector<Linear> linears = {
@@ -57,11 +55,17 @@ std::vector<Linear> AttentionLinears(const ModelSpec& model) {
   return linears;
 }
 
-void AddFeedForward(const ModelSpec& model, int64_t width, int64_t count,
-                    std::vector<Linear>* linears) {
-  const int64_t up = model.gated ? 2 : 1;
-  linears->push_back({model.hidden, width, model.bias, up * count});
-  linears->push_back({width, model.hidden, model.bias, count});
+std::vector<Linear> FeedForwardLinears(const ModelSpec& model, int64_t width) {
+  return {{model.hidden, (model.gated ? 2 : 1) * width, model.bias},
+          {width, model.hidden, model.bias}};
+}
+
+double SumOf(const std::vector<Linear>& linears, int64_t lora_rank) {
+  double sum = 0;
+  for (const Linear& linear : linears) {
+    sum += LinearParameters(linear, lora_rank);
+  }
+  return sum;
 }
 
 // Weight, and bias of a LayerNorm.
@@ -72,23 +76,22 @@ double NormParameters(const ModelSpec& model, int64_t width) {
 // `experts`: so many of a layer's are counted.
 double LayerParametersWith(const ModelSpec& model, int64_t layer,
                            int64_t experts) {
-  std::vector<Linear> linears = AttentionLinears(model);
-  double sum = 2 * NormParameters(model, model.hidden);
+  const int64_t rank = model.lora_rank;
+  double sum = SumOf(AttentionLinears(model), rank) +
+               2 * NormParameters(model, model.hidden);
   if (model.qk_norm) sum += 2 * NormParameters(model, model.HeadDim());
   if (model.has_mla()) {
     sum += NormParameters(model, model.q_lora_rank + model.kv_lora_rank);
   }
   if (model.IsExpertLayer(layer)) {
     sum += Product(model.hidden, model.experts);  // the router
-    AddFeedForward(model, model.expert_ffn_hidden, experts, &linears);
+    sum += Real(experts) *
+           SumOf(FeedForwardLinears(model, model.expert_ffn_hidden), 0);
     if (model.shared_ffn_hidden > 0) {
-      AddFeedForward(model, model.shared_ffn_hidden, 1, &linears);
+      sum += SumOf(FeedForwardLinears(model, model.shared_ffn_hidden), rank);
     }
   } else {
-    AddFeedForward(model, model.ffn_hidden, 1, &linears);
-  }
-  for (const Linear& linear : linears) {
-    sum += LinearParameters(linear, model.lora_rank);
+    sum += SumOf(FeedForwardLinears(model, model.ffn_hidden), rank);
   }
   return sum;
 }

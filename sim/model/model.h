@@ -87,8 +87,10 @@ struct ModelSpec {
     return has_experts() && layer >= first_dense_layers;
   }
 
-  // Parameters, LoRA's matrices included: beside each linear layer but the
-  // router. One layer; its kind is that of `layer`.
+  // Parameters, LoRA's matrices included: beside queries, keys and values as
+  // one linear layer, gate and up as one, and every other linear layer of a
+  // block, but not beside the router and its experts (as Megatron Bridge's
+  // LoRA by default). One layer; its kind is that of `layer`.
   double LayerParameters(int64_t layer) const;
   // All tables around the first layer: words, positions, segments, a norm.
   double EmbeddingParameters() const;

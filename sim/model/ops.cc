@@ -139,12 +139,12 @@ void AddHead(OpsBuilder& builder) {
   }
   if (model.masked_lm_head) {
     builder.Linear("head transform", hidden, hidden,
-                   OpsBuilder::Split::kReplicated, true);
+                   OpsBuilder::Split::kReplicated, true, false);
     builder.Norm("head norm", hidden, builder.residual_tokens(), true);
   }
   ModelOp& output =
       builder.Linear("output head", hidden, AsDouble(model.vocabulary),
-                     OpsBuilder::Split::kColumn, model.masked_lm_head);
+                     OpsBuilder::Split::kColumn, model.masked_lm_head, false);
   output.is_tied = model.tied_embeddings;
   if (model.pooler) {
     // Reads the first token of each sample only.
@@ -170,7 +170,7 @@ void AddMtp(OpsBuilder& builder) {
   // The head is the model's own; its work and its logits come again.
   ModelOp& output =
       builder.Linear("prediction head", hidden, AsDouble(model.vocabulary),
-                     OpsBuilder::Split::kColumn, false);
+                     OpsBuilder::Split::kColumn, false, false);
   output.parameters = 0;
   AddLoss(builder, AsDouble(model.vocabulary) / builder.tp());
 }
@@ -226,6 +226,11 @@ double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training) {
   return training.sequence_parallel ? whole / training.tp : whole;
 }
 
+double HopBytes(const ModelSpec& model, const TrainingSpec& training) {
+  const double bytes = BoundaryBytes(model, training);
+  return training.gathers_hops() ? bytes / training.tp : bytes;
+}
+
 bool IsRecomputed(const ModelOp& op, Recompute recompute) {
   switch (recompute) {
     case Recompute::kNone:
@@ -238,33 +243,6 @@ bool IsRecomputed(const ModelOp& op, Recompute recompute) {
       return true;
   }
   return false;
-}
-
-double ModelFlopsPerToken(const ModelSpec& model, int64_t sequence,
-                          bool halve_causal) {
-  TrainingSpec training;
-  training.sequence = sequence;
-  training.flash_attention = true;
-  ModelSpec whole = model;
-  whole.frozen_layers = whole.lora_rank = 0;
-  double forward = 0;
-  const auto add = [&](BlockKind kind, int64_t layer, double count) {
-    for (const ModelOp& op : BlockOps(whole, training, kind, layer)) {
-      const double flops = op.Work(OpPass::kForward).flops;
-      const bool whole_scores =
-          op.kind == OpClass::kAttention && model.causal && !halve_causal;
-      forward += count * (whole_scores ? 2 * flops : flops);
-    }
-  };
-  for (int64_t layer = 0; layer < model.layers; ++layer) {
-    add(model.IsExpertLayer(layer) ? BlockKind::kExpertLayer
-                                   : BlockKind::kDenseLayer,
-        layer, 1);
-  }
-  add(BlockKind::kMtpLayer, model.layers, AsDouble(model.mtp_layers));
-  add(BlockKind::kHead, model.layers, 1);
-  // The backward of every product is two products.
-  return 3 * forward / AsDouble(sequence);
 }
 
 }  // namespace pipewright

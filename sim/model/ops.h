@@ -123,10 +123,8 @@ double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training);
 // Does the backward run the forward of `op` again?
 bool IsRecomputed(const ModelOp& op, Recompute recompute);
 
-// FLOPs of one token of the whole model, forward and backward, as the model
-// needs them and not as it is executed: nothing recomputed.
-// `halve_causal`: causal attention counts half (DESIGN section 3: say which).
-double ModelFlopsPerToken(const ModelSpec& model, int64_t sequence,
-                          bool halve_causal);
+// Bytes of them that cross a hop: where the receivers of a tensor-parallel
+// group gather (TrainingSpec::scatter_gather), one part of tp.
+double HopBytes(const ModelSpec& model, const TrainingSpec& training);
 
 }  // namespace pipewright

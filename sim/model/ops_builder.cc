@@ -105,7 +105,8 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
 }
 
 ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
-                            double outputs, Split split, bool bias) {
+                            double outputs, Split split, bool bias,
+                            bool adapted) {
   ModelOp op;
   op.name = name;
   op.kind = OpClass::kGemm;
@@ -140,7 +141,7 @@ ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
     op.weight_workspace = gathers ? whole_input : 0;
   }
   ModelOp& added = Add(std::move(op));
-  if (model_.lora_rank == 0) return added;
+  if (model_.lora_rank == 0 || !adapted) return added;
   const size_t index = ops_.size() - 1;
   AddLora(ops_[index]);
   return ops_[index];

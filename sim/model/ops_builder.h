@@ -37,10 +37,11 @@ class OpsBuilder {
   ModelOp& Norm(const std::string& name, double width, double tokens,
                 bool feeds_linear);
 
-  // inputs x outputs of the whole layer, before the split. Its input is kept
+  // inputs x outputs of the whole layer, before the split. `adapted`: low-rank
+  // adapters stand beside it where the model has any. Its input is kept
   // by the op before it.
   ModelOp& Linear(const std::string& name, double inputs, double outputs,
-                  Split split, bool bias);
+                  Split split, bool bias, bool adapted = true);
 
   // Adds `bytes` read and written per token of the residual stream, and the
   // dropout mask where there is one.

@@ -1,6 +1,7 @@
 #include "sim/model/stages.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -111,6 +112,19 @@ std::string StageLayout::ToString() const {
                     absl::StrJoin(parts, ", "), "\n");
   }
   return text;
+}
+
+std::vector<Recompute> RecomputeOfStages(
+    const TrainingSpec& training, const std::vector<int>& rank_of_stage) {
+  std::vector<Recompute> recompute;
+  std::map<int, int> chunks;  // of a rank so far
+  for (const int rank : rank_of_stage) {
+    const int chunk = chunks[rank]++;
+    const bool runs_again =
+        training.recompute_chunks.empty() || training.recompute_chunks[chunk];
+    recompute.push_back(runs_again ? training.recompute : Recompute::kNone);
+  }
+  return recompute;
 }
 
 absl::StatusOr<StageLayout> LayoutFromCounts(

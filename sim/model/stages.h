@@ -52,6 +52,11 @@ class StageLayoutBuilder {
   StageLayout layout_;
 };
 
+// What each stage runs again: training.recompute, unless its chunk is left out
+// of it. rank_of_stage[stage].
+std::vector<Recompute> RecomputeOfStages(const TrainingSpec& training,
+                                         const std::vector<int>& rank_of_stage);
+
 // `layers_of_stage` layers each. Error: kInvalidArgument "strategy.layers"
 // when they do not add up to the model's, or one is negative.
 absl::StatusOr<StageLayout> LayoutFromCounts(

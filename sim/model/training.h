@@ -39,6 +39,10 @@ enum class VocabularyPlacement : uint8_t {
 struct TrainingSpec {
   int tp = 1;                      // tensor parallelism
   bool sequence_parallel = false;  // norms and residuals split over tp too
+  // Without sequence parallelism every device of a tensor-parallel group holds
+  // the same boundary activations. Each sends 1/tp of them, and the receivers
+  // gather (arXiv 2104.04473, section 4.1).
+  bool scatter_gather = false;
   int cp = 1;                      // context parallelism: sequence over cp
   int ep = 1;                      // expert parallelism, within dp * cp
   int dp = 1;                      // data-parallel replicas
@@ -65,6 +69,9 @@ struct TrainingSpec {
   double moment_bytes = 8;
   VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
 
+  bool gathers_hops() const {
+    return scatter_gather && tp > 1 && !sequence_parallel;
+  }
   // Devices of one pipeline rank.
   int devices_per_rank() const { return tp * cp; }
   // Over how many devices dense parameters and those of experts are sharded

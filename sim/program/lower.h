@@ -37,6 +37,9 @@ struct LowerOptions {
   // the gather.
   std::vector<double> gradient_bytes;
   std::vector<double> parameter_bytes;
+  // False: reductions wait for the last pass of the rank's whole iteration.
+  // SYNC passes stand where they stand.
+  bool overlap_gradients = true;
   // Bytes of the activations of one microbatch that O and L move, [stage];
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;

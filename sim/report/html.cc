@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/report/cost_html.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/memory_svg.h"
@@ -46,6 +47,8 @@ std::string Heading(const Page& page) {
   for (const auto& [key, value] : report.params) {
     facts.push_back(absl::StrCat(key, " ", value));
   }
+  if (report.tp > 1) facts.push_back(absl::StrCat("tp ", report.tp));
+  if (report.cp > 1) facts.push_back(absl::StrCat("cp ", report.cp));
   if (report.dp > 1) {
     facts.push_back(absl::StrCat("dp ", report.dp,
                                  " (gradients: ", report.gradient_sync, ")"));
@@ -58,6 +61,10 @@ std::string Heading(const Page& page) {
   }
   if (!report.model.empty()) {
     facts.push_back(absl::StrCat("model ", report.model));
+  }
+  if (report.costs) {
+    facts.push_back(
+        absl::StrCat("pass times estimated for ", report.costs->device.name));
   }
   if (!report.engine.empty()) {
     facts.push_back(absl::StrCat("engine ", report.engine));
@@ -95,7 +102,13 @@ std::string Headline(const Page& page) {
       FormatSeconds(report.span_s.global), "</dd><dt>per rank</dt><dd>",
       FormatSeconds(report.span_s.per_rank),
       "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
-      " on the busiest rank</p></div>\n</section>\n");
+      " on the busiest rank</p></div>\n",
+      report.throughput ? ThroughputCard(*report.throughput) : "",
+      "</section>\n");
+}
+
+std::string Costs(const Page& page) {
+  return page.report.costs ? CostSection(*page.report.costs) : "";
 }
 
 std::string Warnings(const Page& page) {
@@ -339,8 +352,8 @@ std::string HowToRead(const Page& page) {
 
 // In the order of the page. A section with nothing to say returns "".
 constexpr std::array kSections = {
-    Heading, Headline,  Warnings,  GridSection, MemoryBytesSection,
-    Memory,  RankTable, Transfers, Devices,     HowToRead};
+    Heading,   Headline, Warnings,  GridSection, MemoryBytesSection, Memory,
+    RankTable, Costs,    Transfers, Devices,     HowToRead};
 
 }  // namespace
 

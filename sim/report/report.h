@@ -9,7 +9,9 @@
 
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
+#include "sim/report/cost_report.h"
 #include "sim/report/memory_report.h"
+#include "sim/report/throughput.h"
 
 namespace pipewright {
 
@@ -39,6 +41,8 @@ struct Report {
   int vpp = 1;
   int microbatches = 1;
   int slices = 1;
+  int tp = 1;
+  int cp = 1;
   int dp = 1;                                 // data-parallel degree
   std::string data_parallel = "none";         // as configured: none, ddp, zero1
   std::string gradient_sync = "none";         // what of it the program does
@@ -54,8 +58,9 @@ struct Report {
   double iteration_s = 0;
   int iterations = 1;
   bool steady = false;
-  std::optional<double> tokens_per_s;
-  std::optional<bool> fits;  // only where a limit is given
+  std::optional<Throughput> throughput;  // where the tokens are known
+  std::optional<CostReport> costs;       // of estimated pass times
+  std::optional<bool> fits;              // only where a limit is given
   std::vector<double> peak_activations;
   std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;

@@ -16,6 +16,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
+#include "sim/config/config_rivals.h"
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_config_fields.h"
@@ -275,52 +276,6 @@ absl::Status FillFromText(absl::string_view text, absl::string_view source,
   return FillFromTree(root, source, target);
 }
 
-// True also for "costs.uniform.forward_ms", the field with a unit behind it,
-// and for a field of a section.
-bool IsField(absl::string_view path, absl::string_view field) {
-  return absl::ConsumePrefix(&path, field) &&
-         (path.empty() || path[0] == '_' || path[0] == '.');
-}
-
-// What a choice at `path` in a higher layer puts aside in lower ones.
-std::vector<std::string> RivalsOf(const std::string& path) {
-  static const auto* rivals =
-      new std::vector<std::pair<std::string, std::string>>{
-          {"schedule.name", "schedule.file"},
-          {"costs.uniform.forward", "costs.per_stage.forward"},
-          {"costs.uniform.backward_input", "costs.per_stage.backward_input"},
-          {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"},
-          {"costs.analytic", "costs.uniform.forward"},
-          {"costs.analytic", "costs.uniform.backward_input"},
-          {"costs.analytic", "costs.uniform.backward_weight"},
-          {"costs.analytic", "costs.per_stage.forward"},
-          {"costs.analytic", "costs.per_stage.backward_input"},
-          {"costs.analytic", "costs.per_stage.backward_weight"},
-          {"strategy.layers", "strategy.layout"},
-          {"strategy.layers", "strategy.split"},
-          {"strategy.layout", "strategy.split"}};
-  std::vector<std::string> found;
-  for (const auto& [one, other] : *rivals) {
-    if (IsField(path, one)) found.push_back(other);
-    if (IsField(path, other)) found.push_back(one);
-  }
-  const auto whole_section = [&](absl::string_view section,
-                                 absl::string_view kept) {
-    for (const std::string& field : ConfigPaths()) {
-      if (absl::StartsWith(field, section) && field != kept && field != path) {
-        found.push_back(field);
-      }
-    }
-  };
-  if (path == "model.preset" || path == "model.hf") {
-    whole_section("model.", "");
-  }
-  if (path == "system.preset" || path == "system.file") {
-    whole_section("system.", "system.nodes");
-  }
-  return found;
-}
-
 std::string TextAt(absl::string_view path, const ConfigMessage& target) {
   const FieldAt at = FindField(*target.message, path);
   return at.message == nullptr
@@ -333,6 +288,11 @@ absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
   const std::string schedule = TextAt("schedule.name", *target);
   for (const ConfigEdit& edit : layer) {
     for (const std::string& rival : RivalsOf(edit.path)) {
+      const auto origin = target->origins.find(rival);
+      if (IsDetail(rival) && origin != target->origins.end() &&
+          absl::StartsWith(origin->second, "--set ")) {
+        continue;
+      }
       ClearPath(rival, target);
       target->origins.erase(rival);
     }

@@ -139,6 +139,24 @@ TEST_CASE("config: one configuration in three syntaxes is the same",
   CHECK(ToString(Read(kTextproto, "run.conf")) == printed);
 }
 
+TEST_CASE("config: --set changes a field of the model that a flag chooses",
+          "[config]") {
+  const auto config =
+      ReadConfig("model: {layers: 8, hidden: 64}", "a.yaml",
+                 {{{"model.layers", "12", "--set model.layers=12"},
+                   {"system.nodes", "2", "--set system.nodes=2"}},
+                  {{"model.preset", "gpt-tiny", "--model"}}});
+  REQUIRE(config.ok());
+  CHECK(config->model.layers == 12);
+  CHECK(!config->model.hidden.has_value());
+  const auto other =
+      ReadConfig("", "",
+                 {{{"model.hf", "a.json", "--set model.hf=a.json"}},
+                  {{"model.preset", "gpt-tiny", "--model"}}});
+  REQUIRE(other.ok());
+  CHECK(!other->model.hf.has_value());
+}
+
 TEST_CASE("config: an empty section chooses an estimate", "[config]") {
   CHECK(Read("costs: {analytic: {}}", "a.yaml").costs.analytic);
   CHECK(Read("{\"costs\": {\"analytic\": {}}}", "a.json").costs.analytic);

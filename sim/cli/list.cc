@@ -89,11 +89,13 @@ Json Models() {
   return rows;
 }
 
-// "8.030 B": four digits.
-std::string Billions(const Json& count) {
-  const double billions = count.get<double>() / 1e9;
-  const int decimals = billions < 10 ? 3 : billions < 100 ? 2 : 1;
-  return absl::StrFormat("%.*f B", decimals, billions);
+// "8.030 B", "124.4 M": four digits.
+std::string Short(const Json& count) {
+  const double number = count.get<double>();
+  const bool billions = number >= 1e9;
+  const double shown = number / (billions ? 1e9 : 1e6);
+  const int decimals = shown < 10 ? 3 : shown < 100 ? 2 : 1;
+  return absl::StrFormat("%.*f %s", decimals, shown, billions ? "B" : "M");
 }
 
 std::string ModelTable(const Json& rows) {
@@ -104,7 +106,7 @@ std::string ModelTable(const Json& rows) {
     absl::StrAppendFormat(
         &text, "%-16s %6d %6d %10s %10s  %s\n", row["name"].get<std::string>(),
         row["layers"].get<int64_t>(), row["hidden"].get<int64_t>(),
-        Billions(row["parameters"]), Billions(row["active_parameters"]),
+        Short(row["parameters"]), Short(row["active_parameters"]),
         row["source"].get<std::string>());
   }
   return text;

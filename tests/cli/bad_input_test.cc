@@ -164,6 +164,55 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
   });
 }
 
+TEST_CASE("cli: models and degrees that cannot be are exit 2 and named",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string no_width = folder.Write(
+      "config.json", R"({"model_type": "llama", "num_hidden_layers": 4})");
+  const std::string unknown =
+      folder.Write("mamba.json", R"({"model_type": "mamba"})");
+  CheckAll({
+      {Small({"--model", "llama3-8", "--tp", "3"}),
+       2,
+       {"--model: model.preset: unknown model 'llama3-8'; did you mean "
+        "'llama3-8b'?"}},
+      {Small({"--model", "llama3-8b", "--tp", "3"}),
+       2,
+       {"--tp: strategy.tp: 3 is not allowed; allowed: 2, 4 (model.heads = "
+        "32"}},
+      {Small({"--model", "llama3-8b", "--layers", "10,20"}),
+       2,
+       {"--layers: strategy.layers: 10, 20", "32 layers"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "5", "--microbatches", "8",
+        "--model", "llama3-8b"},
+       2,
+       {"--pp: strategy.pp: pp * vpp = 5 * 1 = 5", "4, 8", "balanced"}},
+      {Small({"--model", no_width}),
+       2,
+       {"config.json: hidden_size: missing; needed for the width "
+        "(model.hidden)"}},
+      {Small({"--model", unknown}),
+       2,
+       {"mamba.json: model_type: unknown model type 'mamba'", "llama"}},
+      {Small({"--model", folder.Path("none.json")}),
+       2,
+       {"--model: model.hf", "none.json"}},
+      {Small({"--model", "llama3-8b", "--system", "dgx-h100", "--nodes", "1",
+              "--dp", "3"}),
+       2,
+       {"--nodes: system.nodes: 1", "pp * dp = 2 * 3 = 6 does not divide",
+        "dp 2, 4"}},
+      {Small({"--model", "llama3-8b", "--system", "dgx-h100", "--nodes", "1",
+              "--tp", "8"}),
+       2,
+       {"--nodes: system.nodes: 1", "2 or more", "tp 4"}},
+      {Small({"--analytic"}), 2, {"--analytic: costs.analytic"}},
+      {Small({"--analytic", "h10", "--model", "llama3-8b"}), 2, {"h100"}},
+      {Small({"--price", "-1"}), 2, {"price_per_device_hour: -1"}},
+      {Small({"--recompute", "ful"}), 2, {"did you mean 'full'?"}},
+  });
+}
+
 TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
   const TemporaryFolder folder;
   const std::string file = folder.Write(

@@ -13,7 +13,7 @@ namespace {
 using Layers = std::vector<std::vector<ConfigEdit>>;
 
 constexpr char kYaml[] = R"(# a run
-model: {preset: gpt-tiny, sequence: 256}
+model: {preset: gpt-tiny, sequence: 256, qk_norm: true, lora_rank: 8}
 system:
   shape: node
   devices_per_node: 8
@@ -27,6 +27,11 @@ strategy:
   waiting: rendezvous
   mapping: [3, 2, 1, 0]
   max_activations: 2.5
+  recompute: full
+  recompute_chunks: [1]
+  attention: unfused
+  layers: [1, 2, 3]
+  vocabulary: spread
 schedule:
   name: interleaved-1f1b
   params: {order: torch, window: 3}
@@ -36,28 +41,35 @@ costs:
   microbatch_factor: [1, 0.5]
   hop_bytes_MiB: 32
   held_until_weight: 0.37
+  analytic: {device: h100}
+  price_per_device_hour: 2.5
 engine: fast
 iterations: 2
 )";
 
 constexpr char kJson[] = R"({
-  "model": {"preset": "gpt-tiny", "sequence": 256},
+  "model": {"preset": "gpt-tiny", "sequence": 256, "qk_norm": true,
+            "lora_rank": 8},
   "system": {"shape": "node", "devices_per_node": 8, "memory": "80GiB",
              "nvlink": {"bandwidth_GBps": 450, "latency": "1.5us"}},
   "strategy": {"pp": 4, "vpp": 2, "microbatches": 8,
                "data_parallel": "zero1", "waiting": "rendezvous",
-               "mapping": [3, 2, 1, 0], "max_activations": 2.5},
+               "mapping": [3, 2, 1, 0], "max_activations": 2.5,
+               "recompute": "full", "recompute_chunks": [1],
+               "attention": "unfused", "layers": [1, 2, 3],
+               "vocabulary": "spread"},
   "schedule": {"name": "interleaved-1f1b",
                "params": {"order": "torch", "window": 3}},
   "costs": {"uniform": {"forward": "18.5ms"},
             "per_stage": {"backward_input_ms": [1, 2],
                           "backward_weight": ["3us", "4us"]},
             "microbatch_factor": [1, 0.5], "hop_bytes": "32MiB",
-            "held_until_weight": 0.37},
+            "held_until_weight": 0.37, "analytic": {"device": "h100"},
+            "price_per_device_hour": 2.5},
   "engine": "fast", "iterations": 2})";
 
 constexpr char kTextproto[] = R"(# a run
-model { preset: "gpt-tiny" sequence: 256 }
+model { preset: "gpt-tiny" sequence: 256 qk_norm: true lora_rank: 8 }
 system {
   shape: "node" devices_per_node: 8 memory: "80GiB"
   nvlink { bandwidth: "450GBps" latency: "1.5us" }
@@ -66,6 +78,8 @@ strategy {
   pp: 4 vpp: 2 microbatches: 8 data_parallel: "zero1" waiting: "rendezvous"
   mapping: ["3", "2", "1", "0"]
   max_activations: 2.5
+  recompute: "full" recompute_chunks: [1] attention: "unfused"
+  layers: [1, 2, 3] vocabulary: "spread"
 }
 schedule {
   name: "interleaved-1f1b"
@@ -81,6 +95,7 @@ costs {
   microbatch_factor: [1, 0.5]
   hop_bytes: "32MiB"
   held_until_weight: 0.37
+  analytic { device: "h100" } price_per_device_hour: 2.5
 }
 engine: "fast"
 iterations: 2
@@ -105,6 +120,15 @@ TEST_CASE("config: one configuration in three syntaxes is the same",
   CHECK(config.schedule.params.at("window") == "3");
   CHECK(config.Field("strategy.pp") == "run.yaml:9: strategy.pp");
 
+  CHECK(config.model.lora_rank == 8);
+  CHECK(config.strategy.recompute == Recompute::kFull);
+  CHECK(config.strategy.recompute_chunks == std::vector<int64_t>{1});
+  CHECK(config.strategy.flash_attention == false);
+  CHECK(config.strategy.layers == std::vector<int64_t>{1, 2, 3});
+  CHECK(config.strategy.vocabulary == VocabularyPlacement::kSpread);
+  CHECK(config.costs.analytic);
+  CHECK(config.costs.analytic_device == "h100");
+
   const std::string printed = ToString(config);
   CHECK(absl::StrContains(printed, "costs.held_until_weight: 0.37"));
   CHECK(ToString(Read(kJson, "run.json")) == printed);
@@ -113,6 +137,21 @@ TEST_CASE("config: one configuration in three syntaxes is the same",
   CHECK(ToString(Read(kYaml, "run.conf")) == printed);
   CHECK(ToString(Read(kJson, "run.conf")) == printed);
   CHECK(ToString(Read(kTextproto, "run.conf")) == printed);
+}
+
+TEST_CASE("config: an empty section chooses an estimate", "[config]") {
+  CHECK(Read("costs: {analytic: {}}", "a.yaml").costs.analytic);
+  CHECK(Read("{\"costs\": {\"analytic\": {}}}", "a.json").costs.analytic);
+  CHECK(Read("costs { analytic {} }", "a.txtpb").costs.analytic);
+  CHECK(!Read("costs: {}", "a.yaml").costs.analytic);
+}
+
+TEST_CASE("config: a config.json is beside the file that names it",
+          "[config]") {
+  CHECK(Read("model: {hf: llama/config.json}", "runs/a.yaml").model.hf ==
+        "runs/llama/config.json");
+  CHECK(Read("model: {hf: /a/config.json}", "runs/a.yaml").model.hf ==
+        "/a/config.json");
 }
 
 TEST_CASE("config: an empty file sets nothing", "[config]") {
@@ -311,6 +350,22 @@ costs: {per_stage: {forward: [1ms, 2ms]}}
       ReadConfig(kFile, "a.yaml", {{{"schedule.name", "zb-v", "--schedule"}}});
   REQUIRE(same.ok());
   CHECK(same->schedule.params.size() == 1);
+
+  const auto estimate = ReadConfig(
+      "costs: {uniform: {forward: 1ms}, p2p: 1ms}\nstrategy: {layers: [1]}\n",
+      "a.yaml",
+      {{{"costs.analytic.device", "h100", "--analytic"},
+        {"strategy.split", "balanced", "--split"},
+        {"model.hf", "config.json", "--model"}}});
+  REQUIRE(estimate.ok());
+  CHECK(!estimate->costs.forward_s.has_value());
+  CHECK(estimate->costs.p2p_s.has_value());
+  CHECK(estimate->strategy.layers.empty());
+  const auto times =
+      ReadConfig("costs: {analytic: {device: h100}}\n", "a.yaml",
+                 {{{"costs.uniform.forward", "1ms", "--forward"}}});
+  REQUIRE(times.ok());
+  CHECK(!times->costs.analytic);
 }
 
 TEST_CASE("config: a bad edit names its flag", "[config]") {

@@ -167,7 +167,7 @@ class Picture {
     text(kLeft + picture_.width_px + 4,
          std::min(top + kRow - Height(peak) + 10, top + kRow), "start",
          FormatBytes(peak));
-    if (picture_.limit_bytes) {
+    if (picture_.limit_bytes && *picture_.limit_bytes >= 0) {
       const double y = top + kRow - Height(*picture_.limit_bytes);
       absl::StrAppend(out, "<path class=\"limit\" d=\"M", Px(kLeft), " ", Px(y),
                       "h", Px(picture_.width_px),

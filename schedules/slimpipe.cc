@@ -7,6 +7,7 @@
 // through all chunks before the next one, and the warm-up, are from memory.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
@@ -18,8 +19,14 @@ namespace {
 
 constexpr char kName[] = "slimpipe";
 
+// One slice is no SlimPipe: as many as ranks unless a number is given, which
+// is what holds the memory at one microbatch.
+int Slices(const ScheduleParams& params) {
+  return params.slices == 1 ? params.pp : params.slices;
+}
+
 int64_t PassesOfMicrobatch(const ScheduleParams& params) {
-  return int64_t{params.vpp} * params.slices;
+  return int64_t{params.vpp} * Slices(params);
 }
 
 int64_t WarmUp(const ScheduleParams& params, int rank) {
@@ -29,10 +36,11 @@ int64_t WarmUp(const ScheduleParams& params, int rank) {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   // Else a slice is wanted for its next chunk before it is back.
-  if (params.vpp > 1 && params.slices % params.pp != 0) {
-    const int below = params.slices / params.pp * params.pp;
+  const int slices = Slices(params);
+  if (params.vpp > 1 && slices % params.pp != 0) {
+    const int below = slices / params.pp * params.pp;
     return BadValue(
-        "strategy.slices", absl::StrCat(params.slices),
+        "strategy.slices", absl::StrCat(slices),
         absl::StrCat(below > 0 ? absl::StrCat(below, " or ") : "",
                      below + params.pp, ", the nearest (schedule ", kName,
                      " with several chunks: a multiple of pp)"));
@@ -41,7 +49,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                           params.vpp == 1
                               ? Placement::Plain(params.pp)
                               : Placement::Loop(params.pp, params.vpp),
-                          params.microbatches, params.slices);
+                          params.microbatches, slices);
   const int64_t each = PassesOfMicrobatch(params);
   const int64_t units = each * params.microbatches;
   // Backwards are the mirror image of forwards inside a microbatch.
@@ -50,8 +58,8 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     const int64_t place =
         kind == PassKind::kForward ? inside : each - 1 - inside;
     builder.Add(rank, kind, static_cast<int>(unit / each),
-                static_cast<int>(place / params.slices),
-                static_cast<int>(place % params.slices));
+                static_cast<int>(place / slices),
+                static_cast<int>(place % slices));
   };
   for (int rank = 0; rank < params.pp; ++rank) {
     builder.Reserve(rank, 2 * units);
@@ -64,8 +72,16 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return std::move(builder).Finish();
 }
 
+// All alike; says how many there are.
+absl::StatusOr<std::vector<double>> Factors(const ScheduleParams& params) {
+  return std::vector<double>(Slices(params), 1.0);
+}
+
 bool WithoutHop(const ScheduleParams& params) {
-  return params.costs.hop == 0 && params.costs.slice_factor.empty();
+  const std::vector<double>& factors = params.costs.slice_factor;
+  return params.costs.hop == 0 &&
+         std::all_of(factors.begin(), factors.end(),
+                     [](double factor) { return factor == 1; });
 }
 
 double Bubble(const ScheduleParams& params, int) {
@@ -86,8 +102,8 @@ constexpr char kSource[] = "derived from the order, n slices; no hops";
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "1F1B over slices that cost the same, about one microbatch of "
-               "activations (reconstruction)",
+    .summary = "1F1B over slices that cost the same (pp of them unless given), "
+               "below three microbatches of activations (reconstruction)",
     .source = "SlimPipe, arXiv 2504.14519, abstract; reconstruction, not the "
               "paper's own order",
     .torch_name = "",
@@ -110,6 +126,7 @@ const RegisterSchedule kRow({
                 .source = "arXiv 2504.14519, from memory; equals the order",
                 .domain = [](const ScheduleParams&) { return true; },
                 .value = Peak}},
+    .slice_factor = Factors,
 });
 
 }  // namespace

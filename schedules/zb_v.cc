@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "sim/base/status.h"
+#include "sim/replay/replay.h"
 #include "sim/replay/zb_v_plan.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
@@ -56,6 +57,30 @@ void AddHandcraftedRank(int pp, int rank, int microbatches,
   repeat(filled - count(kWeight, 0), {{kWeight, 0}});
 }
 
+Schedule Handcrafted(const ScheduleParams& params) {
+  ScheduleBuilder builder(kName, Placement::V(params.pp), params.microbatches);
+  for (int rank = 0; rank < params.pp; ++rank) {
+    builder.Reserve(rank, int64_t{6} * params.microbatches);
+    AddHandcraftedRank(params.pp, rank, params.microbatches, &builder);
+  }
+  return std::move(builder).Finish();
+}
+
+// Of the busiest rank; a split B leaves `held` of its chunk until W.
+double PeakOf(const Schedule& schedule, double held) {
+  double peak = 0;
+  for (const auto& order : schedule.orders) {
+    double live = 0;
+    for (const Pass pass : *order) {
+      if (pass.kind() == kForward) live += 0.5;
+      peak = std::max(peak, live);
+      if (pass.kind() == kInput) live -= 0.5 * (1 - held);
+      if (pass.kind() == kWeight) live -= 0.5 * held;
+    }
+  }
+  return peak;
+}
+
 bool IsAutomatic(const ScheduleParams& params) {
   const auto variant = params.own.find("variant");
   if (variant != params.own.end()) return variant->second == kAutomatic;
@@ -68,14 +93,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(
       ChoiceParam(params, "variant", kHandcrafted, {kHandcrafted, kAutomatic})
           .status());
-  ScheduleBuilder builder(kName, Placement::V(params.pp), params.microbatches);
-  if (!IsAutomatic(params)) {
-    for (int rank = 0; rank < params.pp; ++rank) {
-      builder.Reserve(rank, int64_t{6} * params.microbatches);
-      AddHandcraftedRank(params.pp, rank, params.microbatches, &builder);
-    }
-    return std::move(builder).Finish();
-  }
+  if (!IsAutomatic(params)) return Handcrafted(params);
   // With fewer than pp microbatches a plan for pp may do with less.
   const double limit = params.max_activations.value_or(params.pp);
   ZbVPlanner planner(params, std::max<double>(limit, params.pp));
@@ -87,8 +105,22 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
         "works with schedule %s is %.10g",
         limit, kName, least));
   }
+  ScheduleBuilder builder(kName, Placement::V(params.pp), params.microbatches);
   planner.Record(&builder);
-  return std::move(builder).Finish();
+  Schedule planned = std::move(builder).Finish();
+  if (params.own.count("variant") > 0) return planned;
+  // The planner is a heuristic; the pattern may suit the costs better.
+  Schedule pattern = Handcrafted(params);
+  const double held = params.costs.held_until_weight;
+  if (PeakOf(pattern, held) > planner.peak() * (1 + kLimitRounding)) {
+    return planned;
+  }
+  PW_ASSIGN_OR_RETURN(const ReplayTimes of_plan, Replay(planned, params.costs));
+  PW_ASSIGN_OR_RETURN(const ReplayTimes of_pattern,
+                      Replay(pattern, params.costs));
+  const bool better =
+      of_pattern.span_per_rank < of_plan.span_per_rank * (1 - kLimitRounding);
+  return better ? pattern : planned;
 }
 
 bool IsEqual(const ScheduleParams& params) {
@@ -107,7 +139,8 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {{"variant", "by costs", "handcrafted|automatic",
                 "automatic: planned for the costs within the limit (pp unless "
-                "given); the default where costs or a limit are given"}},
+                "given). By default the better of both where costs or a limit "
+                "are given, else handcrafted"}},
     .build = Build,
     .claims =
         {

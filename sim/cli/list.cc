@@ -24,12 +24,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+const char* MetricName(Claim::Metric metric) {
+  switch (metric) {
+    case Claim::Metric::kBubblePerRank:
+      return "bubble, longest span of a rank - work";
+    case Claim::Metric::kBubbleGlobal:
+      return "bubble, global span - work";
+    case Claim::Metric::kPeakActivations:
+      return "peak activations";
+  }
+  return "";
+}
+
 Json Schedules() {
   Json rows = Json::array();
   for (const ScheduleInfo* info : AllSchedules()) {
     Json params = Json::array();
     std::vector<ParamInfo> all = info->params;
     all.push_back(PairParam());
+    Json claims = Json::array();
+    for (const Claim& claim : info->claims) {
+      claims.push_back(
+          {{"metric", MetricName(claim.metric)},
+           {"sense", claim.sense == Claim::Sense::kExact ? "exact" : "at most"},
+           {"formula", claim.formula},
+           {"source", claim.source}});
+    }
     for (const ParamInfo& param : all) {
       params.push_back({{"key", param.key},
                         {"default", param.fallback},
@@ -41,7 +61,8 @@ Json Schedules() {
                     {"source", info->source},
                     {"torch_name", info->torch_name},
                     {"default_vpp", info->default_vpp},
-                    {"params", params}});
+                    {"params", params},
+                    {"claims", claims}});
   }
   return rows;
 }
@@ -152,7 +173,16 @@ std::string ToText(const Json& rows) {
     absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
                           row["summary"].get<std::string>());
     if (!row.contains("params")) continue;
+    absl::StrAppendFormat(&text, "%-18s   source: %s\n", "",
+                          row["source"].get<std::string>());
+    for (const Json& claim : row["claims"]) {
+      absl::StrAppendFormat(&text, "%-18s   %s: %s\n", "",
+                            claim["metric"].get<std::string>(),
+                            claim["formula"].get<std::string>());
+    }
     for (const Json& param : row["params"]) {
+      // Every schedule takes it; it means something where there are pairs.
+      if (param["key"] == PairParam().key) continue;
       absl::StrAppendFormat(
           &text, "%-18s   --param %s=%s (%s): %s\n", "",
           param["key"].get<std::string>(), param["default"].get<std::string>(),
@@ -180,6 +210,12 @@ absl::Status PrintList(const std::string& what, bool json) {
     return UnknownName("list", what,
                        {"schedules", "topologies", "systems", "models",
                         "devices", "profiles"});
+  }
+  if (!json && what == "schedules") {
+    const ParamInfo& pair = PairParam();
+    return Print(absl::StrFormat(
+        "%severy schedule, files too: --param %s=%s (%s): %s\n", ToText(rows),
+        pair.key, pair.fallback, pair.legal, pair.help));
   }
   if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;

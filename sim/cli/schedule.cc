@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
@@ -57,6 +58,14 @@ absl::Status Convert::Run() {
   }
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(extra));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  const std::vector<double>& factors = run.lower.costs.slice_factor;
+  if (std::any_of(factors.begin(), factors.end(),
+                  [](double factor) { return factor != 1; })) {
+    PrintWarnings({absl::StrCat(
+        "a schedule file has no times: give the costs of the slices again when "
+        "it runs, --set costs.slice_factor=[",
+        absl::StrJoin(factors, ","), "]")});
+  }
   std::string content;
   if (form == "text") {
     content = ScheduleToText(*run.written);

@@ -18,7 +18,7 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
   report.schedule = std::move(schedule);
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;
-    report.limit_source = config.Field("system.memory");
+    report.limit_source = "system.memory";
   } else if (shape != nullptr && shape->memory_bytes > 0) {
     report.limit_bytes = shape->memory_bytes;
     report.limit_source =

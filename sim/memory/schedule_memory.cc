@@ -292,32 +292,4 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
   return memory;
 }
 
-void VisitRankMemory(const Schedule& schedule, const ScheduleMemory& memory,
-                     int rank,
-                     const std::function<void(const PassPoint&)>& visit) {
-  const RankOrder& order = schedule.order(rank);
-  Live live(schedule, memory, rank);
-  ForEachBlock(order, [&](int64_t first, int count) {
-    PassPoint point;
-    point.before[MemoryKind::kActivations] = live.activations;
-    point.before[MemoryKind::kRecomputed] = live.recomputed;
-    point.inside = point.before;
-    for (int nth = 0; nth < count; ++nth) {
-      const Pass pass = order[first + nth];
-      if (const PassMemory* own = live.Peak(pass)) point.inside += own->peak;
-    }
-    for (int nth = 0; nth < count; ++nth)
-      live.Apply(live.Change(order[first + nth]));
-    point.behind[MemoryKind::kActivations] = live.activations;
-    point.behind[MemoryKind::kRecomputed] = live.recomputed;
-    for (int nth = 0; nth < count; ++nth) {
-      point.index = first + nth;
-      point.pass = order[first + nth];
-      live.StageOf(point.pass, &point.stage);
-      point.own = live.Peak(point.pass);
-      visit(point);
-    }
-  });
-}
-
 }  // namespace pipewright

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,23 +64,6 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
                                    const StageLayout& layout,
                                    const Schedule& schedule,
                                    const MemoryOptions& options);
-
-// Live bytes around one pass of a rank, without the fixed part.
-struct PassPoint {
-  int64_t index = 0;  // in the order
-  Pass pass{};
-  int stage = 0;
-  MemoryBytes before;               // live when it starts
-  MemoryBytes inside;               // at its highest point
-  MemoryBytes behind;               // live at its end
-  const PassMemory* own = nullptr;  // null for O, L, SYNC
-};
-
-// Calls `visit` for each entry of the rank's order. The two passes of a joint
-// pair are told one after the other, both with what they need together.
-void VisitRankMemory(const Schedule& schedule, const ScheduleMemory& memory,
-                     int rank,
-                     const std::function<void(const PassPoint&)>& visit);
 
 // Which chunks of a rank have R passes, [replica * vpp + chunk].
 std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank);

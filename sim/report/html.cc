@@ -218,6 +218,13 @@ std::string MemoryBytesSection(const Page& page) {
   HtmlTable html;
   html.header = table.header;
   html.rows = table.rows;
+  // Where the peak is stands next to the rank.
+  html.text_columns = 2;
+  const auto reorder = [](std::vector<std::string>& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  reorder(html.header);
+  for (std::vector<std::string>& row : html.rows) reorder(row);
   absl::StrAppend(&body,
                   "<p class=\"quiet\">At the peak of each rank, in "
                   "GiB.</p>\n",

@@ -62,7 +62,7 @@ absl::Status ReadMid2024(absl::string_view text,
                          std::vector<TorchAction>* actions) {
   TorchAction action;
   bool good = TakeKind(text, action).ok() && action.is_pass() &&
-              TakeIndex("microbatch", Pass::kMaxMicrobatches - 1, text,
+              TakeIndex("microbatch", Pass::kMaxMicrobatches - 2, text,
                         action.microbatch)
                   .ok() &&
               absl::ConsumePrefix(&text, "_");
@@ -89,7 +89,7 @@ absl::Status ReadAction(absl::string_view text,
   PW_RETURN_IF_ERROR(TakeKind(text, action));
   const bool numbered = HasMicrobatch(*action.kind);
   if (numbered) {
-    PW_RETURN_IF_ERROR(TakeIndex("microbatch", Pass::kMaxMicrobatches - 1, text,
+    PW_RETURN_IF_ERROR(TakeIndex("microbatch", Pass::kMaxMicrobatches - 2, text,
                                  action.microbatch));
   }
   if (!text.empty()) {

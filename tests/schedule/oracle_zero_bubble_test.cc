@@ -42,7 +42,9 @@ void CheckPlanner(const std::string& file, const std::string& name, int vpp,
                   const OwnParams& own) {
   const Json oracle = LoadOracle(file);
   if (oracle.is_null()) return;
+  int compared = 0;
   for (const Json& row : oracle["cases"]) {
+    ++compared;
     ScheduleParams params = ParamsOf(row, vpp);
     INFO(file << " p " << row["p"] << " m " << row["m"] << " " << row["cost"]
               << " limit " << row["limit"]);
@@ -72,6 +74,8 @@ void CheckPlanner(const std::string& file, const std::string& name, int vpp,
     CHECK(Largest(PeakActivations(*searched, params.costs.held_until_weight)) <=
           Largest(row["peak"]["cfg"].get<std::vector<double>>()) + 6e-5);
   }
+  CHECK(compared > 100);
+  WARN(file << ": " << compared << " cases compared");
 }
 
 TEST_CASE("oracle: zb-auto plans what the reference plans", "[schedule]") {
@@ -79,7 +83,42 @@ TEST_CASE("oracle: zb-auto plans what the reference plans", "[schedule]") {
 }
 
 TEST_CASE("oracle: zb-v plans what the reference plans", "[schedule]") {
-  CheckPlanner("zbv_auto", "zb-v", 2, {});
+  CheckPlanner("zbv_auto", "zb-v", 2, {{"variant", "automatic"}});
+}
+
+TEST_CASE("schedule: zb-v with costs is never worse than its pattern",
+          "[schedule]") {
+  struct Times {
+    double forward, backward_input, backward_weight, hop;
+  };
+  int better = 0;
+  for (const Times times : {Times{10, 8, 9, 0.5}, Times{10, 8, 10, 0.2},
+                            Times{1, 1, 1, 0.05}, Times{10, 9, 5, 0.3}}) {
+    for (const int pp : {3, 4, 5, 6, 12, 16}) {
+      for (const int microbatches : {2 * pp, 4 * pp + 1}) {
+        ScheduleParams params;
+        params.pp = pp;
+        params.vpp = 2;
+        params.microbatches = microbatches;
+        params.costs = {.forward = times.forward,
+                        .backward_input = times.backward_input,
+                        .backward_weight = times.backward_weight,
+                        .hop = times.hop,
+                        .given = true};
+        const auto chosen = BuildSchedule("zb-v", params);
+        params.own = {{"variant", "handcrafted"}};
+        const auto pattern = BuildSchedule("zb-v", params);
+        REQUIRE(chosen.ok());
+        REQUIRE(pattern.ok());
+        const double span = SpanOf(*chosen, params.costs);
+        const double pattern_span = SpanOf(*pattern, params.costs);
+        CHECK(span <= pattern_span * (1 + 1e-9));
+        better += span < pattern_span * (1 - 1e-9) ? 1 : 0;
+        CHECK(Largest(PeakActivations(*chosen, 1)) <= pp + 1e-9);
+      }
+    }
+  }
+  CHECK(better > 10);
 }
 
 TEST_CASE("oracle: handcrafted zb-v", "[schedule]") {

@@ -10,9 +10,12 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
+#include "sim/report/memory_report.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
+#include "sim/search/memory_advice.h"
 
 namespace pipewright {
 namespace {
@@ -23,11 +26,26 @@ struct Check {
   ConfigOptions config;
   std::string file;
   std::string semantics = "buffered";
-  std::string memory;
   bool json = false;
 
   absl::Status Run();
+  absl::StatusOr<MemoryReport> MemoryOf(RunConfig run_config) const;
 };
+
+// The file's order with the configuration's model.
+absl::StatusOr<MemoryReport> Check::MemoryOf(RunConfig run_config) const {
+  run_config.schedule.name.reset();
+  run_config.schedule.file = file;
+  PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(run_config));
+  if (!run.memory) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        run_config.Field("system.memory"),
+        ": no model tells what the passes need; allowed: with a --config that "
+        "has model.preset, model.hf or the model's sizes"));
+  }
+  if (!run.memory->fits()) run.memory->changes = AdviseMemory(run, 3);
+  return *std::move(run.memory);
+}
 
 int64_t CountPasses(const Schedule& schedule) {
   int64_t passes = 0;
@@ -55,6 +73,10 @@ std::string ToText(const Json& report) {
                       " "),
         "\n");
   }
+  if (report.contains("memory_verdict")) {
+    absl::StrAppend(
+        &text, "memory: ", report["memory_verdict"].get<std::string>(), "\n");
+  }
   return text;
 }
 
@@ -65,7 +87,6 @@ absl::Status Check::Run() {
   if (semantics != "buffered") {
     return Prefix("--semantics", UnknownName("value", semantics, {"buffered"}));
   }
-  if (!memory.empty()) return NotAvailable("--memory");
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
   PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   PW_ASSIGN_OR_RETURN(const Schedule schedule, ParseSchedule(text, file));
@@ -94,6 +115,13 @@ absl::Status Check::Run() {
       }
     }
   }
+  if (verdict.ok() && run_config.system.memory_bytes) {
+    PW_ASSIGN_OR_RETURN(const MemoryReport memory, MemoryOf(run_config));
+    report["memory"] = MemoryToJson(memory);
+    report["fits"] = report.value("fits", true) && memory.fits();
+    report["memory_verdict"] = MemoryVerdictLine(memory);
+    verdict = MemoryVerdict(memory);
+  }
   if (!verdict.ok()) report["error"] = std::string(verdict.message());
   PW_RETURN_IF_ERROR(
       Print(json ? absl::StrCat(report.dump(2, ' ', false,
@@ -113,12 +141,10 @@ void AddCheck(CLI::App* app, Action* action) {
       ->required()
       ->type_name("");
   check->config.AddTo(verb, ConfigOptions::File::kOption,
-                      {"--max-activations", "--held-until-weight"});
+                      {"--max-activations", "--held-until-weight", "--memory"});
   verb->add_option("--semantics", check->semantics,
                    "buffered: what is sent waits for nobody")
       ->type_name("RULE");
-  verb->add_option("--memory", check->memory,
-                   "(not available in this version)");
   verb->add_flag("--json", check->json, "one JSON object on standard output");
   verb->callback(
       [action, check] { *action = [check] { return check->Run(); }; });

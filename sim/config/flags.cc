@@ -61,6 +61,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--overlap-gradients", "strategy.overlap_gradients", "true|false",
        "reduce a chunk's gradients as soon as they are there (default), or "
        "all of them behind the last pass"},
+      {"--zero", "strategy.zero", "0..3",
+       "what of the state is sharded over the replicas, for memory alone "
+       "(default: 1 with zero1, else 0)"},
       {"--recompute", "strategy.recompute", "KIND",
        "none, selective, norm-activation, full"},
       {"--attention", "strategy.attention", "KIND", "flash, unfused"},
@@ -118,6 +121,12 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "system (pipewright list systems), or system file", "system.file",
        &IsSystemFile},
       {"--nodes", "system.nodes", "N", "nodes of the system"},
+      {"--memory", "system.memory", "BYTES",
+       "of one device; default: the system's. Exit 3 where a rank needs more"},
+      {"--memory-context", "strategy.memory_context", "BYTES",
+       "on a device beyond the allocator (default: 1 GiB)"},
+      {"--fragmentation", "strategy.fragmentation", "X",
+       "what the allocator holds beyond its peak, as a share (default: 0)"},
       {"--engine", "engine", "NAME", "simgrid, fast"},
       {"--network", "network", "NAME", "network model: native"},
       {"--iterations", "iterations", "N",

@@ -359,6 +359,10 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
   run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
+  if (model) {
+    run.memory = PrepareMemory(config, *model, run.schedule,
+                               network.shape ? &*network.shape : nullptr);
+  }
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
   WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),

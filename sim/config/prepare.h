@@ -16,6 +16,7 @@
 #include "sim/model/stages.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
+#include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -45,12 +46,19 @@ struct PreparedRun {
   std::optional<PreparedModel> prepared_model;
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
+  // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
+  std::optional<MemoryReport> memory;
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known
   // Does a rank hold more than strategy.max_activations? Nothing without a
   // limit; kResourceExhausted where it is exceeded.
   std::optional<absl::Status> limit;
   std::vector<std::string> warnings;
+
+  // Of `memory`, null without one.
+  const ScheduleMemory* memory_of_ranks() const {
+    return memory ? memory->memory.get() : nullptr;
+  }
 };
 
 // Errors: kInvalidArgument or kNotFound with field, value and what is

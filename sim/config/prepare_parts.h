@@ -118,6 +118,11 @@ absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
                              const std::vector<int>& devices,
                              std::vector<std::string>* warnings);
 
+// The memory of every rank and what a device has; `shape` may be null.
+MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
+                           std::shared_ptr<const Schedule> schedule,
+                           const ShapeParams* shape);
+
 struct PreparedNetwork {
   Network network;
   std::string name;

@@ -97,6 +97,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
                           DataParallel::kZero1
                       ? 1
                       : 0;
+  training.zero = strategy.zero.value_or(training.zero);
   training.microbatch_size = strategy.microbatch_size.value_or(1);
   training.slices = sizes.slices;
   training.recompute = strategy.recompute.value_or(training.recompute);

@@ -45,6 +45,13 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
   warn(
       bare && strategy.recompute.value_or(Recompute::kNone) != Recompute::kNone,
       "strategy.recompute", no_model);
+  warn(bare && strategy.zero, "strategy.zero", no_model);
+  warn(bare && strategy.memory_context_bytes, "strategy.memory_context",
+       no_model);
+  warn(bare && strategy.fragmentation, "strategy.fragmentation", no_model);
+  warn(bare && config.system.memory_bytes, "system.memory", no_model);
+  warn(strategy.zero.value_or(0) >= 2, "strategy.zero",
+       "on times: only memory is sharded");
   warn(bare && strategy.flash_attention, "strategy.attention", no_model);
   warn(bare && strategy.precision, "strategy.precision", no_model);
   warn(bare && !strategy.layers.empty(), "strategy.layers", no_model);

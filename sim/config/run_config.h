@@ -123,6 +123,10 @@ struct StrategyChoice {
   std::optional<std::string> layout;
   std::optional<LayerSplit> split;
   std::optional<VocabularyPlacement> vocabulary;
+  // Of memory alone (MemoryOptions); zero: default by data_parallel.
+  std::optional<int> zero;
+  std::optional<double> memory_context_bytes;
+  std::optional<double> fragmentation;
 };
 
 struct ScheduleChoice {

@@ -185,6 +185,11 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.split", strategy.split, SplitChoices());
   visit.Choice("strategy.vocabulary", strategy.vocabulary, VocabularyChoices());
 
+  visit.Int("strategy.zero", strategy.zero, 0, 3);
+  visit.Quantity("strategy.memory_context", strategy.memory_context_bytes,
+                 Unit::kBytes);
+  visit.Real("strategy.fragmentation", strategy.fragmentation, 0, 10);
+
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);
   visit.Text("schedule.file", schedule.file);

@@ -202,11 +202,7 @@ std::string MemoryBytesSection(const Page& page) {
     MemoryPicture picture;
     picture.replica = page.replica;
     picture.iteration = page.iteration;
-    if (report.limit_bytes) {
-      picture.limit_bytes = *report.limit_bytes -
-                            static_cast<double>(worst.context) -
-                            static_cast<double>(worst.fragmentation);
-    }
+    picture.limit_bytes = report.allocator_limit();
     absl::StrAppend(
         &body,
         "<p class=\"quiet\">Over the time of the iteration that "
@@ -222,6 +218,13 @@ std::string MemoryBytesSection(const Page& page) {
   HtmlTable html;
   html.header = table.header;
   html.rows = table.rows;
+  // Where the peak is stands next to the rank.
+  html.text_columns = 2;
+  const auto reorder = [](std::vector<std::string>& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  reorder(html.header);
+  for (std::vector<std::string>& row : html.rows) reorder(row);
   absl::StrAppend(&body,
                   "<p class=\"quiet\">At the peak of each rank, in "
                   "GiB.</p>\n",

@@ -51,6 +51,13 @@ bool MemoryReport::fits() const {
   return static_cast<double>(worst.needed()) <= *limit_bytes;
 }
 
+std::optional<double> MemoryReport::allocator_limit() const {
+  if (!limit_bytes) return {};
+  const RankMemory& worst = memory->ranks[memory->WorstRank()];
+  return *limit_bytes - static_cast<double>(worst.context) -
+         static_cast<double>(worst.fragmentation);
+}
+
 std::string MemoryCause(const MemoryReport& report, int rank) {
   const RankMemory& row = report.memory->ranks[rank];
   if (row.pass_index < 0) return "all the time";

@@ -31,6 +31,8 @@ struct MemoryReport {
   std::vector<MemoryChange> changes;  // most helpful first; when it fits not
 
   bool fits() const;
+  // What the limit leaves to the allocator of the worst rank.
+  std::optional<double> allocator_limit() const;
 };
 
 // "BW3 (stage 0, layer 5 activation)".

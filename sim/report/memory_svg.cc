@@ -29,9 +29,10 @@ constexpr std::array<absl::string_view, kNumMemoryKinds> kColours = {
 // The highest sample of each column of the picture.
 using Columns = std::vector<MemoryBytes>;
 
-Columns HighestOf(const std::vector<MemorySample>& samples, double start_s,
-                  double end_s, size_t count) {
-  Columns columns(count);
+Columns HighestOf(const std::vector<MemorySample>& samples,
+                  const MemoryBytes& fixed, double start_s, double end_s,
+                  size_t count) {
+  Columns columns(count, fixed);
   std::vector<bool> seen(count);
   const double scale = static_cast<double>(count) / (end_s - start_s);
   const auto column_of = [&](double time_s) {
@@ -143,7 +144,8 @@ class Picture {
 
   void WriteRow(int rank, double top, std::string* out) const {
     const size_t count = static_cast<size_t>(std::max(2.0, picture_.width_px));
-    const Columns columns = HighestOf(samples_[rank], start_s_, end_s_, count);
+    const Columns columns = HighestOf(samples_[rank], memory_.ranks[rank].fixed,
+                                      start_s_, end_s_, count);
     absl::StrAppend(
         out, "<g><title>rank ", rank, ": peak ",
         FormatBytes(static_cast<double>(memory_.ranks[rank].peak())),
@@ -165,7 +167,7 @@ class Picture {
     text(kLeft + picture_.width_px + 4,
          std::min(top + kRow - Height(peak) + 10, top + kRow), "start",
          FormatBytes(peak));
-    if (picture_.limit_bytes) {
+    if (picture_.limit_bytes && *picture_.limit_bytes >= 0) {
       const double y = top + kRow - Height(*picture_.limit_bytes);
       absl::StrAppend(out, "<path class=\"limit\" d=\"M", Px(kLeft), " ", Px(y),
                       "h", Px(picture_.width_px),

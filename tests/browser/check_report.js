@@ -55,6 +55,11 @@ async function checkPage(browser, file, view, folder) {
                       "#ranks table", "#how-to-read dl", "footer"]) {
     assert(await page.locator(part).first().isVisible(), `${part} is hidden`);
   }
+  // Reports of a run with a model have a picture of memory over time.
+  for (const picture of await page.locator("#memory-bytes svg").all()) {
+    assert(await picture.isVisible(), "the picture of memory is hidden");
+    assert(await picture.locator("path[fill]").count() > 2, "areas");
+  }
   const ranks = await page.locator("#ranks tbody tr").count();
   const labels = await page.locator("#grid svg text", {hasText: /^rank \d+$/})
                      .count();

@@ -75,7 +75,7 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"check"}, 2, {"FILE"}},
       {{"check", "/no/such.pws"}, 2, {"/no/such.pws"}},
       {{"check", "x", "--semantics", "nccl"}, 2, {"not available"}},
-      {{"check", "x", "--memory", "74GiB"}, 2, {"not available"}},
+      {{"check", "x", "--memory", "74Gigs"}, 2, {"system.memory", "GiB"}},
       {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
         "torch-csv"},
        2,

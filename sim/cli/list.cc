@@ -7,9 +7,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/model_fields.h"
+#include "sim/cost/device.h"
 #include "sim/model/model.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
@@ -112,6 +114,36 @@ std::string ModelTable(const Json& rows) {
   return text;
 }
 
+Json Devices() {
+  Json rows = Json::array();
+  for (const DeviceSpec& device : AllDevices()) {
+    rows.push_back(
+        {{"name", device.name},
+         {"summary",
+          absl::StrFormat(
+              "%s, bf16 %g TFLOP/s, fp8 %s, %s of memory at %g TB/s",
+              device.device_name, device.bf16_flops / 1e12,
+              device.fp8_flops > 0
+                  ? absl::StrFormat("%g TFLOP/s", device.fp8_flops / 1e12)
+                  : "none",
+              FormatBytes(device.memory_bytes), device.hbm_bytes_per_s / 1e12)},
+         {"device", device.device_name},
+         {"bf16_flops", device.bf16_flops},
+         {"fp8_flops", device.fp8_flops},
+         {"memory_bytes_per_s", device.hbm_bytes_per_s},
+         {"memory_bytes", device.memory_bytes},
+         {"multiprocessors", device.multiprocessors},
+         {"bf16_sustained", device.bf16_sustained},
+         {"fp8_sustained", device.fp8_sustained},
+         {"memory_sustained", device.hbm_sustained},
+         {"attention_forward", device.attention_forward},
+         {"attention_backward", device.attention_backward},
+         {"collective_sustained", device.collective_sustained},
+         {"sources", device.sources}});
+  }
+  return rows;
+}
+
 std::string ToText(const Json& rows) {
   std::string text;
   for (const Json& row : rows) {
@@ -138,12 +170,14 @@ absl::Status List(const std::string& what, bool json) {
     PW_ASSIGN_OR_RETURN(rows, Systems());
   } else if (what == "models") {
     rows = Models();
+  } else if (what == "devices") {
+    rows = Devices();
   } else if (what == "profiles") {
     PrintWarnings({"no calibration profile ships with this version"});
   } else {
-    return UnknownName(
-        "list", what,
-        {"schedules", "topologies", "systems", "models", "profiles"});
+    return UnknownName("list", what,
+                       {"schedules", "topologies", "systems", "models",
+                        "devices", "profiles"});
   }
   if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
@@ -154,13 +188,13 @@ absl::Status List(const std::string& what, bool json) {
 }  // namespace
 
 void AddList(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand(
-      "list",
-      "What is known: schedules, topologies, systems, models, profiles");
+  CLI::App* verb = app->add_subcommand("list",
+                                       "What is known: schedules, topologies, "
+                                       "systems, models, devices, profiles");
   auto what = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   verb->add_option("WHAT", *what,
-                   "schedules, topologies, systems, models, profiles")
+                   "schedules, topologies, systems, models, devices, profiles")
       ->required()
       ->type_name("");
   verb->add_flag("--json", *json, "one JSON object on standard output");

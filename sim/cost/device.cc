@@ -149,19 +149,21 @@ DeviceSpec Mi300x() {
       .attention_forward = 0.40,
       .attention_backward = 0.30,
       .collective_sustained = 0.75,
-      .sources = {{"bf16_flops", kSheet},
-                  {"fp8_flops", kSheet},
-                  {"hbm_bytes_per_s", kSheet},
-                  {"memory_bytes", kSheet},
-                  {"multiprocessors", kSheet},
-                  {"bf16_sustained", std::string(kMatmul) +
-                                         "MI300X 668.4 TFLOP/s "
-                                         "[10240x15360x8192]"},
-                  {"fp8_sustained", "taken as that of bf16"},
-                  {"hbm_sustained", "an assumption: about 4.3 TB/s"},
-                  {"attention_forward", "an assumption"},
-                  {"attention_backward", "an assumption"},
-                  {"collective_sustained", "an assumption"}},
+      .sources =
+          {{"bf16_flops", kSheet},
+           {"fp8_flops", kSheet},
+           {"hbm_bytes_per_s", kSheet},
+           {"memory_bytes", kSheet},
+           {"multiprocessors", kSheet},
+           {"bf16_sustained", std::string(kMatmul) + "MI300X 668.4 TFLOP/s "
+                                                     "[10240x15360x8192]"},
+           {"fp8_sustained", "taken as that of bf16"},
+           {"hbm_sustained", "an assumption: about 4.3 TB/s"},
+           {"attention_forward", "an assumption"},
+           {"attention_backward", "an assumption"},
+           {"collective_sustained",
+            "AMD ROCm blog, Understanding RCCL Bandwidth and xGMI "
+            "Performance on MI300X (2025): 48 of 64 GB/s a link usable"}},
   };
 }
 

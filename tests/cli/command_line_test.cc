@@ -193,7 +193,8 @@ TEST_CASE("cli: check tells legal, oversized and broken files apart", "[cli]") {
 }
 
 TEST_CASE("cli: list gives one object a kind", "[cli]") {
-  for (const char* kind : {"schedules", "topologies", "systems", "models"}) {
+  for (const char* kind :
+       {"schedules", "topologies", "systems", "models", "devices"}) {
     const BinaryResult list = RunBinary({"list", kind, "--json"});
     INFO(list.err);
     REQUIRE(list.exit_code == 0);

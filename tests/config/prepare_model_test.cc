@@ -260,5 +260,54 @@ TEST_CASE("prepare: what a model cannot do is refused with what it can",
   }
 }
 
+TEST_CASE("prepare: an estimated step is a whole one unless told otherwise",
+          "[config]") {
+  const std::string more =
+      "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n";
+  const PreparedRun run =
+      Prepared(Run("preset: llama3-8b", "pp: 4, tp: 2, dp: 2", more));
+  CHECK(run.lower.optimizer == OptimizerMode::kSynchronised);
+  CHECK(run.lower.costs.optimizer_s > 0);
+  CHECK(run.lower.data_parallel == DataParallel::kDdp);
+  CHECK(run.lower.overlap_gradients);
+  REQUIRE(run.device.has_value());
+  CHECK(run.device->name == "h100");
+  const PreparedRun told = Prepared(
+      Run("preset: llama3-8b",
+          "pp: 4, tp: 2, dp: 2, optimizer: none, data_parallel: zero1, "
+          "overlap_gradients: false",
+          more));
+  CHECK(told.lower.optimizer == OptimizerMode::kNone);
+  CHECK(told.lower.data_parallel == DataParallel::kZero1);
+  CHECK(!told.lower.overlap_gradients);
+  const PreparedRun given = Prepared(Run("preset: llama3-8b", "pp: 4"));
+  CHECK(given.lower.optimizer == OptimizerMode::kNone);
+  CHECK(!given.analytic.has_value());
+}
+
+TEST_CASE("prepare: a hop is sent in parts where its receivers gather",
+          "[config]") {
+  const std::string whole = "pp: 4, tp: 8, sequence_parallel: false";
+  const std::string more =
+      "system: {preset: dgx-a100}\ncosts: {analytic: {}}\n";
+  const PreparedRun parts = Prepared(Run("preset: gpt-22b", whole, more));
+  const PreparedRun one =
+      Prepared(Run("preset: gpt-22b", whole + ", scatter_gather: false", more));
+  CHECK(one.lower.hop_bytes == 2048.0 * 6144 * 2);
+  CHECK(parts.lower.hop_bytes == one.lower.hop_bytes / 8);
+  const auto added = [&](int stage, double StageCosts::*member) {
+    return parts.lower.costs.stages[stage].*member -
+           one.lower.costs.stages[stage].*member;
+  };
+  // Forward on all but the first, backward on all but the last.
+  const double gather_s = added(1, &StageCosts::forward_s);
+  CHECK(gather_s > 1e-5);
+  CHECK(gather_s < 1e-3);
+  CHECK(added(0, &StageCosts::forward_s) == Approx(0).margin(1e-15));
+  CHECK(added(3, &StageCosts::forward_s) == Approx(gather_s));
+  CHECK(added(0, &StageCosts::backward_input_s) == Approx(gather_s));
+  CHECK(added(3, &StageCosts::backward_input_s) == Approx(0).margin(1e-15));
+}
+
 }  // namespace
 }  // namespace pipewright

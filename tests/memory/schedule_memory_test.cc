@@ -131,8 +131,7 @@ TEST_CASE("memory: with equal stages bytes and microbatches agree",
   }
 }
 
-TEST_CASE("memory: 1F1B, interleaved and ZB-H2 peak as published",
-          "[memory]") {
+TEST_CASE("memory: 1F1B, interleaved and ZB-H2 peak as published", "[memory]") {
   const auto activations = [](const char* name, int vpp, int rank) {
     ScheduleParams params;
     params.pp = 4;

@@ -94,7 +94,7 @@ struct StrategyChoice {
   std::optional<int> vpp;
   std::optional<int> tp;
   std::optional<bool> sequence_parallel;  // default: tp > 1
-  std::optional<bool> scatter_gather;  // default: with estimated costs
+  std::optional<bool> scatter_gather;     // default: with estimated costs
   std::optional<int> cp;
   std::optional<int> ep;
   std::optional<int> dp;

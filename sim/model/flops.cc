@@ -22,8 +22,11 @@ bool Runs(const ModelOp& op, OpPass pass) { return op.Work(pass).flops > 0; }
 double ForwardFlops(const ModelSpec& model, const ModelOp& op,
                     bool halve_causal) {
   const double flops = op.Work(OpPass::kForward).flops;
-  const bool halved = op.kind == OpClass::kAttention && model.causal;
-  return halved && !halve_causal ? 2 * flops : flops;
+  if (!model.causal) return flops;
+  // Fused attention leaves out what the mask hides, the other kind does not.
+  if (op.kind == OpClass::kAttention) return halve_causal ? flops : 2 * flops;
+  if (op.kind == OpClass::kBatchedGemm) return halve_causal ? flops / 2 : flops;
+  return flops;
 }
 
 double NeededFlops(const ModelSpec& model, const std::vector<ModelOp>& ops,
@@ -66,7 +69,8 @@ double RecomputedFlopsPerToken(const ModelSpec& model,
                                const StageLayout& layout,
                                const std::vector<int>& rank_of_stage,
                                bool halve_causal) {
-  const TrainingSpec sample = OneSample(training.sequence);
+  TrainingSpec sample = OneSample(training.sequence);
+  sample.flash_attention = training.flash_attention;
   const std::vector<Recompute> recompute =
       RecomputeOfStages(training, rank_of_stage);
   double flops = 0;

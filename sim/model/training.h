@@ -43,9 +43,9 @@ struct TrainingSpec {
   // the same boundary activations. Each sends 1/tp of them, and the receivers
   // gather (arXiv 2104.04473, section 4.1).
   bool scatter_gather = false;
-  int cp = 1;                      // context parallelism: sequence over cp
-  int ep = 1;                      // expert parallelism, within dp * cp
-  int dp = 1;                      // data-parallel replicas
+  int cp = 1;  // context parallelism: sequence over cp
+  int ep = 1;  // expert parallelism, within dp * cp
+  int dp = 1;  // data-parallel replicas
   // ZeRO stage: 1 shards the optimizer over dp * cp, 2 gradients too, 3
   // weights too. Experts are sharded over dp * cp / ep.
   int zero = 0;

@@ -8,11 +8,12 @@ namespace {
 ModelSpec Preset(const char* name) { return FindModel(name).value(); }
 
 double Recomputed(const ModelSpec& model, Recompute recompute,
-                  std::vector<bool> chunks = {}) {
+                  std::vector<bool> chunks = {}, bool flash = true) {
   TrainingSpec training;
   training.sequence = model.sequence;
   training.recompute = recompute;
   training.recompute_chunks = std::move(chunks);
+  training.flash_attention = flash;
   const StageLayout layout = EvenLayout(model, training, 2, 2).value();
   return RecomputedFlopsPerToken(model, training, layout, {0, 1, 0, 1}, false);
 }
@@ -40,9 +41,11 @@ TEST_CASE("flops: what is recomputed follows the choice", "[model]") {
   const ModelSpec model = Preset("gpt-22b");
   CHECK(Recomputed(model, Recompute::kNone) == 0);
   const double whole = Recomputed(model, Recompute::kFull);
-  // 4 b s^2 h of a layer.
-  CHECK(Recomputed(model, Recompute::kSelective) ==
+  CHECK(Recomputed(model, Recompute::kFull, {}, false) == Approx(whole));
+  // 4 b s^2 h of a layer; fused attention keeps nothing to run again for.
+  CHECK(Recomputed(model, Recompute::kSelective, {}, false) ==
         Approx(4.0 * 48 * 2048 * 6144));
+  CHECK(Recomputed(model, Recompute::kSelective) == 0);
   CHECK(Recomputed(model, Recompute::kNormActivation) == 0);
   CHECK(Recomputed(model, Recompute::kFull, {true, false}) ==
         Approx(whole / 2));

@@ -96,8 +96,10 @@ TEST_CASE("registry: impossible sizes name field, value and what is allowed",
         "strategy.vpp: 2 is not allowed; allowed: 1 (schedule 2bp)");
   CHECK(Error("terapipe", Sizes(4, 2, 8)) ==
         "strategy.vpp: 2 is not allowed; allowed: 1 (schedule terapipe)");
-  CHECK_THAT(Error("slimpipe", Sizes(4, 2, 8)),
-             Catch::Contains("strategy.slices: 1 is not allowed; allowed: 4, "
+  ScheduleParams three_slices = Sizes(4, 2, 8);
+  three_slices.slices = 3;
+  CHECK_THAT(Error("slimpipe", three_slices),
+             Catch::Contains("strategy.slices: 3 is not allowed; allowed: 4, "
                              "the nearest"));
   ScheduleParams sliced = Sizes(2, 1, 4);
   sliced.slices = 2;

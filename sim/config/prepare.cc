@@ -9,6 +9,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/analytic.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
@@ -317,6 +318,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
       run.analytic, PrepareAnalytic(config, model ? &*model : nullptr,
                                     network.shape ? &*network.shape : nullptr));
   run.device = DeviceOf(run.analytic, network.shape);
+  WarnOfDevice(config, run.analytic, network.shape, &run.warnings);
   PW_ASSIGN_OR_RETURN(
       lower.costs,
       PrepareCosts(config, sizes, model ? &*model : nullptr,
@@ -331,14 +333,23 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
   }
-  if (run.analytic) TakeRecomputePasses(*run.schedule, &lower.costs);
+  if (run.analytic || AddsRecompute(config, model)) {
+    TakeRecomputePasses(*run.schedule, &lower.costs);
+  }
+  if (run.analytic && run.schedule->replicas == 2 &&
+      !config.costs.optimizer_s) {
+    lower.costs.optimizer_s = AnalyticOptimizerSeconds(
+        model->spec, model->training, run.analytic->device, model->layout,
+        model->rank_of_stage, run.schedule->replicas);
+  }
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
   run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
   if (model) {
     run.memory = PrepareMemory(config, *model, run.schedule,
-                               network.shape ? &*network.shape : nullptr);
+                               network.shape ? &*network.shape : nullptr,
+                               run.analytic ? &run.analytic->device : nullptr);
   }
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 

@@ -118,6 +118,10 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                  : config.Field("costs.analytic.device"),
              spec.status()));
   options.device = *spec;
+  if (training.precision == Precision::kFp8 && spec->fp8_flops == 0) {
+    return BadValue(config.Field("strategy.precision"), "fp8",
+                    absl::StrCat("bf16 (", spec->name, " has no fp8)"));
+  }
   if (shape != nullptr) {
     const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
                                               : shape->devices_per_node;
@@ -127,6 +131,12 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                                           shape->devices_per_node};
   }
   return std::optional<AnalyticOptions>(std::move(options));
+}
+
+bool AddsRecompute(const RunConfig& config,
+                   const std::optional<PreparedModel>& model) {
+  return config.costs.recompute_s && model &&
+         model->training.recompute != Recompute::kNone;
 }
 
 void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
@@ -170,11 +180,17 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
         "backward_weight take 1 s each");
   }
   costs.microbatch_factor = given.microbatch_factor;
+  const bool recomputes =
+      model != nullptr && model->training.recompute != Recompute::kNone;
   double work_s = 0;
   for (StageCosts& stage : costs.stages) {
     // A forward run again takes what the forward took, unless told otherwise.
     if (given.recompute_s) {
+      const double estimated_s = analytic != nullptr ? stage.recompute_s : 0;
       stage.recompute_s = *given.recompute_s / sizes.vpp;
+      if (recomputes) {
+        stage.backward_input_s += stage.recompute_s - estimated_s;
+      }
     } else if (!given.analytic) {
       stage.recompute_s = stage.forward_s;
     }

@@ -6,7 +6,9 @@ namespace pipewright {
 
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            std::shared_ptr<const Schedule> schedule,
-                           const ShapeParams* shape) {
+                           const ShapeParams* shape,
+                           const DeviceSpec* estimated) {
+  const bool named = config.costs.analytic_device.value_or("auto") != "auto";
   MemoryOptions options;
   options.context_bytes =
       config.strategy.memory_context_bytes.value_or(options.context_bytes);
@@ -19,6 +21,9 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;
     report.limit_source = "system.memory";
+  } else if (estimated != nullptr && (named || shape == nullptr)) {
+    report.limit_bytes = estimated->memory_bytes;
+    report.limit_source = estimated->device_name;
   } else if (shape != nullptr && shape->memory_bytes > 0) {
     report.limit_bytes = shape->memory_bytes;
     report.limit_source =

@@ -75,6 +75,11 @@ absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read);
 
+// Is a given time of the recomputation part of backward_input? With a model
+// that recomputes and costs.uniform.recompute.
+bool AddsRecompute(const RunConfig& config,
+                   const std::optional<PreparedModel>& model);
+
 // R passes of `schedule` take estimated times off the backward that would
 // otherwise run the forward again.
 void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs);
@@ -141,10 +146,19 @@ absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
                              const std::vector<int>& devices,
                              std::vector<std::string>* warnings);
 
-// The memory of every rank and what a device has; `shape` may be null.
+// Where the device that is estimated is not the one that the system has.
+void WarnOfDevice(const RunConfig& config,
+                  const std::optional<AnalyticOptions>& analytic,
+                  const std::optional<ShapeParams>& shape,
+                  std::vector<std::string>* warnings);
+
+// The memory of every rank and what a device has: as given, of the device
+// that costs.analytic names, or of the system's. `shape` and `estimated` may
+// be null.
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            std::shared_ptr<const Schedule> schedule,
-                           const ShapeParams* shape);
+                           const ShapeParams* shape,
+                           const DeviceSpec* estimated);
 
 struct PreparedNetwork {
   Network network;

@@ -24,6 +24,20 @@ bool HasPair(const Schedule& schedule) {
 
 }  // namespace
 
+void WarnOfDevice(const RunConfig& config,
+                  const std::optional<AnalyticOptions>& analytic,
+                  const std::optional<ShapeParams>& shape,
+                  std::vector<std::string>* warnings) {
+  if (!analytic || !shape || shape->device_name.empty() ||
+      shape->device_name == analytic->device.device_name) {
+    return;
+  }
+  warnings->push_back(absl::StrCat(
+      config.Field("costs.analytic.device"), ": times and memory are those of ",
+      analytic->device.device_name, ", links those of ", shape->name, " (",
+      shape->device_name, ")"));
+}
+
 void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
                        const Schedule& schedule, bool has_model,
                        std::vector<std::string>* warnings) {
@@ -58,8 +72,38 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        no_model);
   warn(bare && strategy.fragmentation, "strategy.fragmentation", no_model);
   warn(bare && config.system.memory_bytes, "system.memory", no_model);
-  warn(strategy.zero.value_or(0) >= 2, "strategy.zero",
-       "on times: only memory is sharded");
+  const bool sends_shards = strategy.data_parallel == DataParallel::kZero1 &&
+                            strategy.zero.value_or(1) == 1;
+  const int shards = sizes.dp * sizes.cp;
+  if (strategy.zero.value_or(0) >= 1 && shards > 1 && !sends_shards) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.zero"),
+        ": memory and the optimizer step are sharded, but the messages for it "
+        "take no time (only data_parallel zero1 has them)"));
+  }
+  warn(strategy.zero.value_or(0) >= 1 && shards == 1, "strategy.zero",
+       "with dp * cp = 1");
+  const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
+  if (has_model && recompute != Recompute::kNone && !costs.analytic &&
+      !costs.recompute_s) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.recompute"),
+        ": saves memory, but the given pass times are taken as they are; "
+        "costs.uniform.recompute (--recompute-time) adds what the "
+        "recomputation "
+        "takes to backward_input"));
+  }
+  warn(has_model && recompute == Recompute::kSelective &&
+           strategy.flash_attention.value_or(true),
+       "strategy.recompute", "with flash attention, which stores no scores");
+  warn(strategy.sequence_parallel.value_or(false) && sizes.tp == 1,
+       "strategy.sequence_parallel", "with tp 1");
+  if (has_model && sizes.cp > 1) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.cp"),
+        ": gradients are reduced over dp alone; the part of the ring over cp "
+        "takes no time"));
+  }
   warn(bare && strategy.flash_attention, "strategy.attention", no_model);
   warn(bare && strategy.precision, "strategy.precision", no_model);
   warn(bare && !strategy.layers.empty(), "strategy.layers", no_model);

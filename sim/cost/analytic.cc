@@ -172,6 +172,44 @@ double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
   return StreamSeconds(device, kOptimizerBytes * updated);
 }
 
+double AnalyticOptimizerSeconds(const ModelSpec& model,
+                                const TrainingSpec& training,
+                                const DeviceSpec& device,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int replicas) {
+  const int last_rank =
+      *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  std::vector<StageParameters> parameters(last_rank + 1);
+  const auto add = [&](int rank, const ModelOp& op, double times) {
+    StageParameters& own = parameters[rank];
+    (op.is_expert ? own.expert : own.dense) += times * op.parameters;
+  };
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    const int rank = rank_of_stage[stage];
+    for (const StageBlock& block : layout.stages[stage]) {
+      // Frozen and trained layers may stand in one run of layers.
+      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      for (int64_t at = 0; at < block.count; at += alike) {
+        const double times = static_cast<double>(alike) * block.part;
+        for (const ModelOp& op :
+             BlockOps(model, training, block.kind, block.first_layer + at)) {
+          if (op.is_frozen) continue;
+          add(rank, op, times);
+          if (replicas == 2) add(last_rank - rank, op, times);
+        }
+      }
+    }
+  }
+  double slowest_s = 0;
+  for (const StageParameters& sizes : parameters) {
+    slowest_s =
+        std::max(slowest_s,
+                 OptimizerSeconds(device, training, sizes.dense, sizes.expert));
+  }
+  return slowest_s;
+}
+
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
                         const StageLayout& layout,
@@ -180,7 +218,6 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
   PassCosts costs;
   double until_weight = 0;
   double saved = 0;
-  std::map<int, StageParameters> parameters;  // by rank
   const std::vector<Recompute> recompute =
       RecomputeOfStages(training, rank_of_stage);
   const double gather_s = GatherSeconds(model, training, options);
@@ -202,11 +239,6 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
       seconds.recompute_s += count * sum.recompute;
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
-      StageParameters& own = parameters[rank_of_stage[stage]];
-      for (const ModelOp& op : BlockOps(model, training, block.kind, layer)) {
-        if (op.is_frozen) continue;
-        (op.is_expert ? own.expert : own.dense) += times * op.parameters;
-      }
     };
     for (const StageBlock& block : layout.stages[stage]) {
       // Frozen and trained layers may stand in one run of layers.
@@ -221,11 +253,8 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
     }
     costs.stages.push_back(seconds);
   }
-  for (const auto& [rank, sizes] : parameters) {
-    costs.optimizer_s = std::max(
-        costs.optimizer_s,
-        OptimizerSeconds(options.device, training, sizes.dense, sizes.expert));
-  }
+  costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,
+                                               layout, rank_of_stage, 1);
   costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
   return costs;
 }

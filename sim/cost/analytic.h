@@ -50,6 +50,15 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const std::vector<int>& rank_of_stage,
                         bool recompute_passes);
 
+// The optimizer step of the slowest rank. `replicas` 2: each rank updates the
+// stages of both directions, its own and those of the rank opposite.
+double AnalyticOptimizerSeconds(const ModelSpec& model,
+                                const TrainingSpec& training,
+                                const DeviceSpec& device,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int replicas);
+
 // Adam over the parameters that one device updates.
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
                         double dense_parameters, double expert_parameters);

@@ -80,7 +80,7 @@ MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
       fixed.of[kind] -= tied.of[kind];
     }
   }
-  if (options.placeholders && training.zero < 2) {
+  if (options.placeholders && (training.zero < 2 || training.shards() == 1)) {
     for (const auto& [rows, columns] : shapes) {
       fixed[MemoryKind::kPlaceholders] += std::llround(
           training.weight_bytes * static_cast<double>(rows * columns));
@@ -90,10 +90,13 @@ MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
       kLibraryWorkspace + (grouped ? kGroupedWorkspace : 0);
   // The gradient that was sent last stays until the next one takes its place.
   if (sends_gradients) fixed[MemoryKind::kBuffers] += boundary;
-  if (training.zero >= 3) {
+  // Over one device nothing is sharded and nothing gathered.
+  const bool shards = training.shards() > 1;
+  if (shards && training.zero >= 3) {
     fixed[MemoryKind::kBuffers] += kGatheredLayers * gathered;
   }
-  if (training.zero >= 2) fixed[MemoryKind::kBuffers] += layer_gradient;
+  if (shards && training.zero >= 2)
+    fixed[MemoryKind::kBuffers] += layer_gradient;
   return fixed;
 }
 

@@ -34,7 +34,7 @@ double PrefixOfWork(double attention, double work) {
 class SliceTable {
  public:
   SliceTable(int units, int slices, const SliceTime& time)
-      : units_(units), slices_(slices), time_(Index(units, 0)) {
+      : units_(units), slices_(slices), time_(Index(units, 0) + 1) {
     for (int length = 1; length <= units; ++length) {
       for (int context = 0; context + length <= units; ++context) {
         time_[Index(length, context)] = time(length, context);

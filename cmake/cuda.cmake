@@ -1,0 +1,117 @@
+# The CUDA backend of kernels/: libpipewright_cuda.so beside the binary, which
+# loads it at run time. PIPEWRIGHT_CUDA: AUTO builds it where a toolkit is
+# found and says so, ON fails without one, OFF does not look.
+set(PIPEWRIGHT_CUDA AUTO CACHE STRING "CUDA kernels: AUTO, ON or OFF")
+set_property(CACHE PIPEWRIGHT_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT PIPEWRIGHT_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR
+    "PIPEWRIGHT_CUDA is \"${PIPEWRIGHT_CUDA}\"; AUTO, ON and OFF are allowed")
+endif()
+set(PIPEWRIGHT_HAS_CUDA FALSE)
+if(PIPEWRIGHT_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+# nvcc is often not on PATH.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(PIPEWRIGHT_NVCC nvcc
+    HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(PIPEWRIGHT_NVCC)
+    set(CMAKE_CUDA_COMPILER ${PIPEWRIGHT_NVCC})
+  endif()
+endif()
+# Before the language is enabled: what is unset there becomes nvcc's default.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(pipewright_choose_architectures TRUE)
+  set(CMAKE_CUDA_ARCHITECTURES 80)
+endif()
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(PIPEWRIGHT_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PIPEWRIGHT_CUDA is ON, and there is no nvcc")
+  endif()
+  message(STATUS "CUDA: no nvcc, the CUDA kernels are not built")
+  return()
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+find_path(PIPEWRIGHT_CUBLASLT_INCLUDE cublasLt.h
+  HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUBLAS_PATH PATH_SUFFIXES include)
+if(NOT PIPEWRIGHT_CUBLASLT_INCLUDE)
+  if(PIPEWRIGHT_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PIPEWRIGHT_CUDA is ON, and there is no cublasLt.h")
+  endif()
+  message(STATUS "CUDA: no cublasLt.h, the CUDA kernels are not built")
+  return()
+endif()
+find_path(PIPEWRIGHT_CUDNN_INCLUDE cudnn_graph.h
+  HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_PATH PATH_SUFFIXES include)
+
+# sm_80, sm_90a, sm_100 as far as this nvcc knows them, and PTX of the last one
+# for what comes after.
+if(pipewright_choose_architectures)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch
+    OUTPUT_VARIABLE pipewright_known)
+  set(CMAKE_CUDA_ARCHITECTURES)
+  set(pipewright_last)
+  foreach(pair 80:80 90:90a 100:100)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 number)
+    list(GET pair 1 name)
+    if(pipewright_known MATCHES "compute_${number}[^0-9]")
+      list(APPEND CMAKE_CUDA_ARCHITECTURES ${name}-real)
+      set(pipewright_last ${number})
+    endif()
+  endforeach()
+  list(APPEND CMAKE_CUDA_ARCHITECTURES ${pipewright_last}-virtual)
+endif()
+# CMake 3.25 does not know nvcc's -std=c++20; the .cu files do with 17.
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+# Everything is loaded by name at run time, so the library starts without
+# cuBLASLt, cuDNN or a driver; its run path says where this machine has them.
+file(GLOB PIPEWRIGHT_CUDA_SOURCES CONFIGURE_DEPENDS
+  kernels/cuda/*.cc kernels/cuda/*.cu)
+if(NOT PIPEWRIGHT_CUDNN_INCLUDE)
+  message(STATUS "CUDA: no cudnn_graph.h, built without cuDNN's attention")
+  list(FILTER PIPEWRIGHT_CUDA_SOURCES EXCLUDE REGEX "sdpa_(graph|build)\\.cc$")
+endif()
+add_library(pipewright_cuda SHARED ${PIPEWRIGHT_CUDA_SOURCES})
+target_include_directories(pipewright_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(pipewright_cuda SYSTEM PRIVATE
+  ${CUDAToolkit_INCLUDE_DIRS} ${PIPEWRIGHT_CUBLASLT_INCLUDE})
+if(PIPEWRIGHT_CUDNN_INCLUDE)
+  target_include_directories(pipewright_cuda SYSTEM PRIVATE
+    ${PIPEWRIGHT_CUDNN_INCLUDE})
+  target_compile_definitions(pipewright_cuda PRIVATE PIPEWRIGHT_CUDNN)
+endif()
+target_link_libraries(pipewright_cuda PRIVATE
+  CUDA::cudart_static ${CMAKE_DL_LIBS})
+target_compile_options(pipewright_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow
+    -Wno-missing-field-initializers>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
+    --Wno-deprecated-gpu-targets>)
+if(PIPEWRIGHT_WERROR)
+  target_compile_options(pipewright_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+endif()
+# sqrt() need not set errno: the loop over parameters is vectorised.
+set_source_files_properties(kernels/cuda/adam_host.cc PROPERTIES
+  COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+set_target_properties(pipewright_cuda PROPERTIES
+  CXX_VISIBILITY_PRESET hidden
+  CUDA_VISIBILITY_PRESET hidden
+  VISIBILITY_INLINES_HIDDEN ON
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+  BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+# Nothing of the static runtime shows either.
+target_link_options(pipewright_cuda PRIVATE
+  -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL)
+install(TARGETS pipewright_cuda)
+set(PIPEWRIGHT_HAS_CUDA TRUE)
+message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} for ${CMAKE_CUDA_ARCHITECTURES}, "
+  "cuDNN headers: ${PIPEWRIGHT_CUDNN_INCLUDE}")

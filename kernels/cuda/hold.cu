@@ -1,0 +1,46 @@
+// Holding streams. A kernel of one thread spins on a flag in host memory; it
+// takes one slot of one multiprocessor. What is queued behind it must be
+// fewer launches than the driver's queue takes (about a thousand), and every
+// kernel in it must have been launched once before: the driver may load a
+// kernel at its first launch only, and waits for the device to do so. In both
+// cases the time-out below ends the hold.
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/functions.h"
+
+namespace pipewright::cuda {
+namespace {
+
+// A host that has died must not hang the device: after this the work runs.
+constexpr uint64_t kTimeoutNanoseconds = 10ull * 1000 * 1000 * 1000;
+
+__device__ uint64_t Nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+__global__ void HoldKernel(const volatile uint32_t* flag, uint32_t until) {
+  const uint64_t start = Nanoseconds();
+  // The difference is signed, so that the count may wrap.
+  while (static_cast<int32_t>(*flag - until) < 0) {
+    if (Nanoseconds() - start > kTimeoutNanoseconds) return;
+    __nanosleep(200);
+  }
+}
+
+}  // namespace
+
+PwStatus HoldStream(PwDevice* device, PwStream* stream) {
+  PW_RETURN_IF_FAILED(Enter(device));
+  HoldKernel<<<1, 1, 0, StreamOf(device, stream)->stream>>>(
+      device->hold_flag_device, device->released + 1);
+  return Launched("hold_stream");
+}
+
+PwStatus ReleaseStreams(PwDevice* device) {
+  PW_RETURN_IF_FAILED(Enter(device));
+  *device->hold_flag = ++device->released;
+  return PW_OK;
+}
+
+}  // namespace pipewright::cuda

@@ -9,131 +9,7 @@
 namespace pipewright {
 namespace {
 
-// One rounding of the result and fp32 sums; bf16 has 8 bits.
-double Tolerance(PwType type) { return type == PW_FP32 ? 2e-6 : 8e-3; }
-
-using Run = std::function<void(KernelRig*, KernelCompare*, PwType)>;
-
-KernelCheck Check(const std::string& name, bool gemm, bool odd, Run run,
-                  double looser = 1) {
-  return {
-      name, gemm, odd,
-      [run, looser](const PwKernels* kernels, PwDevice* device, PwType type) {
-        KernelRig rig(kernels, device);
-        KernelCompare compare(&rig, looser * Tolerance(type));
-        run(&rig, &compare, type);
-        return compare.Result();
-      }};
-}
-
-std::string Shape(std::initializer_list<int64_t> sizes) {
-  std::string text;
-  for (const int64_t size : sizes) {
-    text += (text.empty() ? " " : "x") + std::to_string(size);
-  }
-  return text;
-}
-
 float* Floats(void* memory) { return static_cast<float*>(memory); }
-
-void RunGemm(KernelRig* rig, KernelCompare* compare, PwType type,
-             int64_t tokens, int64_t inputs, int64_t outputs) {
-  const PwKernels& kernels = *rig->kernels();
-  PwDevice* device = rig->device();
-  Values x = RandomValues(tokens * inputs, 1, 1);
-  Values w = RandomValues(outputs * inputs, 2, 1);
-  Values dy = RandomValues(tokens * outputs, 3, 1);
-  Values bias = RandomValues(outputs, 4, 1);
-  Values dw = RandomValues(outputs * inputs, 5, 1);
-  void* x_there = rig->Put(&x, type);
-  void* w_there = rig->Put(&w, type);
-  void* dy_there = rig->Put(&dy, type);
-  void* bias_there = rig->Put(&bias, type);
-  void* dw_there = rig->Put(&dw, PW_FP32);
-  PwGemm gemm = {PW_GEMM_FORWARD, type, tokens, inputs, outputs};
-  for (const bool biased : {false, true}) {
-    void* y = rig->Space(tokens * outputs, type);
-    rig->Ok(kernels.gemm(device, nullptr, &gemm, x_there, w_there,
-                         biased ? bias_there : nullptr, y),
-            "gemm forward");
-    compare->Device(
-        "y", y, type,
-        RefLinear(x, w, biased ? bias : Values(), tokens, inputs, outputs));
-  }
-  void* dx = rig->Space(tokens * inputs, type);
-  gemm.pass = PW_GEMM_BACKWARD_INPUT;
-  rig->Ok(kernels.gemm(device, nullptr, &gemm, dy_there, w_there, nullptr, dx),
-          "gemm backward input");
-  compare->Device("dx", dx, type,
-                  RefLinearInput(dy, w, tokens, inputs, outputs));
-  gemm.pass = PW_GEMM_BACKWARD_WEIGHT;
-  rig->Ok(kernels.gemm(device, nullptr, &gemm, x_there, dy_there, nullptr,
-                       dw_there),
-          "gemm backward weight");
-  Values want = RefLinearWeight(x, dy, tokens, inputs, outputs);
-  for (size_t index = 0; index < want.size(); ++index) want[index] += dw[index];
-  compare->Device("dw", dw_there, PW_FP32, want);
-}
-
-// Values of rows [first, first + count) of `columns` each.
-Values Rows(const Values& all, int64_t first, int64_t count, int64_t columns) {
-  return Values(all.begin() + first * columns,
-                all.begin() + (first + count) * columns);
-}
-
-void RunGrouped(KernelRig* rig, KernelCompare* compare, PwType type) {
-  const std::vector<int64_t> tokens_of = {5, 0, 17, 2};
-  const int64_t tokens = 24;
-  const int64_t inputs = 40;
-  const int64_t outputs = 24;
-  const int64_t expert = inputs * outputs;
-  Values x = RandomValues(tokens * inputs, 1, 1);
-  Values w = RandomValues(4 * expert, 2, 1);
-  Values dy = RandomValues(tokens * outputs, 3, 1);
-  Values dw = RandomValues(4 * expert, 5, 1);
-  Values y_want;
-  Values dx_want;
-  Values dw_want;
-  int64_t first = 0;
-  for (size_t group = 0; group < tokens_of.size(); ++group) {
-    const int64_t count = tokens_of[group];
-    const Values own = Rows(w, group, 1, expert);
-    const Values x_own = Rows(x, first, count, inputs);
-    const Values dy_own = Rows(dy, first, count, outputs);
-    const auto append = [](Values* to, const Values& from) {
-      to->insert(to->end(), from.begin(), from.end());
-    };
-    append(&y_want, RefLinear(x_own, own, {}, count, inputs, outputs));
-    append(&dx_want, RefLinearInput(dy_own, own, count, inputs, outputs));
-    append(&dw_want, RefLinearWeight(x_own, dy_own, count, inputs, outputs));
-    first += count;
-  }
-  // What the device starts from is rounded: compare from that.
-  void* x_there = rig->Put(&x, type);
-  void* w_there = rig->Put(&w, type);
-  void* dy_there = rig->Put(&dy, type);
-  void* dw_there = rig->Put(&dw, PW_FP32);
-  for (size_t index = 0; index < dw.size(); ++index)
-    dw_want[index] += dw[index];
-  void* y = rig->Space(tokens * outputs, type);
-  void* dx = rig->Space(tokens * inputs, type);
-  PwGemm gemm = {PW_GEMM_FORWARD, type, tokens, inputs, outputs};
-  const PwKernels& kernels = *rig->kernels();
-  rig->Ok(kernels.grouped_gemm(rig->device(), nullptr, &gemm, 4,
-                               tokens_of.data(), x_there, w_there, y),
-          "grouped_gemm forward");
-  gemm.pass = PW_GEMM_BACKWARD_INPUT;
-  rig->Ok(kernels.grouped_gemm(rig->device(), nullptr, &gemm, 4,
-                               tokens_of.data(), dy_there, w_there, dx),
-          "grouped_gemm backward input");
-  gemm.pass = PW_GEMM_BACKWARD_WEIGHT;
-  rig->Ok(kernels.grouped_gemm(rig->device(), nullptr, &gemm, 4,
-                               tokens_of.data(), x_there, dy_there, dw_there),
-          "grouped_gemm backward weight");
-  compare->Device("y", y, type, y_want);
-  compare->Device("dx", dx, type, dx_want);
-  compare->Device("dw", dw_there, PW_FP32, dw_want);
-}
 
 void RunBias(KernelRig* rig, KernelCompare* compare, PwType type, int64_t rows,
              int64_t columns) {
@@ -359,76 +235,63 @@ void RunCrossEntropy(KernelRig* rig, KernelCompare* compare, PwType type,
 
 }  // namespace
 
-std::vector<KernelCheck> AttentionChecks();
-std::vector<KernelCheck> OptimizerChecks();
-
 std::vector<KernelCheck> PrimitiveChecks() {
   using Rig = KernelRig*;
   using Compare = KernelCompare*;
-  std::vector<KernelCheck> checks;
-  const int64_t shapes[][3] = {{1, 8, 8},      {64, 96, 128}, {128, 64, 32},
-                               {37, 53, 29},   {1, 1, 1},     {3, 400, 5},
-                               {50, 1024, 48}, {200, 33, 130}};
-  for (const auto& [tokens, inputs, outputs] : shapes) {
-    const bool odd = inputs % 8 != 0 || outputs % 8 != 0;
-    checks.push_back(Check("gemm" + Shape({tokens, inputs, outputs}), true, odd,
-                           [=](Rig rig, Compare compare, PwType type) {
-                             RunGemm(rig, compare, type, tokens, inputs,
-                                     outputs);
-                           }));
-  }
-  checks.push_back(Check("grouped gemm", true, false, RunGrouped));
+  std::vector<KernelCheck> checks = GemmChecks();
   for (const int64_t rows : {1, 70}) {
     for (const int64_t columns : {3, 37, 64, 300}) {
-      checks.push_back(Check("bias" + Shape({rows, columns}), false, false,
-                             [=](Rig rig, Compare compare, PwType type) {
-                               RunBias(rig, compare, type, rows, columns);
-                             }));
+      checks.push_back(
+          MakeKernelCheck("bias" + ShapeText({rows, columns}), false, false,
+                          [=](Rig rig, Compare compare, PwType type) {
+                            RunBias(rig, compare, type, rows, columns);
+                          }));
       for (const PwNorm norm : {PW_RMS_NORM, PW_LAYER_NORM}) {
-        checks.push_back(
-            Check(std::string(norm == PW_RMS_NORM ? "rms" : "layer") + " norm" +
-                      Shape({rows, columns}),
-                  false, false, [=](Rig rig, Compare compare, PwType type) {
-                    RunNorm(rig, compare, type, norm, rows, columns, rows > 1);
-                  }));
+        checks.push_back(MakeKernelCheck(
+            std::string(norm == PW_RMS_NORM ? "rms" : "layer") + " norm" +
+                ShapeText({rows, columns}),
+            false, false, [=](Rig rig, Compare compare, PwType type) {
+              RunNorm(rig, compare, type, norm, rows, columns, rows > 1);
+            }));
       }
     }
   }
   for (const int64_t count : {1, 15, 1000}) {
-    checks.push_back(Check("elements" + Shape({count}), false, false,
-                           [=](Rig rig, Compare compare, PwType type) {
-                             RunElements(rig, compare, type, count);
-                           }));
+    checks.push_back(
+        MakeKernelCheck("elements" + ShapeText({count}), false, false,
+                        [=](Rig rig, Compare compare, PwType type) {
+                          RunElements(rig, compare, type, count);
+                        }));
   }
   for (const int64_t head_dim : {2, 10, 64}) {
-    checks.push_back(Check("rotary" + Shape({head_dim}), false, false,
-                           [=](Rig rig, Compare compare, PwType type) {
-                             RunRotary(rig, compare, type, head_dim,
-                                       head_dim == 10 ? 70 : 0);
-                           }));
+    checks.push_back(MakeKernelCheck(
+        "rotary" + ShapeText({head_dim}), false, false,
+        [=](Rig rig, Compare compare, PwType type) {
+          RunRotary(rig, compare, type, head_dim, head_dim == 10 ? 70 : 0);
+        }));
   }
   for (const PwActivation activation : {PW_GELU, PW_SWIGLU}) {
     for (const int64_t scale : {1, 12, 60}) {
-      checks.push_back(
-          Check((activation == PW_GELU ? "gelu up to" : "swiglu up to") +
-                    Shape({scale}),
-                false, false, [=](Rig rig, Compare compare, PwType type) {
-                  RunActivation(rig, compare, type, activation, scale);
-                }));
+      checks.push_back(MakeKernelCheck(
+          (activation == PW_GELU ? "gelu up to" : "swiglu up to") +
+              ShapeText({scale}),
+          false, false, [=](Rig rig, Compare compare, PwType type) {
+            RunActivation(rig, compare, type, activation, scale);
+          }));
     }
   }
   for (const bool positions : {false, true}) {
-    checks.push_back(Check(positions ? "embedding with positions" : "embedding",
-                           false, false,
-                           [=](Rig rig, Compare compare, PwType type) {
-                             RunEmbedding(rig, compare, type, positions);
-                           }));
+    checks.push_back(MakeKernelCheck(
+        positions ? "embedding with positions" : "embedding", false, false,
+        [=](Rig rig, Compare compare, PwType type) {
+          RunEmbedding(rig, compare, type, positions);
+        }));
   }
   for (const int64_t vocabulary : {2, 37, 1000}) {
     for (const int64_t offset : {0, 100}) {
       // At 100, fp32's spacing of the kept log-sum-exp is 8e-6.
-      checks.push_back(Check(
-          "cross-entropy" + Shape({vocabulary, offset}), false, false,
+      checks.push_back(MakeKernelCheck(
+          "cross-entropy" + ShapeText({vocabulary, offset}), false, false,
           [=](Rig rig, Compare compare, PwType type) {
             RunCrossEntropy(rig, compare, type, vocabulary, offset);
           },

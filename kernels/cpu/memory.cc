@@ -7,8 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <new>
-
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
 
@@ -65,7 +63,7 @@ PwStatus Open(int32_t index, PwDevice** device) {
   if (index != 0) {
     return Fail(PW_NO_DEVICE, "cpu has device 0 only, not %d", index);
   }
-  *device = new PwDevice;
+  *device = new PwDevice(BestLoops());
   return PW_OK;
 }
 

@@ -16,6 +16,28 @@ Values RandomValues(int64_t count, uint64_t seed, double scale) {
   return values;
 }
 
+KernelCheck MakeKernelCheck(
+    const std::string& name, bool gemm, bool odd,
+    std::function<void(KernelRig*, KernelCompare*, PwType)> run,
+    double looser) {
+  const auto check = [run, looser](const PwKernels* kernels, PwDevice* device,
+                                   PwType type) {
+    KernelRig rig(kernels, device);
+    KernelCompare compare(&rig, looser * (type == PW_FP32 ? 2e-6 : 8e-3));
+    run(&rig, &compare, type);
+    return compare.Result();
+  };
+  return {name, gemm, odd, check};
+}
+
+std::string ShapeText(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) {
+    text.append(text.empty() ? " " : "x").append(std::to_string(size));
+  }
+  return text;
+}
+
 void KernelCompare::Tensor(const std::string& name, const Values& got,
                            const Values& want) {
   double largest = 0;

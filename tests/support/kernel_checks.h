@@ -32,6 +32,10 @@ struct KernelCheck {
   std::function<KernelResult(const PwKernels*, PwDevice*, PwType)> run;
 };
 
+// Parts of PrimitiveChecks.
+std::vector<KernelCheck> GemmChecks();
+std::vector<KernelCheck> AttentionChecks();
+std::vector<KernelCheck> OptimizerChecks();
 // Each of gemm, grouped gemm, norms, attention, ...
 std::vector<KernelCheck> PrimitiveChecks();
 // Each part in each style, with heads in groups, slices, shards; split and
@@ -59,6 +63,16 @@ class KernelCompare {
   KernelRig& rig_;
   KernelResult result_;
 };
+
+// A check of one primitive: `run` calls it and compares. The tolerance, 2e-6 in
+// fp32 (one rounding of the result and of its sums) and 8e-3 in bf16 (8 bits),
+// times `looser`.
+KernelCheck MakeKernelCheck(
+    const std::string& name, bool gemm, bool odd,
+    std::function<void(KernelRig*, KernelCompare*, PwType)> run,
+    double looser = 1);
+// " 3x4".
+std::string ShapeText(const std::vector<int64_t>& sizes);
 
 // Uniform in [-scale, scale), from kernels/random.h.
 Values RandomValues(int64_t count, uint64_t seed, double scale);

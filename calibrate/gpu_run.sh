@@ -1,0 +1,291 @@
+#!/usr/bin/env bash
+# Everything that a GPU machine is needed for, in one call: says what the
+# machine is, builds, checks every kernel against float64, calibrates, runs the
+# executor. For a machine with CUDA, CMake, Ninja and a compiler, and no
+# network. Every step has a log and a limit of its own, results are written as
+# they come, and what is missing is said and left out. Changes no setting of
+# the GPU.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+usage() {
+  cat << 'END'
+Usage: calibrate/gpu_run.sh [OPTIONS]
+
+  --debs DIR     build against the Debian packages in DIR (see gpu_debs.sh)
+  --prefix DIR   build against what is installed under DIR
+  --build DIR    take the program and library that were built into DIR
+  --out DIR      logs and results (default: gpu_results)
+  --work DIR     where to build (default: build/gpu)
+  --model NAME   what to calibrate (default: gpt-tiny); may be given again
+  --limit S      seconds for each calibration (default: 300)
+  --only STEP    environment, build, checks, calibrate or execute; may be
+                 given again
+
+Exit 0: every step that could run succeeded; 1: one failed; 2: wrong usage;
+77: no GPU.
+END
+}
+
+debs='' prefix='' carried='' out=gpu_results work=build/gpu limit=300
+models=() only=()
+while [[ $# -gt 0 ]]; do
+  option=$1
+  shift
+  case $option in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --debs | --prefix | --build | --out | --work | --model | --limit | --only)
+      if [[ $# -eq 0 ]]; then
+        printf 'gpu_run.sh: %s needs a value\n' "$option" >&2
+        exit 2
+      fi
+      ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+  case $option in
+    --debs) debs=$1 ;;
+    --prefix) prefix=$1 ;;
+    --build) carried=$1 ;;
+    --out) out=$1 ;;
+    --work) work=$1 ;;
+    --model) models+=("$1") ;;
+    --limit) limit=$1 ;;
+    --only) only+=("$1") ;;
+  esac
+  shift
+done
+[[ ${#models[@]} -gt 0 ]] || models=(gpt-tiny)
+for folder in "$debs" "$prefix" "$carried"; do
+  if [[ -n $folder && ! -d $folder ]]; then
+    printf 'gpu_run.sh: %s is not a folder\n' "$folder" >&2
+    exit 2
+  fi
+done
+mkdir -p "$out" "$work" || exit 1
+out=$(cd "$out" && pwd)
+work=$(cd "$work" && pwd)
+[[ -z $carried ]] || carried=$(cd "$carried" && pwd)
+: > "$out/summary.txt"
+failures=0
+
+say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
+
+wanted() {
+  [[ ${#only[@]} -eq 0 ]] && return 0
+  local step
+  for step in "${only[@]}"; do
+    if [[ $step == "$1" ]]; then return 0; fi
+  done
+  return 1
+}
+
+# step NAME SECONDS COMMAND...: runs it with a limit and a log.
+step() {
+  local name=$1 seconds=$2 start=$SECONDS status
+  shift 2
+  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
+  status=$?
+  local verdict=ok
+  case $status in
+    0) ;;
+    77) verdict='skipped (see its log)' ;;
+    124 | 137) verdict="FAILED: not done in $seconds s" ;;
+    *) verdict="FAILED: exit $status" ;;
+  esac
+  say "$(printf '%-24s %4d s  %s' "$name" "$((SECONDS - start))" "$verdict")"
+  if [[ $status -ne 0 && $status -ne 77 ]]; then
+    failures=$((failures + 1))
+    tail -n 15 "$out/$name.log"
+  fi
+  return "$status"
+}
+
+# Folders that may have CUDA's libraries: the toolkit, then what Python
+# packages bring (site-packages/nvidia/*/lib).
+cuda=${CUDA_HOME:-${CUDA_PATH:-}}
+if [[ -z $cuda ]]; then
+  if nvcc=$(command -v nvcc); then
+    cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  else
+    cuda=/usr/local/cuda
+  fi
+fi
+site=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' \
+  2> /dev/null)
+folders=()
+for folder in "$cuda/lib64" "$cuda/lib" ${site:+"$site"/*/lib}; do
+  [[ -d $folder ]] && folders+=("$folder")
+done
+
+# Prints the folder that has library $1, if one has.
+holder() {
+  local folder
+  for folder in "${folders[@]}"; do
+    if compgen -G "$folder/$1" > /dev/null; then
+      printf '%s' "$folder"
+      return 0
+    fi
+  done
+  ldconfig -p 2> /dev/null | awk -v name="$1" '
+    $1 == name { print $NF; found = 1; exit } END { exit !found }' |
+    xargs -r dirname
+}
+
+# Prints the folder with header $1, if there is one.
+header() {
+  local folder
+  for folder in "$cuda/include" ${site:+"$site"/*/include} /usr/include; do
+    if [[ -f $folder/$1 ]]; then
+      printf '%s' "$folder"
+      return 0
+    fi
+  done
+  return 1
+}
+
+path=''
+for library in libcublasLt.so.13 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; do
+  folder=$(holder "$library")
+  [[ -n $folder ]] || continue
+  say "$library: $folder"
+  case ":$path:" in *":$folder:"*) ;; *) path=${path:+$path:}$folder ;; esac
+done
+[[ $path == *[!:]* ]] || say "no CUDA library found under $cuda or in Python"
+for library in libcudnn.so.9:'attention uses the own kernels' \
+  libnccl.so.2:'no collectives are measured'; do
+  [[ -n $(holder "${library%%:*}") ]] ||
+    say "${library%%:*} is missing: ${library#*:}"
+done
+export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+environment() {
+  date -u
+  uname -a
+  cat /etc/os-release
+  nproc
+  free -m
+  nvidia-smi || echo "no nvidia-smi"
+  nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE,ECC 2> /dev/null
+  nvidia-smi --query-gpu=name,driver_version,pci.bus_id,memory.total \
+    --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv
+  nvidia-smi topo -m
+  "$cuda/bin/nvcc" --version
+  cmake --version
+  ninja --version
+  c++ --version
+  ldd --version | head -1
+  git log -1 --format='%H %cI' 2> /dev/null
+  printf '%s\n' "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+  return 0
+}
+export -f environment
+export cuda
+wanted environment && step environment 60 bash -c environment
+
+# Packages unpacked; CMake finds them by CMAKE_PREFIX_PATH.
+unpack() {
+  local package
+  mkdir -p "$2"
+  for package in "$1"/*.deb; do
+    [[ -f $package ]] || { echo "no packages in $1" && return 1; }
+    echo "$package"
+    if command -v dpkg > /dev/null; then
+      dpkg -x "$package" "$2" || return 1
+    else
+      # An ar archive with one compressed tar in it.
+      (cd "$2" && ar p "$package" data.tar.xz | tar xJ) || return 1
+    fi
+  done
+}
+export -f unpack
+
+if [[ -n $debs ]]; then
+  if ! step unpack 120 bash -c 'unpack "$@"' unpack \
+    "$(cd "$debs" && pwd)" "$work/prefix"; then
+    exit 1
+  fi
+  prefix=$work/prefix/usr
+fi
+
+build() {
+  local options=(
+    -G Ninja -S . -B "$work/tree" -DCMAKE_BUILD_TYPE=Release
+    -DPIPEWRIGHT_TESTS=OFF -DPIPEWRIGHT_BENCHMARKS=OFF
+    -DPIPEWRIGHT_SIMGRID=OFF -DPIPEWRIGHT_CUDA=ON -DPIPEWRIGHT_ONEDNN=AUTO
+    "-DCMAKE_CUDA_ARCHITECTURES=native"
+  )
+  [[ -z $prefix ]] || options+=("-DCMAKE_PREFIX_PATH=$prefix")
+  [[ -x $cuda/bin/nvcc ]] &&
+    options+=("-DCMAKE_CUDA_COMPILER=$cuda/bin/nvcc")
+  [[ -z $cublas ]] || options+=("-DPIPEWRIGHT_CUBLASLT_INCLUDE=$cublas")
+  [[ -z $cudnn ]] || options+=("-DPIPEWRIGHT_CUDNN_INCLUDE=$cudnn")
+  cmake "${options[@]}" || return 1
+  cmake --build "$work/tree" --target pipewright pipewright_cuda gpu_kernels
+}
+export -f build
+if [[ -n $prefix ]]; then
+  multiarch=$(c++ -print-multiarch 2> /dev/null)
+  export PATH=$prefix/bin:$PATH
+  export LD_LIBRARY_PATH=$prefix/lib/${multiarch:-.}:$prefix/lib:$LD_LIBRARY_PATH
+  export PKG_CONFIG_PATH=$prefix/lib/${multiarch:-.}/pkgconfig:$prefix/lib/pkgconfig
+fi
+cublas=$(header cublasLt.h)
+cudnn=$(header cudnn_graph.h)
+export prefix work cublas cudnn
+tree=$work/tree
+if [[ -n $carried ]]; then
+  tree=$carried
+elif wanted build; then
+  step build 600 bash -c build || exit 1
+fi
+for program in pipewright libpipewright_cuda.so; do
+  if [[ ! -e $tree/$program ]]; then
+    say "there is no $program in $tree"
+    exit 1
+  fi
+done
+export PIPEWRIGHT_CUDA_LIBRARY=$tree/libpipewright_cuda.so
+
+if wanted checks; then
+  checks=$tree/tests/gpu/gpu_kernels
+  if [[ -x $checks ]]; then
+    step checks 400 "$checks"
+    if [[ $? -eq 77 ]]; then
+      say "$(tail -n 1 "$out/checks.log")"
+      exit 77
+    fi
+    tail -n 1 "$out/checks.log"
+  else
+    say "no gpu_kernels in $tree: the kernels are not checked"
+  fi
+fi
+
+# Whether the program knows a verb: another version may not.
+knows() { "$tree/pipewright" "$1" --help > /dev/null 2>&1; }
+
+for verb in calibrate execute; do
+  wanted "$verb" || continue
+  if ! knows "$verb"; then
+    say "pipewright has no verb $verb in this version: left out"
+    continue
+  fi
+  for model in "${models[@]}"; do
+    if [[ $verb == calibrate ]]; then
+      step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
+        --device cuda --model "$model" -o "$out/$model.txtpb"
+    else
+      step "execute-$model" "$limit" "$tree/pipewright" execute \
+        --schedule 1f1b --pp 4 --microbatches 8 --model "$model" \
+        --device cuda --clock virtual --steps 2 --json
+    fi
+  done
+done
+
+say "$failures steps failed; results in $out"
+[[ $failures -eq 0 ]]

@@ -4,6 +4,7 @@
 
 #ifdef PIPEWRIGHT_CUDNN
 
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/cuda/sdpa_graph.h"
@@ -19,13 +20,11 @@ SdpaShape ShapeOf(const PwAttention& shape) {
           shape.o_stride, shape.causal != 0};
 }
 
-// What the graphs say of their tensors: 16 bytes; a causal mask from the first
-// key on.
+// What the graphs say of their tensors: bf16, everything at 16 bytes.
 bool Fits(const PwAttention& shape) {
   const auto wide = [](int64_t elements) { return elements % 8 == 0; };
   return shape.type == PW_BF16 && wide(shape.head_dim) &&
-         wide(shape.q_stride) && wide(shape.k_stride) && wide(shape.o_stride) &&
-         (shape.causal == 0 || shape.queries == shape.keys);
+         wide(shape.q_stride) && wide(shape.k_stride) && wide(shape.o_stride);
 }
 
 int64_t Rows(const PwAttention& shape) {
@@ -82,6 +81,12 @@ struct AttentionPlans::State {
 };
 
 AttentionPlans::AttentionPlans() : state_(std::make_unique<State>()) {
+  // To check or time the own kernels where cuDNN is there.
+  const char* chosen = std::getenv("PIPEWRIGHT_CUDNN");
+  if (chosen != nullptr && std::string(chosen) == "off") {
+    state_->name = "cudnn off";
+    return;
+  }
   std::string error;
   state_->api = LoadCudnn(&error);
   state_->name = state_->api == nullptr ? "no cudnn" : CudnnName(*state_->api);
@@ -126,6 +131,13 @@ PwStatus AttentionPlans::Run(PwDevice* device, PwStream* on,
   if (shape.causal != 0) {
     ids.push_back(kMinusInfinity);
     pointers.push_back(&minus_infinity);
+  }
+  int32_t keys = static_cast<int32_t>(shape.keys);
+  int32_t queries = static_cast<int32_t>(shape.queries);
+  if (shape.causal != 0 && keys != queries) {
+    ids.insert(ids.end(), {kKeys, kQueries});
+    pointers.insert(pointers.end(),
+                    {static_cast<void*>(&keys), static_cast<void*>(&queries)});
   }
   uint8_t* workspace = static_cast<uint8_t*>(tensors.workspace);
   if (backward) {

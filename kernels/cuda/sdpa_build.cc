@@ -107,9 +107,8 @@ SdpaGraph::Descriptor SdpaGraph::Virtual(const TensorSpec& spec) {
   return Tensor(spec, next_virtual_++, true, false);
 }
 
-SdpaGraph::Descriptor SdpaGraph::Scalar(SdpaTensor id) {
-  return Tensor({CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}}, id, false,
-                true);
+SdpaGraph::Descriptor SdpaGraph::Scalar(SdpaTensor id, cudnnDataType_t type) {
+  return Tensor({type, {1, 1, 1, 1}, {1, 1, 1, 1}}, id, false, true);
 }
 
 void SdpaGraph::MatrixProduct(Descriptor a, Descriptor b, Descriptor c) {
@@ -179,15 +178,25 @@ void SdpaGraph::Reshape(Descriptor x, Descriptor y) {
   operations_.push_back(operation);
 }
 
-// A query sees the keys up to its own index.
-SdpaGraph::Descriptor SdpaGraph::CausalMask(const TensorSpec& scores,
+// A query sees the keys up to its own index, and where there are more keys
+// than queries, as many more.
+SdpaGraph::Descriptor SdpaGraph::CausalMask(const SdpaShape& shape,
+                                            const TensorSpec& scores,
                                             Descriptor x) {
   TensorSpec index = scores;
   index.type = CUDNN_DATA_INT32;
   TensorSpec truth = scores;
   truth.type = CUDNN_DATA_BOOLEAN;
-  const Descriptor row = Virtual(index);
+  Descriptor row = Virtual(index);
   Pointwise({CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2}, x, nullptr, row);
+  if (shape.queries != shape.keys) {
+    const Descriptor later = Virtual(index);
+    Pointwise({CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32}, row,
+              Scalar(kKeys, CUDNN_DATA_INT32), later);
+    row = Virtual(index);
+    Pointwise({CUDNN_POINTWISE_SUB, CUDNN_DATA_INT32}, later,
+              Scalar(kQueries, CUDNN_DATA_INT32), row);
+  }
   const Descriptor column = Virtual(index);
   Pointwise({CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3}, x, nullptr,
             column);

@@ -72,7 +72,8 @@ void SdpaGraph::AddForward(const SdpaShape& shape) {
   MatrixProduct(q, k, products);
   const Descriptor scaled = Virtual(scores);
   Pointwise({CUDNN_POINTWISE_MUL}, products, Scalar(kScale), scaled);
-  const Descriptor masked = shape.causal ? CausalMask(scores, scaled) : scaled;
+  const Descriptor masked =
+      shape.causal ? CausalMask(shape, scores, scaled) : scaled;
 
   const Descriptor maximum = Virtual(rows);
   Reduce(CUDNN_REDUCE_TENSOR_MAX, masked, maximum);
@@ -128,7 +129,7 @@ void SdpaGraph::AddBackward(const SdpaShape& shape) {
   const Descriptor shifted = Virtual(scores);
   Pointwise({CUDNN_POINTWISE_SUB}, scaled, Real(rows, kStatistics), shifted);
   const Descriptor masked =
-      shape.causal ? CausalMask(scores, shifted) : shifted;
+      shape.causal ? CausalMask(shape, scores, shifted) : shifted;
   const Descriptor weights = Virtual(scores);
   Pointwise({CUDNN_POINTWISE_EXP}, masked, nullptr, weights);
 

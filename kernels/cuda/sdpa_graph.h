@@ -47,13 +47,13 @@ struct SdpaShape {
   int64_t q_stride;
   int64_t k_stride;
   int64_t o_stride;
-  bool causal;  // queries == keys only
+  bool causal;  // the last query sees all keys
 
   friend bool operator==(const SdpaShape&, const SdpaShape&) = default;
 };
 
-// The tensors that a caller brings. kScale to kOne are fp32 on the host,
-// everything else is device memory.
+// The tensors that a caller brings. kScale to kOne are fp32 and kKeys and
+// kQueries int32 on the host, everything else is device memory.
 enum SdpaTensor : int64_t {
   kQ = 1,
   kK,
@@ -67,8 +67,10 @@ enum SdpaTensor : int64_t {
   kSoftmaxSum,   // fp32 [batch, heads, queries], written by the backward
   kAccumulator,  // fp32 [batch, heads, queries, head_dim]: must be 0 before
   kScale,
-  kMinusInfinity,
+  kMinusInfinity,  // causal only
   kOne,
+  kKeys,  // these two causal with fewer queries than keys only
+  kQueries,
 };
 
 // One graph and, after Plan(), what runs it. After the first call of cuDNN
@@ -124,13 +126,14 @@ class SdpaGraph {
                     bool by_value);
   Descriptor Real(const TensorSpec& spec, SdpaTensor id);
   Descriptor Virtual(const TensorSpec& spec);
-  Descriptor Scalar(SdpaTensor id);
+  Descriptor Scalar(SdpaTensor id, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   void MatrixProduct(Descriptor a, Descriptor b, Descriptor c);
   void Pointwise(const Point& point, Descriptor x, Descriptor b, Descriptor y,
                  Descriptor selector = nullptr);
   void Reduce(cudnnReduceTensorOp_t operation, Descriptor x, Descriptor y);
   void Reshape(Descriptor x, Descriptor y);
-  Descriptor CausalMask(const TensorSpec& scores, Descriptor x);
+  Descriptor CausalMask(const SdpaShape& shape, const TensorSpec& scores,
+                        Descriptor x);
   bool TryPlan(cudnnHandle_t handle, Descriptor device_properties,
                Descriptor configuration);
 

@@ -44,6 +44,14 @@ SdpaShape Fused(int64_t batch, int64_t tokens, int64_t heads, int64_t kv_heads,
   return shape;
 }
 
+// The last tokens of a sequence, with the keys of all before them.
+SdpaShape Slice(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
+                int64_t kv_heads, int64_t head_dim) {
+  SdpaShape shape = Dense(batch, keys, heads, kv_heads, head_dim, true);
+  shape.queries = queries;
+  return shape;
+}
+
 const Case kCases[] = {
     {"16 heads of 64, causal", Dense(1, 1024, 16, 16, 64, true)},
     {"32 heads of 128, causal, fused", Fused(2, 4096, 32, 32, 128)},
@@ -51,6 +59,14 @@ const Case kCases[] = {
     {"64/8 heads of 128, causal", Dense(1, 8192, 64, 8, 128, true)},
     {"one shard: 8/2 heads, fused", Fused(4, 2048, 8, 2, 128)},
     {"16 heads of 64, not causal", Dense(1, 2048, 16, 16, 64, false)},
+    {"slice: 1024 of 4096, 32/8 heads", Slice(1, 1024, 4096, 32, 8, 128)},
+    {"slice: 512 of 1024, 16 heads", Slice(2, 512, 1024, 16, 16, 64)},
+    {"not causal, fewer queries",
+     [] {
+       SdpaShape shape = Slice(1, 1024, 2048, 16, 16, 64);
+       shape.causal = false;
+       return shape;
+     }()},
     // 9.19 has no backward for heads of 256 but on Hopper.
     {"16 heads of 256, causal", Dense(1, 2048, 16, 16, 256, true), true},
 };

@@ -172,8 +172,8 @@ environment() {
   free -m
   nvidia-smi || echo "no nvidia-smi"
   nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE,ECC 2> /dev/null
-  nvidia-smi --query-gpu=name,driver_version,pci.bus_id,memory.total \
-    --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv
+  local fields=name,driver_version,pci.bus_id,memory.total,pcie.link.gen.current
+  nvidia-smi --query-gpu="$fields,pcie.link.width.current" --format=csv
   nvidia-smi topo -m
   "$cuda/bin/nvcc" --version
   cmake --version

@@ -146,6 +146,13 @@ PwStatus SetOperation(GemmPlan* plan, cublasLtMatmulDescAttributes_t attribute,
   return PW_OK;
 }
 
+// Of this call; the heuristic wants to see one too.
+PwStatus SetBias(GemmPlan* plan, const void* bias) {
+  if (bias == nullptr) return PW_OK;
+  return SetOperation(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                      sizeof(bias));
+}
+
 PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
   const PwGemm& gemm = key.gemm;
   plan->layout = LayoutOf(gemm);
@@ -254,7 +261,8 @@ std::string GemmPlans::Library() const {
          std::to_string(version % 100);
 }
 
-PwStatus GemmPlans::Plan(const GemmKey& key, GemmPlan** plan) {
+PwStatus GemmPlans::Plan(const GemmKey& key, const void* bias,
+                         GemmPlan** plan) {
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     *plan = found->second.get();
@@ -266,6 +274,7 @@ PwStatus GemmPlans::Plan(const GemmKey& key, GemmPlan** plan) {
   if (handle_ == nullptr) return Fail(PW_FAILED, "cublasLtCreate failed");
   auto made = std::make_unique<GemmPlan>();
   PW_RETURN_IF_FAILED(Describe(key, made.get()));
+  PW_RETURN_IF_FAILED(SetBias(made.get(), bias));
   PW_RETURN_IF_FAILED(
       Choose(static_cast<cublasLtHandle_t>(handle_), key, made.get()));
   *plan = made.get();
@@ -280,7 +289,7 @@ PwStatus GemmPlans::Run(PwDevice* device, PwStream* on, const PwGemm& gemm,
                        AlignmentOf(b, kMostAlignment),
                        AlignmentOf(c, kMostAlignment)};
   GemmPlan* plan = nullptr;
-  PW_RETURN_IF_FAILED(Plan(key, &plan));
+  PW_RETURN_IF_FAILED(Plan(key, bias, &plan));
   const GemmLayout& layout = plan->layout;
   const void* left = layout.swapped ? b : a;
   const void* right = layout.swapped ? a : b;
@@ -304,10 +313,7 @@ PwStatus GemmPlans::Run(PwDevice* device, PwStream* on, const PwGemm& gemm,
       right = copy;
     }
   }
-  if (bias != nullptr) {
-    PW_RETURN_IF_FAILED(SetOperation(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                     &bias, sizeof(bias)));
-  }
+  PW_RETURN_IF_FAILED(SetBias(plan, bias));
   void* workspace = nullptr;
   PW_RETURN_IF_FAILED(on->gemm.Get(kWorkspaceBytes, &workspace));
   const float alpha = 1.0f;

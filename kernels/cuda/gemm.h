@@ -29,7 +29,7 @@ class GemmPlans {
                const void* a, const void* b, const void* bias, void* c);
 
  private:
-  PwStatus Plan(const GemmKey& key, GemmPlan** plan);
+  PwStatus Plan(const GemmKey& key, const void* bias, GemmPlan** plan);
 
   void* handle_ = nullptr;  // cublasLtHandle_t
   std::unordered_map<GemmKey, std::unique_ptr<GemmPlan>, GemmKeyHash> plans_;

@@ -18,7 +18,10 @@ class Library {
   explicit Library(std::initializer_list<const char*> names) {
     for (const char* name : names) {
       library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (library_ != nullptr) return;
+      if (library_ != nullptr) {
+        error_.clear();
+        return;
+      }
       const char* why = dlerror();
       if (error_.empty()) error_ = why == nullptr ? name : why;
     }
@@ -36,14 +39,9 @@ class Library {
   }
 
   // "" when the library and all that was looked for are there.
-  const std::string& error() const {
-    static const std::string none;
-    return library_ != nullptr && !incomplete() ? none : error_;
-  }
+  const std::string& error() const { return error_; }
 
  private:
-  bool incomplete() const { return error_.rfind("it has no ", 0) == 0; }
-
   void* library_ = nullptr;
   std::string error_;
 };

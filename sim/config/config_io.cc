@@ -128,6 +128,15 @@ class Reader {
       out.push_back(value);
     }
   }
+  void Ints(const char* path, std::vector<int>& out) {
+    const FieldAt at = FindField(root_, path);
+    if (at.message == nullptr) return;
+    const auto* reflection = at.message->GetReflection();
+    const int count = reflection->FieldSize(*at.message, at.field);
+    for (int index = 0; index < count; ++index) {
+      out.push_back(reflection->GetRepeatedInt32(*at.message, at.field, index));
+    }
+  }
   void Texts(const char* path, std::vector<std::string>& out) {
     const FieldAt at = FindField(root_, path);
     if (at.message == nullptr) return;

@@ -224,7 +224,8 @@ class Filler {
       case FieldDescriptor::CPPTYPE_INT32: {
         int32_t value = 0;
         if (!absl::SimpleAtoi(node.text, &value)) break;
-        reflection->SetInt32(message, field, value);
+        add ? reflection->AddInt32(message, field, value)
+            : reflection->SetInt32(message, field, value);
         return absl::OkStatus();
       }
       case FieldDescriptor::CPPTYPE_INT64: {

@@ -312,6 +312,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
   lower.optimizer = config.strategy.optimizer.value_or(OptimizerMode::kNone);
+  lower.validation =
+      config.strategy.validation.value_or(ValidationPlace::kNoWait);
+  lower.failing_steps = config.strategy.rollback_iterations;
   lower.iterations = config.iterations.value_or(0);
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;

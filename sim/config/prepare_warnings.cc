@@ -33,6 +33,10 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        "costs.optimizer_time", "with strategy.optimizer none");
   warn(costs.validation_s && optimizer != OptimizerMode::kPostValidated,
        "costs.validation_time", "unless strategy.optimizer is post-validated");
+  warn(strategy.validation && optimizer != OptimizerMode::kPostValidated,
+       "strategy.validation", "unless strategy.optimizer is post-validated");
+  warn(costs.rollback_s && strategy.rollback_iterations.empty(),
+       "costs.rollback_time", "without strategy.rollback_iterations");
   warn(strategy.sequence && !has_model && !strategy.microbatch_size,
        "strategy.sequence", "without a model or strategy.microbatch_size");
   warn(strategy.microbatch_size && !has_model && !strategy.sequence,

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
@@ -59,6 +60,9 @@ class Printer {
       absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value));
     }
     if (!values.empty()) Line(path, list);
+  }
+  void Ints(const char* path, const std::vector<int>& values) {
+    if (!values.empty()) Line(path, absl::StrJoin(values, ", "));
   }
   void Texts(const char* path, const std::vector<std::string>& values) {
     std::string list;

@@ -71,6 +71,8 @@ struct StrategyChoice {
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
   std::optional<OptimizerMode> optimizer;
+  std::optional<ValidationPlace> validation;
+  std::vector<int> rollback_iterations;  // whose post-validated step fails
   std::optional<double> max_activations;
   std::optional<int> gradient_bytes_per_parameter;
   std::optional<int> parameter_bytes_per_parameter;
@@ -100,6 +102,7 @@ struct CostChoice {
   std::optional<double> gradient_bytes;  // of one rank
   std::optional<double> optimizer_s;
   std::optional<double> validation_s;
+  std::optional<double> rollback_s;
   std::optional<double> held_until_weight;
 };
 

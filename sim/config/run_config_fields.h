@@ -50,6 +50,14 @@ inline const std::vector<ChoiceRow>& OptimizerChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& ValidationChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"no-wait", static_cast<int>(ValidationPlace::kNoWait)},
+      {"released", static_cast<int>(ValidationPlace::kReleased)},
+  };
+  return rows;
+}
+
 // The name of an available value.
 template <typename Enum>
 const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
@@ -60,7 +68,7 @@ const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
 }
 
 // `visit` has Text, Int, Real (finite, minimum and maximum), Bool, Quantity,
-// Quantities, Reals, Texts, Choice and Pairs.
+// Quantities, Reals, Ints, Texts, Choice and Pairs.
 template <typename Config, typename Visitor>
 void VisitFields(Config& config, Visitor& visit) {
   constexpr int kAny = std::numeric_limits<int>::max();
@@ -119,6 +127,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
+  visit.Choice("strategy.validation", strategy.validation, ValidationChoices());
+  visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations);
   visit.Real("strategy.max_activations", strategy.max_activations, 0,
              kInfinity);
   visit.Int("strategy.gradient_bytes_per_parameter",
@@ -152,6 +162,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.gradient_bytes", costs.gradient_bytes, Unit::kBytes);
   visit.Quantity("costs.optimizer_time", costs.optimizer_s, Unit::kTime);
   visit.Quantity("costs.validation_time", costs.validation_s, Unit::kTime);
+  visit.Quantity("costs.rollback_time", costs.rollback_s, Unit::kTime);
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
 
   visit.Text("engine", config.engine);

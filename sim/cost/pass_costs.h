@@ -21,9 +21,11 @@ struct PassCosts {
   std::vector<StageCosts> stages;  // [stage], pp * vpp of them
   // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
   std::vector<double> microbatch_factor;
-  // The optimizer step of one rank, and one rank's check of it afterwards.
+  // The optimizer step of one rank, one rank's check of it afterwards, and
+  // undoing it.
   double optimizer_s = 0;
   double validation_s = 0;
+  double rollback_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
 

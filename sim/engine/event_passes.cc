@@ -51,8 +51,7 @@ bool EventRun::RunItem(int index) {
 
 bool EventRun::HooksEnded(Device& device, double* start_s) const {
   for (int32_t hook = 0; hook < device.sequence.num_hooks(); ++hook) {
-    if (!device.hook_ends[hook].Await(device.sequence.Awaited(hook),
-                                      start_s)) {
+    if (!device.hook_ends[hook].Await(device.sequence.Awaited(hook), start_s)) {
       return false;
     }
   }
@@ -72,8 +71,7 @@ bool EventRun::Drop(int index) {
     return true;  // Continue asks whether it is held
   }
   double arrival_s = 0;
-  if (!Tokens(device.replica, channel)
-           .Pop(KeyOf(device, pass), &arrival_s)) {
+  if (!Tokens(device.replica, channel).Pop(KeyOf(device, pass), &arrival_s)) {
     return false;
   }
   ++device.dropped;

@@ -101,12 +101,12 @@ class EventRun {
     int32_t replica;
     int32_t rank;
     int32_t iteration = 0;
-    uint32_t start = 0;     // starts of iterations so far
-    uint32_t dropped = 0;   // of RankProgram::dropped
+    uint32_t start = 0;    // starts of iterations so far
+    uint32_t dropped = 0;  // of RankProgram::dropped
     int64_t position = 0;
     SideSequence sequence;
     std::vector<HookEnds> hook_ends;  // of this start
-    bool busy = false;      // the compute stream runs something
+    bool busy = false;                // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool ended = false;
     bool started = false;  // has run its first pass

@@ -65,8 +65,7 @@ void EventRun::PlanHolds(int index, const Pass* block, int parts, bool send) {
   }
   const Pass* const next = rank.order->data() + device.position;
   if (send && program_.wait_rule == WaitRule::kBatched &&
-      !device.holds.empty() &&
-      device.position < device.sequence.stop() &&
+      !device.holds.empty() && device.position < device.sequence.stop() &&
       IsComputePass(next->kind())) {
     device.received = true;
     PlanHolds(index, next, next->joint_with_next() ? 2 : 1, /*send=*/false);

@@ -38,8 +38,7 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
     Plan(state, std::move(inputs));
     return true;
   }
-  const bool hooked =
-      replay.position == state.stop && state.sequence.holds();
+  const bool hooked = replay.position == state.stop && state.sequence.holds();
   if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
     return false;
   }

@@ -45,19 +45,20 @@ class FastRun {
     bool send;
     Pass pass;
   };
-  struct RankState {
+  // What most visits touch comes first, on a cache line of its own.
+  struct alignas(64) RankState {
     explicit RankState(const RankProgram& rank)
         : sequence(rank), hook_ends(rank.hooks.size()) {}
-    int64_t stop = 0;    // of `sequence`
-    bool plain = false;  // nothing but passes to run up to `stop`
-    int pending = 0;     // operations in `queues`
+    int64_t stop = 0;       // of `sequence`
+    double pass_end_s = 0;  // of the last pass so far
+    bool plain = false;     // nothing but passes to run up to `stop`
+    bool started = false;   // has run its first pass
+    int pending = 0;        // operations in `queues`
     SideSequence sequence;
     double item_ready_s = 0;
     int64_t item_meeting = 0;
     std::vector<HookEnds> hook_ends;
-    size_t dropped = 0;     // of RankProgram::dropped
-    bool started = false;   // has run its first pass
-    double pass_end_s = 0;  // of the last pass so far
+    size_t dropped = 0;  // of RankProgram::dropped
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     // By ActivationKey: copies that have ended, loads that are on their way.

@@ -42,11 +42,10 @@ bool FastRun::DrainStreams(Row& row, int rank) {
     double* const stream_s = &state.stream_s[stream];
     while (!queue.empty()) {
       Issued& issued = queue.front();
-      const bool ran =
-          issued.item.side_op < 0
-              ? TryCopy(row, rank, issued, stream_s)
-              : TrySideOp(row, rank, issued.item, &issued.ready_s,
-                          &issued.meeting, stream_s);
+      const bool ran = issued.item.side_op < 0
+                           ? TryCopy(row, rank, issued, stream_s)
+                           : TrySideOp(row, rank, issued.item, &issued.ready_s,
+                                       &issued.meeting, stream_s);
       if (!ran) break;
       queue.pop_front();
       --state.pending;

@@ -54,6 +54,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.activation_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
+  PW_RETURN_IF_ERROR(CheckFailingSteps());
   const Network& network = options_.network;
   if (network.cluster != nullptr &&
       (network.mapping == nullptr || network.mapping->pp() != schedule_.pp() ||
@@ -65,13 +66,44 @@ absl::Status Lowering::CheckOptions() const {
   return absl::OkStatus();
 }
 
+absl::Status Lowering::CheckFailingSteps() const {
+  const std::vector<int>& failing = options_.failing_steps;
+  if (failing.empty()) return absl::OkStatus();
+  constexpr char kField[] = "strategy.rollback_iterations";
+  if (options_.optimizer != OptimizerMode::kPostValidated) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kField,
+        ": only a step of strategy.optimizer post-validated rolls back"));
+  }
+  for (size_t index = 0; index < failing.size(); ++index) {
+    if (failing[index] < 0 ||
+        (index > 0 && failing[index] <= failing[index - 1])) {
+      return BadValue(kField, absl::StrCat(failing[index]),
+                      "iterations from 0 on, ascending");
+    }
+  }
+  // The iteration behind it begins twice; two more show the period again.
+  const int needed = failing.back() + 4;
+  if (options_.iterations != 0 && options_.iterations < needed) {
+    return BadValue("iterations", absl::StrCat(options_.iterations),
+                    absl::StrCat("at least ", needed,
+                                 ", or left out, since the step of iteration ",
+                                 failing.back(), " fails"));
+  }
+  return absl::OkStatus();
+}
+
 void Lowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
   program_.replicas = options_.replicas;
   program_.until_steady = options_.iterations == 0;
-  program_.iterations =
-      options_.iterations == 0 ? kMostIterations : options_.iterations;
+  const std::vector<int>& failing = options_.failing_steps;
+  program_.iterations = options_.iterations;
+  if (options_.iterations == 0) {
+    program_.iterations =
+        kMostIterations + (failing.empty() ? 0 : failing.back() + 1);
+  }
   program_.microbatch_factor = options_.costs.microbatch_factor;
 }
 

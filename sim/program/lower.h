@@ -19,6 +19,13 @@ enum class OptimizerMode {
                    // (zero-bubble paper, sec. 4)
 };
 
+// Where in the next warm-up a post-validated step is checked.
+enum class ValidationPlace {
+  kNoWait,    // where no rank waits for one above it
+  kReleased,  // as the zero-bubble paper's released code: later, and at the
+              // price of a bubble on several chunks
+};
+
 enum class DataParallel {
   kNone,
   kDdp,    // all-reduce of a chunk's gradients after its last backward
@@ -41,7 +48,11 @@ struct LowerOptions {
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;
   OptimizerMode optimizer = OptimizerMode::kNone;
-  // 0: as many as the period needs, at most 8.
+  ValidationPlace validation = ValidationPlace::kNoWait;
+  // Iterations, ascending, whose post-validated step fails its check because
+  // the norm is too large: the next warm-up is thrown away and run again.
+  std::vector<int> failing_steps;
+  // 0: as many as the period needs, at most 8 after the last failing step.
   int iterations = 0;
 };
 

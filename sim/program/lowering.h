@@ -1,5 +1,6 @@
 // The steps of Lower (lower.h) and what they share. Internal to program/.
-// lower.cc adds the passes, lower_sync.cc what comes once an iteration.
+// lower.cc adds the passes, lower_sync.cc data parallelism, lower_step.cc the
+// optimizer, lower_validation.cc the check of its step.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,10 @@
 #include "sim/program/lower.h"
 
 namespace pipewright {
+
+// A found-inf flag and a partial squared norm, as doubles (zero-bubble paper,
+// sec. 4); also what the synchronised step reduces.
+inline constexpr double kStateBytes = 16;
 
 class Lowering {
  public:
@@ -30,7 +35,7 @@ class Lowering {
     AddGlobals();
     AddPasses();
     if (reduces()) PW_RETURN_IF_ERROR(AddGradientReduction());
-    AddOptimizer();
+    PW_RETURN_IF_ERROR(AddOptimizer());
     if (gathers()) AddParameterGather();
     for (RankProgram& rank : program_.ranks) {
       std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
@@ -38,6 +43,7 @@ class Lowering {
                          return a.position < b.position;
                        });
     }
+    FinishFalseStarts();
     PW_RETURN_IF_ERROR(VerifyProgram(program_));
     return std::move(program_);
   }
@@ -61,6 +67,7 @@ class Lowering {
   }
 
   absl::Status CheckOptions() const;
+  absl::Status CheckFailingSteps() const;
   void AddGlobals();
   void AddPasses();
   absl::Status AddGradientReduction();
@@ -68,11 +75,17 @@ class Lowering {
   void ReduceRank(int rank, const std::vector<Reduction>& reductions);
   void ReducePair(int rank, const std::vector<std::vector<Reduction>>& all);
   void Reduce(int rank, int64_t position, int group, int chunk, int stage);
-  void AddOptimizer();
+  absl::Status AddOptimizer();
   void AddSynchronisedStep();
-  void AddPostValidatedStep();
-  std::vector<int64_t> ValidationPositions() const;
+  absl::Status AddPostValidatedStep();
+  std::vector<int64_t> ValidationDeadlines() const;
+  std::vector<int64_t> PositionsWithoutWaiting() const;
+  std::vector<int64_t> PositionsAsReleased() const;
+  absl::Status AddFalseStarts();
+  absl::Status AddDropped();
+  void FinishFalseStarts();
   void AddParameterGather();
+  void GatherAgain(int rank);
 
   int64_t OrderSize(int rank) const {
     return static_cast<int64_t>(schedule_.order(rank).size());
@@ -118,6 +131,8 @@ class Lowering {
   Program program_;
   std::vector<int> replica_group_;            // [rank]
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
+  std::vector<int64_t> validation_positions_;  // [rank]
+  std::vector<size_t> ends_false_start_;      // [rank] its last side operation
 };
 
 }  // namespace pipewright

@@ -69,10 +69,11 @@ absl::string_view StreamName(Stream stream) {
 
 absl::string_view OpKindName(OpKind kind) {
   constexpr absl::string_view kNames[kNumOpKinds] = {
-      "pass",       "send",           "receive",    "offload", "load", "wait",
-      "all-reduce", "reduce-scatter", "all-gather", "barrier", "pull", "push",
-      "cpu",        "optimizer",      "validate",   "rollback", "predict",
-      "drop"};
+      "pass",       "send",      "receive",    "offload",
+      "load",       "wait",      "all-reduce", "reduce-scatter",
+      "all-gather", "barrier",   "pull",       "push",
+      "cpu",        "optimizer", "validate",   "rollback",
+      "predict",    "drop"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -180,9 +181,9 @@ std::string ToString(const Program& program) {
   }
   for (int rank = 0; rank < program.pp(); ++rank) {
     if (program.false_starts.empty()) break;
-    absl::StrAppend(
-        &out, rank, " false start:",
-        StartToString(program, rank, program.false_starts[0], true), "\n");
+    absl::StrAppend(&out, rank, " false start:",
+                    StartToString(program, rank, program.false_starts[0], true),
+                    "\n");
   }
   return out;
 }

@@ -282,9 +282,7 @@ struct Program {
   // How `iteration` begins: once, or falsely and then again.
   std::vector<Start> StartsOf(int iteration) const;
   // The first iteration from which on all are alike but for how they begin.
-  int settled() const {
-    return false_starts.empty() ? 0 : false_starts.back();
-  }
+  int settled() const { return false_starts.empty() ? 0 : false_starts.back(); }
   // Operations of one iteration of one replica, transfers counted once; no
   // false start.
   int64_t num_ops() const;

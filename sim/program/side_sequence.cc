@@ -189,10 +189,9 @@ void SideSequence::Reach() {
     if (hook.reached == before) continue;
     holds_ = true;
     // Behind a block that fires twice neither waits for the other.
-    hook.awaited = Before(rule)
-                       ? hook.reached
-                       : std::clamp<int64_t>(hook.reached - rule.window, 0,
-                                             before);
+    hook.awaited = Before(rule) ? hook.reached
+                                : std::clamp<int64_t>(
+                                      hook.reached - rule.window, 0, before);
   }
 }
 

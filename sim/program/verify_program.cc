@@ -168,13 +168,14 @@ std::vector<MeetingKind> MeetingsOf(const Program& program, int number,
   std::vector<MeetingKind> meetings;
   const auto add = [&](const SideOp& op) {
     if (!IsCollective(op.kind) || op.group != group) return;
-    meetings.push_back({op.kind, op.bytes, op.first_iteration, op.starts,
-                        op.unless_fails});
+    meetings.push_back(
+        {op.kind, op.bytes, op.first_iteration, op.starts, op.unless_fails});
   };
   const bool hooked =
       std::any_of(rank.hooks.begin(), rank.hooks.end(),
                   [](const LaneHook& hook) { return !hook.side_ops.empty(); });
-  if (!hooked || program.groups[group].ranks.size() == 1) {
+  const bool spell_out = hooked || !program.false_starts.empty();
+  if (!spell_out || program.groups[group].ranks.size() == 1) {
     for (const Attachment& attachment : rank.attachments) {
       add(rank.side_ops[attachment.side_op]);
     }

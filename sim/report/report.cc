@@ -80,6 +80,13 @@ Report Summarize(const Program& program, const RunSummary& run,
   report.bytes_sent = run.bytes_sent;
   report.peak_activations = std::move(peak_activations);
   report.not_modelled = NotModelled(program);
+  for (const int iteration : program.false_starts) {
+    if (iteration >= run.iterations()) continue;
+    const double took_s =
+        run.iteration_end_s[iteration] - run.iteration_end_s[iteration - 1];
+    report.rollbacks.push_back(
+        {.iteration = iteration - 1, .cost_s = took_s - report.iteration_s});
+  }
   if (program.network.mapping != nullptr) {
     report.mapping =
         program.network.mapping->ToString(*program.network.cluster);
@@ -173,6 +180,10 @@ std::string ReportToJson(const Report& report) {
   out["steady"] = report.steady;
   if (report.tokens_per_s) out["tokens_per_s"] = *report.tokens_per_s;
   if (report.fits) out["fits"] = *report.fits;
+  for (const RollbackReport& rollback : report.rollbacks) {
+    out["rollbacks"].push_back(
+        {{"iteration", rollback.iteration}, {"cost_s", rollback.cost_s}});
+  }
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;

@@ -29,6 +29,12 @@ struct RankReport {
   std::vector<int> devices;
 };
 
+// A step that failed its check: what it added to the next iteration.
+struct RollbackReport {
+  int iteration = 0;  // whose step
+  double cost_s = 0;
+};
+
 // Times of the slowest data-parallel replica.
 struct Report {
   std::string schedule;
@@ -55,6 +61,7 @@ struct Report {
   bool steady = false;
   std::optional<double> tokens_per_s;
   std::optional<bool> fits;  // only where a limit is given
+  std::vector<RollbackReport> rollbacks;
   std::vector<double> peak_activations;
   std::vector<RankReport> ranks;
   int64_t ops = 0;

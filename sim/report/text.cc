@@ -122,6 +122,11 @@ std::string ReportToText(const Report& report) {
     absl::StrAppendFormat(&out, "%-14s %10.6g  %s\n", "tokens per s",
                           *report.tokens_per_s, "of all replicas");
   }
+  for (const RollbackReport& rollback : report.rollbacks) {
+    absl::StrAppendFormat(&out, "%-14s %10s  the step of iteration %d failed\n",
+                          "roll-back", FormatSeconds(rollback.cost_s),
+                          rollback.iteration);
+  }
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "busy",
                         FormatSeconds(report.busy_s),
                         "pass time of the busiest rank");

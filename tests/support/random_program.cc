@@ -83,6 +83,21 @@ void SortAttachments(Program& program) {
                      [](const Attachment& a, const Attachment& b) {
                        return a.position < b.position;
                      });
+    if (program.false_starts.empty()) continue;
+    rank.false_start_end = 0;
+    for (size_t index = 0; index < rank.attachments.size(); ++index) {
+      const SideOp& op = rank.side_ops[rank.attachments[index].side_op];
+      if (op.starts != SideOp::Starts::kFalse) continue;
+      rank.false_start_end = static_cast<int>(index) + 1;
+    }
+    // What others count on comes once.
+    for (int index = 0; index < rank.false_start_end; ++index) {
+      SideOp& op = rank.side_ops[rank.attachments[index].side_op];
+      const bool counted = !op.outputs.empty() || op.group >= 0;
+      if (counted && op.starts == SideOp::Starts::kEvery) {
+        op.starts = SideOp::Starts::kFirst;
+      }
+    }
   }
 }
 
@@ -229,6 +244,15 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   lower.data_parallel = static_cast<DataParallel>(random.Int(0, 2));
   lower.optimizer = static_cast<OptimizerMode>(random.Int(0, 2));
   lower.iterations = random.Int(1, 3);
+  if (lower.optimizer == OptimizerMode::kPostValidated && random.Chance(60)) {
+    lower.validation = static_cast<ValidationPlace>(random.Int(0, 1));
+    lower.costs.rollback_s = random.Time(6);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      if (!random.Chance(50)) continue;
+      lower.failing_steps.push_back(iteration);
+      lower.iterations = iteration + 4;
+    }
+  }
   lower.hop_bytes = random.Int(1, 40);
   if (options.holding_rules && random.Chance(40)) {
     lower.wait_rule =
@@ -255,7 +279,8 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   }
   absl::StrAppend(&out.about, " replicas ", lower.replicas, " dp ",
                   static_cast<int>(lower.data_parallel), " optimizer ",
-                  static_cast<int>(lower.optimizer), " ",
+                  static_cast<int>(lower.optimizer), " false starts ",
+                  lower.failing_steps.size(), " ",
                   WaitRuleName(lower.wait_rule));
   PW_ASSIGN_OR_RETURN(
       out.program,

@@ -232,6 +232,8 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.replicas = sizes.dp;
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
+  lower.shard_blocks = config.strategy.shard_blocks.value_or(
+      run->schedule->unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
@@ -251,7 +253,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     return absl::OkStatus();
   }
   if (known) {
-    if (lower.data_parallel == DataParallel::kZero1 && !model &&
+    if (lower.data_parallel >= DataParallel::kZero1 && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
           "parameters taken as ", ParametersPerGradientByte(config),

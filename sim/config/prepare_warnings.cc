@@ -29,14 +29,22 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
   const StrategyChoice& strategy = config.strategy;
   const OptimizerMode optimizer =
       strategy.optimizer.value_or(OptimizerMode::kNone);
-  warn(costs.optimizer_s && optimizer == OptimizerMode::kNone,
-       "costs.optimizer_time", "with strategy.optimizer none");
+  const bool steps =
+      optimizer != OptimizerMode::kNone || schedule.update_every > 0;
+  warn(costs.prediction_s && schedule.update_every != 1,
+       "costs.prediction_time", "unless every backward is a step of its own");
+  warn(costs.optimizer_s && !steps, "costs.optimizer_time",
+       "with strategy.optimizer none");
   warn(costs.validation_s && optimizer != OptimizerMode::kPostValidated,
        "costs.validation_time", "unless strategy.optimizer is post-validated");
   warn(strategy.validation && optimizer != OptimizerMode::kPostValidated,
        "strategy.validation", "unless strategy.optimizer is post-validated");
   warn(costs.rollback_s && strategy.rollback_iterations.empty(),
        "costs.rollback_time", "without strategy.rollback_iterations");
+  const bool shards = strategy.data_parallel == DataParallel::kZero2 ||
+                      strategy.data_parallel == DataParallel::kFsdp;
+  warn(strategy.shard_blocks && !shards, "strategy.shard_blocks",
+       "unless strategy.data_parallel is zero2 or fsdp");
   warn(strategy.sequence && !has_model && !strategy.microbatch_size,
        "strategy.sequence", "without a model or strategy.microbatch_size");
   warn(strategy.microbatch_size && !has_model && !strategy.sequence,

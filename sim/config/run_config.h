@@ -67,6 +67,7 @@ struct StrategyChoice {
   std::optional<int> sequence;         // tokens of a sample
   std::optional<int> slices;
   std::optional<DataParallel> data_parallel;
+  std::optional<ShardBlocks> shard_blocks;
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
@@ -103,6 +104,7 @@ struct CostChoice {
   std::optional<double> optimizer_s;
   std::optional<double> validation_s;
   std::optional<double> rollback_s;
+  std::optional<double> prediction_s;
   std::optional<double> held_until_weight;
 };
 

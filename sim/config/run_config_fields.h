@@ -23,11 +23,20 @@ inline const std::vector<ChoiceRow>& DataParallelChoices() {
       {"none", static_cast<int>(DataParallel::kNone)},
       {"ddp", static_cast<int>(DataParallel::kDdp)},
       {"zero1", static_cast<int>(DataParallel::kZero1)},
-      {"zero2", 0, false},
-      {"fsdp", 0, false},
+      {"zero2", static_cast<int>(DataParallel::kZero2)},
+      {"fsdp", static_cast<int>(DataParallel::kFsdp)},
       {"hsdp", 0, false},
       {"hpz", 0, false},
       {"odc", 0, false},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& ShardBlocksChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"pass", static_cast<int>(ShardBlocks::kPass)},
+      {"run", static_cast<int>(ShardBlocks::kRun)},
+      {"unit", static_cast<int>(ShardBlocks::kUnit)},
   };
   return rows;
 }
@@ -124,6 +133,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
   visit.Choice("strategy.data_parallel", strategy.data_parallel,
                DataParallelChoices());
+  visit.Choice("strategy.shard_blocks", strategy.shard_blocks,
+               ShardBlocksChoices());
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
@@ -163,6 +174,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.optimizer_time", costs.optimizer_s, Unit::kTime);
   visit.Quantity("costs.validation_time", costs.validation_s, Unit::kTime);
   visit.Quantity("costs.rollback_time", costs.rollback_s, Unit::kTime);
+  visit.Quantity("costs.prediction_time", costs.prediction_s, Unit::kTime);
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
 
   visit.Text("engine", config.engine);

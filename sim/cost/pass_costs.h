@@ -26,6 +26,8 @@ struct PassCosts {
   double optimizer_s = 0;
   double validation_s = 0;
   double rollback_s = 0;
+  // Predicting the weights of a rank for one microbatch.
+  double prediction_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
 

@@ -38,12 +38,18 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.gradient_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
-  if (options_.data_parallel == DataParallel::kZero1 &&
+  if (options_.data_parallel >= DataParallel::kZero1 &&
       schedule_.replicas > 1) {
-    return BadValue("strategy.data_parallel", "zero1",
+    return BadValue("strategy.data_parallel", "a sharded optimizer",
                     "none, ddp (of a schedule with two replicas)");
   }
-  if (gathers() && options_.parameter_bytes.size() != stages) {
+  if (shards() && options_.shard_blocks == ShardBlocks::kUnit &&
+      schedule_.unit < 1) {
+    return BadValue("strategy.shard_blocks", "unit",
+                    absl::StrCat("pass, run: schedule ", schedule_.name,
+                                 " has no units of microbatches"));
+  }
+  if (shards_step() && options_.parameter_bytes.size() != stages) {
     return BadValue("parameter bytes",
                     absl::StrCat(options_.parameter_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
@@ -55,6 +61,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat("pp * vpp = ", stages));
   }
   PW_RETURN_IF_ERROR(CheckFailingSteps());
+  PW_RETURN_IF_ERROR(CheckUpdates());
   const Network& network = options_.network;
   if (network.cluster != nullptr &&
       (network.mapping == nullptr || network.mapping->pp() != schedule_.pp() ||

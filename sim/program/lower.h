@@ -30,6 +30,18 @@ enum class DataParallel {
   kNone,
   kDdp,    // all-reduce of a chunk's gradients after its last backward
   kZero1,  // reduce-scatter there, all-gather before its next first forward
+  kZero2,  // reduce-scatter after every backward, the same all-gather
+  kFsdp,   // all-gather before every forward and backward, reduce-scatter after
+           // every backward
+};
+
+// What fsdp takes for one block of work (and zero2, of backwards).
+enum class ShardBlocks {
+  kPass,  // every pass
+  kRun,   // as many passes of one chunk and direction as follow each other
+  kUnit,  // the passes of one chunk and direction of a unit of microbatches
+          // (Schedule::unit): breadth-first pipelines (arXiv 2211.05953),
+          // ZeroPP (arXiv 2402.03791)
 };
 
 struct LowerOptions {
@@ -39,6 +51,7 @@ struct LowerOptions {
   // Activations, or their gradient, of one hop; never divided.
   double hop_bytes = 0;
   DataParallel data_parallel = DataParallel::kNone;
+  ShardBlocks shard_blocks = ShardBlocks::kPass;
   int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
   // the gather.

@@ -13,6 +13,10 @@ absl::Status Lowering::AddOptimizer() {
              {.kind = OpKind::kWait, .inputs = synced_[rank]});
     }
   }
+  if (never_flushes()) {
+    AddStepsWithoutFlush();
+    return absl::OkStatus();
+  }
   switch (options_.optimizer) {
     case OptimizerMode::kNone:
       break;
@@ -31,8 +35,8 @@ void Lowering::AddSynchronisedStep() {
   std::vector<int> everybody(schedule_.pp());
   std::iota(everybody.begin(), everybody.end(), 0);
   // After an all-reduce the replicas hold the same gradients.
-  const int group =
-      AddGroup(gathers() ? Group::Span::kAll : Group::Span::kRanks, everybody);
+  const int group = AddGroup(
+      shards_step() ? Group::Span::kAll : Group::Span::kRanks, everybody);
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
     Attach(rank, OrderSize(rank),

@@ -28,7 +28,7 @@ absl::Status Lowering::AddGradientReduction() {
 // In the order of the rank's passes.
 absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
     int rank) const {
-  const RankOrder& order = schedule_.order(rank);
+  const RankOrder& order = this->order(rank);
   const int lanes = schedule_.vpp() * schedule_.replicas;
   const auto lane_of = [](Pass pass) {
     return pass.chunk() * 2 + pass.replica();
@@ -79,7 +79,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
   Attach(rank, position,
-         {.kind = gathers() ? OpKind::kReduceScatter : OpKind::kAllReduce,
+         {.kind = shards_step() ? OpKind::kReduceScatter : OpKind::kAllReduce,
           .stream = Stream::kCollective,
           .bytes = options_.gradient_bytes[stage],
           .group = group,

@@ -182,7 +182,8 @@ absl::Status Lowering::AddDropped() {
   std::vector<std::vector<Pass>> sent(program_.channels.size());
   std::vector<std::set<uint64_t>> taken(program_.channels.size());
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    for (int64_t position = 0; position < validation_positions_[rank]; ++position) {
+    for (int64_t position = 0; position < validation_positions_[rank];
+         ++position) {
       const Pass pass = schedule_.order(rank)[position];
       const Lane& lane = program_.ranks[rank].lanes[pass.lane()];
       if (lane.output >= 0) sent[lane.output].push_back(pass);

@@ -27,25 +27,28 @@
 //      later one. With RankProgram::later_start the iterations after the first
 //      leave out the front of the order: the iteration before has run it.
 //   7. A LaneHook runs a side operation around passes, again and again. It
-//      fires at every pass of its lanes, or once a run: a run is as many of
-//      them as follow each other in the order with the same operation, passes
-//      of other lanes in between or not. A hook before the pass fires at the
-//      first of a run and the block waits for its operation; it is issued as
-//      rule 2 says, but `window` firings ahead: in front of the n-th block of
-//      a hook its operations up to the (n + window)-th have been issued. A
-//      hook behind the pass fires at the last of a run, and is issued when
-//      that block has ended; the block of a firing waits for the operation
-//      `window` firings back, or, with 0, nobody waits. On the compute stream
-//      the operation runs at its place, and `window` is 0.
-//      At one place come, in this order: hooks behind the block that has
-//      ended, what is attached, hooks before the next block, its transfers.
-//      Hooks do not look beyond the order of their start of an iteration.
+//      fires at every pass of its lanes; or once for every so many passes of
+//      each lane, counted from the begin of the start; or once a run: a run is
+//      as many of its passes as follow each other in the order with the same
+//      operation, passes of other lanes in between or not. A hook before the
+//      pass fires at the first of these and the block waits for its operation;
+//      it is issued as rule 2 says, but `window` firings ahead: in front of the
+//      n-th block of a hook its operations up to the (n + window)-th have been
+//      issued. A hook behind the pass fires at the last of these (or of the
+//      lane, where fewer are left) and is issued when that block has ended; the
+//      block of a firing waits for the operation `window` firings back, or,
+//      with 0, nobody waits. On the compute stream the operation runs at its
+//      place, and `window` is 0. At one place come, in this order: hooks behind
+//      the block that has ended, what is attached, hooks before the next block,
+//      its transfers. Hooks do not look beyond the order of their start of an
+//      iteration.
 //   8. An iteration of Program::false_starts begins twice. The false start
 //      runs the order up to the attachment that ends it
 //      (RankProgram::false_start_end). Then the rank receives, one after the
 //      other, what others have sent it in vain (RankProgram::dropped), and
 //      begins the iteration again. Which side operations take part in which
-//      start is theirs to say (SideOp::starts).
+//      start is theirs to say (SideOp::starts). Nothing in a false start waits
+//      for what is in none.
 #pragma once
 
 #include <cstdint>
@@ -184,6 +187,7 @@ struct LaneHook {
   enum class Fires : uint8_t { kEveryPass, kEveryRun };
   Place place = Place::kBefore;
   Fires fires = Fires::kEveryPass;
+  int64_t every = 1;  // of kEveryPass: passes of one lane
   int window = 0;
   // [Pass::lane()]: index in RankProgram::side_ops, -1: none. All of one
   // stream, so that they end in order; without channels of their own.
@@ -244,7 +248,8 @@ struct RankProgram {
   std::vector<SideOp> side_ops;
   std::vector<Attachment> attachments;  // by position, then in issue order
   std::vector<LaneHook> hooks;
-  int64_t later_start = 0;  // where iterations after the first begin
+  // Where iterations after the first begin; nothing is attached before it.
+  int64_t later_start = 0;
   // A false start takes in this many attachments and ends with the last.
   int32_t false_start_end = 0;
   std::vector<Dropped> dropped;  // in the order of their sends

@@ -59,6 +59,17 @@ void SideSequence::Emit(Firings& firings, int64_t position,
   firings.side_op = side_op;
 }
 
+// Counts a pass of the hook; true when it fires there.
+bool SideSequence::Counts(const LaneHook& hook, uint32_t lane,
+                          Firings& firings) const {
+  if (hook.every == 1) return true;
+  firings.passes.resize(rank_->lanes.size(), 0);
+  const int64_t before = firings.passes[lane]++;
+  if (Before(hook)) return before % hook.every == 0;
+  return (before + 1) % hook.every == 0 ||
+         before + 1 == rank_->lanes[lane].passes;
+}
+
 // The firing behind the one that `firings` is at.
 void SideSequence::FindNext(const LaneHook& hook, Firings& firings) const {
   const RankOrder& order = *rank_->order;
@@ -67,7 +78,12 @@ void SideSequence::FindNext(const LaneHook& hook, Firings& firings) const {
     const int64_t position = firings.next++;
     const int32_t op = hook.side_ops[order[position].lane()];
     if (op < 0) continue;
-    if (!runs) return Emit(firings, position, op);
+    if (!runs) {
+      if (Counts(hook, order[position].lane(), firings)) {
+        return Emit(firings, position, op);
+      }
+      continue;
+    }
     const int64_t seen = firings.seen;
     const int32_t seen_op = firings.seen_op;
     firings.seen = position;

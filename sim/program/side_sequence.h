@@ -63,6 +63,7 @@ class SideSequence {
     // Of runs: the pass seen last, and its operation.
     int64_t seen = -1;
     int32_t seen_op = -1;
+    std::vector<int64_t> passes;  // [lane] so far, where they are counted
   };
   struct HookState {
     Firings to_reach;
@@ -73,6 +74,7 @@ class SideSequence {
   };
 
   void FindNext(const LaneHook& hook, Firings& firings) const;
+  bool Counts(const LaneHook& hook, uint32_t lane, Firings& firings) const;
   void Emit(Firings& firings, int64_t position, int32_t side_op) const;
   void SkipAttachments();
   bool ItemBehind();

@@ -57,7 +57,10 @@ bool VerifyHook(const Program& program, int rank, const LaneHook& hook,
                 std::vector<int>* attached) {
   const RankProgram& rank_program = program.ranks[rank];
   const std::vector<SideOp>& ops = rank_program.side_ops;
-  if (hook.window < 0 || hook.side_ops.size() != rank_program.lanes.size()) {
+  const bool counts = hook.every != 1;
+  if (hook.every < 1 || (counts && rank_program.later_start > 0) ||
+      (counts && hook.fires == LaneHook::Fires::kEveryRun) || hook.window < 0 ||
+      hook.side_ops.size() != rank_program.lanes.size()) {
     return false;
   }
   std::vector<int32_t> mine;
@@ -95,7 +98,8 @@ absl::Status VerifySideOps(const Program& program, int rank,
                            std::vector<Ends>* ends) {
   const RankProgram& rank_program = program.ranks[rank];
   std::vector<int> attached(rank_program.side_ops.size(), 0);
-  int64_t last_position = 0;
+  // What comes once must not stand where only a first iteration runs.
+  int64_t last_position = rank_program.later_start;
   for (size_t index = 0; index < rank_program.attachments.size(); ++index) {
     const Attachment& attachment = rank_program.attachments[index];
     if (attachment.position < last_position ||
@@ -157,8 +161,7 @@ struct MeetingKind {
   OpKind kind;
   double bytes;
   int first_iteration;
-  SideOp::Starts starts;
-  bool unless_fails;
+  bool false_start = false;  // where they are
   friend bool operator==(const MeetingKind&, const MeetingKind&) = default;
 };
 
@@ -166,29 +169,31 @@ std::vector<MeetingKind> MeetingsOf(const Program& program, int number,
                                     int group) {
   const RankProgram& rank = program.ranks[number];
   std::vector<MeetingKind> meetings;
-  const auto add = [&](const SideOp& op) {
-    if (!IsCollective(op.kind) || op.group != group) return;
-    meetings.push_back(
-        {op.kind, op.bytes, op.first_iteration, op.starts, op.unless_fails});
-  };
-  const bool hooked =
-      std::any_of(rank.hooks.begin(), rank.hooks.end(),
-                  [](const LaneHook& hook) { return !hook.side_ops.empty(); });
-  const bool spell_out = hooked || !program.false_starts.empty();
-  if (!spell_out || program.groups[group].ranks.size() == 1) {
-    for (const Attachment& attachment : rank.attachments) {
-      add(rank.side_ops[attachment.side_op]);
-    }
-    return meetings;
+  for (const Attachment& attachment : rank.attachments) {
+    const SideOp& op = rank.side_ops[attachment.side_op];
+    if (!IsCollective(op.kind) || op.group != group) continue;
+    meetings.push_back({op.kind, op.bytes, op.first_iteration});
   }
-  // Spelled out, up to the first iteration that leaves nothing out.
+  return meetings;
+}
+
+// The same with hooks and false starts: operation by operation, up to the end
+// of an iteration that leaves nothing out.
+std::vector<MeetingKind> MeetingsSpelledOut(const Program& program, int number,
+                                            int group) {
   int full = program.settled();
-  for (const SideOp& op : rank.side_ops) {
-    full = std::max(full, op.first_iteration);
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      full = std::max(full, op.first_iteration);
+    }
   }
+  std::vector<MeetingKind> meetings;
   OpCursor cursor(program, number, full + 1);
   for (Op op; cursor.Next(&op);) {
-    if (op.side_op >= 0) add(rank.side_ops[op.side_op]);
+    if (op.side_op < 0) continue;
+    const SideOp& side_op = program.ranks[number].side_ops[op.side_op];
+    if (!IsCollective(side_op.kind) || side_op.group != group) continue;
+    meetings.push_back({side_op.kind, side_op.bytes, 0, op.false_start});
   }
   return meetings;
 }
@@ -196,6 +201,9 @@ std::vector<MeetingKind> MeetingsOf(const Program& program, int number,
 // The n-th operation of a member belongs with the n-th ones of the others: all
 // have to be of one kind and size. Others have none.
 absl::Status VerifyGroups(const Program& program) {
+  const bool hooked =
+      std::any_of(program.ranks.begin(), program.ranks.end(),
+                  [](const RankProgram& rank) { return !rank.hooks.empty(); });
   for (size_t index = 0; index < program.groups.size(); ++index) {
     const std::vector<int>& members = program.groups[index].ranks;
     const auto group = static_cast<int>(index);
@@ -205,9 +213,13 @@ absl::Status VerifyGroups(const Program& program) {
     for (int rank = 0; rank < program.pp(); ++rank) {
       const bool member =
           std::find(members.begin(), members.end(), rank) != members.end();
+      // A member alone agrees with itself.
+      const bool spell_out =
+          members.size() > 1 && (hooked || !program.false_starts.empty());
+      const auto meetings_of = spell_out ? MeetingsSpelledOut : MeetingsOf;
       const std::vector<MeetingKind> meetings =
-          MeetingsOf(program, rank, group);
-      if (member ? meetings != MeetingsOf(program, members[0], group)
+          meetings_of(program, rank, group);
+      if (member ? meetings != meetings_of(program, members[0], group)
                  : !meetings.empty()) {
         return absl::InternalError(
             absl::StrCat("program: the members of group ", index,

@@ -45,7 +45,7 @@ struct Report {
   int microbatches = 1;
   int slices = 1;
   int dp = 1;                                 // data-parallel degree
-  std::string data_parallel = "none";         // as configured: none, ddp, zero1
+  std::string data_parallel = "none";         // as configured
   std::string gradient_sync = "none";         // what of it the program does
   std::map<std::string, std::string> params;  // the schedule's own
   std::string model;                          // "" without one
@@ -62,6 +62,10 @@ struct Report {
   std::optional<double> tokens_per_s;
   std::optional<bool> fits;  // only where a limit is given
   std::vector<RollbackReport> rollbacks;
+  // Of pipelines that are never flushed: one a rank (weight_versions.h).
+  std::vector<int> staleness;
+  std::vector<int> weight_versions;
+  std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
   std::vector<RankReport> ranks;
   int64_t ops = 0;

@@ -8,11 +8,15 @@
 namespace pipewright {
 
 std::string ScheduleToText(const Schedule& schedule) {
-  std::string text =
-      absl::StrCat("pipewright-schedule 1\npp ", schedule.pp(), " vpp ",
-                   schedule.vpp(), " microbatches ", schedule.microbatches,
-                   " slices ", schedule.slices, " replicas ", schedule.replicas,
-                   " placement ", schedule.placement.ToString(), "\n");
+  std::string text = absl::StrCat(
+      "pipewright-schedule 1\npp ", schedule.pp(), " vpp ", schedule.vpp(),
+      " microbatches ", schedule.microbatches, " slices ", schedule.slices,
+      " replicas ", schedule.replicas,
+      schedule.unit > 0 ? absl::StrCat(" unit ", schedule.unit) : "",
+      schedule.update_every > 0
+          ? absl::StrCat(" update_every ", schedule.update_every)
+          : "",
+      " placement ", schedule.placement.ToString(), "\n");
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&text, rank, ":");
     if (!schedule.order(rank).empty()) text += ' ';
@@ -34,6 +38,10 @@ std::string ScheduleToJson(const Schedule& schedule) {
       ",\n  \"microbatches\": ", schedule.microbatches,
       ",\n  \"slices\": ", schedule.slices,
       ",\n  \"replicas\": ", schedule.replicas,
+      schedule.unit > 0 ? absl::StrCat(",\n  \"unit\": ", schedule.unit) : "",
+      schedule.update_every > 0
+          ? absl::StrCat(",\n  \"update_every\": ", schedule.update_every)
+          : "",
       ",\n  \"placement\": ", placement, ",\n  \"orders\": [");
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&json, rank == 0 ? "" : ",", "\n    \"");

@@ -298,14 +298,19 @@ TEST_CASE("cursor: yields each operation once, a transfer on both sides",
     if (!made.ok()) continue;
     const Program& program = made->program;
     INFO(made->about);
-    // The second iteration: nothing is left out of it.
+    // The first iteration that nothing is left out of and that begins once.
+    int full = 1;
+    while (program.StartsOf(full).size() > 1 ||
+           program.StartsOf(full)[0].fails) {
+      ++full;
+    }
     std::map<OpKind, int64_t> counts;
     int64_t all = 0;
     for (int rank = 0; rank < program.pp(); ++rank) {
       int64_t position = 0;
-      OpCursor cursor(program, rank, 2);
+      OpCursor cursor(program, rank, full + 1);
       for (Op op; cursor.Next(&op);) {
-        if (op.iteration == 0) continue;
+        if (op.iteration < full) continue;
         CHECK(op.position >= position);
         position = op.position;
         ++counts[op.kind];

@@ -31,6 +31,8 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-h1", 3, 1, 6},
       {"zb-h1", 3, 1, 6, {{"variant", "quick-start"}}, "_quick_start"},
       {"zb-h2", 3, 1, 6},
+      {"pipedream-2bw", 3, 1, 4},
+      {"pipeoptim", 3, 1, 4},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

@@ -9,6 +9,7 @@
 #include "sim/base/check.h"
 #include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
+#include "tests/support/naive_hooks.h"
 
 namespace pipewright {
 namespace {
@@ -186,36 +187,15 @@ void Graph::AddDrop(int replica, const Op& op) {
   tail = Add(0, std::move(after), op.iteration);
 }
 
-// Where each hook fires in this start, found here once more: whole lists, no
-// windows.
 void Graph::BeginStart(int rank, const Op& first) {
   const RankProgram& program = program_.ranks[rank];
-  const RankOrder& order = *program.order;
   hooked_.assign(program.hooks.size(), {});
-  fired_at_.assign(program.hooks.size(), {});
-  const int64_t begin = first.iteration == 0 ? 0 : program.later_start;
   const int64_t end =
       first.false_start
           ? program.attachments[program.false_start_end - 1].position
-          : static_cast<int64_t>(order.size());
-  for (size_t index = 0; index < program.hooks.size(); ++index) {
-    const LaneHook& hook = program.hooks[index];
-    std::vector<std::pair<int64_t, int32_t>> passes;  // of its lanes
-    for (int64_t position = begin; position < end; ++position) {
-      const int32_t op = hook.side_ops[order[position].lane()];
-      if (op >= 0) passes.emplace_back(position, op);
-    }
-    for (size_t pass = 0; pass < passes.size(); ++pass) {
-      const bool before = hook.place == LaneHook::Place::kBefore;
-      const bool edge =
-          before ? pass == 0 || passes[pass - 1].second != passes[pass].second
-                 : pass + 1 == passes.size() ||
-                       passes[pass + 1].second != passes[pass].second;
-      if (hook.fires == LaneHook::Fires::kEveryPass || edge) {
-        fired_at_[index].push_back(passes[pass].first);
-      }
-    }
-  }
+          : static_cast<int64_t>(program.order->size());
+  fired_at_ =
+      HookFirings(program, first.iteration == 0 ? 0 : program.later_start, end);
 }
 
 // What the block waits for; has -1 where it fires a hook and waits for none.
@@ -285,7 +265,9 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
   if (tail >= 0) inputs.push_back(tail);
   const int block = Add(seconds, std::move(inputs), ops[0].iteration);
   tail = block;
-  passes_.push_back({block, replica, rank, seconds});
+  // Of a first iteration's longer order, what every iteration runs.
+  const bool in_all = ops[0].position >= program_.ranks[rank].later_start;
+  passes_.push_back({block, replica, rank, in_all ? seconds : 0});
   for (const Op& op : ops) {
     if (op.kind != OpKind::kSend) continue;
     const int transfer = Transfer(replica, op);

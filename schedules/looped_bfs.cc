@@ -28,7 +28,11 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
       }
     }
   }
-  return std::move(builder).Finish();
+  // Breadth first, a chunk's parameters are gathered and its gradients
+  // scattered once a batch (arXiv 2211.05953).
+  Schedule schedule = std::move(builder).Finish();
+  schedule.unit = params.microbatches;
+  return schedule;
 }
 
 // With fewer microbatches than ranks, every wrap-around waits.

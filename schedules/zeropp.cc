@@ -22,7 +22,9 @@ Schedule BuildUnits(const ScheduleParams& params, int unit) {
   ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
                           params.microbatches);
   AddUnitOrders(params, unit, builder);
-  return std::move(builder).Finish();
+  Schedule schedule = std::move(builder).Finish();
+  schedule.unit = unit;
+  return schedule;
 }
 
 // Largest of all ranks, in the unit of peak_activations.

@@ -145,6 +145,15 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
        2,
        {"--param pair=never: schedule.params.pair: never",
         "joint|dependencies"}},
+      {{"simulate", "--schedule", "PipelineScheduleSingle", "--pp", "2"},
+       2,
+       {"schedule 'PipelineScheduleSingle' is an abstract class of PyTorch; "
+        "allowed: 1F1B, GPipe, which derive from it"}},
+      {{"simulate", "--schedule", "pipelineschedulemulti", "--pp", "2"},
+       2,
+       {"schedule 'pipelineschedulemulti' is an abstract class of PyTorch; "
+        "allowed: DualPipeV, Interleaved1F1B, InterleavedZeroBubble, "
+        "LoopedBFS, ZBVZeroBubble, which derive from it"}},
       {{"simulate", "--schedule", "optimal", "--pp", "2"},
        2,
        {"schedule 'optimal' is not available in this version (known: 1f1b, "}},

@@ -223,8 +223,9 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   }
   const bool known = !lower.gradient_bytes.empty();
   if (!given && known) {
-    for (const DataParallel kind : {DataParallel::kDdp, DataParallel::kZero1,
-                                    DataParallel::kZero2, DataParallel::kFsdp}) {
+    for (const DataParallel kind :
+         {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kZero2,
+          DataParallel::kFsdp}) {
       if (ZeroStageOf(kind) == training.zero) lower.data_parallel = kind;
     }
   }
@@ -310,7 +311,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config));
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
-                      PrepareSlices(config, spec, &sizes));
+                      PrepareSlices(config, spec, &sizes, &run.warnings));
   PW_ASSIGN_OR_RETURN(
       run.prepared_model,
       PrepareModelOnStages(config, sizes, spec, run.schedule.get()));

@@ -60,10 +60,11 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        std::vector<std::string>* warnings);
 
 // The factor of each slice, empty where all cost the same: as given, or as the
-// schedule cuts them, which then says how many there are.
+// schedule cuts them, which then says how many there are. Warns where a file
+// of several slices leaves it open.
 absl::StatusOr<std::vector<double>> PrepareSlices(
     const RunConfig& config, const std::optional<ModelSpec>& model,
-    RunSizes* sizes);
+    RunSizes* sizes, std::vector<std::string>* warnings);
 
 // The schedule by its name, not verified.
 absl::StatusOr<std::shared_ptr<const Schedule>> PrepareSchedule(

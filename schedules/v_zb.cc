@@ -48,7 +48,7 @@ bool AnySize(const ScheduleParams&) { return true; }
 
 bool EqualPasses(const ScheduleParams& params) {
   return params.microbatches >= 2 * params.pp && !params.max_activations &&
-         HasEqualPasses(params.costs);
+         params.costs.equal_without_hop();
 }
 
 double NoBubble(const ScheduleParams&, int) { return 0; }

@@ -164,8 +164,7 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
   if (analytic != nullptr) {
     costs = AnalyticCosts(model->spec, model->training, *analytic,
-                          model->layout, model->rank_of_stage,
-                          /*recompute_passes=*/false);
+                          model->layout, model->rank_of_stage);
   } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {

@@ -82,6 +82,13 @@ absl::Status CheckOwnKeys(const ScheduleInfo& info,
 
 }  // namespace
 
+std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others) {
+  std::vector<Claim> claims = {per_rank, std::move(per_rank)};
+  claims[1].metric = Claim::Metric::kBubbleGlobal;
+  for (Claim& other : others) claims.push_back(std::move(other));
+  return claims;
+}
+
 RegisterSchedule::RegisterSchedule(ScheduleInfo info) {
   std::string name = info.name;
   PW_CHECK(Rows().emplace(std::move(name), std::move(info)).second);

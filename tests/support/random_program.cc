@@ -7,87 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
-#include "sim/schedule/builder.h"
-#include "sim/schedule/registry.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
+#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
-
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int Int(int low, int high) {
-    return low + static_cast<int>(engine_() % (high - low + 1));
-  }
-  // Multiples of 1/64: sums are exact, so engines must agree to the bit.
-  double Time(double most) {
-    return Int(0, static_cast<int>(most * 64)) / 64.0;
-  }
-  bool Chance(int percent) { return Int(1, 100) <= percent; }
-
- private:
-  std::mt19937 engine_;
-};
-
-// Sends the activations of some forwards to the host and back before their
-// backward.
-Schedule WithCopies(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  const int every = random.Int(2, 4);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const RankOrder& order = schedule.order(rank);
-    const auto add_copy = [&](PassKind kind, Pass pass) {
-      if (pass.microbatch() % every != 0) return;
-      out.Add(rank, Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                         pass.replica()));
-    };
-    for (size_t index = 0; index < order.size();) {
-      // Nothing stands inside a block.
-      const size_t end = index + (order[index].joint_with_next() ? 2 : 1);
-      for (size_t part = index; part < end; ++part) {
-        if (IsBackward(order[part].kind())) {
-          add_copy(PassKind::kLoad, order[part]);
-        }
-      }
-      for (size_t part = index; part < end; ++part) out.Add(rank, order[part]);
-      for (size_t part = index; part < end; ++part) {
-        if (order[part].kind() == PassKind::kForward) {
-          add_copy(PassKind::kOffload, order[part]);
-        }
-      }
-      index = end;
-    }
-  }
-  return std::move(out).Finish();
-}
-
-// Joins neighbouring F and BW into blocks, where nobody's order forbids it.
-Schedule WithJointPairs(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const RankOrder& order = schedule.order(rank);
-    for (size_t index = 0; index < order.size(); ++index) {
-      const bool pair =
-          index + 1 < order.size() && IsBackward(order[index].kind()) &&
-          order[index + 1].kind() == PassKind::kForward &&
-          !order[index + 1].joint_with_next() && random.Chance(30);
-      if (pair) {
-        out.AddJoint(rank, order[index], order[index + 1]);
-        ++index;
-      } else if (order[index].joint_with_next()) {
-        out.Add(rank, order[index++]);
-        out.Add(rank, order[index]);
-      } else {
-        out.Add(rank, order[index]);
-      }
-    }
-  }
-  return std::move(out).Finish();
-}
 
 void SortAttachments(Program& program) {
   for (RankProgram& rank : program.ranks) {
@@ -294,33 +219,6 @@ ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
   params.pcie = {.bytes_per_s = 8, .latency_s = 0.125, .source = "test"};
   return params;
 }
-
-absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
-  const std::vector<const ScheduleInfo*>& all = AllSchedules();
-  const ScheduleInfo& info = *all[row % all.size()];
-  ScheduleParams params;
-  params.pp = pp;
-  params.vpp = info.default_vpp;
-  params.microbatches = microbatches;
-  if (info.slice_factor) params.slices = 2;
-  return BuildSchedule(info.name, params);
-}
-
-namespace {
-
-// One in six overlaps its iterations; few of all schedules do.
-size_t AnyRow(Random& random) {
-  const auto row = static_cast<size_t>(random.Int(0, 1000));
-  if (!random.Chance(17)) return row;
-  const std::vector<const ScheduleInfo*>& all = AllSchedules();
-  const char* const name = row % 2 == 0 ? "pipedream-2bw" : "pipeoptim";
-  return std::find_if(
-             all.begin(), all.end(),
-             [name](const ScheduleInfo* info) { return info->name == name; }) -
-         all.begin();
-}
-
-}  // namespace
 
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options) {

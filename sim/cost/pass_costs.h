@@ -40,7 +40,8 @@ struct PassCosts {
   static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
 
   // One slice of `slices` of a microbatch; the factors are left to
-  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its own.
+  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its
+  // own.
   double Seconds(PassKind kind, int stage, int slices) const;
   double MicrobatchFactor(int microbatch) const {
     return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];

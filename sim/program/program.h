@@ -280,8 +280,8 @@ struct Program {
   std::vector<double> microbatch_factor;  // empty: 1
   // Time of a block (X&Y) over that of its passes one after the other.
   double pair_factor = 1;
-  std::vector<double> slice_factor;       // empty: 1
-  std::vector<int> false_starts;          // iterations, from 1 on, ascending
+  std::vector<double> slice_factor;  // empty: 1
+  std::vector<int> false_starts;     // iterations, from 1 on, ascending
 
   int pp() const { return static_cast<int>(ranks.size()); }
   // On the time of a pass, whatever its kind.

@@ -23,9 +23,13 @@ struct PassCosts {
   std::vector<double> microbatch_factor;
   // The same of a slice; both multiply.
   std::vector<double> slice_factor;
-  // The optimizer step of one rank, and one rank's check of it afterwards.
+  // The optimizer step of one rank, one rank's check of it afterwards, and
+  // undoing it.
   double optimizer_s = 0;
   double validation_s = 0;
+  double rollback_s = 0;
+  // Predicting the weights of a rank for one microbatch.
+  double prediction_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
   // Time of a block (X&Y) over that of X and Y one after the other.
@@ -36,7 +40,8 @@ struct PassCosts {
   static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
 
   // One slice of `slices` of a microbatch; the factors are left to
-  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its own.
+  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its
+  // own.
   double Seconds(PassKind kind, int stage, int slices) const;
   double MicrobatchFactor(int microbatch) const {
     return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];

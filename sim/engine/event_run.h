@@ -3,8 +3,9 @@
 // the clock and shares links among flows. Compute and latency are timers, one
 // a pass; transfers that cannot contend are part of the consumer's timer.
 //
-// Parts: event_run.cc drives the ranks through their passes, event_streams.cc
-// runs what is not a pass, event_transfers.cc moves bytes.
+// Parts: event_run.cc counts iterations and events, event_passes.cc drives the
+// ranks through their passes, event_streams.cc runs what is not a pass,
+// event_transfers.cc moves bytes.
 #pragma once
 
 #include <array>
@@ -19,10 +20,12 @@
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/hook_ends.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
 #include "sim/engine/trace_writer.h"
 #include "sim/program/network_time.h"
+#include "sim/program/side_sequence.h"
 #include "sim/replay/token_queue.h"
 
 namespace pipewright {
@@ -50,7 +53,7 @@ class EventRun {
   double LargestTransfer() const;
 
   // Starts every device at time 0. The transport must outlive the run.
-  void Start(EventTransport* transport);
+  void Launch(EventTransport* transport);
   void OnTimer(uint64_t code);
   void OnFlowEnd(uint32_t transfer, double now_s);
 
@@ -75,9 +78,10 @@ class EventRun {
     return static_cast<uint32_t>(code >> 32 & kVersionMask);
   }
   struct Issued {
-    int32_t side_op = -1;  // -1: the copy of `pass`
+    SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     int32_t iteration = 0;
+    uint32_t start = 0;  // of its device, when it was issued
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
     bool running = false;  // inputs taken; under way, or at a meeting
@@ -89,12 +93,20 @@ class EventRun {
     Pass pass;
   };
   struct Device {
-    int32_t replica = 0;
-    int32_t rank = 0;
+    Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
+        : replica(in_replica),
+          rank(at_rank),
+          sequence(program),
+          hook_ends(program.hooks.size()) {}
+    int32_t replica;
+    int32_t rank;
     int32_t iteration = 0;
+    uint32_t start = 0;    // starts of iterations so far
+    uint32_t dropped = 0;  // of RankProgram::dropped
     int64_t position = 0;
-    uint32_t attachment = 0;
-    bool busy = false;      // the compute stream runs something
+    SideSequence sequence;
+    std::vector<HookEnds> hook_ends;  // of this start
+    bool busy = false;                // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool ended = false;
     bool started = false;  // has run its first pass
@@ -119,6 +131,7 @@ class EventRun {
     int32_t source = -1;
     int32_t iteration = 0;
     Pass pass{};
+    uint64_t key = 0;  // of the token, of buffered transfers
     double bytes = 0;
     double start_s = 0;
     double latency_s = 0;
@@ -148,16 +161,21 @@ class EventRun {
   };
 
   // event_run.cc
+  void BeginStart(int device, const Start& start);
+  void EndStart(int device);
+  void Done(int iteration);
+  void NoteEnd(int iteration, double end_s);
+  std::string Deadlock() const;
+
+  // event_passes.cc
   void Continue(int device);
-  bool RunAttached(int device);
+  bool RunItem(int device);
   bool RunBlock(int device);
   void BlockEnd(int device);
   bool TakeBlockInputs(Device& device, const Pass* block, int parts,
                        double* start_s);
-  void EndIteration(int device);
-  void Done(int iteration);
-  void NoteEnd(int iteration, double end_s);
-  std::string Deadlock() const;
+  bool HooksEnded(Device& device, double* start_s) const;
+  bool Drop(int device);
 
   // event_streams.cc
   void Issue(int device, Stream stream, Issued issued);
@@ -199,6 +217,12 @@ class EventRun {
   static uint64_t SideKey(int device, int side_op) {
     return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
            static_cast<uint32_t>(side_op);
+  }
+  // Of a token of `pass`. Those of a false start may still be on their way when
+  // the same passes run again.
+  static uint64_t KeyOf(const Device& device, Pass pass) {
+    const uint64_t in_vain = device.sequence.start().is_false ? 1 : 0;
+    return pass.key() | in_vain << 63;
   }
   int DeviceOf(int replica, int rank) const {
     return replica * program_.pp() + rank;

@@ -35,6 +35,8 @@ const char* IsaName() {
       return "avx512_core_vnni";
     case dnnl_cpu_isa_avx512_core_bf16:
       return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "avx512_core_amx";
     default:
       return "newer";
   }

@@ -119,13 +119,13 @@ PwStatus Allocate(PwDevice*, size_t bytes, void** memory) {
 void Release(PwDevice*, void* memory) { free(memory); }
 
 PwStatus Zero(PwDevice*, PwStream*, void* memory, size_t bytes) {
-  memset(memory, 0, bytes);
+  if (bytes > 0) memset(memory, 0, bytes);
   return PW_OK;
 }
 
 PwStatus Copy(PwDevice*, PwStream*, PwCopy, void* to, const void* from,
               size_t bytes) {
-  memcpy(to, from, bytes);
+  if (bytes > 0) memcpy(to, from, bytes);
   return PW_OK;
 }
 

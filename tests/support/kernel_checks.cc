@@ -42,12 +42,13 @@ void KernelCompare::Tensor(const std::string& name, const Values& got,
                            const Values& want) {
   double largest = 0;
   for (const double value : want) largest = std::max(largest, fabs(value));
+  if (largest == 0) largest = 1;
   double error = got.size() == want.size() ? 0 : INFINITY;
   for (size_t index = 0; index < std::min(got.size(), want.size()); ++index) {
     const double difference = fabs(got[index] - want[index]);
     // Not std::max: a NaN must win.
     if (!(difference <= error * largest)) {
-      error = largest > 0 ? difference / largest : INFINITY;
+      error = difference / largest;
     }
     if (isnan(error)) break;
   }

@@ -3,7 +3,7 @@
 // library and kernels/ alone, so that it builds on a GPU machine.
 //
 // The error of a tensor is the largest difference over the largest magnitude
-// of what it should be.
+// of what it should be (over 1 where that is 0).
 #ifndef PIPEWRIGHT_TESTS_SUPPORT_KERNEL_CHECKS_H_
 #define PIPEWRIGHT_TESTS_SUPPORT_KERNEL_CHECKS_H_
 

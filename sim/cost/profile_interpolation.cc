@@ -89,7 +89,7 @@ double Interpolation::Fit::At(const std::vector<double>& work) const {
 // the relative error; a choice with a coefficient below 0 is none.
 Interpolation::Fit Interpolation::FitTo(const std::vector<GridPoint>& points) {
   const size_t parts = points[0].work.size() + 1;
-  const size_t most = std::max<size_t>(1, points.size() / 2);
+  const size_t most = (points.size() + 1) / 2;
   std::vector<double> scale(parts, 1);
   for (size_t part = 1; part < parts; ++part) {
     double largest = 0;

@@ -49,7 +49,6 @@ struct ProfileCosts {
   PassCosts costs;   // the optimizer of a schedule with one replica
   std::string type;  // "bf16"
   std::vector<ProfiledTime> times;
-  double exchange_s = 0;  // of tp, inside F, B and R of the slowest stage
   // False where only whole backwards were measured: B and W are then halves
   // and mean nothing by themselves.
   bool splits_backward = true;

@@ -130,9 +130,11 @@ std::string ShapeName(ProfilePart part, const ProfileModel& model) {
     return absl::StrCat(model.style, " h", model.hidden, " v",
                         model.vocabulary);
   }
-  return absl::StrCat(model.style, " h", model.hidden, " a", model.heads, "/",
-                      model.kv_heads, " d", model.head_dim, " f", model.ffn,
-                      model.causal ? "" : " not causal");
+  return absl::StrCat(
+      model.style, " h", model.hidden, " a", model.heads,
+      model.kv_heads == model.heads ? "" : absl::StrCat("/", model.kv_heads),
+      " d", model.head_dim, " f", model.ffn,
+      model.causal ? "" : " bidirectional");
 }
 
 std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {

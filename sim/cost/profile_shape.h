@@ -43,7 +43,7 @@ std::vector<const PassEntry*> EntriesOf(const Profile& profile,
 // How well the profile's own points are predicted when left out: a row a
 // (model, part, pass, type) with at least two shapes.
 struct LeftOutRow {
-  std::string name;  // "layer F gpt h256 a4/4 d64 f1024 fp32"
+  std::string name;  // "layer F gpt h256 a4 d64 f1024 fp32"
   std::vector<const PassEntry*> entries;
   std::vector<double> errors;  // one an entry, relative, with its sign
 };
@@ -60,7 +60,7 @@ std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
                                             int64_t ranks, double bytes);
 
-// "gpt h256 a4/4 d64 f1024", with " v512" for embedding and head.
+// "llama h4096 a32/8 d128 f14336", of embedding and head "gpt h256 v512".
 std::string ShapeName(ProfilePart part, const ProfileModel& model);
 
 }  // namespace pipewright

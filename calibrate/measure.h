@@ -19,6 +19,8 @@ namespace pipewright {
 struct Series {
   std::string key;
   std::function<void(const Distribution& measured, Profile* profile)> put;
+  // Does the profile have it, with enough rounds? Asked when a run resumes.
+  std::function<bool(const Profile& profile)> has;
 };
 
 // Things that are measured together: the passes of one shape.

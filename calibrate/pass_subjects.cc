@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibrate/entries.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -43,16 +44,6 @@ PwPassKind KindOf(ProfilePass pass) {
 double FlopsOf(const PartBench& bench, ProfilePass pass) {
   return pass == kBackwardFull ? bench.Flops(PW_PASS_B) + bench.Flops(PW_PASS_W)
                                : bench.Flops(KindOf(pass));
-}
-
-template <class Entry>
-Entry* FindOrAdd(std::vector<Entry>* entries, const Entry& wanted) {
-  const std::string key = KeyOf(wanted);
-  for (Entry& entry : *entries) {
-    if (KeyOf(entry) == key) return &entry;
-  }
-  entries->push_back(wanted);
-  return &entries->back();
 }
 
 // Times one shape of one part. Sweeps go over all layers as a stage does (F of
@@ -159,18 +150,24 @@ PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
 Series SweepSeries(const std::shared_ptr<PassTimer>& timer,
                    const ProfileModel& model, const Piece& piece) {
   const PassEntry entry = EntryOf(*timer, model, piece.passes[0]);
+  const std::string key = KeyOf(entry);
   if (piece.gemms) {
-    return {absl::StrCat("gemms of ", KeyOf(entry)),
+    return {absl::StrCat("gemms of ", key),
             [entry](const Distribution& measured, Profile* profile) {
               FindOrAdd(&profile->passes, entry)->gemm_s = measured.median_s;
+            },
+            [key](const Profile& profile) {
+              const PassEntry* found = FindEntry(profile.passes, key);
+              return found != nullptr && found->gemm_s > 0;
             }};
   }
-  return {KeyOf(entry),
-          [entry, timer](const Distribution& measured, Profile* profile) {
-            PassEntry* found = FindOrAdd(&profile->passes, entry);
-            found->time = measured;
-            found->implementation = timer->Implementation();
-          }};
+  Series series = EntrySeries(entry, &Profile::passes, &PassEntry::time);
+  series.put = [entry, timer](const Distribution& measured, Profile* profile) {
+    PassEntry* found = FindOrAdd(&profile->passes, entry);
+    found->time = measured;
+    found->implementation = timer->Implementation();
+  };
+  return series;
 }
 
 Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
@@ -184,11 +181,10 @@ Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
   entry.tp = pass.tp;
   entry.recompute = chain.passes[1] == kRecompute;
   const bool fused = chain.passes.back() == kBackwardFull;
-  return {absl::StrCat(KeyOf(entry), fused ? " fused" : ""),
-          [entry, fused](const Distribution& measured, Profile* profile) {
-            SplitEntry* found = FindOrAdd(&profile->splits, entry);
-            (fused ? found->fused : found->chain) = measured;
-          }};
+  Series series = EntrySeries(
+      entry, &Profile::splits, fused ? &SplitEntry::fused : &SplitEntry::chain);
+  if (fused) absl::StrAppend(&series.key, " fused");
+  return series;
 }
 
 absl::StatusOr<PwPartSize> SizeOf(Device* device, const Shape& shape,

@@ -93,8 +93,8 @@ absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
   for (int side = 0; side < 2; ++side) {
     PW_ASSIGN_OR_RETURN(bench->host_[side], device->AllocateHost(bytes));
     PW_ASSIGN_OR_RETURN(bench->inside_[side], device->Allocate(bytes));
-    PW_RETURN_IF_ERROR(device->Randomize(
-        PW_FP32, bench->inside_[side].data(), bytes, 3, 1));
+    PW_RETURN_IF_ERROR(
+        device->Randomize(PW_FP32, bench->inside_[side].data(), bytes, 3, 1));
     PW_RETURN_IF_ERROR(device->Check(
         device->kernels()->copy(device->handle(), nullptr, PW_DEVICE_TO_HOST,
                                 bench->host_[side].data(),
@@ -136,11 +136,11 @@ absl::Status CopyBench::Queue(CopyDirection direction, int64_t bytes,
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   for (int index = 0; index < count; ++index) {
     PW_RETURN_IF_ERROR(device_->Check(
-        device_->kernels()->copy(
-            device_->handle(), stream(direction), KindOf(direction),
-            (to_host ? host_[1] : inside_[1]).data(),
-            (from_host ? host_[0] : inside_[0]).data(),
-            static_cast<size_t>(bytes)),
+        device_->kernels()->copy(device_->handle(), stream(direction),
+                                 KindOf(direction),
+                                 (to_host ? host_[1] : inside_[1]).data(),
+                                 (from_host ? host_[0] : inside_[0]).data(),
+                                 static_cast<size_t>(bytes)),
         "copy"));
   }
   return absl::OkStatus();
@@ -199,9 +199,8 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(Device* device, bool quick) {
     for (const int64_t bytes : sizes) {
       entries.push_back({.direction = direction, .bytes = bytes});
       if (direction == CopyDirection::kDeviceToDevice) continue;
-      entries.push_back({.direction = direction,
-                         .bytes = bytes,
-                         .beside_opposite = true});
+      entries.push_back(
+          {.direction = direction, .bytes = bytes, .beside_opposite = true});
     }
     Subject subject;
     subject.name = absl::StrCat("copies ", CopyName(direction));
@@ -219,7 +218,8 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(Device* device, bool quick) {
       largest.put = [put, cpu, moved](const Distribution& measured,
                                       Profile* profile) {
         put(measured, profile);
-        if (!cpu) profile->device_memory_bytes_per_s = moved / measured.median_s;
+        if (!cpu)
+          profile->device_memory_bytes_per_s = moved / measured.median_s;
       };
     }
     subject.visit = [bench, entries](std::vector<double>* samples) {

@@ -46,9 +46,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const PwKernels* kernels,
                                                      int32_t index) {
   if (kernels->device_count() <= index) {
     const char* reason = kernels->error();
-    return absl::UnavailableError(
-        absl::StrCat("no ", kernels->name, " device",
-                     reason[0] == '\0' ? "" : ": ", reason));
+    return absl::UnavailableError(absl::StrCat("no ", kernels->name, " device",
+                                               reason[0] == '\0' ? "" : ": ",
+                                               reason));
   }
   PwDevice* handle = nullptr;
   PW_RETURN_IF_ERROR(
@@ -116,9 +116,8 @@ absl::Status Stopwatch::Mark() {
   const PwKernels* kernels = device_->kernels();
   if (marks_ == events_.size()) {
     PwEvent* event = nullptr;
-    PW_RETURN_IF_ERROR(
-        device_->Check(kernels->create_event(device_->handle(), &event),
-                       "create an event"));
+    PW_RETURN_IF_ERROR(device_->Check(
+        kernels->create_event(device_->handle(), &event), "create an event"));
     events_.push_back(event);
   }
   return device_->Check(
@@ -128,17 +127,17 @@ absl::Status Stopwatch::Mark() {
 
 absl::Status Stopwatch::Stop(std::vector<double>* seconds) {
   const PwKernels* kernels = device_->kernels();
-  PW_RETURN_IF_ERROR(device_->Check(
-      kernels->release_streams(device_->handle()), "release the stream"));
+  PW_RETURN_IF_ERROR(device_->Check(kernels->release_streams(device_->handle()),
+                                    "release the stream"));
   PW_RETURN_IF_ERROR(device_->Check(
       kernels->synchronize(device_->handle(), nullptr), "wait for the stream"));
   seconds->clear();
   for (size_t mark = 1; mark < marks_; ++mark) {
     double elapsed = 0;
-    PW_RETURN_IF_ERROR(device_->Check(
-        kernels->elapsed(device_->handle(), events_[mark - 1], events_[mark],
-                         &elapsed),
-        "read an event"));
+    PW_RETURN_IF_ERROR(
+        device_->Check(kernels->elapsed(device_->handle(), events_[mark - 1],
+                                        events_[mark], &elapsed),
+                       "read an event"));
     seconds->push_back(elapsed);
   }
   return absl::OkStatus();

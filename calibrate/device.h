@@ -105,7 +105,7 @@ class Stopwatch {
 // Seconds between two marks with nothing between: what cannot be told apart.
 absl::StatusOr<double> ClockResolution(Device* device);
 
-size_t BytesOf(PwType type);             // of an element
+size_t BytesOf(PwType type);              // of an element
 absl::string_view TypeName(PwType type);  // "fp32"
 
 }  // namespace pipewright

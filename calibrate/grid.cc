@@ -64,8 +64,7 @@ absl::Status CheckSizes(absl::string_view flag,
                         const std::vector<int64_t>& values, int64_t most) {
   for (const int64_t value : values) {
     if (value < 1 || value > most) {
-      return BadValue(flag, absl::StrCat(value),
-                      absl::StrCat("1 to ", most));
+      return BadValue(flag, absl::StrCat(value), absl::StrCat("1 to ", most));
     }
   }
   return absl::OkStatus();
@@ -73,8 +72,8 @@ absl::Status CheckSizes(absl::string_view flag,
 
 GridOptions WithDefaults(const ModelSpec& model, GridOptions options) {
   if (options.microbatch_sizes.empty()) {
-    options.microbatch_sizes = options.quick ? std::vector<int64_t>{1}
-                                             : std::vector<int64_t>{1, 2, 4};
+    options.microbatch_sizes =
+        options.quick ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 4};
   }
   if (options.sequences.empty()) {
     options.sequences = {model.sequence};
@@ -116,11 +115,11 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
   grid.warnings = Differences(model);
   for (const int64_t tp : options.tps) {
     if (!Divides(tp, model)) {
-      return BadValue("--tp", absl::StrCat(tp),
-                      absl::StrCat("divisors of heads (", model.heads,
-                                   "), ffn (", model.ffn_hidden,
-                                   ") and vocabulary (", model.vocabulary,
-                                   ") of ", model.name));
+      return BadValue(
+          "--tp", absl::StrCat(tp),
+          absl::StrCat("divisors of heads (", model.heads, "), ffn (",
+                       model.ffn_hidden, ") and vocabulary (", model.vocabulary,
+                       ") of ", model.name));
     }
     for (const int64_t sequence : options.sequences) {
       for (const int64_t size : options.microbatch_sizes) {
@@ -144,8 +143,8 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                       .slice_first = 0,
                       .slice_tokens = sequence};
         char reason[256] = "";
-        if (pw_check_model(&shape.model, &shape.work, reason,
-                           sizeof(reason)) != PW_OK) {
+        if (pw_check_model(&shape.model, &shape.work, reason, sizeof(reason)) !=
+            PW_OK) {
           return absl::InvalidArgumentError(
               absl::StrCat("model ", model.name, ": ", reason));
         }

@@ -45,14 +45,15 @@ std::string UtcDate() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
   ::gmtime_r(&now, &parts);
-  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02dZ",
-                         parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                         parts.tm_hour, parts.tm_min, parts.tm_sec);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02dZ", parts.tm_year + 1900,
+                         parts.tm_mon + 1, parts.tm_mday, parts.tm_hour,
+                         parts.tm_min, parts.tm_sec);
 }
 
 MachineLoad CurrentLoad() {
   MachineLoad load;
-  load.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  load.cores =
+      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   double average = 0;
   load.runnable = ::getloadavg(&average, 1) == 1 ? average : -1;
   rusage usage = {};

@@ -11,8 +11,8 @@ std::string SystemName();  // "Linux 6.1.0 x86_64, Debian GNU/Linux 12"
 std::string UtcDate();     // ISO 8601
 
 struct MachineLoad {
-  double runnable = 0;       // one-minute load average; below 0: not known
-  int64_t preemptions = 0;   // involuntary context switches of this process
+  double runnable = 0;      // one-minute load average; below 0: not known
+  int64_t preemptions = 0;  // involuntary context switches of this process
   int cores = 1;
 };
 MachineLoad CurrentLoad();

@@ -60,15 +60,14 @@ class Measurer {
  private:
   absl::Status Round(int round, int rounds) {
     for (size_t step = 0; step < subjects_.size(); ++step) {
-      const size_t index =
-          round % 2 == 0 ? step : subjects_.size() - 1 - step;
+      const size_t index = round % 2 == 0 ? step : subjects_.size() - 1 - step;
       const Subject& subject = subjects_[index];
       if (hooks_.progress != nullptr) {
         hooks_.progress(round, rounds, subject.name);
       }
-      PW_RETURN_IF_ERROR(
-          Prefix(subject.name, VisitSubject(subject, round, rounds,
-                                            &records_[index], index)));
+      PW_RETURN_IF_ERROR(Prefix(
+          subject.name,
+          VisitSubject(subject, round, rounds, &records_[index], index)));
       if (measured_.interrupted) return absl::OkStatus();
     }
     return absl::OkStatus();
@@ -113,8 +112,7 @@ class Measurer {
                   records_[index].seconds);
   }
   void UpdateDone(size_t index) {
-    for (size_t series = 0; series < subjects_[index].series.size();
-         ++series) {
+    for (size_t series = 0; series < subjects_[index].series.size(); ++series) {
       if (Judge(index, series) == Verdict::kGoOn) {
         records_[index].done = false;
         return;

@@ -45,10 +45,10 @@ struct MeasureOptions {
 
 // What the loop needs of the world; a test scripts it.
 struct MeasureHooks {
-  std::function<double()> now;      // seconds, any zero
-  std::function<bool()> stop;       // an interrupt: asked before every visit
+  std::function<double()> now;  // seconds, any zero
+  std::function<bool()> stop;   // an interrupt: asked before every visit
   std::function<void(int round, int rounds, const std::string& subject)>
-      progress;                     // may be empty
+      progress;  // may be empty
   // After each round, with all that is there so far; may be empty.
   std::function<absl::Status(const Profile& sofar)> round_done;
 };
@@ -60,11 +60,11 @@ struct Measured {
   std::vector<std::string> imprecise;  // keys that did not become precise
 };
 
-// Every round visits every subject (back and forth: ABC, CBA) until its share of
-// the budget is spent, or its series are all precise, but `least_visits` times
-// at least; in the first round once before, to warm up, without keeping the
-// samples. The first three rounds are made whatever the budget. Adds to `start`. Error: that of a visit, with
-// the subject's name in front.
+// Every round visits every subject (back and forth: ABC, CBA) until its share
+// of the budget is spent, or its series are all precise, but `least_visits`
+// times at least; in the first round once before, to warm up, without keeping
+// the samples. The first three rounds are made whatever the budget. Adds to
+// `start`. Error: that of a visit, with the subject's name in front.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

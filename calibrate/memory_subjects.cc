@@ -29,7 +29,8 @@ constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
 double ThreadSeconds() {
   timespec now = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Gradients, master weights and both moments.
@@ -172,14 +173,13 @@ Subject HostMemorySubject(int64_t cache_bytes) {
   Subject subject;
   subject.name = "bandwidth of the host's memory";
   subject.share = 0.5;
-  subject.series = {
-      {"host memory bandwidth",
-       [](const Distribution& measured, Profile* profile) {
-         profile->host_memory_bytes_per_s = measured.median_s;
-       },
-       [](const Profile& profile) {
-         return profile.host_memory_bytes_per_s > 0;
-       }}};
+  subject.series = {{"host memory bandwidth",
+                     [](const Distribution& measured, Profile* profile) {
+                       profile->host_memory_bytes_per_s = measured.median_s;
+                     },
+                     [](const Profile& profile) {
+                       return profile.host_memory_bytes_per_s > 0;
+                     }}};
   subject.visit = [triad, elements](std::vector<double>* samples) {
     samples->assign(1, triad->Run(elements));
     return absl::OkStatus();

@@ -45,9 +45,9 @@ Layout LayoutOf(const PwPartSize& size, const Shape& shape, int layers) {
   layout.output = take(size.boundary);
   layout.output_gradient = take(size.boundary);
   layout.input_gradient = take(size.boundary);
-  layout.losses = take(static_cast<size_t>(shape.work.batch) *
-                       static_cast<size_t>(shape.work.sequence) *
-                       sizeof(float));
+  layout.losses =
+      take(static_cast<size_t>(shape.work.batch) *
+           static_cast<size_t>(shape.work.sequence) * sizeof(float));
   layout.workspace = take(size.workspace);
   layout.layers = at;
   layout.layer_bytes =
@@ -101,8 +101,8 @@ absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
   out->parameters_ = size.parameters;
   const auto count = static_cast<size_t>(size.parameters);
   for (int layer = 0; layer < layers; ++layer) {
-    PW_ASSIGN_OR_RETURN(
-        Buffer weights, device->Allocate(count * BytesOf(shape.model.type)));
+    PW_ASSIGN_OR_RETURN(Buffer weights,
+                        device->Allocate(count * BytesOf(shape.model.type)));
     PW_ASSIGN_OR_RETURN(Buffer gradients,
                         device->Allocate(count * sizeof(float)));
     // With fp32 the master weights are the weights; else they are drawn where
@@ -150,11 +150,10 @@ absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
   bench->device_ = device;
   bench->shape_ = shape;
   bench->part_ = part;
-  PW_RETURN_IF_ERROR(
-      device->Check(pw_part_size(device->kernels(), device->handle(),
-                                 &shape.model, &shape.work, part,
-                                 &bench->size_),
-                    "size of a part"));
+  PW_RETURN_IF_ERROR(device->Check(
+      pw_part_size(device->kernels(), device->handle(), &shape.model,
+                   &shape.work, part, &bench->size_),
+      "size of a part"));
   PW_CHECK(PassBytes(bench->size_, shape, weights->layers()) +
                GemmBytes(shape, part) <=
            arena->bytes());
@@ -162,7 +161,8 @@ absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
   bench->arena_ = std::move(arena);
   const int64_t tokens = shape.work.batch * shape.work.sequence;
   PW_ASSIGN_OR_RETURN(
-      bench->ids_, device->Allocate(static_cast<size_t>(tokens) * sizeof(int32_t)));
+      bench->ids_,
+      device->Allocate(static_cast<size_t>(tokens) * sizeof(int32_t)));
   // A shard of the table has so many rows.
   PW_RETURN_IF_ERROR(device->Check(
       device->kernels()->random_ids(
@@ -218,8 +218,8 @@ absl::Status PartBench::Run(ProfilePass pass, int layer) {
 
 std::vector<PwGemm> PartBench::Gemms(PwPassKind pass) const {
   std::vector<PwGemm> gemms(8);
-  const int32_t count = pw_pass_gemms(&shape_.model, &shape_.work, part_, pass,
-                                      gemms.data());
+  const int32_t count =
+      pw_pass_gemms(&shape_.model, &shape_.work, part_, pass, gemms.data());
   gemms.resize(static_cast<size_t>(count));
   return gemms;
 }

@@ -19,8 +19,10 @@ namespace pipewright {
 // Weights and main gradients of `layers` copies of a part for one tp.
 class PartWeights {
  public:
-  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(
-      Device* device, const Shape& shape, PwPart part, int layers);
+  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(Device* device,
+                                                             const Shape& shape,
+                                                             PwPart part,
+                                                             int layers);
 
   int layers() const { return static_cast<int>(gradients_.size()); }
   int64_t parameters() const { return parameters_; }
@@ -73,6 +75,7 @@ class PartBench {
   absl::Status RunGemms(PwPassKind pass, int layer);
 
   int layers() const { return weights_->layers(); }
+  int64_t parameters() const { return weights_->parameters(); }
   double Flops(PwPassKind pass) const;
   const Shape& shape() const { return shape_; }
   PwPart part() const { return part_; }

@@ -51,7 +51,7 @@ double FlopsOf(const PartBench& bench, ProfilePass pass) {
 // time before; chains stay on one layer.
 class PassTimer {
  public:
-  PassTimer(Device* device, std::unique_ptr<PartBench> bench, bool chains)
+  PassTimer(Device* device, std::shared_ptr<PartBench> bench, bool chains)
       : device_(device), bench_(std::move(bench)), watch_(device) {
     sweeps_ = {{{kForward}}};
     if (bench_->part() == PW_LAYER) sweeps_.push_back({{kRecompute}});
@@ -123,7 +123,7 @@ class PassTimer {
   }
 
   Device* device_;
-  std::unique_ptr<PartBench> bench_;
+  std::shared_ptr<PartBench> bench_;
   Stopwatch watch_;
   std::vector<Piece> sweeps_;
   size_t unkept_ = 0;
@@ -181,8 +181,8 @@ Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
   entry.tp = pass.tp;
   entry.recompute = chain.passes[1] == kRecompute;
   const bool fused = chain.passes.back() == kBackwardFull;
-  Series series = EntrySeries(
-      entry, &Profile::splits, fused ? &SplitEntry::fused : &SplitEntry::chain);
+  Series series = EntrySeries(entry, &Profile::splits,
+                              fused ? &SplitEntry::fused : &SplitEntry::chain);
   if (fused) absl::StrAppend(&series.key, " fused");
   return series;
 }
@@ -247,14 +247,13 @@ absl::StatusOr<PassMemory> EstimatePassMemory(Device* device,
       "; allowed: smaller --microbatch-sizes or --sequences, larger --tp"));
 }
 
-absl::StatusOr<std::vector<Subject>> PassSubjects(Device* device,
-                                                  const Grid& grid,
-                                                  const PassMemory& memory) {
+absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
+                                     const PassMemory& memory) {
   auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes);
   auto renewed = std::make_shared<int>(-1);
   std::map<std::pair<int, int64_t>, std::shared_ptr<PartWeights>> weights;
   const int64_t largest = grid.shapes.back().work.batch;
-  std::vector<Subject> subjects;
+  PassSet set;
   for (const Shape& shape : grid.shapes) {
     for (const PwPart part : kParts) {
       auto& own = weights[{part, shape.tp()}];
@@ -263,15 +262,17 @@ absl::StatusOr<std::vector<Subject>> PassSubjects(Device* device,
                             PartWeights::Create(device, shape, part,
                                                 LayersOf(part, memory.layers)));
       }
-      PW_ASSIGN_OR_RETURN(auto bench,
+      PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));
       const bool chains = part == PW_LAYER && shape.work.batch == largest;
+      if (chains && shape.tp() == grid.shapes.front().tp()) {
+        set.example = bench;
+      }
       auto timer =
           std::make_shared<PassTimer>(device, std::move(bench), chains);
       Subject subject;
-      subject.name =
-          absl::StrCat(ProfilePartName(ProfilePartOf(part)), " passes, ",
-                       ShapeText(shape));
+      subject.name = absl::StrCat(ProfilePartName(ProfilePartOf(part)),
+                                  " passes, ", ShapeText(shape));
       // Small shapes need more samples, large ones take longer for each.
       subject.share = part == PW_LAYER ? (chains ? 2 : 1) : 0.3;
       for (size_t index = 0; index < timer->sweeps().size(); ++index) {
@@ -290,10 +291,10 @@ absl::StatusOr<std::vector<Subject>> PassSubjects(Device* device,
         *renewed = round;
         return arena->Renew(static_cast<uint64_t>(round) * 7 + 3);
       };
-      subjects.push_back(std::move(subject));
+      set.subjects.push_back(std::move(subject));
     }
   }
-  return subjects;
+  return set;
 }
 
 }  // namespace pipewright

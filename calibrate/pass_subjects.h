@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,10 +26,15 @@ struct PassMemory {
 // free, with the largest shape's name.
 absl::StatusOr<PassMemory> EstimatePassMemory(Device* device, const Grid& grid);
 
-// One subject a shape and part; the device outlives them.
-absl::StatusOr<std::vector<Subject>> PassSubjects(Device* device,
-                                                  const Grid& grid,
-                                                  const PassMemory& memory);
+struct PassSet {
+  std::vector<Subject> subjects;  // one a shape and part
+  // Of a layer in the largest shape of the smallest tp; for others to run.
+  std::shared_ptr<PartBench> example;
+};
+
+// The device outlives them.
+absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
+                                     const PassMemory& memory);
 
 // "b2 s4096 tp1".
 std::string ShapeText(const Shape& shape);

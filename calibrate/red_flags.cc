@@ -63,9 +63,10 @@ class Flags {
     }
     if (gpu_ && source_.after.clock_mhz > 0 &&
         source_.after.clock_mhz < kClockMhz) {
-      Flag(absl::StrFormat("SM clock of %.0f MHz right after the load: below "
-                           "%.0f MHz the device is capped",
-                           source_.after.clock_mhz, kClockMhz));
+      Flag(
+          absl::StrFormat("SM clock of %.0f MHz right after the load: below "
+                          "%.0f MHz the device is capped",
+                          source_.after.clock_mhz, kClockMhz));
     }
     const double before = source_.before.clock_mhz;
     const double after = source_.after.clock_mhz;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,16 +60,16 @@ double Now() {
 // Subjects of which something is missing.
 std::vector<Subject> Missing(std::vector<Subject> subjects,
                              const Profile& done) {
-  subjects.erase(
-      std::remove_if(subjects.begin(), subjects.end(),
-                     [&done](const Subject& subject) {
-                       return std::all_of(subject.series.begin(),
-                                          subject.series.end(),
-                                          [&done](const Series& series) {
-                                            return series.has(done);
-                                          });
-                     }),
-      subjects.end());
+  subjects.erase(std::remove_if(subjects.begin(), subjects.end(),
+                                [&done](const Subject& subject) {
+                                  return std::all_of(
+                                      subject.series.begin(),
+                                      subject.series.end(),
+                                      [&done](const Series& series) {
+                                        return series.has(done);
+                                      });
+                                }),
+                 subjects.end());
   return subjects;
 }
 
@@ -101,11 +102,11 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   measure.rounds = options.rounds;
   measure.budget_s = options.budget_s;
   PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
-  PW_ASSIGN_OR_RETURN(std::vector<Subject> subjects,
-                      PassSubjects(device.get(), grid, memory));
-  PW_ASSIGN_OR_RETURN(
-      std::vector<Subject> side,
-      SideSubjects(device.get(), grid, options.grid.quick, &source.warnings));
+  PW_ASSIGN_OR_RETURN(PassSet passes, PassSubjects(device.get(), grid, memory));
+  PW_ASSIGN_OR_RETURN(std::vector<Subject> side,
+                      SideSubjects(device.get(), std::move(passes.example),
+                                   options.grid.quick, &source.warnings));
+  std::vector<Subject> subjects = std::move(passes.subjects);
   std::move(side.begin(), side.end(), std::back_inserter(subjects));
 
   Profile profile = options.done;
@@ -124,16 +125,14 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   if (!missing.empty()) {
     PW_ASSIGN_OR_RETURN(
         Measured measured,
-        MeasureAll(missing, measure,
-                   {Now, hooks.stop, hooks.progress, saved},
+        MeasureAll(missing, measure, {Now, hooks.stop, hooks.progress, saved},
                    std::move(profile)));
     profile = std::move(measured.profile);
     result.interrupted = measured.interrupted;
     AppendNoise(measured, measure.rule, &source.warnings);
     source.after = device->State();
     source.seconds = Now() - start;
-    AppendLoadWarnings(before, CurrentLoad(), source.seconds,
-                       &source.warnings);
+    AppendLoadWarnings(before, CurrentLoad(), source.seconds, &source.warnings);
     AppendRedFlags(profile, source, &source.warnings);
     profile.sources.push_back(source);
   }

@@ -96,9 +96,9 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
   }
   out.mad_s = MedianOf(deviations);
   const double limit = std::max(kOutlier * kMadScale * out.mad_s, resolution);
-  out.outliers = std::count_if(
-      deviations.begin(), deviations.end(),
-      [limit](double deviation) { return deviation > limit; });
+  out.outliers =
+      std::count_if(deviations.begin(), deviations.end(),
+                    [limit](double deviation) { return deviation > limit; });
   const auto [low, high] = MedianInterval(out.count);
   out.confidence_low_s = all[static_cast<size_t>(low)];
   out.confidence_high_s = all[static_cast<size_t>(high)];

@@ -14,8 +14,8 @@ bool IsPrecise(double precision, const std::vector<double>& samples) {
   std::sort(sorted.begin(), sorted.end());
   const auto [low, high] = MedianInterval(static_cast<int64_t>(sorted.size()));
   const double median = QuantileOf(sorted, 0.5);
-  const double width = sorted[static_cast<size_t>(high)] -
-                       sorted[static_cast<size_t>(low)];
+  const double width =
+      sorted[static_cast<size_t>(high)] - sorted[static_cast<size_t>(low)];
   if (width > 2 * precision * median) return false;
   const auto middle =
       samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);

@@ -58,9 +58,8 @@ ThreadGroup::ThreadGroup(int ranks, int64_t max_bytes)
     : ranks_(ranks), barrier_(ranks), start_(ranks + 1), end_(ranks + 1) {
   PW_CHECK(ranks >= 2);
   // Room for shards that are rounded up.
-  const size_t elements =
-      static_cast<size_t>(max_bytes) / sizeof(float) +
-      static_cast<size_t>(ranks);
+  const size_t elements = static_cast<size_t>(max_bytes) / sizeof(float) +
+                          static_cast<size_t>(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     all_.push_back(std::make_unique<Rank>());
     all_.back()->own.assign(elements, 0.5f + static_cast<float>(rank));
@@ -171,8 +170,8 @@ void ThreadGroup::Ring(int rank, int64_t bytes, bool reduce, int first_shard) {
       return std::min<int64_t>(index * shard, elements);
     };
     Send(next, own + place(sent));
-    Receive(rank, own + place(received),
-            place(received + 1) - place(received), reduce);
+    Receive(rank, own + place(received), place(received + 1) - place(received),
+            reduce);
     WaitTaken(next);
   }
 }

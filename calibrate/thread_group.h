@@ -15,8 +15,8 @@ namespace pipewright {
 
 enum class TransferKind { kSendRecv, kAllReduce, kAllGather, kReduceScatter };
 inline constexpr TransferKind kTransferKinds[] = {
-    TransferKind::kSendRecv, TransferKind::kAllReduce,
-    TransferKind::kAllGather, TransferKind::kReduceScatter};
+    TransferKind::kSendRecv, TransferKind::kAllReduce, TransferKind::kAllGather,
+    TransferKind::kReduceScatter};
 absl::string_view TransferName(TransferKind kind);  // "send_recv"
 
 // Until all have come; for the same `count` threads again and again.

@@ -29,9 +29,9 @@ int Repeats(int64_t bytes) {
 
 std::vector<Subject> TransferSubjects(const Transport& transport, bool quick) {
   const std::vector<int64_t> sizes =
-      quick ? std::vector<int64_t>(std::begin(kQuickSizes),
-                                   std::end(kQuickSizes))
-            : std::vector<int64_t>(std::begin(kSizes), std::end(kSizes));
+      quick
+          ? std::vector<int64_t>(std::begin(kQuickSizes), std::end(kQuickSizes))
+          : std::vector<int64_t>(std::begin(kSizes), std::end(kSizes));
   std::vector<Subject> subjects;
   for (const TransferKind kind : kTransferKinds) {
     // Between two of them, however many there are.
@@ -72,12 +72,11 @@ std::vector<Transport> ThreadTransports() {
   for (const int ranks : {2, cores}) {
     if (!transports.empty() && ranks <= 2) continue;
     auto group = std::make_shared<ThreadGroup>(ranks, kSizes[3]);
-    transports.push_back(
-        {"threads", ranks,
-         [group](TransferKind kind, int64_t bytes,
-                 int repeats) -> absl::StatusOr<double> {
-           return group->Run(kind, bytes, repeats);
-         }});
+    transports.push_back({"threads", ranks,
+                          [group](TransferKind kind, int64_t bytes,
+                                  int repeats) -> absl::StatusOr<double> {
+                            return group->Run(kind, bytes, repeats);
+                          }});
   }
   return transports;
 }

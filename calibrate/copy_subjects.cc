@@ -1,20 +1,18 @@
 #include "calibrate/copy_subjects.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
+#include "calibrate/machine.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
@@ -24,7 +22,7 @@ constexpr int kBesideCopies = 4;
 
 std::vector<int64_t> Sizes(const Device& device, bool quick) {
   if (quick) return {kMiB, 16 * kMiB};
-  std::vector<int64_t> sizes = {64 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
+  std::vector<int64_t> sizes = {64 * kKiB, kMiB, 8 * kMiB, 32 * kMiB};
   if (!device.is_cpu()) {
     sizes.insert(sizes.end(), {64 * kMiB, 256 * kMiB, 1024 * kMiB});
   }
@@ -77,10 +75,9 @@ void Repeater::Loop() {
     if (quit_) return;
     seconds_.clear();
     do {
-      const auto start = Clock::now();
+      const double start = ThreadSeconds();
       work_();
-      seconds_.push_back(
-          std::chrono::duration<double>(Clock::now() - start).count());
+      seconds_.push_back(ThreadSeconds() - start);
     } while (!stop_);
     end_.Wait();
   }
@@ -113,9 +110,13 @@ absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
     CopyBench* raw = bench.get();
     bench->repeater_ = std::make_unique<Repeater>([raw] {
       const bool out = raw->opposite_ == CopyDirection::kDeviceToHost;
-      std::memcpy(out ? raw->host_[1].data() : raw->inside_[1].data(),
-                  out ? raw->inside_[0].data() : raw->host_[0].data(),
-                  static_cast<size_t>(raw->opposite_bytes_.load()));
+      const auto piece = static_cast<size_t>(raw->opposite_bytes_.load());
+      size_t& at = raw->opposite_place_;
+      if (at + piece > static_cast<size_t>(raw->max_bytes_)) at = 0;
+      std::memcpy((out ? raw->host_[1] : raw->inside_[1]).as<char>() + at,
+                  (out ? raw->inside_[0] : raw->host_[0]).as<char>() + at,
+                  piece);
+      at += piece;
     });
   }
   return bench;
@@ -130,17 +131,27 @@ CopyBench::~CopyBench() {
   }
 }
 
+// The next place for `bytes` in buffers that hold many of them, so that no
+// copy finds its data in a core's own cache.
+size_t CopyBench::Advance(int64_t bytes) {
+  if (place_ + bytes > max_bytes_) place_ = 0;
+  const int64_t place = place_;
+  place_ += bytes;
+  return static_cast<size_t>(place);
+}
+
 absl::Status CopyBench::Queue(CopyDirection direction, int64_t bytes,
                               int count) {
   const bool from_host = direction == CopyDirection::kHostToDevice;
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   for (int index = 0; index < count; ++index) {
+    const size_t at = Advance(bytes);
     PW_RETURN_IF_ERROR(device_->Check(
-        device_->kernels()->copy(device_->handle(), stream(direction),
-                                 KindOf(direction),
-                                 (to_host ? host_[1] : inside_[1]).data(),
-                                 (from_host ? host_[0] : inside_[0]).data(),
-                                 static_cast<size_t>(bytes)),
+        device_->kernels()->copy(
+            device_->handle(), stream(direction), KindOf(direction),
+            (to_host ? host_[1] : inside_[1]).as<char>() + at,
+            (from_host ? host_[0] : inside_[0]).as<char>() + at,
+            static_cast<size_t>(bytes)),
         "copy"));
   }
   return absl::OkStatus();
@@ -164,6 +175,7 @@ absl::StatusOr<double> CopyBench::Time(CopyDirection direction, int64_t bytes,
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   const PwKernels* kernels = device_->kernels();
   const CopyDirection opposite = OppositeOf(direction);
+  const size_t at = Advance(bytes);
   PW_RETURN_IF_ERROR(watch_.Start());
   if (beside) {
     PW_RETURN_IF_ERROR(Queue(opposite, bytes, kBesideCopies / 2));
@@ -171,8 +183,8 @@ absl::StatusOr<double> CopyBench::Time(CopyDirection direction, int64_t bytes,
   PW_RETURN_IF_ERROR(watch_.Mark());
   PW_RETURN_IF_ERROR(device_->Check(
       kernels->copy(device_->handle(), nullptr, KindOf(direction),
-                    (to_host ? host_[1] : inside_[1]).data(),
-                    (from_host ? host_[0] : inside_[0]).data(),
+                    (to_host ? host_[1] : inside_[1]).as<char>() + at,
+                    (from_host ? host_[0] : inside_[0]).as<char>() + at,
                     static_cast<size_t>(bytes)),
       "copy"));
   PW_RETURN_IF_ERROR(watch_.Mark());

@@ -24,7 +24,7 @@ class Repeater {
   ~Repeater();
   // Returns once the first piece of work runs.
   void Begin();
-  // Wall-clock seconds of each piece.
+  // CPU seconds of the thread for each piece.
   std::vector<double> End();
 
  private:
@@ -60,6 +60,7 @@ class CopyBench {
  private:
   CopyBench(Device* device, int64_t max_bytes)
       : device_(device), max_bytes_(max_bytes), watch_(device) {}
+  size_t Advance(int64_t bytes);
   absl::StatusOr<double> TimeBesideOnCpu(CopyDirection direction,
                                          int64_t bytes);
 
@@ -71,6 +72,8 @@ class CopyBench {
   PwStream* streams_[3] = {};
   std::atomic<CopyDirection> opposite_{CopyDirection::kHostToDevice};
   std::atomic<int64_t> opposite_bytes_{0};
+  int64_t place_ = 0;
+  size_t opposite_place_ = 0;  // the repeater's
   std::unique_ptr<Repeater> repeater_;
 };
 

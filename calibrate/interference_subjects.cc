@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibrate/entries.h"
+#include "calibrate/machine.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
@@ -20,16 +21,11 @@ namespace pipewright {
 namespace {
 
 using enum ProfilePass;
-using Clock = std::chrono::steady_clock;
 
 constexpr ProfilePass kMatrixPasses[] = {kForward, kBackwardInput,
                                          kBackwardWeight};
 constexpr int64_t kHostPiece = 1 << 20;  // bytes of a copy or transfer beside
 constexpr int64_t kGpuPiece = 16 << 20;
-
-double Wall() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 // What runs beside on a CPU: on threads, from begin to end.
 struct Background {
@@ -91,9 +87,9 @@ class PassRunner {
   absl::Status Run(ProfilePass pass) { return bench_->Run(pass, layer_); }
   absl::StatusOr<double> Time(ProfilePass pass) {
     PW_RETURN_IF_ERROR(Prepare(pass));
-    const double start = Wall();
+    const double start = ThreadSeconds();
     PW_RETURN_IF_ERROR(Run(pass));
-    return Wall() - start;
+    return ThreadSeconds() - start;
   }
   Device* device() const { return device_; }
 
@@ -103,13 +99,14 @@ class PassRunner {
   int layer_ = 0;
 };
 
-// Alone, then beside, on a CPU.
+// Alone, then beside, on a CPU. Thread times: what a pass waits for a core is
+// no interference, and would be most of the time on a machine with neighbours.
 absl::Status VisitOnCpu(PassRunner* runner, ProfilePass pass,
                         const Background& background,
                         std::vector<double>* samples) {
   PW_ASSIGN_OR_RETURN(const double alone, runner->Time(pass));
   background.begin();
-  std::this_thread::sleep_for(std::chrono::duration<double>(alone));
+  std::this_thread::sleep_for(std::chrono::duration<double>(2 * alone));
   const double beside_alone = MedianOf(background.end());
   background.begin();
   const absl::StatusOr<double> beside = runner->Time(pass);

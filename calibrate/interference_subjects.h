@@ -1,6 +1,7 @@
 // Subjects for the interference matrix: F, B and W of a layer, each beside
-// copies and transfers; the slow-down of both sides. Wall-clock time where a
-// thread does what runs beside: a pass that waits for a core is slowed down.
+// copies and transfers; the slow-down of both sides. On a CPU threads do what
+// runs beside; passes and copies are timed by thread time, transfers, which
+// wait for each other, by the clock on the wall.
 #pragma once
 
 #include <memory>

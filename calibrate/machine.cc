@@ -50,6 +50,13 @@ std::string UtcDate() {
                          parts.tm_min, parts.tm_sec);
 }
 
+double ThreadSeconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 MachineLoad CurrentLoad() {
   MachineLoad load;
   load.cores =

@@ -12,11 +12,13 @@ namespace {
 
 // Fewer tell nothing of the drift.
 constexpr int kLeastRounds = 3;
+// Longer visits warm up themselves.
+constexpr double kShortVisit = 0.02;
 
 struct Record {
   std::vector<Rounds> samples;  // by series
   double seconds = 0;
-  bool done = false;  // nothing more to sample
+  bool warm_up = true;  // the very first visit is never kept
 };
 
 class Measurer {
@@ -65,60 +67,60 @@ class Measurer {
       if (hooks_.progress != nullptr) {
         hooks_.progress(round, rounds, subject.name);
       }
-      PW_RETURN_IF_ERROR(Prefix(
-          subject.name,
-          VisitSubject(subject, round, rounds, &records_[index], index)));
+      if (hooks_.stop()) measured_.interrupted = true;
       if (measured_.interrupted) return absl::OkStatus();
+      if (round >= kLeastRounds && IsDone(index)) continue;
+      if (subject.begin_round != nullptr) {
+        PW_RETURN_IF_ERROR(Prefix(subject.name, subject.begin_round(round)));
+      }
+      PW_RETURN_IF_ERROR(Prefix(
+          subject.name, VisitSubject(subject, rounds, &records_[index])));
     }
     return absl::OkStatus();
   }
 
-  absl::Status VisitSubject(const Subject& subject, int round, int rounds,
-                            Record* record, size_t index) {
-    if (hooks_.stop()) {
-      measured_.interrupted = true;
-      return absl::OkStatus();
-    }
+  absl::Status VisitSubject(const Subject& subject, int rounds,
+                            Record* record) {
     const double start = hooks_.now();
     const double share = options_.budget_s * subject.share / shares_ / rounds;
-    if (subject.begin_round != nullptr) {
-      PW_RETURN_IF_ERROR(subject.begin_round(round));
-    }
     std::vector<double> samples(subject.series.size());
-    if (round == 0) PW_RETURN_IF_ERROR(subject.visit(&samples));
+    PW_RETURN_IF_ERROR(subject.visit(&samples));
+    const bool keep_first =
+        !record->warm_up && hooks_.now() - start > kShortVisit;
+    record->warm_up = false;
     for (Rounds& kept : record->samples) kept.emplace_back();
     int visits = 0;
+    if (keep_first) Keep(samples, &visits, record);
     while (visits < options_.least_visits ||
-           (!record->done && hooks_.now() - start < share)) {
+           (visits < options_.most_visits && hooks_.now() - start < share)) {
       if (hooks_.stop()) {
         measured_.interrupted = true;
         break;
       }
       PW_RETURN_IF_ERROR(subject.visit(&samples));
-      for (size_t series = 0; series < samples.size(); ++series) {
-        record->samples[series].back().push_back(samples[series]);
-      }
-      ++visits;
-      // A verdict sorts all samples: not after every visit.
-      if ((visits & (visits - 1)) == 0) UpdateDone(index);
+      Keep(samples, &visits, record);
     }
     record->seconds += hooks_.now() - start;
-    UpdateDone(index);
     return absl::OkStatus();
+  }
+
+  static void Keep(const std::vector<double>& samples, int* visits,
+                   Record* record) {
+    for (size_t series = 0; series < samples.size(); ++series) {
+      record->samples[series].back().push_back(samples[series]);
+    }
+    ++*visits;
   }
 
   Verdict Judge(size_t index, size_t series) const {
     return Decide(options_.rule, records_[index].samples[series],
                   records_[index].seconds);
   }
-  void UpdateDone(size_t index) {
+  bool IsDone(size_t index) const {
     for (size_t series = 0; series < subjects_[index].series.size(); ++series) {
-      if (Judge(index, series) == Verdict::kGoOn) {
-        records_[index].done = false;
-        return;
-      }
+      if (Judge(index, series) == Verdict::kGoOn) return false;
     }
-    records_[index].done = true;
+    return true;
   }
 
   void PutAll() {

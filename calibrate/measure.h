@@ -38,8 +38,9 @@ struct Subject {
 struct MeasureOptions {
   StoppingRule rule;
   int rounds = 6;
-  double budget_s = 40;   // wall clock, of everything
+  double budget_s = 36;   // wall clock, of everything
   int least_visits = 2;   // of a round
+  int most_visits = 24;   // of a round
   double resolution = 0;  // of the clock, seconds
 };
 
@@ -61,9 +62,10 @@ struct Measured {
 };
 
 // Every round visits every subject (back and forth: ABC, CBA) until its share
-// of the budget is spent, or its series are all precise, but `least_visits`
-// times at least; in the first round once before, to warm up, without keeping
-// the samples. The first three rounds are made whatever the budget. Adds to
+// of the budget is spent, `least_visits` times at least. Short visits are made
+// once before without keeping the samples, for what the caches have of other
+// subjects. Three rounds are made whatever the budget; further ones leave out
+// the subjects for which the stopping rule says that it is enough. Adds to
 // `start`. Error: that of a visit, with the subject's name in front.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,

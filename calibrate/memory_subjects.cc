@@ -1,14 +1,13 @@
 #include "calibrate/memory_subjects.h"
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
+#include "calibrate/machine.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/status.h"
 
@@ -25,13 +24,6 @@ constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .weight_decay = 0.1f,
                           .step = 10,
                           .gradient_scale = 1};
-
-double ThreadSeconds() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Gradients, master weights and both moments.
 struct AdamBuffers {

@@ -56,7 +56,7 @@ class Flags {
   void Device() {
     for (const ProfileState* state : {&source_.before, &source_.after}) {
       const char* when = state == &source_.before ? "before" : "after";
-      if (state->throttle != 0) {
+      if (state->throttle > 0) {
         Flag(absl::StrFormat("the device throttled (reasons 0x%x) %s the run",
                              state->throttle, when));
       }

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<Subject>> SideSubjects(
         "a pass beside two transferring threads, or beside copies both ways, "
         "needs ",
         kInterferenceThreads, " cores, there are ", cores,
-        ": those slow-downs include waiting for a core"));
+        ": those slow-downs are of threads that took turns"));
   }
   return all;
 }

@@ -128,7 +128,7 @@ void Visit(Io& io, ProfileState& state) {
   io.Reading("max_clock_mhz", &state.max_clock_mhz);
   io.Reading("power_w", &state.power_w);
   io.Reading("temperature_c", &state.temperature_c);
-  io.Count("throttle", &state.throttle);
+  io.Reading("throttle", &state.throttle);
   io.Reading("pcie_generation", &state.pcie_generation);
   io.Reading("pcie_width", &state.pcie_width);
 }

@@ -69,6 +69,7 @@ class Reader {
   void Reading(const char* name, int32_t* value) {
     *value = static_cast<int32_t>(GetInteger(name));
   }
+  void Reading(const char* name, int64_t* value) { *value = GetInteger(name); }
   void Reading(const char* name, double* value) {
     *value = reflection().GetDouble(message_, FieldOf(message_, name));
     if (!std::isfinite(*value)) {

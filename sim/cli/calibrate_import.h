@@ -7,7 +7,8 @@
 
 namespace pipewright {
 
-// Adds the sub-command to the verb `calibrate`.
+// Adds the sub-command to the verb `calibrate`, whose own callback runs behind
+// this one and must leave the action alone when get_subcommands() is not empty.
 void AddCalibrateImport(CLI::App* calibrate, Action* action);
 
 }  // namespace pipewright

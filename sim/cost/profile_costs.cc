@@ -87,6 +87,8 @@ class Summation {
   absl::Status Add(const StageBlock& block, bool recomputes, StageSum* sum) {
     PW_ASSIGN_OR_RETURN(const ProfilePart part, PartOf(block.kind));
     PW_ASSIGN_OR_RETURN(const PartTimes times, lookup_->Of(part, recomputes));
+    // What is missing is told together, in the end.
+    if (!lookup_->Missing().ok()) return absl::OkStatus();
     const double count = static_cast<double>(block.count) * block.part;
     const auto seconds = [&](ProfilePass pass) {
       return times.seconds[static_cast<int>(pass)];

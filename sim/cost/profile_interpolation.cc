@@ -111,6 +111,10 @@ Interpolation::Fit Interpolation::FitTo(const std::vector<GridPoint>& points) {
       if ((choice >> part & 1) != 0 && scale[part] > 0) chosen.push_back(part);
     }
     if (chosen.empty() || chosen.size() > most) continue;
+    // One point would fit a constant as well: take the work.
+    const bool constant = choice == 1;
+    const bool any_work = *std::max_element(scale.begin() + 1, scale.end()) > 0;
+    if (points.size() == 1 && constant && any_work) continue;
     const auto value = [&](const GridPoint& point, size_t part) {
       return (part == 0 ? 1 : point.work[part - 1]) /
              (point.seconds * scale[part]);

@@ -122,28 +122,21 @@ const RegisterSchedule kRow({
              "backward, or behind it"},
         },
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "(3p/2 + 1 + min(d, p-1-d))/2 on rank d",
-             .source = "counted in the authors' orders",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int rank) -> double {
-               return (1.5 * params.pp + 1 +
-                       std::min(rank, params.pp - 1 - rank)) /
-                      2;
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WithoutHop,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "(3p/2 + 1 + min(d, p-1-d))/2 on rank d",
+          .source = "counted in the authors' orders",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value = [](const ScheduleParams& params, int rank) -> double {
+            return (1.5 * params.pp + 1 +
+                    std::min(rank, params.pp - 1 - rank)) /
+                   2;
+          }}}),
 });
 
 }  // namespace

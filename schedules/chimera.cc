@@ -79,27 +79,20 @@ const RegisterSchedule kRow({
     .default_vpp = 1,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "p/2 + 1 + min(d, p-1-d) on rank d",
-             .source = "arXiv 2107.06925: p/2+1 on the outer ranks, p in the "
-                       "middle; the others counted in the order",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int rank) -> double {
-               return params.pp / 2 + 1 + std::min(rank, params.pp - 1 - rank);
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WithoutHop,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "p/2 + 1 + min(d, p-1-d) on rank d",
+          .source = "arXiv 2107.06925: p/2+1 on the outer ranks, p in the "
+                    "middle; the others counted in the order",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value = [](const ScheduleParams& params, int rank) -> double {
+            return params.pp / 2 + 1 + std::min(rank, params.pp - 1 - rank);
+          }}}),
 });
 
 }  // namespace

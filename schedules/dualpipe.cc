@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/dualpipe_gap.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/dualpipe_steps.h"
@@ -57,26 +58,8 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return std::move(builder).Finish();
 }
 
-bool WithoutBlocks(const ScheduleParams& params) {
-  const auto pair = params.own.find("pair");
-  return pair != params.own.end() && pair->second == "dependencies";
-}
-
-bool IsBalanced(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
-  return costs.hop == 0 && costs.pair_factor == 1 &&
-         costs.forward == costs.backward_input &&
-         (WithoutBlocks(params) ? costs.backward_weight == costs.forward
-                                : costs.backward_weight <= costs.forward);
-}
-
 double Bubble(const ScheduleParams& params, int) {
-  const PlanCosts& costs = params.costs;
-  const double gap =
-      WithoutBlocks(params)
-          ? costs.forward
-          : costs.work() + costs.backward_input - 2 * costs.backward_weight;
-  return (params.pp / 2 - 1) * gap;
+  return (params.pp / 2 - 1) * DualPipeGap(params);
 }
 
 constexpr char kBubble[] =
@@ -97,25 +80,17 @@ const RegisterSchedule kRow({
     .params = {},
     .build = Build,
     .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = IsBalanced,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = IsBalanced,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "p+1",
-             .source = "README of deepseek-ai/DualPipe",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int) -> double {
-               return params.pp + 1;
-             }},
-        },
+        BubbleClaims({.metric = Claim::Metric::kBubblePerRank,
+                      .formula = kBubble,
+                      .source = kSource,
+                      .domain = IsDualPipeBalanced,
+                      .value = Bubble},
+                     {{.metric = Claim::Metric::kPeakActivations,
+                       .formula = "p+1",
+                       .source = "README of deepseek-ai/DualPipe",
+                       .domain = [](const ScheduleParams&) { return true; },
+                       .value = [](const ScheduleParams& params,
+                                   int) -> double { return params.pp + 1; }}}),
 });
 
 }  // namespace

@@ -42,27 +42,20 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WholeGroups,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WholeGroups,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .sense = Claim::Sense::kUpperBound,
-             .formula = "min(p, m)",
-             .source = "PipeOffload, arXiv 2503.01328, table 1",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int) -> double {
-               return std::min(params.pp, params.microbatches);
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WholeGroups,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .sense = Claim::Sense::kUpperBound,
+          .formula = "min(p, m)",
+          .source = "PipeOffload, arXiv 2503.01328, table 1",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value = [](const ScheduleParams& params, int) -> double {
+            return std::min(params.pp, params.microbatches);
+          }}}),
 });
 
 }  // namespace

@@ -57,29 +57,22 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WholeGroups,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WholeGroups,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .sense = Claim::Sense::kUpperBound,
-             .formula = "min((g(v-1)+p)/v, m), g = ceil(p/2)",
-             .source = "PipeOffload, arXiv 2503.01328, table 1; p even, F = B "
-                       "= W",
-             .domain =
-                 [](const ScheduleParams& params) {
-                   return params.pp % 2 == 0 && !params.costs.given;
-                 },
-             .value = Peak},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WholeGroups,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .sense = Claim::Sense::kUpperBound,
+          .formula = "min((g(v-1)+p)/v, m), g = ceil(p/2)",
+          .source = "PipeOffload, arXiv 2503.01328, table 1; p even, F = B "
+                    "= W",
+          .domain =
+              [](const ScheduleParams& params) {
+                return params.pp % 2 == 0 && !params.costs.given;
+              },
+          .value = Peak}}),
 });
 
 }  // namespace

@@ -118,4 +118,17 @@ absl::StatusOr<Schedule> BuildGroupInterleaved(absl::string_view name,
   return std::move(builder).Finish();
 }
 
+Claim UniformPeak() {
+  return {.metric = Claim::Metric::kPeakActivations,
+          .sense = Claim::Sense::kUpperBound,
+          .formula = "sum over chunks of ceil(lifespan / 3v) / v",
+          .source = "arXiv 2405.15362, equation 1",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value =
+              [](const ScheduleParams& params, int rank) {
+                const int64_t chunks = GroupGrid(params, 1).MostAlive(rank);
+                return static_cast<double>(chunks) / params.vpp;
+              }};
+}
+
 }  // namespace pipewright

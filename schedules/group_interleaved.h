@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/schedule/params.h"
+#include "sim/schedule/registry.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -41,5 +42,8 @@ class GroupGrid {
 absl::StatusOr<Schedule> BuildGroupInterleaved(absl::string_view name,
                                                const ScheduleParams& params,
                                                int group);
+
+// The peak of groups of one microbatch, by the lifespans of the chunks.
+Claim UniformPeak();
 
 }  // namespace pipewright

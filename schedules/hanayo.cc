@@ -37,11 +37,9 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 }
 
 bool IsOneWave(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
   return params.vpp == 2 && params.microbatches >= 2 * params.pp &&
-         !params.max_activations.has_value() && costs.hop == 0 &&
-         costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight;
+         !params.max_activations.has_value() &&
+         params.costs.equal_without_hop();
 }
 
 // What no order of these stages can save: the last rank waits for its first

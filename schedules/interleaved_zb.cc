@@ -71,10 +71,8 @@ bool Fits(const ScheduleParams& params) {
 
 // Where passes differ in length, steps of neighbours do not line up.
 bool EqualWithoutHop(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
-  return params.microbatches % params.pp == 0 && costs.hop == 0 &&
-         costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight;
+  return params.microbatches % params.pp == 0 &&
+         params.costs.equal_without_hop();
 }
 
 double Bubble(const ScheduleParams& params, int) {
@@ -108,24 +106,17 @@ const RegisterSchedule kRow({
     .params = {},
     .build = Build,
     .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kBubbleSource,
-             .domain = EqualWithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kBubbleSource,
-             .domain = EqualWithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "((v-1)g+p-d + d M_W/M)/v on rank d, g = m / "
-                        "max(1, m div p); m at most",
-             .source = "derived from the warm-up and the lag of W",
-             .domain = Fits,
-             .value = Peak},
-        },
+        BubbleClaims({.metric = Claim::Metric::kBubblePerRank,
+                      .formula = kBubble,
+                      .source = kBubbleSource,
+                      .domain = EqualWithoutHop,
+                      .value = Bubble},
+                     {{.metric = Claim::Metric::kPeakActivations,
+                       .formula = "((v-1)g+p-d + d M_W/M)/v on rank d, g = m / "
+                                  "max(1, m div p); m at most",
+                       .source = "derived from the warm-up and the lag of W",
+                       .domain = Fits,
+                       .value = Peak}}),
 });
 
 }  // namespace

@@ -35,7 +35,7 @@ double Peak(const ScheduleParams& params, int) {
 
 bool EqualPasses(const ScheduleParams& params) {
   return NoGap(params) && params.pp >= 4 && params.microbatches >= params.pp &&
-         HasEqualPasses(params.costs);
+         params.costs.equal_without_hop();
 }
 
 double Bubble(const ScheduleParams& params, int) {

@@ -11,10 +11,6 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   return BuildGroupInterleaved("po-h", params, 1);
 }
 
-double Peak(const ScheduleParams& params, int rank) {
-  return static_cast<double>(GroupGrid(params, 1).MostAlive(rank)) / params.vpp;
-}
-
 const RegisterSchedule kRow({
     .name = "po-h",
     .summary = "uniform repeating of PipeOffload's PO-H, without the offload",
@@ -27,12 +23,7 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
-    .claims = {{.metric = Claim::Metric::kPeakActivations,
-                .sense = Claim::Sense::kUpperBound,
-                .formula = "sum over chunks of ceil(lifespan / 3v) / v",
-                .source = "arXiv 2405.15362, equation 1",
-                .domain = [](const ScheduleParams&) { return true; },
-                .value = Peak}},
+    .claims = {UniformPeak()},
 });
 
 }  // namespace

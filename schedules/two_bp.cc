@@ -81,24 +81,17 @@ const RegisterSchedule kRow({
     .params = {{"base", k1f1b, "1f1b|gpipe",
                 "the order whose backwards are split"}},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "n + (m-n) M_W/M, n = min(p-d, m) on rank d (gpipe: m)",
-             .source = "derived from the order",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = Peak},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WithoutHop,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "n + (m-n) M_W/M, n = min(p-d, m) on rank d (gpipe: m)",
+          .source = "derived from the order",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value = Peak}}),
 });
 
 }  // namespace

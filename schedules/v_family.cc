@@ -17,15 +17,11 @@ constexpr int64_t kMaxPasses = 120000;
 
 }  // namespace
 
-bool HasEqualPasses(const PlanCosts& costs) {
-  return costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight && costs.hop == 0;
-}
-
 ParamInfo VPlanParam() {
   return {"plan", kCosts, "costs|reference",
           "reference: plan with F=B=W and no hops as the authors do, even "
-          "where costs are given"};
+          "where costs are given; above 8 ranks plans try a sample of the "
+          "blocks"};
 }
 
 absl::StatusOr<VChoice> CheckVParams(absl::string_view name,

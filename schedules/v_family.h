@@ -13,9 +13,6 @@
 
 namespace pipewright {
 
-// F = B = W and no hops: what slots mean in the papers.
-bool HasEqualPasses(const PlanCosts& costs);
-
 // Whether planners see the real costs or F = B = W: own parameter `plan`.
 ParamInfo VPlanParam();
 

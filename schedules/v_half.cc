@@ -34,7 +34,7 @@ bool Level(const ScheduleParams& params) {
 
 bool EqualPasses(const ScheduleParams& params) {
   return params.pp >= 3 && params.microbatches >= 2 * params.pp &&
-         HasEqualPasses(params.costs);
+         params.costs.equal_without_hop();
 }
 
 double Bubble(const ScheduleParams& params, int rank) {

@@ -34,7 +34,7 @@ bool Level(const ScheduleParams& params) {
 
 bool EqualPasses(const ScheduleParams& params) {
   return params.pp >= 2 && params.microbatches > params.pp &&
-         HasEqualPasses(params.costs);
+         params.costs.equal_without_hop();
 }
 
 double Bubble(const ScheduleParams& params, int) {

@@ -48,7 +48,7 @@ bool AnySize(const ScheduleParams&) { return true; }
 
 bool EqualPasses(const ScheduleParams& params) {
   return params.microbatches >= 2 * params.pp && !params.max_activations &&
-         HasEqualPasses(params.costs);
+         params.costs.equal_without_hop();
 }
 
 double NoBubble(const ScheduleParams&, int) { return 0; }
@@ -56,7 +56,7 @@ double NoBubble(const ScheduleParams&, int) { return 0; }
 const RegisterSchedule kRow({
     .name = "v-zb",
     .summary = "V placement, split backward, planned for any memory limit "
-               "(counted until W); "
+               "(counted until W), above 8 ranks from a sample of the blocks; "
                "zero bubble at 1F1B's memory",
     .source = "Pipeline Parallelism with Controllable Memory, arXiv "
               "2405.15362, section 4; the authors' adaptive planner",

@@ -94,9 +94,7 @@ double ShortBubble(const ScheduleParams& params, int) {
 }
 
 bool IsEqual(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
-  return costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight && costs.hop == 0 &&
+  return params.costs.equal_without_hop() &&
          params.microbatches >= 2 * params.pp - 1 &&
          LimitOf(params) >= 2 * params.pp - 1;
 }

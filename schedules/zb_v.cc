@@ -124,9 +124,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 }
 
 bool IsEqual(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
-  return costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight && costs.hop == 0;
+  return params.costs.equal_without_hop();
 }
 
 const RegisterSchedule kRow({

@@ -22,7 +22,9 @@ Schedule BuildUnits(const ScheduleParams& params, int unit) {
   ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
                           params.microbatches);
   AddUnitOrders(params, unit, builder);
-  return std::move(builder).Finish();
+  Schedule schedule = std::move(builder).Finish();
+  schedule.unit = unit;
+  return schedule;
 }
 
 // Largest of all ranks, in the unit of peak_activations.
@@ -67,12 +69,10 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 }
 
 bool FullUnits(const ScheduleParams& params) {
-  const PlanCosts& costs = params.costs;
   const auto unit = GivenUnit(params);
   return params.vpp >= 2 && unit.ok() && *unit == 2 * params.pp - 1 &&
          params.microbatches % *unit == 0 && !params.max_activations &&
-         costs.hop == 0 && costs.forward == costs.backward_input &&
-         costs.forward == costs.backward_weight;
+         params.costs.equal_without_hop();
 }
 
 constexpr char kSource[] =

@@ -65,6 +65,11 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
   for (const ScheduleInfo* info : AllSchedules()) {
     GalleryEntry entry = {info->name, info->summary, info->source};
     each.schedule.name = info->name;
+    // Each would choose a number of its own.
+    each.strategy.slices = config.strategy.slices;
+    if (info->slice_factor && !config.strategy.slices) {
+      each.strategy.slices = std::max(1, *each.strategy.pp);
+    }
     const absl::Status status = Draw(each, &gallery.warnings, &network, &entry);
     if (status.ok()) {
       drawn = true;
@@ -79,7 +84,11 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
   gallery.facts = {absl::StrCat("pp ", *each.strategy.pp),
                    absl::StrCat("microbatches ", *each.strategy.microbatches),
                    "chunks a rank as each schedule has by default",
-                   "engine fast", absl::StrCat("network ", network)};
+                   config.strategy.slices
+                       ? absl::StrCat("slices ", *config.strategy.slices)
+                       : "slices pp in schedules that cut a sequence, else 1",
+                   "engine fast",
+                   absl::StrCat("network ", network)};
   return gallery;
 }
 

@@ -35,9 +35,10 @@ strategy:
   microbatch_size: 1      # samples
   # sequence: 128         # tokens of a sample; default: the model's
   # slices: 1             # sequence slices of a microbatch
-  # data_parallel: ddp    # none, ddp, zero1
+  # data_parallel: ddp    # none, ddp, zero1, zero2, fsdp
   # waiting: buffered     # buffered, rendezvous, batched
   # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, or a list of devices
+  # shard_blocks: pass    # of zero2 and fsdp: pass, run, unit
   # optimizer: none       # none, synchronised, post-validated
   # max_activations: 4    # limit per rank, in microbatches
   # recompute: none       # none, selective, norm-activation, full

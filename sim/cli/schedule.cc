@@ -66,6 +66,11 @@ absl::Status Convert::Run() {
         "it runs, --set costs.slice_factor=[",
         absl::StrJoin(factors, ","), "]")});
   }
+  const int every = run.written->update_every;
+  if (every > 0 && absl::StrContains(form, "csv")) {
+    PrintWarnings({absl::StrCat("format ", form, " has no update_every ", every,
+                                ": whoever reads it flushes the pipeline")});
+  }
   std::string content;
   if (form == "text") {
     content = ScheduleToText(*run.written);

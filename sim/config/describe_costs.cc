@@ -67,7 +67,8 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   if (run.profile) {
     report->profile = ReportProfile(*run.profile->profile, run.profile->name,
                                     run.profile->costs, run.lower.costs);
-    report->profile->interference = "off";
+    report->profile->interference =
+        run.lower.interference == nullptr ? "off" : "on";
     DescribeOmissions(run, report);
   }
   if (!run.analytic) return;

@@ -207,6 +207,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.overlap_gradients = config.strategy.overlap_gradients.value_or(true);
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
+  lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
@@ -221,7 +222,13 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     lower.parameter_bytes.push_back(bytes * parameters);
   }
   const bool known = !lower.gradient_bytes.empty();
-  if (!given && known) lower.data_parallel = DataParallel::kDdp;
+  if (!given && known) {
+    for (const DataParallel kind :
+         {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kZero2,
+          DataParallel::kFsdp}) {
+      if (ZeroStageOf(kind) == training.zero) lower.data_parallel = kind;
+    }
+  }
   if (lower.data_parallel == DataParallel::kNone) {
     run->warnings.push_back(absl::StrCat(
         directions == 1 ? absl::StrCat("dp = ", sizes.dp)
@@ -232,7 +239,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     return absl::OkStatus();
   }
   if (known) {
-    if (lower.data_parallel == DataParallel::kZero1 && !model &&
+    if (lower.data_parallel >= DataParallel::kZero1 && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
           "parameters taken as ", parameters,
@@ -304,7 +311,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config));
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
-                      PrepareSlices(config, spec, &sizes));
+                      PrepareSlices(config, spec, &sizes, &run.warnings));
   PW_ASSIGN_OR_RETURN(
       run.prepared_model,
       PrepareModelOnStages(config, sizes, spec, run.schedule.get()));
@@ -355,6 +362,8 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
     lower.costs.optimizer_s = AnalyticOptimizerSeconds(
         model->spec, model->training, run.analytic->device, model->layout,
         model->rank_of_stage, run.schedule->replicas);
+    lower.costs.rollback_s =
+        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }
   if (run.profile && run.schedule->replicas == 2 && !config.costs.optimizer_s) {
     lower.costs.optimizer_s =
@@ -363,7 +372,13 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
             MostUpdatedParameters(model->spec, model->training, model->layout,
                                   model->rank_of_stage, run.schedule->replicas))
             .value_or(0);
+    lower.costs.rollback_s =
+        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }
+  PW_ASSIGN_OR_RETURN(
+      lower.interference,
+      PrepareInterference(config, run.profile, run.engine,
+                          network.network.cluster != nullptr, &run.warnings));
   PW_ASSIGN_OR_RETURN(lower.jitter, PrepareJitter(config, run.profile));
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
@@ -377,16 +392,17 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   }
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
-  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),
+  PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
+  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(), zero,
                     &run.warnings);
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
-  // An estimated step is a whole one.
-  lower.optimizer = config.strategy.optimizer.value_or(
-      run.analytic || (run.profile && lower.costs.optimizer_s > 0)
-          ? OptimizerMode::kSynchronised
-          : OptimizerMode::kNone);
+  lower.optimizer = OptimizerOf(config, *run.schedule);
+  lower.validation =
+      config.strategy.validation.value_or(ValidationPlace::kNoWait);
+  lower.failing_steps.assign(config.strategy.rollback_iterations.begin(),
+                             config.strategy.rollback_iterations.end());
   lower.iterations = config.iterations.value_or(0);
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;

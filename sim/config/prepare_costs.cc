@@ -170,8 +170,7 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
     costs = *measured;
   } else if (analytic != nullptr) {
     costs = AnalyticCosts(model->spec, model->training, *analytic,
-                          model->layout, model->rank_of_stage,
-                          /*recompute_passes=*/false);
+                          model->layout, model->rank_of_stage);
   } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
@@ -215,6 +214,9 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   }
   costs.optimizer_s = given.optimizer_s.value_or(costs.optimizer_s);
   costs.validation_s = given.validation_s.value_or(0);
+  // Undoing AdamW reads and writes what the step does.
+  costs.rollback_s = given.rollback_s.value_or(costs.optimizer_s);
+  costs.prediction_s = given.prediction_s.value_or(0);
   costs.held_until_weight =
       given.held_until_weight.value_or(costs.held_until_weight);
   costs.pair_factor = given.pair_factor.value_or(1);

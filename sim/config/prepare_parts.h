@@ -15,6 +15,7 @@
 #include "sim/cost/pass_costs.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
+#include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/schedule.h"
@@ -36,9 +37,10 @@ struct RunSizes {
   int64_t devices() const;
 };
 
-// What was given but changes nothing, and what is likely not meant.
+// What was given but changes nothing, and what is likely not meant. `zero`:
+// ZeroStage.
 void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
-                       const Schedule& schedule, bool has_model,
+                       const Schedule& schedule, bool has_model, int zero,
                        std::vector<std::string>* warnings);
 
 // Device and links to estimate pass times for, or nothing where they are not
@@ -62,10 +64,11 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        std::vector<std::string>* warnings);
 
 // The factor of each slice, empty where all cost the same: as given, or as the
-// schedule cuts them, which then says how many there are.
+// schedule cuts them, which then says how many there are. Warns where a file
+// of several slices leaves it open.
 absl::StatusOr<std::vector<double>> PrepareSlices(
     const RunConfig& config, const std::optional<ModelSpec>& model,
-    RunSizes* sizes);
+    RunSizes* sizes, std::vector<std::string>* warnings);
 
 // The schedule by its name, not verified.
 absl::StatusOr<std::shared_ptr<const Schedule>> PrepareSchedule(
@@ -99,6 +102,17 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status);
 // The preset or config.json with the fields on top, or nothing where no model
 // is given. Error: a field missing, a model that cannot be.
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config);
+
+// As configured; by default an estimated step is a whole one, where all ranks
+// step together.
+OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule);
+
+// As configured; by default units where the schedule has them, else passes.
+ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule);
+
+// ZeRO's stage by strategy.data_parallel or strategy.zero. Error: they
+// contradict each other.
+absl::StatusOr<int> ZeroStage(const RunConfig& config);
 
 // Degrees, precision, recomputation with their defaults, checked against the
 // model where there is one.

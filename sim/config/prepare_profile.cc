@@ -156,6 +156,29 @@ absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
   return std::shared_ptr<const Jitter>(std::move(jitter));
 }
 
+absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile,
+    absl::string_view engine, bool has_links,
+    std::vector<std::string>* warnings) {
+  const std::optional<bool>& given = config.costs.interference;
+  std::shared_ptr<const InterferenceMatrix> none;
+  if (!profile || !given.value_or(true)) return none;
+  const std::optional<InterferenceMatrix> matrix =
+      InterferenceMatrix::Of(*profile->profile);
+  if (!matrix) {
+    if (!given) return none;
+    return BadValue(config.Field("costs.interference"), "on",
+                    absl::StrCat("off (profile ", profile->name,
+                                 " has no interference matrix)"));
+  }
+  if (has_links && engine == "simgrid") {
+    warnings->push_back(
+        "interference: transfers and collectives on links that are shared "
+        "slow passes down and keep the network's time themselves");
+  }
+  return std::make_shared<const InterferenceMatrix>(*matrix);
+}
+
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory) {
   if (memory->limit_bytes) return;
   for (const ProfileSource& source : profile.profile->sources) {

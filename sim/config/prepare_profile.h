@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
+#include "sim/cost/interference.h"
 #include "sim/cost/profile_costs.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
@@ -51,6 +52,14 @@ absl::Status CheckSplit(const Schedule& schedule,
 // draw from.
 absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
     const RunConfig& config, const std::optional<PreparedProfile>& profile);
+
+// The profile's matrix where costs.interference does not say off, else null.
+// Error: on without a matrix. Warns where a network model keeps transfers from
+// being slowed.
+absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile,
+    absl::string_view engine, bool has_links,
+    std::vector<std::string>* warnings);
 
 // The device's memory as a limit, where nothing else gives one.
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory);

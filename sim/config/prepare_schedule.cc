@@ -1,11 +1,16 @@
 // The schedule by name: its parameters, its slices, its placement.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
 namespace {
+
+constexpr int kMostShown = 16;  // of a list in a warning
 
 ScheduleParams ParamsOf(const RunConfig& config, const RunSizes& sizes,
                         const std::optional<ModelSpec>& model,
@@ -23,13 +28,39 @@ ScheduleParams ParamsOf(const RunConfig& config, const RunSizes& sizes,
   return params;
 }
 
+// A file has no times and no lengths: its slices may have been cut to cost the
+// same, or not.
+void WarnOfEqualSlices(const RunConfig& config,
+                       const std::optional<ModelSpec>& model,
+                       const RunSizes& sizes,
+                       std::vector<std::string>* warnings) {
+  const double attention = SequenceShapeOf(config, model).attention;
+  if (sizes.slices == 1 || attention == 0) return;
+  std::string factors;
+  for (int slice = 0; slice < std::min(sizes.slices, kMostShown); ++slice) {
+    // Work grows with the tokens in front (SliceWork, schedules/slice_plan.h).
+    absl::StrAppendFormat(
+        &factors, "%s%.4g", slice == 0 ? "" : ",",
+        1 + attention * ((2 * slice + 1.0) / sizes.slices - 1));
+  }
+  if (sizes.slices > kMostShown) factors += ",...";
+  warnings->push_back(absl::StrCat(
+      config.Field("schedule.file"), ": its ", sizes.slices,
+      " slices are taken to cost the same; cut to equal lengths they would "
+      "cost, with this model's causal attention, costs.slice_factor=[",
+      factors, "]"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<double>> PrepareSlices(
     const RunConfig& config, const std::optional<ModelSpec>& model,
-    RunSizes* sizes) {
+    RunSizes* sizes, std::vector<std::string>* warnings) {
   const std::vector<double>& given = config.costs.slice_factor;
-  if (!config.schedule.name) return given;
+  if (!config.schedule.name) {
+    if (given.empty()) WarnOfEqualSlices(config, model, *sizes, warnings);
+    return given;
+  }
   PW_ASSIGN_OR_RETURN(const ScheduleMatch match,
                       FindSchedule(*config.schedule.name));
   if (!match.info->slice_factor) return given;

@@ -79,6 +79,34 @@ double ExpertShare(const TrainingSpec& training) {
 
 }  // namespace
 
+OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
+  const bool modelled = config.costs.analytic || config.costs.profile;
+  const bool whole_steps = modelled &&
+                           schedule.update_every == 0 &&
+                           schedule.backward != BackwardRule::kNone;
+  return config.strategy.optimizer.value_or(
+      whole_steps ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
+}
+
+ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule) {
+  return config.strategy.shard_blocks.value_or(
+      schedule.unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
+}
+
+absl::StatusOr<int> ZeroStage(const RunConfig& config) {
+  const std::optional<DataParallel>& kind = config.strategy.data_parallel;
+  const std::optional<int>& zero = config.strategy.zero;
+  if (!kind) return zero.value_or(0);
+  const int stage = ZeroStageOf(*kind);
+  if (zero.value_or(stage) != stage) {
+    return BadValue(config.Field("strategy.zero"), absl::StrCat(*zero),
+                    absl::StrCat(stage, " with strategy.data_parallel ",
+                                 ChoiceName(DataParallelChoices(), *kind),
+                                 ", or one of the two left out"));
+  }
+  return stage;
+}
+
 absl::StatusOr<TrainingSpec> PrepareTraining(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model) {
@@ -93,11 +121,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
       config.costs.analytic || config.costs.profile.has_value());
   training.ep = strategy.ep.value_or(1);
   training.dp = sizes.dp;
-  training.zero = strategy.data_parallel.value_or(DataParallel::kNone) ==
-                          DataParallel::kZero1
-                      ? 1
-                      : 0;
-  training.zero = strategy.zero.value_or(training.zero);
+  PW_ASSIGN_OR_RETURN(training.zero, ZeroStage(config));
   training.microbatch_size = strategy.microbatch_size.value_or(1);
   training.slices = sizes.slices;
   training.recompute = strategy.recompute.value_or(training.recompute);

@@ -39,7 +39,7 @@ void WarnOfDevice(const RunConfig& config,
 }
 
 void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
-                       const Schedule& schedule, bool has_model,
+                       const Schedule& schedule, bool has_model, int zero,
                        std::vector<std::string>* warnings) {
   const auto warn = [&](bool idle, absl::string_view field,
                         absl::string_view reason) {
@@ -49,13 +49,21 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
   };
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
-  const OptimizerMode optimizer = strategy.optimizer.value_or(
-      costs.analytic || costs.profile ? OptimizerMode::kSynchronised
-                                      : OptimizerMode::kNone);
-  warn(costs.optimizer_s && optimizer == OptimizerMode::kNone,
-       "costs.optimizer_time", "with strategy.optimizer none");
+  const OptimizerMode optimizer = OptimizerOf(config, schedule);
+  const bool steps =
+      optimizer != OptimizerMode::kNone || schedule.update_every > 0;
+  warn(costs.prediction_s && schedule.update_every != 1,
+       "costs.prediction_time", "unless every backward is a step of its own");
+  warn(costs.optimizer_s && !steps, "costs.optimizer_time",
+       "with strategy.optimizer none");
   warn(costs.validation_s && optimizer != OptimizerMode::kPostValidated,
        "costs.validation_time", "unless strategy.optimizer is post-validated");
+  warn(strategy.validation && optimizer != OptimizerMode::kPostValidated,
+       "strategy.validation", "unless strategy.optimizer is post-validated");
+  warn(costs.rollback_s && strategy.rollback_iterations.empty(),
+       "costs.rollback_time", "without strategy.rollback_iterations");
+  warn(strategy.shard_blocks && zero < 2, "strategy.shard_blocks",
+       "unless strategy.data_parallel is zero2 or fsdp");
   warn(strategy.sequence && !has_model && !strategy.microbatch_size,
        "strategy.sequence", "without a model or strategy.microbatch_size");
   warn(strategy.microbatch_size && !has_model && !strategy.sequence,
@@ -73,17 +81,23 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        no_model);
   warn(bare && strategy.fragmentation, "strategy.fragmentation", no_model);
   warn(bare && config.system.memory_bytes, "system.memory", no_model);
-  const bool sends_shards = strategy.data_parallel == DataParallel::kZero1 &&
-                            strategy.zero.value_or(1) == 1;
-  const int shards = sizes.dp * sizes.cp;
-  if (strategy.zero.value_or(0) >= 1 && shards > 1 && !sends_shards) {
-    warnings->push_back(absl::StrCat(
-        config.Field("strategy.zero"),
-        ": memory and the optimizer step are sharded, but the messages for it "
-        "take no time (only data_parallel zero1 has them)"));
+  const ShardBlocks blocks = ShardBlocksOf(config, schedule);
+  if (has_model && zero == 3 && sizes.dp > 1 && blocks != ShardBlocks::kPass) {
+    warnings->push_back(
+        absl::StrCat(config.Field("strategy.shard_blocks"),
+                     ": a chunk stays gathered for a ",
+                     blocks == ShardBlocks::kRun ? "run" : "unit",
+                     ", but memory counts two gathered layers"));
   }
-  warn(strategy.zero.value_or(0) >= 1 && shards == 1, "strategy.zero",
-       "with dp * cp = 1");
+  if (has_model && zero >= 1 && sizes.cp > 1) {
+    warnings->push_back(absl::StrCat(
+        config.Field(strategy.zero ? "strategy.zero"
+                                   : "strategy.data_parallel"),
+        ": memory and the optimizer step are sharded over dp * cp, but "
+        "messages for it run over dp alone"));
+  }
+  warn(strategy.zero.value_or(0) >= 1 && sizes.dp * sizes.cp == 1,
+       "strategy.zero", "with dp * cp = 1");
   const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
   if (has_model && recompute != Recompute::kNone && !costs.analytic &&
       !costs.profile && !costs.recompute_s) {

@@ -104,10 +104,13 @@ struct StrategyChoice {
   std::optional<int> slices;
   std::optional<DataParallel> data_parallel;
   std::optional<bool> overlap_gradients;  // default: true
+  std::optional<ShardBlocks> shard_blocks;
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
   std::optional<OptimizerMode> optimizer;
+  std::optional<ValidationPlace> validation;
+  std::vector<int64_t> rollback_iterations;  // whose post-validated step fails
   std::optional<double> max_activations;
   std::optional<int> gradient_bytes_per_parameter;
   std::optional<int> parameter_bytes_per_parameter;
@@ -123,8 +126,10 @@ struct StrategyChoice {
   std::optional<std::string> layout;
   std::optional<LayerSplit> split;
   std::optional<VocabularyPlacement> vocabulary;
-  // Of memory alone (MemoryOptions); zero: default by data_parallel.
+  // ZeRO's stage: another word for data_parallel ddp (0), zero1, zero2, fsdp,
+  // and what memory is sharded by without it.
   std::optional<int> zero;
+  // Of memory alone (MemoryOptions).
   std::optional<double> memory_context_bytes;
   std::optional<double> fragmentation;
 };
@@ -154,6 +159,8 @@ struct CostChoice {
   std::optional<double> gradient_bytes;  // of one rank
   std::optional<double> optimizer_s;
   std::optional<double> validation_s;
+  std::optional<double> rollback_s;
+  std::optional<double> prediction_s;
   std::optional<double> held_until_weight;
   std::optional<double> pair_factor;
   std::optional<std::string> profile;  // a shipped name or a path

@@ -24,11 +24,20 @@ inline const std::vector<ChoiceRow>& DataParallelChoices() {
       {"none", static_cast<int>(DataParallel::kNone)},
       {"ddp", static_cast<int>(DataParallel::kDdp)},
       {"zero1", static_cast<int>(DataParallel::kZero1)},
-      {"zero2", 0, false},
-      {"fsdp", 0, false},
+      {"zero2", static_cast<int>(DataParallel::kZero2)},
+      {"fsdp", static_cast<int>(DataParallel::kFsdp)},
       {"hsdp", 0, false},
       {"hpz", 0, false},
       {"odc", 0, false},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& ShardBlocksChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"pass", static_cast<int>(ShardBlocks::kPass)},
+      {"run", static_cast<int>(ShardBlocks::kRun)},
+      {"unit", static_cast<int>(ShardBlocks::kUnit)},
   };
   return rows;
 }
@@ -96,6 +105,14 @@ inline const std::vector<ChoiceRow>& VocabularyChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& ValidationChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"no-wait", static_cast<int>(ValidationPlace::kNoWait)},
+      {"released", static_cast<int>(ValidationPlace::kReleased)},
+  };
+  return rows;
+}
+
 // The name of an available value.
 template <typename Enum>
 const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
@@ -114,6 +131,9 @@ void VisitFields(Config& config, Visitor& visit) {
   // takes devices.
   constexpr int kMostRanks = 1 << 16;
   constexpr int kMostReplicas = 1 << 20;
+  // More would only repeat the period; the limit keeps a slip of the finger
+  // from running for days.
+  constexpr int kMostIterations = 10000;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   auto& model = config.model;
@@ -165,9 +185,14 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.data_parallel", strategy.data_parallel,
                DataParallelChoices());
   visit.Bool("strategy.overlap_gradients", strategy.overlap_gradients);
+  visit.Choice("strategy.shard_blocks", strategy.shard_blocks,
+               ShardBlocksChoices());
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
+  visit.Choice("strategy.validation", strategy.validation, ValidationChoices());
+  visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations, 0,
+             kMostIterations - 1);
   visit.Real("strategy.max_activations", strategy.max_activations, 0,
              kInfinity);
   visit.Int("strategy.gradient_bytes_per_parameter",
@@ -222,6 +247,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.gradient_bytes", costs.gradient_bytes, Unit::kBytes);
   visit.Quantity("costs.optimizer_time", costs.optimizer_s, Unit::kTime);
   visit.Quantity("costs.validation_time", costs.validation_s, Unit::kTime);
+  visit.Quantity("costs.rollback_time", costs.rollback_s, Unit::kTime);
+  visit.Quantity("costs.prediction_time", costs.prediction_s, Unit::kTime);
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
   // Full overlap of equal passes is 0.5; 1 gains nothing, more is a loss.
   visit.Real("costs.pair_factor", costs.pair_factor, 0.1, 10);
@@ -239,9 +266,7 @@ void VisitFields(Config& config, Visitor& visit) {
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);
-  // More would only repeat the period; the limit keeps a slip of the finger
-  // from running for days.
-  visit.Int("iterations", config.iterations, 1, 10000);
+  visit.Int("iterations", config.iterations, 1, kMostIterations);
 }
 
 }  // namespace pipewright

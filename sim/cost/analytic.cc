@@ -227,8 +227,7 @@ double AnalyticOptimizerSeconds(const ModelSpec& model,
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
                         const StageLayout& layout,
-                        const std::vector<int>& rank_of_stage,
-                        bool recompute_passes) {
+                        const std::vector<int>& rank_of_stage) {
   PassCosts costs;
   double until_weight = 0;
   double saved = 0;
@@ -262,9 +261,7 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
             static_cast<double>(alike) * block.part);
       }
     }
-    if (!recompute_passes) {
-      seconds.backward_input_s += seconds.recompute_s;
-    }
+    seconds.backward_input_s += seconds.recompute_s;
     costs.stages.push_back(seconds);
   }
   costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,

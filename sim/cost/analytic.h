@@ -41,14 +41,12 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                int64_t layer);
 
 // Pass times of one microbatch (all its slices) through each stage. Times of
-// recomputed ops are part of backward_input_s, or of recompute_s where
-// `recompute_passes` says that the schedule has R passes. optimizer_s is that
-// of the slowest rank.
+// recomputed ops stand in recompute_s and are part of backward_input_s.
+// optimizer_s is that of the slowest rank.
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
                         const StageLayout& layout,
-                        const std::vector<int>& rank_of_stage,
-                        bool recompute_passes);
+                        const std::vector<int>& rank_of_stage);
 
 // The optimizer step of the slowest rank. `replicas` 2: each rank updates the
 // stages of both directions, its own and those of the rank opposite.

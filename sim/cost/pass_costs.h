@@ -25,9 +25,13 @@ struct PassCosts {
   std::vector<double> microbatch_factor;
   // The same of a slice; both multiply.
   std::vector<double> slice_factor;
-  // The optimizer step of one rank, and one rank's check of it afterwards.
+  // The optimizer step of one rank, one rank's check of it afterwards, and
+  // undoing it.
   double optimizer_s = 0;
   double validation_s = 0;
+  double rollback_s = 0;
+  // Predicting the weights of a rank for one microbatch.
+  double prediction_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
   // Time of a block (X&Y) over that of X and Y one after the other.

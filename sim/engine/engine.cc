@@ -6,6 +6,7 @@
 #include "sim/base/names.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/schedule/verify.h"
 
 namespace pipewright {
 namespace {
@@ -23,12 +24,22 @@ double RunSummary::iteration_s() const {
   return iteration_end_s[count - 1] - iteration_end_s[count - 2];
 }
 
-bool IsSteady(const std::vector<double>& iteration_end_s) {
+bool IsSteady(const Program& program,
+              const std::vector<double>& iteration_end_s) {
   const size_t count = iteration_end_s.size();
-  if (count < 3) return false;
+  if (count < 3 + static_cast<size_t>(program.settled())) return false;
   const double last = iteration_end_s[count - 1] - iteration_end_s[count - 2];
   const double before = iteration_end_s[count - 2] - iteration_end_s[count - 3];
   return std::abs(last - before) <= kSamePeriod * std::abs(last);
+}
+
+std::string BlockedGrid(const Program& program,
+                        const std::vector<int64_t>& positions) {
+  Schedule schedule = *program.schedule;
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    schedule.orders[rank] = program.ranks[rank].order;
+  }
+  return BlockedGrid(schedule, positions);
 }
 
 bool EndsDecide(const Program& program) {
@@ -41,6 +52,7 @@ bool EndsDecide(const Program& program) {
     }
   }
   for (const RankProgram& rank : program.ranks) {
+    if (rank.later_start > 0) return false;
     for (const SideOp& op : rank.side_ops) {
       if (op.stream != Stream::kCompute) return false;
       for (const int32_t channel : op.inputs) {

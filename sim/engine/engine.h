@@ -61,8 +61,15 @@ struct EngineInfo {
 const std::vector<EngineInfo>& AllEngines();
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 
-// True when the two last periods of `iteration_end_s` agree to 1e-9.
-bool IsSteady(const std::vector<double>& iteration_end_s);
+// True when the two last periods of `iteration_end_s` agree to 1e-9, and no
+// iteration after them is to begin falsely.
+bool IsSteady(const Program& program,
+              const std::vector<double>& iteration_end_s);
+
+// BlockedGrid (verify.h) of a Program, whose orders may be longer than the
+// schedule's.
+std::string BlockedGrid(const Program& program,
+                        const std::vector<int64_t>& positions);
 
 // True when what decides the next iteration is nothing but when the compute
 // stream of every rank ends this one: no other stream is used, no token

@@ -3,13 +3,16 @@
 // the clock and shares links among flows. Compute and latency are timers, one
 // a pass; transfers that cannot contend are part of the consumer's timer.
 //
-// Parts: event_run.cc drives the ranks through their passes, event_streams.cc
-// runs what is not a pass, event_transfers.cc moves bytes.
+// Parts: event_run.cc counts iterations and events, event_passes.cc drives the
+// ranks through their passes, event_streams.cc runs what is not a pass,
+// event_transfers.cc moves bytes, event_beside.cc re-times what runs side by
+// side.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +22,13 @@
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/hook_ends.h"
+#include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
 #include "sim/engine/trace_writer.h"
 #include "sim/program/network_time.h"
+#include "sim/program/side_sequence.h"
 #include "sim/replay/token_queue.h"
 
 namespace pipewright {
@@ -50,7 +56,7 @@ class EventRun {
   double LargestTransfer() const;
 
   // Starts every device at time 0. The transport must outlive the run.
-  void Start(EventTransport* transport);
+  void Launch(EventTransport* transport);
   void OnTimer(uint64_t code);
   void OnFlowEnd(uint32_t transfer, double now_s);
 
@@ -68,16 +74,20 @@ class EventRun {
     kMeetingEnd,
     kQueueEnd,
     kLoneEnd,
+    kBesideStart,
+    kBesideEnd,
   };
-  // A timer's code: event in 3 bits, version in 29, index in 32.
-  static constexpr uint64_t kVersionMask = (uint64_t{1} << 29) - 1;
+  // A timer's code: event in 4 bits, version in 28, index in 32.
+  static constexpr int kEventShift = 60;
+  static constexpr uint64_t kVersionMask = (uint64_t{1} << 28) - 1;
   static uint32_t VersionOf(uint64_t code) {
     return static_cast<uint32_t>(code >> 32 & kVersionMask);
   }
   struct Issued {
-    int32_t side_op = -1;  // -1: the copy of `pass`
+    SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     int32_t iteration = 0;
+    uint32_t start = 0;  // of its device, when it was issued
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
     bool running = false;  // inputs taken; under way, or at a meeting
@@ -89,17 +99,28 @@ class EventRun {
     Pass pass;
   };
   struct Device {
-    int32_t replica = 0;
-    int32_t rank = 0;
+    Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
+        : replica(in_replica),
+          rank(at_rank),
+          sequence(program),
+          hook_ends(program.hooks.size()) {}
+    int32_t replica;
+    int32_t rank;
     int32_t iteration = 0;
+    uint32_t start = 0;    // starts of iterations so far
+    uint32_t dropped = 0;  // of RankProgram::dropped
     int64_t position = 0;
-    uint32_t attachment = 0;
-    bool busy = false;      // the compute stream runs something
+    SideSequence sequence;
+    std::vector<HookEnds> hook_ends;  // of this start
+    bool busy = false;                // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool ended = false;
     bool started = false;  // has run its first pass
     int32_t awaited = 0;   // posted transfers that hold the rank
     double clock_s = 0;    // the compute stream is free from here on
+    // The block that runs, and what its passes take alone.
+    double block_start_s = 0;
+    std::array<double, 2> block_s{};
     // Of every stream, first in first out; of compute only what is attached.
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
@@ -119,6 +140,7 @@ class EventRun {
     int32_t source = -1;
     int32_t iteration = 0;
     Pass pass{};
+    uint64_t key = 0;  // of the token, of buffered transfers
     double bytes = 0;
     double start_s = 0;
     double latency_s = 0;
@@ -126,6 +148,7 @@ class EventRun {
     bool lone = false;   // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
+    int32_t item = -1;     // of beside_
   };
   // Meetings of one instance of a group, one after the other.
   struct Meeting {
@@ -138,9 +161,16 @@ class EventRun {
     double latency_s = 0;
     double bytes_per_edge = 0;
     int edges_left = 0;
+    bool shares = false;  // its ring uses links that others use too
+    int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     std::vector<int> sources;                         // edges of its ring
     std::map<std::pair<OpKind, double>, CollectivePlan> plans;
+  };
+  // What an item of beside_ is.
+  struct Beside {
+    enum class Of : uint8_t { kBlock, kTransfer, kMeeting } of = Of::kBlock;
+    uint32_t index = 0;  // device, transfer or meeting
   };
   struct MeetingPoint {  // of a holding transfer
     TokenQueue sends;
@@ -148,16 +178,32 @@ class EventRun {
   };
 
   // event_run.cc
+  void BeginStart(int device, const Start& start);
+  void EndStart(int device);
+  void Done(int iteration);
+  void NoteEnd(int iteration, double end_s);
+  std::string Deadlock() const;
+
+  // event_passes.cc
   void Continue(int device);
-  bool RunAttached(int device);
+  bool RunItem(int device);
   bool RunBlock(int device);
   void BlockEnd(int device);
   bool TakeBlockInputs(Device& device, const Pass* block, int parts,
                        double* start_s);
-  void EndIteration(int device);
-  void Done(int iteration);
-  void NoteEnd(int iteration, double end_s);
-  std::string Deadlock() const;
+  bool HooksEnded(Device& device, double* start_s) const;
+  bool Drop(int device);
+
+  void NoteBlock(int device, double end_s);
+
+  // event_beside.cc
+  void PlanBeside();
+  void StartAt(double start_s, Beside::Of of, uint32_t index);
+  PassMix MixOfBlock(const Device& device) const;
+  std::vector<int> DevicesOf(const Transfer& transfer) const;
+  void StartBeside(Beside::Of of, uint32_t index);
+  void EndBeside(uint32_t item, uint32_t version);
+  void LeaveBeside(int32_t* item, double now_s);
 
   // event_streams.cc
   void Issue(int device, Stream stream, Issued issued);
@@ -199,6 +245,12 @@ class EventRun {
   static uint64_t SideKey(int device, int side_op) {
     return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
            static_cast<uint32_t>(side_op);
+  }
+  // Of a token of `pass`. Those of a false start may still be on their way when
+  // the same passes run again.
+  static uint64_t KeyOf(const Device& device, Pass pass) {
+    const uint64_t in_vain = device.sequence.start().is_false ? 1 : 0;
+    return pass.key() | in_vain << 63;
   }
   int DeviceOf(int replica, int rank) const {
     return replica * program_.pp() + rank;
@@ -243,6 +295,9 @@ class EventRun {
   std::vector<uint32_t> free_transfers_;
   const bool time_lone_transfers_;
   const bool share_links_;
+  std::unique_ptr<Interference> beside_;  // null: nothing slows anything
+  std::vector<Beside> owners_;            // [item]
+  std::vector<double> expected_s_;        // [item] its end at its pace now
   struct LinkUse {
     int32_t transfers = 0;
     uint32_t last = 0;  // the one, when it is one

@@ -29,8 +29,8 @@ void EventRun::TryStream(int index, Stream stream) {
   if (!TakeInputs(device, stream, head)) return;
   head.running = true;
   if (stream == Stream::kCompute) device.busy = true;
-  if (head.side_op < 0) return BeginCopy(index, stream, head);
-  const SideOp& op = program_.ranks[device.rank].side_ops[head.side_op];
+  if (head.item.side_op < 0) return BeginCopy(index, stream, head);
+  const SideOp& op = program_.ranks[device.rank].side_ops[head.item.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
   head.end_s =
@@ -53,7 +53,7 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
   const double free_s = stream == Stream::kCompute
                             ? device.clock_s
                             : device.stream_s[static_cast<int>(stream)];
-  if (issued.side_op < 0) {
+  if (issued.item.side_op < 0) {
     issued.ready_s = std::max(issued.ready_s, free_s);
     if (issued.pass.kind() == PassKind::kOffload) return true;
     const auto offloaded = device.offloaded_s.find(ActivationKey(issued.pass));
@@ -62,7 +62,7 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
     device.offloaded_s.erase(offloaded);
     return true;
   }
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
   for (const int32_t channel : op.inputs) {
     if (Tokens(device.replica, channel).size() == 0) return false;
   }
@@ -96,7 +96,7 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
 
 void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
   Transfer transfer = {
       .of = Transfer::Of::kStream,
       .index = index,
@@ -104,7 +104,7 @@ void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
       .bytes = op.bytes,
       .start_s = issued.ready_s,
       .alone_s = OneSidedSeconds(program_, op, device.replica, device.rank)};
-  const auto source = side_source_.find(SideKey(index, issued.side_op));
+  const auto source = side_source_.find(SideKey(index, issued.item.side_op));
   if (source != side_source_.end()) {
     transfer.source = source->second;
     transfer.latency_s = plans_[transfer.source].latency_s;
@@ -125,21 +125,28 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
   if (stream == Stream::kCompute) {
     device.busy = false;
     device.clock_s = end_s;
-    ++device.attachment;
+    device.sequence.Taken();
   } else {
     device.stream_s[static_cast<int>(stream)] = end_s;
   }
-  if (done.side_op < 0) {
+  if (done.item.side_op < 0) {
     const bool out = done.pass.kind() == PassKind::kOffload;
     (out ? device.offloaded_s : device.loaded_s)[ActivationKey(done.pass)] =
         end_s;
     writer_.OnCopy(device.rank, done.pass, start_s, end_s);
     TryStream(index, Stream::kH2D);
   } else {
-    writer_.OnSideOp(device.rank, done.side_op, start_s, end_s);
+    writer_.OnSideOp(device.rank, done.item.side_op, start_s, end_s);
     for (const int32_t channel :
-         program_.ranks[device.rank].side_ops[done.side_op].outputs) {
+         program_.ranks[device.rank].side_ops[done.item.side_op].outputs) {
       Send(index, channel, Pass(), end_s);
+    }
+    const SideSequence::Item& item = done.item;
+    if (item.output >= 0) Send(index, item.output, Pass(), end_s);
+    // What is left of an earlier start counts for nobody.
+    if (item.hook >= 0 && done.start == device.start &&
+        device.sequence.Waits(item.hook)) {
+      device.hook_ends[item.hook].Push(end_s);
     }
   }
   TryStream(index, stream);
@@ -150,7 +157,7 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
 // A member has come to its group's meeting; the last one starts it.
 void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.side_op];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
   const bool inside = program_.groups[op.group].span == Group::Span::kRanks;
   const int number = first_meeting_[op.group] + (inside ? device.replica : 0);
   Meeting& meeting = meetings_[number];
@@ -165,6 +172,12 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
       plan.ring && plan.bytes_per_edge > 0 &&
       std::any_of(meeting.sources.begin(), meeting.sources.end(),
                   [this](int source) { return Shared(source); });
+  meeting.shares = shares;
+  if (beside_ != nullptr && plan.seconds > 0) {
+    StartAt(meeting.start_s, Beside::Of::kMeeting,
+            static_cast<uint32_t>(number));
+    if (!shares) return;
+  }
   if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
   meeting.latency_s = plan.latency_s;
   meeting.bytes_per_edge = plan.bytes_per_edge;
@@ -173,6 +186,9 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
 
 void EventRun::EndMeeting(int number) {
   std::vector<std::pair<int32_t, Stream>> members;
+  if (beside_ != nullptr) {
+    LeaveBeside(&meetings_[number].item, meetings_[number].end_s);
+  }
   // Members may come to the next meeting while this one is wound up.
   members.swap(meetings_[number].arrived);
   const double start_s = meetings_[number].start_s;

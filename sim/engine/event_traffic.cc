@@ -59,8 +59,9 @@ void EventRun::PlanTraffic() {
 void EventRun::PlanChannels() {
   std::vector<double> spacing_s(program_.channels.size(),
                                 std::numeric_limits<double>::infinity());
-  // With noise nothing is known beforehand.
-  double least_factor = program_.jitter == nullptr ? 1 : 0;
+  // With noise or interference nothing is known beforehand.
+  double least_factor =
+      program_.jitter == nullptr && program_.interference == nullptr ? 1 : 0;
   for (const std::vector<double>* factors :
        {&program_.microbatch_factor, &program_.slice_factor}) {
     if (factors->empty()) continue;

@@ -15,15 +15,21 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
   const size_t slot =
       device.replica * program_.channels.size() + static_cast<size_t>(number);
   const int source = channel_source_[slot];
+  const bool of_passes = channel.kind <= ChannelKind::kGradient;
+  const uint64_t key = of_passes ? KeyOf(device, pass) : pass.key();
   if (channel.from_rank != channel.to_rank) ++summary_.simulated_ops;
-  if (!Shared(source) || channel.bytes == 0) {
+  // What takes time runs beside the passes of both ends.
+  const bool runs = beside_ != nullptr &&
+                    channel.from_rank != channel.to_rank &&
+                    channel_s_[slot] > 0;
+  if (!runs && (!Shared(source) || channel.bytes == 0)) {
     const double arrival_s = now_s + channel_s_[slot];
-    if (channel.kind <= ChannelKind::kGradient && writer_.active()) {
+    if (of_passes && writer_.active()) {
       writer_.replica = device.replica;
       writer_.iteration = device.iteration;
       writer_.OnTransfer(number, pass, now_s, arrival_s);
     }
-    return Deliver(device.replica, number, pass.key(), arrival_s);
+    return Deliver(device.replica, number, key, arrival_s);
   }
   Begin({.of = Transfer::Of::kChannel,
          .index = number,
@@ -31,9 +37,10 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
          .source = source,
          .iteration = device.iteration,
          .pass = pass,
+         .key = key,
          .bytes = channel.bytes,
          .start_s = now_s,
-         .latency_s = plans_[source].latency_s,
+         .latency_s = source < 0 ? 0 : plans_[source].latency_s,
          .alone_s = channel_s_[slot]});
 }
 
@@ -62,9 +69,7 @@ void EventRun::PlanHolds(int index, const Pass* block, int parts, bool send) {
   }
   const Pass* const next = rank.order->data() + device.position;
   if (send && program_.wait_rule == WaitRule::kBatched &&
-      !device.holds.empty() &&
-      device.position <
-          rank.NextAttached(device.attachment, device.iteration) &&
+      !device.holds.empty() && device.position < device.sequence.stop() &&
       IsComputePass(next->kind())) {
     device.received = true;
     PlanHolds(index, next, next->joint_with_next() ? 2 : 1, /*send=*/false);
@@ -88,7 +93,7 @@ void EventRun::Post(int index, const Handshake& handshake) {
   const size_t slot = device.replica * program_.channels.size() +
                       static_cast<size_t>(handshake.channel);
   MeetingPoint& point = points_[slot];
-  const uint64_t key = handshake.pass.key();
+  const uint64_t key = KeyOf(device, handshake.pass);
   TokenQueue& others = handshake.send ? point.receives : point.sends;
   double other_s = 0;
   if (!others.Pop(key, &other_s)) {
@@ -120,7 +125,14 @@ void EventRun::Begin(Transfer transfer) {
     transfer.version = transfers_[number].version;
     transfers_[number] = transfer;
   }
-  if (!Shared(transfer.source) || transfer.bytes == 0) {
+  const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
+  // A ring's edges are one collective.
+  if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
+      transfer.alone_s > 0) {
+    StartAt(transfer.start_s, Beside::Of::kTransfer, number);
+    if (timed) return;
+  }
+  if (timed) {
     At(transfer.start_s + transfer.alone_s, Event::kTransferEnd, number);
   } else {
     At(transfer.start_s + transfer.latency_s, Event::kLatencyEnd, number);
@@ -190,6 +202,7 @@ void EventRun::SetQueueTimer(int number) {
 }
 
 void EventRun::EndTransfer(uint32_t number, double end_s) {
+  if (beside_ != nullptr) LeaveBeside(&transfers_[number].item, end_s);
   const Transfer transfer = transfers_[number];
   LeaveLinks(transfer);
   free_transfers_.push_back(number);
@@ -207,7 +220,6 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
       break;
   }
   const Channel& channel = program_.channels[transfer.index];
-  NoteEnd(transfer.iteration, end_s);
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
   if (of_passes && writer_.active()) {
     writer_.replica = transfer.replica;
@@ -215,10 +227,10 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
     writer_.OnTransfer(transfer.index, transfer.pass, transfer.start_s, end_s);
   }
   if (!of_passes || !holds_) {
-    return Deliver(transfer.replica, transfer.index, transfer.pass.key(),
-                   end_s);
+    return Deliver(transfer.replica, transfer.index, transfer.key, end_s);
   }
   ++summary_.simulated_ops;
+  NoteEnd(transfer.iteration, end_s);
   EndHold(DeviceOf(transfer.replica, channel.from_rank), end_s);
   EndHold(DeviceOf(transfer.replica, channel.to_rank), end_s);
 }

@@ -7,7 +7,9 @@ namespace pipewright {
 
 absl::StatusOr<RunSummary> RunFast(const Program& program,
                                    const EngineOptions& options) {
-  if (program.jitter != nullptr) return RunTimed(program, options);
+  if (program.jitter != nullptr || program.interference != nullptr) {
+    return RunTimed(program, options);
+  }
   return FastRun(program, options.trace).Run();
 }
 

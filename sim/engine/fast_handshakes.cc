@@ -6,55 +6,62 @@
 
 namespace pipewright {
 
-// Inputs of the next block, the block itself, then its outputs. Runs up to
-// `stop`; false when the rank has to wait.
+// Runs up to `stop`. False when the rank has to wait.
 bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  while (replay.position < stop) {
+    if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
+    const Pass pass = replay.order[replay.position];
+    const bool ran = IsComputePass(pass.kind()) ? RunHeldBlock(row, rank)
+                                                : RunSpecial(row, rank);
+    if (!ran) return false;
+  }
+  return state.steps.empty() || FinishHandshakes(row, rank);
+}
+
+// A step of the block at the position: its inputs are planned, or it runs and
+// its outputs are planned.
+bool FastRun::RunHeldBlock(Row& row, int rank) {
   const std::vector<Lane>& lanes = program_.ranks[rank].lanes;
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
-  // What is attached ends a batch.
-  const int64_t batch_end =
-      program_.ranks[rank].NextAttached(state.attachment, iteration_);
-  while (replay.position < stop) {
-    if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
-    const Pass* const block = replay.order + replay.position;
-    if (!IsComputePass(block->kind())) {
-      if (!RunSpecial(row, rank)) return false;
-      continue;
-    }
-    const int parts = block->joint_with_next() ? 2 : 1;
-    if (!state.received) {
-      std::vector<Handshake> inputs;
-      for (int part = 0; part < parts; ++part) {
-        const int32_t channel = lanes[block[part].lane()].input;
-        if (channel >= 0) inputs.push_back({channel, false, block[part]});
-      }
-      state.received = true;
-      Plan(state, std::move(inputs));
-      continue;
-    }
-    if (!RunSpecial(row, rank)) return false;
-    state.received = false;
-    std::vector<Handshake> transfers;
+  const Pass* const block = replay.order + replay.position;
+  const int parts = block->joint_with_next() ? 2 : 1;
+  if (!state.received) {
+    std::vector<Handshake> inputs;
     for (int part = 0; part < parts; ++part) {
-      const int32_t channel = lanes[block[part].lane()].output;
-      if (channel >= 0) transfers.push_back({channel, true, block[part]});
+      const int32_t channel = lanes[block[part].lane()].input;
+      if (channel >= 0) inputs.push_back({channel, false, block[part]});
     }
-    // A batch also holds what the next block receives, unless something that
-    // is not a pass stands between.
-    const Pass* const next = replay.order + replay.position;
-    if (program_.wait_rule == WaitRule::kBatched && !transfers.empty() &&
-        replay.position < batch_end && IsComputePass(next->kind())) {
-      const int next_parts = next->joint_with_next() ? 2 : 1;
-      for (int part = 0; part < next_parts; ++part) {
-        const int32_t channel = lanes[next[part].lane()].input;
-        if (channel >= 0) transfers.push_back({channel, false, next[part]});
-      }
-      state.received = true;
-    }
-    Plan(state, std::move(transfers));
+    state.received = true;
+    Plan(state, std::move(inputs));
+    return true;
   }
-  return state.steps.empty() || FinishHandshakes(row, rank);
+  const bool hooked = replay.position == state.stop && state.sequence.holds();
+  if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
+    return false;
+  }
+  state.received = false;
+  std::vector<Handshake> transfers;
+  for (int part = 0; part < parts; ++part) {
+    const int32_t channel = lanes[block[part].lane()].output;
+    if (channel >= 0) transfers.push_back({channel, true, block[part]});
+  }
+  // A batch also holds what the next block receives, unless something that is
+  // not a pass stands between.
+  const Pass* const next = replay.order + replay.position;
+  if (program_.wait_rule == WaitRule::kBatched && !transfers.empty() &&
+      replay.position < state.stop && IsComputePass(next->kind())) {
+    const int next_parts = next->joint_with_next() ? 2 : 1;
+    for (int part = 0; part < next_parts; ++part) {
+      const int32_t channel = lanes[next[part].lane()].input;
+      if (channel >= 0) transfers.push_back({channel, false, next[part]});
+    }
+    state.received = true;
+  }
+  Plan(state, std::move(transfers));
+  return true;
 }
 
 void FastRun::Plan(RankState& state, std::vector<Handshake> handshakes) const {

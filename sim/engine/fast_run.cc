@@ -69,7 +69,7 @@ void FastRun::AddRow(int row) {
   added.index = row;
   added.replica = rows_.first_replica[row];
   added.lanes = std::move(lanes);
-  added.ranks.resize(program_.pp());
+  for (const RankProgram& rank : program_.ranks) added.ranks.emplace_back(rank);
   added.times.resize(program_.pp());
   added.meetings.resize(program_.groups.size());
   for (size_t group = 0; group < program_.groups.size(); ++group) {
@@ -88,7 +88,9 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   std::vector<double> last_ends_s;
   for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
     writer_.iteration = iteration_;
-    if (!RunIteration()) return absl::FailedPreconditionError(Deadlock());
+    for (const Start& start : program_.StartsOf(iteration_)) {
+      if (!RunStart(start)) return absl::FailedPreconditionError(Deadlock());
+    }
     double end_s = 0;
     for (Row& row : state_) end_s = std::max(end_s, EndOf(row));
     summary.iteration_end_s.push_back(end_s);
@@ -101,8 +103,9 @@ absl::StatusOr<RunSummary> FastRun::Run() {
         ends_s.push_back(row.core.rank(rank).clock_s);
       }
     }
-    summary.steady =
-        IsSteady(summary.iteration_end_s) || EndAlike(last_ends_s, ends_s);
+    const bool settled = iteration_ > program_.settled();
+    summary.steady = IsSteady(program_, summary.iteration_end_s) ||
+                     (settled && EndAlike(last_ends_s, ends_s));
     last_ends_s = std::move(ends_s);
     if (program_.until_steady && summary.steady) break;
   }
@@ -111,12 +114,15 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   return summary;
 }
 
-bool FastRun::RunIteration() {
+bool FastRun::RunStart(const Start& start) {
   for (Row& row : state_) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
-      row.core.rank(rank).position = 0;
-      row.ranks[rank].attachment = 0;
-      SetStop(row.ranks[rank], rank);
+      RankState& state = row.ranks[rank];
+      state.sequence.Begin(start);
+      state.stop = state.sequence.stop();
+      state.hook_ends.assign(state.hook_ends.size(), HookEnds());
+      state.dropped = 0;
+      row.core.rank(rank).position = state.sequence.begin();
     }
   }
   // A sweep that few ranks gain from went against the tokens: forwards flow
@@ -149,12 +155,12 @@ bool FastRun::RunIteration() {
 
 bool FastRun::Ended(Row& row) {
   for (int rank = 0; rank < program_.pp(); ++rank) {
-    const RankProgram& rank_program = program_.ranks[rank];
     const RankState& state = row.ranks[rank];
-    if (row.core.rank(rank).position !=
-            static_cast<int64_t>(rank_program.order->size()) ||
-        state.attachment != rank_program.attachments.size() ||
-        !state.steps.empty() || state.pending > 0) {
+    if (row.core.rank(rank).position != state.sequence.end() ||
+        state.sequence.item() != nullptr || !state.steps.empty() ||
+        state.pending > 0 ||
+        (state.sequence.start().is_false &&
+         state.dropped < program_.ranks[rank].dropped.size())) {
       return false;
     }
   }
@@ -183,7 +189,6 @@ bool FastRun::Visit(Row& row, int rank) {
 // The same for a rank that has reached something attached, has operations on
 // other streams, is held by transfers or traced.
 bool FastRun::VisitSlowly(Row& row, int rank) {
-  const RankProgram& rank_program = program_.ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
   const int64_t most = replay.position + kVisit;
@@ -196,8 +201,15 @@ bool FastRun::VisitSlowly(Row& row, int rank) {
       progress = true;
     }
     if (replay.position == state.stop) {
-      if (state.attachment == rank_program.attachments.size()) break;
-      if (!RunAttachment(row, rank)) return progress;
+      if (state.sequence.item() != nullptr) {
+        if (!RunItem(row, rank)) return progress;
+      } else if (state.sequence.holds()) {
+        if (!(holds_ ? RunHeldBlock(row, rank) : RunHooked(row, rank))) {
+          return progress;
+        }
+      } else if (!state.sequence.start().is_false || !Drop(row, rank)) {
+        break;
+      }
       progress = true;
       continue;
     }
@@ -210,92 +222,6 @@ bool FastRun::VisitSlowly(Row& row, int rank) {
   state.plain =
       state.started && state.pending == 0 && !holds_ && !writer_.active();
   return progress;
-}
-
-// Where the passes of `rank` have to pause next.
-void FastRun::SetStop(RankState& state, int rank) const {
-  const RankProgram& rank_program = program_.ranks[rank];
-  state.stop = state.attachment < rank_program.attachments.size()
-                   ? rank_program.attachments[state.attachment].position
-                   : static_cast<int64_t>(rank_program.order->size());
-}
-
-// Runs passes up to `stop`. False when the rank has to wait.
-bool FastRun::RunPasses(Row& row, int rank, int64_t stop) {
-  if (holds_) return RunHeld(row, rank, stop);
-  RankState& state = row.ranks[rank];
-  ReplayRank& replay = row.core.rank(rank);
-  const int64_t before = replay.position;
-  // The first pass runs alone: its start is part of the result.
-  const int64_t limit = state.started ? stop : before + 1;
-  NullObserver nobody;
-  const ReplayCore::Outcome outcome =
-      writer_.active() ? row.core.Advance(rank, limit, writer_)
-                       : row.core.Advance(rank, limit, nobody);
-  if (replay.position != before) NotePasses(row, rank);
-  if (outcome == ReplayCore::Outcome::kSpecial) return RunSpecial(row, rank);
-  return outcome == ReplayCore::Outcome::kStopped;
-}
-
-// The pass at the position is no plain one: a copy is issued to its stream, a
-// mark is passed over, a backward asks for its loaded activations.
-bool FastRun::RunSpecial(Row& row, int rank) {
-  ReplayRank& replay = row.core.rank(rank);
-  RankState& state = row.ranks[rank];
-  const Pass pass = replay.order[replay.position];
-  switch (pass.kind()) {
-    case PassKind::kSync:
-      ++replay.position;
-      return true;
-    case PassKind::kOffload:
-    case PassKind::kLoad: {
-      const bool out = pass.kind() == PassKind::kOffload;
-      const Stream stream = out ? Stream::kD2H : Stream::kH2D;
-      if (!out) state.loading.insert(ActivationKey(pass));
-      state.queues[static_cast<int>(stream)].push_back(
-          {.pass = pass, .ready_s = replay.clock_s});
-      ++state.pending;
-      ++replay.position;
-      return true;
-    }
-    default: {
-      double earliest_s = 0;
-      if (!Loaded(row, rank, pass, &earliest_s)) return false;
-      if (pass.joint_with_next() &&
-          !Loaded(row, rank, replay.order[replay.position + 1], &earliest_s)) {
-        return false;
-      }
-      return RunBlock(row, rank, earliest_s);
-    }
-  }
-}
-
-bool FastRun::RunBlock(Row& row, int rank, double earliest_s) {
-  ReplayRank& replay = row.core.rank(rank);
-  const int64_t before = replay.position;
-  NullObserver nobody;
-  const bool ran = writer_.active()
-                       ? row.core.RunBlock(rank, earliest_s, writer_)
-                       : row.core.RunBlock(rank, earliest_s, nobody);
-  if (!ran) return false;
-  for (int64_t index = before; index < replay.position; ++index) {
-    const Pass pass = replay.order[index];
-    if (!IsBackward(pass.kind())) continue;
-    row.ranks[rank].loading.erase(ActivationKey(pass));
-    row.ranks[rank].loaded_s.erase(ActivationKey(pass));
-  }
-  NotePasses(row, rank);
-  return true;
-}
-
-void FastRun::NotePasses(Row& row, int rank) {
-  RankState& state = row.ranks[rank];
-  const ReplayRank& replay = row.core.rank(rank);
-  if (!state.started) {
-    state.started = true;
-    row.times[rank].first_start_s = replay.last_start_s;
-  }
-  state.pass_end_s = replay.clock_s;
 }
 
 double FastRun::EndOf(Row& row) {
@@ -324,14 +250,12 @@ std::string FastRun::Deadlock() {
                       OpKindName(rank_program.side_ops[side_op].kind));
     };
     for (const Fifo<Issued>& queue : state.queues) {
-      if (!queue.empty() && queue.front().side_op >= 0) {
-        add(queue.front().side_op);
+      if (!queue.empty() && queue.front().item.side_op >= 0) {
+        add(queue.front().item.side_op);
       }
     }
-    if (state.attachment < rank_program.attachments.size() &&
-        rank_program.attachments[state.attachment].position ==
-            positions.back()) {
-      add(rank_program.attachments[state.attachment].side_op);
+    if (state.sequence.item() != nullptr && state.stop == positions.back()) {
+      add(state.sequence.item()->side_op);
     }
     if (!state.steps.empty()) {
       const Handshake& held = state.steps[0][0];
@@ -342,7 +266,7 @@ std::string FastRun::Deadlock() {
   }
   return absl::StrCat("deadlock in iteration ", iteration_, " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
-                      BlockedGrid(*program_.schedule, positions), waiting,
+                      BlockedGrid(program_, positions), waiting,
                       holds_ ? "\n(buffered transfers hold nobody and may run "
                                "where these wait for each other)"
                              : "");

@@ -1,6 +1,7 @@
 // One run of the fast engine. Replicas with equal network times are one Row.
-// Parts: fast_run.cc drives the ranks through their passes, fast_streams.cc
-// runs what is not a pass, fast_handshakes.cc the transfers that hold ranks.
+// Parts: fast_run.cc drives the ranks through their passes, fast_passes.cc runs
+// them, fast_streams.cc runs what is not a pass, fast_handshakes.cc the
+// transfers that hold ranks.
 #pragma once
 
 #include <array>
@@ -15,8 +16,10 @@
 #include "sim/base/fifo.h"
 #include "sim/engine/activation_key.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/hook_ends.h"
 #include "sim/engine/isolated_times.h"
 #include "sim/engine/trace_writer.h"
+#include "sim/program/side_sequence.h"
 #include "sim/replay/core.h"
 
 namespace pipewright {
@@ -31,7 +34,7 @@ class FastRun {
  private:
   // An operation of a stream other than compute, waiting for its turn.
   struct Issued {
-    int32_t side_op = -1;  // -1: the copy of `pass`
+    SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     double ready_s = 0;
     int64_t meeting = 0;  // of its group that it has come to; 0: not yet
@@ -42,15 +45,20 @@ class FastRun {
     bool send;
     Pass pass;
   };
-  struct RankState {
-    size_t attachment = 0;  // next in RankProgram::attachments
-    int64_t stop = 0;       // its position, or the end of the order
-    bool plain = false;     // nothing but passes to run up to `stop`
-    int pending = 0;        // operations in `queues`
-    double attachment_ready_s = 0;
-    int64_t attachment_meeting = 0;
-    bool started = false;   // has run its first pass
+  // What most visits touch comes first, on a cache line of its own.
+  struct alignas(64) RankState {
+    explicit RankState(const RankProgram& rank)
+        : sequence(rank), hook_ends(rank.hooks.size()) {}
+    int64_t stop = 0;       // of `sequence`
     double pass_end_s = 0;  // of the last pass so far
+    bool plain = false;     // nothing but passes to run up to `stop`
+    bool started = false;   // has run its first pass
+    int pending = 0;        // operations in `queues`
+    SideSequence sequence;
+    double item_ready_s = 0;
+    int64_t item_meeting = 0;
+    std::vector<HookEnds> hook_ends;
+    size_t dropped = 0;  // of RankProgram::dropped
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     // By ActivationKey: copies that have ended, loads that are on their way.
@@ -93,31 +101,36 @@ class FastRun {
 
   // fast_run.cc
   void AddRow(int row);
-  bool RunIteration();
+  bool RunStart(const Start& start);
   bool Ended(Row& row);
   bool Visit(Row& row, int rank);
   bool VisitSlowly(Row& row, int rank);
-  void SetStop(RankState& state, int rank) const;
-  bool RunPasses(Row& row, int rank, int64_t stop);
-  bool RunSpecial(Row& row, int rank);
-  bool RunBlock(Row& row, int rank, double earliest_s);
-  void NotePasses(Row& row, int rank);
   double EndOf(Row& row);
   std::string Deadlock();
 
+  // fast_passes.cc
+  bool RunPasses(Row& row, int rank, int64_t stop);
+  bool RunSpecial(Row& row, int rank);
+  bool RunHooked(Row& row, int rank);
+  bool RunBackward(Row& row, int rank, double earliest_s);
+  bool RunBlock(Row& row, int rank, double earliest_s);
+  bool Drop(Row& row, int rank);
+  void NotePasses(Row& row, int rank);
+
   // fast_streams.cc
-  bool RunAttachment(Row& row, int rank);
+  bool RunItem(Row& row, int rank);
   bool DrainStreams(Row& row, int rank);
   bool TryCopy(Row& row, int rank, const Issued& issued, double* stream_s);
-  // Runs side operation `index` when its inputs, and its group, are there.
+  // Runs a side operation when its inputs, and its group, are there.
   // *ready_s, *meeting keep what it has of them between calls.
-  bool TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
-                 int64_t* meeting, double* stream_s);
+  bool TrySideOp(Row& row, int rank, const SideSequence::Item& item,
+                 double* ready_s, int64_t* meeting, double* stream_s);
   Meeting& MeetingOf(Row& row, int group);
   bool Loaded(Row& row, int rank, Pass pass, double* earliest_s) const;
 
   // fast_handshakes.cc
   bool RunHeld(Row& row, int rank, int64_t stop);
+  bool RunHeldBlock(Row& row, int rank);
   bool FinishHandshakes(Row& row, int rank);
   void Plan(RankState& state, std::vector<Handshake> handshakes) const;
   void Post(Row& row, const Handshake& handshake, double now_s);

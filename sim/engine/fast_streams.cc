@@ -11,28 +11,25 @@ constexpr uint64_t kSideKey = 0;
 
 }  // namespace
 
-// The operation attached to the position of `rank`: runs it on the compute
-// stream, or issues it to another. False when compute has to wait.
-bool FastRun::RunAttachment(Row& row, int rank) {
-  const RankProgram& rank_program = program_.ranks[rank];
+// The side operation that stands at the position of `rank`: runs it on the
+// compute stream, or issues it to another. False when compute has to wait.
+bool FastRun::RunItem(Row& row, int rank) {
   RankState& state = row.ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
-  const int32_t index = rank_program.attachments[state.attachment].side_op;
-  const SideOp& op = rank_program.side_ops[index];
-  if (iteration_ >= op.first_iteration) {
-    if (op.stream != Stream::kCompute) {
-      state.queues[static_cast<int>(op.stream)].push_back(
-          {.side_op = index, .ready_s = replay.clock_s});
-      ++state.pending;
-    } else if (!TrySideOp(row, rank, index, &state.attachment_ready_s,
-                          &state.attachment_meeting, &replay.clock_s)) {
-      return false;
-    }
+  const SideSequence::Item& item = *state.sequence.item();
+  const Stream stream = program_.ranks[rank].side_ops[item.side_op].stream;
+  if (stream != Stream::kCompute) {
+    state.queues[static_cast<int>(stream)].push_back(
+        {.item = item, .ready_s = replay.clock_s});
+    ++state.pending;
+  } else if (!TrySideOp(row, rank, item, &state.item_ready_s,
+                        &state.item_meeting, &replay.clock_s)) {
+    return false;
   }
-  state.attachment_ready_s = 0;
-  state.attachment_meeting = 0;
-  ++state.attachment;
-  SetStop(state, rank);
+  state.item_ready_s = 0;
+  state.item_meeting = 0;
+  state.sequence.Taken();
+  state.stop = state.sequence.stop();
   return true;
 }
 
@@ -45,11 +42,10 @@ bool FastRun::DrainStreams(Row& row, int rank) {
     double* const stream_s = &state.stream_s[stream];
     while (!queue.empty()) {
       Issued& issued = queue.front();
-      const bool ran =
-          issued.side_op < 0
-              ? TryCopy(row, rank, issued, stream_s)
-              : TrySideOp(row, rank, issued.side_op, &issued.ready_s,
-                          &issued.meeting, stream_s);
+      const bool ran = issued.item.side_op < 0
+                           ? TryCopy(row, rank, issued, stream_s)
+                           : TrySideOp(row, rank, issued.item, &issued.ready_s,
+                                       &issued.meeting, stream_s);
       if (!ran) break;
       queue.pop_front();
       --state.pending;
@@ -97,9 +93,10 @@ FastRun::Meeting& FastRun::MeetingOf(Row& row, int group) {
              : meetings_[group];
 }
 
-bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
-                        int64_t* meeting_number, double* stream_s) {
-  const SideOp& op = program_.ranks[rank].side_ops[index];
+bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
+                        double* ready_s, int64_t* meeting_number,
+                        double* stream_s) {
+  const SideOp& op = program_.ranks[rank].side_ops[item.side_op];
   if (*meeting_number == 0) {
     for (const int32_t channel : op.inputs) {
       if (row.core.queue(channel).size() == 0) return false;
@@ -112,7 +109,7 @@ bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
     }
   }
   double start_s = *ready_s;
-  const double seconds = rows_.times[row.index].side_op_s[rank][index];
+  const double seconds = rows_.times[row.index].side_op_s[rank][item.side_op];
   double end_s = start_s + seconds;
   if (IsCollective(op.kind)) {
     Meeting& meeting = MeetingOf(row, op.group);
@@ -142,7 +139,11 @@ bool FastRun::TrySideOp(Row& row, int rank, int32_t index, double* ready_s,
     row.core.queue(channel).Push(
         end_s + rows_.times[row.index].channel_s[channel], kSideKey);
   }
-  writer_.OnSideOp(rank, index, start_s, end_s);
+  if (item.output >= 0) row.core.queue(item.output).Push(end_s, kSideKey);
+  if (item.hook >= 0 && row.ranks[rank].sequence.Waits(item.hook)) {
+    row.ranks[rank].hook_ends[item.hook].Push(end_s);
+  }
+  writer_.OnSideOp(rank, item.side_op, start_s, end_s);
   return true;
 }
 

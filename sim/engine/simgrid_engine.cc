@@ -163,7 +163,7 @@ absl::StatusOr<RunSummary> RunHere(const Program& program,
   try {
     EventRun run(program, options);
     SimgridTransport transport(program, &run);
-    run.Start(&transport);
+    run.Launch(&transport);
     transport.Run();
     return run.Finish();
   } catch (const std::exception& error) {

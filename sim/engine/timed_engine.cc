@@ -56,7 +56,7 @@ absl::StatusOr<RunSummary> RunTimed(const Program& program,
   alone.share_links = false;
   EventRun run(program, alone);
   Clock clock(&run);
-  run.Start(&clock);
+  run.Launch(&clock);
   clock.Run();
   return run.Finish();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/memory/weight_versions.h"
 
 namespace pipewright {
 namespace {
@@ -50,7 +51,7 @@ int64_t FirstLayer(const std::vector<StageBlock>& blocks) {
 // schedule have their own weights.
 MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
                     const TrainingSpec& training, const MemoryOptions& options,
-                    int rank) {
+                    int versions, int rank) {
   MemoryBytes fixed;
   std::set<std::pair<int64_t, int64_t>> shapes;
   int64_t gathered = 0;
@@ -80,6 +81,8 @@ MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
       fixed.of[kind] -= tied.of[kind];
     }
   }
+  // Of a pipeline that is never flushed, in the precision of the passes.
+  fixed[MemoryKind::kWeights] *= versions;
   if (options.placeholders && (training.zero < 2 || training.shards() == 1)) {
     for (const auto& [rows, columns] : shapes) {
       fixed[MemoryKind::kPlaceholders] += std::llround(
@@ -283,9 +286,11 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
     memory.stages.push_back(entry);
     memory.first_layer.push_back(FirstLayer(blocks));
   }
+  const std::vector<int> versions = WeightVersionsOf(schedule).versions;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     RankMemory out;
-    out.fixed = FixedOf(schedule, memory, training, options, rank);
+    out.fixed =
+        FixedOf(schedule, memory, training, options, versions[rank], rank);
     FindPeak(schedule, memory, rank, &out);
     out.context = std::llround(options.context_bytes);
     out.fragmentation =

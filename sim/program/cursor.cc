@@ -1,38 +1,75 @@
 #include "sim/program/cursor.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace pipewright {
 
-bool OpCursor::FillAttached(Op* op) {
-  const RankProgram& rank = program_.ranks[rank_];
-  while (attachment_ < rank.attachments.size() &&
-         rank.attachments[attachment_].position <= position_) {
-    const int32_t index = rank.attachments[attachment_++].side_op;
-    const SideOp& side_op = rank.side_ops[index];
-    if (iteration_ < side_op.first_iteration) continue;
-    *op = {.kind = side_op.kind,
-           .stream = side_op.stream,
-           .rank = rank_,
-           .iteration = iteration_,
-           .position = position_,
-           .side_op = index,
-           .seconds = side_op.seconds,
-           .bytes = side_op.bytes};
-    return true;
+OpCursor::OpCursor(const Program& program, int rank, int iterations)
+    : program_(program),
+      rank_(rank),
+      iterations_(iterations),
+      sequence_(program.ranks[rank]) {
+  ended_ = !BeginNext();
+}
+
+// The next start of an iteration. False behind the last.
+bool OpCursor::BeginNext() {
+  if (starts_.empty()) {
+    if (++iteration_ == iterations_) return false;
+    starts_ = program_.StartsOf(iteration_);
+    std::reverse(starts_.begin(), starts_.end());
   }
-  return false;
+  sequence_.Begin(starts_.back());
+  starts_.pop_back();
+  position_ = sequence_.begin();
+  dropped_ = 0;
+  return true;
+}
+
+Op OpCursor::Blank() const {
+  return {.rank = rank_,
+          .iteration = iteration_,
+          .false_start = sequence_.start().is_false,
+          .position = position_};
+}
+
+void OpCursor::FillItem(Op* op) {
+  const SideSequence::Item item = *sequence_.item();
+  const SideOp& side_op = program_.ranks[rank_].side_ops[item.side_op];
+  *op = Blank();
+  op->kind = side_op.kind;
+  op->stream = side_op.stream;
+  op->side_op = item.side_op;
+  op->hook = item.hook;
+  op->output = item.output;
+  op->seconds = side_op.seconds;
+  op->bytes = side_op.bytes;
+  sequence_.Taken();
+}
+
+bool OpCursor::FillDrop(Op* op) {
+  const std::vector<Dropped>& dropped = program_.ranks[rank_].dropped;
+  if (!sequence_.start().is_false || dropped_ == dropped.size()) return false;
+  const auto [channel, pass] = dropped[dropped_++];
+  *op = Blank();
+  op->kind = OpKind::kDrop;
+  op->stream = Stream::kReceive;
+  op->pass = pass;
+  op->stage = program_.ranks[rank_].lanes[pass.lane()].stage;
+  op->channel = channel;
+  op->bytes = program_.channels[channel].bytes;
+  return true;
 }
 
 bool OpCursor::FillStep(Op* op) {
   const RankProgram& rank = program_.ranks[rank_];
   const Pass pass = (*rank.order)[position_];
   const Lane& lane = rank.lanes[pass.lane()];
-  *op = {.rank = rank_,
-         .iteration = iteration_,
-         .position = position_,
-         .pass = pass,
-         .stage = lane.stage};
+  *op = Blank();
+  op->pass = pass;
+  op->stage = lane.stage;
   switch (step_) {
     case 0:
       if (lane.input < 0) return false;
@@ -70,13 +107,17 @@ bool OpCursor::FillStep(Op* op) {
 }
 
 bool OpCursor::Next(Op* op) {
-  const auto size = static_cast<int64_t>(program_.ranks[rank_].order->size());
-  while (iteration_ < iterations_) {
-    if (step_ == 0 && FillAttached(op)) return true;
-    if (position_ == size) {
-      ++iteration_;
-      position_ = 0;
-      attachment_ = 0;
+  while (!ended_) {
+    if (step_ == 0 && position_ == sequence_.stop()) {
+      if (sequence_.item() != nullptr) {
+        FillItem(op);
+        return true;
+      }
+      if (sequence_.holds()) sequence_.Passed();
+    }
+    if (position_ == sequence_.end() && step_ == 0) {
+      if (FillDrop(op)) return true;
+      ended_ = !BeginNext();
       continue;
     }
     const bool filled = FillStep(op);
@@ -100,6 +141,7 @@ std::string OpToString(const Program& program, const Op& op) {
       return op.pass.joint_with_next() ? absl::StrCat(pass, "&") : pass;
     case OpKind::kSend:
     case OpKind::kReceive:
+    case OpKind::kDrop:
       return absl::StrCat(OpKindName(op.kind), "(", pass, ")");
     default: {
       const SideOp& side_op = program.ranks[op.rank].side_ops[op.side_op];

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sim/program/program.h"
+#include "sim/program/side_sequence.h"
 
 namespace pipewright {
 
@@ -15,35 +17,44 @@ struct Op {
   Stream stream = Stream::kCompute;
   int rank = 0;
   int iteration = 0;
+  bool false_start = false;
   int64_t position = 0;  // index in the rank's order
   Pass pass{};           // of passes, transfers and copies
   int32_t stage = -1;
   int32_t channel = -1;  // of transfers
-  int32_t side_op = -1;  // of everything attached
+  int32_t side_op = -1;  // of everything attached or hooked
+  int32_t hook = -1;     // of what a hook runs
+  int32_t output = -1;   // channel that it feeds besides its side op's
   double seconds = 0;    // without the network's part
   double bytes = 0;
 };
 
 class OpCursor {
  public:
-  OpCursor(const Program& program, int rank, int iterations)
-      : program_(program), rank_(rank), iterations_(iterations) {}
+  OpCursor(const Program& program, int rank, int iterations);
 
-  // The next operation in program order: what is attached to a position, then
-  // the receive, the pass (or copy), the send. False at the end. SYNC marks
-  // only a place and is passed over.
+  // The next operation in program order: what is attached or hooked in front
+  // of a pass, then its receive, the pass (or copy), its send; at the end of
+  // a false start what it drops. False at the end. SYNC marks only a place
+  // and is passed over.
   bool Next(Op* op);
 
  private:
-  bool FillAttached(Op* op);
+  bool BeginNext();
+  Op Blank() const;
+  void FillItem(Op* op);
   bool FillStep(Op* op);
+  bool FillDrop(Op* op);
 
   const Program& program_;
   int rank_;
   int iterations_;
-  int iteration_ = 0;
+  SideSequence sequence_;
+  int iteration_ = -1;
+  std::vector<Start> starts_;  // left of this iteration, the next one last
+  bool ended_ = false;
   int64_t position_ = 0;
-  size_t attachment_ = 0;
+  size_t dropped_ = 0;
   int step_ = 0;  // 0 receive, 1 pass, 2 send
 };
 

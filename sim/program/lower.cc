@@ -55,12 +55,18 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.gradient_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
-  if (options_.data_parallel == DataParallel::kZero1 &&
+  if (options_.data_parallel >= DataParallel::kZero1 &&
       schedule_.replicas > 1) {
-    return BadValue("strategy.data_parallel", "zero1",
+    return BadValue("strategy.data_parallel", "a sharded optimizer",
                     "none, ddp (of a schedule with two replicas)");
   }
-  if (gathers() && options_.parameter_bytes.size() != stages) {
+  if (shards() && options_.shard_blocks == ShardBlocks::kUnit &&
+      schedule_.unit < 1) {
+    return BadValue("strategy.shard_blocks", "unit",
+                    absl::StrCat("pass, run: schedule ", schedule_.name,
+                                 " has no units of microbatches"));
+  }
+  if (shards_step() && options_.parameter_bytes.size() != stages) {
     return BadValue("parameter bytes",
                     absl::StrCat(options_.parameter_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
@@ -71,6 +77,8 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.activation_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
+  PW_RETURN_IF_ERROR(CheckFailingSteps());
+  PW_RETURN_IF_ERROR(CheckUpdates());
   const Network& network = options_.network;
   if (network.cluster != nullptr &&
       (network.mapping == nullptr || network.mapping->pp() != schedule_.pp() ||
@@ -82,15 +90,54 @@ absl::Status Lowering::CheckOptions() const {
   return absl::OkStatus();
 }
 
+absl::Status Lowering::CheckFailingSteps() const {
+  const std::vector<int>& failing = options_.failing_steps;
+  if (failing.empty()) return absl::OkStatus();
+  constexpr char kField[] = "strategy.rollback_iterations";
+  if (options_.optimizer != OptimizerMode::kPostValidated) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kField,
+        ": only a step of strategy.optimizer post-validated rolls back"));
+  }
+  for (size_t index = 0; index < failing.size(); ++index) {
+    if (failing[index] < 0 ||
+        (index > 0 && failing[index] <= failing[index - 1])) {
+      return BadValue(kField, absl::StrCat(failing[index]),
+                      "iterations from 0 on, ascending");
+    }
+  }
+  // The iteration behind it begins twice; two more show the period again.
+  const int needed = failing.back() + 4;
+  if (options_.iterations != 0 && options_.iterations < needed) {
+    return BadValue("iterations", absl::StrCat(options_.iterations),
+                    absl::StrCat("at least ", needed,
+                                 ", or left out, since the step of iteration ",
+                                 failing.back(), " fails"));
+  }
+  return absl::OkStatus();
+}
+
 void Lowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
   program_.replicas = options_.replicas;
   program_.jitter = options_.jitter;
+  program_.interference = options_.interference;
+  if (program_.interference != nullptr) {
+    for (const StageCosts& stage : options_.costs.stages) {
+      const double sum_s = stage.backward_input_s + stage.backward_weight_s;
+      program_.input_part.push_back(sum_s > 0 ? stage.backward_input_s / sum_s
+                                              : 0.5);
+    }
+  }
   program_.until_steady =
       options_.iterations == 0 && options_.jitter == nullptr;
-  program_.iterations =
-      options_.iterations == 0 ? kMostIterations : options_.iterations;
+  const std::vector<int>& failing = options_.failing_steps;
+  program_.iterations = options_.iterations;
+  if (options_.iterations == 0) {
+    program_.iterations =
+        kMostIterations + (failing.empty() ? 0 : failing.back() + 1);
+  }
   program_.microbatch_factor = options_.costs.microbatch_factor;
   program_.pair_factor = options_.costs.pair_factor;
   program_.slice_factor = options_.costs.slice_factor;

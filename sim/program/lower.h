@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/program/program.h"
@@ -20,10 +21,35 @@ enum class OptimizerMode {
                    // (zero-bubble paper, sec. 4)
 };
 
+// Where in the next warm-up a post-validated step is checked.
+enum class ValidationPlace {
+  kNoWait,    // where no rank waits for one above it
+  kReleased,  // as the zero-bubble paper's released code: later, and at the
+              // price of a bubble on several chunks
+};
+
 enum class DataParallel {
   kNone,
   kDdp,    // all-reduce of a chunk's gradients after its last backward
   kZero1,  // reduce-scatter there, all-gather before its next first forward
+  kZero2,  // reduce-scatter after every backward, the same all-gather
+  kFsdp,   // all-gather before every forward and backward, reduce-scatter after
+           // every backward
+};
+
+// ZeRO's stage: 1 shards the optimizer, 2 gradients too, 3 weights too.
+constexpr int ZeroStageOf(DataParallel kind) {
+  if (kind <= DataParallel::kDdp) return 0;
+  return static_cast<int>(kind) - static_cast<int>(DataParallel::kDdp);
+}
+
+// What fsdp takes for one block of work (and zero2, of backwards).
+enum class ShardBlocks {
+  kPass,  // every pass
+  kRun,   // as many passes of one chunk and direction as follow each other
+  kUnit,  // the passes of one chunk and direction of a unit of microbatches
+          // (Schedule::unit): breadth-first pipelines (arXiv 2211.05953),
+          // ZeroPP (arXiv 2402.03791)
 };
 
 struct LowerOptions {
@@ -33,6 +59,7 @@ struct LowerOptions {
   // Activations, or their gradient, of one hop; never divided.
   double hop_bytes = 0;
   DataParallel data_parallel = DataParallel::kNone;
+  ShardBlocks shard_blocks = ShardBlocks::kPass;
   int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
   // the gather.
@@ -48,7 +75,14 @@ struct LowerOptions {
   // Noise on passes and optimizer steps; null: none. With it no period is
   // constant.
   std::shared_ptr<const Jitter> jitter;
-  // 0: as many as the period needs, at most 8; with jitter 8.
+  // How passes and what runs beside them slow each other down; null: not.
+  std::shared_ptr<const InterferenceMatrix> interference;
+  ValidationPlace validation = ValidationPlace::kNoWait;
+  // Iterations, ascending, whose post-validated step fails its check because
+  // the norm is too large: the next warm-up is thrown away and run again.
+  std::vector<int> failing_steps;
+  // 0: as many as the period needs, at most 8 after the last failing step;
+  // with jitter as many as that limit.
   int iterations = 0;
 };
 

@@ -1,22 +1,11 @@
-// What comes once an iteration: gradient reduction, optimizer, parameter
-// gather.
+// Data parallelism once an iteration: gradient reduction, parameter gather.
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/program/lowering.h"
 
 namespace pipewright {
-namespace {
-
-// A found-inf flag and a partial squared norm, as doubles (zero-bubble paper,
-// sec. 4); also what the synchronised step reduces.
-constexpr double kStateBytes = 16;
-
-}  // namespace
-
 // One reduction a stage, at its SYNC or as soon as its last weight gradient is
 // there; it overlaps whatever the rank does after that. The two replicas of a
 // bidirectional schedule hold each stage on two ranks, which reduce it
@@ -39,7 +28,7 @@ absl::Status Lowering::AddGradientReduction() {
 // In the order of the rank's passes.
 absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
     int rank) const {
-  const RankOrder& order = schedule_.order(rank);
+  const RankOrder& order = this->order(rank);
   const int lanes = schedule_.vpp() * schedule_.replicas;
   const auto lane_of = [](Pass pass) {
     return pass.chunk() * 2 + pass.replica();
@@ -97,7 +86,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
   Attach(rank, position,
-         {.kind = gathers() ? OpKind::kReduceScatter : OpKind::kAllReduce,
+         {.kind = shards_step() ? OpKind::kReduceScatter : OpKind::kAllReduce,
           .stream = Stream::kCollective,
           .bytes = options_.gradient_bytes[stage],
           .group = group,
@@ -149,98 +138,31 @@ void Lowering::ReducePair(int rank,
   }
 }
 
-void Lowering::AddOptimizer() {
-  for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    if (!synced_[rank].empty()) {
-      Attach(rank, OrderSize(rank),
-             {.kind = OpKind::kWait, .inputs = synced_[rank]});
-    }
-  }
-  switch (options_.optimizer) {
-    case OptimizerMode::kNone:
-      return;
-    case OptimizerMode::kSynchronised:
-      return AddSynchronisedStep();
-    case OptimizerMode::kPostValidated:
-      return AddPostValidatedStep();
-  }
-}
-
-// The norm of all gradients decides about clipping and infinities, so every
-// rank waits for the slowest before it steps.
-void Lowering::AddSynchronisedStep() {
-  std::vector<int> everybody(schedule_.pp());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  // After an all-reduce the replicas hold the same gradients.
-  const int group =
-      AddGroup(gathers() ? Group::Span::kAll : Group::Span::kRanks, everybody);
-  for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
-    Attach(rank, OrderSize(rank),
-           {.kind = OpKind::kAllReduce,
+// What was gathered came from a step that is undone.
+void Lowering::GatherAgain(int rank) {
+  const int64_t position = validation_positions_[rank];
+  SideOp wait = {.kind = OpKind::kWait, .starts = SideOp::Starts::kFalse};
+  for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+    const int stage = schedule_.placement.StageOf(rank, chunk, 0);
+    wait.inputs.push_back(AddChannel(ChannelKind::kEvent, rank, rank, 0));
+    Attach(rank, position,
+           {.kind = OpKind::kAllGather,
             .stream = Stream::kCollective,
-            .bytes = kStateBytes,
-            .group = group,
-            .outputs = {event}});
-    Attach(rank, OrderSize(rank),
-           {.kind = OpKind::kOptimizer,
-            .seconds = options_.costs.optimizer_s,
-            .inputs = {event}});
+            .bytes = options_.parameter_bytes[stage],
+            .group = replica_group_[rank],
+            .chunk = chunk,
+            .starts = SideOp::Starts::kFalse,
+            .outputs = {wait.inputs.back()}});
   }
-}
-
-// Before which pass each rank checks its step. At the latest before the first
-// that is no forward of chunk 0, which a failed step would have spoilt. The
-// message comes down the ranks, and rank r runs its k-th forward about r + k
-// forwards after rank 0 began: a rank that checks later in that count than
-// one below it would make that one wait.
-std::vector<int64_t> Lowering::ValidationPositions() const {
-  std::vector<int64_t> positions;
-  int64_t latest = std::numeric_limits<int64_t>::max();
-  for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    const int64_t deadline = FirstPosition(rank, [](Pass pass) {
-      return pass.kind() != PassKind::kForward || pass.chunk() != 0;
-    });
-    latest = std::min(latest, rank + deadline);
-    positions.push_back(std::max<int64_t>(0, latest - rank));
-  }
-  return positions;
-}
-
-// Rank by rank the partial state travels to the last rank; each steps on what
-// it has seen. In the next warm-up the full state travels back and every rank
-// checks its step.
-void Lowering::AddPostValidatedStep() {
-  const int last = schedule_.pp() - 1;
-  const std::vector<int64_t> positions = ValidationPositions();
-  std::vector<int32_t> partial(schedule_.pp(), -1);  // into this rank
-  std::vector<int32_t> full(schedule_.pp(), -1);
-  for (int rank = 1; rank <= last; ++rank) {
-    partial[rank] =
-        AddChannel(ChannelKind::kMessage, rank - 1, rank, kStateBytes);
-    full[rank - 1] =
-        AddChannel(ChannelKind::kMessage, rank, rank - 1, kStateBytes);
-  }
-  for (int rank = 0; rank <= last; ++rank) {
-    SideOp reduce = {.kind = OpKind::kWait};
-    if (rank > 0) reduce.inputs.push_back(partial[rank]);
-    if (rank < last) reduce.outputs.push_back(partial[rank + 1]);
-    Attach(rank, OrderSize(rank), std::move(reduce));
-    Attach(rank, OrderSize(rank),
-           {.kind = OpKind::kOptimizer, .seconds = options_.costs.optimizer_s});
-    SideOp validate = {.kind = OpKind::kValidate,
-                       .seconds = options_.costs.validation_s,
-                       .first_iteration = 1};
-    if (rank < last) validate.inputs.push_back(full[rank]);
-    if (rank > 0) validate.outputs.push_back(full[rank - 1]);
-    Attach(rank, positions[rank], std::move(validate));
-  }
+  Attach(rank, position, std::move(wait));
+  ends_false_start_[rank] = program_.ranks[rank].side_ops.size() - 1;
 }
 
 // Sharded optimizer: every chunk's parameters are gathered behind the step, in
 // the order of their use, and awaited before their first forward.
 void Lowering::AddParameterGather() {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    if (!ends_false_start_.empty()) GatherAgain(rank);
     std::vector<std::pair<int64_t, Pass>> first_use;
     for (int replica = 0; replica < schedule_.replicas; ++replica) {
       for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {

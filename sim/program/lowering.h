@@ -1,5 +1,7 @@
 // The steps of Lower (lower.h) and what they share. Internal to program/.
-// lower.cc adds the passes, lower_sync.cc what comes once an iteration.
+// lower.cc adds the passes, lower_sync.cc and lower_shards.cc data
+// parallelism, lower_step.cc the optimizer, lower_validation.cc the check of
+// its step.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +17,10 @@
 
 namespace pipewright {
 
+// A found-inf flag and a partial squared norm, as doubles (zero-bubble paper,
+// sec. 4); also what the synchronised step reduces.
+inline constexpr double kStateBytes = 16;
+
 class Lowering {
  public:
   Lowering(std::shared_ptr<const Schedule> schedule,
@@ -29,8 +35,13 @@ class Lowering {
     PW_RETURN_IF_ERROR(CheckOptions());
     AddGlobals();
     AddPasses();
-    if (reduces()) PW_RETURN_IF_ERROR(AddGradientReduction());
-    AddOptimizer();
+    if (never_flushes()) PW_RETURN_IF_ERROR(OverlapIterations());
+    if (shards()) {
+      AddShards();
+    } else if (reduces()) {
+      PW_RETURN_IF_ERROR(AddGradientReduction());
+    }
+    PW_RETURN_IF_ERROR(AddOptimizer());
     if (gathers()) AddParameterGather();
     for (RankProgram& rank : program_.ranks) {
       std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
@@ -38,6 +49,7 @@ class Lowering {
                          return a.position < b.position;
                        });
     }
+    FinishFalseStarts();
     PW_RETURN_IF_ERROR(VerifyProgram(program_));
     return std::move(program_);
   }
@@ -55,12 +67,25 @@ class Lowering {
     return options_.data_parallel != DataParallel::kNone &&
            (options_.replicas > 1 || schedule_.replicas > 1);
   }
-  bool gathers() const {
-    return options_.data_parallel == DataParallel::kZero1 &&
+  bool never_flushes() const { return schedule_.update_every > 0; }
+  // The optimizer is sharded.
+  bool shards_step() const {
+    return options_.data_parallel >= DataParallel::kZero1 &&
            options_.replicas > 1;
+  }
+  // Gradients are, too.
+  bool shards() const {
+    return options_.data_parallel >= DataParallel::kZero2 &&
+           options_.replicas > 1;
+  }
+  // The step is followed by a gather of what it has made.
+  bool gathers() const {
+    return shards_step() && options_.data_parallel != DataParallel::kFsdp;
   }
 
   absl::Status CheckOptions() const;
+  absl::Status CheckFailingSteps() const;
+  absl::Status CheckUpdates() const;
   void AddGlobals();
   void AddPasses();
   absl::Status AddGradientReduction();
@@ -68,29 +93,43 @@ class Lowering {
   void ReduceRank(int rank, const std::vector<Reduction>& reductions);
   void ReducePair(int rank, const std::vector<std::vector<Reduction>>& all);
   void Reduce(int rank, int64_t position, int group, int chunk, int stage);
-  void AddOptimizer();
+  absl::Status AddOptimizer();
   void AddSynchronisedStep();
-  void AddPostValidatedStep();
-  std::vector<int64_t> ValidationPositions() const;
+  absl::Status OverlapIterations();
+  void AddStepsWithoutFlush();
+  absl::Status AddPostValidatedStep();
+  std::vector<int64_t> ValidationDeadlines() const;
+  std::vector<int64_t> PositionsWithoutWaiting() const;
+  std::vector<int64_t> PositionsAsReleased() const;
+  absl::Status AddFalseStarts();
+  absl::Status AddDropped();
+  void FinishFalseStarts();
+  void AddShards();
+  int32_t AddHookOp(int rank, OpKind kind, double bytes, int chunk);
+  void HookChunks(int rank, OpKind kind, LaneHook hook,
+                  const std::vector<PassKind>& kinds);
   void AddParameterGather();
+  void GatherAgain(int rank);
 
+  const RankOrder& order(int rank) const { return *program_.ranks[rank].order; }
   int64_t OrderSize(int rank) const {
-    return static_cast<int64_t>(schedule_.order(rank).size());
+    return static_cast<int64_t>(order(rank).size());
   }
   // Where in the order of `rank` something can stand behind the pass at
   // `position` without splitting a block.
   int64_t Behind(int rank, int64_t position) const {
-    const bool joint = schedule_.order(rank)[position].joint_with_next();
+    const bool joint = order(rank)[position].joint_with_next();
     return position + (joint ? 2 : 1);
   }
   // The first position of `rank` whose pass `matches`; the order's size when
   // there is none. A block counts as one.
   template <class Predicate>
   int64_t FirstPosition(int rank, Predicate matches) const {
-    const RankOrder& order = schedule_.order(rank);
+    const RankOrder& passes = order(rank);
     for (int64_t position = 0; position < OrderSize(rank); ++position) {
-      if (!matches(order[position])) continue;
-      const bool second = position > 0 && order[position - 1].joint_with_next();
+      if (!matches(passes[position])) continue;
+      const bool second =
+          position > 0 && passes[position - 1].joint_with_next();
       return second ? position - 1 : position;
     }
     return OrderSize(rank);
@@ -116,8 +155,10 @@ class Lowering {
   const Schedule& schedule_;
   const LowerOptions& options_;
   Program program_;
-  std::vector<int> replica_group_;            // [rank]
-  std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
+  std::vector<int> replica_group_;             // [rank]
+  std::vector<std::vector<int32_t>> synced_;   // [rank] events to wait for
+  std::vector<int64_t> validation_positions_;  // [rank]
+  std::vector<size_t> ends_false_start_;       // [rank] its last side operation
 };
 
 }  // namespace pipewright

@@ -5,148 +5,58 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "sim/base/status.h"
 #include "sim/program/cursor.h"
 
 namespace pipewright {
+
 namespace {
 
-// Of which side operations and lanes a channel is the output and the input.
-struct Ends {
-  int producers = 0;
-  int consumers = 0;
-  int first_produced = 0;
-  int first_consumed = 0;
-  int64_t sent = 0;  // tokens of passes in one iteration
-  int64_t received = 0;
-};
-
-absl::Status Wrong(absl::string_view what, int rank, size_t index) {
-  return absl::InternalError(absl::StrFormat("program: rank %d, %s %d is wrong",
-                                             rank, std::string(what),
-                                             static_cast<int>(index)));
-}
-
-bool IsPassChannel(const Channel& channel) {
-  return channel.kind == ChannelKind::kActivation ||
-         channel.kind == ChannelKind::kGradient;
-}
-
-absl::Status VerifyLanes(const Program& program, int rank) {
-  const std::vector<Lane>& lanes = program.ranks[rank].lanes;
-  const auto channels = static_cast<int32_t>(program.channels.size());
-  for (size_t index = 0; index < lanes.size(); ++index) {
-    const Lane& lane = lanes[index];
-    const bool input_ok =
-        lane.input < 0 ||
-        (lane.input < channels && IsPassChannel(program.channels[lane.input]) &&
-         program.channels[lane.input].to_rank == rank);
-    const bool output_ok =
-        lane.output < 0 || (lane.output < channels &&
-                            IsPassChannel(program.channels[lane.output]) &&
-                            program.channels[lane.output].from_rank == rank);
-    if (!(lane.seconds >= 0) || !input_ok || !output_ok) {
-      return Wrong("lane", rank, index);
+// What the hooks of a rank add to its side operations in an iteration.
+int64_t HookedOps(const RankProgram& rank) {
+  if (rank.hooks.empty()) return 0;
+  int64_t count = 0;
+  for (const LaneHook& hook : rank.hooks) {
+    std::vector<int32_t> ops;
+    for (const int32_t op : hook.side_ops) {
+      if (op >= 0) ops.push_back(op);
+    }
+    std::sort(ops.begin(), ops.end());
+    count -= std::unique(ops.begin(), ops.end()) - ops.begin();
+  }
+  SideSequence sequence(rank);
+  for (sequence.Begin({.iteration = 1}); true;) {
+    if (sequence.item() != nullptr) {
+      count += sequence.item()->hook >= 0 ? 1 : 0;
+      sequence.Taken();
+    } else if (sequence.holds()) {
+      sequence.Passed();
+    } else {
+      return count;
     }
   }
-  return absl::OkStatus();
 }
 
-absl::Status VerifySideOps(const Program& program, int rank,
-                           std::vector<Ends>* ends) {
-  const RankProgram& rank_program = program.ranks[rank];
-  std::vector<int> attached(rank_program.side_ops.size(), 0);
-  int64_t last_position = 0;
-  for (size_t index = 0; index < rank_program.attachments.size(); ++index) {
-    const Attachment& attachment = rank_program.attachments[index];
-    if (attachment.position < last_position ||
-        attachment.position >
-            static_cast<int64_t>(rank_program.order->size()) ||
-        attachment.side_op < 0 ||
-        attachment.side_op >= static_cast<int32_t>(attached.size())) {
-      return Wrong("attachment", rank, index);
+std::string StartToString(const Program& program, int number, int iteration,
+                          bool false_start) {
+  const RankProgram& rank = program.ranks[number];
+  std::string out;
+  // What later iterations leave out stands in the first.
+  const bool overlaps = rank.later_start > 0;
+  if (overlaps) iteration = 0;
+  bool marked = !overlaps;
+  OpCursor cursor(program, number, iteration + 1);
+  for (Op op; cursor.Next(&op);) {
+    if (op.iteration < iteration || op.false_start != false_start) continue;
+    if (!marked && op.position >= rank.later_start) {
+      out += " |";
+      marked = true;
     }
-    // A block (X&Y) is one operation: nothing stands inside it.
-    if (attachment.position > 0 &&
-        (*rank_program.order)[attachment.position - 1].joint_with_next()) {
-      return Wrong("attachment", rank, index);
-    }
-    last_position = attachment.position;
-    ++attached[attachment.side_op];
+    absl::StrAppend(&out, " ", OpToString(program, op));
+    if (op.side_op < 0) continue;
+    const int first = rank.side_ops[op.side_op].first_iteration;
+    if (first > 0) absl::StrAppend(&out, "[", first, "..]");
   }
-  for (size_t index = 0; index < rank_program.side_ops.size(); ++index) {
-    const SideOp& op = rank_program.side_ops[index];
-    const bool group_ok =
-        !IsCollective(op.kind) ||
-        (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
-    const bool peer_ok =
-        !IsOneSided(op.kind) ||
-        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0);
-    if (attached[index] != 1 || !group_ok || !peer_ok || !(op.seconds >= 0) ||
-        !(op.bytes >= 0)) {
-      return Wrong("side operation", rank, index);
-    }
-    for (const int32_t channel : op.inputs) {
-      if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
-          program.channels[channel].to_rank != rank) {
-        return Wrong("input of side operation", rank, index);
-      }
-      ++(*ends)[channel].consumers;
-      (*ends)[channel].first_consumed = op.first_iteration;
-    }
-    for (const int32_t channel : op.outputs) {
-      if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
-          program.channels[channel].from_rank != rank) {
-        return Wrong("output of side operation", rank, index);
-      }
-      ++(*ends)[channel].producers;
-      (*ends)[channel].first_produced = op.first_iteration;
-    }
-  }
-  return absl::OkStatus();
-}
-
-// What the member `rank` of a group does at each meeting, in order.
-struct MeetingKind {
-  OpKind kind;
-  double bytes;
-  int first_iteration;
-  friend bool operator==(const MeetingKind&, const MeetingKind&) = default;
-};
-
-std::vector<MeetingKind> MeetingsOf(const RankProgram& rank, int group) {
-  std::vector<MeetingKind> meetings;
-  for (const Attachment& attachment : rank.attachments) {
-    const SideOp& op = rank.side_ops[attachment.side_op];
-    if (!IsCollective(op.kind) || op.group != group) continue;
-    meetings.push_back({op.kind, op.bytes, op.first_iteration});
-  }
-  return meetings;
-}
-
-// The n-th operation of a member belongs with the n-th ones of the others: all
-// have to be of one kind and size. Others have none.
-absl::Status VerifyGroups(const Program& program) {
-  for (size_t index = 0; index < program.groups.size(); ++index) {
-    const std::vector<int>& members = program.groups[index].ranks;
-    const auto group = static_cast<int>(index);
-    for (const int rank : members) {
-      if (rank < 0 || rank >= program.pp()) return Wrong("group", rank, index);
-    }
-    for (int rank = 0; rank < program.pp(); ++rank) {
-      const bool member =
-          std::find(members.begin(), members.end(), rank) != members.end();
-      const std::vector<MeetingKind> meetings =
-          MeetingsOf(program.ranks[rank], group);
-      if (member ? meetings != MeetingsOf(program.ranks[members[0]], group)
-                 : !meetings.empty()) {
-        return absl::InternalError(
-            absl::StrCat("program: the members of group ", index,
-                         " do not meet rank ", rank, " alike"));
-      }
-    }
-  }
-  return absl::OkStatus();
+  return out;
 }
 
 }  // namespace
@@ -159,9 +69,11 @@ absl::string_view StreamName(Stream stream) {
 
 absl::string_view OpKindName(OpKind kind) {
   constexpr absl::string_view kNames[kNumOpKinds] = {
-      "pass",       "send",           "receive",    "offload", "load", "wait",
-      "all-reduce", "reduce-scatter", "all-gather", "barrier", "pull", "push",
-      "cpu",        "optimizer",      "validate",   "rollback"};
+      "pass",       "send",      "receive",    "offload",
+      "load",       "wait",      "all-reduce", "reduce-scatter",
+      "all-gather", "barrier",   "pull",       "push",
+      "cpu",        "optimizer", "validate",   "rollback",
+      "predict",    "drop"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -170,20 +82,23 @@ absl::string_view WaitRuleName(WaitRule rule) {
   return kNames[static_cast<int>(rule)];
 }
 
-int64_t RankProgram::NextAttached(size_t attachment, int iteration) const {
-  for (; attachment < attachments.size(); ++attachment) {
-    const Attachment& next = attachments[attachment];
-    if (side_ops[next.side_op].first_iteration <= iteration) {
-      return next.position;
-    }
-  }
-  return static_cast<int64_t>(order->size());
+std::vector<Start> Program::StartsOf(int iteration) const {
+  const auto falsely = [&](int number) {
+    return std::binary_search(false_starts.begin(), false_starts.end(), number);
+  };
+  const bool fails = falsely(iteration + 1);
+  if (!falsely(iteration)) return {{.iteration = iteration, .fails = fails}};
+  return {{.iteration = iteration, .is_false = true},
+          {.iteration = iteration, .again = true, .fails = fails}};
 }
 
 int64_t Program::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
-    count += static_cast<int64_t>(rank.side_ops.size());
+    for (const SideOp& op : rank.side_ops) {
+      count += op.starts == SideOp::Starts::kFalse ? 0 : 1;
+    }
+    count += HookedOps(rank);
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
       const Lane& lane = rank.lanes[index];
       // A mark, no operation.
@@ -211,8 +126,11 @@ double Program::BusySeconds(int rank) const {
   const RankProgram& rank_program = ranks[rank];
   double seconds = 0;
   if (!microbatch_factor.empty() || !slice_factor.empty() || pair_factor != 1) {
+    const RankOrder& order = *rank_program.order;
     bool joint = false;
-    for (const Pass pass : *rank_program.order) {
+    for (size_t position = rank_program.later_start; position < order.size();
+         ++position) {
+      const Pass pass = order[position];
       const bool in_block = joint || pass.joint_with_next();
       joint = pass.joint_with_next();
       if (!IsComputePass(pass.kind())) continue;
@@ -227,40 +145,6 @@ double Program::BusySeconds(int rank) const {
                static_cast<double>(rank_program.lanes[lane].passes);
   }
   return seconds;
-}
-
-absl::Status VerifyProgram(const Program& program) {
-  if (program.replicas < 1 || program.iterations < 1 || program.pp() < 1) {
-    return absl::InternalError("program: no ranks, replicas or iterations");
-  }
-  std::vector<Ends> ends(program.channels.size());
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    if (program.ranks[rank].order == nullptr) return Wrong("order", rank, 0);
-    PW_RETURN_IF_ERROR(VerifyLanes(program, rank));
-    PW_RETURN_IF_ERROR(VerifySideOps(program, rank, &ends));
-    for (const Lane& lane : program.ranks[rank].lanes) {
-      if (lane.output >= 0) ends[lane.output].sent += lane.passes;
-      if (lane.input >= 0) ends[lane.input].received += lane.passes;
-    }
-  }
-  for (size_t index = 0; index < ends.size(); ++index) {
-    const Channel& channel = program.channels[index];
-    const Ends& end = ends[index];
-    const bool side = !IsPassChannel(channel);
-    const bool paired = end.producers == 1 && end.consumers == 1 &&
-                        end.first_consumed - end.first_produced <= 1 &&
-                        end.first_consumed >= end.first_produced;
-    const bool unused = end.producers == 0 && end.consumers == 0;
-    const bool ranks_ok = channel.kind != ChannelKind::kEvent ||
-                          channel.from_rank == channel.to_rank;
-    const bool counts_ok = side || end.sent == end.received;
-    if ((side ? !paired : !unused) || !ranks_ok || !counts_ok ||
-        !(channel.bytes >= 0)) {
-      return absl::InternalError(
-          absl::StrCat("program: channel ", index, " does not pair up"));
-    }
-  }
-  return VerifyGroups(program);
 }
 
 std::string ToString(const Program& program) {
@@ -284,23 +168,25 @@ std::string ToString(const Program& program) {
                     channel.from_rank, ">", channel.to_rank, " ", channel.bytes,
                     " B\n");
   }
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    absl::StrAppend(&out, rank, ":");
-    // The first iteration that nothing is left out of.
-    int full = 0;
-    for (const SideOp& op : program.ranks[rank].side_ops) {
+  // The first iteration that begins once and leaves nothing out.
+  int full = 0;
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
       full = std::max(full, op.first_iteration);
     }
-    OpCursor cursor(program, rank, full + 1);
-    for (Op op; cursor.Next(&op);) {
-      if (op.iteration < full) continue;
-      absl::StrAppend(&out, " ", OpToString(program, op));
-      if (op.side_op < 0) continue;
-      const int first =
-          program.ranks[rank].side_ops[op.side_op].first_iteration;
-      if (first > 0) absl::StrAppend(&out, "[", first, "..]");
-    }
-    out += '\n';
+  }
+  while (program.StartsOf(full).size() > 1 || program.StartsOf(full)[0].fails) {
+    ++full;
+  }
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    absl::StrAppend(&out, rank, ":", StartToString(program, rank, full, false),
+                    "\n");
+  }
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    if (program.false_starts.empty()) break;
+    absl::StrAppend(&out, rank, " false start:",
+                    StartToString(program, rank, program.false_starts[0], true),
+                    "\n");
   }
   return out;
 }

@@ -24,7 +24,31 @@
 //   5. A collective starts when the last member has reached it (all members
 //      of the group, in all replicas it spans) and ends for all at once.
 //   6. Iterations repeat the same order; nothing in an iteration depends on a
-//      later one.
+//      later one. With RankProgram::later_start the iterations after the first
+//      leave out the front of the order: the iteration before has run it.
+//   7. A LaneHook runs a side operation around passes, again and again. It
+//      fires at every pass of its lanes; or once for every so many passes of
+//      each lane, counted from the begin of the start; or once a run: a run is
+//      as many of its passes as follow each other in the order with the same
+//      operation, passes of other lanes in between or not. A hook before the
+//      pass fires at the first of these and the block waits for its operation;
+//      it is issued as rule 2 says, but `window` firings ahead: in front of the
+//      n-th block of a hook its operations up to the (n + window)-th have been
+//      issued. A hook behind the pass fires at the last of these (or of the
+//      lane, where fewer are left) and is issued when that block has ended; the
+//      block of a firing waits for the operation `window` firings back, or,
+//      with 0, nobody waits. On the compute stream the operation runs at its
+//      place, and `window` is 0. At one place come, in this order: hooks behind
+//      the block that has ended, what is attached, hooks before the next block,
+//      its transfers. Hooks do not look beyond the order of their start of an
+//      iteration.
+//   8. An iteration of Program::false_starts begins twice. The false start
+//      runs the order up to the attachment that ends it
+//      (RankProgram::false_start_end). Then the rank receives, one after the
+//      other, what others have sent it in vain (RankProgram::dropped), and
+//      begins the iteration again. Which side operations take part in which
+//      start is theirs to say (SideOp::starts). Nothing in a false start waits
+//      for what is in none.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +58,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
@@ -70,8 +95,10 @@ enum class OpKind : uint8_t {
   kOptimizer,  // update of the rank's parameters
   kValidate,   // check of a step taken early
   kRollback,   // undo of such a step
+  kPredict,    // weights that the optimizer is expected to make
+  kDrop,       // receives what a false start has made needless
 };
-inline constexpr int kNumOpKinds = 16;
+inline constexpr int kNumOpKinds = 18;
 absl::string_view OpKindName(OpKind kind);
 constexpr bool IsCollective(OpKind kind) {
   return kind >= OpKind::kAllReduce && kind <= OpKind::kBarrier;
@@ -89,7 +116,8 @@ enum class WaitRule : uint8_t {
   // to do sends first.
   kRendezvous,
   // As kRendezvous, but what a rank sends after one pass and receives before
-  // the next one is posted together and awaited together.
+  // the next one is posted together and awaited together, unless a side
+  // operation is issued between them or the next pass waits for a hook's.
   kBatched,
 };
 absl::string_view WaitRuleName(WaitRule rule);
@@ -124,7 +152,7 @@ struct Channel {
 struct SideOp {
   OpKind kind = OpKind::kWait;
   Stream stream = Stream::kCompute;
-  double seconds = 0;  // of kCpu, kOptimizer, kValidate, kRollback
+  double seconds = 0;  // of kCpu, kOptimizer, kValidate, kRollback, kPredict
   double bytes = 0;    // of collectives (whole buffer), pull and push
   int group = -1;      // of collectives
   int peer = -1;       // of pull and push: a rank
@@ -135,6 +163,16 @@ struct SideOp {
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
   int first_iteration = 0;
+  // In an iteration that begins twice (rule 8).
+  enum class Starts : uint8_t {
+    kEvery,
+    kFirst,  // not again in the second: its inputs come once an iteration
+    kFalse,  // only in a false start
+  };
+  Starts starts = Starts::kEvery;
+  // Left out in an iteration that is followed by a false start: a step that
+  // its own rank has seen fail.
+  bool unless_fails = false;
   std::vector<int32_t> inputs;  // channels
   std::vector<int32_t> outputs;
 };
@@ -142,6 +180,40 @@ struct SideOp {
 struct Attachment {
   int64_t position = 0;  // before the pass at this index; size(): at the end
   int32_t side_op = -1;
+};
+
+// Side operations that come with the passes of some lanes (rule 7), stored
+// once however many passes there are.
+struct LaneHook {
+  enum class Place : uint8_t { kBefore, kAfter };
+  enum class Fires : uint8_t { kEveryPass, kEveryRun };
+  Place place = Place::kBefore;
+  Fires fires = Fires::kEveryPass;
+  int64_t every = 1;  // of kEveryPass: passes of one lane
+  int window = 0;
+  // [Pass::lane()]: index in RankProgram::side_ops, -1: none. All of one
+  // stream, so that they end in order; without channels of their own.
+  std::vector<int32_t> side_ops;
+  // A channel that the last one of an iteration feeds; -1: none. False starts
+  // feed nothing.
+  int32_t output = -1;
+};
+
+// One start of an iteration (rule 8).
+struct Start {
+  int iteration = 0;
+  bool is_false = false;
+  bool again = false;  // after a false one
+  bool fails = false;  // the next iteration starts falsely
+
+  bool Includes(const SideOp& op) const {
+    if (iteration < op.first_iteration || (op.unless_fails && fails)) {
+      return false;
+    }
+    return op.starts == SideOp::Starts::kFalse
+               ? is_false
+               : !again || op.starts == SideOp::Starts::kEvery;
+  }
 };
 
 // Members of a collective. Each member reaches it through a SideOp of its
@@ -165,15 +237,33 @@ struct Network {
   std::shared_ptr<const RankMapping> mapping;
 };
 
+// A transfer of a false start whose consumer is beyond its end.
+struct Dropped {
+  int32_t channel = -1;
+  Pass pass{};  // the consumer
+};
+
 struct RankProgram {
   std::shared_ptr<const RankOrder> order;
   std::vector<Lane> lanes;  // [Pass::lane()]
+  // Each is attached once or belongs to one hook.
   std::vector<SideOp> side_ops;
   std::vector<Attachment> attachments;  // by position, then in issue order
+  std::vector<LaneHook> hooks;
+  // Where iterations after the first begin; nothing is attached before it.
+  int64_t later_start = 0;
+  // A false start takes in this many attachments and ends with the last.
+  int32_t false_start_end = 0;
+  std::vector<Dropped> dropped;  // in the order of their sends
 
-  // Position of the first attachment from index `attachment` on that takes
-  // part in `iteration`; the order's size when there is none.
-  int64_t NextAttached(size_t attachment, int iteration) const;
+  // Where a start of an iteration begins and ends in `order`.
+  int64_t BeginOf(const Start& start) const {
+    return start.iteration == 0 ? 0 : later_start;
+  }
+  int64_t EndOf(const Start& start) const {
+    if (!start.is_false) return static_cast<int64_t>(order->size());
+    return false_start_end == 0 ? 0 : attachments[false_start_end - 1].position;
+  }
 };
 
 struct Program {
@@ -192,9 +282,15 @@ struct Program {
   std::vector<double> microbatch_factor;  // empty: 1
   // Time of a block (X&Y) over that of its passes one after the other.
   double pair_factor = 1;
-  std::vector<double> slice_factor;       // empty: 1
+  std::vector<double> slice_factor;  // empty: 1
+  std::vector<int> false_starts;     // iterations, from 1 on, ascending
   // Noise on the times of passes and optimizer steps; null: none.
   std::shared_ptr<const Jitter> jitter;
+  // How passes and what runs beside them on their device slow each other down;
+  // null: not at all.
+  std::shared_ptr<const InterferenceMatrix> interference;
+  // Of a BW the part that is B, by time, [stage]; empty: half.
+  std::vector<double> input_part;
 
   int pp() const { return static_cast<int>(ranks.size()); }
   // On the time of a pass, whatever its kind.
@@ -208,7 +304,12 @@ struct Program {
   double PassSeconds(int iteration, int replica, int rank, Pass pass) const;
   double SideSeconds(int iteration, int replica, int rank,
                      const SideOp& op) const;
-  // Operations of one iteration of one replica, transfers counted once.
+  // How `iteration` begins: once, or falsely and then again.
+  std::vector<Start> StartsOf(int iteration) const;
+  // The first iteration from which on all are alike but for how they begin.
+  int settled() const { return false_starts.empty() ? 0 : false_starts.back(); }
+  // Operations of one iteration of one replica, transfers counted once; no
+  // false start.
   int64_t num_ops() const;
   // Passes (F B W BW R) of one iteration of one replica.
   int64_t num_passes() const;
@@ -218,11 +319,13 @@ struct Program {
 
 // Our own bugs, found early: indexes in range, every channel with one
 // producer and one consumer that agree on the count of tokens, attachments in
-// order, groups whose members meet equally often and alike. kInternal.
+// order, hooks on lanes of passes, groups whose members meet equally often and
+// alike. kInternal.
 absl::Status VerifyProgram(const Program& program);
 
 // The whole Program as text: groups, channels, and the operations of one
-// iteration by rank; "[1..]" behind those left out before iteration 1.
+// iteration by rank; "[1..]" behind those left out before iteration 1, "|"
+// where later iterations begin. Then those of a false start.
 std::string ToString(const Program& program);
 
 }  // namespace pipewright

@@ -45,6 +45,22 @@ Entries Sorted(const Gallery& gallery) {
   return drawn;
 }
 
+// Their first iteration is no measure of them.
+std::string NeverFlushed(const Entries& drawn) {
+  std::vector<std::string> names;
+  for (const GalleryEntry* entry : drawn) {
+    const Schedule* schedule = entry->program.schedule.get();
+    if (schedule != nullptr && schedule->update_every > 0) {
+      names.push_back(EscapeXml(entry->name));
+    }
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(
+      "<p class=\"quiet\">Never flushed: ", absl::StrJoin(names, ", "),
+      ". Their bubbles and spans are those of the first "
+      "iteration, fill included; compare iterations.</p>\n");
+}
+
 std::string Overview(const Entries& drawn) {
   double longest_s = 0;
   for (const GalleryEntry* entry : drawn) {
@@ -54,6 +70,7 @@ std::string Overview(const Entries& drawn) {
   HtmlTable table;
   table.header = {"schedule",
                   "vpp",
+                  "slices",
                   absl::StrFormat("span (%s)", unit.name),
                   absl::StrFormat("iteration (%s)", unit.name),
                   "bubble fraction, global",
@@ -69,8 +86,9 @@ std::string Overview(const Entries& drawn) {
     const Report& report = entry->report;
     const Schedule* schedule = entry->program.schedule.get();
     table.rows.push_back(
-        {entry->name, absl::StrCat(report.vpp), time(report.span_s.global),
-         time(report.iteration_s), FormatPercent(report.bubble_fraction.global),
+        {entry->name, absl::StrCat(report.vpp), absl::StrCat(report.slices),
+         time(report.span_s.global), time(report.iteration_s),
+         FormatPercent(report.bubble_fraction.global),
          FormatPercent(report.bubble_fraction.per_rank),
          FormatPercent(report.bubble_overhead.global),
          FormatPercent(report.bubble_overhead.per_rank),
@@ -87,7 +105,7 @@ std::string Overview(const Entries& drawn) {
           "of the ranks' own spans. Iteration: the steady-state period. Peak "
           "activations: of the fullest rank, in microbatches through all its "
           "stages of one replica. Weights: copies of each stage.</p>\n",
-          TableHtml(table, kMaxRows)));
+          NeverFlushed(drawn), TableHtml(table, kMaxRows)));
 }
 
 std::string Refused(const Gallery& gallery) {

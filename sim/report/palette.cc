@@ -78,6 +78,7 @@ Style StyleOf(const TraceOp& op) {
     case OpKind::kOptimizer:
     case OpKind::kValidate:
     case OpKind::kRollback:
+    case OpKind::kPredict:
       return Style::kOptimizer;
     default:
       return IsCollective(op.kind) || IsOneSided(op.kind) ? Style::kCollective

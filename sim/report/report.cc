@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/memory/weight_versions.h"
 
 namespace pipewright {
 namespace {
@@ -84,6 +85,21 @@ Report Summarize(const Program& program, const RunSummary& run,
   report.bytes_sent = run.bytes_sent;
   report.peak_activations = std::move(peak_activations);
   report.not_modelled = NotModelled(program);
+  if (program.schedule != nullptr && program.schedule->update_every > 0) {
+    WeightVersions weights = WeightVersionsOf(*program.schedule);
+    report.staleness = std::move(weights.staleness);
+    report.weight_versions = std::move(weights.versions);
+    report.microbatches_per_s =
+        Ratio(static_cast<double>(report.microbatches) * report.dp,
+              report.iteration_s);
+  }
+  for (const int iteration : program.false_starts) {
+    if (iteration >= run.iterations()) continue;
+    const double took_s =
+        run.iteration_end_s[iteration] - run.iteration_end_s[iteration - 1];
+    report.rollbacks.push_back(
+        {.iteration = iteration - 1, .cost_s = took_s - report.iteration_s});
+  }
   if (program.network.mapping != nullptr) {
     report.mapping =
         program.network.mapping->ToString(*program.network.cluster);
@@ -180,7 +196,16 @@ std::string ReportToJson(const Report& report) {
   out["steady"] = report.steady;
   if (report.jitter) out["jitter"] = JitterToJson(*report.jitter);
   if (report.throughput) AddThroughput(*report.throughput, &out);
+  if (report.microbatches_per_s) {
+    out["microbatches_per_s"] = *report.microbatches_per_s;
+    out["staleness"] = report.staleness;
+    out["weight_versions"] = report.weight_versions;
+  }
   if (report.fits) out["fits"] = *report.fits;
+  for (const RollbackReport& rollback : report.rollbacks) {
+    out["rollbacks"].push_back(
+        {{"iteration", rollback.iteration}, {"cost_s", rollback.cost_s}});
+  }
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;

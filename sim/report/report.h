@@ -34,6 +34,12 @@ struct RankReport {
   std::vector<int> devices;
 };
 
+// A step that failed its check: what it added to the next iteration.
+struct RollbackReport {
+  int iteration = 0;  // whose step
+  double cost_s = 0;
+};
+
 // Times of the slowest data-parallel replica.
 struct Report {
   std::string schedule;
@@ -46,7 +52,7 @@ struct Report {
   int tp = 1;
   int cp = 1;
   int dp = 1;                                 // data-parallel degree
-  std::string data_parallel = "none";         // as configured: none, ddp, zero1
+  std::string data_parallel = "none";         // as configured
   std::string gradient_sync = "none";         // what of it the program does
   std::map<std::string, std::string> params;  // the schedule's own
   std::string model;                          // "" without one
@@ -65,6 +71,11 @@ struct Report {
   std::optional<ProfileReport> profile;  // of measured ones
   std::optional<JitterReport> jitter;    // where durations are drawn
   std::optional<bool> fits;              // only where a limit is given
+  std::vector<RollbackReport> rollbacks;
+  // Of pipelines that are never flushed: one a rank (weight_versions.h).
+  std::vector<int> staleness;
+  std::vector<int> weight_versions;
+  std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
   std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;

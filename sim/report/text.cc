@@ -125,6 +125,31 @@ std::string ReportToText(const Report& report) {
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
                         FormatSeconds(report.iteration_s), PeriodNote(report));
   if (report.throughput) out += ThroughputToText(*report.throughput);
+  if (report.microbatches_per_s) {
+    absl::StrAppendFormat(&out,
+                          "%-14s %10.6g  never flushed, of all replicas\n",
+                          "microbatches/s", *report.microbatches_per_s);
+    const auto list = [&out](absl::string_view name,
+                             const std::vector<int>& values,
+                             absl::string_view what) {
+      const auto [least, most] =
+          std::minmax_element(values.begin(), values.end());
+      absl::StrAppendFormat(&out, "%-14s %10s  %s\n", name,
+                            *least == *most
+                                ? absl::StrCat(*most)
+                                : absl::StrCat(*least, " to ", *most),
+                            what);
+    };
+    list("weights", report.weight_versions,
+         "versions that a rank holds at a time");
+    list("staleness", report.staleness,
+         "steps between the weights of a forward and those that it changes");
+  }
+  for (const RollbackReport& rollback : report.rollbacks) {
+    absl::StrAppendFormat(&out, "%-14s %10s  the step of iteration %d failed\n",
+                          "roll-back", FormatSeconds(rollback.cost_s),
+                          rollback.iteration);
+  }
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "busy",
                         FormatSeconds(report.busy_s),
                         "pass time of the busiest rank");

@@ -1,5 +1,6 @@
 #include "sim/schedule/header.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -19,6 +20,8 @@ constexpr HeaderField kFields[] = {
     {"microbatches", 1, Pass::kMaxMicrobatches - 1, 0},
     {"slices", 1, Pass::kMaxSlices, 1},
     {"replicas", 1, 2, 1},
+    {"unit", 1, Pass::kMaxMicrobatches - 1, kLeftOut},
+    {"update_every", 1, Pass::kMaxMicrobatches - 1, kLeftOut},
 };
 
 }  // namespace
@@ -97,6 +100,12 @@ absl::StatusOr<Placement> ScheduleHeader::MakePlacement() const {
     return BadValue("microbatches", absl::StrCat(Number("microbatches")),
                     "an even number with 2 replicas");
   }
+  const int update_every = Number("update_every");
+  if (update_every > 1 && update_every != Number("microbatches")) {
+    return BadValue(
+        "update_every", absl::StrCat(update_every),
+        absl::StrCat("1, or all ", Number("microbatches"), " microbatches"));
+  }
   if (rank_of_stage.has_value()) {
     const size_t stages = static_cast<size_t>(pp) * vpp;
     if (rank_of_stage->size() != stages) {
@@ -135,6 +144,8 @@ Schedule AssembleSchedule(const ScheduleHeader& header, Placement placement,
   schedule.replicas = header.Number("replicas");
   schedule.backward = header.backward;
   schedule.lines = std::move(lines);
+  schedule.unit = std::max(0, header.Number("unit"));
+  schedule.update_every = std::max(0, header.Number("update_every"));
   schedule.orders.reserve(orders.size());
   for (RankOrder& order : orders) {
     schedule.orders.push_back(

@@ -20,7 +20,9 @@ inline constexpr char kScheduleFormat[] = "pipewright-schedule";
 // table 1), small enough for tables by rank.
 inline constexpr int kMaxRanks = 1 << 16;
 
-// A field that is a number; `fallback` 0 means that it must be stated.
+// A field that is a number; `fallback` 0 means that it must be stated,
+// kLeftOut that the schedule has no such thing unless it is.
+inline constexpr int kLeftOut = -1;
 struct HeaderField {
   absl::string_view name;
   int64_t minimum, maximum;

@@ -31,6 +31,10 @@ struct PlanCosts {
   std::vector<double> slice_factor;
 
   double work() const { return forward + backward_input + backward_weight; }
+  // F = B = W and no hops: what slots mean in the papers.
+  bool equal_without_hop() const {
+    return forward == backward_input && forward == backward_weight && hop == 0;
+  }
 };
 
 // A limit of activations is met when it is met but for rounding: by this part

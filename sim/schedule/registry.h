@@ -34,6 +34,9 @@ struct Claim {
   std::function<double(const ScheduleParams&, int rank)> value;
 };
 
+// `per_rank`, of a bubble, the same of kBubbleGlobal, and `others`.
+std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others = {});
+
 struct ParamInfo {
   std::string key;
   std::string fallback;  // default, as text

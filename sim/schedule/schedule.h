@@ -31,6 +31,15 @@ struct Schedule {
   Placement placement = Placement::Plain(1);
   int microbatches = 0;  // of both replicas together
   int slices = 1;
+  // Microbatches whose passes of one chunk and direction make up a unit of
+  // work, from the first on; 0: the schedule has no such units.
+  int unit = 0;
+  // 0: iterations are flushed, weights change between them. Else never: while
+  // the last backwards of an iteration run, so do the first forwards of the
+  // next, and every rank steps by itself after so many microbatches: all of
+  // them (the forwards in between use weights one step old) or 1 (they use
+  // weights predicted for their backward).
+  int update_every = 0;
   int replicas = 1;  // 2: bidirectional, replica b mirrors replica a
   BackwardRule backward = BackwardRule::kChain;
   std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]

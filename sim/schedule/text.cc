@@ -8,11 +8,15 @@
 namespace pipewright {
 
 std::string ScheduleToText(const Schedule& schedule) {
-  std::string text =
-      absl::StrCat("pipewright-schedule 1\npp ", schedule.pp(), " vpp ",
-                   schedule.vpp(), " microbatches ", schedule.microbatches,
-                   " slices ", schedule.slices, " replicas ", schedule.replicas,
-                   " placement ", schedule.placement.ToString());
+  std::string text = absl::StrCat(
+      "pipewright-schedule 1\npp ", schedule.pp(), " vpp ", schedule.vpp(),
+      " microbatches ", schedule.microbatches, " slices ", schedule.slices,
+      " replicas ", schedule.replicas,
+      schedule.unit > 0 ? absl::StrCat(" unit ", schedule.unit) : "",
+      schedule.update_every > 0
+          ? absl::StrCat(" update_every ", schedule.update_every)
+          : "",
+      " placement ", schedule.placement.ToString());
   if (schedule.backward != BackwardRule::kChain) {
     absl::StrAppend(&text, " backward ", BackwardRuleName(schedule.backward));
   }
@@ -38,6 +42,10 @@ std::string ScheduleToJson(const Schedule& schedule) {
       ",\n  \"microbatches\": ", schedule.microbatches,
       ",\n  \"slices\": ", schedule.slices,
       ",\n  \"replicas\": ", schedule.replicas,
+      schedule.unit > 0 ? absl::StrCat(",\n  \"unit\": ", schedule.unit) : "",
+      schedule.update_every > 0
+          ? absl::StrCat(",\n  \"update_every\": ", schedule.update_every)
+          : "",
       ",\n  \"placement\": ", placement);
   if (schedule.backward != BackwardRule::kChain) {
     absl::StrAppend(&json, ",\n  \"backward\": \"",

@@ -105,8 +105,14 @@ class Candidates {
 
   void AddZero() {
     if (training_.shards() == 1) return;
-    for (int zero = training_.zero + 1; zero <= 3; ++zero) {
-      Add("zero", absl::StrCat("strategy.zero ", zero)).strategy.zero = zero;
+    for (const DataParallel kind :
+         {DataParallel::kZero1, DataParallel::kZero2, DataParallel::kFsdp}) {
+      if (ZeroStageOf(kind) <= training_.zero) continue;
+      RunConfig& config =
+          Add("zero", absl::StrCat("strategy.data_parallel ",
+                                   ChoiceName(DataParallelChoices(), kind)));
+      config.strategy.data_parallel = kind;
+      config.strategy.zero.reset();
     }
   }
 

@@ -126,7 +126,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--held-until-weight", "nan"}), 2, {"held_until_weight"}},
       {Small({"--network", "fluid"}), 2, {"not available in this version"}},
       {Small({"--iterations", "0"}), 2, {"iterations: 0"}},
-      {Small({"--data-parallel", "fsdp"}), 2, {"not available"}},
+      {Small({"--data-parallel", "hsdp"}), 2, {"not available"}},
       {Small({"--waiting", "rendezvous"}), 2, {"holds nobody"}},
       {Small({"--param", "color"}), 2, {"--param: color", "KEY=VALUE"}},
       {Small({"--param", "color=red"}),
@@ -150,13 +150,22 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
        2,
        {"--param pair=never: schedule.params.pair: never",
         "joint|dependencies"}},
+      {{"simulate", "--schedule", "PipelineScheduleSingle", "--pp", "2"},
+       2,
+       {"schedule 'PipelineScheduleSingle' is an abstract class of PyTorch; "
+        "allowed: 1F1B, GPipe, which derive from it"}},
+      {{"simulate", "--schedule", "pipelineschedulemulti", "--pp", "2"},
+       2,
+       {"schedule 'pipelineschedulemulti' is an abstract class of PyTorch; "
+        "allowed: DualPipeV, Interleaved1F1B, InterleavedZeroBubble, "
+        "LoopedBFS, ZBVZeroBubble, which derive from it"}},
       {{"simulate", "--schedule", "optimal", "--pp", "2"},
        2,
        {"schedule 'optimal' is not available in this version (known: 1f1b, "}},
-      {Small({"--data-parallel", "fsdp"}),
+      {Small({"--data-parallel", "hsdp"}),
        2,
-       {"strategy.data_parallel: fsdp is not available in this version; "
-        "allowed: none, ddp, zero1\n"}},
+       {"strategy.data_parallel: hsdp is not available in this version; "
+        "allowed: none, ddp, zero1, zero2, fsdp\n"}},
       {Small({"--set", "system.shape=node", "--set",
               "system.devices_per_node=4", "--set", "system.nvlink.latency=1us",
               "--hop-bytes", "1KB"}),

@@ -46,7 +46,7 @@ TEST_CASE("readme: the configuration runs", "[cli]") {
   const auto report = nlohmann::json::parse(result.out);
   CHECK(report["schedule"] == "interleaved-1f1b");
   CHECK(report["dp"] == 2);
-  CHECK(report["data_parallel"] == "zero1");
+  CHECK(report["data_parallel"] == "fsdp");
 }
 
 TEST_CASE("readme: the commands of the tour run", "[cli]") {

@@ -79,6 +79,41 @@ TEST_CASE("prepare: recomputation with given times is said, or added",
                                 "strategy.recompute"));
 }
 
+TEST_CASE("prepare: ZeRO's stage and data parallelism are one choice",
+          "[config]") {
+  RunConfig config = Estimated("h100");
+  config.strategy.dp = 2;
+  config.strategy.zero = 2;
+  const auto by_stage = Prepare(config);
+  REQUIRE(by_stage.ok());
+  CHECK(by_stage->lower.data_parallel == DataParallel::kZero2);
+  CHECK(by_stage->prepared_model->training.zero == 2);
+  config.strategy.zero.reset();
+  config.strategy.data_parallel = DataParallel::kFsdp;
+  const auto by_kind = Prepare(config);
+  REQUIRE(by_kind.ok());
+  CHECK(by_kind->prepared_model->training.zero == 3);
+  CHECK(by_kind->memory->memory->ranks[0].peak() <
+        by_stage->memory->memory->ranks[0].peak());
+  config.strategy.zero = 3;
+  CHECK(Prepare(config).ok());
+  config.strategy.zero = 1;
+  CHECK(Prepare(config).status().message() ==
+        "strategy.zero: 1 is not allowed; allowed: 3 with "
+        "strategy.data_parallel fsdp, or one of the two left out");
+}
+
+TEST_CASE("prepare: an estimated step is no default where ranks step alone",
+          "[config]") {
+  RunConfig config = Estimated("h100");
+  config.schedule.name = "pipedream-2bw";
+  const auto run = Prepare(config);
+  REQUIRE(run.ok());
+  CHECK(run->lower.optimizer == OptimizerMode::kNone);
+  CHECK(run->lower.costs.optimizer_s > 0);
+  CHECK(run->lower.costs.rollback_s == run->lower.costs.optimizer_s);
+}
+
 TEST_CASE("prepare: ZeRO over one device changes no memory", "[config]") {
   RunConfig config = Estimated("h100");
   const auto without = Prepare(config);

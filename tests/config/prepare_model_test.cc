@@ -8,29 +8,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/config/prepare.h"
+#include "tests/support/prepare.h"
 
 namespace pipewright {
 namespace {
 
-absl::StatusOr<PreparedRun> PrepareText(const std::string& yaml) {
-  const absl::StatusOr<RunConfig> config = ReadConfig(yaml, "run.yaml");
-  if (!config.ok()) return config.status();
-  return Prepare(*config);
-}
-
-PreparedRun Prepared(const std::string& yaml) {
-  const absl::StatusOr<PreparedRun> run = PrepareText(yaml);
-  INFO(run.status());
-  REQUIRE(run.ok());
-  return *run;
-}
-
-bool Warns(const PreparedRun& run, absl::string_view part) {
-  for (const std::string& warning : run.warnings) {
-    if (absl::StrContains(warning, part)) return true;
-  }
-  return false;
-}
+using testing::Prepared;
+using testing::PrepareText;
+using testing::Warns;
 
 std::string Run(const std::string& model, const std::string& strategy,
                 const std::string& more = "") {

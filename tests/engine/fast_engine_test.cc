@@ -29,10 +29,17 @@ void CheckEqual(const RunSummary& fast, const RunSummary& reference) {
 
 TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
   int compared = 0;
+  int hooked = 0;
+  int false_starts = 0;
+  int overlaps = 0;
   int deadlocks = 0;
   for (uint32_t seed = 1; seed <= 3000; ++seed) {
     absl::StatusOr<RandomProgram> made = MakeRandomProgram(seed, {});
-    if (!made.ok()) continue;  // sizes that the schedule refuses
+    if (!made.ok()) {  // sizes that the schedule refuses
+      INFO(seed << " " << made.status());
+      REQUIRE(made.status().code() != absl::StatusCode::kInternal);
+      continue;
+    }
     INFO(made->about);
     const absl::StatusOr<RunSummary> fast = RunFast(made->program, {});
     const absl::StatusOr<RunSummary> reference = RunReference(made->program);
@@ -41,6 +48,14 @@ TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
     if (fast.ok()) {
       CheckEqual(*fast, *reference);
       ++compared;
+      const Program& program = made->program;
+      false_starts += program.false_starts.empty() ? 0 : 1;
+      for (const RankProgram& rank : program.ranks) {
+        if (rank.hooks.empty()) continue;
+        ++hooked;
+        break;
+      }
+      overlaps += program.ranks[0].later_start > 0 ? 1 : 0;
     } else {
       CHECK(fast.status().code() == absl::StatusCode::kFailedPrecondition);
       ++deadlocks;
@@ -48,6 +63,9 @@ TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
   }
   // Most seeds make a program, and holding rules make some of them deadlock.
   CHECK(compared > 1500);
+  CHECK(hooked > 1000);
+  CHECK(false_starts > 200);
+  CHECK(overlaps > 200);
   CHECK(deadlocks > 20);
 }
 

@@ -92,7 +92,8 @@ TEST_CASE("period: a post-validated step is never behind a synchronised one",
         params.vpp = vpp;
         params.microbatches = 3 * pp;
         absl::StatusOr<Schedule> built = BuildSchedule(info->name, params);
-        if (!built.ok()) continue;
+        // Without a flush every rank steps by itself.
+        if (!built.ok() || built->update_every > 0) continue;
         const auto schedule =
             std::make_shared<const Schedule>(*std::move(built));
         LowerOptions options = Options(*schedule, costs);

@@ -180,6 +180,31 @@ TEST_CASE("memory: the two replicas of a schedule hold two copies",
   CHECK(weights(both) == 2 * weights(one));
 }
 
+TEST_CASE("memory: a pipeline that is never flushed holds more weights",
+          "[memory]") {
+  ScheduleParams params;
+  params.pp = 4;
+  params.microbatches = 8;
+  const auto weights = [&params](const char* name) {
+    const auto schedule = BuildSchedule(name, params);
+    REQUIRE(schedule.ok());
+    const ScheduleMemory memory =
+        BuildScheduleMemory(Model(4), Training(Recompute::kNone),
+                            Alike(schedule->stages()), *schedule, {});
+    std::vector<int64_t> out;
+    for (const RankMemory& rank : memory.ranks) {
+      out.push_back(rank.fixed[MemoryKind::kWeights]);
+    }
+    return out;
+  };
+  const int64_t one = weights("1f1b")[0];
+  REQUIRE(one > 0);
+  CHECK(weights("pipedream-2bw") == std::vector<int64_t>(4, 2 * one));
+  // The last rank predicts nothing.
+  CHECK(weights("pipeoptim") ==
+        std::vector<int64_t>{2 * one, 2 * one, 2 * one, one});
+}
+
 TEST_CASE("memory: offload and load, recomputation as a pass, joint pairs",
           "[memory]") {
   const auto memory = [](const std::string& order, Recompute recompute) {

@@ -66,6 +66,21 @@ TEST_CASE("gallery: equal lengths are equal times in all pictures", "[html]") {
   CHECK(Count(html, width) == pictures);
 }
 
+TEST_CASE("gallery: schedules that cut a sequence cut it alike", "[html]") {
+  const Gallery gallery = Collected(4, 8);
+  int sliced = 0;
+  for (const GalleryEntry& entry : gallery.entries) {
+    if (!entry.refusal.empty()) continue;
+    INFO(entry.name);
+    const bool cuts = FindSchedule(entry.name)->info->slice_factor != nullptr;
+    CHECK(entry.report.slices == (cuts ? 4 : 1));
+    sliced += cuts;
+  }
+  CHECK(sliced >= 3);
+  const std::string html = GalleryHtml(gallery);
+  CHECK(absl::StrContains(html, "Never flushed: "));
+}
+
 TEST_CASE("gallery: what a schedule refuses is said, not drawn", "[html]") {
   Gallery gallery;
   gallery.facts = {"pp 3"};

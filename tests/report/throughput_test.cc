@@ -80,7 +80,7 @@ TEST_CASE("cost report: shares of operations sum to one", "[report]") {
   options.device = FindDevice("h100").value();
   options.network = {.nvlink_bytes_per_s = 450e9, .nic_bytes_per_s = 50e9};
   const PassCosts costs =
-      AnalyticCosts(model, training, options, layout, {0, 1}, false);
+      AnalyticCosts(model, training, options, layout, {0, 1});
   const CostReport report =
       ReportCosts(model, training, layout, options, costs);
   double share = 0;

@@ -62,6 +62,8 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"terapipe", 3, 1, 2, {{"pieces", "4"}}},
       {"zeropp", 3, 2, 10},
       {"zeropp", 3, 1, 6, {{"unit", "3"}}, "_unit3"},
+      {"pipedream-2bw", 3, 1, 4},
+      {"pipeoptim", 3, 1, 4},
   };
   for (const Golden& golden : cases) {
     ScheduleParams params;

@@ -1,7 +1,6 @@
 // Orders, times and peaks of bidirectional and wave schedules against the
 // reference outputs in shared/oracle/schedules, where that folder is there.
 #include <catch2/catch.hpp>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -95,7 +94,8 @@ CostSet CostSetOf(const Schedule& schedule, const std::string& name) {
   return {std::move(single), costs};
 }
 
-void CheckReplays(const Schedule& schedule, const Json& expected) {
+// The number of peaks.
+int CheckReplays(const Schedule& schedule, const Json& expected) {
   for (const auto& [name, values] : expected.items()) {
     if (!values.is_object()) continue;
     INFO(name);
@@ -116,20 +116,20 @@ void CheckReplays(const Schedule& schedule, const Json& expected) {
     CHECK(until_input[rank] * schedule.vpp() ==
           expected["peak_live_chunk_mbs_until_I"][rank].get<double>());
   }
+  return 2 * schedule.pp();
 }
 
-// The number of runs compared.
-int CheckRuns(const std::string& file, const std::string& name) {
+Compared CheckRuns(const std::string& file, const std::string& name) {
+  Compared compared;
   const Json oracle = LoadOracle(file);
-  if (oracle.is_null()) return 0;
-  int compared = 0;
+  if (oracle.is_null()) return compared;
   for (const Json& run : oracle["runs"]) {
     const bool two = run.value("pipelines", 2) == 2;
     if (!two || !run.value("complete", true)) continue;
     INFO(file << " p " << run["p"] << " m " << run["m"]);
     const auto schedule = BuildOf(
         name, run["p"], FindSchedule(name)->info->default_vpp, run["m"]);
-    ++compared;
+    ++compared.cases;
     REQUIRE(schedule.ok() == !run.contains("error"));
     if (!schedule.ok()) continue;
     CHECK(TokensOf(*schedule, false) == run["ops"].get<Tokens>());
@@ -137,14 +137,13 @@ int CheckRuns(const std::string& file, const std::string& name) {
       CHECK(TokensOf(*schedule, true) ==
             run["ops_with_grad_sync"].get<Tokens>());
     }
-    CheckReplays(*schedule, run["replay"]);
+    compared.peaks += CheckReplays(*schedule, run["replay"]);
   }
-  CHECK(compared > 0);
+  CHECK(compared.cases > 0);
   return compared;
 }
 
 TEST_CASE("oracle: bidirectional schedules", "[schedule]") {
-  int compared = 0;
   for (const auto& [file, name] :
        std::vector<std::pair<std::string, std::string>>{
            {"bitpipe", "bitpipe"},
@@ -152,14 +151,7 @@ TEST_CASE("oracle: bidirectional schedules", "[schedule]") {
            {"deepseek_DualPipe", "dualpipe"},
            {"deepseek_DualPipeV", "dualpipe-v"},
            {"torch_DualPipeV", "ScheduleDualPipeV"}}) {
-    const int here = CheckRuns(file, name);
-    if (here > 0) {
-      std::cout << "oracle " << file << ": " << here << " cases compared\n";
-    }
-    compared += here;
-  }
-  if (compared > 0) {
-    std::cout << "oracle, bidirectional: " << compared << " cases compared\n";
+    SayCompared(name, CheckRuns(file, name));
   }
 }
 
@@ -177,7 +169,7 @@ TEST_CASE("oracle: summary of bidirectional schedules", "[schedule]") {
       {"DualPipe", "dualpipe"},
       {"DualPipeV", "dualpipe-v"},
       {"torch.DualPipeV", "DualPipeV"}};
-  int compared = 0;
+  Compared compared;
   for (const absl::string_view line :
        absl::StrSplit(*content, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> cells = absl::StrSplit(line, '\t');
@@ -195,16 +187,17 @@ TEST_CASE("oracle: summary of bidirectional schedules", "[schedule]") {
     const std::vector<double> peaks = PeakActivations(*schedule, 1);
     CHECK(*std::max_element(peaks.begin(), peaks.end()) * schedule->vpp() ==
           std::stod(cells[9]));
-    ++compared;
+    ++compared.cases;
+    ++compared.peaks;
   }
-  CHECK(compared > 0);
-  std::cout << "oracle summary.tsv, bidirectional: " << compared
-            << " lines compared\n";
+  CHECK(compared.cases > 0);
+  SayCompared("summary of bidirectional schedules", compared);
 }
 
 TEST_CASE("oracle: figures of BitPipe", "[schedule]") {
   const Json oracle = LoadOracle("bitpipe_figures");
   if (oracle.is_null()) return;
+  Compared compared;
   for (const auto& [key, ranks] : oracle.items()) {
     if (key == "meta") continue;
     INFO(key);
@@ -238,7 +231,9 @@ TEST_CASE("oracle: figures of BitPipe", "[schedule]") {
       }
     }
     CHECK(end == drawn_end);
+    ++compared.cases;
   }
+  SayCompared("figures of BitPipe", compared);
 }
 
 // Section 1.2 of the authors' figures, read as numbers: 28 units for one

@@ -2,7 +2,6 @@
 // shared/oracle/schedules, where that folder is there.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -16,10 +15,6 @@ namespace pipewright {
 namespace {
 
 using nlohmann::json;
-
-void Say(const std::string& text) {
-  std::fprintf(stderr, "oracle: %s\n", text.c_str());
-}
 
 double LargestPeak(const Schedule& schedule, double held) {
   const std::vector<double> peaks = PeakActivations(schedule, held);
@@ -37,10 +32,9 @@ constexpr FixedRule kFixedRules[] = {{"1f1b_v", "1f1b-v"},
 TEST_CASE("oracle: 1f1b-v, v-min and v-half are the authors' orders",
           "[schedule]") {
   for (const FixedRule& rule : kFixedRules) {
-    const int cases = testing::CheckFamilyA(rule.file, rule.name);
-    const int few = testing::CheckSmallMicrobatches(rule.file, rule.name, 2);
-    Say(absl::StrCat(rule.name, ": ", cases, " orders compared, ", few,
-                     " with few or odd microbatches"));
+    testing::Compared compared = testing::CheckFamilyA(rule.file, rule.name);
+    compared += testing::CheckSmallMicrobatches(rule.file, rule.name, 2);
+    testing::SayCompared(rule.name, compared);
   }
 }
 
@@ -49,7 +43,8 @@ TEST_CASE("oracle: with costs the fixed V schedules get no worse",
   for (const FixedRule& rule : kFixedRules) {
     const json oracle = testing::LoadOracle(rule.file);
     if (oracle.is_null()) return;
-    int compared = 0, faster = 0;
+    testing::Compared compared;
+    int faster = 0;
     for (const json& row : oracle["cases"]) {
       for (const auto& [cost_set, values] : row["costs"].items()) {
         INFO(rule.name << " p " << row["p"] << " m " << row["m"] << " "
@@ -72,20 +67,22 @@ TEST_CASE("oracle: with costs the fixed V schedules get no worse",
           CHECK(LargestPeak(*planned, held) <=
                 LargestPeak(*fixed, held) + 1e-12);
           faster += span < reference * (1 - 1e-12);
-          ++compared;
+          ++compared.cases;
+          ++compared.peaks;
         }
       }
     }
-    CHECK(compared > 0);
-    Say(absl::StrCat(rule.name, " with costs: ", compared, " spans compared, ",
-                     faster, " shorter"));
+    CHECK(compared.cases > 0);
+    testing::SayCompared(absl::StrCat(rule.name, " with costs"), compared,
+                         absl::StrCat(faster, " shorter"));
   }
 }
 
 TEST_CASE("oracle: the adaptive V planner", "[schedule]") {
   const json oracle = testing::LoadOracle("v_auto");
   if (oracle.is_null()) return;
-  int compared = 0, same = 0;
+  testing::Compared compared;
+  int same = 0;
   for (const json& row : oracle["cases"]) {
     const std::string cost_set = row["cost"];
     INFO("p " << row["p"] << " m " << row["m"] << " " << cost_set << " target "
@@ -108,11 +105,11 @@ TEST_CASE("oracle: the adaptive V planner", "[schedule]") {
     // F=B=W is a fixed rule; with costs another order may be better.
     if (!params.costs.given) CHECK(equal);
     same += equal;
-    ++compared;
+    ++compared.cases;
+    ++compared.peaks;
   }
-  CHECK(compared > 0);
-  Say(absl::StrCat("v-zb: ", compared, " spans compared, ", same,
-                   " orders equal"));
+  CHECK(compared.cases > 0);
+  testing::SayCompared("v-zb", compared, absl::StrCat(same, " orders equal"));
 }
 
 }  // namespace

@@ -183,6 +183,8 @@ TEST_CASE("transfers: the rules agree with the engine on every schedule",
               absl::OkStatus());
         CHECK(CheckProgress(*schedule, ahead, Semantics::kBuffered) ==
               absl::OkStatus());
+        // Lowered with buffered transfers only.
+        if (schedule->update_every > 0) continue;
 
         const auto blocking = DefaultSteps(*schedule, Semantics::kRendezvous);
         CHECK(CheckPairs(*schedule, blocking) == absl::OkStatus());

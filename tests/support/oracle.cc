@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
@@ -34,6 +35,20 @@ const CostSet& FindCostSet(const std::string& name) {
 }
 
 }  // namespace
+
+Compared& Compared::operator+=(const Compared& other) {
+  cases += other.cases;
+  peaks += other.peaks;
+  return *this;
+}
+
+void SayCompared(absl::string_view family, const Compared& compared,
+                 absl::string_view more) {
+  if (compared.cases == 0) return;
+  std::cout << absl::StrCat("oracle ", family, ": ", compared.cases,
+                            " cases compared, ", compared.peaks, " peaks",
+                            more.empty() ? "" : ", ", more, "\n");
+}
 
 Json LoadOracle(const std::string& name) {
   const std::string path = absl::StrCat(
@@ -80,12 +95,21 @@ std::vector<std::vector<std::string>> TorchOrdersOf(const Schedule& schedule) {
   return orders;
 }
 
-void CheckPeaks(const Schedule& schedule, const Json& peaks, double held) {
+int CheckPeaks(const Schedule& schedule, const Json& peaks, double held) {
   const std::vector<double> got = PeakActivations(schedule, held);
   REQUIRE(peaks.size() == got.size());
   for (size_t rank = 0; rank < got.size(); ++rank) {
     CHECK(got[rank] == Approx(peaks[rank].get<double>()).margin(6e-5));
   }
+  return static_cast<int>(got.size());
+}
+
+int CheckCostSetPeaks(const Schedule& schedule, const Json& peak,
+                      const std::string& cost_set) {
+  int peaks = 0;
+  if (peak.contains("FW")) peaks += CheckPeaks(schedule, peak["FW"], 1);
+  if (peak.contains("FB")) peaks += CheckPeaks(schedule, peak["FB"], 0);
+  return peaks + CheckPeaks(schedule, peak["cfg"], HeldUntilWeightOf(cost_set));
 }
 
 double HeldUntilWeightOf(const std::string& cost_set) {
@@ -101,12 +125,14 @@ PlanCosts CostsOfSet(const std::string& cost_set) {
   return costs;
 }
 
-int CheckFamilyA(const std::string& file, const std::string& name,
-                 const OwnParams& own) {
+Compared CheckFamilyA(const std::string& file, const std::string& name,
+                      const OwnParams& own) {
+  Compared compared;
   const Json oracle = LoadOracle(file);
-  if (oracle.is_null()) return 0;
+  if (oracle.is_null()) return compared;
   CHECK(!oracle["cases"].empty());
   for (const Json& row : oracle["cases"]) {
+    ++compared.cases;
     const auto schedule =
         BuildOf(name, row["p"], oracle["chunks"], row["m"], own);
     INFO(file << " p " << row["p"] << " m " << row["m"]);
@@ -114,43 +140,42 @@ int CheckFamilyA(const std::string& file, const std::string& name,
     CHECK(OrdersOf(*schedule) == row["order"].get<std::vector<std::string>>());
     for (const auto& [cost_set, values] : row["costs"].items()) {
       INFO(cost_set);
-      const Json& peak = values["peak"];
-      if (peak.contains("FW")) CheckPeaks(*schedule, peak["FW"], 1);
-      if (peak.contains("FB")) CheckPeaks(*schedule, peak["FB"], 0);
-      CheckPeaks(*schedule, peak["cfg"], HeldUntilWeightOf(cost_set));
+      compared.peaks += CheckCostSetPeaks(*schedule, values["peak"], cost_set);
     }
   }
-  return static_cast<int>(oracle["cases"].size());
+  return compared;
 }
 
-int CheckSmallMicrobatches(const std::string& row_name, const std::string& name,
-                           int vpp, const OwnParams& own) {
+Compared CheckSmallMicrobatches(const std::string& row_name,
+                                const std::string& name, int vpp,
+                                const OwnParams& own) {
+  Compared compared;
   const Json oracle = LoadOracle("edge_small_m");
-  if (oracle.is_null()) return 0;
-  int compared = 0;
+  if (oracle.is_null()) return compared;
   for (const Json& row : oracle["rows"]) {
     if (row["schedule"] != row_name) continue;
     const auto schedule = BuildOf(name, row["p"], vpp, row["m"], own);
     INFO(row_name << " p " << row["p"] << " m " << row["m"]);
-    ++compared;
+    ++compared.cases;
     REQUIRE(schedule.ok() == row["ok"].get<bool>());
     if (!schedule.ok()) continue;
     CHECK(OrdersOf(*schedule) == row["order"].get<std::vector<std::string>>());
     const std::vector<double> peaks = PeakActivations(*schedule, 1);
     CHECK(*std::max_element(peaks.begin(), peaks.end()) ==
           Approx(row["peakFW"].get<double>()).epsilon(1e-12));
+    ++compared.peaks;
   }
-  CHECK(compared > 0);
+  CHECK(compared.cases > 0);
   return compared;
 }
 
-int CheckFamilyB(
+Compared CheckFamilyB(
     const std::string& file,
     const std::function<std::pair<std::string, OwnParams>(const Json&)>&
         name_of) {
+  Compared compared;
   const Json oracle = LoadOracle(file);
-  if (oracle.is_null()) return 0;
-  int compared = 0;
+  if (oracle.is_null()) return compared;
   for (const Json& run : oracle["runs"]) {
     const std::pair<std::string, OwnParams> ours = name_of(run);
     if (ours.first.empty()) continue;
@@ -160,7 +185,7 @@ int CheckFamilyB(
     INFO(file << " " << ours.first << " p " << run["p"] << " m " << run["m"]
               << " v " << vpp);
     REQUIRE(schedule.ok());
-    ++compared;
+    ++compared.cases;
     CHECK(TorchOrdersOf(*schedule) ==
           run["ops"].get<std::vector<std::vector<std::string>>>());
     const std::vector<double> peaks = PeakActivations(*schedule, 1);
@@ -168,9 +193,10 @@ int CheckFamilyB(
     for (size_t rank = 0; rank < peaks.size(); ++rank) {
       CHECK(peaks[rank] * vpp ==
             Approx(expected[rank].get<double>()).epsilon(1e-12));
+      ++compared.peaks;
     }
   }
-  CHECK(compared > 0);
+  CHECK(compared.cases > 0);
   return compared;
 }
 

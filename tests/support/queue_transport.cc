@@ -119,7 +119,7 @@ absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
                                       TraceSink* trace) {
   EventRun run(program, {.trace = trace, .time_lone_transfers = false});
   QueueTransport transport(program, &run);
-  run.Start(&transport);
+  run.Launch(&transport);
   transport.Run();
   return run.Finish();
 }

@@ -7,87 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
-#include "sim/schedule/builder.h"
-#include "sim/schedule/registry.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
+#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
-
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int Int(int low, int high) {
-    return low + static_cast<int>(engine_() % (high - low + 1));
-  }
-  // Multiples of 1/64: sums are exact, so engines must agree to the bit.
-  double Time(double most) {
-    return Int(0, static_cast<int>(most * 64)) / 64.0;
-  }
-  bool Chance(int percent) { return Int(1, 100) <= percent; }
-
- private:
-  std::mt19937 engine_;
-};
-
-// Sends the activations of some forwards to the host and back before their
-// backward.
-Schedule WithCopies(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  const int every = random.Int(2, 4);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const RankOrder& order = schedule.order(rank);
-    const auto add_copy = [&](PassKind kind, Pass pass) {
-      if (pass.microbatch() % every != 0) return;
-      out.Add(rank, Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                         pass.replica()));
-    };
-    for (size_t index = 0; index < order.size();) {
-      // Nothing stands inside a block.
-      const size_t end = index + (order[index].joint_with_next() ? 2 : 1);
-      for (size_t part = index; part < end; ++part) {
-        if (IsBackward(order[part].kind())) {
-          add_copy(PassKind::kLoad, order[part]);
-        }
-      }
-      for (size_t part = index; part < end; ++part) out.Add(rank, order[part]);
-      for (size_t part = index; part < end; ++part) {
-        if (order[part].kind() == PassKind::kForward) {
-          add_copy(PassKind::kOffload, order[part]);
-        }
-      }
-      index = end;
-    }
-  }
-  return std::move(out).Finish();
-}
-
-// Joins neighbouring F and BW into blocks, where nobody's order forbids it.
-Schedule WithJointPairs(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const RankOrder& order = schedule.order(rank);
-    for (size_t index = 0; index < order.size(); ++index) {
-      const bool pair =
-          index + 1 < order.size() && IsBackward(order[index].kind()) &&
-          order[index + 1].kind() == PassKind::kForward &&
-          !order[index + 1].joint_with_next() && random.Chance(30);
-      if (pair) {
-        out.AddJoint(rank, order[index], order[index + 1]);
-        ++index;
-      } else if (order[index].joint_with_next()) {
-        out.Add(rank, order[index++]);
-        out.Add(rank, order[index]);
-      } else {
-        out.Add(rank, order[index]);
-      }
-    }
-  }
-  return std::move(out).Finish();
-}
 
 void SortAttachments(Program& program) {
   for (RankProgram& rank : program.ranks) {
@@ -95,11 +20,28 @@ void SortAttachments(Program& program) {
                      [](const Attachment& a, const Attachment& b) {
                        return a.position < b.position;
                      });
+    if (program.false_starts.empty()) continue;
+    rank.false_start_end = 0;
+    for (size_t index = 0; index < rank.attachments.size(); ++index) {
+      const SideOp& op = rank.side_ops[rank.attachments[index].side_op];
+      if (op.starts != SideOp::Starts::kFalse) continue;
+      rank.false_start_end = static_cast<int>(index) + 1;
+    }
+    // What others count on comes once.
+    for (int index = 0; index < rank.false_start_end; ++index) {
+      SideOp& op = rank.side_ops[rank.attachments[index].side_op];
+      const bool counted = !op.outputs.empty() || op.group >= 0;
+      if (counted && op.starts == SideOp::Starts::kEvery) {
+        op.starts = SideOp::Starts::kFirst;
+      }
+    }
   }
 }
 
-int64_t RandomPosition(const RankOrder& order, Random& random) {
-  int64_t position = random.Int(0, static_cast<int>(order.size()));
+int64_t RandomPosition(const RankProgram& rank, Random& random) {
+  const RankOrder& order = *rank.order;
+  int64_t position = random.Int(static_cast<int>(rank.later_start),
+                                static_cast<int>(order.size()));
   if (position > 0 && order[position - 1].joint_with_next()) --position;
   return position;
 }
@@ -139,7 +81,7 @@ void AddLocalOps(Program& program, Random& random) {
         op.peer = random.Int(0, program.pp() - 1);
         op.bytes = random.Int(0, 64);
       }
-      const int64_t position = RandomPosition(order, random);
+      const int64_t position = RandomPosition(program.ranks[rank], random);
       if (random.Chance(60)) {
         program.channels.push_back({.from_rank = rank, .to_rank = rank});
         const auto event = static_cast<int32_t>(program.channels.size()) - 1;
@@ -167,12 +109,98 @@ void AddCollectives(Program& program, Random& random) {
     const bool holds_compute = random.Chance(30);
     program.groups.push_back(group);
     for (const int rank : group.ranks) {
-      Attach(program, rank, 0,
+      Attach(program, rank, program.ranks[rank].later_start,
              {.kind = kind,
               .stream = holds_compute ? Stream::kCompute : Stream::kCollective,
               .bytes = bytes,
               .group = static_cast<int>(program.groups.size()) - 1});
     }
+  }
+}
+
+// A hook on the lanes of some kinds: what it runs, where, how far ahead.
+LaneHook RandomHook(Random& random) {
+  LaneHook hook;
+  hook.place =
+      random.Chance(50) ? LaneHook::Place::kBefore : LaneHook::Place::kAfter;
+  hook.fires = random.Chance(50) ? LaneHook::Fires::kEveryPass
+                                 : LaneHook::Fires::kEveryRun;
+  if (hook.fires == LaneHook::Fires::kEveryPass && random.Chance(30)) {
+    hook.every = random.Int(2, 5);
+  }
+  hook.window = random.Int(0, 3);
+  return hook;
+}
+
+// Adds it to a rank, with one operation a chunk or one for all.
+void AddHook(Program& program, int rank, LaneHook hook, const SideOp& op,
+             int kinds, bool by_chunk) {
+  RankProgram& target = program.ranks[rank];
+  if (op.stream == Stream::kCompute) hook.window = 0;
+  if (target.later_start > 0) hook.every = 1;
+  hook.side_ops.assign(target.lanes.size(), -1);
+  const int first = static_cast<int>(target.side_ops.size());
+  const int vpp = program.schedule->vpp();
+  for (int chunk = 0; chunk < (by_chunk ? vpp : 1); ++chunk) {
+    target.side_ops.push_back(op);
+    target.side_ops.back().chunk = chunk;
+  }
+  for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
+    const auto kind = static_cast<int>(lane % kNumPassKinds);
+    const auto chunk = static_cast<int>(lane / (2 * kNumPassKinds));
+    if ((kinds >> kind & 1) == 0 ||
+        !IsComputePass(static_cast<PassKind>(kind))) {
+      continue;
+    }
+    hook.side_ops[lane] = first + (by_chunk ? chunk : 0);
+  }
+  target.hooks.push_back(std::move(hook));
+}
+
+// Hooks of one rank, and sometimes one on which all ranks meet.
+void AddHooks(Program& program, Random& random) {
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    for (int count = random.Int(0, 2); count > 0; --count) {
+      constexpr Stream kStreams[] = {Stream::kCompute, Stream::kCpu,
+                                     Stream::kReceive, Stream::kCollective};
+      SideOp op = {.kind = OpKind::kCpu, .stream = kStreams[random.Int(0, 3)]};
+      op.seconds = random.Time(3);
+      if (op.stream == Stream::kReceive) {
+        op.kind = OpKind::kPull;
+        op.peer = random.Int(0, program.pp() - 1);
+        op.bytes = random.Int(0, 32);
+      }
+      // A kind that every schedule has: F, or B and BW, or W and BW.
+      constexpr int kKinds[] = {1, 2 | 8, 4 | 8, 1 | 2 | 8};
+      AddHook(program, rank, RandomHook(random), op, kKinds[random.Int(0, 3)],
+              random.Chance(50));
+      if (!random.Chance(30)) continue;
+      program.channels.push_back({.from_rank = rank, .to_rank = rank});
+      const auto event = static_cast<int32_t>(program.channels.size()) - 1;
+      program.ranks[rank].hooks.back().output = event;
+      Attach(program, rank,
+             static_cast<int64_t>(program.ranks[rank].order->size()),
+             {.kind = OpKind::kWait, .inputs = {event}});
+    }
+  }
+  // False starts, and first iterations that are never flushed, are not
+  // equally long on all ranks.
+  if (!program.false_starts.empty() || program.ranks[0].later_start > 0 ||
+      !random.Chance(25)) {
+    return;
+  }
+  Group group = {.span = Group::Span::kAll};
+  for (int rank = 0; rank < program.pp(); ++rank) group.ranks.push_back(rank);
+  program.groups.push_back(group);
+  LaneHook hook = RandomHook(random);
+  hook.fires = LaneHook::Fires::kEveryPass;
+  hook.every = 1;
+  const SideOp op = {.kind = OpKind::kAllGather,
+                     .stream = Stream::kCollective,
+                     .bytes = static_cast<double>(random.Int(0, 64)),
+                     .group = static_cast<int>(program.groups.size()) - 1};
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    AddHook(program, rank, hook, op, 1, false);
   }
 }
 
@@ -192,24 +220,13 @@ ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
   return params;
 }
 
-absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
-  const std::vector<const ScheduleInfo*>& all = AllSchedules();
-  const ScheduleInfo& info = *all[row % all.size()];
-  ScheduleParams params;
-  params.pp = pp;
-  params.vpp = info.default_vpp;
-  params.microbatches = microbatches;
-  if (info.slice_factor) params.slices = 2;
-  return BuildSchedule(info.name, params);
-}
-
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options) {
   Random random(seed);
   const int pp = random.Int(1, 5);
   const int microbatches = pp * random.Int(2, 4);
-  const auto row = static_cast<size_t>(random.Int(0, 1000));
-  PW_ASSIGN_OR_RETURN(Schedule schedule, AnySchedule(row, pp, microbatches));
+  PW_ASSIGN_OR_RETURN(Schedule schedule,
+                      AnySchedule(AnyRow(random), pp, microbatches));
   RandomProgram out;
   out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
                            " microbatches ", microbatches);
@@ -245,11 +262,31 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   lower.costs.optimizer_s = random.Time(3);
   lower.costs.validation_s = random.Time(1);
   lower.replicas = random.Int(1, options.most_replicas);
-  lower.data_parallel = static_cast<DataParallel>(random.Int(0, 2));
+  lower.data_parallel = static_cast<DataParallel>(random.Int(0, 4));
+  lower.shard_blocks = static_cast<ShardBlocks>(random.Int(0, 2));
+  schedule.unit = random.Int(1, 5);
   lower.optimizer = static_cast<OptimizerMode>(random.Int(0, 2));
   lower.iterations = random.Int(1, 3);
+  if (lower.optimizer == OptimizerMode::kPostValidated && random.Chance(60)) {
+    lower.validation = static_cast<ValidationPlace>(random.Int(0, 1));
+    lower.costs.rollback_s = random.Time(6);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      if (!random.Chance(50)) continue;
+      lower.failing_steps.push_back(iteration);
+      lower.iterations = iteration + 4;
+    }
+  }
   lower.hop_bytes = random.Int(1, 40);
-  if (options.holding_rules && random.Chance(40)) {
+  if (schedule.update_every > 0) {
+    lower.optimizer = OptimizerMode::kNone;
+    lower.failing_steps.clear();
+    lower.iterations = random.Int(1, 4);
+    lower.costs.prediction_s = random.Time(2);
+    lower.data_parallel =
+        schedule.update_every == 1 ? DataParallel::kNone : DataParallel::kDdp;
+  }
+  if (options.holding_rules && schedule.update_every == 0 &&
+      random.Chance(40)) {
     lower.wait_rule =
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
   }
@@ -274,14 +311,17 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   }
   absl::StrAppend(&out.about, " replicas ", lower.replicas, " dp ",
                   static_cast<int>(lower.data_parallel), " optimizer ",
-                  static_cast<int>(lower.optimizer), " ",
+                  static_cast<int>(lower.optimizer), " false starts ",
+                  lower.failing_steps.size(), " ",
                   WaitRuleName(lower.wait_rule));
   PW_ASSIGN_OR_RETURN(
       out.program,
       Lower(std::make_shared<const Schedule>(std::move(schedule)), lower));
   if (options.side_operations) {
     AddLocalOps(out.program, random);
-    AddCollectives(out.program, random);
+    // All members would have to be in a false start, or none.
+    if (out.program.false_starts.empty()) AddCollectives(out.program, random);
+    AddHooks(out.program, random);
     SortAttachments(out.program);
     PW_RETURN_IF_ERROR(VerifyProgram(out.program));
   }

@@ -9,6 +9,7 @@
 #include "sim/base/check.h"
 #include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
+#include "tests/support/naive_hooks.h"
 
 namespace pipewright {
 namespace {
@@ -17,6 +18,7 @@ struct Node {
   double seconds = 0;
   std::vector<int> after;
   int iteration = 0;
+  bool counts = true;  // towards the end of its iteration
   double start_s = 0;
   double end_s = 0;
 };
@@ -49,12 +51,24 @@ class Graph {
                       .iteration = iteration});
     return static_cast<int>(nodes_.size()) - 1;
   }
-  // One node for the two sides that name it.
+  // One node for the two sides that name it: nobody waits for its end but
+  // they.
   int Shared(std::tuple<int, int, int64_t, uint64_t> name, double seconds,
              int iteration) {
     const auto [known, is_new] = shared_.try_emplace(name, 0);
-    if (is_new) known->second = Add(seconds, {}, iteration);
+    if (is_new) {
+      known->second = Add(seconds, {}, iteration);
+      nodes_.back().counts = holds() || std::get<1>(name) < 0;
+    }
     return known->second;
+  }
+  // The node of the n-th token of its kind on a channel, counted by whoever
+  // sends and, apart from that, by whoever receives.
+  int Token(int replica, int32_t channel, bool send, uint64_t key,
+            int iteration) {
+    const int64_t turn = turns_[{channel, send, key}]++;
+    return Shared({replica, channel, turn, key}, Seconds(replica, channel),
+                  iteration);
   }
   void After(int node, int other) {
     if (other >= 0) nodes_[node].after.push_back(other);
@@ -67,6 +81,9 @@ class Graph {
   void AddBlock(int replica, int rank, const std::vector<Op>& ops);
   void AddSideOp(int replica, int rank, const Op& op);
   void AddCopy(int replica, int rank, const Op& op);
+  void AddDrop(int replica, const Op& op);
+  void BeginStart(int rank, const Op& first);
+  std::vector<int> Hooked(int rank, const std::vector<Op>& block) const;
   void FlushBatch();
   int Transfer(int replica, const Op& op);
   bool Solve();
@@ -82,9 +99,18 @@ class Graph {
   std::vector<int> tail_;
   std::vector<int> batch_;                       // posted, not yet awaited
   std::map<std::pair<int, int>, int> meetings_;  // (side op's group, rank)
+  std::map<std::tuple<int32_t, bool, uint64_t>, int64_t> turns_;
+  // [hook]: its operations in this start, and how often it has fired.
+  std::vector<std::vector<int>> hooked_;
+  std::vector<std::vector<int64_t>> fired_at_;
   std::map<uint64_t, int> offloads_;
   std::map<uint64_t, int> loads_;
 };
+
+bool SameStart(const Op& one, const Op& other) {
+  return one.iteration == other.iteration &&
+         one.false_start == other.false_start;
+}
 
 uint64_t Activation(const Op& op) {
   return Pass(PassKind::kForward, op.pass.microbatch(), op.pass.chunk(),
@@ -95,8 +121,9 @@ uint64_t Activation(const Op& op) {
 }
 
 int Graph::Transfer(int replica, const Op& op) {
-  return Shared({replica, op.channel, op.iteration, op.pass.key()},
-                Seconds(replica, op.channel), op.iteration);
+  const uint64_t key = op.pass.key() * 2 + (op.false_start ? 1 : 0);
+  return Token(replica, op.channel, op.kind == OpKind::kSend, key,
+               op.iteration);
 }
 
 void Graph::AddRank(int replica, int rank) {
@@ -104,11 +131,20 @@ void Graph::AddRank(int replica, int rank) {
   meetings_.clear();
   offloads_.clear();
   loads_.clear();
+  turns_.clear();
   std::vector<Op> ops;
   OpCursor cursor(program_, rank, program_.iterations);
   for (Op op; cursor.Next(&op);) ops.push_back(op);
   for (size_t index = 0; index < ops.size();) {
     const Op& op = ops[index];
+    const bool begins = index == 0 || !SameStart(op, ops[index - 1]);
+    if (begins) BeginStart(rank, op);
+    if (op.kind == OpKind::kDrop) {
+      FlushBatch();
+      AddDrop(replica, op);
+      ++index;
+      continue;
+    }
     if (op.side_op >= 0) {
       FlushBatch();
       AddSideOp(replica, rank, op);
@@ -125,11 +161,11 @@ void Graph::AddRank(int replica, int rank) {
     std::vector<Op> block;
     int passes_left = 1;
     while (index < ops.size() && ops[index].side_op < 0 &&
-           ops[index].iteration == op.iteration) {
+           ops[index].kind != OpKind::kDrop && SameStart(ops[index], op)) {
       const Op& part = ops[index];
-      const bool begins =
+      const bool new_pass =
           part.kind == OpKind::kReceive || part.kind == OpKind::kPass;
-      if (passes_left == 0 && begins) break;
+      if (passes_left == 0 && new_pass) break;
       if (part.kind == OpKind::kOffload || part.kind == OpKind::kLoad) break;
       if (part.kind == OpKind::kPass && !part.pass.joint_with_next()) {
         --passes_left;
@@ -138,10 +174,52 @@ void Graph::AddRank(int replica, int rank) {
       ++index;
     }
     AddBlock(replica, rank, block);
-    if (index == ops.size() || ops[index].iteration != op.iteration) {
-      FlushBatch();
+    if (index == ops.size() || !SameStart(ops[index], op)) FlushBatch();
+  }
+}
+
+void Graph::AddDrop(int replica, const Op& op) {
+  int& tail = tail_[static_cast<int>(Stream::kCompute)];
+  const int transfer = Transfer(replica, op);
+  if (holds()) After(transfer, tail);
+  std::vector<int> after = {transfer};
+  if (tail >= 0) after.push_back(tail);
+  tail = Add(0, std::move(after), op.iteration);
+}
+
+void Graph::BeginStart(int rank, const Op& first) {
+  const RankProgram& program = program_.ranks[rank];
+  hooked_.assign(program.hooks.size(), {});
+  const int64_t end =
+      first.false_start
+          ? program.attachments[program.false_start_end - 1].position
+          : static_cast<int64_t>(program.order->size());
+  fired_at_ =
+      HookFirings(program, first.iteration == 0 ? 0 : program.later_start, end);
+}
+
+// What the block waits for; has -1 where it fires a hook and waits for none.
+std::vector<int> Graph::Hooked(int rank, const std::vector<Op>& block) const {
+  std::vector<int> waits;
+  for (size_t index = 0; index < fired_at_.size(); ++index) {
+    const LaneHook& hook = program_.ranks[rank].hooks[index];
+    const bool before = hook.place == LaneHook::Place::kBefore;
+    if (!before && hook.window == 0) continue;
+    const std::vector<int64_t>& fired = fired_at_[index];
+    for (const Op& op : block) {
+      if (op.kind != OpKind::kPass) continue;
+      const auto found = std::find(fired.begin(), fired.end(), op.position);
+      if (found == fired.end()) continue;
+      waits.push_back(-1);
+      const auto number = found - fired.begin();
+      const auto awaited = before ? number : number - hook.window;
+      // Issued and not behind this very block.
+      if (awaited >= 0 && awaited < std::ssize(hooked_[index])) {
+        waits.push_back(hooked_[index][awaited]);
+      }
     }
   }
+  return waits;
 }
 
 void Graph::FlushBatch() {
@@ -157,6 +235,11 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
   int& tail = tail_[static_cast<int>(Stream::kCompute)];
   const bool batched = program_.wait_rule == WaitRule::kBatched;
   std::vector<int> inputs;
+  const std::vector<int> hooked = Hooked(rank, ops);
+  if (!hooked.empty()) FlushBatch();
+  for (const int node : hooked) {
+    if (node >= 0) inputs.push_back(node);
+  }
   for (const Op& op : ops) {
     if (op.kind != OpKind::kReceive) continue;
     const int transfer = Transfer(replica, op);
@@ -182,7 +265,9 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
   if (tail >= 0) inputs.push_back(tail);
   const int block = Add(seconds, std::move(inputs), ops[0].iteration);
   tail = block;
-  passes_.push_back({block, replica, rank, seconds});
+  // Of a first iteration's longer order, what every iteration runs.
+  const bool in_all = ops[0].position >= program_.ranks[rank].later_start;
+  passes_.push_back({block, replica, rank, in_all ? seconds : 0});
   for (const Op& op : ops) {
     if (op.kind != OpKind::kSend) continue;
     const int transfer = Transfer(replica, op);
@@ -224,18 +309,7 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
   After(node, tail);
   After(node, tail_[static_cast<int>(Stream::kCompute)]);
   for (const int32_t channel : side_op.inputs) {
-    // The producer may have started an iteration earlier.
-    int produced_first = 0;
-    const Channel& from = program_.channels[channel];
-    for (const SideOp& other : program_.ranks[from.from_rank].side_ops) {
-      if (std::count(other.outputs.begin(), other.outputs.end(), channel)) {
-        produced_first = other.first_iteration;
-      }
-    }
-    const int iteration =
-        op.iteration - (side_op.first_iteration - produced_first);
-    After(node, Shared({replica, channel, iteration, 0},
-                       Seconds(replica, channel), iteration));
+    After(node, Token(replica, channel, false, 0, op.iteration));
   }
   int done = node;
   if (meets) {
@@ -251,10 +325,11 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
     After(done, node);
   }
   tail = done;
-  for (const int32_t channel : side_op.outputs) {
-    After(Shared({replica, channel, op.iteration, 0}, Seconds(replica, channel),
-                 op.iteration),
-          done);
+  if (op.hook >= 0) hooked_[op.hook].push_back(done);
+  std::vector<int32_t> outputs = side_op.outputs;
+  if (op.output >= 0) outputs.push_back(op.output);
+  for (const int32_t channel : outputs) {
+    After(Token(replica, channel, true, 0, op.iteration), done);
   }
 }
 
@@ -292,7 +367,7 @@ RunSummary Graph::Summary() const {
                                       std::vector<bool>(program_.pp(), false));
   for (const PassNode& pass : passes_) {
     const Node& node = nodes_[pass.node];
-    if (node.iteration > 0) continue;
+    if (node.iteration > 0) continue;  // false starts come later
     RankTimes& times = summary.times[pass.replica][pass.rank];
     if (!seen[pass.replica][pass.rank]) times.first_start_s = node.start_s;
     seen[pass.replica][pass.rank] = true;
@@ -301,6 +376,7 @@ RunSummary Graph::Summary() const {
   }
   summary.iteration_end_s.assign(program_.iterations, 0);
   for (const Node& node : nodes_) {
+    if (!node.counts) continue;
     double& end_s = summary.iteration_end_s[node.iteration];
     end_s = std::max(end_s, node.end_s);
   }

@@ -1,0 +1,127 @@
+// The passes of the fast engine: in bulk where nothing else is in the way, one
+// block at a time where something is.
+#include <algorithm>
+
+#include "sim/engine/fast_run.h"
+
+namespace pipewright {
+
+// Runs passes up to `stop`. False when the rank has to wait.
+bool FastRun::RunPasses(Row& row, int rank, int64_t stop) {
+  if (holds_) return RunHeld(row, rank, stop);
+  RankState& state = row.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  const int64_t before = replay.position;
+  // The first pass runs alone: its start is part of the result.
+  const int64_t limit = state.started ? stop : before + 1;
+  NullObserver nobody;
+  const ReplayCore::Outcome outcome =
+      writer_.active() ? row.core.Advance(rank, limit, writer_)
+                       : row.core.Advance(rank, limit, nobody);
+  if (replay.position != before) NotePasses(row, rank);
+  if (outcome == ReplayCore::Outcome::kSpecial) return RunSpecial(row, rank);
+  return outcome == ReplayCore::Outcome::kStopped;
+}
+
+// The pass at the position is no plain one: a copy is issued to its stream, a
+// mark is passed over, a backward asks for its loaded activations.
+bool FastRun::RunSpecial(Row& row, int rank) {
+  ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
+  const Pass pass = replay.order[replay.position];
+  switch (pass.kind()) {
+    case PassKind::kSync:
+      ++replay.position;
+      return true;
+    case PassKind::kOffload:
+    case PassKind::kLoad: {
+      const bool out = pass.kind() == PassKind::kOffload;
+      const Stream stream = out ? Stream::kD2H : Stream::kH2D;
+      if (!out) state.loading.insert(ActivationKey(pass));
+      state.queues[static_cast<int>(stream)].push_back(
+          {.pass = pass, .ready_s = replay.clock_s});
+      ++state.pending;
+      ++replay.position;
+      return true;
+    }
+    default:
+      return RunBackward(row, rank, 0);
+  }
+}
+
+// A block that may need activations from the host.
+bool FastRun::RunBackward(Row& row, int rank, double earliest_s) {
+  const ReplayRank& replay = row.core.rank(rank);
+  const Pass pass = replay.order[replay.position];
+  if (!Loaded(row, rank, pass, &earliest_s)) return false;
+  if (pass.joint_with_next() &&
+      !Loaded(row, rank, replay.order[replay.position + 1], &earliest_s)) {
+    return false;
+  }
+  return RunBlock(row, rank, earliest_s);
+}
+
+// The block at the stop, which waits for operations of hooks.
+bool FastRun::RunHooked(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  double earliest_s = 0;
+  for (int32_t hook = 0; hook < state.sequence.num_hooks(); ++hook) {
+    if (!state.hook_ends[hook].Await(state.sequence.Awaited(hook),
+                                     &earliest_s)) {
+      return false;
+    }
+  }
+  if (!RunBackward(row, rank, earliest_s)) return false;
+  state.sequence.Passed();
+  state.stop = state.sequence.stop();
+  return true;
+}
+
+// Takes the next token that a false start has left. False when it is not
+// there, or when there is none.
+bool FastRun::Drop(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  const std::vector<Dropped>& dropped = program_.ranks[rank].dropped;
+  if (state.dropped == dropped.size()) return false;
+  const auto [channel, pass] = dropped[state.dropped];
+  ReplayRank& replay = row.core.rank(rank);
+  if (holds_) {
+    Plan(state, {{channel, false, pass}});
+  } else {
+    double arrival_s = 0;
+    if (!row.core.queue(channel).Pop(pass.key(), &arrival_s)) return false;
+    replay.clock_s = std::max(replay.clock_s, arrival_s);
+  }
+  ++state.dropped;
+  return true;
+}
+
+bool FastRun::RunBlock(Row& row, int rank, double earliest_s) {
+  ReplayRank& replay = row.core.rank(rank);
+  const int64_t before = replay.position;
+  NullObserver nobody;
+  const bool ran = writer_.active()
+                       ? row.core.RunBlock(rank, earliest_s, writer_)
+                       : row.core.RunBlock(rank, earliest_s, nobody);
+  if (!ran) return false;
+  for (int64_t index = before; index < replay.position; ++index) {
+    const Pass pass = replay.order[index];
+    if (!IsBackward(pass.kind())) continue;
+    row.ranks[rank].loading.erase(ActivationKey(pass));
+    row.ranks[rank].loaded_s.erase(ActivationKey(pass));
+  }
+  NotePasses(row, rank);
+  return true;
+}
+
+void FastRun::NotePasses(Row& row, int rank) {
+  RankState& state = row.ranks[rank];
+  const ReplayRank& replay = row.core.rank(rank);
+  if (!state.started) {
+    state.started = true;
+    row.times[rank].first_start_s = replay.last_start_s;
+  }
+  state.pass_end_s = replay.clock_s;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,87 @@
+// Sharded gradients and parameters: what comes with the passes of every
+// microbatch (zero2, fsdp).
+#include <utility>
+
+#include "sim/program/lowering.h"
+
+namespace pipewright {
+namespace {
+
+// Gathers run one block of work ahead, as FSDP2 does in its backward and, by
+// its limit of two outputs alive, in its forward.
+constexpr int kGathersAhead = 1;
+// The block that ends waits for the reduce-scatter two back, so that one is
+// under way while one more is prepared (FSDP2, _fsdp_param_group.py).
+constexpr int kScattersBehind = 2;
+
+}  // namespace
+
+int32_t Lowering::AddHookOp(int rank, OpKind kind, double bytes, int chunk) {
+  std::vector<SideOp>& ops = program_.ranks[rank].side_ops;
+  ops.push_back({.kind = kind,
+                 .stream = Stream::kCollective,
+                 .bytes = bytes,
+                 .group = replica_group_[rank],
+                 .chunk = chunk});
+  return static_cast<int32_t>(ops.size()) - 1;
+}
+
+// One operation a chunk on the lanes of these kinds.
+void Lowering::HookChunks(int rank, OpKind kind, LaneHook hook,
+                          const std::vector<PassKind>& kinds) {
+  RankProgram& target = program_.ranks[rank];
+  hook.side_ops.assign(target.lanes.size(), -1);
+  for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+    const int stage = schedule_.placement.StageOf(rank, chunk, 0);
+    const int32_t op =
+        AddHookOp(rank, kind,
+                  kind == OpKind::kAllGather ? options_.parameter_bytes[stage]
+                                             : options_.gradient_bytes[stage],
+                  chunk);
+    for (const PassKind each : kinds) {
+      hook.side_ops[Pass::LaneOf(each, chunk, 0)] = op;
+    }
+  }
+  target.hooks.push_back(std::move(hook));
+}
+
+void Lowering::AddShards() {
+  const bool passes = options_.shard_blocks == ShardBlocks::kPass;
+  const auto fires = options_.shard_blocks == ShardBlocks::kRun
+                         ? LaneHook::Fires::kEveryRun
+                         : LaneHook::Fires::kEveryPass;
+  const int64_t every = options_.shard_blocks == ShardBlocks::kUnit
+                            ? int64_t{schedule_.unit} * schedule_.slices
+                            : 1;
+  for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    replica_group_.push_back(AddGroup(Group::Span::kReplicas, {rank}));
+    if (options_.data_parallel == DataParallel::kFsdp) {
+      const LaneHook gather = {.place = LaneHook::Place::kBefore,
+                               .fires = fires,
+                               .every = every,
+                               .window = kGathersAhead};
+      // W needs no parameters. Larger blocks are those of one direction.
+      const std::vector<PassKind> forward = {PassKind::kForward};
+      std::vector<PassKind> backward = {PassKind::kRecompute,
+                                        PassKind::kBackwardInput,
+                                        PassKind::kBackwardFull};
+      if (passes) {
+        backward.insert(backward.begin(), forward.begin(), forward.end());
+      } else {
+        HookChunks(rank, OpKind::kAllGather, gather, forward);
+      }
+      HookChunks(rank, OpKind::kAllGather, gather, backward);
+    }
+    const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
+    synced_[rank].push_back(event);
+    HookChunks(rank, OpKind::kReduceScatter,
+               {.place = LaneHook::Place::kAfter,
+                .fires = fires,
+                .every = every,
+                .window = kScattersBehind,
+                .output = event},
+               {PassKind::kBackwardWeight, PassKind::kBackwardFull});
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,99 @@
+// What stands between the passes of a rank in one start of an iteration: the
+// side operations attached to positions and those of hooks, in the order of
+// their issue, and what a block of passes waits for. Engines and OpCursor walk
+// it, so that program.h's rules 2, 7 and 8 are written once. Knows no times.
+//
+// Time O(passes) a start where there are hooks, else O(attachments).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+class SideSequence {
+ public:
+  struct Item {
+    int32_t side_op = -1;
+    int32_t hook = -1;    // -1: attached
+    int32_t output = -1;  // channel that it feeds besides its own outputs
+  };
+
+  explicit SideSequence(const RankProgram& rank);
+
+  // Begins a start; what is left of the one before is forgotten.
+  void Begin(const Start& start);
+
+  int64_t begin() const { return rank_->BeginOf(start_); }
+  int64_t end() const { return end_; }
+  const Start& start() const { return start_; }
+
+  // The compute stream runs passes up to here. Then: every item, and after
+  // them, where holds(), the one block that stands here, and Passed().
+  int64_t stop() const { return stop_; }
+
+  // The next operation to issue at stop(); null when there is none.
+  const Item* item() const { return item_.side_op < 0 ? nullptr : &item_; }
+  void Taken();
+
+  // The block at stop() waits for hooks.
+  bool holds() const { return holds_; }
+  // How many operations of `hook` must have ended before it runs, from the
+  // begin of this start on.
+  int64_t Awaited(int32_t hook) const { return hooks_[hook].awaited; }
+  void Passed();
+
+  // True for a hook whose operations somebody waits for.
+  bool Waits(int32_t hook) const;
+  int32_t num_hooks() const { return static_cast<int32_t>(hooks_.size()); }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  // Walks the firings of a hook.
+  struct Firings {
+    int64_t first = 0;   // of the block; kNone: there is no more
+    int64_t behind = 0;  // the block
+    int32_t side_op = -1;
+    int64_t next = 0;  // position to look at
+    // Of runs: the pass seen last, and its operation.
+    int64_t seen = -1;
+    int32_t seen_op = -1;
+    std::vector<int64_t> passes;  // [lane] so far, where they are counted
+  };
+  struct HookState {
+    Firings to_reach;
+    Firings to_issue;
+    int64_t reached = 0;
+    int64_t issued = 0;
+    int64_t awaited = 0;
+  };
+
+  void FindNext(const LaneHook& hook, Firings& firings) const;
+  bool Counts(const LaneHook& hook, uint32_t lane, Firings& firings) const;
+  void Emit(Firings& firings, int64_t position, int32_t side_op) const;
+  void SkipAttachments();
+  bool ItemBehind();
+  bool ItemAttached();
+  bool ItemBefore();
+  // Sets item_, or moves on to the next stop.
+  void Find();
+  void FindStop();
+  void Reach();
+
+  const RankProgram* rank_;
+  Start start_;
+  int64_t end_ = 0;
+  int64_t stop_ = 0;
+  size_t attachment_ = 0;
+  size_t attachment_end_ = 0;
+  Item item_;
+  bool holds_ = false;
+  std::vector<HookState> hooks_;
+};
+
+}  // namespace pipewright

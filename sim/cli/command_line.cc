@@ -14,7 +14,7 @@ namespace {
 
 // In DESIGN section 4, but not in this version.
 constexpr const char* kLaterVerbs[] = {
-    "sweep", "plan", "explain", "plot", "calibrate", "execute", "compare"};
+    "sweep", "plan", "explain", "plot", "execute", "compare"};
 
 void AddLaterVerbs(CLI::App* app, Action* action) {
   for (const char* name : kLaterVerbs) {
@@ -98,6 +98,7 @@ int RunCommandLine(int argc, char** argv) {
   AddList(&app, &action);
   AddReproduce(&app, &action);
   AddInit(&app, &action);
+  AddCalibrate(&app, &action);
   AddVersion(&app, &action);
   AddLaterVerbs(&app, &action);
 

@@ -13,6 +13,7 @@ void AddSchedule(CLI::App* app, Action* action);
 void AddCheck(CLI::App* app, Action* action);
 void AddList(CLI::App* app, Action* action);
 void AddReproduce(CLI::App* app, Action* action);
+void AddCalibrate(CLI::App* app, Action* action);
 void AddInit(CLI::App* app, Action* action);
 void AddVersion(CLI::App* app, Action* action);
 

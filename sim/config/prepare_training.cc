@@ -80,7 +80,8 @@ double ExpertShare(const TrainingSpec& training) {
 }  // namespace
 
 OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
-  const bool whole_steps = config.costs.analytic &&
+  const bool modelled = config.costs.analytic || config.costs.profile;
+  const bool whole_steps = modelled &&
                            schedule.update_every == 0 &&
                            schedule.backward != BackwardRule::kNone;
   return config.strategy.optimizer.value_or(
@@ -116,8 +117,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.sequence_parallel =
       strategy.sequence_parallel.value_or(sizes.tp > 1) && sizes.tp > 1;
   // The receivers' gathering is part of estimated pass times only.
-  training.scatter_gather =
-      strategy.scatter_gather.value_or(config.costs.analytic);
+  training.scatter_gather = strategy.scatter_gather.value_or(
+      config.costs.analytic || config.costs.profile.has_value());
   training.ep = strategy.ep.value_or(1);
   training.dp = sizes.dp;
   PW_ASSIGN_OR_RETURN(training.zero, ZeroStage(config));

@@ -38,6 +38,7 @@ struct Distribution {
   double prediction_high_s = 0;
   // Quantiles at i / (n - 1); empty where nobody kept the samples.
   std::vector<double> quantiles_s;
+  bool operator==(const Distribution&) const = default;
 };
 
 // A device's share of a transformer; sizes are those of the whole model.
@@ -76,6 +77,7 @@ struct PassEntry {
   double gemm_s = 0;  // of its matrix products alone; 0: not measured
   double flops = 0;   // of one device
   std::string implementation;
+  bool operator==(const PassEntry&) const = default;
 };
 
 // F, B and W back to back over the sum of the three measured alone, B and W
@@ -89,6 +91,7 @@ struct SplitEntry {
   bool recompute = false;  // with R in front of the backward
   Distribution chain;      // F, (R,) B, W in one go
   Distribution fused;      // F, (R,) BW in one go
+  bool operator==(const SplitEntry&) const = default;
 };
 
 // One kernel by itself: "gemm.forward", "attention.backward", ... ; `shape` in
@@ -101,12 +104,14 @@ struct KernelEntry {
   double flops = 0;
   double bytes = 0;  // read and written, at least
   std::string implementation;
+  bool operator==(const KernelEntry&) const = default;
 };
 
 struct OptimizerEntry {
   std::string where;  // "device", "host"
   int64_t parameters = 0;
   Distribution time;
+  bool operator==(const OptimizerEntry&) const = default;
 };
 
 enum class CopyDirection { kHostToDevice, kDeviceToHost, kDeviceToDevice };
@@ -116,6 +121,7 @@ struct CopyEntry {
   int64_t bytes = 0;
   bool beside_opposite = false;  // the other direction busy meanwhile
   Distribution time;
+  bool operator==(const CopyEntry&) const = default;
 };
 
 struct TransferEntry {
@@ -127,6 +133,7 @@ struct TransferEntry {
   // the scattered buffer.
   int64_t bytes = 0;
   Distribution time;
+  bool operator==(const TransferEntry&) const = default;
 };
 
 // What runs beside a pass, in the order of the matrix.
@@ -143,6 +150,7 @@ struct InterferenceEntry {
   double beside_slowdown = 1;
   double beside_low = 1;
   double beside_high = 1;
+  bool operator==(const InterferenceEntry&) const = default;
 };
 
 struct ProfileState {  // of the device, before or after; below 0: not known
@@ -154,6 +162,7 @@ struct ProfileState {  // of the device, before or after; below 0: not known
   int64_t throttle = 0;
   int32_t pcie_generation = -1;
   int32_t pcie_width = -1;
+  bool operator==(const ProfileState&) const = default;
 };
 
 // Where a part of the entries is from; a merged profile has several.
@@ -173,6 +182,7 @@ struct ProfileSource {
   ProfileState after;
   double seconds = 0;                 // that it took
   std::vector<std::string> warnings;  // red flags, throttling, a busy machine
+  bool operator==(const ProfileSource&) const = default;
 };
 
 struct Profile {
@@ -187,6 +197,7 @@ struct Profile {
   double host_memory_bytes_per_s = 0;    // DRAM, read and write; 0: unknown
   double device_memory_bytes_per_s = 0;  // the same of the device
   bool complete = true;                  // false: a run that was interrupted
+  bool operator==(const Profile&) const = default;
 };
 
 // The text form. Error of ReadProfile: kInvalidArgument with source, line,

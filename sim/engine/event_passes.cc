@@ -143,26 +143,53 @@ bool EventRun::RunBlock(int index) {
       device.position == device.sequence.stop() && device.sequence.holds();
   if (hooked && !HooksEnded(device, &start_s)) return false;
   if (!TakeBlockInputs(device, block, parts, &start_s)) return false;
-  double seconds[2] = {};
+  std::array<double, 2>& seconds = device.block_s;
+  seconds = {};
   for (int part = 0; part < parts; ++part) {
-    seconds[part] = rank.lanes[block[part].lane()].seconds *
-                    program_.factor(block[part]) *
+    seconds[part] = program_.PassSeconds(device.iteration, device.replica,
+                                         device.rank, block[part]) *
                     (parts == 2 ? program_.pair_factor : 1);
   }
-  const double end_s = start_s + (seconds[0] + seconds[1]);
   device.busy = true;
+  device.block_start_s = start_s;
+  if (beside_ != nullptr) {
+    StartAt(start_s, Beside::Of::kBlock, static_cast<uint32_t>(index));
+    return false;
+  }
+  const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
+  NoteBlock(index, end_s);
+  At(end_s, Event::kComputeEnd, index);
+  return false;
+}
+
+// Tells of the block that runs, now that its end is known.
+void EventRun::NoteBlock(int index, double end_s) {
+  Device& device = devices_[index];
+  const Pass* const block =
+      program_.ranks[device.rank].order->data() + device.position;
+  const double start_s = device.block_start_s;
+  const std::array<double, 2>& seconds = device.block_s;
+  const double sum_s = seconds[0] + seconds[1];
   if (device.iteration == 0) {
     RankTimes& times = summary_.times[device.replica][device.rank];
     if (!device.started) times.first_start_s = start_s;
     device.started = true;
     times.last_end_s = end_s;
+    if (beside_ != nullptr) {
+      times.busy_s += end_s - start_s;
+    } else if (program_.jitter != nullptr) {
+      times.busy_s += sum_s;
+    }
   }
   if (writer_.active()) {
     writer_.replica = device.replica;
     writer_.iteration = device.iteration;
-    const bool joint = parts == 2;
-    const double middle_s = joint ? start_s + seconds[0] : end_s;
+    const bool joint = block->joint_with_next();
+    const double part = beside_ == nullptr || sum_s <= 0
+                            ? seconds[0]
+                            : seconds[0] / sum_s * (end_s - start_s);
+    const double middle_s = joint ? start_s + part : end_s;
     writer_.OnPass(device.rank, device.position, block[0], start_s, middle_s,
                    joint);
     if (joint) {
@@ -170,8 +197,6 @@ bool EventRun::RunBlock(int index) {
                      end_s, true);
     }
   }
-  At(end_s, Event::kComputeEnd, index);
-  return false;
 }
 
 void EventRun::BlockEnd(int index) {

@@ -27,7 +27,8 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       buffer_(options.trace),
       writer_(program, options.trace == nullptr ? nullptr : &buffer_),
       holds_(program.wait_rule != WaitRule::kBuffered),
-      time_lone_transfers_(options.time_lone_transfers) {
+      time_lone_transfers_(options.time_lone_transfers),
+      share_links_(options.share_links) {
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.reserve(devices);
   for (size_t device = 0; device < devices; ++device) {
@@ -54,6 +55,7 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
     }
   }
   PlanTraffic();
+  if (program.interference != nullptr) PlanBeside();
   const bool shares = std::any_of(
       plans_.begin(), plans_.end(),
       [](const SourcePlan& plan) { return plan.sharing != Sharing::kNone; });
@@ -64,7 +66,8 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
   left_.assign(issued_iterations_, static_cast<int64_t>(devices));
   end_s_.assign(issued_iterations_, 0);
   // Bytes on shared links would be state that the ends do not show.
-  if (program.until_steady && !shares && EndsDecide(program)) {
+  if (program.until_steady && !shares && beside_ == nullptr &&
+      EndsDecide(program)) {
     ends_s_.assign(program.iterations, std::vector<double>(devices));
   }
 }
@@ -73,7 +76,7 @@ void EventRun::At(double date_s, Event event, uint64_t index,
                   uint32_t version) {
   ++summary_.timers;
   ++outstanding_;
-  transport_->At(date_s, static_cast<uint64_t>(event) << 61 |
+  transport_->At(date_s, static_cast<uint64_t>(event) << kEventShift |
                              (version & kVersionMask) << 32 | index);
 }
 
@@ -90,7 +93,7 @@ void EventRun::Launch(EventTransport* transport) {
 void EventRun::OnTimer(uint64_t code) {
   --outstanding_;
   if (stopped_) return;
-  const auto event = static_cast<Event>(code >> 61);
+  const auto event = static_cast<Event>(code >> kEventShift);
   const auto index = static_cast<uint32_t>(code);
   switch (event) {
     case Event::kComputeEnd:
@@ -133,6 +136,10 @@ void EventRun::OnTimer(uint64_t code) {
       }
       return EndTransfer(index, transfer.lone_end_s);
     }
+    case Event::kBesideStart:
+      return StartBeside(static_cast<Beside::Of>(VersionOf(code)), index);
+    case Event::kBesideEnd:
+      return EndBeside(index, VersionOf(code));
   }
 }
 
@@ -196,7 +203,9 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
   for (std::vector<RankTimes>& replica : summary_.times) {
-    for (int rank = 0; rank < program_.pp(); ++rank) {
+    for (int rank = 0; rank < program_.pp() && program_.jitter == nullptr &&
+                       beside_ == nullptr;
+         ++rank) {
       replica[rank].busy_s = program_.BusySeconds(rank);
     }
   }

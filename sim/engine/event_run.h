@@ -5,12 +5,14 @@
 //
 // Parts: event_run.cc counts iterations and events, event_passes.cc drives the
 // ranks through their passes, event_streams.cc runs what is not a pass,
-// event_transfers.cc moves bytes.
+// event_transfers.cc moves bytes, event_beside.cc re-times what runs side by
+// side.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/hook_ends.h"
+#include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
 #include "sim/engine/trace_writer.h"
@@ -71,9 +74,12 @@ class EventRun {
     kMeetingEnd,
     kQueueEnd,
     kLoneEnd,
+    kBesideStart,
+    kBesideEnd,
   };
-  // A timer's code: event in 3 bits, version in 29, index in 32.
-  static constexpr uint64_t kVersionMask = (uint64_t{1} << 29) - 1;
+  // A timer's code: event in 4 bits, version in 28, index in 32.
+  static constexpr int kEventShift = 60;
+  static constexpr uint64_t kVersionMask = (uint64_t{1} << 28) - 1;
   static uint32_t VersionOf(uint64_t code) {
     return static_cast<uint32_t>(code >> 32 & kVersionMask);
   }
@@ -112,6 +118,9 @@ class EventRun {
     bool started = false;  // has run its first pass
     int32_t awaited = 0;   // posted transfers that hold the rank
     double clock_s = 0;    // the compute stream is free from here on
+    // The block that runs, and what its passes take alone.
+    double block_start_s = 0;
+    std::array<double, 2> block_s{};
     // Of every stream, first in first out; of compute only what is attached.
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
@@ -139,6 +148,7 @@ class EventRun {
     bool lone = false;   // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
+    int32_t item = -1;     // of beside_
   };
   // Meetings of one instance of a group, one after the other.
   struct Meeting {
@@ -151,9 +161,16 @@ class EventRun {
     double latency_s = 0;
     double bytes_per_edge = 0;
     int edges_left = 0;
+    bool shares = false;  // its ring uses links that others use too
+    int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     std::vector<int> sources;                         // edges of its ring
     std::map<std::pair<OpKind, double>, CollectivePlan> plans;
+  };
+  // What an item of beside_ is.
+  struct Beside {
+    enum class Of : uint8_t { kBlock, kTransfer, kMeeting } of = Of::kBlock;
+    uint32_t index = 0;  // device, transfer or meeting
   };
   struct MeetingPoint {  // of a holding transfer
     TokenQueue sends;
@@ -176,6 +193,17 @@ class EventRun {
                        double* start_s);
   bool HooksEnded(Device& device, double* start_s) const;
   bool Drop(int device);
+
+  void NoteBlock(int device, double end_s);
+
+  // event_beside.cc
+  void PlanBeside();
+  void StartAt(double start_s, Beside::Of of, uint32_t index);
+  PassMix MixOfBlock(const Device& device) const;
+  std::vector<int> DevicesOf(const Transfer& transfer) const;
+  void StartBeside(Beside::Of of, uint32_t index);
+  void EndBeside(uint32_t item, uint32_t version);
+  void LeaveBeside(int32_t* item, double now_s);
 
   // event_streams.cc
   void Issue(int device, Stream stream, Issued issued);
@@ -266,6 +294,10 @@ class EventRun {
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
   const bool time_lone_transfers_;
+  const bool share_links_;
+  std::unique_ptr<Interference> beside_;  // null: nothing slows anything
+  std::vector<Beside> owners_;            // [item]
+  std::vector<double> expected_s_;        // [item] its end at its pace now
   struct LinkUse {
     int32_t transfers = 0;
     uint32_t last = 0;  // the one, when it is one

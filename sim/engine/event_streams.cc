@@ -33,7 +33,9 @@ void EventRun::TryStream(int index, Stream stream) {
   const SideOp& op = program_.ranks[device.rank].side_ops[head.item.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
-  head.end_s = head.ready_s + op.seconds;
+  head.end_s =
+      head.ready_s +
+      program_.SideSeconds(head.iteration, device.replica, device.rank, op);
   At(head.end_s, Event::kStreamEnd,
      static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
 }
@@ -170,6 +172,12 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
       plan.ring && plan.bytes_per_edge > 0 &&
       std::any_of(meeting.sources.begin(), meeting.sources.end(),
                   [this](int source) { return Shared(source); });
+  meeting.shares = shares;
+  if (beside_ != nullptr && plan.seconds > 0) {
+    StartAt(meeting.start_s, Beside::Of::kMeeting,
+            static_cast<uint32_t>(number));
+    if (!shares) return;
+  }
   if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
   meeting.latency_s = plan.latency_s;
   meeting.bytes_per_edge = plan.bytes_per_edge;
@@ -178,6 +186,9 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
 
 void EventRun::EndMeeting(int number) {
   std::vector<std::pair<int32_t, Stream>> members;
+  if (beside_ != nullptr) {
+    LeaveBeside(&meetings_[number].item, meetings_[number].end_s);
+  }
   // Members may come to the next meeting while this one is wound up.
   members.swap(meetings_[number].arrived);
   const double start_s = meetings_[number].start_s;

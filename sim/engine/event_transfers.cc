@@ -18,7 +18,11 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
   const uint64_t key = of_passes ? KeyOf(device, pass) : pass.key();
   if (channel.from_rank != channel.to_rank) ++summary_.simulated_ops;
-  if (!Shared(source) || channel.bytes == 0) {
+  // What takes time runs beside the passes of both ends.
+  const bool runs = beside_ != nullptr &&
+                    channel.from_rank != channel.to_rank &&
+                    channel_s_[slot] > 0;
+  if (!runs && (!Shared(source) || channel.bytes == 0)) {
     const double arrival_s = now_s + channel_s_[slot];
     if (of_passes && writer_.active()) {
       writer_.replica = device.replica;
@@ -36,7 +40,7 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
          .key = key,
          .bytes = channel.bytes,
          .start_s = now_s,
-         .latency_s = plans_[source].latency_s,
+         .latency_s = source < 0 ? 0 : plans_[source].latency_s,
          .alone_s = channel_s_[slot]});
 }
 
@@ -121,7 +125,14 @@ void EventRun::Begin(Transfer transfer) {
     transfer.version = transfers_[number].version;
     transfers_[number] = transfer;
   }
-  if (!Shared(transfer.source) || transfer.bytes == 0) {
+  const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
+  // A ring's edges are one collective.
+  if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
+      transfer.alone_s > 0) {
+    StartAt(transfer.start_s, Beside::Of::kTransfer, number);
+    if (timed) return;
+  }
+  if (timed) {
     At(transfer.start_s + transfer.alone_s, Event::kTransferEnd, number);
   } else {
     At(transfer.start_s + transfer.latency_s, Event::kLatencyEnd, number);
@@ -191,6 +202,7 @@ void EventRun::SetQueueTimer(int number) {
 }
 
 void EventRun::EndTransfer(uint32_t number, double end_s) {
+  if (beside_ != nullptr) LeaveBeside(&transfers_[number].item, end_s);
   const Transfer transfer = transfers_[number];
   LeaveLinks(transfer);
   free_transfers_.push_back(number);

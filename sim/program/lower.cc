@@ -121,7 +121,17 @@ void Lowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
   program_.replicas = options_.replicas;
-  program_.until_steady = options_.iterations == 0;
+  program_.jitter = options_.jitter;
+  program_.interference = options_.interference;
+  if (program_.interference != nullptr) {
+    for (const StageCosts& stage : options_.costs.stages) {
+      const double sum_s = stage.backward_input_s + stage.backward_weight_s;
+      program_.input_part.push_back(sum_s > 0 ? stage.backward_input_s / sum_s
+                                              : 0.5);
+    }
+  }
+  program_.until_steady =
+      options_.iterations == 0 && options_.jitter == nullptr;
   const std::vector<int>& failing = options_.failing_steps;
   program_.iterations = options_.iterations;
   if (options_.iterations == 0) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/cost/interference.h"
+#include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
@@ -70,11 +72,17 @@ struct LowerOptions {
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;
   OptimizerMode optimizer = OptimizerMode::kNone;
+  // Noise on passes and optimizer steps; null: none. With it no period is
+  // constant.
+  std::shared_ptr<const Jitter> jitter;
+  // How passes and what runs beside them slow each other down; null: not.
+  std::shared_ptr<const InterferenceMatrix> interference;
   ValidationPlace validation = ValidationPlace::kNoWait;
   // Iterations, ascending, whose post-validated step fails its check because
   // the norm is too large: the next warm-up is thrown away and run again.
   std::vector<int> failing_steps;
-  // 0: as many as the period needs, at most 8 after the last failing step.
+  // 0: as many as the period needs, at most 8 after the last failing step;
+  // with jitter as many as that limit.
   int iterations = 0;
 };
 

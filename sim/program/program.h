@@ -58,6 +58,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "sim/cost/interference.h"
+#include "sim/cost/jitter.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -282,6 +284,13 @@ struct Program {
   double pair_factor = 1;
   std::vector<double> slice_factor;  // empty: 1
   std::vector<int> false_starts;     // iterations, from 1 on, ascending
+  // Noise on the times of passes and optimizer steps; null: none.
+  std::shared_ptr<const Jitter> jitter;
+  // How passes and what runs beside them on their device slow each other down;
+  // null: not at all.
+  std::shared_ptr<const InterferenceMatrix> interference;
+  // Of a BW the part that is B, by time, [stage]; empty: half.
+  std::vector<double> input_part;
 
   int pp() const { return static_cast<int>(ranks.size()); }
   // On the time of a pass, whatever its kind.
@@ -290,6 +299,11 @@ struct Program {
                                       : microbatch_factor[pass.microbatch()]) *
            (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]);
   }
+  // What a pass, or a side operation of a length of its own, takes when it
+  // runs: factors and noise included, the pair factor not.
+  double PassSeconds(int iteration, int replica, int rank, Pass pass) const;
+  double SideSeconds(int iteration, int replica, int rank,
+                     const SideOp& op) const;
   // How `iteration` begins: once, or falsely and then again.
   std::vector<Start> StartsOf(int iteration) const;
   // The first iteration from which on all are alike but for how they begin.
@@ -299,7 +313,7 @@ struct Program {
   int64_t num_ops() const;
   // Passes (F B W BW R) of one iteration of one replica.
   int64_t num_passes() const;
-  // Pass time of one rank in one iteration.
+  // Pass time of one rank in one iteration, without noise.
   double BusySeconds(int rank) const;
 };
 

@@ -1,5 +1,3 @@
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/base/text_proto.h"
 #include "sim/proto/system.pb.h"
 #include "sim/topology/system.h"
 
@@ -19,52 +18,8 @@ const std::vector<std::pair<std::string, std::string>>& EmbeddedSystems();
 
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
-
-constexpr char kUnknownField[] = "has no field named \"";
-
-// The fields of a message and of all messages inside it.
-void FieldNames(const Descriptor* message, std::vector<std::string>* names) {
-  for (int index = 0; index < message->field_count(); ++index) {
-    const FieldDescriptor* field = message->field(index);
-    names->push_back(field->name());
-    if (field->message_type() != nullptr) {
-      FieldNames(field->message_type(), names);
-    }
-  }
-}
-
-// Keeps the first error: later ones follow from it.
-class FirstError : public google::protobuf::io::ErrorCollector {
- public:
-  // `line` counts from 0; -1 when there is none.
-  void AddError(int line, int /*column*/, const std::string& text) override {
-    if (!message_.empty()) return;
-    line_ = line;
-    message_ = text;
-    // protobuf's words: Message type "X" has no field named "Y".
-    const size_t place = text.find(kUnknownField);
-    if (place == std::string::npos) return;
-    const std::string rest = text.substr(place + sizeof(kUnknownField) - 1);
-    std::vector<std::string> known;
-    FieldNames(proto::System::descriptor(), &known);
-    std::sort(known.begin(), known.end());
-    known.erase(std::unique(known.begin(), known.end()), known.end());
-    message_ = std::string(
-        UnknownName("field", rest.substr(0, rest.find('"')), known).message());
-  }
-  absl::Status status(absl::string_view source) const {
-    return absl::InvalidArgumentError(
-        line_ < 0 ? absl::StrCat(source, ": ", message_)
-                  : absl::StrCat(source, ":", line_ + 1, ": ", message_));
-  }
-
- private:
-  int line_ = -1;
-  std::string message_;
-};
 
 // Reads the parsed message into ShapeParams; errors carry the line.
 class Reader {
@@ -115,10 +70,9 @@ class Reader {
   // Puts file and line of `field` in front.
   absl::Status At(const Tree* tree, const FieldDescriptor* field,
                   const absl::Status& status) const {
-    const int line = tree == nullptr ? -1 : tree->GetLocation(field, -1).line;
-    return Prefix(
-        line < 0 ? std::string(source_) : absl::StrCat(source_, ":", line + 1),
-        status);
+    return AtLine(source_,
+                  tree == nullptr ? -1 : tree->GetLocation(field, -1).line,
+                  status);
   }
   const Tree* Inside(const Tree* tree, const FieldDescriptor* field) const {
     return tree == nullptr ? nullptr : tree->GetTreeForNested(field, -1);
@@ -207,13 +161,7 @@ absl::StatusOr<ShapeParams> ParseSystem(absl::string_view textproto,
                                         absl::string_view source_name) {
   proto::System system;
   TextFormat::ParseInfoTree tree;
-  FirstError error;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  parser.WriteLocationsTo(&tree);
-  google::protobuf::io::ArrayInputStream stream(
-      textproto.data(), static_cast<int>(textproto.size()));
-  if (!parser.Parse(&stream, &system)) return error.status(source_name);
+  PW_RETURN_IF_ERROR(ParseTextProto(textproto, source_name, &system, &tree));
   return Reader(source_name, tree).Read(system);
 }
 

@@ -1,0 +1,82 @@
+// Subjects that time copies between host and device, by size, each way alone
+// and beside the other way, inside the device, and of memory's bandwidth. On
+// the CPU "the device" is another arena of the same memory and a thread copies.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibrate/device.h"
+#include "calibrate/measure.h"
+#include "calibrate/thread_group.h"
+
+namespace pipewright {
+
+// A thread that does the same thing over and over between Begin and End, and
+// times each; for what runs beside on a CPU.
+class Repeater {
+ public:
+  explicit Repeater(std::function<void()> work);
+  ~Repeater();
+  // Returns once the first piece of work runs.
+  void Begin();
+  // CPU seconds of the thread for each piece.
+  std::vector<double> End();
+
+ private:
+  void Loop();
+
+  std::function<void()> work_;
+  Barrier start_{2};
+  Barrier end_{2};
+  std::atomic<bool> stop_{false};
+  bool quit_ = false;
+  std::vector<double> seconds_;
+  std::thread thread_;
+};
+
+// Buffers of both sides, random numbers in them, and copies between them.
+class CopyBench {
+ public:
+  static absl::StatusOr<std::shared_ptr<CopyBench>> Create(Device* device,
+                                                           int64_t max_bytes);
+  ~CopyBench();
+
+  // Seconds of a copy on the device's clock; `beside`: with the other
+  // direction busy meanwhile.
+  absl::StatusOr<double> Time(CopyDirection direction, int64_t bytes,
+                              bool beside);
+  // Queues copies on a stream of their own: on the CPU they are done on
+  // return.
+  absl::Status Queue(CopyDirection direction, int64_t bytes, int count);
+  PwStream* stream(CopyDirection direction) const {
+    return streams_[static_cast<size_t>(direction)];
+  }
+
+ private:
+  CopyBench(Device* device, int64_t max_bytes)
+      : device_(device), max_bytes_(max_bytes), watch_(device) {}
+  size_t Advance(int64_t bytes);
+  absl::StatusOr<double> TimeBesideOnCpu(CopyDirection direction,
+                                         int64_t bytes);
+
+  Device* device_;
+  int64_t max_bytes_;
+  Stopwatch watch_;
+  Buffer host_[2];    // read, written
+  Buffer inside_[2];  // the same of the device
+  PwStream* streams_[3] = {};
+  std::atomic<CopyDirection> opposite_{CopyDirection::kHostToDevice};
+  std::atomic<int64_t> opposite_bytes_{0};
+  int64_t place_ = 0;
+  size_t opposite_place_ = 0;  // the repeater's
+  std::unique_ptr<Repeater> repeater_;
+};
+
+absl::StatusOr<std::vector<Subject>> CopySubjects(Device* device, bool quick);
+
+}  // namespace pipewright

@@ -1,0 +1,158 @@
+#include "calibrate/grid.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// Llama's (arXiv 2407.21783, table 3 and config.json) and GPT-2's.
+constexpr float kRotaryBase = 500000;
+constexpr float kEpsilon = 1e-5f;
+
+absl::Status CheckKernels(const ModelSpec& model) {
+  const auto refuse = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", model.name, " has ", what,
+        ", for which there are no kernels; allowed: dense models of GPT's or "
+        "Llama's kind (pipewright list models), or a profile from a trace of "
+        "your own training run"));
+  };
+  if (model.has_experts()) return refuse("experts");
+  if (model.has_mla()) return refuse("multi-head latent attention");
+  if (model.mtp_layers > 0) return refuse("multi-token prediction");
+  if (model.frozen_layers > 0) return refuse("frozen layers");
+  if (model.lora_rank > 0) return refuse("LoRA adapters");
+  if (model.pooler || model.masked_lm_head) return refuse("BERT's head");
+  return absl::OkStatus();
+}
+
+// The kernels have two blocks; what of the model is in neither.
+std::vector<std::string> Differences(const ModelSpec& model) {
+  std::vector<std::string> differences;
+  const auto differs = [&](absl::string_view what) {
+    differences.push_back(
+        absl::StrCat("model ", model.name, ": ", what,
+                     ": the measured times are those of the kernels' block"));
+  };
+  if (model.gated) {
+    if (model.qk_norm) differs("norms of queries and keys are left out");
+    if (model.qkv_bias || model.bias) differs("biases are left out");
+    if (model.layer_norm) differs("RMSNorm stands for LayerNorm");
+  } else if (!model.layer_norm || !model.bias) {
+    differs("LayerNorm and biases are added");
+  }
+  if (model.dropout) differs("dropout is left out");
+  return differences;
+}
+
+bool Divides(int64_t tp, const ModelSpec& model) {
+  return model.heads % tp == 0 && model.ffn_hidden % tp == 0 &&
+         model.vocabulary % tp == 0 &&
+         (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
+}
+
+std::vector<int64_t> Sorted(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+absl::Status CheckSizes(absl::string_view flag,
+                        const std::vector<int64_t>& values, int64_t most) {
+  for (const int64_t value : values) {
+    if (value < 1 || value > most) {
+      return BadValue(flag, absl::StrCat(value), absl::StrCat("1 to ", most));
+    }
+  }
+  return absl::OkStatus();
+}
+
+GridOptions WithDefaults(const ModelSpec& model, GridOptions options) {
+  if (options.microbatch_sizes.empty()) {
+    options.microbatch_sizes =
+        options.quick ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 4};
+  }
+  if (options.sequences.empty()) {
+    options.sequences = {model.sequence};
+    if (!options.quick && model.sequence >= 32) {
+      options.sequences.push_back(model.sequence / 2);
+    }
+  }
+  if (options.tps.empty()) {
+    options.tps = {1};
+    if (!options.quick && Divides(2, model)) options.tps.push_back(2);
+  }
+  options.microbatch_sizes = Sorted(options.microbatch_sizes);
+  options.sequences = Sorted(options.sequences);
+  options.tps = Sorted(options.tps);
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
+                              const GridOptions& given) {
+  PW_RETURN_IF_ERROR(CheckKernels(model));
+  const GridOptions options = WithDefaults(model, given);
+  // Limits that keep products of sizes far from overflow.
+  PW_RETURN_IF_ERROR(
+      CheckSizes("--microbatch-sizes", options.microbatch_sizes, 1 << 16));
+  PW_RETURN_IF_ERROR(CheckSizes("--sequences", options.sequences, 1 << 24));
+  PW_RETURN_IF_ERROR(CheckSizes("--tp", options.tps, 1 << 16));
+  Grid grid;
+  grid.type = type;
+  grid.model = {.style = model.gated ? "llama" : "gpt",
+                .hidden = model.hidden,
+                .heads = model.heads,
+                .kv_heads = model.kv_heads,
+                .head_dim = model.HeadDim(),
+                .ffn = model.ffn_hidden,
+                .vocabulary = model.vocabulary,
+                .causal = model.causal};
+  grid.warnings = Differences(model);
+  for (const int64_t tp : options.tps) {
+    if (!Divides(tp, model)) {
+      return BadValue(
+          "--tp", absl::StrCat(tp),
+          absl::StrCat("divisors of heads (", model.heads, "), ffn (",
+                       model.ffn_hidden, ") and vocabulary (", model.vocabulary,
+                       ") of ", model.name));
+    }
+    for (const int64_t sequence : options.sequences) {
+      for (const int64_t size : options.microbatch_sizes) {
+        Shape shape = {};
+        shape.model = {.style = model.gated ? PW_LLAMA : PW_GPT,
+                       .type = type,
+                       .hidden = model.hidden,
+                       .heads = model.heads,
+                       .kv_heads = model.kv_heads,
+                       .head_dim = model.HeadDim(),
+                       .ffn = model.ffn_hidden,
+                       .vocabulary = model.vocabulary,
+                       .sequence = options.sequences.back(),
+                       .causal = model.causal ? 1 : 0,
+                       .tp = static_cast<int32_t>(tp),
+                       .sequence_parallel = 0,
+                       .epsilon = kEpsilon,
+                       .rotary_base = kRotaryBase};
+        shape.work = {.batch = size,
+                      .sequence = sequence,
+                      .slice_first = 0,
+                      .slice_tokens = sequence};
+        char reason[256] = "";
+        if (pw_check_model(&shape.model, &shape.work, reason, sizeof(reason)) !=
+            PW_OK) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("model ", model.name, ": ", reason));
+        }
+        grid.shapes.push_back(shape);
+      }
+    }
+  }
+  return grid;
+}
+
+}  // namespace pipewright

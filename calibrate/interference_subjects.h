@@ -1,0 +1,23 @@
+// Subjects for the interference matrix: F, B and W of a layer, each beside
+// copies and transfers; the slow-down of both sides. On a CPU threads do what
+// runs beside; passes and copies are timed by thread time, transfers, which
+// wait for each other, by the clock on the wall.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibrate/copy_subjects.h"
+#include "calibrate/device.h"
+#include "calibrate/measure.h"
+#include "calibrate/part_bench.h"
+
+namespace pipewright {
+
+// `bench`: of a layer. Samples are ratios of times that lie next to each
+// other, so that drift cancels. On a GPU without a second one only the copies.
+absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
+    Device* device, std::shared_ptr<PartBench> bench);
+
+}  // namespace pipewright

@@ -1,0 +1,182 @@
+#include "calibrate/memory_subjects.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/entries.h"
+#include "calibrate/machine.h"
+#include "calibrate/thread_group.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// More say nothing new and take seconds on a host.
+constexpr int64_t kMostParameters = int64_t{1} << 22;
+
+constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .epsilon = 1e-8f,
+                          .weight_decay = 0.1f,
+                          .step = 10,
+                          .gradient_scale = 1};
+
+// Gradients, master weights and both moments.
+struct AdamBuffers {
+  Buffer all;
+  int64_t count = 0;
+  float* at(int64_t index) const { return all.as<float>() + index * count; }
+};
+
+absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(Device* device,
+                                                         int64_t count,
+                                                         bool host) {
+  auto buffers = std::make_shared<AdamBuffers>();
+  buffers->count = count;
+  const size_t bytes = 4 * static_cast<size_t>(count) * sizeof(float);
+  if (host) {
+    PW_ASSIGN_OR_RETURN(buffers->all, device->AllocateHost(bytes));
+    // The second moment is a square: not below 0.
+    for (int64_t index = 0; index < 4 * count; ++index) {
+      buffers->all.as<float>()[index] =
+          0.01f + 1e-4f * static_cast<float>(index % 97);
+    }
+    return buffers;
+  }
+  PW_ASSIGN_OR_RETURN(buffers->all, device->Allocate(bytes));
+  PW_RETURN_IF_ERROR(
+      device->Randomize(PW_FP32, buffers->all.data(), bytes, 9, 0.01f));
+  return buffers;
+}
+
+OptimizerEntry EntryOf(const char* where, int64_t parameters) {
+  OptimizerEntry entry;
+  entry.where = where;
+  entry.parameters = parameters;
+  return entry;
+}
+
+// One triad a thread, each with arrays of its own.
+class Triad {
+ public:
+  Triad(int threads, int64_t elements)
+      : start_(threads + 1), end_(threads + 1) {
+    seconds_.resize(static_cast<size_t>(threads));
+    for (int index = 0; index < threads; ++index) {
+      threads_.emplace_back([this, index, elements] { Loop(index, elements); });
+    }
+  }
+  ~Triad() {
+    quit_ = true;
+    start_.Wait();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  // Bytes per second of all threads together.
+  double Run(int64_t elements) {
+    start_.Wait();
+    end_.Wait();
+    double rate = 0;
+    for (const double seconds : seconds_) {
+      rate += 3 * sizeof(double) * static_cast<double>(elements) / seconds;
+    }
+    return rate;
+  }
+
+ private:
+  void Loop(int index, int64_t elements) {
+    const auto count = static_cast<size_t>(elements);
+    std::vector<double> a(count, 1.0);
+    const std::vector<double> b(count, 2.0 + index);
+    const std::vector<double> c(count, 0.5);
+    while (true) {
+      start_.Wait();
+      if (quit_) return;
+      // Time of the thread: one that was preempted did not use the memory.
+      const double start = ThreadSeconds();
+      for (size_t at = 0; at < count; ++at) a[at] = b[at] + 3.0 * c[at];
+      seconds_[static_cast<size_t>(index)] = ThreadSeconds() - start;
+      end_.Wait();
+    }
+  }
+
+  Barrier start_;
+  Barrier end_;
+  bool quit_ = false;
+  std::vector<double> seconds_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Subject>> OptimizerSubjects(Device* device,
+                                                       int64_t parameters) {
+  const int64_t host_count = std::min(parameters, kMostParameters);
+  PW_ASSIGN_OR_RETURN(auto inside, MakeBuffers(device, parameters, false));
+  PW_ASSIGN_OR_RETURN(auto host, MakeBuffers(device, host_count, true));
+  auto watch = std::make_shared<Stopwatch>(device);
+  std::vector<Subject> subjects(2);
+  subjects[0].name = "optimizer on the device";
+  subjects[0].share = 0.3;
+  subjects[0].series = {EntrySeries(EntryOf("device", parameters),
+                                    &Profile::optimizers,
+                                    &OptimizerEntry::time)};
+  subjects[0].visit = [device, inside, watch](std::vector<double>* samples) {
+    PW_RETURN_IF_ERROR(watch->Start());
+    PW_RETURN_IF_ERROR(watch->Mark());
+    PW_RETURN_IF_ERROR(device->Check(
+        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
+                                inside->count, inside->at(0), inside->at(1),
+                                inside->at(2), inside->at(3), nullptr),
+        "run the optimizer"));
+    PW_RETURN_IF_ERROR(watch->Mark());
+    return watch->Stop(samples);
+  };
+  subjects[1].name = "optimizer on the host";
+  subjects[1].share = 0.3;
+  subjects[1].series = {EntrySeries(EntryOf("host", host_count),
+                                    &Profile::optimizers,
+                                    &OptimizerEntry::time)};
+  subjects[1].visit = [device, host](std::vector<double>* samples) {
+    const double start = ThreadSeconds();
+    PW_RETURN_IF_ERROR(device->Check(
+        device->kernels()->adam_host(&kAdam, PW_FP32, host->count, host->at(0),
+                                     host->at(1), host->at(2), host->at(3),
+                                     nullptr),
+        "run the optimizer on the host"));
+    samples->assign(1, ThreadSeconds() - start);
+    return absl::OkStatus();
+  };
+  return subjects;
+}
+
+Subject HostMemorySubject(int64_t cache_bytes) {
+  // Three arrays a thread, together four caches, but no more than 768 MiB.
+  const int threads =
+      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t bytes =
+      std::clamp<int64_t>(4 * cache_bytes, 48 << 20, 768 << 20);
+  const int64_t elements =
+      bytes / (3 * static_cast<int64_t>(sizeof(double)) * threads);
+  auto triad = std::make_shared<Triad>(threads, elements);
+  Subject subject;
+  subject.name = "bandwidth of the host's memory";
+  subject.share = 0.5;
+  subject.series = {{"host memory bandwidth",
+                     [](const Distribution& measured, Profile* profile) {
+                       profile->host_memory_bytes_per_s = measured.median_s;
+                     },
+                     [](const Profile& profile) {
+                       return profile.host_memory_bytes_per_s > 0;
+                     }}};
+  subject.visit = [triad, elements](std::vector<double>* samples) {
+    samples->assign(1, triad->Run(elements));
+    return absl::OkStatus();
+  };
+  return subject;
+}
+
+}  // namespace pipewright

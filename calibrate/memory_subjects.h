@@ -1,0 +1,21 @@
+// Subjects that time the optimizer's step, on the device and on the host, and
+// the bandwidth of the host's memory.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibrate/device.h"
+#include "calibrate/measure.h"
+
+namespace pipewright {
+
+// AdamW over `parameters`: those of a layer.
+absl::StatusOr<std::vector<Subject>> OptimizerSubjects(Device* device,
+                                                       int64_t parameters);
+
+// a = b + s c over arrays larger than the cache, a thread a core (the triad of
+// McCalpin's STREAM; bytes read and written, no write-allocate counted).
+Subject HostMemorySubject(int64_t cache_bytes);
+
+}  // namespace pipewright

@@ -1,0 +1,264 @@
+#include "calibrate/part_bench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kAlignment = 256;
+// The arena's start moves by up to so much from round to round.
+constexpr size_t kShifts = 16;
+// Activations around 1, as behind a norm.
+constexpr float kScale = 1;
+
+size_t Aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Where a bench's blocks lie in the arena; offsets.
+struct Layout {
+  size_t input = 0;
+  size_t output = 0;
+  size_t output_gradient = 0;
+  size_t input_gradient = 0;
+  size_t losses = 0;
+  size_t workspace = 0;
+  size_t layers = 0;  // saved, inputs, grads of each
+  size_t layer_bytes = 0;
+  size_t bytes = 0;
+};
+
+Layout LayoutOf(const PwPartSize& size, const Shape& shape, int layers) {
+  Layout layout;
+  size_t at = 0;
+  const auto take = [&at](size_t bytes) {
+    const size_t start = at;
+    at += Aligned(bytes);
+    return start;
+  };
+  layout.input = take(size.boundary);
+  layout.output = take(size.boundary);
+  layout.output_gradient = take(size.boundary);
+  layout.input_gradient = take(size.boundary);
+  layout.losses =
+      take(static_cast<size_t>(shape.work.batch) *
+           static_cast<size_t>(shape.work.sequence) * sizeof(float));
+  layout.workspace = take(size.workspace);
+  layout.layers = at;
+  layout.layer_bytes =
+      Aligned(size.saved) + Aligned(size.inputs) + Aligned(size.grads);
+  layout.bytes = at + static_cast<size_t>(layers) * layout.layer_bytes;
+  return layout;
+}
+
+// Of the input and the output of a linear layer, or their gradients.
+struct Matrices {
+  size_t x, y;
+};
+Matrices BytesOfGemm(const PwGemm& gemm) {
+  const auto element = BytesOf(gemm.type);
+  const auto tokens = static_cast<size_t>(gemm.tokens);
+  return {tokens * static_cast<size_t>(gemm.inputs) * element,
+          tokens * static_cast<size_t>(gemm.outputs) * element};
+}
+
+}  // namespace
+
+size_t PartBench::GemmBytes(const Shape& shape, PwPart part) {
+  size_t most = 0;
+  for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
+    PwGemm gemms[8];
+    const int32_t count =
+        pw_pass_gemms(&shape.model, &shape.work, part, pass, gemms);
+    for (int32_t index = 0; index < count; ++index) {
+      const Matrices bytes = BytesOfGemm(gemms[index]);
+      most = std::max(most, Aligned(bytes.x) + Aligned(bytes.y) +
+                                Aligned(std::max(bytes.x, bytes.y)));
+    }
+  }
+  return most;
+}
+
+int64_t WeightBytes(const PwPartSize& size, PwType type, int layers) {
+  const auto element = static_cast<int64_t>(BytesOf(type));
+  return size.parameters * layers * (element + 4);
+}
+
+absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
+    Device* device, const Shape& shape, PwPart part, int layers) {
+  const PwKernels* kernels = device->kernels();
+  PwPartSize size = {};
+  PW_RETURN_IF_ERROR(
+      device->Check(pw_part_size(kernels, device->handle(), &shape.model,
+                                 &shape.work, part, &size),
+                    "size of a part"));
+  auto out = std::make_shared<PartWeights>();
+  out->parameters_ = size.parameters;
+  const auto count = static_cast<size_t>(size.parameters);
+  for (int layer = 0; layer < layers; ++layer) {
+    PW_ASSIGN_OR_RETURN(Buffer weights,
+                        device->Allocate(count * BytesOf(shape.model.type)));
+    PW_ASSIGN_OR_RETURN(Buffer gradients,
+                        device->Allocate(count * sizeof(float)));
+    // With fp32 the master weights are the weights; else they are drawn where
+    // the gradients will be.
+    const bool master = shape.model.type == PW_FP32;
+    PW_RETURN_IF_ERROR(device->Check(
+        pw_initialize(kernels, device->handle(), nullptr, &shape.model, part,
+                      static_cast<uint64_t>(layer) + 1,
+                      master ? weights.as<float>() : gradients.as<float>(),
+                      master ? nullptr : weights.data()),
+        "initialize weights"));
+    PW_RETURN_IF_ERROR(device->Randomize(PW_FP32, gradients.data(),
+                                         gradients.bytes(), 77, kScale));
+    out->weights_.push_back(std::move(weights));
+    out->gradients_.push_back(std::move(gradients));
+  }
+  return out;
+}
+
+const void* PartWeights::weights(int layer) const {
+  return weights_[static_cast<size_t>(layer)].data();
+}
+
+float* PartWeights::gradients(int layer) const {
+  return gradients_[static_cast<size_t>(layer)].as<float>();
+}
+
+absl::Status Arena::Renew(uint64_t seed) {
+  const size_t room = bytes_ + kShifts * kAlignment;
+  buffer_ = Buffer();
+  PW_ASSIGN_OR_RETURN(buffer_, device_->Allocate(room));
+  shift_ = seed % kShifts * kAlignment;
+  return device_->Randomize(type_, buffer_.data(), room, seed, kScale);
+}
+
+size_t PartBench::PassBytes(const PwPartSize& size, const Shape& shape,
+                            int layers) {
+  return LayoutOf(size, shape, layers).bytes;
+}
+
+absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
+    Device* device, const Shape& shape, PwPart part,
+    std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena) {
+  auto bench = std::unique_ptr<PartBench>(new PartBench());
+  bench->device_ = device;
+  bench->shape_ = shape;
+  bench->part_ = part;
+  PW_RETURN_IF_ERROR(device->Check(
+      pw_part_size(device->kernels(), device->handle(), &shape.model,
+                   &shape.work, part, &bench->size_),
+      "size of a part"));
+  PW_CHECK(PassBytes(bench->size_, shape, weights->layers()) +
+               GemmBytes(shape, part) <=
+           arena->bytes());
+  bench->weights_ = std::move(weights);
+  bench->arena_ = std::move(arena);
+  const int64_t tokens = shape.work.batch * shape.work.sequence;
+  PW_ASSIGN_OR_RETURN(
+      bench->ids_,
+      device->Allocate(static_cast<size_t>(tokens) * sizeof(int32_t)));
+  // A shard of the table has so many rows.
+  PW_RETURN_IF_ERROR(device->Check(
+      device->kernels()->random_ids(
+          device->handle(), nullptr, bench->ids_.as<int32_t>(), tokens, 5,
+          static_cast<int32_t>(shape.model.vocabulary / shape.model.tp)),
+      "draw token ids"));
+  return bench;
+}
+
+PwPartMemory PartBench::Memory(int layer) const {
+  const Layout layout = LayoutOf(size_, shape_, weights_->layers());
+  char* base = arena_->data();
+  char* block =
+      base + layout.layers + static_cast<size_t>(layer) * layout.layer_bytes;
+  const int64_t tokens = shape_.work.batch * shape_.work.sequence;
+  return {.weights = weights_->weights(layer),
+          .gradients = weights_->gradients(layer),
+          .input = base + layout.input,
+          .output = base + layout.output,
+          .output_gradient = base + layout.output_gradient,
+          .input_gradient = base + layout.input_gradient,
+          .ids = ids_.as<int32_t>(),
+          .losses = reinterpret_cast<float*>(base + layout.losses),
+          .loss_scale = 1.0f / static_cast<float>(tokens),
+          .saved = block,
+          .inputs = block + Aligned(size_.saved),
+          .grads = block + Aligned(size_.saved) + Aligned(size_.inputs),
+          .cache = nullptr,
+          .workspace = base + layout.workspace};
+}
+
+absl::Status PartBench::Run(ProfilePass pass, int layer) {
+  const PwPartMemory memory = Memory(layer);
+  const auto run = [&](decltype(&pw_forward) function) {
+    return device_->Check(
+        function(device_->kernels(), device_->handle(), nullptr, &shape_.model,
+                 &shape_.work, part_, &memory),
+        absl::StrCat("run ", ProfilePassName(pass)));
+  };
+  switch (pass) {
+    case ProfilePass::kForward:
+    case ProfilePass::kRecompute:
+      return run(pw_forward);
+    case ProfilePass::kBackwardInput:
+      return run(pw_backward_input);
+    case ProfilePass::kBackwardWeight:
+      return run(pw_backward_weight);
+    case ProfilePass::kBackwardFull:
+      return run(pw_backward_full);
+  }
+  PW_CHECK(false);
+}
+
+std::vector<PwGemm> PartBench::Gemms(PwPassKind pass) const {
+  std::vector<PwGemm> gemms(8);
+  const int32_t count =
+      pw_pass_gemms(&shape_.model, &shape_.work, part_, pass, gemms.data());
+  gemms.resize(static_cast<size_t>(count));
+  return gemms;
+}
+
+absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
+  // At the arena's end, where no pass writes: inputs stay the random numbers
+  // that they are.
+  char* x = arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
+  for (const PwGemm& gemm : Gemms(pass)) {
+    const Matrices bytes = BytesOfGemm(gemm);
+    char* y = x + Aligned(bytes.x);
+    char* out = y + Aligned(bytes.y);
+    const void* w = weights_->weights(layer);
+    PwStatus status = PW_OK;
+    const auto run = [&](const void* a, const void* b, void* c) {
+      status = device_->kernels()->gemm(device_->handle(), nullptr, &gemm, a, b,
+                                        nullptr, c);
+    };
+    switch (gemm.pass) {
+      case PW_GEMM_FORWARD:
+        run(x, w, out);
+        break;
+      case PW_GEMM_BACKWARD_INPUT:
+        run(y, w, out);
+        break;
+      case PW_GEMM_BACKWARD_WEIGHT:
+        run(x, y, weights_->gradients(layer));
+        break;
+    }
+    PW_RETURN_IF_ERROR(device_->Check(status, "run a matrix product"));
+  }
+  return absl::OkStatus();
+}
+
+double PartBench::Flops(PwPassKind pass) const {
+  double linear = 0;
+  double attention = 0;
+  pw_pass_flops(&shape_.model, &shape_.work, part_, pass, &linear, &attention);
+  return linear + attention;
+}
+
+}  // namespace pipewright

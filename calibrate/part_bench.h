@@ -1,0 +1,97 @@
+// The passes of one part of a model in one shape, on memory of their own or
+// shared, ready to be run and timed. Weights of several layers take turns, as
+// in a stage, so that they do not stay in a cache that a stage's would leave.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibrate/device.h"
+#include "calibrate/grid.h"
+#include "kernels/layer.h"
+#include "sim/cost/profile.h"
+
+namespace pipewright {
+
+// Weights and main gradients of `layers` copies of a part for one tp.
+class PartWeights {
+ public:
+  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(Device* device,
+                                                             const Shape& shape,
+                                                             PwPart part,
+                                                             int layers);
+
+  int layers() const { return static_cast<int>(gradients_.size()); }
+  int64_t parameters() const { return parameters_; }
+  const void* weights(int layer) const;
+  float* gradients(int layer) const;
+
+ private:
+  int64_t parameters_ = 0;
+  std::vector<Buffer> weights_;
+  std::vector<Buffer> gradients_;
+};
+
+// Bytes that Create takes.
+int64_t WeightBytes(const PwPartSize& size, PwType type, int layers);
+
+// Memory for the activations of whichever bench runs; renewed from round to
+// round at other addresses.
+class Arena {
+ public:
+  Arena(Device* device, PwType type, size_t bytes)
+      : device_(device), type_(type), bytes_(bytes) {}
+  // Other memory, full of random numbers.
+  absl::Status Renew(uint64_t seed);
+  char* data() const { return buffer_.as<char>() + shift_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_;
+  PwType type_;
+  size_t bytes_;
+  size_t shift_ = 0;
+  Buffer buffer_;
+};
+
+class PartBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<PartBench>> Create(
+      Device* device, const Shape& shape, PwPart part,
+      std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena);
+
+  // An arena has room for the passes of the largest bench and, behind it, for
+  // the matrix products of the one with the largest.
+  static size_t PassBytes(const PwPartSize& size, const Shape& shape,
+                          int layers);
+  static size_t GemmBytes(const Shape& shape, PwPart part);
+
+  // Queues a pass of layer `layer`.
+  absl::Status Run(ProfilePass pass, int layer);
+  // Queues the matrix products of F, B or W alone.
+  absl::Status RunGemms(PwPassKind pass, int layer);
+
+  int layers() const { return weights_->layers(); }
+  int64_t parameters() const { return weights_->parameters(); }
+  double Flops(PwPassKind pass) const;
+  const Shape& shape() const { return shape_; }
+  PwPart part() const { return part_; }
+  std::vector<PwGemm> Gemms(PwPassKind pass) const;
+
+ private:
+  PartBench() = default;
+  PwPartMemory Memory(int layer) const;
+
+  Device* device_ = nullptr;
+  Shape shape_ = {};
+  PwPart part_ = PW_LAYER;
+  PwPartSize size_ = {};
+  std::shared_ptr<PartWeights> weights_;
+  std::shared_ptr<Arena> arena_;
+  Buffer ids_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,300 @@
+#include "calibrate/pass_subjects.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/entries.h"
+#include "sim/base/check.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+using enum ProfilePass;
+using Passes = std::vector<ProfilePass>;
+
+constexpr int kLayers = 4;
+// Of free memory: the libraries' own workspaces need the rest.
+constexpr double kUsable = 0.9;
+
+constexpr PwPart kParts[] = {PW_EMBEDDING, PW_LAYER, PW_HEAD};
+
+ProfilePart ProfilePartOf(PwPart part) {
+  return part == PW_EMBEDDING ? ProfilePart::kEmbedding
+         : part == PW_LAYER   ? ProfilePart::kLayer
+                              : ProfilePart::kHead;
+}
+
+// Of a piece of work that is timed as one, `passes` in order on one layer.
+struct Piece {
+  Passes passes;
+  bool gemms = false;  // the matrix products of passes[0] alone
+};
+
+PwPassKind KindOf(ProfilePass pass) {
+  return pass == kBackwardInput    ? PW_PASS_B
+         : pass == kBackwardWeight ? PW_PASS_W
+                                   : PW_PASS_F;
+}
+
+double FlopsOf(const PartBench& bench, ProfilePass pass) {
+  return pass == kBackwardFull ? bench.Flops(PW_PASS_B) + bench.Flops(PW_PASS_W)
+                               : bench.Flops(KindOf(pass));
+}
+
+// Times one shape of one part. Sweeps go over all layers as a stage does (F of
+// each, then B of each, last layer first), so what B reads was written some
+// time before; chains stay on one layer.
+class PassTimer {
+ public:
+  PassTimer(Device* device, std::shared_ptr<PartBench> bench, bool chains)
+      : device_(device), bench_(std::move(bench)), watch_(device) {
+    sweeps_ = {{{kForward}}};
+    if (bench_->part() == PW_LAYER) sweeps_.push_back({{kRecompute}});
+    sweeps_.push_back({{kBackwardInput}});
+    sweeps_.push_back({{kBackwardWeight}});
+    // Not kept: BW needs what F leaves.
+    sweeps_.push_back({{kForward}});
+    unkept_ = sweeps_.size() - 1;
+    sweeps_.push_back({{kBackwardFull}});
+    if (bench_->part() != PW_EMBEDDING) {
+      for (const ProfilePass pass :
+           {kForward, kBackwardInput, kBackwardWeight}) {
+        sweeps_.push_back({{pass}, true});
+      }
+    }
+    if (!chains) return;
+    chains_ = {{{kForward, kBackwardInput, kBackwardWeight}},
+               {{kForward, kBackwardFull}},
+               {{kForward, kRecompute, kBackwardInput, kBackwardWeight}},
+               {{kForward, kRecompute, kBackwardFull}}};
+  }
+
+  // One sample of each sweep but the unkept one, then of each chain.
+  absl::Status Visit(std::vector<double>* samples) {
+    samples->clear();
+    for (size_t index = 0; index < sweeps_.size(); ++index) {
+      PW_ASSIGN_OR_RETURN(const double seconds, Sweep(sweeps_[index]));
+      if (index != unkept_) samples->push_back(seconds);
+    }
+    for (const Piece& chain : chains_) {
+      layer_ = (layer_ + 1) % bench_->layers();
+      PW_RETURN_IF_ERROR(watch_.Start());
+      PW_RETURN_IF_ERROR(watch_.Mark());
+      for (const ProfilePass pass : chain.passes) {
+        PW_RETURN_IF_ERROR(bench_->Run(pass, layer_));
+      }
+      PW_RETURN_IF_ERROR(watch_.Mark());
+      PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
+      samples->push_back(seconds_[0]);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<Piece>& sweeps() const { return sweeps_; }
+  size_t unkept() const { return unkept_; }
+  const std::vector<Piece>& chains() const { return chains_; }
+  const PartBench& bench() const { return *bench_; }
+  std::string Implementation() const {
+    return device_->kernels()->implementation(device_->handle());
+  }
+
+ private:
+  // Mean over the layers.
+  absl::StatusOr<double> Sweep(const Piece& piece) {
+    const int layers = bench_->layers();
+    const ProfilePass pass = piece.passes[0];
+    const bool down = pass == kBackwardInput || pass == kBackwardWeight ||
+                      pass == kBackwardFull;
+    PW_RETURN_IF_ERROR(watch_.Start());
+    PW_RETURN_IF_ERROR(watch_.Mark());
+    for (int step = 0; step < layers; ++step) {
+      const int layer = down ? layers - 1 - step : step;
+      PW_RETURN_IF_ERROR(piece.gemms ? bench_->RunGemms(KindOf(pass), layer)
+                                     : bench_->Run(pass, layer));
+    }
+    PW_RETURN_IF_ERROR(watch_.Mark());
+    PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
+    return seconds_[0] / layers;
+  }
+
+  Device* device_;
+  std::shared_ptr<PartBench> bench_;
+  Stopwatch watch_;
+  std::vector<Piece> sweeps_;
+  size_t unkept_ = 0;
+  std::vector<Piece> chains_;
+  int layer_ = 0;
+  std::vector<double> seconds_;
+};
+
+PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
+                  ProfilePass pass) {
+  const Shape& shape = timer.bench().shape();
+  PassEntry entry;
+  entry.model = model;
+  entry.part = ProfilePartOf(timer.bench().part());
+  entry.pass = pass;
+  entry.type = std::string(TypeName(shape.model.type));
+  entry.microbatch_size = shape.work.batch;
+  entry.sequence = shape.work.sequence;
+  entry.tp = shape.tp();
+  entry.flops = FlopsOf(timer.bench(), pass);
+  return entry;
+}
+
+Series SweepSeries(const std::shared_ptr<PassTimer>& timer,
+                   const ProfileModel& model, const Piece& piece) {
+  const PassEntry entry = EntryOf(*timer, model, piece.passes[0]);
+  const std::string key = KeyOf(entry);
+  if (piece.gemms) {
+    return {absl::StrCat("gemms of ", key),
+            [entry](const Distribution& measured, Profile* profile) {
+              FindOrAdd(&profile->passes, entry)->gemm_s = measured.median_s;
+            },
+            [key](const Profile& profile) {
+              const PassEntry* found = FindEntry(profile.passes, key);
+              return found != nullptr && found->gemm_s > 0;
+            }};
+  }
+  Series series = EntrySeries(entry, &Profile::passes, &PassEntry::time);
+  series.put = [entry, timer](const Distribution& measured, Profile* profile) {
+    PassEntry* found = FindOrAdd(&profile->passes, entry);
+    found->time = measured;
+    found->implementation = timer->Implementation();
+  };
+  return series;
+}
+
+Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
+                   const Piece& chain) {
+  const PassEntry pass = EntryOf(timer, model, kForward);
+  SplitEntry entry;
+  entry.model = model;
+  entry.type = pass.type;
+  entry.microbatch_size = pass.microbatch_size;
+  entry.sequence = pass.sequence;
+  entry.tp = pass.tp;
+  entry.recompute = chain.passes[1] == kRecompute;
+  const bool fused = chain.passes.back() == kBackwardFull;
+  Series series = EntrySeries(entry, &Profile::splits,
+                              fused ? &SplitEntry::fused : &SplitEntry::chain);
+  if (fused) absl::StrAppend(&series.key, " fused");
+  return series;
+}
+
+absl::StatusOr<PwPartSize> SizeOf(Device* device, const Shape& shape,
+                                  PwPart part) {
+  PwPartSize size = {};
+  PW_RETURN_IF_ERROR(
+      device->Check(pw_part_size(device->kernels(), device->handle(),
+                                 &shape.model, &shape.work, part, &size),
+                    "size of a part"));
+  return size;
+}
+
+// Embedding and head are there once in a model.
+int LayersOf(PwPart part, int layers) { return part == PW_LAYER ? layers : 1; }
+
+absl::StatusOr<PassMemory> MemoryWith(Device* device, const Grid& grid,
+                                      int layers) {
+  PassMemory memory;
+  memory.layers = layers;
+  std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
+  size_t passes = 0;
+  size_t gemms = 0;
+  for (const Shape& shape : grid.shapes) {
+    for (const PwPart part : kParts) {
+      PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
+      const int count = LayersOf(part, layers);
+      passes = std::max(passes, PartBench::PassBytes(size, shape, count));
+      gemms = std::max(gemms, PartBench::GemmBytes(shape, part));
+      weights[{part, shape.tp()}] = WeightBytes(size, shape.model.type, count);
+    }
+  }
+  memory.arena_bytes = passes + gemms;
+  memory.bytes = static_cast<int64_t>(memory.arena_bytes);
+  for (const auto& [key, bytes] : weights) memory.bytes += bytes;
+  return memory;
+}
+
+}  // namespace
+
+std::string ShapeText(const Shape& shape) {
+  return absl::StrCat("b", shape.work.batch, " s", shape.work.sequence, " tp",
+                      shape.tp());
+}
+
+absl::StatusOr<PassMemory> EstimatePassMemory(Device* device,
+                                              const Grid& grid) {
+  const double room = kUsable * static_cast<double>(device->info().free_bytes);
+  int64_t least = 0;
+  for (int layers = kLayers; layers >= 1; --layers) {
+    PW_ASSIGN_OR_RETURN(const PassMemory memory,
+                        MemoryWith(device, grid, layers));
+    if (static_cast<double>(memory.bytes) <= room) return memory;
+    least = memory.bytes;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "one layer, embedding and head of this grid (largest shape ",
+      ShapeText(grid.shapes.back()), ") need ",
+      FormatBytes(static_cast<double>(least)), "; usable on ",
+      device->info().name, ": ", FormatBytes(room),
+      "; allowed: smaller --microbatch-sizes or --sequences, larger --tp"));
+}
+
+absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
+                                     const PassMemory& memory) {
+  auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes);
+  auto renewed = std::make_shared<int>(-1);
+  std::map<std::pair<int, int64_t>, std::shared_ptr<PartWeights>> weights;
+  const int64_t largest = grid.shapes.back().work.batch;
+  PassSet set;
+  for (const Shape& shape : grid.shapes) {
+    for (const PwPart part : kParts) {
+      auto& own = weights[{part, shape.tp()}];
+      if (own == nullptr) {
+        PW_ASSIGN_OR_RETURN(own,
+                            PartWeights::Create(device, shape, part,
+                                                LayersOf(part, memory.layers)));
+      }
+      PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
+                          PartBench::Create(device, shape, part, own, arena));
+      const bool chains = part == PW_LAYER && shape.work.batch == largest;
+      if (chains && shape.tp() == grid.shapes.front().tp()) {
+        set.example = bench;
+      }
+      auto timer =
+          std::make_shared<PassTimer>(device, std::move(bench), chains);
+      Subject subject;
+      subject.name = absl::StrCat(ProfilePartName(ProfilePartOf(part)),
+                                  " passes, ", ShapeText(shape));
+      // Small shapes need more samples, large ones take longer for each.
+      subject.share = part == PW_LAYER ? (chains ? 2 : 1) : 0.3;
+      for (size_t index = 0; index < timer->sweeps().size(); ++index) {
+        if (index == timer->unkept()) continue;
+        subject.series.push_back(
+            SweepSeries(timer, grid.model, timer->sweeps()[index]));
+      }
+      for (const Piece& chain : timer->chains()) {
+        subject.series.push_back(ChainSeries(*timer, grid.model, chain));
+      }
+      subject.visit = [timer](std::vector<double>* samples) {
+        return timer->Visit(samples);
+      };
+      subject.begin_round = [arena, renewed](int round) {
+        if (*renewed == round) return absl::OkStatus();
+        *renewed = round;
+        return arena->Renew(static_cast<uint64_t>(round) * 7 + 3);
+      };
+      set.subjects.push_back(std::move(subject));
+    }
+  }
+  return set;
+}
+
+}  // namespace pipewright

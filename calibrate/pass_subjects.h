@@ -1,0 +1,42 @@
+// Subjects that time the passes of a model's parts: F, B, W, BW and R of
+// layers, embedding and head, each by itself and back to back, and the matrix
+// products in them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibrate/device.h"
+#include "calibrate/grid.h"
+#include "calibrate/measure.h"
+#include "calibrate/part_bench.h"
+
+namespace pipewright {
+
+// What the passes of a grid need of a device's memory.
+struct PassMemory {
+  int layers = 4;  // that take turns; fewer where four do not fit
+  int64_t bytes = 0;
+  size_t arena_bytes = 0;
+};
+
+// Error: kResourceExhausted when one layer does not fit into 90 % of what is
+// free, with the largest shape's name.
+absl::StatusOr<PassMemory> EstimatePassMemory(Device* device, const Grid& grid);
+
+struct PassSet {
+  std::vector<Subject> subjects;  // one a shape and part
+  // Of a layer in the largest shape of the smallest tp; for others to run.
+  std::shared_ptr<PartBench> example;
+};
+
+// The device outlives them.
+absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
+                                     const PassMemory& memory);
+
+// "b2 s4096 tp1".
+std::string ShapeText(const Shape& shape);
+
+}  // namespace pipewright

@@ -1,0 +1,189 @@
+#include "calibrate/red_flags.h"
+
+#include <cmath>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
+
+namespace pipewright {
+namespace {
+
+// Limits for one GPU of the H100 and H200 class. Peak of dense bf16: 989
+// TFLOP/s, NVIDIA H100 data sheet; measured with random inputs 798, with
+// zeros 894.
+constexpr double kGemmFlops = 850e12;
+// cuDNN 9.19 on H200: up to 702 (NVIDIA/cudnn-frontend, benchmark/).
+constexpr double kAttentionFlops = 750e12;
+// HBM3 of the H100, data sheet; what is faster was in L2. H200: 4.8 TB/s.
+constexpr double kMemory = 3.35e12;
+constexpr double kMemoryH200 = 4.8e12;
+// PCIe 5.0 x16: 63 GB/s each way before the protocol's overhead.
+constexpr double kPcie = 60e9;
+// Below it the device is capped: data sheet, boost 1.98 GHz.
+constexpr double kClockMhz = 1400;
+// One core or one socket: faster was not done at all.
+constexpr double kCpuFlops = 20e12;
+// F and W are as many FLOPs in their linear layers; attention and norms are
+// in F only.
+constexpr double kLeastFOverW = 0.9;
+constexpr double kMostFOverW = 1.5;
+// F, B, W by themselves against the three back to back.
+constexpr double kChain = 0.03;
+
+class Flags {
+ public:
+  Flags(const Profile& profile, const ProfileSource& source,
+        std::vector<std::string>* warnings)
+      : profile_(profile),
+        source_(source),
+        warnings_(warnings),
+        gpu_(source.backend == "cuda") {}
+
+  void Append() {
+    Device();
+    Kernels();
+    Passes();
+    Chains();
+    Copies();
+  }
+
+ private:
+  void Flag(const std::string& text) { warnings_->push_back(text); }
+
+  void Device() {
+    for (const ProfileState* state : {&source_.before, &source_.after}) {
+      const char* when = state == &source_.before ? "before" : "after";
+      if (state->throttle > 0) {
+        Flag(absl::StrFormat("the device throttled (reasons 0x%x) %s the run",
+                             state->throttle, when));
+      }
+    }
+    if (gpu_ && source_.after.clock_mhz > 0 &&
+        source_.after.clock_mhz < kClockMhz) {
+      Flag(
+          absl::StrFormat("SM clock of %.0f MHz right after the load: below "
+                          "%.0f MHz the device is capped",
+                          source_.after.clock_mhz, kClockMhz));
+    }
+    const double before = source_.before.clock_mhz;
+    const double after = source_.after.clock_mhz;
+    if (before > 0 && after > 0 && std::abs(after / before - 1) > 0.1) {
+      Flag(absl::StrFormat("the clock went from %.0f to %.0f MHz", before,
+                           after));
+    }
+  }
+
+  void Rate(const std::string& what, double flops, double seconds,
+            double limit) {
+    if (seconds <= 0 || flops / seconds <= limit) return;
+    Flag(absl::StrFormat(
+        "%s: %.0f TFLOP/s, more than the %.0f that are plausible (inputs of "
+        "zeros, or wrong FLOPs)",
+        what, flops / seconds / 1e12, limit / 1e12));
+  }
+
+  void Kernels() {
+    for (const KernelEntry& entry : profile_.kernels) {
+      const bool attention = absl::StartsWith(entry.name, "attention");
+      Rate(KeyOf(entry), entry.flops, entry.time.median_s,
+           !gpu_       ? kCpuFlops
+           : attention ? kAttentionFlops
+                       : kGemmFlops);
+    }
+  }
+
+  void Passes() {
+    std::map<std::string, std::pair<double, double>> forward_and_weight;
+    for (const PassEntry& entry : profile_.passes) {
+      Rate(KeyOf(entry), entry.flops, entry.time.median_s,
+           gpu_ ? kGemmFlops : kCpuFlops);
+      if (entry.gemm_s > 0 && entry.gemm_s > 1.05 * entry.time.median_s) {
+        Flag(absl::StrCat(KeyOf(entry), ": its matrix products alone take ",
+                          FormatSeconds(entry.gemm_s), ", the whole pass ",
+                          FormatSeconds(entry.time.median_s)));
+      }
+      if (entry.part != ProfilePart::kLayer) continue;
+      PassEntry shape = entry;
+      shape.pass = ProfilePass::kForward;
+      auto& pair = forward_and_weight[KeyOf(shape)];
+      if (entry.pass == ProfilePass::kForward) pair.first = entry.time.median_s;
+      if (entry.pass == ProfilePass::kBackwardWeight) {
+        pair.second = entry.time.median_s;
+      }
+    }
+    if (!gpu_) return;
+    for (const auto& [key, pair] : forward_and_weight) {
+      if (pair.first <= 0 || pair.second <= 0) continue;
+      const double ratio = pair.first / pair.second;
+      if (ratio < kLeastFOverW || ratio > kMostFOverW) {
+        Flag(absl::StrFormat("%s: F / W is %.2f; plausible are %.1f to %.1f",
+                             key, ratio, kLeastFOverW, kMostFOverW));
+      }
+    }
+  }
+
+  void Chains() {
+    for (const SplitEntry& split : profile_.splits) {
+      double sum = 0;
+      int found = 0;
+      for (const PassEntry& entry : profile_.passes) {
+        if (entry.part != ProfilePart::kLayer ||
+            !(entry.model == split.model) || entry.type != split.type ||
+            entry.microbatch_size != split.microbatch_size ||
+            entry.sequence != split.sequence || entry.tp != split.tp ||
+            entry.pass == ProfilePass::kBackwardFull ||
+            (entry.pass == ProfilePass::kRecompute && !split.recompute)) {
+          continue;
+        }
+        sum += entry.time.median_s;
+        ++found;
+      }
+      if (found < (split.recompute ? 4 : 3) || split.chain.median_s <= 0) {
+        continue;
+      }
+      const double off = sum / split.chain.median_s - 1;
+      if (std::abs(off) > kChain) {
+        Flag(absl::StrFormat(
+            "%s: its passes by themselves take %+.1f %% of the same back to "
+            "back (plausible: within %.0f %%)",
+            KeyOf(split), 100 * off, 100 * kChain));
+      }
+    }
+  }
+
+  void Copies() {
+    if (!gpu_) return;
+    const double memory =
+        absl::StrContains(source_.device, "H200") ? kMemoryH200 : kMemory;
+    for (const CopyEntry& entry : profile_.copies) {
+      if (entry.time.median_s <= 0) continue;
+      const bool inside = entry.direction == CopyDirection::kDeviceToDevice;
+      // Read and written.
+      const double rate = (inside ? 2 : 1) * static_cast<double>(entry.bytes) /
+                          entry.time.median_s;
+      const double limit = inside ? memory : kPcie;
+      if (rate > limit) {
+        Flag(absl::StrCat(KeyOf(entry), ": ", FormatBandwidth(rate),
+                          ", more than the ", FormatBandwidth(limit),
+                          " that are plausible"));
+      }
+    }
+  }
+
+  const Profile& profile_;
+  const ProfileSource& source_;
+  std::vector<std::string>* warnings_;
+  bool gpu_;
+};
+
+}  // namespace
+
+void AppendRedFlags(const Profile& profile, const ProfileSource& source,
+                    std::vector<std::string>* warnings) {
+  Flags(profile, source, warnings).Append();
+}
+
+}  // namespace pipewright

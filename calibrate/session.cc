@@ -1,0 +1,149 @@
+#include "calibrate/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibrate/device.h"
+#include "calibrate/entries.h"
+#include "calibrate/machine.h"
+#include "calibrate/pass_subjects.h"
+#include "calibrate/red_flags.h"
+#include "calibrate/side_subjects.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+absl::StatusOr<PwType> TypeOf(const std::string& name,
+                              const PwDeviceInfo& info) {
+  if (name.empty()) {
+    const bool gpu = info.capability > 0;
+    return gpu && (info.types >> PW_BF16 & 1) != 0 ? PW_BF16 : PW_FP32;
+  }
+  std::vector<std::string> known;
+  for (const PwType type : {PW_FP32, PW_BF16}) {
+    if ((info.types >> type & 1) == 0) continue;
+    known.push_back(std::string(TypeName(type)));
+    if (name == TypeName(type)) return type;
+  }
+  return UnknownName("--type", name, known);
+}
+
+ProfileSource SourceOf(const Device& device) {
+  const PwDeviceInfo& info = device.info();
+  ProfileSource source;
+  source.kind = "calibrate";
+  source.version = PIPEWRIGHT_VERSION;
+  source.date = UtcDate();
+  source.backend = device.kernels()->name;
+  source.device = info.name;
+  source.driver = info.driver;
+  source.libraries = info.libraries;
+  source.system = SystemName();
+  source.cores = info.cores;
+  source.memory_bytes = info.memory_bytes;
+  source.before = device.State();
+  return source;
+}
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Subjects of which something is missing.
+std::vector<Subject> Missing(std::vector<Subject> subjects,
+                             const Profile& done) {
+  subjects.erase(std::remove_if(subjects.begin(), subjects.end(),
+                                [&done](const Subject& subject) {
+                                  return std::all_of(
+                                      subject.series.begin(),
+                                      subject.series.end(),
+                                      [&done](const Series& series) {
+                                        return series.has(done);
+                                      });
+                                }),
+                 subjects.end());
+  return subjects;
+}
+
+void AppendNoise(const Measured& measured, const StoppingRule& rule,
+                 std::vector<std::string>* warnings) {
+  if (measured.imprecise.empty()) return;
+  warnings->push_back(absl::StrFormat(
+      "%d medians are known less well than to %.3g %% (the noisiest things "
+      "measured: calibrate show)",
+      measured.imprecise.size(), 100 * rule.precision));
+}
+
+}  // namespace
+
+absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
+                                          const CalibrateOptions& options,
+                                          const CalibrateHooks& hooks) {
+  PW_ASSIGN_OR_RETURN(const auto device, Device::Open(kernels, 0));
+  PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
+  PW_ASSIGN_OR_RETURN(const Grid grid,
+                      MakeGrid(options.model, type, options.grid));
+  PW_ASSIGN_OR_RETURN(const PassMemory memory,
+                      EstimatePassMemory(device.get(), grid));
+  const double start = Now();
+  const MachineLoad before = CurrentLoad();
+  ProfileSource source = SourceOf(*device);
+  source.warnings = grid.warnings;
+
+  MeasureOptions measure;
+  measure.rounds = options.rounds;
+  measure.budget_s = options.budget_s;
+  PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
+  PW_ASSIGN_OR_RETURN(PassSet passes, PassSubjects(device.get(), grid, memory));
+  PW_ASSIGN_OR_RETURN(std::vector<Subject> side,
+                      SideSubjects(device.get(), std::move(passes.example),
+                                   options.grid.quick, &source.warnings));
+  std::vector<Subject> subjects = std::move(passes.subjects);
+  std::move(side.begin(), side.end(), std::back_inserter(subjects));
+
+  Profile profile = options.done;
+  profile.complete = false;
+  const auto saved = [&](const Profile& sofar) {
+    Profile partial = sofar;
+    partial.sources.push_back(source);
+    partial.sources.back().seconds = Now() - start;
+    return hooks.save(partial);
+  };
+  CalibrateResult result;
+  for (const Subject& subject : subjects) {
+    result.series += subject.series.size();
+  }
+  const std::vector<Subject> missing = Missing(subjects, profile);
+  if (!missing.empty()) {
+    PW_ASSIGN_OR_RETURN(
+        Measured measured,
+        MeasureAll(missing, measure, {Now, hooks.stop, hooks.progress, saved},
+                   std::move(profile)));
+    profile = std::move(measured.profile);
+    result.interrupted = measured.interrupted;
+    AppendNoise(measured, measure.rule, &source.warnings);
+    source.after = device->State();
+    source.seconds = Now() - start;
+    AppendLoadWarnings(before, CurrentLoad(), source.seconds, &source.warnings);
+    AppendRedFlags(profile, source, &source.warnings);
+    profile.sources.push_back(source);
+  }
+  for (const Subject& subject : subjects) {
+    result.missing += static_cast<size_t>(std::count_if(
+        subject.series.begin(), subject.series.end(),
+        [&profile](const Series& series) { return !series.has(profile); }));
+  }
+  profile.complete = !result.interrupted;
+  result.profile = std::move(profile);
+  return result;
+}
+
+}  // namespace pipewright

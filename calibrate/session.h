@@ -1,0 +1,51 @@
+// A whole calibration: which device, which shapes, in which order, and the
+// profile that comes of it. Writes nothing but through its hooks.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibrate/grid.h"
+#include "calibrate/measure.h"
+#include "kernels/kernels.h"
+#include "sim/cost/profile.h"
+#include "sim/model/model.h"
+
+namespace pipewright {
+
+struct CalibrateOptions {
+  ModelSpec model;
+  std::string type;  // "" is the device's best: bf16 on a GPU, else fp32
+  GridOptions grid;
+  double budget_s = 36;
+  int rounds = 6;
+  // What a run that was interrupted has measured; empty otherwise.
+  Profile done;
+};
+
+struct CalibrateHooks {
+  std::function<bool()> stop;
+  std::function<void(int round, int rounds, const std::string& subject)>
+      progress;
+  // After each round: all that is there, marked as incomplete.
+  std::function<absl::Status(const Profile& partial)> save;
+};
+
+struct CalibrateResult {
+  Profile profile;  // complete, unless interrupted
+  bool interrupted = false;
+  size_t missing = 0;  // series that have less than three rounds
+  size_t series = 0;
+};
+
+// Measures all that `options.done` does not have. Errors: kUnavailable without
+// a device, kResourceExhausted where the grid does not fit, kInvalidArgument
+// for a model or a grid that cannot be; all before anything is measured.
+absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
+                                          const CalibrateOptions& options,
+                                          const CalibrateHooks& hooks);
+
+}  // namespace pipewright

@@ -1,0 +1,54 @@
+#include "calibrate/side_subjects.h"
+
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/copy_subjects.h"
+#include "calibrate/interference_subjects.h"
+#include "calibrate/memory_subjects.h"
+#include "calibrate/transfer_subjects.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// A pass, and two threads that transfer.
+constexpr unsigned kInterferenceThreads = 3;
+
+}  // namespace
+
+absl::StatusOr<std::vector<Subject>> SideSubjects(
+    Device* device, std::shared_ptr<PartBench> bench, bool quick,
+    std::vector<std::string>* warnings) {
+  std::vector<Subject> all;
+  const auto append = [&all](std::vector<Subject> some) {
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  };
+  PW_ASSIGN_OR_RETURN(std::vector<Subject> optimizers,
+                      OptimizerSubjects(device, bench->parameters()));
+  append(std::move(optimizers));
+  PW_ASSIGN_OR_RETURN(std::vector<Subject> copies, CopySubjects(device, quick));
+  append(std::move(copies));
+  for (const Transport& transport : ThreadTransports()) {
+    if (device->is_cpu()) append(TransferSubjects(transport, quick));
+  }
+  if (quick) return all;
+  all.push_back(
+      HostMemorySubject(device->is_cpu() ? device->info().cache_bytes : 0));
+  PW_ASSIGN_OR_RETURN(std::vector<Subject> interference,
+                      InterferenceSubjects(device, std::move(bench)));
+  append(std::move(interference));
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (device->is_cpu() && cores < kInterferenceThreads) {
+    warnings->push_back(absl::StrCat(
+        "a pass beside two transferring threads, or beside copies both ways, "
+        "needs ",
+        kInterferenceThreads, " cores, there are ", cores,
+        ": those slow-downs are of threads that took turns"));
+  }
+  return all;
+}
+
+}  // namespace pipewright

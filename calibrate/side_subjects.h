@@ -1,0 +1,22 @@
+// All that a calibration measures beside the passes: optimizer, memory,
+// copies, transfers, interference.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibrate/device.h"
+#include "calibrate/measure.h"
+#include "calibrate/part_bench.h"
+
+namespace pipewright {
+
+// `bench`: of a layer, for the interference matrix. What cannot be measured
+// here goes to `warnings`.
+absl::StatusOr<std::vector<Subject>> SideSubjects(
+    Device* device, std::shared_ptr<PartBench> bench, bool quick,
+    std::vector<std::string>* warnings);
+
+}  // namespace pipewright

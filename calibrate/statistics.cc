@@ -1,0 +1,123 @@
+#include "calibrate/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sim/base/check.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kQuantiles = 21;
+constexpr size_t kLeastRounds = 3;
+// Median absolute deviation to standard deviation of a normal distribution.
+constexpr double kMadScale = 1.4826;
+constexpr double kOutlier = 5;
+constexpr double kNormal90 = 1.6449;  // two-sided quantiles of the normal
+constexpr double kNormal95 = 1.9600;  // distribution
+
+// Student's t, two-sided 90 %, by degrees of freedom.
+double StudentT(size_t degrees) {
+  constexpr double kTable[] = {6.314, 2.920, 2.353, 2.132, 2.015,
+                               1.943, 1.895, 1.860, 1.833, 1.812,
+                               1.796, 1.782, 1.771, 1.761, 1.753};
+  constexpr size_t kRows = sizeof(kTable) / sizeof(kTable[0]);
+  PW_CHECK(degrees >= 1);
+  if (degrees <= kRows) return kTable[degrees - 1];
+  // First term of the expansion in 1 / degrees: 0.2 % off at 16.
+  return kNormal90 *
+         (1 + (1 + kNormal90 * kNormal90) / (4 * static_cast<double>(degrees)));
+}
+
+double Variance(const std::vector<double>& values) {
+  const auto count = static_cast<double>(values.size());
+  const double mean =
+      std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares / (count - 1);
+}
+
+}  // namespace
+
+double QuantileOf(const std::vector<double>& sorted, double fraction) {
+  PW_CHECK(!sorted.empty());
+  const double place = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  if (below + 1 >= sorted.size()) return sorted.back();
+  const double part = place - static_cast<double>(below);
+  return sorted[below] + part * (sorted[below + 1] - sorted[below]);
+}
+
+double MedianOf(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return QuantileOf(samples, 0.5);
+}
+
+std::pair<int64_t, int64_t> MedianInterval(int64_t count) {
+  // The largest `below` with P(Binomial(count, 1/2) <= below) <= 2.5 %.
+  int64_t below = -1;
+  double logarithm = -static_cast<double>(count) * std::log(2.0);
+  double sum = 0;
+  while (below + 1 < count / 2) {
+    sum += std::exp(logarithm);
+    if (sum > 0.025) break;
+    ++below;
+    logarithm += std::log(static_cast<double>(count - below)) -
+                 std::log(static_cast<double>(below + 1));
+  }
+  const int64_t low = std::max<int64_t>(0, below);
+  return {low, count - 1 - low};
+}
+
+Distribution Summarize(const Rounds& rounds, double resolution) {
+  std::vector<double> all;
+  std::vector<double> medians;
+  for (const std::vector<double>& round : rounds) {
+    if (round.empty()) continue;
+    all.insert(all.end(), round.begin(), round.end());
+    medians.push_back(MedianOf(round));
+  }
+  PW_CHECK(!all.empty());
+  std::sort(all.begin(), all.end());
+  Distribution out;
+  out.count = static_cast<int64_t>(all.size());
+  out.median_s = QuantileOf(all, 0.5);
+  out.p10_s = QuantileOf(all, 0.1);
+  out.p90_s = QuantileOf(all, 0.9);
+  out.mean_s = std::accumulate(all.begin(), all.end(), 0.0) /
+               static_cast<double>(all.size());
+  out.min_s = all.front();
+  out.max_s = all.back();
+  std::vector<double> deviations;
+  for (const double sample : all) {
+    deviations.push_back(std::abs(sample - out.median_s));
+  }
+  out.mad_s = MedianOf(deviations);
+  const double limit = std::max(kOutlier * kMadScale * out.mad_s, resolution);
+  out.outliers =
+      std::count_if(deviations.begin(), deviations.end(),
+                    [limit](double deviation) { return deviation > limit; });
+  const auto [low, high] = MedianInterval(out.count);
+  out.confidence_low_s = all[static_cast<size_t>(low)];
+  out.confidence_high_s = all[static_cast<size_t>(high)];
+  for (int index = 0; index < kQuantiles; ++index) {
+    out.quantiles_s.push_back(
+        QuantileOf(all, static_cast<double>(index) / (kQuantiles - 1)));
+  }
+  if (medians.size() < kLeastRounds) return out;
+  const auto count = static_cast<double>(medians.size());
+  // Within a round's samples both calibrations err; the two errors add up.
+  const double within =
+      (out.confidence_high_s - out.confidence_low_s) / (2 * kNormal95);
+  const double half =
+      std::max({StudentT(medians.size() - 1) *
+                    std::sqrt(Variance(medians) * (1 + 1 / count)),
+                kNormal90 * std::sqrt(2.0) * within, resolution});
+  out.prediction_low_s = std::max(0.0, out.median_s - half);
+  out.prediction_high_s = out.median_s + half;
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,40 @@
+// What samples of one measured thing say: its distribution, how well the
+// median is known, and where the median of a fresh calibration is to be
+// expected. No clocks, no kernels. Seconds, or ratios where the caller
+// measures ratios.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sim/cost/profile.h"
+
+namespace pipewright {
+
+// Samples of one thing; one vector a round of the calibration, rounds apart in
+// time.
+using Rounds = std::vector<std::vector<double>>;
+
+// Value at `fraction` (0..1) of ascending samples, linear between neighbours
+// (type 7 of Hyndman and Fan, The American Statistician 50, 1996).
+double QuantileOf(const std::vector<double>& sorted, double fraction);
+double MedianOf(std::vector<double> samples);
+
+// Indices (from 0) of the order statistics that enclose the median of what
+// `count` independent samples are from with at least 95 %; the first and the
+// last where six samples are not there (binomial; e.g. David and Nagaraja,
+// Order Statistics, section 7.1).
+std::pair<int64_t, int64_t> MedianInterval(int64_t count);
+
+// All rounds pooled; 21 quantiles. Outliers, further from the median than five
+// scaled median absolute deviations, are counted and kept.
+//
+// The prediction interval is for the median of another calibration of as many
+// rounds: the spread of the round medians as the spread from one calibration
+// to the next, with Student's t for the few rounds, and no less than what the
+// confidence interval and `resolution` (of the clock) leave open. Zero with
+// fewer than three rounds.
+Distribution Summarize(const Rounds& rounds, double resolution);
+
+}  // namespace pipewright

@@ -1,0 +1,84 @@
+#include "calibrate/transfer_subjects.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/entries.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int64_t kSizes[] = {4096, 65536, 1 << 20, 8 << 20};
+constexpr int64_t kQuickSizes[] = {65536, 1 << 20};
+// Small transfers are repeated until about so many bytes have moved.
+constexpr int64_t kBytesASample = 1 << 20;
+constexpr int kMostRepeats = 32;
+// More threads than this tell nothing that a simulation of one node needs.
+constexpr int kMostThreads = 16;
+
+int Repeats(int64_t bytes) {
+  return static_cast<int>(
+      std::clamp<int64_t>(kBytesASample / bytes, 1, kMostRepeats));
+}
+
+}  // namespace
+
+std::vector<Subject> TransferSubjects(const Transport& transport, bool quick) {
+  const std::vector<int64_t> sizes =
+      quick
+          ? std::vector<int64_t>(std::begin(kQuickSizes), std::end(kQuickSizes))
+          : std::vector<int64_t>(std::begin(kSizes), std::end(kSizes));
+  std::vector<Subject> subjects;
+  for (const TransferKind kind : kTransferKinds) {
+    // Between two of them, however many there are.
+    const bool pair = kind == TransferKind::kSendRecv;
+    if (pair && transport.ranks > 2 && transport.name == "threads") continue;
+    Subject subject;
+    subject.name = absl::StrCat(TransferName(kind), ", ", transport.ranks, " ",
+                                transport.name);
+    subject.share = 0.4;
+    for (const int64_t bytes : sizes) {
+      TransferEntry entry;
+      entry.operation = std::string(TransferName(kind));
+      entry.transport = transport.name;
+      entry.ranks = pair ? 2 : transport.ranks;
+      entry.bytes = bytes;
+      subject.series.push_back(
+          EntrySeries(entry, &Profile::transfers, &TransferEntry::time));
+    }
+    subject.visit = [run = transport.run, kind,
+                     sizes](std::vector<double>* samples) {
+      samples->clear();
+      for (const int64_t bytes : sizes) {
+        PW_ASSIGN_OR_RETURN(const double seconds,
+                            run(kind, bytes, Repeats(bytes)));
+        samples->push_back(seconds);
+      }
+      return absl::OkStatus();
+    };
+    subjects.push_back(std::move(subject));
+  }
+  return subjects;
+}
+
+std::vector<Transport> ThreadTransports() {
+  const int cores = std::min<int>(
+      kMostThreads, static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<Transport> transports;
+  for (const int ranks : {2, cores}) {
+    if (!transports.empty() && ranks <= 2) continue;
+    auto group = std::make_shared<ThreadGroup>(ranks, kSizes[3]);
+    transports.push_back({"threads", ranks,
+                          [group](TransferKind kind, int64_t bytes,
+                                  int repeats) -> absl::StatusOr<double> {
+                            return group->Run(kind, bytes, repeats);
+                          }});
+  }
+  return transports;
+}
+
+}  // namespace pipewright

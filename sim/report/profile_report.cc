@@ -1,0 +1,104 @@
+#include "sim/report/profile_report.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
+#include "sim/report/format.h"
+
+namespace pipewright {
+
+ProfileReport ReportProfile(const Profile& profile, std::string name,
+                            const ProfileCosts& measured,
+                            const PassCosts& costs) {
+  ProfileReport report;
+  report.name = std::move(name);
+  report.description = DescribeProfile(profile);
+  report.type = measured.type;
+  report.times = measured.times;
+  report.stages = costs.stages;
+  report.optimizer_s = costs.optimizer_s;
+  report.split_price = measured.split_price;
+  std::vector<double> errors;
+  for (const LeftOutRow& row : LeaveOneOut(profile)) {
+    errors.insert(errors.end(), row.errors.begin(), row.errors.end());
+  }
+  report.left_out_shapes = static_cast<int>(errors.size());
+  report.left_out_median = MedianMagnitude(std::move(errors));
+  return report;
+}
+
+nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report) {
+  using Json = nlohmann::ordered_json;
+  Json out = {{"source", "profile"},
+              {"profile", report.name},
+              {"measured_on", report.description},
+              {"type", report.type},
+              {"optimizer_s", report.optimizer_s}};
+  if (report.split_price > 0) out["split_price"] = report.split_price;
+  if (report.left_out_shapes > 0) {
+    out["left_out_error_median"] = report.left_out_median;
+    out["left_out_shapes"] = report.left_out_shapes;
+  }
+  out["interference"] = report.interference;
+  Json stages = Json::array();
+  for (const StageCosts& stage : report.stages) {
+    stages.push_back({{"forward_s", stage.forward_s},
+                      {"backward_input_s", stage.backward_input_s},
+                      {"backward_weight_s", stage.backward_weight_s},
+                      {"backward_full_s",
+                       stage.backward_full_s > 0
+                           ? stage.backward_full_s
+                           : stage.backward_input_s + stage.backward_weight_s},
+                      {"recompute_s", stage.recompute_s}});
+  }
+  out["stages"] = std::move(stages);
+  Json passes = Json::array();
+  for (const ProfiledTime& time : report.times) {
+    Json row = {{"part", std::string(ProfilePartName(time.part))},
+                {"pass", std::string(ProfilePassName(time.pass))},
+                {"how", HowName(time.how)},
+                {"seconds", time.seconds},
+                {"noise", time.noise},
+                {"shapes", time.points}};
+    row["error"] = time.error < 0 ? Json() : Json(time.error);
+    passes.push_back(std::move(row));
+  }
+  out["passes"] = std::move(passes);
+  return out;
+}
+
+std::string ProfileCostsToText(const ProfileReport& report) {
+  std::string out = absl::StrCat("pass times of profile ", report.name, " (",
+                                 report.description, "), ", report.type, ":\n");
+  absl::StrAppendFormat(&out, "%-14s %12s %10s %10s %8s  %s\n", "", "time",
+                        "noise", "error", "shapes", "how");
+  for (const ProfiledTime& time : report.times) {
+    absl::StrAppendFormat(
+        &out, "%-14s %12s %10s %10s %8d  %s\n",
+        absl::StrCat(ProfilePartName(time.part), " ",
+                     ProfilePassName(time.pass)),
+        FormatSeconds(time.seconds), FormatPercent(time.noise),
+        time.error < 0 ? "unknown" : FormatPercent(time.error), time.points,
+        HowName(time.how));
+  }
+  absl::StrAppend(&out,
+                  "  noise: half of the 90 % interval for the median of a "
+                  "fresh calibration; error: of the interpolation\n");
+  if (report.split_price > 0) {
+    absl::StrAppendFormat(&out, "  price of the split, (B + W) / BW: %.3f\n",
+                          report.split_price);
+  }
+  if (report.left_out_shapes > 0) {
+    absl::StrAppendFormat(
+        &out,
+        "  measured shapes left out, predicted from the others: median error "
+        "%s of %d\n",
+        FormatPercent(report.left_out_median), report.left_out_shapes);
+  }
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,237 @@
+// Runs whose pass times a calibration profile gives.
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/file.h"
+#include "sim/config/describe_costs.h"
+#include "sim/config/prepare.h"
+#include "sim/cost/profile_store.h"
+#include "sim/engine/fast_engine.h"
+#include "sim/report/report.h"
+
+namespace pipewright {
+namespace {
+
+Distribution Around(double micros) {
+  const double median = micros / 1e6;
+  return {.count = 20,
+          .median_s = median,
+          .p10_s = 0.99 * median,
+          .p90_s = 1.02 * median,
+          .mean_s = median,
+          .min_s = 0.98 * median,
+          .max_s = 1.1 * median,
+          .confidence_low_s = 0.995 * median,
+          .confidence_high_s = 1.005 * median,
+          .prediction_low_s = 0.99 * median,
+          .prediction_high_s = 1.01 * median};
+}
+
+// gpt-tiny: F 1000, B 1200, W 900, BW 2000, R 1000 us a layer.
+Profile TinyProfile() {
+  Profile profile;
+  profile.sources = {{.kind = "calibrate",
+                      .version = "0.1.0",
+                      .date = "2026-01-02T03:04:05Z",
+                      .backend = "cpu",
+                      .device = "toy",
+                      .memory_bytes = int64_t{1} << 34}};
+  const auto add = [&](ProfilePart part, ProfilePass pass, double micros) {
+    profile.passes.push_back({.model = *ProfileModelOf(*FindModel("gpt-tiny")),
+                              .part = part,
+                              .pass = pass,
+                              .type = "bf16",
+                              .microbatch_size = 1,
+                              .sequence = 128,
+                              .time = Around(micros)});
+  };
+  add(ProfilePart::kLayer, ProfilePass::kForward, 1000);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardInput, 1200);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardWeight, 900);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardFull, 2000);
+  add(ProfilePart::kLayer, ProfilePass::kRecompute, 1000);
+  add(ProfilePart::kEmbedding, ProfilePass::kForward, 100);
+  add(ProfilePart::kEmbedding, ProfilePass::kBackwardWeight, 100);
+  add(ProfilePart::kHead, ProfilePass::kForward, 200);
+  add(ProfilePart::kHead, ProfilePass::kBackwardInput, 200);
+  add(ProfilePart::kHead, ProfilePass::kBackwardWeight, 200);
+  profile.optimizers = {
+      {.where = "device", .parameters = 1000000, .time = Around(500)}};
+  profile.transfers = {{.operation = "send_recv",
+                        .transport = "threads",
+                        .ranks = 2,
+                        .bytes = 65536,
+                        .time = Around(20)}};
+  return profile;
+}
+
+// A file of its own for each test.
+std::string Written(const Profile& profile, const std::string& name) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      absl::StrCat("pipewright-", name, "-", ::getpid(), ".txtpb");
+  REQUIRE(WriteFile(path.string(), WriteProfile(profile)).ok());
+  return path.string();
+}
+
+RunConfig Tiny(const std::string& path, const std::string& schedule = "1f1b") {
+  RunConfig config;
+  config.model.preset = "gpt-tiny";
+  config.schedule.name = schedule;
+  config.strategy.pp = 4;
+  config.strategy.microbatches = 8;
+  config.costs.profile = path;
+  config.engine = "fast";
+  return config;
+}
+
+std::string ErrorOf(const RunConfig& config) {
+  return std::string(Prepare(config).status().message());
+}
+
+}  // namespace
+
+TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
+          "[config]") {
+  const std::string path = Written(TinyProfile(), "gives");
+  const absl::StatusOr<PreparedRun> run = Prepare(Tiny(path));
+  INFO(run.status());
+  REQUIRE(run.ok());
+  const std::vector<StageCosts>& stages = run->lower.costs.stages;
+  CHECK(stages[1].forward_s == Approx(4e-3));
+  CHECK(stages[1].backward_full_s == Approx(8e-3));
+  CHECK(stages[3].forward_s == Approx(4.2e-3));
+  // 128 tokens of 256 elements in two bytes.
+  CHECK(run->lower.network.hop_s == Approx(20e-6));
+  CHECK(absl::StrContains(run->network_name, "(measured)"));
+  CHECK(run->lower.costs.optimizer_s > 0);
+  CHECK(run->lower.optimizer == OptimizerMode::kSynchronised);
+  REQUIRE(run->memory);
+  CHECK(run->memory->limit_bytes == Approx(static_cast<double>(1ull << 34)));
+  CHECK(run->memory->limit_source == "toy");
+
+  const absl::StatusOr<Program> program = Lower(run->schedule, run->lower);
+  REQUIRE(program.ok());
+  const absl::StatusOr<RunSummary> summary = RunFast(*program, {});
+  REQUIRE(summary.ok());
+  Report report = Summarize(*program, *summary, {});
+  DescribeCosts(*run, &report);
+  const nlohmann::json json = nlohmann::json::parse(ReportToJson(report));
+  CHECK(json["costs"]["source"] == "profile");
+  CHECK(json["costs"]["profile"] == path);
+  CHECK(json["costs"]["split_price"] == Approx(1.05));
+  CHECK(json["costs"]["passes"].size() == run->profile->costs.times.size());
+  CHECK(json["costs"]["passes"][0]["how"] == "measured");
+  CHECK(json["costs"]["passes"][0]["noise"] == Approx(0.01));
+  const std::string text = ReportToText(report);
+  CHECK(absl::StrContains(text, "toy, cpu, 2026-01-02"));
+  CHECK(absl::StrContains(text, "price of the split, (B + W) / BW: 1.050"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("prepare: R passes take measured times off the backward",
+          "[config]") {
+  const std::string path = Written(TinyProfile(), "again");
+  RunConfig config = Tiny(path);
+  config.strategy.recompute = Recompute::kFull;
+  const absl::StatusOr<PreparedRun> run = Prepare(config);
+  REQUIRE(run.ok());
+  const StageCosts& stage = run->lower.costs.stages[1];
+  CHECK(stage.recompute_s == Approx(4e-3));
+  CHECK(stage.backward_full_s == Approx(12e-3));
+  PassCosts costs = run->lower.costs;
+  config.costs.recompute_s = 10e-3;
+  const absl::StatusOr<PreparedRun> given = Prepare(config);
+  REQUIRE(given.ok());
+  CHECK(given->lower.costs.stages[1].backward_full_s == Approx(18e-3));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("prepare: what a profile does not go with", "[config]") {
+  const std::string path = Written(TinyProfile(), "rivals");
+  RunConfig config = Tiny(path);
+  config.costs.forward_s = 1;
+  CHECK(absl::StrContains(ErrorOf(config),
+                          "given together with costs.uniform.forward"));
+  config = Tiny(path);
+  config.costs.analytic = true;
+  CHECK(
+      absl::StrContains(ErrorOf(config), "given together with costs.analytic"));
+  config = Tiny(path);
+  config.model.preset.reset();
+  CHECK(absl::StrContains(ErrorOf(config), "costs.profile: needs a model"));
+  CHECK(
+      absl::StrContains(ErrorOf(Tiny("/nowhere/p.txtpb")), "/nowhere/p.txtpb"));
+  CHECK(absl::StrContains(ErrorOf(Tiny("no-such")), "unknown profile"));
+  config = Tiny(path);
+  config.strategy.sequence = 256;
+  const absl::StatusOr<PreparedRun> longer = Prepare(config);
+  REQUIRE(longer.ok());
+  CHECK(absl::StrContains(absl::StrJoin(longer->warnings, "\n"),
+                          "lies outside of the measured shapes"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("prepare: a schedule that splits needs a profile that did",
+          "[config]") {
+  Profile profile = TinyProfile();
+  std::erase_if(profile.passes, [](const PassEntry& entry) {
+    return entry.pass == ProfilePass::kBackwardInput ||
+           entry.pass == ProfilePass::kBackwardWeight ||
+           entry.part != ProfilePart::kLayer;
+  });
+  profile.sources[0].kind = "kineto";
+  const std::string path = Written(profile, "whole");
+  CHECK(Prepare(Tiny(path)).ok());
+  CHECK(absl::StrContains(ErrorOf(Tiny(path, "zb-h1")),
+                          "schedule zb-h1 splits the backward"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("prepare: jitter is drawn from the profile, or given", "[config]") {
+  const std::string path = Written(TinyProfile(), "jitter");
+  RunConfig config = Tiny(path);
+  config.costs.jitter = "profile";
+  config.costs.seed = 7;
+  const absl::StatusOr<PreparedRun> drawn = Prepare(config);
+  REQUIRE(drawn.ok());
+  REQUIRE(drawn->lower.jitter != nullptr);
+  CHECK(drawn->lower.jitter->seed == 7);
+  CHECK(QuantileAt(drawn->lower.jitter->passes[1][0], 0.9) == Approx(1.02));
+  config.costs.jitter = "3%";
+  CHECK(Prepare(config)->lower.jitter->sigma == Approx(0.03));
+  config.costs.jitter = "none";
+  const absl::StatusOr<PreparedRun> none = Prepare(config);
+  CHECK(none->lower.jitter == nullptr);
+  CHECK(absl::StrContains(absl::StrJoin(none->warnings, "\n"),
+                          "costs.seed has no effect"));
+  for (const char* wrong : {"0%", "-1%", "x%", "3", "nan%", "200%"}) {
+    config.costs.jitter = wrong;
+    CHECK(absl::StrContains(ErrorOf(config), "costs.jitter: "));
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("config: a profile puts other pass times aside", "[config]") {
+  const absl::StatusOr<RunConfig> config = ReadConfig(
+      "costs: {uniform: {forward: 1s, backward_input: 1s, backward_weight: "
+      "1s}, analytic: {device: h100}}",
+      "a.yaml", {{{"costs.profile", "p.txtpb", "--profile"}}});
+  REQUIRE(config.ok());
+  CHECK(config->costs.profile == "p.txtpb");
+  CHECK_FALSE(config->costs.forward_s.has_value());
+  CHECK_FALSE(config->costs.analytic);
+  // A path in a file is relative to that file, a name is not.
+  CHECK(ReadConfig("costs: {profile: p.txtpb}", "some/a.yaml")->costs.profile ==
+        "some/p.txtpb");
+  CHECK(ReadConfig("costs: {profile: h100}", "some/a.yaml")->costs.profile ==
+        "h100");
+  CHECK(ReadConfig("costs: {interference: off}", "a.yaml").ok());
+}
+
+}  // namespace pipewright

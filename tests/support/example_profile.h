@@ -1,0 +1,10 @@
+// A profile with one of everything, made up.
+#pragma once
+
+#include "sim/cost/profile.h"
+
+namespace pipewright::testing {
+
+Profile ExampleProfile();
+
+}  // namespace pipewright::testing

@@ -15,10 +15,9 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/cli/profile_report.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
-#include "sim/report/profile_report.h"
+#include "sim/report/calibration_report.h"
 
 namespace pipewright {
 namespace {
@@ -194,7 +193,7 @@ absl::Status Calibration::Run() {
   files_.Put("-o", WriteProfile(profile));
   PW_RETURN_IF_ERROR(files_.Write());
   ::unlink(Partial().c_str());
-  return Print(ProfileReport(profile, json_));
+  return Print(CalibrationReport(profile, json_));
 }
 
 struct Show {
@@ -205,10 +204,10 @@ struct Show {
   absl::Status Run() const {
     PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
     PW_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(text, file));
-    if (model.empty()) return Print(ProfileReport(profile, json));
+    if (model.empty()) return Print(CalibrationReport(profile, json));
     PW_ASSIGN_OR_RETURN(const ModelSpec spec, FindModel(model));
     PW_ASSIGN_OR_RETURN(const std::string report,
-                        ProfileReport(profile, spec, json));
+                        CalibrationReport(profile, spec, json));
     return Print(report);
   }
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,8 @@
 #include "sim/cli/verbs.h"
 #include "sim/config/model_fields.h"
 #include "sim/cost/device.h"
+#include "sim/cost/profile_costs.h"
+#include "sim/cost/profile_store.h"
 #include "sim/model/model.h"
 #include "sim/report/gallery.h"
 #include "sim/schedule/registry.h"
@@ -114,6 +117,27 @@ Json Models() {
   return rows;
 }
 
+absl::StatusOr<Json> Profiles() {
+  Json rows = Json::array();
+  for (const std::string& name : ProfileNames()) {
+    PW_ASSIGN_OR_RETURN(const Profile profile, FindProfile(name));
+    Json models = Json::array();
+    for (const PassEntry& entry : profile.passes) {
+      const std::string shape = ShapeName(entry.part, entry.model);
+      if (entry.part == ProfilePart::kLayer &&
+          std::find(models.begin(), models.end(), Json(shape)) ==
+              models.end()) {
+        models.push_back(shape);
+      }
+    }
+    rows.push_back({{"name", name},
+                    {"summary", DescribeProfile(profile)},
+                    {"layers", std::move(models)},
+                    {"passes", profile.passes.size()}});
+  }
+  return rows;
+}
+
 // "8.030 B", "124.4 M": four digits.
 std::string Short(const Json& count) {
   const double number = count.get<double>();
@@ -205,7 +229,10 @@ absl::Status PrintList(const std::string& what, bool json) {
   } else if (what == "devices") {
     rows = Devices();
   } else if (what == "profiles") {
-    PrintWarnings({"no calibration profile ships with this version"});
+    PW_ASSIGN_OR_RETURN(rows, Profiles());
+    if (rows.empty()) {
+      PrintWarnings({"no calibration profile ships with this version"});
+    }
   } else {
     return UnknownName("list", what,
                        {"schedules", "topologies", "systems", "models",

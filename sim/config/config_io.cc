@@ -20,6 +20,7 @@
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_config_fields.h"
+#include "sim/cost/profile_store.h"
 #include "sim/proto/config.pb.h"
 
 namespace pipewright {
@@ -341,7 +342,7 @@ absl::StatusOr<RunConfig> ReadConfig(
     absl::string_view text, absl::string_view source_name,
     const std::vector<std::vector<ConfigEdit>>& layers) {
   proto::RunConfig message;
-  ConfigMessage target = {&message, &UnitOf, {"costs.profile", "report"}, {}};
+  ConfigMessage target = {&message, &UnitOf, {"report"}, {}};
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
@@ -357,6 +358,9 @@ absl::StatusOr<RunConfig> ReadConfig(
   TakeScheduleFile(source_name, &config);
   ResolvePath("system.file", source_name, &config, &config.system.file);
   ResolvePath("model.hf", source_name, &config, &config.model.hf);
+  if (config.costs.profile && IsProfileFile(*config.costs.profile)) {
+    ResolvePath("costs.profile", source_name, &config, &config.costs.profile);
+  }
   return config;
 }
 

@@ -32,6 +32,13 @@ std::vector<std::string> RivalsOf(const std::string& path) {
           {"costs.analytic", "costs.per_stage.forward"},
           {"costs.analytic", "costs.per_stage.backward_input"},
           {"costs.analytic", "costs.per_stage.backward_weight"},
+          {"costs.profile", "costs.analytic"},
+          {"costs.profile", "costs.uniform.forward"},
+          {"costs.profile", "costs.uniform.backward_input"},
+          {"costs.profile", "costs.uniform.backward_weight"},
+          {"costs.profile", "costs.per_stage.forward"},
+          {"costs.profile", "costs.per_stage.backward_input"},
+          {"costs.profile", "costs.per_stage.backward_weight"},
           {"strategy.layers", "strategy.layout"},
           {"strategy.layers", "strategy.split"},
           {"strategy.layout", "strategy.split"}};

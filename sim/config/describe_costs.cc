@@ -61,6 +61,15 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     throughput.price_per_device_hour = run.config.costs.price_per_device_hour;
     report->throughput = std::move(throughput);
   }
+  if (report->jitter) {
+    report->jitter->kind = run.config.costs.jitter.value_or("none");
+  }
+  if (run.profile) {
+    report->profile = ReportProfile(*run.profile->profile, run.profile->name,
+                                    run.profile->costs, run.lower.costs);
+    report->profile->interference = "off";
+    DescribeOmissions(run, report);
+  }
   if (!run.analytic) return;
   report->costs = ReportCosts(model->spec, model->training, model->layout,
                               *run.analytic, run.lower.costs);

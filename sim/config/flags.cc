@@ -115,6 +115,18 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--analytic", "costs.analytic.device", "[DEVICE]",
        "estimate pass times for a device; default: the system's", "", nullptr,
        false, "auto"},
+      {"--profile", "costs.profile", "NAME|FILE",
+       "pass times as calibrate measured them (pipewright list profiles)"},
+      {"--scale-shapes", "costs.scale_shapes", "true|false",
+       "carry measured times over to other layer shapes by their work "
+       "(default: false)"},
+      {"--jitter", "costs.jitter", "none|profile|X%",
+       "draw the time of every pass and step from what was measured, or "
+       "lognormal (default: none)"},
+      {"--seed", "costs.seed", "N", "of the draws (default: 0)"},
+      {"--interference", "costs.interference", "on|off",
+       "passes and what runs beside them slow each other down as measured "
+       "(default: on where the profile has it)"},
       {"--price", "costs.price_per_device_hour", "X",
        "of one device for an hour, in any currency"},
       {"--model", "model.preset", "NAME|FILE",

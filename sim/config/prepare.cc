@@ -310,10 +310,21 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
       PrepareModelOnStages(config, sizes, spec, run.schedule.get()));
   const std::optional<PreparedModel>& model = run.prepared_model;
   LowerOptions& lower = run.lower;
+  PW_ASSIGN_OR_RETURN(run.profile, LoadProfile(config, model.has_value()));
   lower.hop_bytes = PrepareHopBytes(config, model);
-  PW_ASSIGN_OR_RETURN(PreparedNetwork network,
-                      PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
-                                     &run.warnings));
+  PW_ASSIGN_OR_RETURN(
+      PreparedNetwork network,
+      PrepareNetwork(WithMeasuredHops(config, run.profile, sizes.pp,
+                                      lower.hop_bytes, &run.warnings),
+                     sizes, lower.hop_bytes, run.engine, &run.warnings));
+  if (run.profile) {
+    const bool measured = !config.costs.p2p_s && network.hop_s > 0 &&
+                          network.network.cluster == nullptr;
+    if (measured) absl::StrAppend(&network.name, " (measured)");
+    PW_RETURN_IF_ERROR(TakeProfileTimes(
+        config, *model, network.shape ? &*network.shape : nullptr,
+        &*run.profile, &run.warnings));
+  }
   PW_ASSIGN_OR_RETURN(
       run.analytic, PrepareAnalytic(config, model ? &*model : nullptr,
                                     network.shape ? &*network.shape : nullptr));
@@ -322,7 +333,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_ASSIGN_OR_RETURN(
       lower.costs,
       PrepareCosts(config, sizes, model ? &*model : nullptr,
-                   run.analytic ? &*run.analytic : nullptr, &run.warnings));
+                   run.analytic ? &*run.analytic : nullptr,
+                   run.profile ? &run.profile->costs.costs : nullptr,
+                   &run.warnings));
   lower.costs.slice_factor = std::move(slice_factor);
   if (run.schedule == nullptr) {
     PW_ASSIGN_OR_RETURN(run.schedule,
@@ -333,7 +346,8 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
   }
-  if (run.analytic || AddsRecompute(config, model)) {
+  if (run.profile) PW_RETURN_IF_ERROR(CheckSplit(*run.schedule, *run.profile));
+  if (run.analytic || run.profile || AddsRecompute(config, model)) {
     TakeRecomputePasses(*run.schedule, &lower.costs);
   }
   if (run.analytic && run.schedule->replicas == 2 &&
@@ -342,6 +356,15 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
         model->spec, model->training, run.analytic->device, model->layout,
         model->rank_of_stage, run.schedule->replicas);
   }
+  if (run.profile && run.schedule->replicas == 2 && !config.costs.optimizer_s) {
+    lower.costs.optimizer_s =
+        ProfileOptimizerSeconds(
+            *run.profile->profile,
+            MostUpdatedParameters(model->spec, model->training, model->layout,
+                                  model->rank_of_stage, run.schedule->replicas))
+            .value_or(0);
+  }
+  PW_ASSIGN_OR_RETURN(lower.jitter, PrepareJitter(config, run.profile));
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
@@ -350,6 +373,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
     run.memory = PrepareMemory(config, *model, run.schedule,
                                network.shape ? &*network.shape : nullptr,
                                run.analytic ? &run.analytic->device : nullptr);
+    if (run.profile) TakeProfileMemory(*run.profile, &*run.memory);
   }
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
@@ -360,7 +384,9 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
   // An estimated step is a whole one.
   lower.optimizer = config.strategy.optimizer.value_or(
-      run.analytic ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
+      run.analytic || (run.profile && lower.costs.optimizer_s > 0)
+          ? OptimizerMode::kSynchronised
+          : OptimizerMode::kNone);
   lower.iterations = config.iterations.value_or(0);
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/config/prepare_profile.h"
 #include "sim/config/run_config.h"
 #include "sim/cost/analytic.h"
 #include "sim/model/model.h"
@@ -47,6 +48,7 @@ struct PreparedRun {
   // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
   std::optional<MemoryReport> memory;
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
+  std::optional<PreparedProfile> profile;   // what they were measured with
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known

@@ -85,6 +85,15 @@ absl::Status NeededForEstimate(const RunConfig& config,
 
 }  // namespace
 
+AnalyticNetwork NetworkOf(const ShapeParams& shape) {
+  const int nics =
+      shape.nics_per_node > 0 ? shape.nics_per_node : shape.devices_per_node;
+  return {
+      .devices_per_node = shape.devices_per_node,
+      .nvlink_bytes_per_s = shape.nvlink.bytes_per_s,
+      .nic_bytes_per_s = shape.nic.bytes_per_s * nics / shape.devices_per_node};
+}
+
 absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
     const RunConfig& config, const PreparedModel* model,
     const ShapeParams* shape) {
@@ -122,14 +131,7 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
     return BadValue(config.Field("strategy.precision"), "fp8",
                     absl::StrCat("bf16 (", spec->name, " has no fp8)"));
   }
-  if (shape != nullptr) {
-    const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
-                                              : shape->devices_per_node;
-    options.network = {.devices_per_node = shape->devices_per_node,
-                       .nvlink_bytes_per_s = shape->nvlink.bytes_per_s,
-                       .nic_bytes_per_s = shape->nic.bytes_per_s * nics /
-                                          shape->devices_per_node};
-  }
+  if (shape != nullptr) options.network = NetworkOf(*shape);
   return std::optional<AnalyticOptions>(std::move(options));
 }
 
@@ -149,6 +151,7 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
   if (!any) return;
   for (StageCosts& stage : costs->stages) {
     stage.backward_input_s -= stage.recompute_s;
+    if (stage.backward_full_s > 0) stage.backward_full_s -= stage.recompute_s;
     // A schedule that runs the forward again says so itself.
     if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
   }
@@ -158,11 +161,14 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
                                        const PreparedModel* model,
                                        const AnalyticOptions* analytic,
+                                       const PassCosts* measured,
                                        std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
-  if (analytic != nullptr) {
+  if (measured != nullptr) {
+    costs = *measured;
+  } else if (analytic != nullptr) {
     costs = AnalyticCosts(model->spec, model->training, *analytic,
                           model->layout, model->rank_of_stage,
                           /*recompute_passes=*/false);
@@ -180,18 +186,21 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
         "backward_weight take 1 s each");
   }
   costs.microbatch_factor = given.microbatch_factor;
+  const bool modelled = analytic != nullptr || measured != nullptr;
   const bool recomputes =
       model != nullptr && model->training.recompute != Recompute::kNone;
   double work_s = 0;
   for (StageCosts& stage : costs.stages) {
     // A forward run again takes what the forward took, unless told otherwise.
     if (given.recompute_s) {
-      const double estimated_s = analytic != nullptr ? stage.recompute_s : 0;
+      const double estimated_s = modelled ? stage.recompute_s : 0;
       stage.recompute_s = *given.recompute_s / sizes.vpp;
       if (recomputes) {
-        stage.backward_input_s += stage.recompute_s - estimated_s;
+        const double more_s = stage.recompute_s - estimated_s;
+        stage.backward_input_s += more_s;
+        if (stage.backward_full_s > 0) stage.backward_full_s += more_s;
       }
-    } else if (!given.analytic) {
+    } else if (!modelled) {
       stage.recompute_s = stage.forward_s;
     }
     stage.offload_s = given.offload_s.value_or(0) / sizes.vpp;
@@ -218,7 +227,8 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
   plan.held_until_weight = costs.held_until_weight;
   plan.pair_factor = costs.pair_factor;
   plan.slice_factor = costs.slice_factor;
-  plan.given = config.costs.analytic || AnyGiven(config);
+  plan.given =
+      config.costs.analytic || config.costs.profile || AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;
   if (config.costs.forward_s && config.costs.backward_input_s &&

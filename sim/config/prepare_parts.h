@@ -48,13 +48,17 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
     const RunConfig& config, const PreparedModel* model,
     const ShapeParams* shape);
 
-// Pass times of every stage: given, or estimated with `analytic` (or null), or
-// else 1 s each, with a warning. Error: some but not all of F, B, W; a list of
-// the wrong length.
+// The links of a system as estimates see them.
+AnalyticNetwork NetworkOf(const ShapeParams& shape);
+
+// Pass times of every stage: given, or `measured`, or estimated with
+// `analytic` (either or null), or else 1 s each, with a warning. Error: some
+// but not all of F, B, W; a list of the wrong length.
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
                                        const PreparedModel* model,
                                        const AnalyticOptions* analytic,
+                                       const PassCosts* measured,
                                        std::vector<std::string>* warnings);
 
 // The factor of each slice, empty where all cost the same: as given, or as the

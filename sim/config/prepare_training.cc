@@ -89,8 +89,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.sequence_parallel =
       strategy.sequence_parallel.value_or(sizes.tp > 1) && sizes.tp > 1;
   // The receivers' gathering is part of estimated pass times only.
-  training.scatter_gather =
-      strategy.scatter_gather.value_or(config.costs.analytic);
+  training.scatter_gather = strategy.scatter_gather.value_or(
+      config.costs.analytic || config.costs.profile.has_value());
   training.ep = strategy.ep.value_or(1);
   training.dp = sizes.dp;
   training.zero = strategy.data_parallel.value_or(DataParallel::kNone) ==

@@ -50,7 +50,8 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
   const OptimizerMode optimizer = strategy.optimizer.value_or(
-      costs.analytic ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
+      costs.analytic || costs.profile ? OptimizerMode::kSynchronised
+                                      : OptimizerMode::kNone);
   warn(costs.optimizer_s && optimizer == OptimizerMode::kNone,
        "costs.optimizer_time", "with strategy.optimizer none");
   warn(costs.validation_s && optimizer != OptimizerMode::kPostValidated,
@@ -85,7 +86,7 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        "with dp * cp = 1");
   const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
   if (has_model && recompute != Recompute::kNone && !costs.analytic &&
-      !costs.recompute_s) {
+      !costs.profile && !costs.recompute_s) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.recompute"),
         ": saves memory, but the given pass times are taken as they are; "
@@ -124,6 +125,12 @@ void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
        "costs.uniform.load", "in a schedule without L passes");
   warn(costs.pair_factor && !HasPair(schedule), "costs.pair_factor",
        "in a schedule without overlapped pairs (X&Y)");
+  warn(costs.seed && costs.jitter.value_or("none") == "none", "costs.seed",
+       "without costs.jitter");
+  warn(costs.scale_shapes && !costs.profile, "costs.scale_shapes",
+       "without costs.profile");
+  warn(costs.interference && !costs.profile, "costs.interference",
+       "without costs.profile");
   warn(costs.gradient_bytes && sizes.dp == 1 && schedule.replicas == 1,
        "costs.gradient_bytes", "with dp 1");
 }

@@ -156,6 +156,11 @@ struct CostChoice {
   std::optional<double> validation_s;
   std::optional<double> held_until_weight;
   std::optional<double> pair_factor;
+  std::optional<std::string> profile;  // a shipped name or a path
+  std::optional<bool> scale_shapes;
+  std::optional<std::string> jitter;  // "none", "profile", "3%"
+  std::optional<int64_t> seed;
+  std::optional<bool> interference;  // default: where the profile has it
   bool analytic = false;
   std::optional<std::string> analytic_device;  // absent or "auto": the system's
   std::optional<double> price_per_device_hour;  // of any currency

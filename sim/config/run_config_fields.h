@@ -67,6 +67,11 @@ inline const std::vector<ChoiceRow>& AttentionChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& SwitchChoices() {
+  static const std::vector<ChoiceRow> rows = {{"on", 1}, {"off", 0}};
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& PrecisionChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"bf16", static_cast<int>(Precision::kBf16)},
@@ -220,6 +225,12 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
   // Full overlap of equal passes is 0.5; 1 gains nothing, more is a loss.
   visit.Real("costs.pair_factor", costs.pair_factor, 0.1, 10);
+
+  visit.Text("costs.profile", costs.profile);
+  visit.Bool("costs.scale_shapes", costs.scale_shapes);
+  visit.Text("costs.jitter", costs.jitter);
+  visit.Int("costs.seed", costs.seed, 0, std::numeric_limits<int64_t>::max());
+  visit.Choice("costs.interference", costs.interference, SwitchChoices());
 
   visit.Section("costs.analytic", costs.analytic);
   visit.Text("costs.analytic.device", costs.analytic_device);

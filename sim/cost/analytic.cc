@@ -46,44 +46,6 @@ NcclGroup GroupOf(const AnalyticOptions& options, const TrainingSpec& training,
   return group;
 }
 
-double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
-                   const OpComm& comm) {
-  if (comm.members == 1 || comm.bytes <= 0) return 0;
-  const NcclGroup group = GroupOf(options, training, comm);
-  const double bus = group.channels * group.channel_GBps * 1e9;
-  switch (comm.kind) {
-    case CommKind::kAllReduce:
-      return NcclSeconds(NcclCollective::kAllReduce, group, comm.bytes);
-    case CommKind::kAllGather:
-      return NcclSeconds(NcclCollective::kAllGather, group, comm.bytes);
-    case CommKind::kReduceScatter:
-      return NcclSeconds(NcclCollective::kReduceScatter, group, comm.bytes);
-    case CommKind::kAllToAll: {
-      // Between nodes each device has its own part of the cards.
-      const double within =
-          group.nodes == 1
-              ? 1
-              : (static_cast<double>(group.ranks) / group.nodes - 1) /
-                    (group.ranks - 1);
-      const double sent =
-          comm.bytes * (group.ranks - 1) / static_cast<double>(group.ranks);
-      const double nvlink = options.network.nvlink_bytes_per_s *
-                            options.device.collective_sustained;
-      const double outside =
-          group.nodes == 1
-              ? 0
-              : sent * (1 - within) / options.network.nic_bytes_per_s;
-      return std::max(sent * within / nvlink, outside) +
-             NcclSeconds(NcclCollective::kAllGather, group, 1);
-    }
-    case CommKind::kRing:
-      return (group.ranks - 1) *
-             (comm.bytes / bus +
-              NcclSeconds(NcclCollective::kAllGather, group, 1) / group.ranks);
-  }
-  return 0;
-}
-
 struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double recompute = 0;
@@ -125,7 +87,54 @@ struct StageParameters {
   double expert = 0;
 };
 
+// By one device.
+double Updated(const TrainingSpec& training, double dense_parameters,
+               double expert_parameters) {
+  const double shards = training.zero >= 1 ? training.shards() : 1;
+  const double expert_shards =
+      training.zero >= 1 ? training.expert_shards() : 1;
+  return dense_parameters / shards + expert_parameters / expert_shards;
+}
+
 }  // namespace
+
+double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
+                   const OpComm& comm) {
+  if (comm.members == 1 || comm.bytes <= 0) return 0;
+  const NcclGroup group = GroupOf(options, training, comm);
+  const double bus = group.channels * group.channel_GBps * 1e9;
+  switch (comm.kind) {
+    case CommKind::kAllReduce:
+      return NcclSeconds(NcclCollective::kAllReduce, group, comm.bytes);
+    case CommKind::kAllGather:
+      return NcclSeconds(NcclCollective::kAllGather, group, comm.bytes);
+    case CommKind::kReduceScatter:
+      return NcclSeconds(NcclCollective::kReduceScatter, group, comm.bytes);
+    case CommKind::kAllToAll: {
+      // Between nodes each device has its own part of the cards.
+      const double within =
+          group.nodes == 1
+              ? 1
+              : (static_cast<double>(group.ranks) / group.nodes - 1) /
+                    (group.ranks - 1);
+      const double sent =
+          comm.bytes * (group.ranks - 1) / static_cast<double>(group.ranks);
+      const double nvlink = options.network.nvlink_bytes_per_s *
+                            options.device.collective_sustained;
+      const double outside =
+          group.nodes == 1
+              ? 0
+              : sent * (1 - within) / options.network.nic_bytes_per_s;
+      return std::max(sent * within / nvlink, outside) +
+             NcclSeconds(NcclCollective::kAllGather, group, 1);
+    }
+    case CommKind::kRing:
+      return (group.ranks - 1) *
+             (comm.bytes / bus +
+              NcclSeconds(NcclCollective::kAllGather, group, 1) / group.ranks);
+  }
+  return 0;
+}
 
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                const TrainingSpec& training,
@@ -164,20 +173,16 @@ double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
 
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
                         double dense_parameters, double expert_parameters) {
-  const double shards = training.zero >= 1 ? training.shards() : 1;
-  const double expert_shards =
-      training.zero >= 1 ? training.expert_shards() : 1;
-  const double updated =
-      dense_parameters / shards + expert_parameters / expert_shards;
-  return StreamSeconds(device, kOptimizerBytes * updated);
+  return StreamSeconds(
+      device,
+      kOptimizerBytes * Updated(training, dense_parameters, expert_parameters));
 }
 
-double AnalyticOptimizerSeconds(const ModelSpec& model,
-                                const TrainingSpec& training,
-                                const DeviceSpec& device,
-                                const StageLayout& layout,
-                                const std::vector<int>& rank_of_stage,
-                                int replicas) {
+double MostUpdatedParameters(const ModelSpec& model,
+                             const TrainingSpec& training,
+                             const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage,
+                             int replicas) {
   const int last_rank =
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
@@ -201,13 +206,22 @@ double AnalyticOptimizerSeconds(const ModelSpec& model,
       }
     }
   }
-  double slowest_s = 0;
+  double most = 0;
   for (const StageParameters& sizes : parameters) {
-    slowest_s =
-        std::max(slowest_s,
-                 OptimizerSeconds(device, training, sizes.dense, sizes.expert));
+    most = std::max(most, Updated(training, sizes.dense, sizes.expert));
   }
-  return slowest_s;
+  return most;
+}
+
+double AnalyticOptimizerSeconds(const ModelSpec& model,
+                                const TrainingSpec& training,
+                                const DeviceSpec& device,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int replicas) {
+  return StreamSeconds(
+      device, kOptimizerBytes * MostUpdatedParameters(model, training, layout,
+                                                      rank_of_stage, replicas));
 }
 
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,

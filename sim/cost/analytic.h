@@ -59,6 +59,23 @@ double AnalyticOptimizerSeconds(const ModelSpec& model,
                                 const std::vector<int>& rank_of_stage,
                                 int replicas);
 
+// What one exchange inside a pass takes of the network.
+double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
+                   const OpComm& comm);
+
+// The same of the gather behind a hop, of all slices of a microbatch; 0 where
+// there is none (TrainingSpec::gathers_hops).
+double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
+                     const AnalyticOptions& options);
+
+// Parameters that the busiest rank updates on one device in an optimizer
+// step. `replicas` as of AnalyticOptimizerSeconds.
+double MostUpdatedParameters(const ModelSpec& model,
+                             const TrainingSpec& training,
+                             const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage,
+                             int replicas);
+
 // Adam over the parameters that one device updates.
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
                         double dense_parameters, double expert_parameters);

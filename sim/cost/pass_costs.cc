@@ -9,6 +9,7 @@ PassCosts PassCosts::Uniform(int pp, int vpp, const StageCosts& per_rank) {
       .forward_s = per_rank.forward_s / vpp,
       .backward_input_s = per_rank.backward_input_s / vpp,
       .backward_weight_s = per_rank.backward_weight_s / vpp,
+      .backward_full_s = per_rank.backward_full_s / vpp,
       .recompute_s = per_rank.recompute_s / vpp,
       .offload_s = per_rank.offload_s / vpp,
       .load_s = per_rank.load_s / vpp,
@@ -28,7 +29,10 @@ double PassCosts::Seconds(PassKind kind, int stage, int slices) const {
     case PassKind::kBackwardWeight:
       return costs.backward_weight_s / slices;
     case PassKind::kBackwardFull:
-      return (costs.backward_input_s + costs.backward_weight_s) / slices;
+      return (costs.backward_full_s > 0
+                  ? costs.backward_full_s
+                  : costs.backward_input_s + costs.backward_weight_s) /
+             slices;
     case PassKind::kRecompute:
       return costs.recompute_s / slices;
     case PassKind::kOffload:

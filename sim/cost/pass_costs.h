@@ -12,6 +12,8 @@ struct StageCosts {
   double forward_s = 0;
   double backward_input_s = 0;
   double backward_weight_s = 0;
+  // B and W as one pass; 0: what they take one after the other.
+  double backward_full_s = 0;
   double recompute_s = 0;
   double offload_s = 0;  // device to host, activations of one microbatch
   double load_s = 0;     // host to device
@@ -36,7 +38,7 @@ struct PassCosts {
   static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
 
   // One slice of `slices` of a microbatch; the factors are left to
-  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its own.
+  // MicrobatchFactor and SliceFactor. SYNC takes no time of its own.
   double Seconds(PassKind kind, int stage, int slices) const;
   double MicrobatchFactor(int microbatch) const {
     return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];

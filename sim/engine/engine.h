@@ -45,6 +45,8 @@ struct EngineOptions {
   // becomes a flow only when another one comes. Same times; false makes each
   // a flow from the start, for tests and benchmarks.
   bool time_lone_transfers = true;
+  // False: every transfer takes what it takes alone, as in the fast engine.
+  bool share_links = true;
 };
 
 struct EngineInfo {

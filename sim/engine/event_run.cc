@@ -29,7 +29,8 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       buffer_(options.trace),
       writer_(program, options.trace == nullptr ? nullptr : &buffer_),
       holds_(program.wait_rule != WaitRule::kBuffered),
-      time_lone_transfers_(options.time_lone_transfers) {
+      time_lone_transfers_(options.time_lone_transfers),
+      share_links_(options.share_links) {
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.resize(devices);
   for (size_t device = 0; device < devices; ++device) {
@@ -244,8 +245,8 @@ bool EventRun::RunBlock(int index) {
   if (!TakeBlockInputs(device, block, parts, &start_s)) return false;
   double seconds[2] = {};
   for (int part = 0; part < parts; ++part) {
-    seconds[part] = rank.lanes[block[part].lane()].seconds *
-                    program_.factor(block[part]) *
+    seconds[part] = program_.PassSeconds(device.iteration, device.replica,
+                                         device.rank, block[part]) *
                     (parts == 2 ? program_.pair_factor : 1);
   }
   const double end_s = start_s + (seconds[0] + seconds[1]);
@@ -256,6 +257,7 @@ bool EventRun::RunBlock(int index) {
     if (!device.started) times.first_start_s = start_s;
     device.started = true;
     times.last_end_s = end_s;
+    if (program_.jitter != nullptr) times.busy_s += seconds[0] + seconds[1];
   }
   if (writer_.active()) {
     writer_.replica = device.replica;
@@ -335,7 +337,8 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
   for (std::vector<RankTimes>& replica : summary_.times) {
-    for (int rank = 0; rank < program_.pp(); ++rank) {
+    for (int rank = 0; rank < program_.pp() && program_.jitter == nullptr;
+         ++rank) {
       replica[rank].busy_s = program_.BusySeconds(rank);
     }
   }

@@ -242,6 +242,7 @@ class EventRun {
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
   const bool time_lone_transfers_;
+  const bool share_links_;
   struct LinkUse {
     int32_t transfers = 0;
     uint32_t last = 0;  // the one, when it is one

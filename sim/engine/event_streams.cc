@@ -33,7 +33,9 @@ void EventRun::TryStream(int index, Stream stream) {
   const SideOp& op = program_.ranks[device.rank].side_ops[head.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
-  head.end_s = head.ready_s + op.seconds;
+  head.end_s =
+      head.ready_s +
+      program_.SideSeconds(head.iteration, device.replica, device.rank, op);
   At(head.end_s, Event::kStreamEnd,
      static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
 }

@@ -36,6 +36,9 @@ void EventRun::PlanTraffic() {
   if (program_.network.cluster == nullptr) return;
   const Cluster& cluster = *program_.network.cluster;
   plans_ = PlanSharing(cluster, sources_);
+  if (!share_links_) {
+    for (SourcePlan& plan : plans_) plan.sharing = Sharing::kNone;
+  }
   link_use_.resize(cluster.links().size());
   queue_of_source_.assign(sources_.size(), -1);
   std::vector<int> queue_of_link(cluster.links().size(), -1);
@@ -56,7 +59,8 @@ void EventRun::PlanTraffic() {
 void EventRun::PlanChannels() {
   std::vector<double> spacing_s(program_.channels.size(),
                                 std::numeric_limits<double>::infinity());
-  double least_factor = 1;
+  // With noise nothing is known beforehand.
+  double least_factor = program_.jitter == nullptr ? 1 : 0;
   for (const std::vector<double>* factors :
        {&program_.microbatch_factor, &program_.slice_factor}) {
     if (factors->empty()) continue;

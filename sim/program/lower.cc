@@ -86,7 +86,9 @@ void Lowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
   program_.replicas = options_.replicas;
-  program_.until_steady = options_.iterations == 0;
+  program_.jitter = options_.jitter;
+  program_.until_steady =
+      options_.iterations == 0 && options_.jitter == nullptr;
   program_.iterations =
       options_.iterations == 0 ? kMostIterations : options_.iterations;
   program_.microbatch_factor = options_.costs.microbatch_factor;

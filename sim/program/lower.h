@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
@@ -44,7 +45,10 @@ struct LowerOptions {
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;
   OptimizerMode optimizer = OptimizerMode::kNone;
-  // 0: as many as the period needs, at most 8.
+  // Noise on passes and optimizer steps; null: none. With it no period is
+  // constant.
+  std::shared_ptr<const Jitter> jitter;
+  // 0: as many as the period needs, at most 8; with jitter 8.
   int iterations = 0;
 };
 

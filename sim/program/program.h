@@ -34,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "sim/cost/jitter.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -192,6 +193,8 @@ struct Program {
   // Time of a block (X&Y) over that of its passes one after the other.
   double pair_factor = 1;
   std::vector<double> slice_factor;       // empty: 1
+  // Noise on the times of passes and optimizer steps; null: none.
+  std::shared_ptr<const Jitter> jitter;
 
   int pp() const { return static_cast<int>(ranks.size()); }
   // On the time of a pass, whatever its kind.
@@ -200,11 +203,16 @@ struct Program {
                                       : microbatch_factor[pass.microbatch()]) *
            (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]);
   }
+  // What a pass, or a side operation of a length of its own, takes when it
+  // runs: factors and noise included, the pair factor not.
+  double PassSeconds(int iteration, int replica, int rank, Pass pass) const;
+  double SideSeconds(int iteration, int replica, int rank,
+                     const SideOp& op) const;
   // Operations of one iteration of one replica, transfers counted once.
   int64_t num_ops() const;
   // Passes (F B W BW R) of one iteration of one replica.
   int64_t num_passes() const;
-  // Pass time of one rank in one iteration.
+  // Pass time of one rank in one iteration, without noise.
   double BusySeconds(int rank) const;
 };
 

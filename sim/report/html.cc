@@ -66,6 +66,10 @@ std::string Heading(const Page& page) {
     facts.push_back(
         absl::StrCat("pass times estimated for ", report.costs->device.name));
   }
+  if (report.profile) {
+    facts.push_back(
+        absl::StrCat("pass times of profile ", report.profile->name));
+  }
   if (!report.engine.empty()) {
     facts.push_back(absl::StrCat("engine ", report.engine));
   }

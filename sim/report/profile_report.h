@@ -1,22 +1,36 @@
-// Calibration profiles for people and, as one JSON object, for scripts: what
-// was measured, how noisy it is, what a model lacks, how two profiles differ.
+// Where measured pass times come from: each pass of each part with its noise
+// and the error of what was not measured itself.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
-#include "sim/cost/profile.h"
-#include "sim/model/model.h"
+#include "sim/cost/profile_costs.h"
 
 namespace pipewright {
 
-std::string ProfileReport(const Profile& profile, bool json);
+struct ProfileReport {
+  std::string name;         // as given
+  std::string description;  // device and date
+  std::string type;         // "bf16"
+  std::vector<ProfiledTime> times;
+  std::vector<StageCosts> stages;  // of one microbatch
+  double optimizer_s = 0;
+  double split_price = 0;    // (B + W) / BW of a layer; 0: not measured
+  std::string interference;  // what of it the run had: "off", "on"
+  // Of the whole profile, predicted from the others; 0 without any.
+  double left_out_median = 0;
+  int left_out_shapes = 0;
+};
 
-// With what `model` lacks: passes of its shape that were not measured. Error:
-// kInvalidArgument for a model that no profile can have.
-absl::StatusOr<std::string> ProfileReport(const Profile& profile,
-                                          const ModelSpec& model, bool json);
+// `costs`: as the run has them.
+ProfileReport ReportProfile(const Profile& profile, std::string name,
+                            const ProfileCosts& measured,
+                            const PassCosts& costs);
 
-std::string DiffReport(const Profile& before, const Profile& after, bool json);
+// The value of the key "costs".
+nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report);
+std::string ProfileCostsToText(const ProfileReport& report);
 
 }  // namespace pipewright

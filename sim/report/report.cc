@@ -74,6 +74,10 @@ Report Summarize(const Program& program, const RunSummary& run,
     report.slices = program.schedule->slices;
   }
   report.iteration_s = run.iteration_s();
+  if (program.jitter != nullptr) {
+    report.jitter = ReportJitter(run, program.jitter->seed);
+    report.iteration_s = report.jitter->mean_s;
+  }
   report.iterations = run.iterations();
   report.steady = run.steady;
   report.ops = run.passes;
@@ -124,6 +128,7 @@ Report Summarize(const Program& program, const RunSummary& run,
 }
 
 std::string PeriodNote(const Report& report) {
+  if (report.jitter) return JitterNote(*report.jitter);
   if (report.iterations <= 1) return "last end of the only iteration";
   return absl::StrCat(report.steady ? "steady-state period, the last of "
                                     : "period over the last of ",
@@ -173,12 +178,14 @@ std::string ReportToJson(const Report& report) {
   out["iteration_s"] = report.iteration_s;
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
+  if (report.jitter) out["jitter"] = JitterToJson(*report.jitter);
   if (report.throughput) AddThroughput(*report.throughput, &out);
   if (report.fits) out["fits"] = *report.fits;
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
+  if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
   if (report.memory) {
     nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
     for (const RankMemory& rank : report.memory->memory->ranks) {

@@ -10,7 +10,9 @@
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
 #include "sim/report/cost_report.h"
+#include "sim/report/jitter_report.h"
 #include "sim/report/memory_report.h"
+#include "sim/report/profile_report.h"
 #include "sim/report/throughput.h"
 
 namespace pipewright {
@@ -55,11 +57,13 @@ struct Report {
   double busy_s = 0;  // busiest rank
   GlobalAndPerRank bubble_fraction;
   GlobalAndPerRank bubble_overhead;
-  double iteration_s = 0;
+  double iteration_s = 0;  // with jitter the mean of the periods
   int iterations = 1;
   bool steady = false;
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
+  std::optional<ProfileReport> profile;  // of measured ones
+  std::optional<JitterReport> jitter;    // where durations are drawn
   std::optional<bool> fits;              // only where a limit is given
   std::vector<double> peak_activations;
   std::optional<MemoryReport> memory;  // only with a model

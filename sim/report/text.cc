@@ -131,6 +131,9 @@ std::string ReportToText(const Report& report) {
   absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
                         "of one iteration");
   absl::StrAppend(&out, Bubbles(report), RankTable(report));
+  if (report.profile) {
+    absl::StrAppend(&out, "\n", ProfileCostsToText(*report.profile));
+  }
   if (report.memory) {
     absl::StrAppend(&out, "\n", MemoryToText(*report.memory, kMaxRows));
   }

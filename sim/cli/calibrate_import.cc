@@ -1,0 +1,154 @@
+#include "sim/cli/calibrate_import.h"
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/import_benchmarks.h"
+#include "calibrate/import_kineto.h"
+#include "sim/base/file.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/cost/profile.h"
+#include "sim/cost/profile_shape.h"
+#include "sim/model/model.h"
+
+namespace pipewright {
+namespace {
+
+struct Import {
+  std::string kineto;
+  std::vector<std::string> nccl_tests;
+  std::vector<std::string> nvbandwidth;
+  std::string buffer = "512MiB";
+  std::string model;
+  std::string device;
+  std::string output;
+  KinetoOptions options;
+
+  absl::Status Run();
+  absl::StatusOr<Profile> Trace();
+  absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
+};
+
+absl::StatusOr<Profile> Import::Trace() {
+  if (model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model: missing; allowed: with --kineto, the model that was trained "
+        "(pipewright list models)");
+  }
+  const absl::StatusOr<ModelSpec> spec = FindModel(model);
+  PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
+  PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
+  if (options.sequence == 0) options.sequence = spec->sequence;
+  std::ifstream in(kineto, std::ios::binary);
+  if (!in) {
+    return absl::NotFoundError(
+        absl::StrCat("--kineto: ", kineto, ": cannot be read"));
+  }
+  return ImportKineto(in, kineto, options);
+}
+
+// Devices are called differently by each program: --device, or the first
+// name, stands for all.
+absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
+  PW_RETURN_IF_ERROR(more.status());
+  for (ProfileSource& source : more->sources) {
+    source.version = PIPEWRIGHT_VERSION;
+    if (!device.empty()) source.device = device;
+    if (!profile->sources.empty()) {
+      const std::string& first = profile->sources[0].device;
+      source.device = first.empty() ? source.device : first;
+    }
+  }
+  if (profile->sources.empty()) {
+    *profile = *std::move(more);
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(*profile, MergeProfiles(*profile, *more));
+  return absl::OkStatus();
+}
+
+absl::Status Import::Run() {
+  if (kineto.empty() && nccl_tests.empty() && nvbandwidth.empty()) {
+    return absl::InvalidArgumentError(
+        "nothing to import; allowed: --kineto FILE, --nccl-tests FILE, "
+        "--nvbandwidth FILE");
+  }
+  const absl::StatusOr<double> bytes = ParseQuantity(buffer, Unit::kBytes);
+  PW_RETURN_IF_ERROR(Prefix("--buffer", bytes.status()));
+  Profile profile;
+  if (!kineto.empty()) PW_RETURN_IF_ERROR(Add(Trace(), &profile));
+  for (const std::string& path : nccl_tests) {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_RETURN_IF_ERROR(Add(ImportNcclTests(text, path), &profile));
+  }
+  for (const std::string& path : nvbandwidth) {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_RETURN_IF_ERROR(Add(
+        ImportNvbandwidth(text, path, static_cast<int64_t>(*bytes)), &profile));
+  }
+  for (const ProfileSource& source : profile.sources) {
+    PrintWarnings(source.warnings);
+  }
+  return WriteFile(output, WriteProfile(profile));
+}
+
+}  // namespace
+
+void AddCalibrateImport(CLI::App* calibrate, Action* action) {
+  CLI::App* verb = calibrate->add_subcommand(
+      "import", "A profile from a trace of your own run, or from benchmarks");
+  auto import = std::make_shared<Import>();
+  KinetoOptions& options = import->options;
+  verb->add_option("--kineto", import->kineto,
+                   "trace of PyTorch's profiler (export_chrome_trace)");
+  verb->add_option("--nccl-tests", import->nccl_tests,
+                   "file of nccl-tests -J; may be repeated");
+  verb->add_option("--nvbandwidth", import->nvbandwidth,
+                   "output of nvbandwidth -j; may be repeated");
+  verb->add_option("--buffer", import->buffer,
+                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)");
+  verb->add_option("--model", import->model, "model that the trace is of");
+  verb->add_option("--device", import->device,
+                   "name of the device, where the file does not say it");
+  const std::pair<const char*, RegionKind> patterns[] = {
+      {"--forward", RegionKind::kForward},
+      {"--backward-input", RegionKind::kBackwardInput},
+      {"--backward-weight", RegionKind::kBackwardWeight},
+      {"--backward", RegionKind::kBackwardFull},
+      {"--optimizer", RegionKind::kOptimizer}};
+  for (const auto& [flag, kind] : patterns) {
+    verb->add_option(flag, options.patterns[static_cast<int>(kind)],
+                     absl::StrCat("regular expression for the regions' names "
+                                  "(default: ",
+                                  DefaultRegionPattern(kind), ")"));
+  }
+  verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
+  verb->add_option("--microbatch-size", options.microbatch_size, "samples")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--sequence", options.sequence,
+                   "tokens of a sample (default: the model's)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--tp", options.tp, "tensor parallelism of the run")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--layers", options.layers,
+                   "layers of one region (default: 1)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--parameters", options.parameters,
+                   "that one optimizer step updates");
+  verb->add_option("--skip", options.skip,
+                   "regions of each kind left out at the start")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--sum-kernels", options.sum_kernels,
+                 "sum of the kernels instead of first start to last end");
+  verb->add_option("-o", import->output, "profile to write")->required();
+  verb->callback(
+      [action, import] { *action = [import] { return import->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,171 @@
+#include "sim/config/prepare_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/cost/profile_store.h"
+
+namespace pipewright {
+namespace {
+
+// More would be no noise on a pass.
+constexpr double kMostJitter = 100;  // %
+
+absl::Status CheckAlone(const RunConfig& config) {
+  const CostChoice& costs = config.costs;
+  const auto both = [&](bool given, absl::string_view other) {
+    return given ? absl::InvalidArgumentError(absl::StrCat(
+                       config.Field("costs.profile"), ": given together with ",
+                       config.Field(other), "; allowed: one of them"))
+                 : absl::OkStatus();
+  };
+  PW_RETURN_IF_ERROR(both(costs.analytic, "costs.analytic"));
+  PW_RETURN_IF_ERROR(
+      both(costs.forward_s.has_value(), "costs.uniform.forward"));
+  PW_RETURN_IF_ERROR(
+      both(costs.backward_input_s.has_value(), "costs.uniform.backward_input"));
+  PW_RETURN_IF_ERROR(both(costs.backward_weight_s.has_value(),
+                          "costs.uniform.backward_weight"));
+  PW_RETURN_IF_ERROR(
+      both(!costs.stage_forward_s.empty(), "costs.per_stage.forward"));
+  PW_RETURN_IF_ERROR(both(!costs.stage_backward_input_s.empty(),
+                          "costs.per_stage.backward_input"));
+  return both(!costs.stage_backward_weight_s.empty(),
+              "costs.per_stage.backward_weight");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
+    const RunConfig& config, bool has_model) {
+  if (!config.costs.profile) return std::optional<PreparedProfile>();
+  PW_RETURN_IF_ERROR(CheckAlone(config));
+  if (!has_model) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.Field("costs.profile"),
+                     ": needs a model (--model NAME), whose parts it times"));
+  }
+  absl::StatusOr<Profile> profile = FindProfile(*config.costs.profile);
+  PW_RETURN_IF_ERROR(Prefix(config.Field("costs.profile"), profile.status()));
+  PreparedProfile out;
+  out.name = *config.costs.profile;
+  out.profile = std::make_shared<const Profile>(*std::move(profile));
+  return std::optional<PreparedProfile>(std::move(out));
+}
+
+absl::Status TakeProfileTimes(const RunConfig& config,
+                              const PreparedModel& model,
+                              const ShapeParams* shape,
+                              PreparedProfile* profile,
+                              std::vector<std::string>* warnings) {
+  ProfileCostOptions options;
+  options.name = profile->name;
+  options.scale_shapes = config.costs.scale_shapes.value_or(false);
+  AnalyticOptions network;
+  if (shape != nullptr) {
+    const absl::StatusOr<DeviceSpec> device = FindDevice(shape->device_name);
+    if (device.ok()) {
+      network = {.device = *device, .network = NetworkOf(*shape)};
+      options.network = &network;
+    }
+  }
+  absl::StatusOr<ProfileCosts> costs =
+      CostsOfProfile(*profile->profile, model.spec, model.training,
+                     model.layout, model.rank_of_stage, options);
+  PW_RETURN_IF_ERROR(Locate(config, costs.status()));
+  profile->costs = *std::move(costs);
+  if (!profile->profile->complete) {
+    warnings->push_back(absl::StrCat("profile ", profile->name,
+                                     " is of a run that was interrupted"));
+  }
+  warnings->insert(warnings->end(), profile->costs.warnings.begin(),
+                   profile->costs.warnings.end());
+  return absl::OkStatus();
+}
+
+RunConfig WithMeasuredHops(const RunConfig& config,
+                           const std::optional<PreparedProfile>& profile,
+                           int pp, double hop_bytes,
+                           std::vector<std::string>* warnings) {
+  RunConfig out = config;
+  if (!profile || config.costs.p2p_s || config.system.given() || pp == 1) {
+    return out;
+  }
+  const std::optional<TransferTime> hop =
+      TransferSeconds(*profile->profile, "send_recv", 2, hop_bytes);
+  if (!hop) return out;
+  out.costs.p2p_s = hop->seconds;
+  if (!hop->inside) {
+    warnings->push_back(absl::StrCat(
+        "profile ", profile->name, ": a hop of ", FormatBytes(hop_bytes),
+        " is outside of the measured sizes of send_recv"));
+  }
+  return out;
+}
+
+absl::Status CheckSplit(const Schedule& schedule,
+                        const PreparedProfile& profile) {
+  if (profile.costs.splits_backward) return absl::OkStatus();
+  for (const auto& order : schedule.orders) {
+    for (const Pass pass : *order) {
+      if (pass.kind() != PassKind::kBackwardInput &&
+          pass.kind() != PassKind::kBackwardWeight) {
+        continue;
+      }
+      return BadValue("costs.profile", profile.name,
+                      absl::StrCat("a profile that measured B and W: schedule ",
+                                   schedule.name,
+                                   " splits the backward, and this one has "
+                                   "only whole ones"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile) {
+  const std::string kind = config.costs.jitter.value_or("none");
+  if (kind == "none") return std::shared_ptr<const Jitter>();
+  auto jitter = std::make_shared<Jitter>();
+  if (kind == "profile") {
+    if (!profile) {
+      return BadValue(config.Field("costs.jitter"), kind,
+                      "none, a percentage (3%); profile needs costs.profile");
+    }
+    *jitter = profile->costs.jitter;
+  } else {
+    absl::string_view number = kind;
+    double percent = 0;
+    if (!absl::ConsumeSuffix(&number, "%") ||
+        !absl::SimpleAtod(number, &percent) || !(percent > 0) ||
+        percent > kMostJitter) {
+      return BadValue(config.Field("costs.jitter"), kind,
+                      "none, profile, a percentage above 0% and up to 100%");
+    }
+    jitter->sigma = percent / 100;
+  }
+  jitter->seed = static_cast<uint64_t>(config.costs.seed.value_or(0));
+  return std::shared_ptr<const Jitter>(std::move(jitter));
+}
+
+void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory) {
+  if (memory->limit_bytes) return;
+  for (const ProfileSource& source : profile.profile->sources) {
+    if (source.memory_bytes <= 0) continue;
+    memory->limit_bytes = static_cast<double>(source.memory_bytes);
+    memory->limit_source = source.device.empty()
+                               ? absl::StrCat("profile ", profile.name)
+                               : source.device;
+    return;
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,58 @@
+// A run's calibration profile: read, turned into pass times, and what else of
+// a run follows from it. Part of Prepare; for sim/config and its readers.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/config/run_config.h"
+#include "sim/cost/profile_costs.h"
+#include "sim/report/memory_report.h"
+#include "sim/schedule/schedule.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+struct PreparedModel;
+
+struct PreparedProfile {
+  std::string name;  // as given
+  std::shared_ptr<const Profile> profile;
+  ProfileCosts costs;
+};
+
+// The file or shipped profile of costs.profile, or nothing. Error: one that
+// cannot be read, or given together with other pass times or without a model.
+absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
+    const RunConfig& config, bool has_model);
+
+// Fills in `costs`. `shape`: of the system, may be null.
+absl::Status TakeProfileTimes(const RunConfig& config,
+                              const PreparedModel& model,
+                              const ShapeParams* shape,
+                              PreparedProfile* profile,
+                              std::vector<std::string>* warnings);
+
+// The configuration with costs.p2p as measured, where neither a system nor
+// p2p is given and the profile has send_recv between two; else as it is.
+RunConfig WithMeasuredHops(const RunConfig& config,
+                           const std::optional<PreparedProfile>& profile,
+                           int pp, double hop_bytes,
+                           std::vector<std::string>* warnings);
+
+// Error: a schedule that splits the backward, with a profile that does not.
+absl::Status CheckSplit(const Schedule& schedule,
+                        const PreparedProfile& profile);
+
+// The noise that costs.jitter asks for, null for none. Error: no noise to
+// draw from.
+absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile);
+
+// The device's memory as a limit, where nothing else gives one.
+void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory);
+
+}  // namespace pipewright

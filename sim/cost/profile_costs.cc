@@ -1,0 +1,337 @@
+#include "sim/cost/profile_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/cost/profile_lookup.h"
+
+namespace pipewright {
+namespace {
+
+constexpr ProfilePass kAllPasses[] = {
+    ProfilePass::kForward, ProfilePass::kBackwardInput,
+    ProfilePass::kBackwardWeight, ProfilePass::kBackwardFull,
+    ProfilePass::kRecompute};
+
+absl::StatusOr<ProfilePart> PartOf(BlockKind kind) {
+  switch (kind) {
+    case BlockKind::kEmbedding:
+      return ProfilePart::kEmbedding;
+    case BlockKind::kDenseLayer:
+      return ProfilePart::kLayer;
+    case BlockKind::kHead:
+      return ProfilePart::kHead;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "costs.profile: no profile measures a block of kind ",
+          BlockKindName(kind), "; allowed: embedding, layer, head"));
+  }
+}
+
+absl::Status CheckSupported(const TrainingSpec& training) {
+  if (training.cp > 1) {
+    return BadValue("strategy.cp", absl::StrCat(training.cp),
+                    "1 with costs.profile (no pass is measured with context "
+                    "parallelism)");
+  }
+  if (training.recompute == Recompute::kNormActivation) {
+    return BadValue("strategy.recompute", "norm-activation",
+                    "none, full with costs.profile");
+  }
+  if (!training.flash_attention) {
+    return BadValue("strategy.attention", "unfused",
+                    "flash with costs.profile");
+  }
+  return absl::OkStatus();
+}
+
+// Adds a pass of the profile to the passes of a stage, `times` over.
+void AddQuantiles(const std::vector<double>& quantiles, double seconds,
+                  double times, std::vector<double>* sum) {
+  for (size_t knot = 0; knot < sum->size(); ++knot) {
+    const double probability =
+        static_cast<double>(knot) / static_cast<double>(sum->size() - 1);
+    (*sum)[knot] += times * seconds * QuantileAt(quantiles, probability);
+  }
+}
+
+constexpr size_t kKnots = 101;
+
+// One stage, summed up: seconds and quantiles (in seconds) of each pass.
+struct StageSum {
+  StageCosts costs;
+  bool any_full = false;
+  std::array<std::vector<double>, kNumProfilePasses> quantiles;
+
+  StageSum() { quantiles.fill(std::vector<double>(kKnots, 0)); }
+};
+
+class Summation {
+ public:
+  Summation(const Profile& profile, const ModelSpec& model,
+            const TrainingSpec& training, const ProfileCostOptions& options,
+            ProfileLookup* lookup)
+      : profile_(profile),
+        model_(model),
+        training_(training),
+        options_(options),
+        lookup_(lookup) {}
+
+  absl::Status Add(const StageBlock& block, bool recomputes, StageSum* sum) {
+    PW_ASSIGN_OR_RETURN(const ProfilePart part, PartOf(block.kind));
+    PW_ASSIGN_OR_RETURN(const PartTimes times, lookup_->Of(part, recomputes));
+    const double count = static_cast<double>(block.count) * block.part;
+    const auto seconds = [&](ProfilePass pass) {
+      return times.seconds[static_cast<int>(pass)];
+    };
+    std::array<double, kNumOpPasses> exchange = {};
+    if (training_.tp > 1) {
+      PW_ASSIGN_OR_RETURN(exchange, Exchanges(block));
+    }
+    for (const ProfilePass pass : kAllPasses) {
+      AddQuantiles(times.quantiles[static_cast<int>(pass)], seconds(pass),
+                   count, &sum->quantiles[static_cast<int>(pass)]);
+    }
+    StageCosts& costs = sum->costs;
+    costs.forward_s += count * (seconds(ProfilePass::kForward) + exchange[0]);
+    costs.backward_input_s +=
+        count * (seconds(ProfilePass::kBackwardInput) + exchange[1]);
+    costs.backward_weight_s +=
+        count * (seconds(ProfilePass::kBackwardWeight) + exchange[2]);
+    costs.backward_full_s += count * (seconds(ProfilePass::kBackwardFull) +
+                                      exchange[1] + exchange[2]);
+    sum->any_full |= times.full_measured;
+    if (recomputes && part == ProfilePart::kLayer) {
+      costs.recompute_s +=
+          count * (seconds(ProfilePass::kRecompute) + exchange[0]);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Of tp, in F, B and W of one block; a microbatch is one exchange a slice.
+  absl::StatusOr<std::array<double, kNumOpPasses>> Exchanges(
+      const StageBlock& block) {
+    std::array<double, kNumOpPasses> out = {};
+    for (const ModelOp& op :
+         BlockOps(model_, training_, block.kind, block.first_layer)) {
+      for (const OpComm& comm : op.comms) {
+        PW_ASSIGN_OR_RETURN(const double seconds, Exchange(comm));
+        out[static_cast<int>(comm.pass)] += training_.slices * seconds;
+      }
+    }
+    return out;
+  }
+
+  absl::StatusOr<double> Exchange(const OpComm& comm) {
+    if (comm.members == 1 || comm.bytes <= 0) return 0.0;
+    const char* name = comm.kind == CommKind::kAllGather ? "all_gather"
+                       : comm.kind == CommKind::kReduceScatter
+                           ? "reduce_scatter"
+                           : "all_reduce";
+    const double bytes = comm.bytes * lookup_->bytes_factor();
+    if (const auto time =
+            TransferSeconds(profile_, name, comm.members, bytes)) {
+      if (!time->inside) {
+        lookup_->Warn(absl::StrCat(
+            "profile ", options_.name, ": ", name, " of ", FormatBytes(bytes),
+            " over ", comm.members, " is outside of the measured sizes"));
+      }
+      return time->seconds;
+    }
+    if (options_.network == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "costs.profile: ", options_.name, " has no ", name, " over ",
+          comm.members,
+          " devices, and no system is given; allowed: a system "
+          "(--system NAME), or a profile that has them (pipewright calibrate "
+          "import --nccl-tests FILE)"));
+    }
+    OpComm scaled = comm;
+    scaled.bytes = bytes;
+    return CommSeconds(*options_.network, training_, scaled);
+  }
+
+  const Profile& profile_;
+  const ModelSpec& model_;
+  const TrainingSpec& training_;
+  const ProfileCostOptions& options_;
+  ProfileLookup* lookup_;
+};
+
+// The part of the activations that a split B leaves to W.
+double HeldUntilWeight(const ModelSpec& model, const TrainingSpec& training,
+                       const StageLayout& layout) {
+  double until_weight = 0;
+  double until_backward = 0;
+  for (const std::vector<StageBlock>& blocks : layout.stages) {
+    for (const StageBlock& block : blocks) {
+      const double count = static_cast<double>(block.count) * block.part;
+      for (const ModelOp& op :
+           BlockOps(model, training, block.kind, block.first_layer)) {
+        until_weight += count * (op.saved_until_weight + op.held_for_weight);
+        until_backward += count * op.saved_until_backward;
+      }
+    }
+  }
+  const double all = until_weight + until_backward;
+  return all > 0 ? std::min(1.0, until_weight / all) : 1;
+}
+
+// Factors on a time of `seconds`, of which the quantiles' part is noisy.
+std::vector<double> RelativeTo(double seconds, std::vector<double> quantiles) {
+  const double median = QuantileAt(quantiles, 0.5);
+  for (double& value : quantiles) {
+    value = seconds > 0 ? (seconds - median + value) / seconds : 1;
+  }
+  return quantiles;
+}
+
+std::vector<double> SumOf(const std::vector<double>& one,
+                          const std::vector<double>& other) {
+  std::vector<double> sum = one;
+  for (size_t knot = 0; knot < sum.size(); ++knot) sum[knot] += other[knot];
+  return sum;
+}
+
+std::array<std::vector<double>, kNumPassKinds> JitterOf(const StageSum& sum) {
+  const auto of = [&](ProfilePass pass) -> const std::vector<double>& {
+    return sum.quantiles[static_cast<int>(pass)];
+  };
+  const StageCosts& costs = sum.costs;
+  const std::vector<double>& again = of(ProfilePass::kRecompute);
+  const bool recomputes = costs.recompute_s > 0;
+  const auto backward = [&](ProfilePass pass) {
+    return recomputes ? SumOf(of(pass), again) : of(pass);
+  };
+  std::array<std::vector<double>, kNumPassKinds> out;
+  const auto set = [&](PassKind kind, std::vector<double> quantiles,
+                       double seconds) {
+    out[static_cast<int>(kind)] = RelativeTo(seconds, std::move(quantiles));
+  };
+  set(PassKind::kForward, of(ProfilePass::kForward), costs.forward_s);
+  set(PassKind::kBackwardInput, backward(ProfilePass::kBackwardInput),
+      costs.backward_input_s);
+  set(PassKind::kBackwardWeight, of(ProfilePass::kBackwardWeight),
+      costs.backward_weight_s);
+  set(PassKind::kBackwardFull, backward(ProfilePass::kBackwardFull),
+      costs.backward_full_s > 0
+          ? costs.backward_full_s
+          : costs.backward_input_s + costs.backward_weight_s);
+  set(PassKind::kRecompute, again, costs.recompute_s);
+  return out;
+}
+
+}  // namespace
+
+const char* HowName(ProfiledTime::How how) {
+  switch (how) {
+    case ProfiledTime::How::kMeasured:
+      return "measured";
+    case ProfiledTime::How::kInterpolated:
+      return "interpolated";
+    case ProfiledTime::How::kExtrapolated:
+      return "extrapolated";
+    case ProfiledTime::How::kScaled:
+      return "scaled";
+  }
+  return "";
+}
+
+absl::StatusOr<ProfileCosts> CostsOfProfile(
+    const Profile& profile, const ModelSpec& model,
+    const TrainingSpec& training, const StageLayout& layout,
+    const std::vector<int>& rank_of_stage, const ProfileCostOptions& options) {
+  PW_RETURN_IF_ERROR(CheckSupported(training));
+  ProfileCosts out;
+  PW_ASSIGN_OR_RETURN(ProfileLookup lookup,
+                      ProfileLookup::Create(profile, model, training, options));
+  Summation summation(profile, model, training, options, &lookup);
+  const std::vector<Recompute> recompute =
+      RecomputeOfStages(training, rank_of_stage);
+  std::vector<StageSum> sums(layout.stages.size());
+  bool any_full = false;
+  for (size_t stage = 0; stage < sums.size(); ++stage) {
+    for (const StageBlock& block : layout.stages[stage]) {
+      PW_RETURN_IF_ERROR(summation.Add(
+          block, recompute[stage] == Recompute::kFull, &sums[stage]));
+    }
+    any_full |= sums[stage].any_full;
+  }
+  PW_RETURN_IF_ERROR(lookup.Missing());
+  const double gather_s =
+      options.network == nullptr
+          ? 0
+          : GatherSeconds(model, training, *options.network);
+  const auto crosses = [&](size_t stage) {
+    return stage > 0 && stage < rank_of_stage.size() &&
+           rank_of_stage[stage] != rank_of_stage[stage - 1];
+  };
+  for (size_t stage = 0; stage < sums.size(); ++stage) {
+    StageCosts& costs = sums[stage].costs;
+    if (crosses(stage)) costs.forward_s += gather_s;
+    if (crosses(stage + 1)) {
+      costs.backward_input_s += gather_s;
+      costs.backward_full_s += gather_s;
+    }
+    costs.backward_input_s += costs.recompute_s;
+    costs.backward_full_s += costs.recompute_s;
+    if (!any_full) costs.backward_full_s = 0;
+    out.jitter.passes.push_back(JitterOf(sums[stage]));
+    out.costs.stages.push_back(costs);
+  }
+  out.costs.held_until_weight = HeldUntilWeight(model, training, layout);
+  if (const auto seconds = ProfileOptimizerSeconds(
+          profile, MostUpdatedParameters(model, training, layout, rank_of_stage,
+                                         /*replicas=*/1))) {
+    out.costs.optimizer_s = *seconds;
+  } else {
+    lookup.Warn(absl::StrCat("profile ", options.name,
+                             ": no optimizer step was measured; it takes no "
+                             "time unless --optimizer-time says so"));
+  }
+  out.jitter.optimizer = OptimizerFactors(profile);
+  out.type = lookup.type();
+  out.times = lookup.times();
+  out.splits_backward = lookup.splits_backward();
+  out.split_price = lookup.SplitPrice();
+  out.warnings = lookup.warnings();
+  return out;
+}
+
+std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
+                                              double parameters) {
+  std::vector<GridPoint> points;
+  for (const OptimizerEntry& entry : profile.optimizers) {
+    if (entry.where != "device" || entry.time.median_s <= 0) continue;
+    const auto size = static_cast<double>(entry.parameters);
+    points.push_back({{size}, {size}, entry.time.median_s});
+  }
+  if (points.empty()) return {};
+  return Interpolation(std::move(points))
+      .At({parameters}, {parameters})
+      .seconds;
+}
+
+std::string DescribeProfile(const Profile& profile) {
+  std::vector<std::string> sources;
+  for (const ProfileSource& source : profile.sources) {
+    const std::string line = absl::StrCat(
+        source.device.empty() ? "unknown device" : source.device,
+        source.backend.empty() ? "" : absl::StrCat(", ", source.backend),
+        source.date.empty() ? "" : absl::StrCat(", ", source.date));
+    if (std::find(sources.begin(), sources.end(), line) == sources.end()) {
+      sources.push_back(line);
+    }
+  }
+  return absl::StrJoin(sources, "; ");
+}
+
+}  // namespace pipewright

@@ -1,0 +1,279 @@
+#include "sim/cost/profile_lookup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+double NoiseOf(const Distribution& time) {
+  const double width = time.prediction_high_s > 0
+                           ? time.prediction_high_s - time.prediction_low_s
+                           : time.confidence_high_s - time.confidence_low_s;
+  return time.median_s > 0 ? width / 2 / time.median_s : 0;
+}
+
+const PassEntry* Nearest(const std::vector<const PassEntry*>& entries,
+                         const std::vector<GridPoint>& points,
+                         const std::vector<double>& where) {
+  const PassEntry* nearest = nullptr;
+  double least = 0;
+  for (size_t index = 0; index < entries.size(); ++index) {
+    double square = 0;
+    for (size_t axis = 0; axis < where.size(); ++axis) {
+      const double step = std::log2(points[index].where[axis] / where[axis]);
+      square += step * step;
+    }
+    if (nearest != nullptr && square >= least) continue;
+    nearest = entries[index];
+    least = square;
+  }
+  return nearest;
+}
+
+}  // namespace
+
+std::vector<double> FactorsOf(const Distribution& time) {
+  const double median = time.median_s;
+  if (median <= 0) return {};
+  std::vector<double> out = time.quantiles_s;
+  if (out.size() < 2) {
+    if (time.p10_s <= 0 || time.p90_s <= time.p10_s) return {};
+    // Tenths: straight to p10 and p90, and as far again to the ends.
+    const double low = (median - time.p10_s) / 4;
+    const double high = (time.p90_s - median) / 4;
+    for (int tenth = 0; tenth <= 10; ++tenth) {
+      out.push_back(median + (tenth < 5 ? low : high) * (tenth - 5));
+    }
+  }
+  const double middle = QuantileAt(out, 0.5);
+  for (double& value : out) value = std::max(0.0, value / middle);
+  return out;
+}
+
+std::vector<double> OptimizerFactors(const Profile& profile) {
+  const OptimizerEntry* largest = nullptr;
+  for (const OptimizerEntry& entry : profile.optimizers) {
+    if (entry.where != "device") continue;
+    if (largest == nullptr || entry.parameters > largest->parameters) {
+      largest = &entry;
+    }
+  }
+  return largest == nullptr ? std::vector<double>() : FactorsOf(largest->time);
+}
+
+absl::StatusOr<ProfileLookup> ProfileLookup::Create(
+    const Profile& profile, const ModelSpec& model,
+    const TrainingSpec& training, const ProfileCostOptions& options) {
+  PW_ASSIGN_OR_RETURN(ProfileModel shape, ProfileModelOf(model));
+  ProfileLookup lookup(profile, std::move(shape), training, options);
+  PW_RETURN_IF_ERROR(lookup.ChooseType());
+  return lookup;
+}
+
+absl::Status ProfileLookup::ChooseType() {
+  const auto has = [this](absl::string_view type) {
+    return std::any_of(
+        profile_.passes.begin(), profile_.passes.end(),
+        [&](const PassEntry& entry) { return entry.type == type; });
+  };
+  const char* wanted = training_.precision == Precision::kFp8 ? "fp8" : "bf16";
+  if (has(wanted)) {
+    type_ = wanted;
+    return absl::OkStatus();
+  }
+  if (training_.precision != Precision::kFp8 && has("fp32")) {
+    type_ = "fp32";
+    Warn(absl::StrCat("profile ", options_.name,
+                      " holds no bf16: pass times and exchanges are of fp32, "
+                      "memory and hops are counted in bf16"));
+    return absl::OkStatus();
+  }
+  return BadValue("costs.profile", options_.name,
+                  absl::StrCat("a profile with passes of ", wanted));
+}
+
+void ProfileLookup::Warn(std::string warning) {
+  if (std::find(warnings_.begin(), warnings_.end(), warning) ==
+      warnings_.end()) {
+    warnings_.push_back(std::move(warning));
+  }
+}
+
+void ProfileLookup::Note(const ProfiledTime& time) {
+  const std::string what =
+      absl::StrCat("profile ", options_.name, ": ", ProfilePartName(time.part),
+                   " ", ProfilePassName(time.pass));
+  const std::string error =
+      time.error < 0 ? "error unknown"
+                     : absl::StrFormat("error about %.1f %%", 100 * time.error);
+  if (time.how == ProfiledTime::How::kScaled) {
+    Warn(absl::StrCat(what,
+                      " was measured for other layer shapes only; its "
+                      "time is carried over by its work (",
+                      error, ")"));
+  } else if (time.how == ProfiledTime::How::kExtrapolated) {
+    Warn(absl::StrCat(what, " lies outside of the measured shapes (", error,
+                      ")"));
+  }
+}
+
+const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
+  const auto [found, is_new] = found_.try_emplace({part, pass}, -1);
+  if (!is_new) return found->second < 0 ? nullptr : &times_[found->second];
+  bool scaled = false;
+  std::vector<const PassEntry*> entries =
+      EntriesOf(profile_, part, pass, type_, shape_);
+  if (entries.empty() && options_.scale_shapes) {
+    entries = EntriesOf(profile_, part, pass, type_, shape_, true);
+    scaled = true;
+  }
+  if (entries.empty()) return nullptr;
+  std::vector<GridPoint> points;
+  for (const PassEntry* entry : entries) {
+    points.push_back(PointOf(part, pass, entry->model, entry->microbatch_size,
+                             entry->sequence, entry->tp));
+    points.back().seconds = entry->time.median_s;
+  }
+  const GridPoint wanted =
+      PointOf(part, pass, shape_, training_.microbatch_size, training_.sequence,
+              training_.tp);
+  ProfiledTime time = {.part = part, .pass = pass};
+  time.points = static_cast<int>(points.size());
+  time.nearest = Nearest(entries, points, wanted.where);
+  time.noise = NoiseOf(time.nearest->time);
+  // Tensor parallelism that was not measured changes more than the work.
+  const bool same_tp = std::any_of(
+      entries.begin(), entries.end(),
+      [&](const PassEntry* entry) { return entry->tp == training_.tp; });
+  if (!same_tp && !options_.scale_shapes) return nullptr;
+  const Interpolated value =
+      Interpolation(std::move(points)).At(wanted.work, wanted.where);
+  time.seconds = value.seconds;
+  time.error = value.error;
+  time.how = scaled           ? ProfiledTime::How::kScaled
+             : value.measured ? ProfiledTime::How::kMeasured
+             : value.inside   ? ProfiledTime::How::kInterpolated
+                              : ProfiledTime::How::kExtrapolated;
+  found->second = static_cast<int>(times_.size());
+  Note(time);
+  times_.push_back(time);
+  return &times_.back();
+}
+
+// A trace tells layers alone unless its regions name the rest.
+bool ProfileLookup::Has(ProfilePart part) const {
+  const bool traced = std::any_of(
+      profile_.sources.begin(), profile_.sources.end(),
+      [](const ProfileSource& source) { return source.kind == "kineto"; });
+  return !traced || std::any_of(profile_.passes.begin(), profile_.passes.end(),
+                                [part](const PassEntry& entry) {
+                                  return entry.part == part;
+                                });
+}
+
+absl::StatusOr<PartTimes> ProfileLookup::Of(ProfilePart part, bool recomputes) {
+  PartTimes out;
+  if (part != ProfilePart::kLayer && !Has(part)) {
+    Warn(absl::StrCat("profile ", options_.name, ", from a trace, has no ",
+                      ProfilePartName(part), ": it takes no time"));
+    return out;
+  }
+  std::vector<ProfilePass> absent;
+  const auto take = [&](ProfilePass pass) {
+    const ProfiledTime* time = Find(part, pass);
+    if (time == nullptr) return false;
+    out.seconds[static_cast<int>(pass)] = time->seconds;
+    out.quantiles[static_cast<int>(pass)] = FactorsOf(time->nearest->time);
+    return true;
+  };
+  const auto copy = [&](ProfilePass from, ProfilePass to, double factor) {
+    out.seconds[static_cast<int>(to)] =
+        factor * out.seconds[static_cast<int>(from)];
+    out.quantiles[static_cast<int>(to)] = out.quantiles[static_cast<int>(from)];
+  };
+  if (!take(ProfilePass::kForward)) absent.push_back(ProfilePass::kForward);
+  out.full_measured = take(ProfilePass::kBackwardFull);
+  // An embedding has no gradient of its input.
+  const bool input =
+      take(ProfilePass::kBackwardInput) || part == ProfilePart::kEmbedding;
+  const bool weight = take(ProfilePass::kBackwardWeight);
+  if (out.full_measured && !input && !weight) {
+    splits_backward_ = false;
+    copy(ProfilePass::kBackwardFull, ProfilePass::kBackwardInput, 0.5);
+    copy(ProfilePass::kBackwardFull, ProfilePass::kBackwardWeight, 0.5);
+  } else {
+    if (!input) absent.push_back(ProfilePass::kBackwardInput);
+    if (!weight) absent.push_back(ProfilePass::kBackwardWeight);
+  }
+  if (!out.full_measured) {
+    const auto b = static_cast<int>(ProfilePass::kBackwardInput);
+    const auto w = static_cast<int>(ProfilePass::kBackwardWeight);
+    out.seconds[static_cast<int>(ProfilePass::kBackwardFull)] =
+        out.seconds[b] + out.seconds[w];
+    out.quantiles[static_cast<int>(ProfilePass::kBackwardFull)] =
+        out.seconds[b] >= out.seconds[w] ? out.quantiles[b] : out.quantiles[w];
+  }
+  if (recomputes && part == ProfilePart::kLayer &&
+      !take(ProfilePass::kRecompute)) {
+    copy(ProfilePass::kForward, ProfilePass::kRecompute, 1);
+    Warn(absl::StrCat("profile ", options_.name,
+                      ": R was not measured; it takes what F takes"));
+  }
+  for (const ProfilePass pass : absent) {
+    const std::string name =
+        absl::StrCat(ProfilePartName(part), " ", ProfilePassName(pass));
+    if (std::find(missing_.begin(), missing_.end(), name) == missing_.end()) {
+      missing_.push_back(name);
+    }
+  }
+  return out;
+}
+
+absl::Status ProfileLookup::Missing() const {
+  if (missing_.empty()) return absl::OkStatus();
+  std::vector<std::string> measured;
+  for (const PassEntry& entry : profile_.passes) {
+    if (entry.pass != ProfilePass::kForward) continue;
+    std::string name = absl::StrCat(ProfilePartName(entry.part), " ",
+                                    ShapeName(entry.part, entry.model), " ",
+                                    entry.type, " tp", entry.tp);
+    if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
+      measured.push_back(std::move(name));
+    }
+  }
+  const std::string device =
+      profile_.sources.empty() || profile_.sources[0].backend.empty()
+          ? "cuda"
+          : profile_.sources[0].backend;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "costs.profile: ", options_.name, " has no ", type_, " times of ",
+      absl::StrJoin(missing_, ", "), " for ",
+      ShapeName(ProfilePart::kLayer, shape_), " v", shape_.vocabulary, " b",
+      training_.microbatch_size, " s", training_.sequence, " tp", training_.tp,
+      " (measured: ", absl::StrJoin(measured, "; "),
+      "); allowed: measure them (pipewright calibrate --device ", device,
+      " --model MODEL --microbatch-size ", training_.microbatch_size,
+      " --sequence ", training_.sequence, " --tp ", training_.tp,
+      " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
+      "true)"));
+}
+
+double ProfileLookup::SplitPrice() const {
+  double seconds[kNumProfilePasses] = {};
+  for (const ProfiledTime& time : times_) {
+    if (time.part != ProfilePart::kLayer) continue;
+    seconds[static_cast<int>(time.pass)] = time.seconds;
+  }
+  const double full = seconds[static_cast<int>(ProfilePass::kBackwardFull)];
+  const double input = seconds[static_cast<int>(ProfilePass::kBackwardInput)];
+  const double weight = seconds[static_cast<int>(ProfilePass::kBackwardWeight)];
+  return full > 0 && input > 0 && weight > 0 ? (input + weight) / full : 0;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,77 @@
+// Finds the times of one model's parts in a profile; a step of CostsOfProfile,
+// internal to sim/cost.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/cost/profile_costs.h"
+
+namespace pipewright {
+
+// Of one embedding, layer or head; [ProfilePass].
+struct PartTimes {
+  std::array<double, kNumProfilePasses> seconds = {};
+  // Of the time over its median; empty: no noise is known.
+  std::array<std::vector<double>, kNumProfilePasses> quantiles;
+  bool full_measured = false;  // BW, not B + W
+};
+
+class ProfileLookup {
+ public:
+  static absl::StatusOr<ProfileLookup> Create(
+      const Profile& profile, const ModelSpec& model,
+      const TrainingSpec& training, const ProfileCostOptions& options);
+
+  // Missing passes are noted, not an error yet.
+  absl::StatusOr<PartTimes> Of(ProfilePart part, bool recomputes);
+  // All that was asked for in vain, in one message.
+  absl::Status Missing() const;
+
+  void Warn(std::string warning);
+  // Of messages against BlockOps', which are of 16 bits.
+  double bytes_factor() const { return type_ == "fp32" ? 2 : 1; }
+  const std::string& type() const { return type_; }
+  const std::vector<ProfiledTime>& times() const { return times_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  bool splits_backward() const { return splits_backward_; }
+  double SplitPrice() const;
+
+ private:
+  ProfileLookup(const Profile& profile, ProfileModel shape,
+                const TrainingSpec& training, const ProfileCostOptions& options)
+      : profile_(profile),
+        shape_(std::move(shape)),
+        training_(training),
+        options_(options) {}
+  absl::Status ChooseType();
+  bool Has(ProfilePart part) const;
+  const ProfiledTime* Find(ProfilePart part, ProfilePass pass);
+  void Note(const ProfiledTime& time);
+
+  const Profile& profile_;
+  ProfileModel shape_;
+  const TrainingSpec& training_;
+  const ProfileCostOptions& options_;
+  std::string type_;
+  // -1: not there.
+  std::map<std::pair<ProfilePart, ProfilePass>, int> found_;
+  std::vector<ProfiledTime> times_;
+  std::vector<std::string> missing_;
+  std::vector<std::string> warnings_;
+  bool splits_backward_ = true;
+};
+
+// Quantiles of the optimizer's time over its median, of the largest step that
+// was measured.
+std::vector<double> OptimizerFactors(const Profile& profile);
+
+// Quantiles of a distribution over its median, as kept or from p10 and p90;
+// empty where it has no noise.
+std::vector<double> FactorsOf(const Distribution& time);
+
+}  // namespace pipewright

@@ -1,0 +1,66 @@
+// What a measured pass has to do, from its shape: which of two entries are of
+// one shape, and the work that times grow with. And the time of a transfer
+// between measured sizes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/cost/profile.h"
+#include "sim/cost/profile_interpolation.h"
+#include "sim/model/model.h"
+
+namespace pipewright {
+
+// The shape of a model as profiles name it; gated feed-forward: "llama", else
+// "gpt". Error: kInvalidArgument for what no kernel of ours runs (experts,
+// latent attention, frozen or adapted weights).
+absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model);
+
+// True when a pass of `part` is the same work in both models: the vocabulary
+// does not matter to a layer, nor the heads to the head.
+bool SameShape(ProfilePart part, const ProfileModel& one,
+               const ProfileModel& other);
+
+// Linear FLOPs, FLOPs of attention, streamed elements of one device, and where
+// the shape lies (microbatch size, sequence, tp, parameters of the part); no
+// seconds.
+GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
+                  int64_t microbatch_size, int64_t sequence, int64_t tp);
+
+// All entries of (part, pass, type) of the shape of `model`, or of any shape
+// of its style.
+std::vector<const PassEntry*> EntriesOf(const Profile& profile,
+                                        ProfilePart part, ProfilePass pass,
+                                        absl::string_view type,
+                                        const ProfileModel& model,
+                                        bool any_shape = false);
+
+// How well the profile's own points are predicted when left out: a row a
+// (model, part, pass, type) with at least two shapes.
+struct LeftOutRow {
+  std::string name;  // "layer F gpt h256 a4 d64 f1024 fp32"
+  std::vector<const PassEntry*> entries;
+  std::vector<double> errors;  // one an entry, relative, with its sign
+};
+std::vector<LeftOutRow> LeaveOneOut(const Profile& profile);
+
+// Of `operation` over `ranks` devices; between measured sizes on the straight
+// line of their logarithms, below the least its time, above the largest in
+// proportion. Nothing where none is measured.
+struct TransferTime {
+  double seconds = 0;
+  bool inside = true;  // of the measured sizes
+};
+std::optional<TransferTime> TransferSeconds(const Profile& profile,
+                                            absl::string_view operation,
+                                            int64_t ranks, double bytes);
+
+// "llama h4096 a32/8 d128 f14336", of embedding and head "gpt h256 v512".
+std::string ShapeName(ProfilePart part, const ProfileModel& model);
+
+}  // namespace pipewright

@@ -1,0 +1,22 @@
+// What a pass or a side operation takes when it runs, noise included.
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+double Program::PassSeconds(int iteration, int replica, int rank,
+                            Pass pass) const {
+  const Lane& lane = ranks[rank].lanes[pass.lane()];
+  const double seconds = lane.seconds * factor(pass);
+  return jitter == nullptr ? seconds
+                           : seconds * jitter->OfPass(iteration, replica, rank,
+                                                      lane.stage, pass);
+}
+
+double Program::SideSeconds(int iteration, int replica, int rank,
+                            const SideOp& op) const {
+  return jitter == nullptr || op.kind != OpKind::kOptimizer
+             ? op.seconds
+             : op.seconds * jitter->OfOptimizer(iteration, replica, rank);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,171 @@
+#include <catch2/catch.hpp>
+#include <regex>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "calibrate/import_benchmarks.h"
+#include "calibrate/import_kineto.h"
+#include "sim/base/file.h"
+
+namespace pipewright {
+namespace {
+
+std::string DataOf(const std::string& name) {
+  return *ReadFile(
+      absl::StrCat(PIPEWRIGHT_SOURCE_DIR, "/tests/calibrate/data/", name));
+}
+
+absl::StatusOr<Profile> Traced(const std::string& text,
+                               const KinetoOptions& options = {}) {
+  std::istringstream in(text);
+  return ImportKineto(in, "trace.json", options);
+}
+
+const PassEntry* Find(const Profile& profile, ProfilePass pass) {
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.pass == pass) return &entry;
+  }
+  return nullptr;
+}
+
+std::string ErrorOf(const absl::StatusOr<Profile>& profile) {
+  return std::string(profile.status().message());
+}
+
+bool Matches(RegionKind kind, const std::string& name) {
+  return std::regex_search(
+      name, std::regex(std::string(DefaultRegionPattern(kind)),
+                       std::regex::ECMAScript | std::regex::icase));
+}
+
+}  // namespace
+
+TEST_CASE("calibrate: a trace's regions take what their kernels take",
+          "[calibrate]") {
+  KinetoOptions options;
+  options.sequence = 128;
+  options.layers = 2;
+  options.parameters = 1000;
+  const absl::StatusOr<Profile> profile =
+      Traced(DataOf("kineto.json"), options);
+  REQUIRE(profile.ok());
+  REQUIRE(profile->passes.size() == 2);
+  // 1100 to 1500 and 2100 to 2540 us, two layers each: kernels of the own
+  // thread, the inner region part of the outer, the device's shadow left out.
+  const PassEntry* forward = Find(*profile, ProfilePass::kForward);
+  REQUIRE(forward != nullptr);
+  CHECK(forward->time.count == 2);
+  CHECK(forward->time.min_s == Approx(200e-6));
+  CHECK(forward->time.max_s == Approx(220e-6));
+  CHECK(forward->sequence == 128);
+  CHECK(forward->part == ProfilePart::kLayer);
+  // Launched by a thread of autograd's.
+  const PassEntry* backward = Find(*profile, ProfilePass::kBackwardFull);
+  REQUIRE(backward != nullptr);
+  CHECK(backward->time.median_s == Approx(400e-6));
+  REQUIRE(profile->optimizers.size() == 1);
+  CHECK(profile->optimizers[0].parameters == 1000);
+  CHECK(profile->optimizers[0].time.median_s == Approx(250e-6));
+  REQUIRE(profile->sources.size() == 1);
+  CHECK(profile->sources[0].kind == "kineto");
+  CHECK(profile->sources[0].device == "Toy GPU 80GB");
+  CHECK(profile->sources[0].memory_bytes == int64_t{80} << 30);
+
+  options.sum_kernels = true;
+  options.skip = 1;
+  const absl::StatusOr<Profile> sums = Traced(DataOf("kineto.json"), options);
+  REQUIRE(sums.ok());
+  const PassEntry* later = Find(*sums, ProfilePass::kForward);
+  REQUIRE(later != nullptr);
+  CHECK(later->time.count == 1);
+  CHECK(later->time.median_s == Approx(220e-6));
+  CHECK(Find(*sums, ProfilePass::kBackwardFull) == nullptr);
+}
+
+TEST_CASE("calibrate: the user's own names of regions", "[calibrate]") {
+  KinetoOptions options;
+  options.patterns[static_cast<int>(RegionKind::kForward)] = "^data load";
+  const absl::StatusOr<Profile> other = Traced(
+      R"({"traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "Data loading",
+         "pid": "a", "tid": "b", "ts": 5, "dur": 4}]})",
+      options);
+  REQUIRE(other.ok());
+  // No kernels in the trace: the region's own length, and a warning.
+  CHECK(other->passes[0].time.median_s == Approx(4e-6));
+  REQUIRE(other->sources[0].warnings.size() == 1);
+  CHECK(absl::StrContains(other->sources[0].warnings[0], "no GPU kernels"));
+}
+
+TEST_CASE("calibrate: default patterns tell passes apart", "[calibrate]") {
+  for (const char* name : {"forward-compute", "PP:0F12", "fwd", "Forward 3",
+                           "TransformerLayer.forward"}) {
+    CHECK(Matches(RegionKind::kForward, name));
+  }
+  CHECK_FALSE(Matches(RegionKind::kForward, "straightforwardly"));
+  CHECK_FALSE(Matches(RegionKind::kForward, "PP:0B12"));
+  CHECK(Matches(RegionKind::kBackwardInput, "PP:1I0"));
+  CHECK(Matches(RegionKind::kBackwardInput, "linear_dgrad"));
+  CHECK(Matches(RegionKind::kBackwardWeight, "PP:1W0"));
+  CHECK(Matches(RegionKind::kBackwardWeight, "backward_dw"));
+  CHECK(Matches(RegionKind::kBackwardWeight, "wgrad_compute"));
+  CHECK(Matches(RegionKind::kBackwardFull, "backward-compute"));
+  CHECK(Matches(RegionKind::kBackwardFull, "PP:1B0"));
+  CHECK(Matches(RegionKind::kOptimizer, "Optimizer.step#Adam.step"));
+}
+
+TEST_CASE("calibrate: traces that are none say what is wrong", "[calibrate]") {
+  CHECK(absl::StrContains(ErrorOf(Traced("{")), "trace.json: no JSON"));
+  CHECK(absl::StrContains(ErrorOf(Traced("{}")), "traceEvents"));
+  CHECK(absl::StrContains(ErrorOf(Traced("\x1f\x8b")), "gunzip"));
+  CHECK(absl::StrContains(ErrorOf(Traced(R"({"traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "mine", "ts": 1,
+         "dur": 2, "pid": 1, "tid": 1}]})")),
+                          "(mine)"));
+  KinetoOptions options;
+  options.patterns[0] = "(";
+  CHECK(absl::StrContains(ErrorOf(Traced("{}", options)), "--forward: ("));
+}
+
+TEST_CASE("calibrate: nccl-tests give transfers", "[calibrate]") {
+  const absl::StatusOr<Profile> profile =
+      ImportNcclTests(DataOf("nccl_tests.json"), "n.json");
+  REQUIRE(profile.ok());
+  REQUIRE(profile->transfers.size() == 2);
+  CHECK(profile->transfers[0].operation == "all_reduce");
+  CHECK(profile->transfers[0].ranks == 8);
+  CHECK(profile->transfers[0].bytes == 1048576);
+  CHECK(profile->transfers[0].time.median_s == Approx(35.5e-6));
+  CHECK(profile->transfers[0].time.count == 20);
+  CHECK(profile->transfers[1].time.median_s == Approx(50e-6));
+  CHECK(profile->transfers[1].time.max_s == Approx(55e-6));
+  CHECK(profile->sources[0].device == "Toy GPU 80GB");
+  CHECK(absl::StrContains(ErrorOf(ImportNcclTests("[1]", "n.json")),
+                          "n.json: is no JSON object"));
+  CHECK(absl::StrContains(
+      ErrorOf(ImportNcclTests(R"({"args": ["x/broadcast_perf"]})", "n.json")),
+      "'broadcast_perf'"));
+  CHECK(absl::StrContains(
+      ErrorOf(ImportNcclTests(R"({"args": ["sendrecv_perf"]})", "n.json")),
+      "nccl-tests -J"));
+}
+
+TEST_CASE("calibrate: nvbandwidth gives copies", "[calibrate]") {
+  const absl::StatusOr<Profile> profile =
+      ImportNvbandwidth(DataOf("nvbandwidth.json"), "v.json", 1000000000);
+  REQUIRE(profile.ok());
+  REQUIRE(profile->copies.size() == 2);
+  CHECK(profile->copies[0].direction == CopyDirection::kHostToDevice);
+  CHECK_FALSE(profile->copies[0].beside_opposite);
+  CHECK(profile->copies[0].time.count == 2);
+  CHECK(profile->copies[0].time.min_s == Approx(1.0 / 55));
+  CHECK(profile->copies[1].direction == CopyDirection::kDeviceToHost);
+  CHECK(profile->copies[1].beside_opposite);
+  CHECK(profile->copies[1].time.median_s == Approx(1.0 / 40));
+  CHECK(profile->sources[0].driver == "580.65.06");
+  CHECK(absl::StrContains(ErrorOf(ImportNvbandwidth("{}", "v.json")),
+                          "nvbandwidth -j"));
+}
+
+}  // namespace pipewright

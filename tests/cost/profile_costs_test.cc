@@ -1,0 +1,304 @@
+#include "sim/cost/profile_costs.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "absl/strings/match.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kMillisecond = 1e-3;
+
+Distribution Exactly(double seconds) {
+  return {.count = 10,
+          .median_s = seconds,
+          .p10_s = 0.98 * seconds,
+          .p90_s = 1.04 * seconds,
+          .prediction_low_s = 0.99 * seconds,
+          .prediction_high_s = 1.01 * seconds};
+}
+
+ModelSpec Tiny() { return *FindModel("gpt-tiny"); }
+
+ProfileModel TinyShape() { return *ProfileModelOf(Tiny()); }
+
+PassEntry Entry(ProfilePart part, ProfilePass pass, double seconds,
+                int64_t microbatch_size = 1, int64_t tp = 1) {
+  return {.model = TinyShape(),
+          .part = part,
+          .pass = pass,
+          .type = "bf16",
+          .microbatch_size = microbatch_size,
+          .sequence = 128,
+          .tp = tp,
+          .time = Exactly(seconds)};
+}
+
+// Layers 1, 1.2, 0.9, fused 2 ms; embedding 0.1 and 0.2; head 0.5, 0.6, 0.4.
+Profile TinyProfile(int64_t tp = 1) {
+  Profile profile;
+  profile.sources = {{.kind = "calibrate",
+                      .date = "2026-01-02",
+                      .backend = "cpu",
+                      .device = "toy",
+                      .memory_bytes = int64_t{1} << 30}};
+  const auto add = [&](ProfilePart part, ProfilePass pass, double millis) {
+    profile.passes.push_back(Entry(part, pass, millis * kMillisecond, 1, tp));
+  };
+  add(ProfilePart::kLayer, ProfilePass::kForward, 1);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardInput, 1.2);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardWeight, 0.9);
+  add(ProfilePart::kLayer, ProfilePass::kBackwardFull, 2);
+  add(ProfilePart::kLayer, ProfilePass::kRecompute, 0.95);
+  add(ProfilePart::kEmbedding, ProfilePass::kForward, 0.1);
+  add(ProfilePart::kEmbedding, ProfilePass::kBackwardWeight, 0.2);
+  add(ProfilePart::kHead, ProfilePass::kForward, 0.5);
+  add(ProfilePart::kHead, ProfilePass::kBackwardInput, 0.6);
+  add(ProfilePart::kHead, ProfilePass::kBackwardWeight, 0.4);
+  profile.optimizers = {
+      {.where = "device", .parameters = 1000000, .time = Exactly(1e-3)},
+      {.where = "device", .parameters = 2000000, .time = Exactly(2e-3)}};
+  return profile;
+}
+
+absl::StatusOr<ProfileCosts> CostsOf(const Profile& profile,
+                                     TrainingSpec training = {},
+                                     bool scale_shapes = false,
+                                     const AnalyticOptions* network = nullptr) {
+  const ModelSpec model = Tiny();
+  training.sequence = model.sequence;
+  const std::vector<int> ranks = {0, 1, 2, 3};
+  const StageLayout layout = *EvenLayout(model, training, 4, 1);
+  ProfileCostOptions options;
+  options.name = "toy";
+  options.scale_shapes = scale_shapes;
+  options.network = network;
+  return CostsOfProfile(profile, model, training, layout, ranks, options);
+}
+
+std::string ErrorOf(const absl::StatusOr<ProfileCosts>& costs) {
+  return std::string(costs.status().message());
+}
+
+bool Mentions(const std::vector<std::string>& warnings,
+              absl::string_view part) {
+  for (const std::string& warning : warnings) {
+    if (absl::StrContains(warning, part)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("cost: a profile's passes add up to stages", "[cost]") {
+  const absl::StatusOr<ProfileCosts> found = CostsOf(TinyProfile());
+  REQUIRE(found.ok());
+  const std::vector<StageCosts>& stages = found->costs.stages;
+  REQUIRE(stages.size() == 4);
+  // Four layers each; the embedding first, the head last.
+  CHECK(stages[0].forward_s == Approx(4.1e-3));
+  CHECK(stages[1].forward_s == Approx(4e-3));
+  CHECK(stages[3].forward_s == Approx(4.5e-3));
+  CHECK(stages[0].backward_input_s == Approx(4.8e-3));
+  CHECK(stages[3].backward_input_s == Approx(5.4e-3));
+  CHECK(stages[0].backward_weight_s == Approx(3.8e-3));
+  CHECK(stages[1].backward_weight_s == Approx(3.6e-3));
+  // Fused where it was measured, one behind the other where not.
+  CHECK(stages[1].backward_full_s == Approx(8e-3));
+  CHECK(stages[3].backward_full_s == Approx(9e-3));
+  CHECK(stages[1].recompute_s == 0);
+  CHECK(found->costs.Seconds(PassKind::kBackwardFull, 1, 2) == Approx(4e-3));
+  CHECK(found->split_price == Approx(2.1 / 2));
+  CHECK(found->splits_backward);
+  CHECK(found->type == "bf16");
+  CHECK(found->warnings.empty());
+  CHECK(found->costs.held_until_weight > 0);
+  CHECK(found->costs.held_until_weight < 1);
+  for (const ProfiledTime& time : found->times) {
+    CHECK(time.how == ProfiledTime::How::kMeasured);
+    CHECK(time.error == 0);
+    CHECK(time.noise == Approx(0.01));
+  }
+}
+
+TEST_CASE("cost: recomputation takes the measured R", "[cost]") {
+  TrainingSpec training;
+  training.recompute = Recompute::kFull;
+  const absl::StatusOr<ProfileCosts> found = CostsOf(TinyProfile(), training);
+  REQUIRE(found.ok());
+  const StageCosts& stage = found->costs.stages[1];
+  CHECK(stage.recompute_s == Approx(3.8e-3));
+  CHECK(stage.backward_input_s == Approx(4.8e-3 + 3.8e-3));
+  CHECK(stage.backward_full_s == Approx(8e-3 + 3.8e-3));
+}
+
+TEST_CASE("cost: the optimizer is on the line through what was measured",
+          "[cost]") {
+  CHECK(*ProfileOptimizerSeconds(TinyProfile(), 1.5e6) == Approx(1.5e-3));
+  CHECK(*ProfileOptimizerSeconds(TinyProfile(), 8e6) == Approx(8e-3));
+  CHECK_FALSE(ProfileOptimizerSeconds(Profile(), 1e6).has_value());
+}
+
+TEST_CASE("cost: a shape between two is interpolated and says so", "[cost]") {
+  Profile profile = TinyProfile();
+  const Profile once = profile;
+  for (const PassEntry& entry : once.passes) {
+    PassEntry more = entry;
+    more.microbatch_size = 4;
+    more.time = Exactly(4 * entry.time.median_s);
+    profile.passes.push_back(more);
+  }
+  TrainingSpec training;
+  training.microbatch_size = 2;
+  const absl::StatusOr<ProfileCosts> found = CostsOf(profile, training);
+  REQUIRE(found.ok());
+  CHECK(found->costs.stages[1].forward_s == Approx(8e-3).epsilon(0.02));
+  for (const ProfiledTime& time : found->times) {
+    CHECK(time.how == ProfiledTime::How::kInterpolated);
+    CHECK(time.points == 2);
+    CHECK(time.error >= 0);
+  }
+  training.microbatch_size = 8;
+  const absl::StatusOr<ProfileCosts> outside = CostsOf(profile, training);
+  REQUIRE(outside.ok());
+  CHECK(Mentions(outside->warnings, "layer F lies outside"));
+}
+
+TEST_CASE("cost: what was not measured is named with the command", "[cost]") {
+  TrainingSpec training;
+  training.tp = 2;
+  const std::string missing = ErrorOf(CostsOf(TinyProfile(), training));
+  CHECK(absl::StrContains(missing, "layer F, layer B, layer W"));
+  CHECK(absl::StrContains(missing, "gpt h256 a4 d64 f1024"));
+  CHECK(absl::StrContains(missing, "tp2"));
+  CHECK(absl::StrContains(missing, "pipewright calibrate --device cpu"));
+  CHECK(absl::StrContains(missing, "--tp 2"));
+  Profile other = TinyProfile();
+  for (PassEntry& entry : other.passes) entry.model.hidden = 512;
+  CHECK(absl::StrContains(ErrorOf(CostsOf(other)), "h512"));
+  const absl::StatusOr<ProfileCosts> scaled = CostsOf(other, {}, true);
+  REQUIRE(scaled.ok());
+  CHECK(Mentions(scaled->warnings, "carried over by its work (error unknown)"));
+  CHECK(scaled->times[0].how == ProfiledTime::How::kScaled);
+  CHECK(scaled->costs.stages[1].forward_s < 4e-3);
+}
+
+TEST_CASE("cost: no number is made up for what no profile knows", "[cost]") {
+  TrainingSpec training;
+  training.precision = Precision::kFp8;
+  CHECK(absl::StrContains(ErrorOf(CostsOf(TinyProfile(), training)), "fp8"));
+  training = {};
+  training.cp = 2;
+  CHECK(absl::StrContains(ErrorOf(CostsOf(TinyProfile(), training)),
+                          "strategy.cp"));
+  training = {};
+  training.recompute = Recompute::kNormActivation;
+  CHECK(absl::StrContains(ErrorOf(CostsOf(TinyProfile(), training)),
+                          "strategy.recompute"));
+  CHECK_FALSE(ProfileModelOf(*FindModel("deepseek-v3")).ok());
+}
+
+TEST_CASE("cost: exchanges of tp are measured, or of the system", "[cost]") {
+  TrainingSpec training;
+  training.tp = 2;
+  Profile profile = TinyProfile(2);
+  CHECK(absl::StrContains(ErrorOf(CostsOf(profile, training)),
+                          "all_reduce over 2 devices"));
+  // 128 tokens of 256 elements of two bytes.
+  for (const int64_t bytes : {32768, 131072}) {
+    profile.transfers.push_back({.operation = "all_reduce",
+                                 .transport = "nccl",
+                                 .ranks = 2,
+                                 .bytes = bytes,
+                                 .time = Exactly(1e-9 * bytes)});
+  }
+  const absl::StatusOr<ProfileCosts> found = CostsOf(profile, training);
+  REQUIRE(found.ok());
+  // Two a layer and direction.
+  CHECK(found->costs.stages[1].forward_s == Approx(4 * (1e-3 + 2 * 65536e-9)));
+  CHECK(found->costs.stages[1].backward_input_s ==
+        Approx(4 * (1.2e-3 + 2 * 65536e-9)));
+  CHECK(found->costs.stages[1].backward_weight_s == Approx(4 * 0.9e-3));
+  AnalyticOptions network = {.device = *FindDevice("h100")};
+  network.network = {.devices_per_node = 8,
+                     .nvlink_bytes_per_s = 450e9,
+                     .nic_bytes_per_s = 50e9};
+  const absl::StatusOr<ProfileCosts> wired =
+      CostsOf(TinyProfile(2), training, false, &network);
+  REQUIRE(wired.ok());
+  CHECK(wired->costs.stages[1].forward_s > 4e-3);
+}
+
+TEST_CASE("cost: whole backwards alone are halved and say so", "[cost]") {
+  Profile profile;
+  profile.sources = {{.kind = "kineto", .device = "toy"}};
+  profile.passes = {
+      Entry(ProfilePart::kLayer, ProfilePass::kForward, 1e-3),
+      Entry(ProfilePart::kLayer, ProfilePass::kBackwardFull, 2e-3)};
+  const absl::StatusOr<ProfileCosts> found = CostsOf(profile);
+  REQUIRE(found.ok());
+  CHECK_FALSE(found->splits_backward);
+  CHECK(found->costs.stages[0].backward_input_s == Approx(4e-3));
+  CHECK(found->costs.stages[0].backward_full_s == Approx(8e-3));
+  CHECK(Mentions(found->warnings, "has no embedding"));
+  CHECK(Mentions(found->warnings, "no optimizer step"));
+}
+
+TEST_CASE("cost: fp32 stands in for bf16 with a warning", "[cost]") {
+  Profile profile = TinyProfile();
+  for (PassEntry& entry : profile.passes) entry.type = "fp32";
+  const absl::StatusOr<ProfileCosts> found = CostsOf(profile);
+  REQUIRE(found.ok());
+  CHECK(found->type == "fp32");
+  CHECK(Mentions(found->warnings, "holds no bf16"));
+}
+
+TEST_CASE("cost: the noise of a stage is that of its passes", "[cost]") {
+  Profile profile = TinyProfile();
+  for (PassEntry& entry : profile.passes) {
+    const double median = entry.time.median_s;
+    entry.time.quantiles_s = {0.9 * median, median, 1.5 * median};
+  }
+  const absl::StatusOr<ProfileCosts> found = CostsOf(profile);
+  REQUIRE(found.ok());
+  for (const PassKind kind :
+       {PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight,
+        PassKind::kBackwardFull}) {
+    const std::vector<double>& factors =
+        found->jitter.passes[3][static_cast<int>(kind)];
+    CHECK(QuantileAt(factors, 0) == Approx(0.9));
+    CHECK(QuantileAt(factors, 0.5) == Approx(1));
+    CHECK(QuantileAt(factors, 0.75) == Approx(1.25));
+    CHECK(QuantileAt(factors, 1) == Approx(1.5));
+  }
+  // From p10 and p90 where no quantiles are kept.
+  const absl::StatusOr<ProfileCosts> coarse = CostsOf(TinyProfile());
+  const std::vector<double>& forward = coarse->jitter.passes[0][0];
+  CHECK(QuantileAt(forward, 0.1) == Approx(0.98));
+  CHECK(QuantileAt(forward, 0.9) == Approx(1.04));
+}
+
+TEST_CASE("cost: transfers lie between measured sizes", "[cost]") {
+  Profile profile;
+  profile.transfers = {{.operation = "send_recv",
+                        .ranks = 2,
+                        .bytes = 1000,
+                        .time = Exactly(1e-5)},
+                       {.operation = "send_recv",
+                        .ranks = 2,
+                        .bytes = 100000,
+                        .time = Exactly(1e-4)}};
+  CHECK_FALSE(TransferSeconds(profile, "send_recv", 4, 1000).has_value());
+  CHECK(TransferSeconds(profile, "send_recv", 2, 1000)->seconds == 1e-5);
+  const auto between = TransferSeconds(profile, "send_recv", 2, 10000);
+  CHECK(between->seconds == Approx(std::sqrt(1e-5 * 1e-4)));
+  CHECK(between->inside);
+  const auto below = TransferSeconds(profile, "send_recv", 2, 10);
+  CHECK(below->seconds == 1e-5);
+  CHECK_FALSE(below->inside);
+  CHECK(TransferSeconds(profile, "send_recv", 2, 200000)->seconds ==
+        Approx(2e-4));
+}
+
+}  // namespace pipewright

@@ -1,0 +1,149 @@
+#include "sim/cost/profile_interpolation.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "sim/cost/profile_shape.h"
+
+namespace pipewright {
+namespace {
+
+ProfileModel Llama() {
+  return {.style = "llama",
+          .hidden = 4096,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .ffn = 14336,
+          .vocabulary = 128256};
+}
+
+// A device of our own making: launches, a rate that small matrices do not
+// reach, attention slower at short sequences, streams.
+double DeviceSeconds(const GridPoint& point) {
+  const double tokens = point.where[0] * point.where[1] / point.where[2];
+  const double rate = 700e12 * tokens / (tokens + 200);
+  const double attention = 500e12 * point.where[1] / (point.where[1] + 500);
+  return 15e-6 + point.work[0] / rate + point.work[1] / attention +
+         40 * point.work[2] / 3e12;
+}
+
+std::vector<GridPoint> Grid(ProfilePass pass, double noise, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, noise);
+  std::vector<GridPoint> points;
+  for (const int64_t microbatch : {1, 2, 4}) {
+    for (const int64_t sequence : {1024, 2048, 4096, 8192}) {
+      for (const int64_t tp : {1, 2, 4}) {
+        points.push_back(PointOf(ProfilePart::kLayer, pass, Llama(), microbatch,
+                                 sequence, tp));
+        points.back().seconds =
+            DeviceSeconds(points.back()) * std::exp(normal(random));
+      }
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+TEST_CASE("cost: a measured shape is read back as it is", "[cost]") {
+  const std::vector<GridPoint> points = Grid(ProfilePass::kForward, 0.02, 1);
+  const Interpolation grid(points);
+  for (const GridPoint& point : points) {
+    const Interpolated value = grid.At(point.work, point.where);
+    CHECK(value.measured);
+    CHECK(value.inside);
+    CHECK(value.error == 0);
+    CHECK(value.seconds == point.seconds);
+  }
+}
+
+TEST_CASE("cost: times that are sums of work are met between points",
+          "[cost]") {
+  std::vector<GridPoint> points;
+  const auto seconds = [](const GridPoint& point) {
+    return 2e-5 + point.work[0] / 5e14 + point.work[1] / 3e14;
+  };
+  for (const int64_t microbatch : {1, 4}) {
+    for (const int64_t sequence : {512, 2048, 8192}) {
+      points.push_back(PointOf(ProfilePart::kLayer, ProfilePass::kForward,
+                               Llama(), microbatch, sequence, 1));
+      points.back().seconds = seconds(points.back());
+    }
+  }
+  const Interpolation grid(points);
+  GridPoint wanted =
+      PointOf(ProfilePart::kLayer, ProfilePass::kForward, Llama(), 2, 4096, 1);
+  const Interpolated value = grid.At(wanted.work, wanted.where);
+  CHECK_FALSE(value.measured);
+  CHECK(value.inside);
+  CHECK(value.seconds == Approx(seconds(wanted)).epsilon(1e-9));
+  CHECK(value.error < 1e-6);
+}
+
+TEST_CASE("cost: points left out of a realistic grid are met within 5 percent",
+          "[cost]") {
+  for (const ProfilePass pass :
+       {ProfilePass::kForward, ProfilePass::kBackwardInput,
+        ProfilePass::kBackwardWeight, ProfilePass::kBackwardFull}) {
+    for (const uint32_t seed : {1u, 2u, 3u}) {
+      const Interpolation grid(Grid(pass, 0.01, seed));
+      CHECK(MedianMagnitude(grid.left_out()) < 0.05);
+      double worst = 0;
+      for (const double error : grid.left_out()) {
+        worst = std::max(worst, std::abs(error));
+      }
+      CHECK(worst < 0.25);
+    }
+  }
+}
+
+TEST_CASE("cost: the error estimate of a new shape is of the error's size",
+          "[cost]") {
+  const Interpolation grid(Grid(ProfilePass::kForward, 0.01, 7));
+  int inside = 0;
+  int shapes = 0;
+  for (const int64_t microbatch : {1, 2, 3}) {
+    for (const int64_t sequence : {1536, 3072, 6144}) {
+      for (const int64_t tp : {1, 2, 4}) {
+        const GridPoint point =
+            PointOf(ProfilePart::kLayer, ProfilePass::kForward, Llama(),
+                    microbatch, sequence, tp);
+        const Interpolated value = grid.At(point.work, point.where);
+        REQUIRE(value.error > 0);
+        CHECK(value.error < 0.15);
+        const double error = value.seconds / DeviceSeconds(point) - 1;
+        // Twice a standard deviation.
+        inside += std::abs(error) <= 2 * value.error ? 1 : 0;
+        ++shapes;
+      }
+    }
+  }
+  CHECK(inside >= shapes * 85 / 100);
+}
+
+TEST_CASE("cost: one point scales by its work and knows no error", "[cost]") {
+  GridPoint point = PointOf(ProfilePart::kLayer, ProfilePass::kBackwardWeight,
+                            Llama(), 1, 1024, 1);
+  point.seconds = 1e-3;
+  const Interpolation grid({point});
+  CHECK(grid.left_out().empty());
+  const GridPoint wanted = PointOf(
+      ProfilePart::kLayer, ProfilePass::kBackwardWeight, Llama(), 2, 1024, 1);
+  const Interpolated value = grid.At(wanted.work, wanted.where);
+  CHECK(value.error < 0);
+  CHECK_FALSE(value.inside);
+  CHECK(value.seconds >= 1e-3);
+  CHECK(value.seconds <= 2e-3 * (1 + 1e-12));
+}
+
+TEST_CASE("cost: the median of magnitudes", "[cost]") {
+  CHECK(MedianMagnitude({}) == 0);
+  CHECK(MedianMagnitude({-3, 1, 2}) == 2);
+  CHECK(MedianMagnitude({-4, 1, 2, 3}) == 2.5);
+}
+
+}  // namespace pipewright

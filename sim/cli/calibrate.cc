@@ -15,6 +15,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
 #include "sim/report/calibration_report.h"
@@ -185,7 +186,9 @@ absl::Status Calibration::Run() {
         "with --resume goes on",
         result.series - result.missing, result.series, Partial()));
   }
-  PrintWarnings(result.profile.sources.back().warnings);
+  if (!result.profile.sources.empty()) {
+    PrintWarnings(result.profile.sources.back().warnings);
+  }
   Profile profile = std::move(result.profile);
   if (!merge_.empty()) {
     PW_ASSIGN_OR_RETURN(profile, MergeProfiles(older_, profile));
@@ -262,6 +265,7 @@ void AddCalibrate(CLI::App* app, Action* action) {
   diff_verb->add_flag("--json", diff->json, "one JSON object");
   diff_verb->callback(
       [action, diff] { *action = [diff] { return diff->Run(); }; });
+  AddCalibrateImport(verb, action);
 }
 
 }  // namespace pipewright

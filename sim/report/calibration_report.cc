@@ -297,7 +297,8 @@ std::string CalibrationReport(const Profile& profile, bool json) {
 }
 
 absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
-                                          const ModelSpec& model, bool json) {
+                                              const ModelSpec& model,
+                                              bool json) {
   PW_ASSIGN_OR_RETURN(const ProfileModel wanted, ProfileModelOf(model));
   const std::vector<std::string> shapes = MeasuredShapes(profile, wanted);
   const std::vector<std::string> missing = MissingPasses(profile, wanted);

@@ -15,7 +15,8 @@ std::string CalibrationReport(const Profile& profile, bool json);
 // With what `model` lacks: passes of its shape that were not measured. Error:
 // kInvalidArgument for a model that no profile can have.
 absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
-                                          const ModelSpec& model, bool json);
+                                              const ModelSpec& model,
+                                              bool json);
 
 std::string DiffReport(const Profile& before, const Profile& after, bool json);
 

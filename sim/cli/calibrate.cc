@@ -215,17 +215,23 @@ struct Show {
   }
 };
 
+absl::StatusOr<std::vector<Profile>> ReadAll(
+    const std::vector<std::string>& files) {
+  std::vector<Profile> profiles;
+  for (const std::string& file : files) {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+    PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, file));
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
 struct Diff {
   std::vector<std::string> files;
   bool json = false;
 
   absl::Status Run() const {
-    std::vector<Profile> profiles;
-    for (const std::string& file : files) {
-      PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-      PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, file));
-      profiles.push_back(std::move(profile));
-    }
+    PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
     return Print(DiffReport(profiles[0], profiles[1], json));
   }
 };
@@ -265,6 +271,22 @@ void AddCalibrate(CLI::App* app, Action* action) {
   diff_verb->add_flag("--json", diff->json, "one JSON object");
   diff_verb->callback(
       [action, diff] { *action = [diff] { return diff->Run(); }; });
+
+  CLI::App* coverage_verb = verb->add_subcommand(
+      "coverage",
+      "how often the prediction intervals of profiles hold the medians of "
+      "later ones (calibrate/interval_coverage.sh makes twenty)");
+  auto files = std::make_shared<std::vector<std::string>>();
+  coverage_verb->add_option("PROFILES", *files)
+      ->required()
+      ->expected(2, 1000)
+      ->type_name("");
+  coverage_verb->callback([action, files] {
+    *action = [files]() -> absl::Status {
+      PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(*files));
+      return Print(CoverageReport(profiles));
+    };
+  });
   AddCalibrateImport(verb, action);
 }
 

@@ -93,4 +93,41 @@ ProfileDiff DiffProfiles(const Profile& before, const Profile& after) {
   return diff;
 }
 
+std::vector<IntervalCoverage> CoverageOf(const std::vector<Profile>& profiles) {
+  std::vector<IntervalCoverage> rows = {{.name = "all"}};
+  std::map<std::string, size_t> places;
+  std::vector<std::map<std::string, const Distribution*>> times;
+  for (const Profile& profile : profiles) {
+    times.emplace_back();
+    for (const NamedTime& time : AllTimes(profile)) {
+      times.back()[time.key] = time.time;
+    }
+  }
+  for (size_t old_run = 0; old_run < times.size(); ++old_run) {
+    for (const auto& [key, time] : times[old_run]) {
+      if (time->prediction_high_s <= 0) continue;
+      const std::string word = key.substr(0, key.find(' '));
+      const auto [place, is_new] = places.emplace(word, rows.size());
+      if (is_new) rows.push_back({.name = word});
+      for (size_t run = old_run + 1; run < times.size(); ++run) {
+        const auto later = times[run].find(key);
+        if (later == times[run].end()) continue;
+        const double median = later->second->median_s;
+        const int64_t inside = median >= time->prediction_low_s &&
+                                       median <= time->prediction_high_s
+                                   ? 1
+                                   : 0;
+        for (IntervalCoverage* row : {&rows[0], &rows[place->second]}) {
+          ++row->compared;
+          row->inside += inside;
+          if (run > old_run + 1) continue;
+          ++row->next_compared;
+          row->next_inside += inside;
+        }
+      }
+    }
+  }
+  return rows;
+}
+
 }  // namespace pipewright

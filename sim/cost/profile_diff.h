@@ -41,4 +41,16 @@ struct ProfileDiff {
 
 ProfileDiff DiffProfiles(const Profile& before, const Profile& after);
 
+// How often the prediction interval of one profile holds the median of a later
+// one of the same device, over all pairs of `profiles` in their order.
+struct IntervalCoverage {
+  std::string name;  // "all", "layer", "copy", ...: the first word of the key
+  int64_t inside = 0;
+  int64_t compared = 0;
+  // Over the pairs of neighbours alone: two runs, one after the other.
+  int64_t next_inside = 0;
+  int64_t next_compared = 0;
+};
+std::vector<IntervalCoverage> CoverageOf(const std::vector<Profile>& profiles);
+
 }  // namespace pipewright

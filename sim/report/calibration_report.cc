@@ -361,4 +361,23 @@ std::string DiffReport(const Profile& before, const Profile& after, bool json) {
   return text;
 }
 
+std::string CoverageReport(const std::vector<Profile>& profiles) {
+  std::string text = absl::StrFormat(
+      "medians of later runs inside the 90 %% prediction interval of earlier "
+      "ones, of %d runs\n%-16s %18s  %18s\n",
+      profiles.size(), "", "all later runs", "the next run");
+  for (const IntervalCoverage& row : CoverageOf(profiles)) {
+    if (row.compared == 0) continue;
+    absl::StrAppendFormat(&text,
+                          "%-16s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n",
+                          row.name, row.inside, row.compared,
+                          100.0 * static_cast<double>(row.inside) /
+                              static_cast<double>(row.compared),
+                          row.next_inside, row.next_compared,
+                          100.0 * static_cast<double>(row.next_inside) /
+                              static_cast<double>(row.next_compared));
+  }
+  return text;
+}
+
 }  // namespace pipewright

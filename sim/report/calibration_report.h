@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "sim/cost/profile.h"
@@ -17,6 +18,9 @@ std::string CalibrationReport(const Profile& profile, bool json);
 absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
                                               const ModelSpec& model,
                                               bool json);
+
+// `profiles` of one device in the order in which they were made.
+std::string CoverageReport(const std::vector<Profile>& profiles);
 
 std::string DiffReport(const Profile& before, const Profile& after, bool json);
 

@@ -76,7 +76,7 @@ class Calibration {
                    "one shape, few sizes, no interference matrix");
     verb->add_option("--budget", budget_,
                      "time for measuring; least and default rounds are made "
-                     "all the same (default 36s, quick 8s)")
+                     "all the same (default 30s, quick 8s)")
         ->type_name("TIME");
     verb->add_flag("--resume", resume_,
                    "go on with the PROFILE.partial of an interrupted run");

@@ -1,0 +1,170 @@
+/* The passes F, B, W of the parts of a GPT- or Llama-style model, each a
+ * sequence of a backend's primitives (kernels.h) on one stream; the same code
+ * on every backend. It allocates nothing, knows no schedule and no pipeline:
+ * whoever calls it brings the memory and decides the order.
+ *
+ * The split is the zero-bubble one (Qi et al., arXiv 2401.10241): B gives the
+ * gradient of the input, with the whole backward of attention, activation and
+ * norms (their gains included); W gives the gradients of the linear layers'
+ * weights and biases, the embedding tables' included, added in fp32.
+ *
+ * Memory between the passes of one microbatch (one slice), three blocks that
+ * F and B fill:
+ *   saved   F -> B   what only B reads: attention, statistics, pre-activations
+ *   inputs  F -> W   the inputs of the linear layers
+ *   grads   B -> W   the gradients of their outputs
+ * After B `saved` may be freed, after W the other two. A part's input is kept
+ * by F in `saved` or `inputs` as far as it is needed: the caller may reuse
+ * `input` and `output` at once.
+ *
+ * Slices. With fewer tokens than the sequence (`slice_tokens`), attention sees
+ * the slices before: F appends its keys and values to `cache`, B adds to the
+ * cache's gradients and must run from the last slice to the first. */
+#ifndef PIPEWRIGHT_KERNELS_LAYER_H_
+#define PIPEWRIGHT_KERNELS_LAYER_H_
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum PwStyle {
+  PW_GPT = 0,  /* layer norm, biases, learned positions, GELU */
+  PW_LLAMA = 1 /* RMS norm, no biases, rotary positions, SwiGLU */
+} PwStyle;
+
+/* A whole model's; what one of `tp` devices holds follows from it: heads,
+ * kv_heads (at least one), ffn and vocabulary are divided. With tp above 1 a
+ * part computes its shard of each linear layer and none of the exchange. */
+typedef struct PwModel {
+  PwStyle style;
+  PwType type;
+  int64_t hidden;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t ffn;
+  int64_t vocabulary;
+  int64_t sequence; /* learned positions */
+  int32_t causal;
+  int32_t tp;
+  int32_t sequence_parallel; /* norms and residuals on 1 / tp of the tokens */
+  float epsilon;             /* of the norms */
+  float rotary_base;
+} PwModel;
+
+/* One microbatch, or one slice of it. */
+typedef struct PwWork {
+  int64_t batch;        /* sequences */
+  int64_t sequence;     /* tokens of each */
+  int64_t slice_first;  /* position of the first token */
+  int64_t slice_tokens; /* of each sequence; == sequence: no slices */
+} PwWork;
+
+typedef enum PwPart {
+  PW_EMBEDDING = 0, /* ids -> hidden */
+  PW_LAYER = 1,     /* attention and feed-forward block */
+  PW_HEAD = 2       /* final norm, output matrix, cross-entropy */
+} PwPart;
+
+/* Bytes, but for `parameters`. */
+typedef struct PwPartSize {
+  int64_t parameters; /* elements of one device */
+  size_t saved;
+  size_t inputs;
+  size_t grads;
+  size_t cache;     /* of a whole microbatch; 0 without slices */
+  size_t workspace; /* of any one pass; contents need not survive it */
+  size_t boundary;  /* input and output: batch * slice_tokens * hidden */
+} PwPartSize;
+
+/* A weight inside a part's parameters. */
+typedef struct PwTensor {
+  char name[24];  /* "qkv", "norm1.gamma" */
+  int64_t offset; /* elements */
+  int64_t rows;   /* outputs; 1 for a vector */
+  int64_t columns;
+  float init; /* uniform in [-init, init) around `mean` */
+  float mean; /* 1 for gains */
+} PwTensor;
+
+#define PW_MAX_TENSORS 16
+
+typedef struct PwPartMemory {
+  const void* weights; /* [parameters], of the model's type */
+  float* gradients;    /* [parameters], added to */
+  /* [tokens, hidden] of the model's type; the embedding's input and the
+   * head's targets are `ids`, the head's output are `losses`. */
+  const void* input;
+  void* output;
+  const void* output_gradient; /* of the head: none */
+  void* input_gradient;        /* of the embedding: none */
+  const int32_t* ids;          /* [tokens]: of the head the targets */
+  float* losses;               /* [tokens], of the head */
+  float loss_scale; /* the head's gradient is of loss_scale * sum of losses */
+  void* saved;
+  void* inputs;
+  void* grads;
+  void* cache;
+  void* workspace;
+} PwPartMemory;
+
+/* Error: PW_INVALID, with the reason in `reason` (of `size` bytes), for a
+ * model or a slice that cannot be: heads that kv_heads or tp do not divide,
+ * sizes below 1, a slice outside of its sequence. */
+PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
+                        size_t size);
+
+PwStatus pw_part_size(const PwKernels* kernels, PwDevice* device,
+                      const PwModel* model, const PwWork* work, PwPart part,
+                      PwPartSize* size);
+
+/* Fills at most PW_MAX_TENSORS; returns how many there are. */
+int32_t pw_part_tensors(const PwModel* model, PwPart part, PwTensor* tensors);
+
+/* Random weights of a part: fp32 `master`, and `weights` of the model's type
+ * where that is not fp32 (else weights may be NULL). Two parts with one seed
+ * are equal. */
+PwStatus pw_initialize(const PwKernels* kernels, PwDevice* device,
+                       PwStream* stream, const PwModel* model, PwPart part,
+                       uint64_t seed, float* master, void* weights);
+
+/* R is F again: it fills `saved` and `inputs` anew from `input` and writes
+ * `output` too. */
+PwStatus pw_forward(const PwKernels* kernels, PwDevice* device,
+                    PwStream* stream, const PwModel* model, const PwWork* work,
+                    PwPart part, const PwPartMemory* memory);
+PwStatus pw_backward_input(const PwKernels* kernels, PwDevice* device,
+                           PwStream* stream, const PwModel* model,
+                           const PwWork* work, PwPart part,
+                           const PwPartMemory* memory);
+PwStatus pw_backward_weight(const PwKernels* kernels, PwDevice* device,
+                            PwStream* stream, const PwModel* model,
+                            const PwWork* work, PwPart part,
+                            const PwPartMemory* memory);
+/* B and W in one: each linear layer's W right behind its B. Bits are those of
+ * B followed by W. */
+PwStatus pw_backward_full(const PwKernels* kernels, PwDevice* device,
+                          PwStream* stream, const PwModel* model,
+                          const PwWork* work, PwPart part,
+                          const PwPartMemory* memory);
+
+/* Floating-point operations of the linear layers (2 a multiply-add) and of
+ * attention (causal: halved) of one pass, for efficiency in reports. */
+typedef enum PwPassKind {
+  PW_PASS_F = 0,
+  PW_PASS_B = 1,
+  PW_PASS_W = 2
+} PwPassKind;
+void pw_pass_flops(const PwModel* model, const PwWork* work, PwPart part,
+                   PwPassKind pass, double* linear, double* attention);
+/* Shapes of the GEMMs of one pass; at most 8; returns how many. */
+int32_t pw_pass_gemms(const PwModel* model, const PwWork* work, PwPart part,
+                      PwPassKind pass, PwGemm* gemms);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* PIPEWRIGHT_KERNELS_LAYER_H_ */

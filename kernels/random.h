@@ -1,0 +1,35 @@
+/* The numbers behind PwKernels.random: a function of (seed, index), so that
+ * every backend, any number of threads and a test's reference draw the same. */
+#ifndef PIPEWRIGHT_KERNELS_RANDOM_H_
+#define PIPEWRIGHT_KERNELS_RANDOM_H_
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define PW_BOTH static __host__ __device__ inline
+#else
+#define PW_BOTH static inline
+#endif
+
+/* splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+ * generators", OOPSLA 2014, with the seed spread before the index is added. */
+PW_BOTH uint64_t pw_random_bits(uint64_t seed, uint64_t index) {
+  uint64_t bits =
+      seed * 0xD1342543DE82EF95ull + (index + 1) * 0x9E3779B97F4A7C15ull;
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9ull;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBull;
+  return bits ^ (bits >> 31);
+}
+
+/* Uniform in [-scale, scale), a multiple of scale / 2^23. */
+PW_BOTH float pw_random_value(uint64_t seed, uint64_t index, float scale) {
+  const uint32_t drawn = (uint32_t)(pw_random_bits(seed, index) >> 40);
+  return scale * ((float)drawn * (1.0f / 8388608.0f) - 1.0f);
+}
+
+/* In [0, limit). */
+PW_BOTH int32_t pw_random_id(uint64_t seed, uint64_t index, int32_t limit) {
+  return (int32_t)((pw_random_bits(seed, index) >> 32) * (uint64_t)limit >> 32);
+}
+
+#endif /* PIPEWRIGHT_KERNELS_RANDOM_H_ */

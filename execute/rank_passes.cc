@@ -112,6 +112,7 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
         absl::StrCat("rank ", self_.rank, " ends on purpose"));
   }
   start_s = clock_.Begin(start_s);
+  worker_.BeginBlock(block, parts);
   PW_ASSIGN_OR_RETURN(const double first_s, RunPass(block[0]));
   double middle_s = clock_.computed() || clock_.takes_given()
                         ? start_s + first_s
@@ -124,6 +125,7 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
   }
   const double end_s = clock_.End(start_s, seconds);
   if (parts == 1) middle_s = end_s;
+  worker_.EndBlock(block, parts);
   for (int part = 0; part < parts; ++part) {
     Trace({.start_s = part == 0 ? start_s : middle_s,
            .end_s = part + 1 == parts ? end_s : middle_s,

@@ -162,7 +162,12 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
 
 absl::Status Stage::Forward(Key key, int64_t sample, Payload input,
                             Payload* output) {
-  Activations& activations = activations_[key];
+  Activations* entry = nullptr;
+  {
+    std::lock_guard lock(activations_mutex_);
+    entry = &activations_[key];
+  }
+  Activations& activations = *entry;
   activations = {.sample = sample, .input = std::move(input)};
   if (predicted_.bytes > 0) {
     // The backward uses what the optimizer really makes.
@@ -181,7 +186,7 @@ absl::Status Stage::Forward(Key key, int64_t sample, Payload input,
 }
 
 absl::Status Stage::Recompute(Key key) {
-  Activations& activations = activations_.at(key);
+  Activations& activations = Find(key);
   PW_RETURN_IF_ERROR(RunForward(key, activations, true, nullptr));
   activations.input = {};
   activations.recomputed = true;
@@ -190,9 +195,7 @@ absl::Status Stage::Recompute(Key key) {
 
 absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
                                 float loss_scale, Payload* input_gradient) {
-  const auto found = activations_.find(key);
-  PW_CHECK(found != activations_.end());
-  Activations& activations = found->second;
+  Activations& activations = Find(key);
   if (model_.recompute && !activations.recomputed) {
     PW_RETURN_IF_ERROR(Recompute(key));
   }
@@ -233,7 +236,7 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
       caches_.erase({microbatch, index});
     }
   }
-  if (kind == Backward::kFull) activations_.erase(found);
+  if (kind == Backward::kFull) Erase(key);
   if (input_gradient != nullptr) *input_gradient = std::move(current);
   return absl::OkStatus();
 }
@@ -251,15 +254,14 @@ absl::Status Stage::BackwardFull(Key key, Payload gradient, float loss_scale,
 }
 
 absl::Status Stage::BackwardWeight(Key key) {
-  const auto found = activations_.find(key);
-  PW_CHECK(found != activations_.end());
+  Activations& activations = Find(key);
   const PwWork work = model_.WorkOf(key.second);
   for (size_t index = parts_.size(); index-- > 0;) {
     const Part& part = parts_[index];
-    PartBlocks& blocks = found->second.parts[index];
+    PartBlocks& blocks = activations.parts[index];
     if (part.spec.part == PW_EMBEDDING) {
       PW_RETURN_IF_ERROR(
-          FillIds(found->second.sample, key.second, /*targets=*/false));
+          FillIds(activations.sample, key.second, /*targets=*/false));
     }
     PwPartMemory memory = MemoryOf(part, blocks, key.first, weights_);
     PW_RETURN_IF_ERROR(Check(
@@ -268,8 +270,20 @@ absl::Status Stage::BackwardWeight(Key key) {
         "backward weight"));
     blocks = {};
   }
-  activations_.erase(found);
+  Erase(key);
   return absl::OkStatus();
+}
+
+Stage::Activations& Stage::Find(Key key) {
+  std::lock_guard lock(activations_mutex_);
+  const auto found = activations_.find(key);
+  PW_CHECK(found != activations_.end());
+  return found->second;
+}
+
+void Stage::Erase(Key key) {
+  std::lock_guard lock(activations_mutex_);
+  activations_.erase(key);
 }
 
 void Stage::DropActivations() {

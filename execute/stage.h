@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,8 @@ class Stage {
   absl::Status BackwardFull(Key key, Payload gradient, float loss_scale,
                             Payload* input_gradient);
 
-  // Activations to the host and back, as O and L do.
+  // Activations to the host and back, as O and L do; on any one thread while
+  // another runs passes of other keys.
   absl::Status Offload(Key key, PwStream* stream);
   absl::Status Load(Key key, PwStream* stream);
 
@@ -67,6 +69,8 @@ class Stage {
   absl::Status Step(int64_t step, float scale, int64_t begin, int64_t end);
   // The master's values become the weights that passes use.
   absl::Status Publish(int64_t begin, int64_t end);
+  // Zeroes the master and the weights outside of [begin, end).
+  absl::Status ForgetOthers(int64_t begin, int64_t end);
   // Weights that the optimizer is expected to have made after `steps` more
   // steps with the moments as they are: what forwards use until the next
   // Publish or Step.
@@ -148,6 +152,10 @@ class Stage {
   Payload sums_;
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
+  Activations& Find(Key key);
+  void Erase(Key key);
+
+  std::mutex activations_mutex_;  // of the map, not of what is in it
   std::map<Key, Activations> activations_;
   std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
   std::map<int, int> slices_left_;                    // of a cached microbatch

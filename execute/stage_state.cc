@@ -114,6 +114,19 @@ absl::Status Stage::SquareSum(int64_t begin, int64_t end, double result[2]) {
   return Check(kernels.synchronize(handle_.device, handle_.stream), "norm");
 }
 
+absl::Status Stage::ForgetOthers(int64_t begin, int64_t end) {
+  const std::pair<int64_t, int64_t> ranges[] = {{0, begin}, {end, parameters_}};
+  for (const auto& [from, to] : ranges) {
+    if (from == to) continue;
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->zero(handle_.device, handle_.stream, master_ + from,
+                              static_cast<size_t>(to - from) * 4),
+        "zero"));
+    PW_RETURN_IF_ERROR(Publish(from, to));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Stage::CopyFloats(const float* from, float* to) {
   return Check(
       handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
@@ -141,9 +154,7 @@ absl::Status Stage::Restore() {
 }
 
 absl::Status Stage::Offload(Key key, PwStream* stream) {
-  const auto found = activations_.find(key);
-  PW_CHECK(found != activations_.end());
-  Activations& activations = found->second;
+  Activations& activations = Find(key);
   PW_CHECK(activations.offloaded.empty());
   std::vector<Payload*> blocks;
   if (activations.input.bytes > 0) blocks.push_back(&activations.input);
@@ -166,9 +177,7 @@ absl::Status Stage::Offload(Key key, PwStream* stream) {
 }
 
 absl::Status Stage::Load(Key key, PwStream* stream) {
-  const auto found = activations_.find(key);
-  PW_CHECK(found != activations_.end());
-  Activations& activations = found->second;
+  Activations& activations = Find(key);
   for (const auto& [block, host] : activations.offloaded) {
     PW_ASSIGN_OR_RETURN(*block, arena_.Take(host.bytes));
     PW_RETURN_IF_ERROR(Check(

@@ -25,6 +25,10 @@ class Worker {
   virtual absl::Status BeginStart(const Start& start) = 0;
   virtual absl::Status EndIteration(int iteration) = 0;
 
+  // A block of one pass, or of two that are one operation (X&Y), begins and
+  // has ended.
+  virtual void BeginBlock(const Pass* block, int parts) = 0;
+  virtual void EndBlock(const Pass* block, int parts) = 0;
   // A pass, all of whose inputs from other ranks it has been given. Seconds
   // that it took.
   virtual absl::StatusOr<double> RunPass(Pass pass, int stage) = 0;

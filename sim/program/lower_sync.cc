@@ -84,6 +84,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
           .bytes = options_.gradient_bytes[stage],
           .group = group,
           .chunk = chunk,
+          .stage = stage,
           .outputs = {event}});
 }
 
@@ -144,6 +145,7 @@ void Lowering::GatherAgain(int rank) {
             .bytes = options_.parameter_bytes[stage],
             .group = replica_group_[rank],
             .chunk = chunk,
+            .stage = stage,
             .starts = SideOp::Starts::kFalse,
             .outputs = {wait.inputs.back()}});
   }
@@ -180,6 +182,7 @@ void Lowering::AddParameterGather() {
               .bytes = options_.parameter_bytes[stage],
               .group = replica_group_[rank],
               .chunk = pass.chunk(),
+              .stage = stage,
               .outputs = {event}});
       Attach(rank, position,
              {.kind = OpKind::kWait,

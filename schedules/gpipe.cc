@@ -40,26 +40,19 @@ const RegisterSchedule kRow({
     .default_vpp = 1,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = "(p-1)(F+B+W) + 2(p-1)c",
-             .source = "arXiv 2104.04473, section 2.2.1; hop c derived",
-             .domain = Always,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = "(p-1)(F+B+W) + 2(p-1)c",
-             .source = "arXiv 2104.04473, section 2.2.1; hop c derived",
-             .domain = Always,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "m",
-             .source = "arXiv 2104.04473, section 2.2.1",
-             .domain = Always,
-             .value = [](const ScheduleParams& params, int) -> double {
-               return params.microbatches;
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = "(p-1)(F+B+W) + 2(p-1)c",
+         .source = "arXiv 2104.04473, section 2.2.1; hop c derived",
+         .domain = Always,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "m",
+          .source = "arXiv 2104.04473, section 2.2.1",
+          .domain = Always,
+          .value = [](const ScheduleParams& params, int) -> double {
+            return params.microbatches;
+          }}}),
 });
 
 }  // namespace

@@ -123,25 +123,18 @@ const RegisterSchedule kRow({
              "microbatches = pp"},
         },
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kBubbleSource,
-             .domain = HidesHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kBubbleSource,
-             .domain = HidesHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "min((pv+p-1-2d)/v, m) on rank d",
-             .source = "arXiv 2205.05198, section 4.2.3 for rank 0; the "
-                       "others derived from the warm-up",
-             .domain = IsClassic,
-             .value = Peak},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kBubbleSource,
+         .domain = HidesHop,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "min((pv+p-1-2d)/v, m) on rank d",
+          .source = "arXiv 2205.05198, section 4.2.3 for rank 0; the "
+                    "others derived from the warm-up",
+          .domain = IsClassic,
+          .value = Peak}}),
 });
 
 }  // namespace

@@ -56,26 +56,19 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = "(p-1)(F+B+W)/v",
-             .source = kSource,
-             .domain = FullWithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = "(p-1)(F+B+W)/v",
-             .source = kSource,
-             .domain = FullWithoutHop,
-             .value = Bubble},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "m",
-             .source = "arXiv 2211.05953, section 4",
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int) -> double {
-               return params.microbatches;
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = "(p-1)(F+B+W)/v",
+         .source = kSource,
+         .domain = FullWithoutHop,
+         .value = Bubble},
+        {{.metric = Claim::Metric::kPeakActivations,
+          .formula = "m",
+          .source = "arXiv 2211.05953, section 4",
+          .domain = [](const ScheduleParams&) { return true; },
+          .value = [](const ScheduleParams& params, int) -> double {
+            return params.microbatches;
+          }}}),
 });
 
 }  // namespace

@@ -66,36 +66,25 @@ const RegisterSchedule kRow({
     .default_vpp = 1,
     .params = {},
     .build = Build,
-    .claims =
-        {
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = BubbleWithoutHop},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubble,
-             .source = kSource,
-             .domain = WithoutHop,
-             .value = BubbleWithoutHop},
-            {.metric = Claim::Metric::kBubblePerRank,
-             .formula = kBubbleHop,
-             .source = kHopSource,
-             .domain = WithHop,
-             .value = BubbleWithHop},
-            {.metric = Claim::Metric::kBubbleGlobal,
-             .formula = kBubbleHop,
-             .source = kHopSource,
-             .domain = WithHop,
-             .value = BubbleWithHop},
-            {.metric = Claim::Metric::kPeakActivations,
-             .formula = "min(p-d, m) on rank d",
-             .source = kSource,
-             .domain = [](const ScheduleParams&) { return true; },
-             .value = [](const ScheduleParams& params, int rank) -> double {
-               return std::min(params.pp - rank, params.microbatches);
-             }},
-        },
+    .claims = BubbleClaims(
+        {.metric = Claim::Metric::kBubblePerRank,
+         .formula = kBubble,
+         .source = kSource,
+         .domain = WithoutHop,
+         .value = BubbleWithoutHop},
+        BubbleClaims({.metric = Claim::Metric::kBubblePerRank,
+                      .formula = kBubbleHop,
+                      .source = kHopSource,
+                      .domain = WithHop,
+                      .value = BubbleWithHop},
+                     {{.metric = Claim::Metric::kPeakActivations,
+                       .formula = "min(p-d, m) on rank d",
+                       .source = kSource,
+                       .domain = [](const ScheduleParams&) { return true; },
+                       .value = [](const ScheduleParams& params,
+                                   int rank) -> double {
+                         return std::min(params.pp - rank, params.microbatches);
+                       }}})),
 });
 
 }  // namespace

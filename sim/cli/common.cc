@@ -82,8 +82,18 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
             ->type_name(flag.value)
             ->allow_extra_args(false)
             ->group(group);
-    if (!flag.repeats) option->expected(1);
+    if (!flag.alone.empty()) {
+      option->expected(0, 1)->default_str(flag.alone);
+    } else if (!flag.repeats) {
+      option->expected(1);
+    }
   }
+}
+
+bool ConfigOptions::given() const {
+  return !file_.empty() || !sets_.empty() ||
+         std::any_of(values_.begin(), values_.end(),
+                     [](const auto& values) { return !values.empty(); });
 }
 
 absl::StatusOr<RunConfig> ConfigOptions::Read(

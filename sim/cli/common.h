@@ -29,6 +29,9 @@ class ConfigOptions {
   void AddTo(CLI::App* verb, File file,
              const std::vector<std::string>& only = {});
 
+  // Was any of them given?
+  bool given() const;
+
   // File, --set and flags as one. `extra`: flag edits of the verb's own.
   absl::StatusOr<RunConfig> Read(std::vector<ConfigEdit> extra = {}) const;
 

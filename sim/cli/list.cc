@@ -5,10 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/gallery.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/model_fields.h"
+#include "sim/cost/device.h"
 #include "sim/model/model.h"
+#include "sim/report/gallery.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
@@ -18,12 +24,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+const char* MetricName(Claim::Metric metric) {
+  switch (metric) {
+    case Claim::Metric::kBubblePerRank:
+      return "bubble, longest span of a rank - work";
+    case Claim::Metric::kBubbleGlobal:
+      return "bubble, global span - work";
+    case Claim::Metric::kPeakActivations:
+      return "peak activations";
+  }
+  return "";
+}
+
 Json Schedules() {
   Json rows = Json::array();
   for (const ScheduleInfo* info : AllSchedules()) {
     Json params = Json::array();
     std::vector<ParamInfo> all = info->params;
     all.push_back(PairParam());
+    Json claims = Json::array();
+    for (const Claim& claim : info->claims) {
+      claims.push_back(
+          {{"metric", MetricName(claim.metric)},
+           {"sense", claim.sense == Claim::Sense::kExact ? "exact" : "at most"},
+           {"formula", claim.formula},
+           {"source", claim.source}});
+    }
     for (const ParamInfo& param : all) {
       params.push_back({{"key", param.key},
                         {"default", param.fallback},
@@ -35,7 +61,8 @@ Json Schedules() {
                     {"source", info->source},
                     {"torch_name", info->torch_name},
                     {"default_vpp", info->default_vpp},
-                    {"params", params}});
+                    {"params", params},
+                    {"claims", claims}});
   }
   return rows;
 }
@@ -65,24 +92,77 @@ absl::StatusOr<Json> Systems() {
 Json Models() {
   Json rows = Json::array();
   for (const ModelSpec& model : AllModels()) {
+    const double prediction =
+        static_cast<double>(model.mtp_layers) * model.MtpLayerParameters();
+    Json row = {{"name", model.name}};
+    for (const ModelSizeRow& size : ModelSizeRows()) {
+      const absl::string_view path = size.path;
+      row[std::string(absl::StripPrefix(path, "model."))] = model.*size.size;
+    }
+    for (const ModelPropertyRow& property : ModelPropertyRows()) {
+      const absl::string_view path = property.path;
+      row[std::string(absl::StripPrefix(path, "model."))] =
+          model.*property.property;
+    }
+    row["parameters"] = static_cast<int64_t>(model.Parameters() - prediction);
+    row["active_parameters"] = static_cast<int64_t>(model.ActiveParameters());
+    // Beside `parameters`, as publishers count.
+    row["mtp_parameters"] = static_cast<int64_t>(prediction);
+    row["source"] = model.source;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// "8.030 B", "124.4 M": four digits.
+std::string Short(const Json& count) {
+  const double number = count.get<double>();
+  const bool billions = number >= 1e9;
+  const double shown = number / (billions ? 1e9 : 1e6);
+  const int decimals = shown < 10 ? 3 : shown < 100 ? 2 : 1;
+  return absl::StrFormat("%.*f %s", decimals, shown, billions ? "B" : "M");
+}
+
+std::string ModelTable(const Json& rows) {
+  std::string text =
+      absl::StrFormat("%-16s %6s %6s %10s %10s  %s\n", "name", "layers",
+                      "hidden", "parameters", "active", "source");
+  for (const Json& row : rows) {
+    absl::StrAppendFormat(
+        &text, "%-16s %6d %6d %10s %10s  %s\n", row["name"].get<std::string>(),
+        row["layers"].get<int64_t>(), row["hidden"].get<int64_t>(),
+        Short(row["parameters"]), Short(row["active_parameters"]),
+        row["source"].get<std::string>());
+  }
+  return text;
+}
+
+Json Devices() {
+  Json rows = Json::array();
+  for (const DeviceSpec& device : AllDevices()) {
     rows.push_back(
-        {{"name", model.name},
+        {{"name", device.name},
          {"summary",
-          absl::StrCat(model.layers, " layers, hidden ", model.hidden,
-                       ", sequence ", model.sequence, ", ",
-                       absl::StrFormat("%.0f", model.Parameters()),
-                       " parameters")},
-         {"source", model.source},
-         {"layers", model.layers},
-         {"hidden", model.hidden},
-         {"heads", model.heads},
-         {"kv_heads", model.kv_heads},
-         {"ffn_hidden", model.ffn_hidden},
-         {"gated", model.gated},
-         {"vocabulary", model.vocabulary},
-         {"sequence", model.sequence},
-         {"tied_embeddings", model.tied_embeddings},
-         {"parameters", static_cast<int64_t>(model.Parameters())}});
+          absl::StrFormat(
+              "%s, bf16 %g TFLOP/s, fp8 %s, %s of memory at %g TB/s",
+              device.device_name, device.bf16_flops / 1e12,
+              device.fp8_flops > 0
+                  ? absl::StrFormat("%g TFLOP/s", device.fp8_flops / 1e12)
+                  : "none",
+              FormatBytes(device.memory_bytes), device.hbm_bytes_per_s / 1e12)},
+         {"device", device.device_name},
+         {"bf16_flops", device.bf16_flops},
+         {"fp8_flops", device.fp8_flops},
+         {"memory_bytes_per_s", device.hbm_bytes_per_s},
+         {"memory_bytes", device.memory_bytes},
+         {"multiprocessors", device.multiprocessors},
+         {"bf16_sustained", device.bf16_sustained},
+         {"fp8_sustained", device.fp8_sustained},
+         {"memory_sustained", device.hbm_sustained},
+         {"attention_forward", device.attention_forward},
+         {"attention_backward", device.attention_backward},
+         {"collective_sustained", device.collective_sustained},
+         {"sources", device.sources}});
   }
   return rows;
 }
@@ -93,7 +173,16 @@ std::string ToText(const Json& rows) {
     absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
                           row["summary"].get<std::string>());
     if (!row.contains("params")) continue;
+    absl::StrAppendFormat(&text, "%-18s   source: %s\n", "",
+                          row["source"].get<std::string>());
+    for (const Json& claim : row["claims"]) {
+      absl::StrAppendFormat(&text, "%-18s   %s: %s\n", "",
+                            claim["metric"].get<std::string>(),
+                            claim["formula"].get<std::string>());
+    }
     for (const Json& param : row["params"]) {
+      // Every schedule takes it; it means something where there are pairs.
+      if (param["key"] == PairParam().key) continue;
       absl::StrAppendFormat(
           &text, "%-18s   --param %s=%s (%s): %s\n", "",
           param["key"].get<std::string>(), param["default"].get<std::string>(),
@@ -103,7 +192,7 @@ std::string ToText(const Json& rows) {
   return text;
 }
 
-absl::Status List(const std::string& what, bool json) {
+absl::Status PrintList(const std::string& what, bool json) {
   Json rows = Json::array();
   if (what == "schedules") {
     rows = Schedules();
@@ -113,35 +202,71 @@ absl::Status List(const std::string& what, bool json) {
     PW_ASSIGN_OR_RETURN(rows, Systems());
   } else if (what == "models") {
     rows = Models();
+  } else if (what == "devices") {
+    rows = Devices();
   } else if (what == "profiles") {
     PrintWarnings({"no calibration profile ships with this version"});
   } else {
-    return UnknownName(
-        "list", what,
-        {"schedules", "topologies", "systems", "models", "profiles"});
+    return UnknownName("list", what,
+                       {"schedules", "topologies", "systems", "models",
+                        "devices", "profiles"});
   }
-  if (!json) return Print(ToText(rows));
+  if (!json && what == "schedules") {
+    const ParamInfo& pair = PairParam();
+    return Print(absl::StrFormat(
+        "%severy schedule, files too: --param %s=%s (%s): %s\n", ToText(rows),
+        pair.key, pair.fallback, pair.legal, pair.help));
+  }
+  if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
   object[what] = std::move(rows);
   return Print(absl::StrCat(object.dump(2), "\n"));
 }
 
+struct List {
+  ConfigOptions config;
+  OutputFiles files;
+  std::string what;
+  bool json = false;
+
+  absl::Status Run() {
+    if (!files.wanted("--html")) {
+      if (!config.given()) return PrintList(what, json);
+      return absl::InvalidArgumentError(
+          "sizes and times are for the pictures of --html only");
+    }
+    if (what != "schedules" || json) {
+      return absl::InvalidArgumentError(
+          "--html: only with \"list schedules\" and without --json");
+    }
+    PW_RETURN_IF_ERROR(files.Check());
+    PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
+    PW_ASSIGN_OR_RETURN(const Gallery gallery, CollectGallery(run_config));
+    PrintWarnings(gallery.warnings);
+    files.Put("--html", GalleryHtml(gallery));
+    return files.Write();
+  }
+};
+
 }  // namespace
 
 void AddList(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand(
-      "list",
-      "What is known: schedules, topologies, systems, models, profiles");
-  auto what = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
-  verb->add_option("WHAT", *what,
-                   "schedules, topologies, systems, models, profiles")
+  CLI::App* verb = app->add_subcommand("list",
+                                       "What is known: schedules, topologies, "
+                                       "systems, models, devices, profiles");
+  auto list = std::make_shared<List>();
+  verb->add_option("WHAT", list->what,
+                   "schedules, topologies, systems, models, devices, profiles")
       ->required()
       ->type_name("");
-  verb->add_flag("--json", *json, "one JSON object on standard output");
-  verb->callback([action, what, json] {
-    *action = [what, json] { return List(*what, *json); };
-  });
+  verb->add_flag("--json", list->json, "one JSON object on standard output");
+  list->files.AddTo(verb, "--html",
+                    "all schedules as pictures on the same axes, one page");
+  list->config.AddTo(verb, ConfigOptions::File::kOption,
+                     {"--pp", "--microbatches", "--forward", "--backward-input",
+                      "--backward-weight", "--p2p", "--max-activations",
+                      "--held-until-weight"});
+  verb->callback([action, list] { *action = [list] { return list->Run(); }; });
 }
 
 }  // namespace pipewright

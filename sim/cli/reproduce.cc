@@ -49,6 +49,11 @@ absl::StatusOr<std::vector<const Paper*>> Choose(
   return chosen;
 }
 
+absl::string_view Verdict(const Comparison& row) {
+  if (row.matches()) return "match";
+  return row.is_judged() ? "OFF" : "differs";
+}
+
 std::string ToText(const Paper& paper,
                    const std::vector<Comparison>& comparisons) {
   std::string text = absl::StrFormat(
@@ -58,11 +63,25 @@ std::string ToText(const Paper& paper,
     const std::string rule = row.RuleNote();
     absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s%s%s\n", row.setting,
                           row.schedule, row.published, row.rounded,
-                          row.matches() ? "match" : "OFF",
+                          Verdict(row),
                           rule.empty() ? "" : absl::StrCat(" (", rule, ")"),
                           row.in_paper ? "" : " (reference, not in the paper)");
   }
   return text;
+}
+
+const char* RuleName(Comparison::Rule rule) {
+  switch (rule) {
+    case Comparison::Rule::kDigits:
+      return "digits";
+    case Comparison::Rule::kWithin:
+      return "within";
+    case Comparison::Rule::kShown:
+      return "shown";
+    case Comparison::Rule::kAtMost:
+      return "at most";
+  }
+  return "";
 }
 
 Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
@@ -74,9 +93,7 @@ Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
          {row.in_paper ? "published" : "reference", std::stod(row.published)},
          {"simulated", row.simulated},
          {"rounded", std::stod(row.rounded)},
-         {"rule", row.rule == Comparison::Rule::kDigits   ? "digits"
-                  : row.rule == Comparison::Rule::kWithin ? "within"
-                                                          : "at most"},
+         {"rule", RuleName(row.rule)},
          {"tolerance", row.tolerance},
          {"in_paper", row.in_paper},
          {"match", row.matches()}});
@@ -91,10 +108,15 @@ absl::Status Reproduce::Run() const {
   Json experiments = Json::array();
   Count published;
   Count references;
+  int shown = 0;
   for (const Paper* paper : papers) {
     PW_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
                         paper->run(engine));
     for (const Comparison& row : comparisons) {
+      if (!row.is_judged()) {
+        ++shown;
+        continue;
+      }
       Count& count = row.in_paper ? published : references;
       ++count.compared;
       count.off += row.matches() ? 0 : 1;
@@ -104,10 +126,11 @@ absl::Status Reproduce::Run() const {
   }
   const int compared = published.compared + references.compared;
   const int off = published.off + references.off;
-  absl::StrAppend(&text, published.ToString(), " published values match, ",
-                  references.ToString(),
-                  " references that are not in the paper (engine ", engine,
-                  ")\n");
+  absl::StrAppend(
+      &text, published.ToString(), " published values match, ",
+      references.ToString(), " references that are not in the paper",
+      shown == 0 ? "" : absl::StrCat(", ", shown, " are shown and not judged"),
+      " (engine ", engine, ")\n");
   const Json object = {{"engine", engine},
                        {"compared", compared},
                        {"published", published.compared},

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
@@ -10,6 +12,7 @@
 #include "sim/engine/engine.h"
 #include "sim/report/svg.h"
 #include "sim/schedule/text.h"
+#include "sim/schedule/torch_csv.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
@@ -41,8 +44,8 @@ struct Convert {
 
 absl::Status Convert::Run() {
   const std::string form = json ? "json" : format;
-  if (form == "torch-csv") return NotAvailable("--format torch-csv");
-  const std::vector<std::string> known = {"text", "json", "csv", "svg"};
+  const std::vector<std::string> known = {
+      "text", "json", "csv", "torch-csv", "torch-csv-comms", "svg"};
   if (std::find(known.begin(), known.end(), form) == known.end()) {
     return UnknownName("format", form, known);
   }
@@ -55,6 +58,19 @@ absl::Status Convert::Run() {
   }
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(extra));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  const std::vector<double>& factors = run.lower.costs.slice_factor;
+  if (std::any_of(factors.begin(), factors.end(),
+                  [](double factor) { return factor != 1; })) {
+    PrintWarnings({absl::StrCat(
+        "a schedule file has no times: give the costs of the slices again when "
+        "it runs, --set costs.slice_factor=[",
+        absl::StrJoin(factors, ","), "]")});
+  }
+  const int every = run.written->update_every;
+  if (every > 0 && absl::StrContains(form, "csv")) {
+    PrintWarnings({absl::StrCat("format ", form, " has no update_every ", every,
+                                ": whoever reads it flushes the pipeline")});
+  }
   std::string content;
   if (form == "text") {
     content = ScheduleToText(*run.written);
@@ -62,6 +78,15 @@ absl::Status Convert::Run() {
     content = absl::StrCat(ScheduleToJson(*run.written), "\n");
   } else if (form == "csv") {
     content = ScheduleToCsv(*run.written);
+  } else if (absl::StartsWith(form, "torch-csv")) {
+    std::vector<std::string> warnings;
+    PW_ASSIGN_OR_RETURN(
+        content,
+        ScheduleToTorchCsv(*run.written,
+                           form == "torch-csv" ? TorchFlavour::kComputeOnly
+                                               : TorchFlavour::kComputeComms,
+                           &warnings));
+    PrintWarnings(warnings);
   } else {
     PrintWarnings(run.warnings);
     PW_ASSIGN_OR_RETURN(content, Svg(run));
@@ -82,7 +107,10 @@ void AddSchedule(CLI::App* app, Action* action) {
       ->type_name("");
   convert->config.AddTo(verb, ConfigOptions::File::kOption);
   CLI::Option* format =
-      verb->add_option("--format", convert->format, "text, json, csv, svg")
+      verb->add_option(
+              "--format", convert->format,
+              "text, json, csv, svg; torch-csv, torch-csv-comms: PyTorch's "
+              "file, passes only or with sends and receives")
           ->type_name("FORMAT")
           ->group("Output");
   verb->add_flag("--json", convert->json, "the same as --format json")

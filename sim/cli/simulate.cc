@@ -4,19 +4,23 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
+#include "sim/report/memory_svg.h"
 #include "sim/report/report.h"
 #include "sim/report/svg.h"
+#include "sim/search/memory_advice.h"
 #include "sim/trace/export.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
 namespace {
 
+constexpr size_t kChangesNamed = 3;
 // 96 bytes each while they are collected, and viewers give up earlier.
 constexpr int64_t kMaxTracedOps = 20'000'000;
 
@@ -29,7 +33,10 @@ struct Simulate {
   bool traces() const {
     return files.wanted("--trace") || files.wanted("--perfetto");
   }
-  bool draws() const { return files.wanted("--svg") || files.wanted("--html"); }
+  bool draws() const {
+    return files.wanted("--svg") || files.wanted("--html") ||
+           files.wanted("--memory-svg");
+  }
   absl::Status Run();
 };
 
@@ -61,10 +68,14 @@ void Describe(const PreparedRun& run, Report* report) {
   }
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-  if (run.tokens && report->iteration_s > 0) {
-    report->tokens_per_s = *run.tokens / report->iteration_s;
-  }
+  DescribeCosts(run, report);
   if (run.limit) report->fits = run.limit->ok();
+  report->memory = run.memory;
+  if (!run.memory || !run.memory->limit_bytes) return;
+  report->fits = report->fits.value_or(true) && run.memory->fits();
+  if (!run.memory->fits()) {
+    report->memory->changes = AdviseMemory(run, kChangesNamed);
+  }
 }
 
 std::string GridTitle(const Report& report) {
@@ -82,6 +93,10 @@ absl::Status Simulate::Run() {
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  if (files.wanted("--memory-svg") && !run.memory) {
+    return absl::InvalidArgumentError(
+        "--memory-svg: no memory is known; allowed: with a model (--model)");
+  }
   PrintWarnings(run.warnings);
   PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
   if (traces() || draws()) {
@@ -111,16 +126,25 @@ absl::Status Simulate::Run() {
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
   if (files.wanted("--trace")) {
-    files.Put("--trace", ChromeTraceJson(program, trace.ops()));
+    files.Put("--trace",
+              ChromeTraceJson(program, trace.ops(), run.memory_of_ranks()));
   }
   if (files.wanted("--perfetto")) {
-    files.Put("--perfetto", PerfettoTrace(program, trace.ops()));
+    files.Put("--perfetto",
+              PerfettoTrace(program, trace.ops(), run.memory_of_ranks()));
+  }
+  if (files.wanted("--memory-svg")) {
+    MemoryPicture picture;
+    picture.limit_bytes = report.memory->allocator_limit();
+    files.Put("--memory-svg", MemoryOverTimeSvg(program, *report.memory->memory,
+                                                trace.ops(), picture));
   }
   if (files.wanted("--html")) {
     files.Put("--html", ReportHtml(report, program, trace.ops()));
   }
   PW_RETURN_IF_ERROR(files.Write());
-  return run.limit.value_or(absl::OkStatus());
+  if (run.limit && !run.limit->ok()) return *run.limit;
+  return report.memory ? MemoryVerdict(*report.memory) : absl::OkStatus();
 }
 
 }  // namespace
@@ -138,6 +162,8 @@ void AddSimulate(CLI::App* app, Action* action) {
   files.AddTo(verb, "--trace", "Chrome trace, JSON");
   files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
   files.AddTo(verb, "--html", "report as one page");
+  files.AddTo(verb, "--memory-svg",
+              "picture of the ranks' memory over the first iteration");
   verb->callback(
       [action, simulate] { *action = [simulate] { return simulate->Run(); }; });
 }

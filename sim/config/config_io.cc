@@ -16,6 +16,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
+#include "sim/config/config_rivals.h"
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_config_fields.h"
@@ -128,14 +129,24 @@ class Reader {
       out.push_back(value);
     }
   }
-  void Ints(const char* path, std::vector<int>& out) {
+  void Ints(const char* path, std::vector<int64_t>& out, int64_t minimum,
+            int64_t maximum) {
     const FieldAt at = FindField(root_, path);
     if (at.message == nullptr) return;
     const auto* reflection = at.message->GetReflection();
     const int count = reflection->FieldSize(*at.message, at.field);
     for (int index = 0; index < count; ++index) {
-      out.push_back(reflection->GetRepeatedInt32(*at.message, at.field, index));
+      const int64_t value =
+          reflection->GetRepeatedInt64(*at.message, at.field, index);
+      if (value < minimum || value > maximum) {
+        Fail(path, absl::StrCat(value),
+             absl::StrCat("integers from ", minimum, " to ", maximum));
+      }
+      out.push_back(value);
     }
+  }
+  void Section(const char* path, bool& out) {
+    out = Has(FindField(root_, path));
   }
   void Texts(const char* path, std::vector<std::string>& out) {
     const FieldAt at = FindField(root_, path);
@@ -265,39 +276,6 @@ absl::Status FillFromText(absl::string_view text, absl::string_view source,
   return FillFromTree(root, source, target);
 }
 
-// True also for "costs.uniform.forward_ms", the field with a unit behind it.
-bool IsField(absl::string_view path, absl::string_view field) {
-  return absl::ConsumePrefix(&path, field) && (path.empty() || path[0] == '_');
-}
-
-// What a choice at `path` in a higher layer puts aside in lower ones.
-std::vector<std::string> RivalsOf(const std::string& path) {
-  static const auto* rivals =
-      new std::vector<std::pair<std::string, std::string>>{
-          {"schedule.name", "schedule.file"},
-          {"costs.uniform.forward", "costs.per_stage.forward"},
-          {"costs.uniform.backward_input", "costs.per_stage.backward_input"},
-          {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"}};
-  std::vector<std::string> found;
-  for (const auto& [one, other] : *rivals) {
-    if (IsField(path, one)) found.push_back(other);
-    if (IsField(path, other)) found.push_back(one);
-  }
-  const auto whole_section = [&](absl::string_view section,
-                                 absl::string_view kept) {
-    for (const std::string& field : ConfigPaths()) {
-      if (absl::StartsWith(field, section) && field != kept && field != path) {
-        found.push_back(field);
-      }
-    }
-  };
-  if (path == "model.preset") whole_section("model.", "");
-  if (path == "system.preset" || path == "system.file") {
-    whole_section("system.", "system.nodes");
-  }
-  return found;
-}
-
 std::string TextAt(absl::string_view path, const ConfigMessage& target) {
   const FieldAt at = FindField(*target.message, path);
   return at.message == nullptr
@@ -310,6 +288,11 @@ absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
   const std::string schedule = TextAt("schedule.name", *target);
   for (const ConfigEdit& edit : layer) {
     for (const std::string& rival : RivalsOf(edit.path)) {
+      const auto origin = target->origins.find(rival);
+      if (IsDetail(rival) && origin != target->origins.end() &&
+          absl::StartsWith(origin->second, "--set ")) {
+        continue;
+      }
       ClearPath(rival, target);
       target->origins.erase(rival);
     }
@@ -358,11 +341,7 @@ absl::StatusOr<RunConfig> ReadConfig(
     absl::string_view text, absl::string_view source_name,
     const std::vector<std::vector<ConfigEdit>>& layers) {
   proto::RunConfig message;
-  ConfigMessage target = {
-      &message,
-      &UnitOf,
-      {"model.hf", "costs.profile", "costs.analytic", "report"},
-      {}};
+  ConfigMessage target = {&message, &UnitOf, {"costs.profile", "report"}, {}};
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
@@ -374,14 +353,10 @@ absl::StatusOr<RunConfig> ReadConfig(
   Reader reader(message, config);
   VisitFields(config, reader);
   PW_RETURN_IF_ERROR(reader.status());
-  if (message.strategy().has_recompute() &&
-      message.strategy().recompute() != "none") {
-    return LaterValue(config.Field("strategy.recompute"),
-                      message.strategy().recompute(), "none");
-  }
   ResolvePath("schedule.file", source_name, &config, &config.schedule.file);
   TakeScheduleFile(source_name, &config);
   ResolvePath("system.file", source_name, &config, &config.system.file);
+  ResolvePath("model.hf", source_name, &config, &config.model.hf);
   return config;
 }
 

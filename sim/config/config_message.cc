@@ -231,7 +231,8 @@ class Filler {
       case FieldDescriptor::CPPTYPE_INT64: {
         int64_t value = 0;
         if (!absl::SimpleAtoi(node.text, &value)) break;
-        reflection->SetInt64(message, field, value);
+        add ? reflection->AddInt64(message, field, value)
+            : reflection->SetInt64(message, field, value);
         return absl::OkStatus();
       }
       case FieldDescriptor::CPPTYPE_DOUBLE: {

@@ -16,11 +16,16 @@ bool IsSystemFile(const std::string& value) {
          absl::EndsWith(value, ".txtpb") || absl::EndsWith(value, ".pbtxt");
 }
 
+bool IsModelFile(const std::string& value) {
+  return absl::StrContains(value, '/') || absl::EndsWith(value, ".json");
+}
+
 }  // namespace
 
 bool IsScheduleFile(const std::string& value, const std::string& path) {
   if (absl::StrContains(value, '/') || absl::EndsWith(value, ".pws") ||
-      absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json")) {
+      absl::EndsWith(value, ".txt") || absl::EndsWith(value, ".json") ||
+      absl::EndsWith(value, ".csv")) {
     return true;
   }
   struct stat info;
@@ -38,6 +43,14 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--pp", "strategy.pp", "N", "pipeline ranks"},
       {"--vpp", "strategy.vpp", "N", "stages a rank"},
       {"--dp", "strategy.dp", "N", "data-parallel replicas"},
+      {"--tp", "strategy.tp", "N", "tensor parallelism"},
+      {"--sequence-parallel", "strategy.sequence_parallel", "true|false",
+       "norms and residuals split over tp too (default: true with tp)"},
+      {"--scatter-gather", "strategy.scatter_gather", "true|false",
+       "without sequence parallelism a device sends 1/tp of a hop's bytes and "
+       "the receivers gather (default: with --analytic)"},
+      {"--cp", "strategy.cp", "N", "context parallelism"},
+      {"--ep", "strategy.ep", "N", "expert parallelism, within dp * cp"},
       {"--microbatches", "strategy.microbatches", "N",
        "microbatches of an iteration and data-parallel replica; those of both "
        "directions of a bidirectional schedule"},
@@ -49,10 +62,27 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "none, ddp, zero1, zero2, fsdp"},
       {"--shard-blocks", "strategy.shard_blocks", "BLOCK",
        "what fsdp and zero2 communicate for: pass, run, unit"},
+      {"--zero", "strategy.zero", "0..3",
+       "ZeRO's stage, another word for --data-parallel ddp (0), zero1, zero2, "
+       "fsdp (3)"},
+      {"--overlap-gradients", "strategy.overlap_gradients", "true|false",
+       "reduce a chunk's gradients as soon as they are there (default), or "
+       "all of them behind the last pass"},
+      {"--recompute", "strategy.recompute", "KIND",
+       "none, selective, norm-activation, full"},
+      {"--attention", "strategy.attention", "KIND", "flash, unfused"},
+      {"--precision", "strategy.precision", "KIND", "bf16, fp8"},
+      {"--layers", "strategy.layers", "N,N,...", "layers of each stage"},
+      {"--layout", "strategy.layout", "STRING",
+       "Megatron's layout string: Et*3|(tt|)*29,m|L"},
+      {"--split", "strategy.split", "KIND",
+       "layers over stages: even, balanced (by FLOPs)"},
+      {"--vocabulary", "strategy.vocabulary", "WHERE",
+       "embedding and head: ends, spread (over all stages)"},
       {"--waiting", "strategy.waiting", "RULE",
        "whom a transfer holds: buffered, rendezvous, batched"},
       {"--mapping", "strategy.mapping", "ORDER|LIST",
-       "dp-pp, pp-dp, or the device of each rank: 0,1,2,3"},
+       "dp-pp, pp-dp, bitpipe, or the device of each rank: 0,1,2,3"},
       {"--optimizer", "strategy.optimizer", "MODE",
        "none, synchronised, post-validated"},
       {"--validation", "strategy.validation", "PLACE",
@@ -91,11 +121,26 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "predicting a rank's weights for one microbatch (pipeoptim)"},
       {"--held-until-weight", "costs.held_until_weight", "0..1",
        "part of the activations that B leaves to W"},
-      {"--model", "model.preset", "NAME", "model (pipewright list models)"},
+      {"--pair-factor", "costs.pair_factor", "0.1..10",
+       "time of an overlapped pair (X&Y) over that of X and Y in turn"},
+      {"--analytic", "costs.analytic.device", "[DEVICE]",
+       "estimate pass times for a device; default: the system's", "", nullptr,
+       false, "auto"},
+      {"--price", "costs.price_per_device_hour", "X",
+       "of one device for an hour, in any currency"},
+      {"--model", "model.preset", "NAME|FILE",
+       "model (pipewright list models), or a Hugging Face config.json",
+       "model.hf", &IsModelFile},
       {"--system", "system.preset", "NAME|FILE",
        "system (pipewright list systems), or system file", "system.file",
        &IsSystemFile},
       {"--nodes", "system.nodes", "N", "nodes of the system"},
+      {"--memory", "system.memory", "BYTES",
+       "of one device; default: the system's. Exit 3 where a rank needs more"},
+      {"--memory-context", "strategy.memory_context", "BYTES",
+       "on a device beyond the allocator (default: 1 GiB)"},
+      {"--fragmentation", "strategy.fragmentation", "X",
+       "what the allocator holds beyond its peak, as a share (default: 0)"},
       {"--engine", "engine", "NAME", "simgrid, fast"},
       {"--network", "network", "NAME", "network model: native"},
       {"--iterations", "iterations", "N",

@@ -21,6 +21,8 @@ struct ConfigFlag {
   std::string other_path;
   bool (*is_other)(const std::string& value) = nullptr;
   bool repeats = false;  // KEY=VALUE pairs, below `path`
+  // Taken where the flag stands alone; "": the flag needs a value.
+  std::string alone;
 };
 
 const std::vector<ConfigFlag>& ConfigFlags();

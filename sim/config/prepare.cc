@@ -9,6 +9,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/analytic.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
@@ -21,8 +22,6 @@ namespace {
 constexpr int64_t kMaxStages = int64_t{1} << 20;
 // Eight bytes each, so 16 GiB.
 constexpr int64_t kMaxPasses = int64_t{1} << 31;
-// A limit is met when it is met but for rounding.
-constexpr double kRounding = 1e-9;
 
 absl::Status Missing(absl::string_view field, absl::string_view allowed) {
   return absl::InvalidArgumentError(
@@ -40,22 +39,7 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
     return Prefix(config.Field("network"),
                   UnknownName("network model", network, {"native"}));
   }
-  if (config.strategy.tp.value_or(1) != 1) {
-    return LaterValue(config.Field("strategy.tp"),
-                      absl::StrCat(*config.strategy.tp), "1");
-  }
   return absl::OkStatus();
-}
-
-// Modules below name fields by path ("strategy.vpp: 3 ..."); this adds where
-// the field was given.
-absl::Status Locate(const RunConfig& config, const absl::Status& status) {
-  if (status.ok()) return status;
-  const absl::string_view message = status.message();
-  const auto origin =
-      config.origins.find(std::string(message.substr(0, message.find(": "))));
-  return origin == config.origins.end() ? status
-                                        : Prefix(origin->second, status);
 }
 
 // The sizes of a schedule that is built: the configuration's.
@@ -89,7 +73,7 @@ absl::Status Agree(const RunConfig& config, absl::string_view path,
 }
 
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
-    const RunConfig& config) {
+    const RunConfig& config, std::vector<std::string>* warnings) {
   if (config.schedule.name) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.Field("schedule.file"), ": given together with ",
@@ -102,9 +86,11 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
   }
   const absl::StatusOr<std::string> text = ReadFile(*config.schedule.file);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.file"), text.status()));
-  PW_ASSIGN_OR_RETURN(Schedule schedule,
-                      ParseSchedule(*text, *config.schedule.file));
-  return std::make_shared<const Schedule>(std::move(schedule));
+  PW_ASSIGN_OR_RETURN(ScheduleFile file,
+                      ParseScheduleFile(*text, *config.schedule.file));
+  PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
+  warnings->insert(warnings->end(), file.notes.begin(), file.notes.end());
+  return std::make_shared<const Schedule>(std::move(file.schedule));
 }
 
 absl::StatusOr<RunSizes> SizesFromFile(const RunConfig& config,
@@ -143,24 +129,6 @@ absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
                    " * microbatches ", sizes.microbatches, " * 3 = ", passes));
 }
 
-absl::StatusOr<std::shared_ptr<const Schedule>> Build(const RunConfig& config,
-                                                      const RunSizes& sizes,
-                                                      const PlanCosts& costs) {
-  ScheduleParams params;
-  params.pp = sizes.pp;
-  params.vpp = sizes.vpp;
-  params.microbatches = sizes.microbatches;
-  params.slices = sizes.slices;
-  params.costs = costs;
-  params.max_activations = config.strategy.max_activations;
-  params.own = config.schedule.params;
-  params.own.erase(PairParam().key);  // TakePair's
-  absl::StatusOr<Schedule> schedule =
-      BuildSchedule(*config.schedule.name, params);
-  PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
-  return std::make_shared<const Schedule>(*std::move(schedule));
-}
-
 // O and L whose time nothing tells would look free.
 absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
   bool offloads = false;
@@ -183,6 +151,12 @@ absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
 }
 
 absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
+  const size_t slices = config.costs.slice_factor.size();
+  if (slices != 0 && slices != static_cast<size_t>(schedule.slices)) {
+    return BadValue(config.Field("costs.slice_factor"),
+                    absl::StrCat("a list of ", slices),
+                    absl::StrCat("one factor a slice, ", schedule.slices));
+  }
   const size_t count = config.costs.microbatch_factor.size();
   const auto needed = static_cast<size_t>(schedule.microbatches_per_replica());
   if (count == 0 || count == needed) return absl::OkStatus();
@@ -201,7 +175,7 @@ std::optional<absl::Status> CheckLimit(const RunConfig& config,
   const std::vector<double> peaks =
       PeakActivations(schedule, held_until_weight);
   const auto worst = std::max_element(peaks.begin(), peaks.end());
-  if (*worst <= *limit * (1 + kRounding)) return absl::OkStatus();
+  if (*worst <= *limit * (1 + kLimitRounding)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(config.Field("strategy.max_activations"), ": ", *limit,
                    " is exceeded: with schedule ", schedule.name, " rank ",
@@ -226,23 +200,35 @@ absl::Status TakePair(PreparedRun* run) {
 }
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
-                                 const std::optional<ModelSpec>& model,
                                  PreparedRun* run) {
+  const std::optional<PreparedModel>& model = run->prepared_model;
   LowerOptions& lower = run->lower;
   lower.replicas = sizes.dp;
+  lower.overlap_gradients = config.strategy.overlap_gradients.value_or(true);
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
-  lower.shard_blocks = config.strategy.shard_blocks.value_or(
-      run->schedule->unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
+  lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
+  // Copies of an inference pipeline share nothing.
+  const bool trains = run->schedule->backward != BackwardRule::kNone;
+  if (!trains && !given) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, std::nullopt));
+  const double parameters = ParametersPerGradientByte(training);
   for (const double bytes : lower.gradient_bytes) {
-    lower.parameter_bytes.push_back(bytes * ParametersPerGradientByte(config));
+    lower.parameter_bytes.push_back(bytes * parameters);
   }
   const bool known = !lower.gradient_bytes.empty();
-  if (!given && known) lower.data_parallel = DataParallel::kDdp;
+  if (!given && known) {
+    for (const DataParallel kind :
+         {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kZero2,
+          DataParallel::kFsdp}) {
+      if (ZeroStageOf(kind) == training.zero) lower.data_parallel = kind;
+    }
+  }
   if (lower.data_parallel == DataParallel::kNone) {
     run->warnings.push_back(absl::StrCat(
         directions == 1 ? absl::StrCat("dp = ", sizes.dp)
@@ -256,7 +242,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     if (lower.data_parallel >= DataParallel::kZero1 && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
-          "parameters taken as ", ParametersPerGradientByte(config),
+          "parameters taken as ", parameters,
           " of costs.gradient_bytes (strategy.parameter_bytes_per_parameter "
           "against gradient_bytes_per_parameter; bf16 against fp32 unless "
           "given)"));
@@ -268,7 +254,40 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                  "or a model (--model), from which they follow");
 }
 
+absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& spec, const Schedule* read) {
+  PW_ASSIGN_OR_RETURN(const TrainingSpec training,
+                      PrepareTraining(config, sizes, spec));
+  if (!spec) return std::optional<PreparedModel>();
+  PreparedModel model = {.spec = *spec, .training = training};
+  PW_ASSIGN_OR_RETURN(model.rank_of_stage,
+                      RankOfStage(config, sizes, spec, read));
+  PW_ASSIGN_OR_RETURN(
+      model.layout,
+      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage));
+  return std::optional<PreparedModel>(std::move(model));
+}
+
+std::optional<DeviceSpec> DeviceOf(
+    const std::optional<AnalyticOptions>& analytic,
+    const std::optional<ShapeParams>& shape) {
+  if (analytic) return analytic->device;
+  if (!shape) return {};
+  const absl::StatusOr<DeviceSpec> device = FindDevice(shape->device_name);
+  return device.ok() ? std::optional<DeviceSpec>(*device) : std::nullopt;
+}
+
 }  // namespace
+
+absl::Status Locate(const RunConfig& config, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::string_view message = status.message();
+  const auto origin =
+      config.origins.find(std::string(message.substr(0, message.find(": "))));
+  return origin == config.origins.end() ? status
+                                        : Prefix(origin->second, status);
+}
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PreparedRun run;
@@ -278,57 +297,96 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
 
   RunSizes sizes;
   if (config.schedule.file) {
-    PW_ASSIGN_OR_RETURN(run.schedule, ReadScheduleFile(config));
+    PW_ASSIGN_OR_RETURN(run.schedule, ReadScheduleFile(config, &run.warnings));
     PW_ASSIGN_OR_RETURN(sizes, SizesFromFile(config, *run.schedule));
   } else {
     PW_ASSIGN_OR_RETURN(sizes, SizesFromConfig(config));
   }
   sizes.dp = config.strategy.dp.value_or(1);
+  sizes.tp = config.strategy.tp.value_or(1);
+  sizes.cp = config.strategy.cp.value_or(1);
   PW_RETURN_IF_ERROR(CheckPasses(config, sizes));
+  PW_RETURN_IF_ERROR(CheckDegrees(config, sizes));
 
-  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
-                      PrepareModel(config, sizes));
+  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
+                      PrepareModel(config));
+  PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
+                      PrepareSlices(config, spec, &sizes, &run.warnings));
+  PW_ASSIGN_OR_RETURN(
+      run.prepared_model,
+      PrepareModelOnStages(config, sizes, spec, run.schedule.get()));
+  const std::optional<PreparedModel>& model = run.prepared_model;
   LowerOptions& lower = run.lower;
-  PW_ASSIGN_OR_RETURN(lower.costs, PrepareCosts(config, sizes, &run.warnings));
-  lower.hop_bytes = PrepareHopBytes(config, sizes, model);
+  lower.hop_bytes = PrepareHopBytes(config, model);
   PW_ASSIGN_OR_RETURN(PreparedNetwork network,
                       PrepareNetwork(config, sizes, lower.hop_bytes, run.engine,
                                      &run.warnings));
+  PW_ASSIGN_OR_RETURN(
+      run.analytic, PrepareAnalytic(config, model ? &*model : nullptr,
+                                    network.shape ? &*network.shape : nullptr));
+  run.device = DeviceOf(run.analytic, network.shape);
+  WarnOfDevice(config, run.analytic, network.shape, &run.warnings);
+  PW_ASSIGN_OR_RETURN(
+      lower.costs,
+      PrepareCosts(config, sizes, model ? &*model : nullptr,
+                   run.analytic ? &*run.analytic : nullptr, &run.warnings));
+  lower.costs.slice_factor = std::move(slice_factor);
   if (run.schedule == nullptr) {
-    PW_ASSIGN_OR_RETURN(
-        run.schedule,
-        Build(config, sizes,
-              PlanCostsOf(config, sizes, lower.costs, network.hop_s)));
+    PW_ASSIGN_OR_RETURN(run.schedule,
+                        PrepareSchedule(config, sizes, spec,
+                                        PlanCostsOf(config, sizes, lower.costs,
+                                                    network.hop_s)));
   }
-  PW_RETURN_IF_ERROR(
-      Prefix(config.schedule.file.value_or(""), VerifySchedule(*run.schedule)));
+  if (!config.schedule.file) {
+    PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
+  }
+  if (run.analytic || AddsRecompute(config, model)) {
+    TakeRecomputePasses(*run.schedule, &lower.costs);
+  }
+  if (run.analytic && run.schedule->replicas == 2 &&
+      !config.costs.optimizer_s) {
+    lower.costs.optimizer_s = AnalyticOptimizerSeconds(
+        model->spec, model->training, run.analytic->device, model->layout,
+        model->rank_of_stage, run.schedule->replicas);
+    lower.costs.rollback_s =
+        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
+  }
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));
   run.limit = CheckLimit(config, *run.schedule, lower.costs.held_until_weight);
-  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, model, &run));
+  if (model) {
+    run.memory = PrepareMemory(config, *model, run.schedule,
+                               network.shape ? &*network.shape : nullptr,
+                               run.analytic ? &run.analytic->device : nullptr);
+  }
+  PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
-  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(),
+  PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
+  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(), zero,
                     &run.warnings);
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
-  lower.optimizer = config.strategy.optimizer.value_or(OptimizerMode::kNone);
+  lower.optimizer = OptimizerOf(config, *run.schedule);
   lower.validation =
       config.strategy.validation.value_or(ValidationPlace::kNoWait);
-  lower.failing_steps = config.strategy.rollback_iterations;
+  lower.failing_steps.assign(config.strategy.rollback_iterations.begin(),
+                             config.strategy.rollback_iterations.end());
   lower.iterations = config.iterations.value_or(0);
   run.cluster = network.network.cluster;
   run.mapping = network.network.mapping;
   run.network_name = std::move(network.name);
   run.system = std::move(network.system);
-  if (model) run.model = config.model.preset.value_or("custom");
-  if (const auto tokens = MicrobatchTokens(config, model)) {
+  if (model) run.model = spec->name;
+  if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
   }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;
   run.config.strategy.dp = sizes.dp;
+  run.config.strategy.tp = sizes.tp;
+  run.config.strategy.cp = sizes.cp;
   run.config.strategy.microbatches = sizes.microbatches;
   run.config.strategy.slices = sizes.slices;
   return run;

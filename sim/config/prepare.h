@@ -11,12 +11,25 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
+#include "sim/cost/analytic.h"
+#include "sim/model/model.h"
+#include "sim/model/stages.h"
+#include "sim/model/training.h"
 #include "sim/program/lower.h"
+#include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {
+
+// A model on the stages of a run.
+struct PreparedModel {
+  ModelSpec spec;
+  TrainingSpec training;
+  StageLayout layout;
+  std::vector<int> rank_of_stage;  // of replica a
+};
 
 struct PreparedRun {
   RunConfig config;  // as given, with the sizes of the strategy filled in
@@ -29,13 +42,23 @@ struct PreparedRun {
   std::shared_ptr<const RankMapping> mapping;  // null: no system
   std::string network_name;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
   std::string system;        // name, "" without one
-  std::string model;         // preset, "custom", or "" without one
+  std::string model;         // preset, file, "custom", or "" without one
+  std::optional<PreparedModel> prepared_model;
+  // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
+  std::optional<MemoryReport> memory;
+  std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
+  std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known
   // Does a rank hold more than strategy.max_activations? Nothing without a
   // limit; kResourceExhausted where it is exceeded.
   std::optional<absl::Status> limit;
   std::vector<std::string> warnings;
+
+  // Of `memory`, null without one.
+  const ScheduleMemory* memory_of_ranks() const {
+    return memory ? memory->memory.get() : nullptr;
+  }
 };
 
 // Errors: kInvalidArgument or kNotFound with field, value and what is

@@ -1,9 +1,11 @@
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/analytic.h"
 
 namespace pipewright {
 namespace {
@@ -75,15 +77,95 @@ absl::Status CheckAllGiven(const RunConfig& config) {
       "none of them"));
 }
 
+absl::Status NeededForEstimate(const RunConfig& config,
+                               absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(config.Field("costs.analytic"), ": needs ", what));
+}
+
 }  // namespace
+
+absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
+    const RunConfig& config, const PreparedModel* model,
+    const ShapeParams* shape) {
+  if (!config.costs.analytic) return std::optional<AnalyticOptions>();
+  for (const TimeOf& time : PassTimes(config.costs)) {
+    if (!time.given()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.Field("costs.analytic"), ": given together with costs.",
+        time.uniform ? "uniform." : "per_stage.", time.name,
+        "; allowed: one of them"));
+  }
+  if (model == nullptr) {
+    return NeededForEstimate(config, "a model (--model NAME)");
+  }
+  const std::string device = config.costs.analytic_device.value_or("auto");
+  if (device == "auto" && shape == nullptr) {
+    return NeededForEstimate(
+        config, "a device (--analytic h100) or a system (--system NAME)");
+  }
+  const TrainingSpec& training = model->training;
+  if (shape == nullptr && training.tp * training.cp * training.ep > 1) {
+    return NeededForEstimate(
+        config, "a system (--system NAME) for the links of tp, cp and ep");
+  }
+  AnalyticOptions options;
+  const absl::StatusOr<DeviceSpec> spec =
+      FindDevice(device == "auto" ? shape->device_name : device);
+  PW_RETURN_IF_ERROR(
+      Prefix(device == "auto"
+                 ? absl::StrCat("system.device_name: ", shape->device_name)
+                 : config.Field("costs.analytic.device"),
+             spec.status()));
+  options.device = *spec;
+  if (training.precision == Precision::kFp8 && spec->fp8_flops == 0) {
+    return BadValue(config.Field("strategy.precision"), "fp8",
+                    absl::StrCat("bf16 (", spec->name, " has no fp8)"));
+  }
+  if (shape != nullptr) {
+    const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
+                                              : shape->devices_per_node;
+    options.network = {.devices_per_node = shape->devices_per_node,
+                       .nvlink_bytes_per_s = shape->nvlink.bytes_per_s,
+                       .nic_bytes_per_s = shape->nic.bytes_per_s * nics /
+                                          shape->devices_per_node};
+  }
+  return std::optional<AnalyticOptions>(std::move(options));
+}
+
+bool AddsRecompute(const RunConfig& config,
+                   const std::optional<PreparedModel>& model) {
+  return config.costs.recompute_s && model &&
+         model->training.recompute != Recompute::kNone;
+}
+
+void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
+  bool any = false;
+  for (int rank = 0; rank < schedule.pp() && !any; ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      any |= pass.kind() == PassKind::kRecompute;
+    }
+  }
+  if (!any) return;
+  for (StageCosts& stage : costs->stages) {
+    stage.backward_input_s -= stage.recompute_s;
+    // A schedule that runs the forward again says so itself.
+    if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
+  }
+}
 
 absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
                                        const RunSizes& sizes,
+                                       const PreparedModel* model,
+                                       const AnalyticOptions* analytic,
                                        std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
-  if (AnyGiven(config)) {
+  if (analytic != nullptr) {
+    costs = AnalyticCosts(model->spec, model->training, *analytic,
+                          model->layout, model->rank_of_stage);
+  } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
       PW_RETURN_IF_ERROR(FillTime(config, time, sizes, &costs.stages));
@@ -97,12 +179,20 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
         "backward_weight take 1 s each");
   }
   costs.microbatch_factor = given.microbatch_factor;
+  const bool recomputes =
+      model != nullptr && model->training.recompute != Recompute::kNone;
   double work_s = 0;
   for (StageCosts& stage : costs.stages) {
     // A forward run again takes what the forward took, unless told otherwise.
-    stage.recompute_s = given.recompute_s.has_value()
-                            ? *given.recompute_s / sizes.vpp
-                            : stage.forward_s;
+    if (given.recompute_s) {
+      const double estimated_s = analytic != nullptr ? stage.recompute_s : 0;
+      stage.recompute_s = *given.recompute_s / sizes.vpp;
+      if (recomputes) {
+        stage.backward_input_s += stage.recompute_s - estimated_s;
+      }
+    } else if (!given.analytic) {
+      stage.recompute_s = stage.forward_s;
+    }
     stage.offload_s = given.offload_s.value_or(0) / sizes.vpp;
     stage.load_s = given.load_s.value_or(0) / sizes.vpp;
     work_s += stage.forward_s + stage.backward_input_s +
@@ -113,12 +203,14 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
     return BadValue("costs", absl::StrCat(work_s, " s of work in all"),
                     "a finite sum above 0");
   }
-  costs.optimizer_s = given.optimizer_s.value_or(0);
+  costs.optimizer_s = given.optimizer_s.value_or(costs.optimizer_s);
   costs.validation_s = given.validation_s.value_or(0);
   // Undoing AdamW reads and writes what the step does.
   costs.rollback_s = given.rollback_s.value_or(costs.optimizer_s);
   costs.prediction_s = given.prediction_s.value_or(0);
-  costs.held_until_weight = given.held_until_weight.value_or(1);
+  costs.held_until_weight =
+      given.held_until_weight.value_or(costs.held_until_weight);
+  costs.pair_factor = given.pair_factor.value_or(1);
   return costs;
 }
 
@@ -126,7 +218,9 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s) {
   PlanCosts plan;
   plan.held_until_weight = costs.held_until_weight;
-  plan.given = AnyGiven(config);
+  plan.pair_factor = costs.pair_factor;
+  plan.slice_factor = costs.slice_factor;
+  plan.given = config.costs.analytic || AnyGiven(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;
   if (config.costs.forward_s && config.costs.backward_input_s &&

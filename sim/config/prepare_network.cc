@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
   for (const std::string& text : mapping) {
     if (!absl::SimpleAtoi(text, &device) || device < 0) {
       return BadValue(config.Field("strategy.mapping"), text,
-                      "dp-pp, pp-dp, or a device number a rank");
+                      "dp-pp, pp-dp, bitpipe, or a device number a rank");
     }
     devices.push_back(device);
   }
@@ -109,53 +109,25 @@ absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                      std::vector<int> devices, int available) {
   if (!devices.empty()) {
     return RankMapping::FromList(std::move(devices), sizes.pp, sizes.dp,
-                                 available);
+                                 available, sizes.tp * sizes.cp);
   }
   return RankMapping::FromOrder(
       config.strategy.mapping.empty() ? "dp-pp" : config.strategy.mapping[0],
-      sizes.pp, sizes.dp, available);
-}
-
-// Smallest number of nodes that holds all ranks and all devices named.
-absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
-                             const ShapeParams& params,
-                             const std::vector<int>& devices) {
-  const int64_t ranks = int64_t{sizes.pp} * sizes.dp;
-  const int per_node = std::max(params.devices_per_node, 1);
-  if (!config.system.nodes) {
-    int64_t needed = ranks;
-    for (const int device : devices) {
-      needed = std::max(needed, int64_t{device} + 1);
-    }
-    const int64_t nodes = (needed + per_node - 1) / per_node;
-    if (nodes > (int64_t{1} << 20)) {
-      return BadValue("system.nodes", absl::StrCat(nodes),
-                      "at most 2^20, the number that this run would need");
-    }
-    return static_cast<int>(nodes);
-  }
-  const int nodes = *config.system.nodes;
-  if (ranks > int64_t{nodes} * per_node) {
-    return BadValue(
-        config.Field("system.nodes"), absl::StrCat(nodes),
-        absl::StrCat(
-            (ranks + per_node - 1) / per_node, " or more: pp * dp = ", sizes.pp,
-            " * ", sizes.dp, " = ", ranks,
-            " devices are needed, nodes * devices_per_node = ", nodes, " * ",
-            per_node, " = ", int64_t{nodes} * per_node, " are there"));
-  }
-  return nodes;
+      sizes.pp, sizes.dp, available, sizes.tp * sizes.cp);
 }
 
 absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
                                          const RunSizes& sizes,
                                          double hop_bytes,
-                                         absl::string_view engine) {
+                                         absl::string_view engine,
+                                         std::vector<std::string>* warnings) {
   PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config));
   const std::string& own_shape = base.shape;
   ShapeParams params = SystemOf(config, base);
   PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
-  PW_ASSIGN_OR_RETURN(params.nodes, NodesFor(config, sizes, params, devices));
+  PW_ASSIGN_OR_RETURN(
+      params.nodes,
+      NodesFor(config, sizes, params.devices_per_node, devices, warnings));
   absl::StatusOr<Cluster> cluster = BuildCluster(params);
   PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
   absl::StatusOr<RankMapping> mapping =
@@ -177,6 +149,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       absl::StrCat(prepared.system, ", ", params.nodes,
                    params.nodes == 1 ? " node" : " nodes", " (",
                    engine == "fast" ? "no contention" : "native", ")");
+  prepared.shape = params;
   prepared.network.cluster =
       std::make_shared<const Cluster>(*std::move(cluster));
   prepared.network.mapping =
@@ -204,7 +177,7 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
           ": a pure delay replaces the network, so it cannot be given "
           "together with a system; allowed: one of them"));
     }
-    return OnSystem(config, sizes, hop_bytes, engine);
+    return OnSystem(config, sizes, hop_bytes, engine, warnings);
   }
   if (config.system.nodes) {
     return absl::InvalidArgumentError(

@@ -61,8 +61,12 @@ class Printer {
     }
     if (!values.empty()) Line(path, list);
   }
-  void Ints(const char* path, const std::vector<int>& values) {
+  void Ints(const char* path, const std::vector<int64_t>& values, int64_t,
+            int64_t) {
     if (!values.empty()) Line(path, absl::StrJoin(values, ", "));
+  }
+  void Section(const char* path, bool given) {
+    if (given) Line(path, "given");
   }
   void Texts(const char* path, const std::vector<std::string>& values) {
     std::string list;

@@ -15,12 +15,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/config/config_edit.h"
+#include "sim/model/training.h"
 #include "sim/program/lower.h"
 
 namespace pipewright {
 
+// The fields that a model has besides: model_fields.h.
 struct ModelChoice {
   std::optional<std::string> preset;
+  std::optional<std::string> hf;  // a Hugging Face config.json
   std::optional<int64_t> layers;
   std::optional<int64_t> hidden;
   std::optional<int64_t> heads;
@@ -30,6 +33,32 @@ struct ModelChoice {
   std::optional<int64_t> vocabulary;
   std::optional<int64_t> sequence;
   std::optional<bool> tied_embeddings;
+  std::optional<int64_t> head_dim;
+  std::optional<bool> causal;
+  std::optional<bool> dropout;
+  std::optional<bool> layer_norm;
+  std::optional<bool> qkv_bias;
+  std::optional<bool> bias;
+  std::optional<bool> qk_norm;
+  std::optional<bool> final_norm;
+  std::optional<int64_t> positions;
+  std::optional<int64_t> token_types;
+  std::optional<bool> embedding_norm;
+  std::optional<bool> pooler;
+  std::optional<bool> masked_lm_head;
+  std::optional<int64_t> experts;
+  std::optional<int64_t> experts_per_token;
+  std::optional<int64_t> expert_ffn_hidden;
+  std::optional<int64_t> shared_ffn_hidden;
+  std::optional<int64_t> first_dense_layers;
+  std::optional<int64_t> q_lora_rank;
+  std::optional<int64_t> kv_lora_rank;
+  std::optional<int64_t> qk_nope_head_dim;
+  std::optional<int64_t> qk_rope_head_dim;
+  std::optional<int64_t> v_head_dim;
+  std::optional<int64_t> mtp_layers;
+  std::optional<int64_t> frozen_layers;
+  std::optional<int64_t> lora_rank;
 };
 
 struct LinkChoice {
@@ -57,26 +86,52 @@ struct SystemChoice {
   bool given() const { return preset || file || shape; }
 };
 
+// How layers are dealt out to stages where no list or layout string says.
+enum class LayerSplit { kEven, kBalanced };
+
 struct StrategyChoice {
   std::optional<int> pp;
   std::optional<int> vpp;
   std::optional<int> tp;
+  std::optional<bool> sequence_parallel;  // default: tp > 1
+  std::optional<bool> scatter_gather;     // default: with estimated costs
+  std::optional<int> cp;
+  std::optional<int> ep;
   std::optional<int> dp;
   std::optional<int> microbatches;
   std::optional<int> microbatch_size;  // samples
   std::optional<int> sequence;         // tokens of a sample
   std::optional<int> slices;
   std::optional<DataParallel> data_parallel;
+  std::optional<bool> overlap_gradients;  // default: true
   std::optional<ShardBlocks> shard_blocks;
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
   std::optional<OptimizerMode> optimizer;
   std::optional<ValidationPlace> validation;
-  std::vector<int> rollback_iterations;  // whose post-validated step fails
+  std::vector<int64_t> rollback_iterations;  // whose post-validated step fails
   std::optional<double> max_activations;
   std::optional<int> gradient_bytes_per_parameter;
   std::optional<int> parameter_bytes_per_parameter;
+  std::optional<double> master_bytes_per_parameter;
+  std::optional<double> moment_bytes_per_parameter;
+  std::optional<Recompute> recompute;
+  std::vector<int64_t> recompute_chunks;  // empty: all
+  std::optional<bool> flash_attention;
+  std::optional<Precision> precision;
+  std::optional<bool> fused_cross_entropy;
+  // At most one of the three.
+  std::vector<int64_t> layers;  // of each stage
+  std::optional<std::string> layout;
+  std::optional<LayerSplit> split;
+  std::optional<VocabularyPlacement> vocabulary;
+  // ZeRO's stage: another word for data_parallel ddp (0), zero1, zero2, fsdp,
+  // and what memory is sharded by without it.
+  std::optional<int> zero;
+  // Of memory alone (MemoryOptions).
+  std::optional<double> memory_context_bytes;
+  std::optional<double> fragmentation;
 };
 
 struct ScheduleChoice {
@@ -98,6 +153,7 @@ struct CostChoice {
   std::vector<double> stage_backward_input_s;
   std::vector<double> stage_backward_weight_s;
   std::vector<double> microbatch_factor;
+  std::vector<double> slice_factor;
   std::optional<double> p2p_s;
   std::optional<double> hop_bytes;
   std::optional<double> gradient_bytes;  // of one rank
@@ -106,6 +162,10 @@ struct CostChoice {
   std::optional<double> rollback_s;
   std::optional<double> prediction_s;
   std::optional<double> held_until_weight;
+  std::optional<double> pair_factor;
+  bool analytic = false;
+  std::optional<std::string> analytic_device;  // absent or "auto": the system's
+  std::optional<double> price_per_device_hour;  // of any currency
 };
 
 struct RunConfig {

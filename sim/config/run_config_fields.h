@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/config/model_fields.h"
 #include "sim/config/run_config.h"
 #include "sim/schedule/pass.h"
 
@@ -59,6 +60,46 @@ inline const std::vector<ChoiceRow>& OptimizerChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& RecomputeChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"none", static_cast<int>(Recompute::kNone)},
+      {"selective", static_cast<int>(Recompute::kSelective)},
+      {"norm-activation", static_cast<int>(Recompute::kNormActivation)},
+      {"full", static_cast<int>(Recompute::kFull)},
+  };
+  return rows;
+}
+
+// Of TrainingSpec::flash_attention.
+inline const std::vector<ChoiceRow>& AttentionChoices() {
+  static const std::vector<ChoiceRow> rows = {{"flash", 1}, {"unfused", 0}};
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& PrecisionChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"bf16", static_cast<int>(Precision::kBf16)},
+      {"fp8", static_cast<int>(Precision::kFp8)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& SplitChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"even", static_cast<int>(LayerSplit::kEven)},
+      {"balanced", static_cast<int>(LayerSplit::kBalanced)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& VocabularyChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"ends", static_cast<int>(VocabularyPlacement::kEnds)},
+      {"spread", static_cast<int>(VocabularyPlacement::kSpread)},
+  };
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& ValidationChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"no-wait", static_cast<int>(ValidationPlace::kNoWait)},
@@ -77,28 +118,28 @@ const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
 }
 
 // `visit` has Text, Int, Real (finite, minimum and maximum), Bool, Quantity,
-// Quantities, Reals, Ints, Texts, Choice and Pairs.
+// Quantities, Reals, Ints, Texts, Choice, Pairs and Section (is it there?).
 template <typename Config, typename Visitor>
 void VisitFields(Config& config, Visitor& visit) {
   constexpr int kAny = std::numeric_limits<int>::max();
-  constexpr int64_t kAny64 = std::numeric_limits<int64_t>::max();
   // As many ranks as BuildSchedule takes, as many replicas as BuildCluster
   // takes devices.
   constexpr int kMostRanks = 1 << 16;
   constexpr int kMostReplicas = 1 << 20;
+  // More would only repeat the period; the limit keeps a slip of the finger
+  // from running for days.
+  constexpr int kMostIterations = 10000;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   auto& model = config.model;
   visit.Text("model.preset", model.preset);
-  visit.Int("model.layers", model.layers, 1, kAny);
-  visit.Int("model.hidden", model.hidden, 1, kAny);
-  visit.Int("model.heads", model.heads, 1, kAny);
-  visit.Int("model.kv_heads", model.kv_heads, 1, kAny);
-  visit.Int("model.ffn_hidden", model.ffn_hidden, 1, kAny);
-  visit.Bool("model.gated", model.gated);
-  visit.Int("model.vocabulary", model.vocabulary, 1, kAny64);
-  visit.Int("model.sequence", model.sequence, 1, kAny);
-  visit.Bool("model.tied_embeddings", model.tied_embeddings);
+  visit.Text("model.hf", model.hf);
+  for (const ModelSizeRow& row : ModelSizeRows()) {
+    visit.Int(row.path, model.*row.given, row.least, kAny);
+  }
+  for (const ModelPropertyRow& row : ModelPropertyRows()) {
+    visit.Bool(row.path, model.*row.given);
+  }
 
   auto& system = config.system;
   visit.Text("system.preset", system.preset);
@@ -125,7 +166,12 @@ void VisitFields(Config& config, Visitor& visit) {
   auto& strategy = config.strategy;
   visit.Int("strategy.pp", strategy.pp, 1, kMostRanks);
   visit.Int("strategy.vpp", strategy.vpp, 1, Pass::kMaxChunks);
-  visit.Int("strategy.tp", strategy.tp, 1, kAny);
+  // No more devices than replicas at most.
+  visit.Int("strategy.tp", strategy.tp, 1, kMostReplicas);
+  visit.Bool("strategy.sequence_parallel", strategy.sequence_parallel);
+  visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
+  visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
+  visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
   visit.Int("strategy.microbatches", strategy.microbatches, 1, kAny);
   visit.Int("strategy.microbatch_size", strategy.microbatch_size, 1, kAny);
@@ -133,19 +179,41 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
   visit.Choice("strategy.data_parallel", strategy.data_parallel,
                DataParallelChoices());
+  visit.Bool("strategy.overlap_gradients", strategy.overlap_gradients);
   visit.Choice("strategy.shard_blocks", strategy.shard_blocks,
                ShardBlocksChoices());
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
   visit.Choice("strategy.validation", strategy.validation, ValidationChoices());
-  visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations);
+  visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations, 0,
+             kMostIterations - 1);
   visit.Real("strategy.max_activations", strategy.max_activations, 0,
              kInfinity);
   visit.Int("strategy.gradient_bytes_per_parameter",
             strategy.gradient_bytes_per_parameter, 1, 16);
   visit.Int("strategy.parameter_bytes_per_parameter",
             strategy.parameter_bytes_per_parameter, 1, 16);
+  visit.Real("strategy.master_bytes_per_parameter",
+             strategy.master_bytes_per_parameter, 0, 16);
+  visit.Real("strategy.moment_bytes_per_parameter",
+             strategy.moment_bytes_per_parameter, 0, 16);
+  visit.Choice("strategy.recompute", strategy.recompute, RecomputeChoices());
+  visit.Ints("strategy.recompute_chunks", strategy.recompute_chunks, 0,
+             Pass::kMaxChunks - 1);
+  visit.Choice("strategy.attention", strategy.flash_attention,
+               AttentionChoices());
+  visit.Choice("strategy.precision", strategy.precision, PrecisionChoices());
+  visit.Bool("strategy.fused_cross_entropy", strategy.fused_cross_entropy);
+  visit.Ints("strategy.layers", strategy.layers, 0, kAny);
+  visit.Text("strategy.layout", strategy.layout);
+  visit.Choice("strategy.split", strategy.split, SplitChoices());
+  visit.Choice("strategy.vocabulary", strategy.vocabulary, VocabularyChoices());
+
+  visit.Int("strategy.zero", strategy.zero, 0, 3);
+  visit.Quantity("strategy.memory_context", strategy.memory_context_bytes,
+                 Unit::kBytes);
+  visit.Real("strategy.fragmentation", strategy.fragmentation, 0, 10);
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);
@@ -168,6 +236,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantities("costs.per_stage.backward_weight",
                    costs.stage_backward_weight_s, Unit::kTime);
   visit.Reals("costs.microbatch_factor", costs.microbatch_factor);
+  visit.Reals("costs.slice_factor", costs.slice_factor);
   visit.Quantity("costs.p2p", costs.p2p_s, Unit::kTime);
   visit.Quantity("costs.hop_bytes", costs.hop_bytes, Unit::kBytes);
   visit.Quantity("costs.gradient_bytes", costs.gradient_bytes, Unit::kBytes);
@@ -176,12 +245,17 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.rollback_time", costs.rollback_s, Unit::kTime);
   visit.Quantity("costs.prediction_time", costs.prediction_s, Unit::kTime);
   visit.Real("costs.held_until_weight", costs.held_until_weight, 0, 1);
+  // Full overlap of equal passes is 0.5; 1 gains nothing, more is a loss.
+  visit.Real("costs.pair_factor", costs.pair_factor, 0.1, 10);
+
+  visit.Section("costs.analytic", costs.analytic);
+  visit.Text("costs.analytic.device", costs.analytic_device);
+  visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
+             kInfinity);
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);
-  // More would only repeat the period; the limit keeps a slip of the finger
-  // from running for days.
-  visit.Int("iterations", config.iterations, 1, 10000);
+  visit.Int("iterations", config.iterations, 1, kMostIterations);
 }
 
 }  // namespace pipewright

@@ -21,6 +21,8 @@ struct PassCosts {
   std::vector<StageCosts> stages;  // [stage], pp * vpp of them
   // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
   std::vector<double> microbatch_factor;
+  // The same of a slice; both multiply.
+  std::vector<double> slice_factor;
   // The optimizer step of one rank, one rank's check of it afterwards, and
   // undoing it.
   double optimizer_s = 0;
@@ -30,16 +32,22 @@ struct PassCosts {
   double prediction_s = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
+  // Time of a block (X&Y) over that of X and Y one after the other.
+  double pair_factor = 1;
 
   // Every stage alike; times of one microbatch through all `vpp` stages of a
   // rank, of which a stage takes 1/vpp.
   static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
 
-  // One slice of `slices` of a microbatch; the factor is left to
-  // MicrobatchFactor. BW is B + W. SYNC takes no time of its own.
+  // One slice of `slices` of a microbatch; the factors are left to
+  // MicrobatchFactor and SliceFactor. BW is B + W. SYNC takes no time of its
+  // own.
   double Seconds(PassKind kind, int stage, int slices) const;
   double MicrobatchFactor(int microbatch) const {
     return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
+  }
+  double SliceFactor(int slice) const {
+    return slice_factor.empty() ? 1.0 : slice_factor[slice];
   }
 };
 

@@ -146,7 +146,8 @@ bool EventRun::RunBlock(int index) {
   double seconds[2] = {};
   for (int part = 0; part < parts; ++part) {
     seconds[part] = rank.lanes[block[part].lane()].seconds *
-                    program_.factor(block[part].microbatch());
+                    program_.factor(block[part]) *
+                    (parts == 2 ? program_.pair_factor : 1);
   }
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.busy = true;

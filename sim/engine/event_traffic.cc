@@ -57,8 +57,11 @@ void EventRun::PlanChannels() {
   std::vector<double> spacing_s(program_.channels.size(),
                                 std::numeric_limits<double>::infinity());
   double least_factor = 1;
-  for (const double factor : program_.microbatch_factor) {
-    least_factor = std::min(least_factor, factor);
+  for (const std::vector<double>* factors :
+       {&program_.microbatch_factor, &program_.slice_factor}) {
+    if (factors->empty()) continue;
+    least_factor *=
+        std::min(1.0, *std::min_element(factors->begin(), factors->end()));
   }
   for (const RankProgram& rank : program_.ranks) {
     for (const Lane& lane : rank.lanes) {

@@ -63,7 +63,9 @@ void FastRun::AddRow(int row) {
   Row& added = state_.emplace_back(ReplayCore(
       std::move(ranks), static_cast<int>(program_.channels.size()),
       program_.microbatch_factor.empty() ? nullptr
-                                         : program_.microbatch_factor.data()));
+                                         : program_.microbatch_factor.data(),
+      program_.pair_factor,
+      program_.slice_factor.empty() ? nullptr : program_.slice_factor.data()));
   added.index = row;
   added.replica = rows_.first_replica[row];
   added.lanes = std::move(lanes);

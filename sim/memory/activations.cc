@@ -56,6 +56,9 @@ std::vector<double> PeakActivations(const Schedule& schedule,
   const double share = static_cast<double>(schedule.vpp()) * schedule.slices;
   std::vector<double> peaks;
   peaks.reserve(schedule.orders.size());
+  if (schedule.backward == BackwardRule::kNone) {
+    return std::vector<double>(schedule.pp(), 1 / share);
+  }
   for (const auto& rank_order : schedule.orders) {
     peaks.push_back(PeakOfOrder(*rank_order, held_until_weight) / share);
   }

@@ -1,11 +1,11 @@
-// The shape of a decoder-only transformer and what follows from it: its
-// parameters, and how they spread over pipeline stages. No times, no
-// activations.
+// The shape of a transformer and what follows from it alone: its parameters.
+// No parallelism, no times, no activations (see training.h, ops.h).
 //
-// A layer: attention (queries, keys, values, output; kv_heads below heads:
-// grouped queries), feed-forward (two matrices, three where gated), two norms
-// of one vector each. No biases, no position table. Around the layers: the
-// embedding, a last norm, the output head.
+// A layer: attention (queries, keys, values, output; fewer kv_heads than
+// heads: grouped queries; kv_lora_rank: multi-head latent attention), a
+// feed-forward part (two matrices, three where gated; or a router with
+// experts), two norms. Around the layers: the embedding, a last norm, the
+// output head.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +20,95 @@ namespace pipewright {
 
 struct ModelSpec {
   std::string name;
-  std::string source;
-  int64_t layers = 0;
+  std::string source;  // of the numbers below
+  int64_t layers = 0;  // without multi-token-prediction layers
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
+  int64_t head_dim = 0;  // 0: hidden / heads
   int64_t ffn_hidden = 0;
-  bool gated = false;
+  bool gated = false;  // SwiGLU and its like: a third matrix
   int64_t vocabulary = 0;
   int64_t sequence = 0;  // tokens of a sample
   bool tied_embeddings = false;
+  bool causal = true;
+  bool dropout = false;  // masks of one byte an element are kept
 
-  double LayerParameters() const;
-  // Of the model; tied embeddings count once.
+  // What one-vector parameters there are.
+  bool layer_norm = false;      // weight and bias, against RMSNorm's weight
+  bool qkv_bias = false;        // of queries, keys and values
+  bool bias = false;            // of every other linear layer of a block
+  bool qk_norm = false;         // norms of one head_dim on queries and keys
+  bool final_norm = true;       // behind the last layer
+  int64_t positions = 0;        // rows of a learned position table
+  int64_t token_types = 0;      // BERT: rows of the segment table
+  bool embedding_norm = false;  // BERT
+  bool pooler = false;          // BERT: a hidden x hidden layer with bias
+  // BERT's head: hidden x hidden with bias, a norm and a bias of vocabulary.
+  bool masked_lm_head = false;
+
+  // Mixture of experts; experts == 0: dense.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t expert_ffn_hidden = 0;
+  int64_t shared_ffn_hidden = 0;  // of all shared experts together
+  int64_t first_dense_layers = 0;
+
+  // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1);
+  // kv_lora_rank == 0: none. heads query heads of qk_nope + qk_rope.
+  int64_t q_lora_rank = 0;  // 0: queries are not compressed
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+
+  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): a
+  // further layer with a 2*hidden x hidden projection and three norms each;
+  // embedding and head are shared.
+  int64_t mtp_layers = 0;
+
+  // Fine-tuning: the first `frozen_layers` layers and, with them, the
+  // embedding have no W, no gradients, no optimizer state. lora_rank > 0: all
+  // weights are frozen, and each linear layer of a block has two trained
+  // matrices of that rank beside it.
+  int64_t frozen_layers = 0;
+  int64_t lora_rank = 0;
+
+  bool has_experts() const { return experts > 0; }
+  bool has_mla() const { return kv_lora_rank > 0; }
+  int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }
+  // Of a query or key, and of a value, of one head.
+  int64_t QueryDim() const {
+    return has_mla() ? qk_nope_head_dim + qk_rope_head_dim : HeadDim();
+  }
+  int64_t ValueDim() const { return has_mla() ? v_head_dim : HeadDim(); }
+  // True for layers whose feed-forward part is experts.
+  bool IsExpertLayer(int64_t layer) const {
+    return has_experts() && layer >= first_dense_layers;
+  }
+
+  // Parameters, LoRA's matrices included: beside queries, keys and values as
+  // one linear layer, gate and up as one, and every other linear layer of a
+  // block, but not beside the router and its experts (as Megatron Bridge's
+  // LoRA by default). One layer; its kind is that of `layer`.
+  double LayerParameters(int64_t layer) const;
+  // All tables around the first layer: words, positions, segments, a norm.
+  double EmbeddingParameters() const;
+  // Last norm and what follows; without a table that is tied.
+  double HeadParameters() const;
+  // Of one multi-token-prediction layer, its projection and norms.
+  double MtpLayerParameters() const;
+  // Of the whole model, multi-token prediction included; tied embeddings
+  // count once.
   double Parameters() const;
-  // Layers spread evenly; `stages` divides them. The embedding is on the
-  // first stage, the last norm and the head on the last one. Tied embeddings
-  // on two stages are stored twice, as in Megatron-LM.
-  double StageParameters(int stage, int stages) const;
+  // Those that one token meets in inference: of the experts,
+  // experts_per_token and the shared ones; no multi-token prediction.
+  double ActiveParameters() const;
 };
 
-// Sizes at least 1, heads that divide hidden, kv_heads that divide heads.
-// Error: kInvalidArgument naming "model.FIELD".
+// Sizes at least 1, heads that divide hidden (or a head_dim), kv_heads that
+// divide heads, experts_per_token <= experts, ... Error: kInvalidArgument
+// naming "model.FIELD", its value and what is allowed.
 absl::Status CheckModel(const ModelSpec& model);
 
 // Sorted by name.

@@ -83,7 +83,11 @@ bool OpCursor::FillStep(Op* op) {
       op->seconds = lane.seconds;
       op->bytes = lane.bytes;
       if (IsComputePass(pass.kind())) {
-        op->seconds *= program_.factor(pass.microbatch());
+        op->seconds *= program_.factor(pass);
+        const bool in_block =
+            pass.joint_with_next() ||
+            (position_ > 0 && (*rank.order)[position_ - 1].joint_with_next());
+        if (in_block) op->seconds *= program_.pair_factor;
       } else if (pass.kind() == PassKind::kOffload) {
         op->kind = OpKind::kOffload;
         op->stream = Stream::kD2H;

@@ -29,9 +29,26 @@ absl::Status Lowering::CheckOptions() const {
     return BadValue("costs.microbatch_factor", absl::StrCat(factors, " values"),
                     absl::StrCat("one a microbatch: ", microbatches));
   }
+  const size_t slice_factors = options_.costs.slice_factor.size();
+  if (slice_factors != 0 &&
+      slice_factors != static_cast<size_t>(schedule_.slices)) {
+    return BadValue("costs.slice_factor",
+                    absl::StrCat(slice_factors, " values"),
+                    absl::StrCat("one a slice: ", schedule_.slices));
+  }
   if (options_.replicas < 1) {
     return BadValue("strategy.dp", absl::StrCat(options_.replicas),
                     "1 or more");
+  }
+  if (schedule_.backward == BackwardRule::kNone) {
+    constexpr absl::string_view kNothing =
+        "none, as a schedule without backward has no gradients";
+    if (options_.data_parallel != DataParallel::kNone) {
+      return BadValue("strategy.data_parallel", "a reduction", kNothing);
+    }
+    if (options_.optimizer != OptimizerMode::kNone) {
+      return BadValue("strategy.optimizer", "a step", kNothing);
+    }
   }
   if (reduces() && options_.gradient_bytes.size() != stages) {
     return BadValue("gradient bytes",
@@ -112,6 +129,8 @@ void Lowering::AddGlobals() {
         kMostIterations + (failing.empty() ? 0 : failing.back() + 1);
   }
   program_.microbatch_factor = options_.costs.microbatch_factor;
+  program_.pair_factor = options_.costs.pair_factor;
+  program_.slice_factor = options_.costs.slice_factor;
 }
 
 // Orders, lanes and the channels between them.

@@ -35,6 +35,12 @@ enum class DataParallel {
            // every backward
 };
 
+// ZeRO's stage: 1 shards the optimizer, 2 gradients too, 3 weights too.
+constexpr int ZeroStageOf(DataParallel kind) {
+  if (kind <= DataParallel::kDdp) return 0;
+  return static_cast<int>(kind) - static_cast<int>(DataParallel::kDdp);
+}
+
 // What fsdp takes for one block of work (and zero2, of backwards).
 enum class ShardBlocks {
   kPass,  // every pass
@@ -57,6 +63,9 @@ struct LowerOptions {
   // the gather.
   std::vector<double> gradient_bytes;
   std::vector<double> parameter_bytes;
+  // False: reductions wait for the last pass of the rank's whole iteration.
+  // SYNC passes stand where they stand.
+  bool overlap_gradients = true;
   // Bytes of the activations of one microbatch that O and L move, [stage];
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;

@@ -71,6 +71,13 @@ absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
                    [](const Reduction& a, const Reduction& b) {
                      return a.position < b.position;
                    });
+  if (options_.overlap_gradients) return reductions;
+  for (Reduction& each : reductions) {
+    const int lane = each.chunk * 2;
+    const bool is_fixed =
+        sync[lane] == each.position || sync[lane + 1] == each.position;
+    if (!is_fixed) each.position = OrderSize(rank);
+  }
   return reductions;
 }
 

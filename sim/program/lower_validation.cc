@@ -78,10 +78,12 @@ std::vector<int64_t> Lowering::PositionsAsReleased() const {
     ranks[rank].order = program_.ranks[rank].order->data();
     ranks[rank].lanes = lanes[rank].data();
   }
-  ReplayCore core(std::move(ranks), static_cast<int>(program_.channels.size()),
-                  program_.microbatch_factor.empty()
-                      ? nullptr
-                      : program_.microbatch_factor.data());
+  ReplayCore core(
+      std::move(ranks), static_cast<int>(program_.channels.size()),
+      program_.microbatch_factor.empty() ? nullptr
+                                         : program_.microbatch_factor.data(),
+      program_.pair_factor,
+      program_.slice_factor.empty() ? nullptr : program_.slice_factor.data());
   PassTimes times;
   times.ranks.resize(pp);
   // One pass more than the deadline: the next one, at the head of a list.

@@ -125,14 +125,17 @@ int64_t Program::num_passes() const {
 double Program::BusySeconds(int rank) const {
   const RankProgram& rank_program = ranks[rank];
   double seconds = 0;
-  if (!microbatch_factor.empty()) {
+  if (!microbatch_factor.empty() || !slice_factor.empty() || pair_factor != 1) {
     const RankOrder& order = *rank_program.order;
+    bool joint = false;
     for (size_t position = rank_program.later_start; position < order.size();
          ++position) {
       const Pass pass = order[position];
+      const bool in_block = joint || pass.joint_with_next();
+      joint = pass.joint_with_next();
       if (!IsComputePass(pass.kind())) continue;
-      seconds += rank_program.lanes[pass.lane()].seconds *
-                 microbatch_factor[pass.microbatch()];
+      seconds += rank_program.lanes[pass.lane()].seconds * factor(pass) *
+                 (in_block ? pair_factor : 1);
     }
     return seconds;
   }

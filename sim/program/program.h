@@ -279,11 +279,17 @@ struct Program {
   int iterations = 1;
   bool until_steady = false;
   std::vector<double> microbatch_factor;  // empty: 1
-  std::vector<int> false_starts;          // iterations, from 1 on, ascending
+  // Time of a block (X&Y) over that of its passes one after the other.
+  double pair_factor = 1;
+  std::vector<double> slice_factor;  // empty: 1
+  std::vector<int> false_starts;     // iterations, from 1 on, ascending
 
   int pp() const { return static_cast<int>(ranks.size()); }
-  double factor(int microbatch) const {
-    return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
+  // On the time of a pass, whatever its kind.
+  double factor(Pass pass) const {
+    return (microbatch_factor.empty() ? 1.0
+                                      : microbatch_factor[pass.microbatch()]) *
+           (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]);
   }
   // How `iteration` begins: once, or falsely and then again.
   std::vector<Start> StartsOf(int iteration) const;

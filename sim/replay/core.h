@@ -47,12 +47,16 @@ class ReplayCore {
     kSpecial,  // the next pass is on a special lane
   };
 
-  // `microbatch_factor`: null for 1 everywhere.
+  // Factors by microbatch and by slice: null for 1 everywhere. `pair_factor`:
+  // time of a block over that of its passes one after the other.
   ReplayCore(std::vector<ReplayRank> ranks, int num_channels,
-             const double* microbatch_factor)
+             const double* microbatch_factor, double pair_factor,
+             const double* slice_factor = nullptr)
       : ranks_(std::move(ranks)),
         queues_(num_channels),
-        factor_(microbatch_factor) {}
+        factor_(microbatch_factor),
+        pair_factor_(pair_factor),
+        slice_factor_(slice_factor) {}
 
   ReplayRank& rank(int rank) { return ranks_[rank]; }
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
@@ -63,8 +67,8 @@ class ReplayCore {
   // OnTransfer(channel, pass, start, arrival).
   template <class Observer>
   Outcome Advance(int rank, int64_t stop, Observer& observer) {
-    return factor_ == nullptr ? AdvanceImpl<false>(rank, stop, observer)
-                              : AdvanceImpl<true>(rank, stop, observer);
+    return no_factors() ? AdvanceImpl<false>(rank, stop, observer)
+                        : AdvanceImpl<true>(rank, stop, observer);
   }
 
   // Runs the pass, or the block (X&Y), at the position of `rank`, special or
@@ -72,15 +76,22 @@ class ReplayCore {
   // input is missing.
   template <class Observer>
   bool RunBlock(int rank, double earliest_s, Observer& observer) {
-    return factor_ == nullptr ? RunBlockImpl<false>(rank, earliest_s, observer)
-                              : RunBlockImpl<true>(rank, earliest_s, observer);
+    return no_factors() ? RunBlockImpl<false>(rank, earliest_s, observer)
+                        : RunBlockImpl<true>(rank, earliest_s, observer);
   }
 
  private:
   template <bool kFactor>
   double Seconds(const ReplayLane& lane, Pass pass) const {
-    if constexpr (kFactor) return lane.seconds * factor_[pass.microbatch()];
-    return lane.seconds;
+    double seconds = lane.seconds;
+    if constexpr (kFactor) {
+      if (factor_ != nullptr) seconds *= factor_[pass.microbatch()];
+      if (slice_factor_ != nullptr) seconds *= slice_factor_[pass.slice()];
+    }
+    return seconds;
+  }
+  bool no_factors() const {
+    return factor_ == nullptr && slice_factor_ == nullptr;
   }
 
   // Inlined into its few callers: a visit may be two passes long.
@@ -95,6 +106,8 @@ class ReplayCore {
   std::vector<ReplayRank> ranks_;
   std::vector<TokenQueue> queues_;
   const double* factor_;
+  const double pair_factor_;
+  const double* slice_factor_;
 };
 
 template <bool kFactor, class Observer>
@@ -180,8 +193,10 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
       start_s = std::max(start_s, arrival_s);
     }
   }
-  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]);
-  const double second_s = joint ? Seconds<kFactor>(*lanes[1], passes[1]) : 0;
+  const double share = joint ? pair_factor_ : 1;
+  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]) * share;
+  const double second_s =
+      joint ? Seconds<kFactor>(*lanes[1], passes[1]) * share : 0;
   const double middle_s = start_s + first_s;
   // Not middle_s + second_s: a block is one operation of one duration.
   const double end_s = start_s + (first_s + second_s);

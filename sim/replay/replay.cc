@@ -48,8 +48,10 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     ranks[rank].order = schedule.order(rank).data();
     ranks[rank].lanes = lanes[rank].data();
   }
-  ReplayCore core(std::move(ranks), static_cast<int>(wiring.channels.size()),
-                  nullptr);
+  ReplayCore core(
+      std::move(ranks), static_cast<int>(wiring.channels.size()), nullptr,
+      costs.pair_factor,
+      costs.slice_factor.empty() ? nullptr : costs.slice_factor.data());
 
   ReplayTimes times;
   times.first_start.assign(schedule.pp(), 0);

@@ -50,6 +50,7 @@ Wiring WireSchedule(const Schedule& schedule) {
     }
     for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
       Connect(schedule, replica, stage, stage + 1, false, &wiring);
+      if (schedule.backward != BackwardRule::kChain) continue;
       Connect(schedule, replica, stage + 1, stage, true, &wiring);
     }
   }

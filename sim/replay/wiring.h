@@ -1,5 +1,6 @@
 // Who waits for whom between ranks: the channels of a schedule. F of a stage
-// feeds F of the next one; its backward feeds the backward of the one before.
+// feeds F of the next one; its backward feeds the backward of the one before
+// (BackwardRule::kChain).
 // Two stages on one rank need no channel: the rank's order is enough.
 #pragma once
 

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/report/cost_html.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
+#include "sim/report/memory_svg.h"
 #include "sim/report/svg.h"
 
 namespace pipewright {
@@ -45,6 +47,8 @@ std::string Heading(const Page& page) {
   for (const auto& [key, value] : report.params) {
     facts.push_back(absl::StrCat(key, " ", value));
   }
+  if (report.tp > 1) facts.push_back(absl::StrCat("tp ", report.tp));
+  if (report.cp > 1) facts.push_back(absl::StrCat("cp ", report.cp));
   if (report.dp > 1) {
     facts.push_back(absl::StrCat("dp ", report.dp,
                                  " (gradients: ", report.gradient_sync, ")"));
@@ -57,6 +61,10 @@ std::string Heading(const Page& page) {
   }
   if (!report.model.empty()) {
     facts.push_back(absl::StrCat("model ", report.model));
+  }
+  if (report.costs) {
+    facts.push_back(
+        absl::StrCat("pass times estimated for ", report.costs->device.name));
   }
   if (!report.engine.empty()) {
     facts.push_back(absl::StrCat("engine ", report.engine));
@@ -94,7 +102,13 @@ std::string Headline(const Page& page) {
       FormatSeconds(report.span_s.global), "</dd><dt>per rank</dt><dd>",
       FormatSeconds(report.span_s.per_rank),
       "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
-      " on the busiest rank</p></div>\n</section>\n");
+      " on the busiest rank</p></div>\n",
+      report.throughput ? ThroughputCard(*report.throughput) : "",
+      "</section>\n");
+}
+
+std::string Costs(const Page& page) {
+  return page.report.costs ? CostSection(*page.report.costs) : "";
 }
 
 std::string Warnings(const Page& page) {
@@ -154,6 +168,68 @@ std::string Memory(const Page& page) {
                    ", in microbatches through all the rank's stages of one "
                    "replica.</p>\n",
                    BarChartSvg(bars, "peak activations", bar_name)));
+}
+
+std::string MemoryBytesSection(const Page& page) {
+  if (!page.report.memory) return "";
+  const MemoryReport& report = *page.report.memory;
+  const RankMemory& worst = report.memory->ranks[report.memory->WorstRank()];
+  std::string body;
+  const std::string verdict = MemoryVerdictLine(report);
+  if (!verdict.empty()) {
+    absl::StrAppend(&body, "<p", report.fits() ? "" : " class=\"bad\"", ">",
+                    EscapeXml(verdict), ".</p>\n");
+  }
+  absl::StrAppend(
+      &body, "<p class=\"quiet\">Beyond the allocator's figures: context ",
+      FormatBytes(static_cast<double>(worst.context)), ", fragmentation ",
+      worst.fragmentation == 0
+          ? "none assumed"
+          : FormatBytes(static_cast<double>(worst.fragmentation)),
+      ".</p>\n");
+  if (!report.changes.empty()) {
+    HtmlTable changes;
+    changes.header = {"what would help most", "saves", "then needs",
+                      "enough alone"};
+    for (const MemoryChange& change : report.changes) {
+      changes.rows.push_back({change.change, FormatBytes(change.saved_bytes),
+                              FormatBytes(change.needed_bytes),
+                              change.fits ? "yes" : "no"});
+    }
+    body += TableHtml(changes, kMaxTransferRows);
+  }
+  if (page.program.schedule != nullptr && !page.ops.empty()) {
+    MemoryPicture picture;
+    picture.replica = page.replica;
+    picture.iteration = page.iteration;
+    picture.limit_bytes = report.allocator_limit();
+    absl::StrAppend(
+        &body,
+        "<p class=\"quiet\">Over the time of the iteration that "
+        "is drawn; a pass stands at its highest point",
+        picture.limit_bytes ? ", the dashed line at what is left "
+                              "of the device's memory"
+                            : "",
+        ".</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
+        MemoryOverTimeSvg(page.program, *report.memory, page.ops, picture),
+        "</div>\n");
+  }
+  const MemoryTable table = MemoryTableOf(report);
+  HtmlTable html;
+  html.header = table.header;
+  html.rows = table.rows;
+  // Where the peak is stands next to the rank.
+  html.text_columns = 2;
+  const auto reorder = [](std::vector<std::string>& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  reorder(html.header);
+  for (std::vector<std::string>& row : html.rows) reorder(row);
+  absl::StrAppend(&body,
+                  "<p class=\"quiet\">At the peak of each rank, in "
+                  "GiB.</p>\n",
+                  TableHtml(html, kMaxRankRows));
+  return SectionHtml("memory-bytes", "Memory", body);
 }
 
 std::string RankTable(const Page& page) {
@@ -282,9 +358,9 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {Heading,     Headline, Warnings,
-                                  GridSection, Memory,   RankTable,
-                                  Transfers,   Devices,  HowToRead};
+constexpr std::array kSections = {
+    Heading,   Headline, Warnings,  GridSection, MemoryBytesSection, Memory,
+    RankTable, Costs,    Transfers, Devices,     HowToRead};
 
 }  // namespace
 
@@ -300,15 +376,9 @@ std::string ReportHtml(const Report& report, const Program& program,
     page.replica = first.replica;
     page.iteration = first.iteration;
   }
-  std::string out = absl::StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
-      EscapeXml(report.schedule), " – Pipewright</title>\n<style>", PageStyle(),
-      "</style>\n</head>\n<body>\n");
-  for (const auto section : kSections) out += section(page);
-  return absl::StrCat(out, "<footer>Pipewright ", PIPEWRIGHT_VERSION,
-                      "</footer>\n</body>\n</html>\n");
+  std::string body;
+  for (const auto section : kSections) body += section(page);
+  return PageHtml(report.schedule, body);
 }
 
 }  // namespace pipewright

@@ -15,12 +15,12 @@ constexpr absl::string_view kStyle = R"css(
   color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1a1a1a; --quiet: #565d68;
   --rule: #dde1e7; --idle: #e4e4e4; --accent: #0072b2; --alert: #fff4e0;
-  --alert-rule: #e69f00;
+  --alert-rule: #e69f00; --bad: #a3001c;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171c; --card: #1d2128; --ink: #e8eaee; --quiet: #a5adb9;
-    --rule: #363c47; --idle: #323843; --accent: #56b4e9; --alert: #33291a;
+    --rule: #363c47; --idle: #323843; --accent: #56b4e9; --alert: #33291a; --bad: #ff8a80;
   }
   .grid [fill="#404040"] { fill: #c8ccd2; }
 }
@@ -66,10 +66,20 @@ th, td { padding: .3rem .9rem; text-align: right; white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--card); }
 th { border-bottom: 2px solid var(--rule); font-weight: 600; }
 td { border-bottom: 1px solid var(--rule); }
+a { color: var(--accent); }
+#refused td { white-space: normal; min-width: 9rem; }
 .word { text-align: left; }
 .grid { margin-top: .5rem; }
 .grid svg { display: block; max-width: none; }
 #fit:checked ~ .grid svg { width: 100%; height: auto; }
+#fit:checked ~ section .grid svg {
+  width: 100%; min-width: 38rem; height: auto;
+}
+#overview th { white-space: normal; min-width: 5.5rem; vertical-align: bottom; }
+#overview :is(th, td):first-child {
+  position: sticky; left: 0; background: var(--card);
+}
+#overview th:first-child { z-index: 1; }
 .grid .paper { fill: none; }
 .ink { fill: var(--ink); }
 .grid .idle { fill: var(--idle); }
@@ -78,6 +88,7 @@ td { border-bottom: 1px solid var(--rule); }
 .bar { fill: var(--accent); }
 .bars { display: block; width: 100%; max-width: 64rem; height: auto; }
 .alert { background: var(--alert); border-color: var(--alert-rule); }
+.bad { font-weight: 650; color: var(--bad); }
 .alert ul { margin: 0; padding-left: 1.2rem; }
 .words { display: grid; grid-template-columns: auto 1fr; gap: .35rem 1.2rem; }
 .words dt { font-weight: 600; }
@@ -92,12 +103,18 @@ footer { color: var(--quiet); font-size: .9rem; }
 )css";
 
 void AppendCells(const std::vector<std::string>& cells, size_t text_columns,
-                 absl::string_view tag, std::string* out) {
+                 absl::string_view tag, absl::string_view link,
+                 std::string* out) {
   absl::StrAppend(out, "<tr>");
   for (size_t column = 0; column < cells.size(); ++column) {
+    std::string content = EscapeXml(cells[column]);
+    if (column == 0 && !link.empty()) {
+      content =
+          absl::StrCat("<a href=\"", EscapeXml(link), "\">", content, "</a>");
+    }
     absl::StrAppend(out, "<", tag,
-                    column < text_columns ? " class=\"word\">" : ">",
-                    EscapeXml(cells[column]), "</", tag, ">");
+                    column < text_columns ? " class=\"word\">" : ">", content,
+                    "</", tag, ">");
   }
   absl::StrAppend(out, "</tr>\n");
 }
@@ -112,10 +129,20 @@ std::string SectionHtml(absl::string_view id, absl::string_view heading,
                       "</h2>\n", content, "</section>\n");
 }
 
+std::string PageHtml(absl::string_view title, absl::string_view body) {
+  return absl::StrCat(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
+      EscapeXml(title), " – Pipewright</title>\n<style>", PageStyle(),
+      "</style>\n</head>\n<body>\n", body, "<footer>Pipewright ",
+      PIPEWRIGHT_VERSION, "</footer>\n</body>\n</html>\n");
+}
+
 std::string TableHtml(const HtmlTable& table, size_t limit) {
   std::string out =
       "<div class=\"scroll table\" tabindex=\"0\"><table>\n<thead>";
-  AppendCells(table.header, table.text_columns, "th", &out);
+  AppendCells(table.header, table.text_columns, "th", "", &out);
   absl::StrAppend(&out, "</thead>\n<tbody>\n");
   const size_t count = table.rows.size();
   for (size_t row = 0; row < count; ++row) {
@@ -125,7 +152,8 @@ std::string TableHtml(const HtmlTable& table, size_t limit) {
                       table.header.size(), "\">… ", count - limit / 2 * 2,
                       " more</td></tr>\n");
     }
-    AppendCells(table.rows[row], table.text_columns, "td", &out);
+    AppendCells(table.rows[row], table.text_columns, "td",
+                row < table.links.size() ? table.links[row] : "", &out);
   }
   return absl::StrCat(out, "</tbody>\n</table></div>\n");
 }

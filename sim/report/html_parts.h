@@ -16,11 +16,16 @@ absl::string_view PageStyle();
 std::string SectionHtml(absl::string_view id, absl::string_view heading,
                         absl::string_view content);
 
+// A whole page around `body`, which is HTML; `title` is text.
+std::string PageHtml(absl::string_view title, absl::string_view body);
+
 struct HtmlTable {
   std::vector<std::string> header;  // text, escaped here
   std::vector<std::vector<std::string>> rows;
   // The first columns are words and flush left, the others numbers.
   size_t text_columns = 1;
+  // Where the first cell of each row leads ("#zb-h1"); empty: nowhere.
+  std::vector<std::string> links;
 };
 
 // More than `limit` rows are cut to the first and the last limit/2.

@@ -167,6 +167,8 @@ std::string ReportToJson(const Report& report) {
   out["vpp"] = report.vpp;
   out["microbatches"] = report.microbatches;
   out["slices"] = report.slices;
+  out["tp"] = report.tp;
+  out["cp"] = report.cp;
   out["dp"] = report.dp;
   out["data_parallel"] = report.data_parallel;
   out["gradient_sync"] = report.gradient_sync;
@@ -187,7 +189,7 @@ std::string ReportToJson(const Report& report) {
   out["iteration_s"] = report.iteration_s;
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
-  if (report.tokens_per_s) out["tokens_per_s"] = *report.tokens_per_s;
+  if (report.throughput) AddThroughput(*report.throughput, &out);
   if (report.microbatches_per_s) {
     out["microbatches_per_s"] = *report.microbatches_per_s;
     out["staleness"] = report.staleness;
@@ -201,6 +203,15 @@ std::string ReportToJson(const Report& report) {
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
+  if (report.costs) out["costs"] = CostsToJson(*report.costs);
+  if (report.memory) {
+    nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
+    for (const RankMemory& rank : report.memory->memory->ranks) {
+      peaks.push_back(rank.peak());
+    }
+    out["peak_memory_bytes"] = std::move(peaks);
+    out["memory"] = MemoryToJson(*report.memory);
+  }
   out["ranks"] = std::move(ranks);
   out["warnings"] = report.warnings;
   // A schedule file's name need not be UTF-8; dump() would throw on it.

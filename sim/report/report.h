@@ -9,6 +9,9 @@
 
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
+#include "sim/report/cost_report.h"
+#include "sim/report/memory_report.h"
+#include "sim/report/throughput.h"
 
 namespace pipewright {
 
@@ -44,6 +47,8 @@ struct Report {
   int vpp = 1;
   int microbatches = 1;
   int slices = 1;
+  int tp = 1;
+  int cp = 1;
   int dp = 1;                                 // data-parallel degree
   std::string data_parallel = "none";         // as configured
   std::string gradient_sync = "none";         // what of it the program does
@@ -59,14 +64,16 @@ struct Report {
   double iteration_s = 0;
   int iterations = 1;
   bool steady = false;
-  std::optional<double> tokens_per_s;
-  std::optional<bool> fits;  // only where a limit is given
+  std::optional<Throughput> throughput;  // where the tokens are known
+  std::optional<CostReport> costs;       // of estimated pass times
+  std::optional<bool> fits;              // only where a limit is given
   std::vector<RollbackReport> rollbacks;
   // Of pipelines that are never flushed: one a rank (weight_versions.h).
   std::vector<int> staleness;
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
+  std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;
   double bytes_sent = 0;

@@ -60,11 +60,12 @@ class Grid {
         "\" font-family=\"sans-serif\" font-size=\"", kFont,
         "\" role=\"img\">\n<title>", EscapeXml(Title()), "</title>\n");
     if (rows_.has_replica_b) {
-      out +=
-          "<defs><pattern id=\"replica-b\" width=\"6\" height=\"6\" "
+      absl::StrAppend(
+          &out, "<defs><pattern id=\"replica-b", options_.suffix,
+          "\" width=\"6\" height=\"6\" "
           "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
           "<rect width=\"1.6\" height=\"6\" fill=\"#000\" "
-          "fill-opacity=\".5\"/></pattern></defs>\n";
+          "fill-opacity=\".5\"/></pattern></defs>\n");
     }
     absl::StrAppend(&out, "<rect class=\"paper\" width=\"", Px(width),
                     "\" height=\"", Px(height), "\" fill=\"#FFFFFF\"/>\n");
@@ -80,6 +81,9 @@ class Grid {
     return options_.title.empty() ? program_.name : options_.title;
   }
 
+  std::string ReplicaB() const {
+    return absl::StrCat("url(#replica-b", options_.suffix, ")");
+  }
   double X(double time_s) const {
     return kLeft + (time_s - rows_.start_s) * scale_;
   }
@@ -105,6 +109,7 @@ class Grid {
   const int vpp_;
   const GridRows rows_;
   bool has_narrow_ = false;
+  double end_s_ = 0;  // of the axis
   double scale_ = 0;  // pixels a second
   double narrowest_ = kNarrowest;
   double top_ = 0;
@@ -122,8 +127,10 @@ void Grid::Measure() {
                            std::max(4.0, options_.row_px));
   if (row_height_ < 8) gap = 0;
   pitch_ = row_height_ + lanes + gap;
-  if (rows_.end_s > rows_.start_s)
-    scale_ = options_.width_px / (rows_.end_s - rows_.start_s);
+  end_s_ = std::max(rows_.end_s, options_.end_s);
+  if (end_s_ > rows_.start_s) {
+    scale_ = options_.width_px / (end_s_ - rows_.start_s);
+  }
   narrowest_ = std::max(kNarrowest, options_.width_px * ranks *
                                         (1 + rows_.lanes.size()) / kMaxBoxes);
   const auto narrow = [this](const Box& box) {
@@ -159,9 +166,10 @@ void Grid::WriteLegend() {
         {swatch(0, 14, "class=\"idle\" fill=\"#E4E4E4\""), 14, "idle"});
   }
   if (rows_.has_replica_b) {
-    items.push_back({swatch(0, 14, "fill=\"#C8C8C8\"") +
-                         swatch(0, 14, "fill=\"url(#replica-b)\""),
-                     14, "replica b"});
+    items.push_back(
+        {swatch(0, 14, "fill=\"#C8C8C8\"") +
+             swatch(0, 14, absl::StrCat("fill=\"", ReplicaB(), "\"")),
+         14, "replica b"});
   }
   if (rows_.has_pairs) {
     items.push_back({swatch(1, 20,
@@ -187,10 +195,13 @@ void Grid::WriteRank(size_t rank, std::string* out) {
                     "\" text-anchor=\"end\" fill=\"#1A1A1A\">rank ", rank,
                     "</text>\n");
   }
+  // Idle is what lies before the last operation of the picture.
+  const double width =
+      rows_.boxes > 0 ? X(rows_.end_s) - kLeft : options_.width_px;
   const auto background = [&](double y, double height, absl::string_view fill) {
     absl::StrAppend(out, "<rect class=\"idle\"",
-                    RectShape(kLeft, y, options_.width_px, height), " fill=\"",
-                    fill, "\"/>\n");
+                    RectShape(kLeft, y, width, height), " fill=\"", fill,
+                    "\"/>\n");
   };
   background(top, row_height_, "#E4E4E4");
   WriteRow(rows_.compute[rank], top, row_height_, row_height_ >= 9, out);
@@ -309,7 +320,7 @@ void Grid::WriteBox(const Box& box, double top, double height,
                   Hex(ColourOf(box.style, Chunk(op), vpp_)), "\"",
                   hatched ? "/>\n" : end);
   if (hatched) {
-    absl::StrAppend(out, "<rect", shape, " fill=\"url(#replica-b)\"", end);
+    absl::StrAppend(out, "<rect", shape, " fill=\"", ReplicaB(), "\"", end);
   }
 }
 
@@ -341,7 +352,7 @@ void Grid::WriteLabel(const Box& box, double top, double height,
 
 std::string Grid::Axis() const {
   if (rows_.boxes > 0) {
-    return TimeAxisSvg(rows_.start_s, rows_.end_s, kLeft, options_.width_px,
+    return TimeAxisSvg(rows_.start_s, end_s_, kLeft, options_.width_px,
                        axis_y_);
   }
   return absl::StrCat("<text class=\"ink\" x=\"", Px(kLeft), "\" y=\"",

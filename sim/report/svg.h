@@ -16,6 +16,11 @@ struct GridOptions {
   double width_px = 1600;  // of the time axis
   double row_px = 28;
   std::string title;
+  // Where the time axis ends, so that several pictures share one; never before
+  // the last operation.
+  double end_s = 0;
+  // Behind the names of what the picture defines, for a page with several.
+  std::string suffix;
 };
 
 // Colours are from the Okabe-Ito palette, told apart by lightness too.

@@ -24,6 +24,8 @@ std::string Header(const Report& report) {
   for (const auto& [key, value] : report.params) {
     absl::StrAppend(&out, ", ", key, " ", value);
   }
+  if (report.tp > 1) absl::StrAppend(&out, ", tp ", report.tp);
+  if (report.cp > 1) absl::StrAppend(&out, ", cp ", report.cp);
   if (report.dp > 1) {
     absl::StrAppend(&out, ", dp ", report.dp,
                     " (gradients: ", report.gradient_sync, ")");
@@ -35,6 +37,10 @@ std::string Header(const Report& report) {
     absl::StrAppend(&out, ", waiting ", report.waiting);
   }
   if (!report.model.empty()) absl::StrAppend(&out, ", model ", report.model);
+  if (report.costs) {
+    absl::StrAppend(&out, ", pass times estimated for ",
+                    report.costs->device.name);
+  }
   if (!report.engine.empty()) {
     absl::StrAppend(&out, ", engine ", report.engine);
   }
@@ -118,10 +124,7 @@ std::string ReportToText(const Report& report) {
   std::string out = Header(report);
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
                         FormatSeconds(report.iteration_s), PeriodNote(report));
-  if (report.tokens_per_s) {
-    absl::StrAppendFormat(&out, "%-14s %10.6g  %s\n", "tokens per s",
-                          *report.tokens_per_s, "of all replicas");
-  }
+  if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.microbatches_per_s) {
     absl::StrAppendFormat(&out,
                           "%-14s %10.6g  never flushed, of all replicas\n",
@@ -153,6 +156,9 @@ std::string ReportToText(const Report& report) {
   absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
                         "of one iteration");
   absl::StrAppend(&out, Bubbles(report), RankTable(report));
+  if (report.memory) {
+    absl::StrAppend(&out, "\n", MemoryToText(*report.memory, kMaxRows));
+  }
   if (!report.mapping.empty()) {
     absl::StrAppend(&out, "\nranks on devices, a column a replica:\n",
                     Indented(report.mapping));

@@ -24,6 +24,7 @@ bool Comparison::matches() const {
   if (rule == Rule::kDigits) return published == rounded;
   double value = 0;
   PW_CHECK(absl::SimpleAtod(published, &value));
+  if (rule == Rule::kShown) return std::abs(simulated - value) <= tolerance;
   return rule == Rule::kAtMost
              ? simulated <= value + tolerance
              : std::abs(simulated - value) <= tolerance * std::abs(value);
@@ -35,6 +36,9 @@ std::string Comparison::RuleNote() const {
       return "";
     case Rule::kWithin:
       return absl::StrFormat("within %g %%", 100 * tolerance);
+    case Rule::kShown:
+      return absl::StrFormat("%g apart would match; shown, not judged",
+                             tolerance);
     case Rule::kAtMost:
       return "at most";
   }

@@ -16,6 +16,7 @@ struct Comparison {
   enum class Rule {
     kDigits,  // the same number in the digits printed
     kWithin,  // |simulated / published - 1| <= tolerance
+    kShown,   // printed, never off: a difference that is known and explained
     kAtMost,  // simulated <= published + tolerance (a planner may do better)
   };
 
@@ -29,6 +30,7 @@ struct Comparison {
   // False for a reference value of ours that the paper does not print.
   bool in_paper = true;
 
+  bool is_judged() const { return rule != Rule::kShown; }
   bool matches() const;
   // "" where the rule is that the digits agree, else "within 10 %".
   std::string RuleNote() const;

@@ -45,6 +45,7 @@ absl::Status UnknownHeaderField(absl::string_view name,
   std::vector<std::string> known;
   for (const HeaderField& field : kFields) known.emplace_back(field.name);
   known.push_back("placement");
+  known.push_back("backward");
   known.insert(known.end(), more.begin(), more.end());
   const std::string quoted = Quoted(name);
   return UnknownName("field", quoted.substr(1, quoted.size() - 2), known);
@@ -69,6 +70,16 @@ absl::Status ScheduleHeader::SetPlacement(absl::string_view name) {
   }
   placement = std::string(name);
   return absl::OkStatus();
+}
+
+absl::Status ScheduleHeader::SetBackward(absl::string_view name) {
+  for (const BackwardRule rule :
+       {BackwardRule::kChain, BackwardRule::kLocal, BackwardRule::kNone}) {
+    if (name != BackwardRuleName(rule)) continue;
+    backward = rule;
+    return absl::OkStatus();
+  }
+  return BadValue("backward", Quoted(name), "chain, local, none");
 }
 
 absl::StatusOr<Placement> ScheduleHeader::MakePlacement() const {
@@ -123,14 +134,16 @@ absl::StatusOr<Placement> ScheduleHeader::MakePlacement() const {
 }
 
 Schedule AssembleSchedule(const ScheduleHeader& header, Placement placement,
-                          absl::string_view name,
-                          std::vector<RankOrder> orders) {
+                          absl::string_view name, std::vector<RankOrder> orders,
+                          std::vector<int> lines) {
   Schedule schedule;
   schedule.name = std::string(name);
   schedule.placement = std::move(placement);
   schedule.microbatches = header.Number("microbatches");
   schedule.slices = header.Number("slices");
   schedule.replicas = header.Number("replicas");
+  schedule.backward = header.backward;
+  schedule.lines = std::move(lines);
   schedule.unit = std::max(0, header.Number("unit"));
   schedule.update_every = std::max(0, header.Number("update_every"));
   schedule.orders.reserve(orders.size());

@@ -43,6 +43,7 @@ struct ScheduleHeader {
   std::map<std::string, int> numbers;
   std::string placement;  // a name; "" where none was stated
   std::optional<std::vector<int>> rank_of_stage;
+  BackwardRule backward = BackwardRule::kChain;
 
   // The stated value, else the default, else 0.
   int Number(absl::string_view name) const;
@@ -51,6 +52,9 @@ struct ScheduleHeader {
   // Error: kInvalidArgument when `name` is no placement.
   absl::Status SetPlacement(absl::string_view name);
 
+  // Error: kInvalidArgument when `name` is no backward rule.
+  absl::Status SetBackward(absl::string_view name);
+
   // Checks that the fields fit together. Error: kInvalidArgument with the
   // field, its value and what is allowed.
   absl::StatusOr<Placement> MakePlacement() const;
@@ -58,8 +62,8 @@ struct ScheduleHeader {
 
 // All parts together, once each has been checked.
 Schedule AssembleSchedule(const ScheduleHeader& header, Placement placement,
-                          absl::string_view name,
-                          std::vector<RankOrder> orders);
+                          absl::string_view name, std::vector<RankOrder> orders,
+                          std::vector<int> lines);
 
 // The JSON form, as ParseSchedule (text.h).
 absl::StatusOr<Schedule> ParseScheduleJson(absl::string_view content,

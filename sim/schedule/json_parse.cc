@@ -25,22 +25,33 @@ int64_t LineOfByte(absl::string_view content, size_t byte) {
   return 1 + std::count(before.begin(), before.end(), '\n');
 }
 
-// The line that states `key`; that of its string number `item` where there is
-// one. Good enough for a message: a line that only looks like it may win.
-int64_t LineOfKey(absl::string_view content, absl::string_view key,
-                  int item = -1) {
+// The line that states `key`. Good enough for a message: a line that only
+// looks like it may win.
+int64_t LineOfKey(absl::string_view content, absl::string_view key) {
+  const size_t byte = content.find(absl::StrCat("\"", key, "\""));
+  return byte == absl::string_view::npos ? 1 : LineOfByte(content, byte);
+}
+
+// The lines of the `count` strings behind `key`, as good.
+std::vector<int> LinesOfStrings(absl::string_view content,
+                                absl::string_view key, int count) {
+  const int64_t first = LineOfKey(content, key);
+  std::vector<int> lines(count, static_cast<int>(first));
   size_t byte = content.find(absl::StrCat("\"", key, "\""));
-  if (byte == absl::string_view::npos) return 1;
+  if (byte == absl::string_view::npos) return lines;
   size_t quote = byte + key.size() + 1;
-  for (int string = 0; string <= item; ++string) {
+  int64_t line = first;
+  for (int& each : lines) {
     const size_t open = content.find('"', quote + 1);
     const size_t close =
         open == absl::string_view::npos ? open : content.find('"', open + 1);
     if (close == absl::string_view::npos) break;
+    line += LineOfByte(content.substr(byte, open - byte), open - byte) - 1;
+    each = static_cast<int>(line);
     byte = open;
     quote = close;
   }
-  return LineOfByte(content, byte);
+  return lines;
 }
 
 class JsonReader {
@@ -59,14 +70,12 @@ class JsonReader {
     PW_ASSIGN_OR_RETURN(std::vector<RankOrder> orders,
                         ReadOrders(placement->pp()));
     return AssembleSchedule(header_, *std::move(placement), source_,
-                            std::move(orders));
+                            std::move(orders), std::move(lines_));
   }
 
  private:
-  absl::Status At(absl::string_view key, const absl::Status& status,
-                  int item = -1) const {
-    return Prefix(absl::StrCat(source_, ":", LineOfKey(content_, key, item)),
-                  status);
+  absl::Status At(absl::string_view key, const absl::Status& status) const {
+    return Prefix(absl::StrCat(source_, ":", LineOfKey(content_, key)), status);
   }
 
   absl::Status Parse() {
@@ -134,6 +143,10 @@ class JsonReader {
                  : BadValue("version", Quoted(value.dump()), "1");
     }
     if (key == "placement") return ReadPlacement(value);
+    if (key == "backward") {
+      return header_.SetBackward(
+          value.is_string() ? value.get_ref<const std::string&>() : "");
+    }
     const HeaderField* field = FindHeaderField(key);
     if (field == nullptr) {
       return UnknownHeaderField(key, {"format", "version", "orders"});
@@ -180,6 +193,7 @@ class JsonReader {
                                    : Quoted(list.dump()),
                    absl::StrCat("a list of ", ranks, " strings, one a rank")));
     }
+    lines_ = LinesOfStrings(content_, "orders", ranks);
     std::vector<RankOrder> orders;
     for (int rank = 0; rank < ranks; ++rank) {
       if (!list[rank].is_string()) {
@@ -190,8 +204,8 @@ class JsonReader {
       auto order =
           ParseOrder(list[rank].get_ref<const std::string&>(), header_.Sizes());
       if (!order.ok()) {
-        return At("orders", Prefix(absl::StrCat("rank ", rank), order.status()),
-                  rank);
+        return Prefix(absl::StrCat(source_, ":", lines_[rank], ": rank ", rank),
+                      order.status());
       }
       orders.push_back(*std::move(order));
     }
@@ -202,6 +216,7 @@ class JsonReader {
   absl::string_view source_;
   Json json_;
   ScheduleHeader header_;
+  std::vector<int> lines_;  // [rank]
 };
 
 }  // namespace

@@ -25,6 +25,20 @@ absl::StatusOr<int> IntParam(const ScheduleParams& params,
   return value;
 }
 
+absl::StatusOr<double> RealParam(const ScheduleParams& params,
+                                 absl::string_view key, double fallback,
+                                 double minimum, double maximum) {
+  const auto found = params.own.find(std::string(key));
+  if (found == params.own.end()) return fallback;
+  double value = 0;
+  if (!absl::SimpleAtod(found->second, &value) ||
+      !(value >= minimum && value <= maximum)) {
+    return BadValue(absl::StrCat("schedule.params.", key), found->second,
+                    absl::StrCat("a number in ", minimum, "..", maximum));
+  }
+  return value;
+}
+
 absl::StatusOr<std::string> ChoiceParam(
     const ScheduleParams& params, absl::string_view key,
     absl::string_view fallback, const std::vector<std::string>& choices) {

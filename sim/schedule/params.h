@@ -1,6 +1,7 @@
 // What a generator may see: sizes, a planner's costs, its own parameters.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,10 +23,30 @@ struct PlanCosts {
   double hop = 0;
   // Part of a pass's activations that a split B leaves until its W.
   double held_until_weight = 1;
+  // Time of a block (X&Y) over that of X and Y one after the other.
+  double pair_factor = 1;
   // False when the caller gave no costs and the defaults above stand.
   bool given = false;
+  // Factor on every pass of a slice; empty: 1 for all.
+  std::vector<double> slice_factor;
 
   double work() const { return forward + backward_input + backward_weight; }
+  // F = B = W and no hops: what slots mean in the papers.
+  bool equal_without_hop() const {
+    return forward == backward_input && forward == backward_weight && hop == 0;
+  }
+};
+
+// A limit of activations is met when it is met but for rounding: by this part
+// of itself.
+inline constexpr double kLimitRounding = 1e-9;
+
+// What slices are cut from.
+struct SequenceShape {
+  int64_t tokens = 0;  // 0: unknown
+  // Part of a microbatch's work that is causal attention, growing with the
+  // tokens in front; 0: every token costs the same.
+  double attention = 0;
 };
 
 struct ScheduleParams {
@@ -36,6 +57,7 @@ struct ScheduleParams {
   PlanCosts costs;
   // Limit per rank in units of peak_activations; planners only.
   std::optional<double> max_activations;
+  SequenceShape sequence;
   // The schedule's own parameters, as given (--param key=value).
   std::map<std::string, std::string> own;
 };
@@ -46,6 +68,11 @@ struct ScheduleParams {
 absl::StatusOr<int> IntParam(const ScheduleParams& params,
                              absl::string_view key, int fallback, int minimum,
                              int maximum);
+
+// The same for a number.
+absl::StatusOr<double> RealParam(const ScheduleParams& params,
+                                 absl::string_view key, double fallback,
+                                 double minimum, double maximum);
 
 // The value of own parameter `key`, or `fallback`; must be one of `choices`.
 absl::StatusOr<std::string> ChoiceParam(

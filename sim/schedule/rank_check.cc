@@ -106,6 +106,9 @@ class RankCheck {
         synced_(static_cast<size_t>(vpp_) * replicas_, false) {}
 
   absl::Status Run() {
+    if (schedule_.backward == BackwardRule::kNone) {
+      PW_RETURN_IF_ERROR(CheckForwardOnly());
+    }
     // Copies, because a store to a state might change any member.
     const Pass* const passes = order_.data();
     const int64_t size = static_cast<int64_t>(order_.size());
@@ -261,10 +264,23 @@ class RankCheck {
     return absl::OkStatus();
   }
 
+  // Without backward there is nothing to recompute or offload for either.
+  absl::Status CheckForwardOnly() const {
+    for (size_t position = 0; position < order_.size(); ++position) {
+      if (order_[position].kind() == PassKind::kForward) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          At(static_cast<int64_t>(position)),
+          "is in a schedule whose header says backward none; allowed: F"));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckComplete() const {
+    uint8_t complete = kComplete;
+    if (schedule_.backward == BackwardRule::kNone) complete = kF;
     for (int64_t index = 0; index < count_; ++index) {
       const uint8_t state = states_.Get(index);
-      if ((state & kComplete) == kComplete) [[likely]]
+      if ((state & complete) == complete) [[likely]]
         continue;
       const int64_t lane = index / units_;
       const int64_t unit = index % units_;

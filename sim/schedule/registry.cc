@@ -26,6 +26,11 @@ bool IsLaterName(absl::string_view name) {
          std::end(kLaterNames);
 }
 
+// The classes that PyTorch's schedules of one and of several stages a rank
+// derive from: names that its get_schedule_class takes, but no schedules.
+constexpr absl::string_view kTorchSingle = "pipelineschedulesingle";
+constexpr absl::string_view kTorchMulti = "pipelineschedulemulti";
+
 // Sorted by name; filled before main by the objects in schedules/.
 std::map<std::string, ScheduleInfo>& Rows() {
   static auto* rows = new std::map<std::string, ScheduleInfo>;
@@ -77,6 +82,13 @@ absl::Status CheckOwnKeys(const ScheduleInfo& info,
 
 }  // namespace
 
+std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others) {
+  std::vector<Claim> claims = {per_rank, std::move(per_rank)};
+  claims[1].metric = Claim::Metric::kBubbleGlobal;
+  for (Claim& other : others) claims.push_back(std::move(other));
+  return claims;
+}
+
 RegisterSchedule::RegisterSchedule(ScheduleInfo info) {
   std::string name = info.name;
   PW_CHECK(Rows().emplace(std::move(name), std::move(info)).second);
@@ -97,12 +109,22 @@ absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name) {
   if (own != Rows().end()) return ScheduleMatch{&own->second, {}};
   const absl::string_view bare = absl::StripPrefix(lower, "schedule");
   std::vector<std::string> known;
+  std::vector<std::string> derived;  // of the class that is asked for
   for (const ScheduleInfo* info : AllSchedules()) {
     known.push_back(info->name);
+    if (!info->torch_name.empty() &&
+        bare == (info->default_vpp == 1 ? kTorchSingle : kTorchMulti)) {
+      derived.push_back(info->torch_name);
+    }
     if (!info->torch_name.empty() &&
         bare == absl::AsciiStrToLower(info->torch_name)) {
       return ScheduleMatch{info, info->torch_params};
     }
+  }
+  if (!derived.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule '", name, "' is an abstract class of PyTorch; allowed: ",
+        absl::StrJoin(derived, ", "), ", which derive from it"));
   }
   if (IsLaterName(lower) || IsLaterName(bare)) {
     return absl::InvalidArgumentError(absl::StrCat(

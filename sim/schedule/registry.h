@@ -34,6 +34,9 @@ struct Claim {
   std::function<double(const ScheduleParams&, int rank)> value;
 };
 
+// `per_rank`, of a bubble, the same of kBubbleGlobal, and `others`.
+std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others = {});
+
 struct ParamInfo {
   std::string key;
   std::string fallback;  // default, as text
@@ -54,6 +57,11 @@ struct ScheduleInfo {
   // Error: kInvalidArgument with the field, its value and what is allowed.
   std::function<absl::StatusOr<Schedule>(const ScheduleParams&)> build;
   std::vector<Claim> claims;
+  // Where the schedule itself cuts the sequence: what each slice costs
+  // relative to the others, one factor a slice, empty for all alike. May
+  // choose their number where `slices` is 1. Error: as of `build`.
+  std::function<absl::StatusOr<std::vector<double>>(const ScheduleParams&)>
+      slice_factor = {};
 };
 
 // Static object in each file of schedules/. A second row of the same name

@@ -1,8 +1,14 @@
 #include "sim/schedule/schedule.h"
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
+
+absl::string_view BackwardRuleName(BackwardRule rule) {
+  constexpr absl::string_view kNames[] = {"chain", "local", "none"};
+  return kNames[static_cast<int>(rule)];
+}
 
 int64_t Schedule::num_passes() const {
   int64_t passes = 0;
@@ -19,6 +25,12 @@ std::string PassToString(const Schedule& schedule, Pass pass) {
   if (schedule.vpp() > 1) absl::StrAppend(&text, ".", pass.chunk());
   if (schedule.slices > 1) absl::StrAppend(&text, "s", pass.slice());
   return text;
+}
+
+absl::Status AtOrder(const Schedule& schedule, int rank,
+                     const absl::Status& status) {
+  if (schedule.lines.empty()) return status;
+  return Prefix(absl::StrCat(schedule.name, ":", schedule.lines[rank]), status);
 }
 
 }  // namespace pipewright

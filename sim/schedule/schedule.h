@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "sim/schedule/pass.h"
 #include "sim/schedule/placement.h"
 
@@ -16,8 +17,17 @@ namespace pipewright {
 
 using RankOrder = std::vector<Pass>;
 
+// What a backward of a stage needs besides its own forward.
+enum class BackwardRule : uint8_t {
+  kChain,  // the backward of the next stage: ordinary training
+  kLocal,  // nothing: each stage has a loss of its own
+  kNone,   // there is no backward: inference
+};
+// "chain", "local", "none".
+absl::string_view BackwardRuleName(BackwardRule rule);
+
 struct Schedule {
-  std::string name;
+  std::string name;  // the path, where it was read from a file
   Placement placement = Placement::Plain(1);
   int microbatches = 0;  // of both replicas together
   int slices = 1;
@@ -31,7 +41,11 @@ struct Schedule {
   // weights predicted for their backward).
   int update_every = 0;
   int replicas = 1;  // 2: bidirectional, replica b mirrors replica a
+  BackwardRule backward = BackwardRule::kChain;
   std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]
+  // Of the file `name`, for messages: the line of each rank's order. Empty
+  // where the schedule was built.
+  std::vector<int> lines;
 
   int pp() const { return placement.pp(); }
   int vpp() const { return placement.vpp(); }
@@ -46,5 +60,10 @@ struct Schedule {
 // How one pass reads in messages, pictures and the text form: "F3", "bBW3.1".
 // Replica letter, chunk and slice appear only where the schedule has several.
 std::string PassToString(const Schedule& schedule, Pass pass);
+
+// Puts "FILE:LINE: " in front of what is wrong with the order of `rank`, where
+// it was read from a file.
+absl::Status AtOrder(const Schedule& schedule, int rank,
+                     const absl::Status& status);
 
 }  // namespace pipewright

@@ -16,7 +16,11 @@ std::string ScheduleToText(const Schedule& schedule) {
       schedule.update_every > 0
           ? absl::StrCat(" update_every ", schedule.update_every)
           : "",
-      " placement ", schedule.placement.ToString(), "\n");
+      " placement ", schedule.placement.ToString());
+  if (schedule.backward != BackwardRule::kChain) {
+    absl::StrAppend(&text, " backward ", BackwardRuleName(schedule.backward));
+  }
+  text += '\n';
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&text, rank, ":");
     if (!schedule.order(rank).empty()) text += ' ';
@@ -42,7 +46,12 @@ std::string ScheduleToJson(const Schedule& schedule) {
       schedule.update_every > 0
           ? absl::StrCat(",\n  \"update_every\": ", schedule.update_every)
           : "",
-      ",\n  \"placement\": ", placement, ",\n  \"orders\": [");
+      ",\n  \"placement\": ", placement);
+  if (schedule.backward != BackwardRule::kChain) {
+    absl::StrAppend(&json, ",\n  \"backward\": \"",
+                    BackwardRuleName(schedule.backward), "\"");
+  }
+  absl::StrAppend(&json, ",\n  \"orders\": [");
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     absl::StrAppend(&json, rank == 0 ? "" : ",", "\n    \"");
     AppendOrder(schedule, rank, ' ', &json);

@@ -1,5 +1,5 @@
-// ParseSchedule: reads the text form that text.cc writes, and hands the JSON
-// form on.
+// ParseScheduleFile: reads the text form that text.cc writes, and hands the
+// other forms on.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -13,6 +13,9 @@
 #include "sim/schedule/header.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/token.h"
+#include "sim/schedule/torch_csv.h"
+#include "sim/schedule/verify.h"
+#include "sim/schedule/verify_transfers.h"
 
 namespace pipewright {
 namespace {
@@ -76,6 +79,7 @@ absl::Status TakeRankList(absl::string_view& text, ScheduleHeader& header) {
 absl::StatusOr<ScheduleHeader> ParseHeaderLine(absl::string_view text) {
   ScheduleHeader header;
   bool placed = false;
+  bool ruled = false;
   while (true) {
     const absl::string_view key = TakeWord(text);
     if (key.empty()) return header;
@@ -90,6 +94,12 @@ absl::StatusOr<ScheduleHeader> ParseHeaderLine(absl::string_view text) {
         PW_RETURN_IF_ERROR(header.SetPlacement(value));
         text = ahead;
       }
+      continue;
+    }
+    if (key == "backward") {
+      if (ruled) return absl::InvalidArgumentError("backward stands twice");
+      ruled = true;
+      PW_RETURN_IF_ERROR(header.SetBackward(TakeWord(text)));
       continue;
     }
     const HeaderField* field = FindHeaderField(key);
@@ -115,9 +125,9 @@ absl::StatusOr<Schedule> ParseText(absl::string_view content,
   if (TakeWord(first) != kScheduleFormat || TakeWord(first) != "1" ||
       !TakeWord(first).empty()) {
     return At(source, std::max<int64_t>(lines.line(), 1),
-              absl::InvalidArgumentError(
-                  absl::StrCat("no schedule; the first line must be \"",
-                               kScheduleFormat, " 1\"")));
+              absl::InvalidArgumentError(absl::StrCat(
+                  "no schedule; the first line must be \"", kScheduleFormat,
+                  " 1\" (or the file JSON, or PyTorch's CSV)")));
   }
   auto header = ParseHeaderLine(lines.Next());
   if (!header.ok()) return At(source, lines.line(), header.status());
@@ -127,7 +137,7 @@ absl::StatusOr<Schedule> ParseText(absl::string_view content,
   const TokenSizes sizes = header->Sizes();
 
   std::vector<RankOrder> orders(ranks);
-  std::vector<bool> seen(ranks, false);
+  std::vector<int> order_lines(ranks, 0);  // 0: not seen
   for (absl::string_view text = lines.Next(); !text.empty();
        text = lines.Next()) {
     int64_t rank = 0;
@@ -139,12 +149,12 @@ absl::StatusOr<Schedule> ParseText(absl::string_view content,
           BadValue("line", Quoted(text),
                    absl::StrCat("\"RANK: passes\" with rank 0..", ranks - 1)));
     }
-    if (seen[rank]) {
+    if (order_lines[rank] > 0) {
       return At(source, lines.line(),
                 absl::InvalidArgumentError(
                     absl::StrCat("rank ", rank, " stands twice")));
     }
-    seen[rank] = true;
+    order_lines[rank] = static_cast<int>(lines.line());
     auto order = ParseOrder(rest, sizes);
     if (!order.ok()) {
       return At(source, lines.line(),
@@ -153,23 +163,40 @@ absl::StatusOr<Schedule> ParseText(absl::string_view content,
     orders[rank] = *std::move(order);
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    if (!seen[rank]) {
+    if (order_lines[rank] == 0) {
       return At(source, lines.line(),
                 absl::InvalidArgumentError(absl::StrCat(
                     "the line of rank ", rank, " is missing; pp is ", ranks)));
     }
   }
   return AssembleSchedule(*header, *std::move(placement), source,
-                          std::move(orders));
+                          std::move(orders), std::move(order_lines));
 }
 
 }  // namespace
 
+absl::StatusOr<ScheduleFile> ParseScheduleFile(absl::string_view content,
+                                               absl::string_view source) {
+  if (LooksLikeTorchCsv(content)) return ParseTorchCsv(content, source);
+  const absl::string_view start = absl::StripLeadingAsciiWhitespace(content);
+  ScheduleFile file;
+  PW_ASSIGN_OR_RETURN(file.schedule, absl::StartsWith(start, "{")
+                                         ? ParseScheduleJson(content, source)
+                                         : ParseText(content, source));
+  return file;
+}
+
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view content,
                                        absl::string_view source) {
-  const absl::string_view start = absl::StripLeadingAsciiWhitespace(content);
-  return absl::StartsWith(start, "{") ? ParseScheduleJson(content, source)
-                                      : ParseText(content, source);
+  PW_ASSIGN_OR_RETURN(ScheduleFile file, ParseScheduleFile(content, source));
+  return std::move(file.schedule);
+}
+
+absl::Status VerifyScheduleFile(const ScheduleFile& file) {
+  PW_RETURN_IF_ERROR(VerifySchedule(file.schedule));
+  if (file.steps.empty()) return absl::OkStatus();
+  PW_RETURN_IF_ERROR(CheckPairs(file.schedule, file.steps));
+  return CheckProgress(file.schedule, file.steps, Semantics::kBuffered);
 }
 
 }  // namespace pipewright

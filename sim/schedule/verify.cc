@@ -1,22 +1,19 @@
 #include "sim/schedule/verify.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
+#include "sim/schedule/grid.h"
 #include "sim/schedule/rank_check.h"
 
 namespace pipewright {
 namespace {
 
-// Most ranks that a message shows.
-constexpr int kMaxGridRows = 64;
-// Passes shown on each side of the blocked one.
-constexpr int kGridMargin = 3;
+// Most members of a cycle that a message lists.
+constexpr int kMaxListed = 64;
 
 // Runs all orders without times: a rank goes on until its next pass needs a
 // result of another rank, and is woken by the rank that makes it.
@@ -42,6 +39,12 @@ class Sweep {
       for (int64_t unit = 0; unit < units_; ++unit) {
         Finish(done_.data(), first + unit);
         Finish(done_.data(), backward_base_ + first + stages_ * units_ + unit);
+      }
+      // A backward that needs no other finds its input there too.
+      for (int64_t unit = 0;
+           schedule.backward != BackwardRule::kChain && unit < stages_ * units_;
+           ++unit) {
+        Finish(done_.data(), backward_base_ + first + unit);
       }
       for (int rank = 0; rank < schedule.pp(); ++rank) {
         for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
@@ -205,20 +208,23 @@ class Sweep {
     do {
       const int next = RankOfResult(needs_[rank]);
       if (next == rank) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            BlockedPass(rank), " stands before ", NameOfResult(needs_[rank]),
-            " on the same rank\n", BlockedGrid(schedule_, positions_)));
+        return AtOrder(schedule_, rank,
+                       absl::FailedPreconditionError(absl::StrCat(
+                           BlockedPass(rank), " stands before ",
+                           NameOfResult(needs_[rank]), " on the same rank\n",
+                           BlockedGrid(schedule_, positions_))));
       }
-      if (members < kMaxGridRows) {
+      if (members < kMaxListed) {
         absl::StrAppend(&message, "\n  ", BlockedPass(rank), " waits for ",
                         NameOfResult(needs_[rank]), " on rank ", next);
       }
       ++members;
       rank = next;
     } while (rank != first);
-    return absl::FailedPreconditionError(
-        absl::StrCat("deadlock: ", members, " ranks wait in a cycle", message,
-                     "\n", BlockedGrid(schedule_, positions_)));
+    return AtOrder(schedule_, first,
+                   absl::FailedPreconditionError(absl::StrCat(
+                       "deadlock: ", members, " ranks wait in a cycle", message,
+                       "\n", BlockedGrid(schedule_, positions_))));
   }
 
   const Schedule& schedule_;
@@ -236,43 +242,6 @@ class Sweep {
   std::vector<int> first_waiter_, next_waiter_;
 };
 
-// The cells around one rank's position; kGridMargin before, the marked one,
-// kGridMargin behind. A joint pair is one cell.
-std::array<std::string, 2 * kGridMargin + 1> GridCells(const Schedule& schedule,
-                                                       int rank,
-                                                       int64_t position) {
-  const RankOrder& order = schedule.order(rank);
-  const int64_t size = static_cast<int64_t>(order.size());
-  const auto opens = [&](int64_t index) {
-    return index >= 0 && index + 1 < size && order[index].joint_with_next();
-  };
-  const auto cell = [&](int64_t index) {
-    const std::string text = PassToString(schedule, order[index]);
-    if (!opens(index)) return text;
-    return absl::StrCat("(", text, "&",
-                        PassToString(schedule, order[index + 1]), ")");
-  };
-  std::array<std::string, 2 * kGridMargin + 1> cells;
-  int64_t index = position;
-  for (int column = kGridMargin - 1; column >= 0 && index > 0; --column) {
-    index -= opens(index - 2) ? 2 : 1;
-    cells[column] = cell(index);
-  }
-  if (index > 0) cells[0] = absl::StrCat("... ", cells[0]);
-  index = position;
-  for (int column = kGridMargin; column <= 2 * kGridMargin; ++column) {
-    if (index >= size) {
-      if (column == kGridMargin) cells[column] = "(end)";
-      break;
-    }
-    cells[column] = column == kGridMargin ? absl::StrCat(">", cell(index), "<")
-                                          : cell(index);
-    index += opens(index) ? 2 : 1;
-  }
-  if (index < size) absl::StrAppend(&cells.back(), " ...");
-  return cells;
-}
-
 }  // namespace
 
 absl::Status VerifySchedule(const Schedule& schedule) {
@@ -285,48 +254,9 @@ absl::Status VerifySchedule(const Schedule& schedule) {
                      " do not divide over 2 replicas"));
   }
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    PW_RETURN_IF_ERROR(CheckRankOrder(schedule, rank));
+    PW_RETURN_IF_ERROR(AtOrder(schedule, rank, CheckRankOrder(schedule, rank)));
   }
   return Sweep(schedule).Run();
-}
-
-std::string BlockedGrid(const Schedule& schedule,
-                        const std::vector<int64_t>& positions) {
-  PW_CHECK(static_cast<int>(positions.size()) == schedule.pp());
-  const int ranks = schedule.pp();
-  std::vector<int> rows;
-  for (int rank = 0;
-       rank < ranks && static_cast<int>(rows.size()) < kMaxGridRows; ++rank) {
-    // Where not all fit, those that have ended tell least.
-    const bool ended =
-        positions[rank] >= static_cast<int64_t>(schedule.order(rank).size());
-    if (ranks <= kMaxGridRows || !ended) rows.push_back(rank);
-  }
-  std::vector<std::array<std::string, 2 * kGridMargin + 1>> cells;
-  std::array<size_t, 2 * kGridMargin + 1> widths{};
-  for (const int rank : rows) {
-    cells.push_back(GridCells(schedule, rank, positions[rank]));
-    for (size_t column = 0; column < widths.size(); ++column) {
-      widths[column] = std::max(widths[column], cells.back()[column].size());
-    }
-  }
-  std::string grid;
-  const int label_width = static_cast<int>(absl::StrCat(ranks - 1).size());
-  for (size_t row = 0; row < rows.size(); ++row) {
-    std::string line = absl::StrFormat("rank %*d:", label_width, rows[row]);
-    for (size_t column = 0; column < widths.size(); ++column) {
-      if (widths[column] == 0) continue;
-      absl::StrAppendFormat(&line, " %-*s", static_cast<int>(widths[column]),
-                            cells[row][column]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    absl::StrAppend(&grid, line, "\n");
-  }
-  if (rows.size() < static_cast<size_t>(ranks)) {
-    absl::StrAppend(&grid, "(", ranks - rows.size(), " more ranks)\n");
-  }
-  grid.pop_back();
-  return grid;
 }
 
 }  // namespace pipewright

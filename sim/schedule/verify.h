@@ -2,11 +2,8 @@
 // the check behind exit code 4.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
+#include "sim/schedule/grid.h"  // BlockedGrid, for all who report deadlocks
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -17,16 +14,11 @@ namespace pipewright {
 //   - R, O, L stand doubled, before F or behind the backward that needs them,
 //   - on one rank B stands before F, W before B, or slices run backwards,
 //   - a joint pair is no pair of one F and one backward,
-// or when the ranks wait for each other in a cycle. The message names rank,
-// position and pass; for a cycle it carries the orders with each rank's
-// blocked pass marked.
+// or when the ranks wait for each other in a cycle. Where the backward rule is
+// kNone any backward is one too many. The message names file and line (of a
+// schedule that was read), rank, position and pass; for a cycle it carries the
+// orders with each rank's blocked pass marked.
 // Time O(passes); memory two bits a pass.
 absl::Status VerifySchedule(const Schedule& schedule);
-
-// The orders of all ranks around `positions` (index of the blocked pass of
-// each rank, order size where it has ended), the blocked pass marked
-// ">F3<": what a deadlock message shows.
-std::string BlockedGrid(const Schedule& schedule,
-                        const std::vector<int64_t>& positions);
 
 }  // namespace pipewright

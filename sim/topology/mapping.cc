@@ -15,13 +15,18 @@ namespace {
 // More columns than this do not fit a line.
 constexpr int kPrintedReplicas = 4;
 
-absl::Status CheckSizes(int pp, int dp, int devices) {
+absl::Status CheckSizes(int pp, int dp, int devices, int per_rank) {
   if (pp < 1) return BadValue("pp", absl::StrCat(pp), "1 or more");
   if (dp < 1) return BadValue("dp", absl::StrCat(dp), "1 or more");
-  if (static_cast<int64_t>(pp) * dp > devices) {
+  if (per_rank < 1) {
+    return BadValue("devices of a rank", absl::StrCat(per_rank), "1 or more");
+  }
+  if (static_cast<int64_t>(pp) * dp > devices / per_rank) {
     return BadValue(
-        "pp * dp",
-        absl::StrCat(pp, " * ", dp, " = ", static_cast<int64_t>(pp) * dp),
+        per_rank == 1 ? "pp * dp" : "pp * dp * devices of a rank",
+        per_rank == 1
+            ? absl::StrCat(pp, " * ", dp, " = ", static_cast<int64_t>(pp) * dp)
+            : absl::StrCat(pp, " * ", dp, " * ", per_rank),
         absl::StrCat("at most the ", devices, " devices of the system"));
   }
   return absl::OkStatus();
@@ -33,26 +38,37 @@ RankMapping::RankMapping(int pp, int dp, std::vector<int> device_of)
     : pp_(pp), dp_(dp), device_of_(std::move(device_of)) {}
 
 absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
-                                                   int pp, int dp,
-                                                   int devices) {
+                                                   int pp, int dp, int devices,
+                                                   int devices_per_rank) {
   const bool replica_fastest = order == "dp-pp";
-  if (!replica_fastest && order != "pp-dp") {
-    return UnknownName("rank order", order, {"dp-pp", "pp-dp"});
+  const bool pairs = order == "bitpipe";
+  if (!replica_fastest && !pairs && order != "pp-dp") {
+    return UnknownName("rank order", order, {"bitpipe", "dp-pp", "pp-dp"});
   }
-  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices));
+  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices, devices_per_rank));
+  if (pairs && pp % 2 != 0) {
+    return BadValue(
+        "pp", absl::StrCat(pp),
+        absl::StrCat(pp > 1 ? absl::StrCat(pp - 1, " or ") : "", pp + 1,
+                     ", the nearest (order bitpipe pairs the "
+                     "ranks: even)"));
+  }
   std::vector<int> device_of(static_cast<size_t>(pp) * dp);
   for (int replica = 0; replica < dp; ++replica) {
     for (int rank = 0; rank < pp; ++rank) {
-      const int index = replica * pp + rank;
-      device_of[index] = replica_fastest ? rank * dp + replica : index;
+      const int place = pairs && rank % 2 != 0 ? pp - rank : rank;
+      device_of[replica * pp + rank] =
+          (replica_fastest ? rank * dp + replica : replica * pp + place) *
+          devices_per_rank;
     }
   }
   return RankMapping(pp, dp, std::move(device_of));
 }
 
 absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
-                                                  int pp, int dp, int devices) {
-  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices));
+                                                  int pp, int dp, int devices,
+                                                  int devices_per_rank) {
+  PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices, devices_per_rank));
   const size_t expected = static_cast<size_t>(pp) * dp;
   if (device_of.size() != expected) {
     return BadValue("devices", absl::StrCat(device_of.size(), " entries"),
@@ -62,14 +78,21 @@ absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
   for (size_t index = 0; index < device_of.size(); ++index) {
     const int device = device_of[index];
     const std::string field = absl::StrCat("devices[", index, "]");
-    if (device < 0 || device >= devices) {
-      return BadValue(field, absl::StrCat(device),
-                      absl::StrCat("0 to ", devices - 1));
+    const int last = devices - devices_per_rank;
+    if (device < 0 || device > last) {
+      return BadValue(field, absl::StrCat(device), absl::StrCat("0 to ", last));
     }
-    if (used[device]) {
-      return BadValue(field, absl::StrCat(device), "each device once");
+    for (int next = device; next < device + devices_per_rank; ++next) {
+      if (used[next]) {
+        return BadValue(
+            field, absl::StrCat(device),
+            devices_per_rank == 1
+                ? "each device once"
+                : absl::StrCat("each device once; a rank has ",
+                               devices_per_rank, " from the one named on"));
+      }
+      used[next] = true;
     }
-    used[device] = true;
   }
   return RankMapping(pp, dp, std::move(device_of));
 }

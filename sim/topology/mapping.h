@@ -14,16 +14,25 @@ class RankMapping {
  public:
   // `order` names the axes from the fastest to the slowest: "dp-pp" (as
   // Megatron: replicas next to each other) or "pp-dp" (a pipeline next to
-  // itself). Error: kInvalidArgument for another order, or when dp * pp is
-  // above `devices`.
+  // itself). "bitpipe" is "pp-dp" with rank k in place k where k is even, pp-k
+  // where it is odd: the two ranks that hold the same stages of a
+  // bidirectional schedule, k and pp-1-k, are neighbours (wuhouming/BitPipe
+  // 6fb0e22f). A rank has `devices_per_rank` devices next to each other (tensor
+  // and context parallelism), of which the first stands for all. Error:
+  // kInvalidArgument for another order, an odd pp with "bitpipe", or when they
+  // are more than `devices`.
   static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
-                                               int dp, int devices);
-  // devices[replica * pp + rank]; each at most once, all below `devices`.
+                                               int dp, int devices,
+                                               int devices_per_rank = 1);
+  // device_of[replica * pp + rank], the first of each rank; each device in at
+  // most one rank, all below `devices`.
   static absl::StatusOr<RankMapping> FromList(std::vector<int> device_of,
-                                              int pp, int dp, int devices);
+                                              int pp, int dp, int devices,
+                                              int devices_per_rank = 1);
 
   int pp() const { return pp_; }
   int dp() const { return dp_; }
+  // The first device of a rank.
   int DeviceOf(int replica, int rank) const {
     return device_of_[replica * pp_ + rank];
   }

@@ -63,10 +63,10 @@ class Writer {
                const Timeline::Sample& sample) {
     Begin();
     absl::StrAppendFormat(
-        &out_,
-        R"({"ph":"C","name":"%s","pid":%d,"ts":%s,"args":{"value":%.17g}})",
+        &out_, R"({"ph":"C","name":"%s","pid":%d,"ts":%s,"args":{"%s":%.17g}})",
         counter.name, timeline_.processes[counter.process].id,
-        Microseconds(sample.time_ns), sample.value);
+        Microseconds(sample.time_ns), counter.in_bytes ? "bytes" : "value",
+        sample.value);
   }
 
   static std::string Quoted(const std::string& text) {
@@ -101,8 +101,9 @@ class Writer {
 }  // namespace
 
 std::string ChromeTraceJson(const Program& program,
-                            const std::vector<TraceOp>& ops) {
-  const Timeline timeline = BuildTimeline(program, ops);
+                            const std::vector<TraceOp>& ops,
+                            const ScheduleMemory* memory) {
+  const Timeline timeline = BuildTimeline(program, ops, memory);
   Writer writer(timeline);
   for (const Timeline::Process& process : timeline.processes) {
     writer.Metadata("process_name", process.id, 0, "name",

@@ -85,7 +85,8 @@ void WriteDescriptors(const Timeline& timeline, Writer* writer) {
         writer->Descriptor(counter.id, timeline.processes[counter.process].id);
     descriptor->set_name(counter.name);
     descriptor->mutable_counter()->set_unit(
-        perfetto::CounterDescriptor::UNIT_COUNT);
+        counter.in_bytes ? perfetto::CounterDescriptor::UNIT_SIZE_BYTES
+                         : perfetto::CounterDescriptor::UNIT_COUNT);
   }
 }
 
@@ -108,8 +109,9 @@ void Annotate(const TraceOp& op, perfetto::TrackEvent* event) {
 }  // namespace
 
 std::string PerfettoTrace(const Program& program,
-                          const std::vector<TraceOp>& ops) {
-  const Timeline timeline = BuildTimeline(program, ops);
+                          const std::vector<TraceOp>& ops,
+                          const ScheduleMemory* memory) {
+  const Timeline timeline = BuildTimeline(program, ops, memory);
   Writer writer;
   WriteDescriptors(timeline, &writer);
   // Readers sort by time and keep the order of the file where times are

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "sim/trace/memory_timeline.h"
 
 namespace pipewright {
 namespace {
@@ -204,7 +205,9 @@ class FlowFinder {
 // Counts in whole parts, so that what is added is taken away exactly.
 class CounterBuilder {
  public:
-  void Add(int64_t time_ns, int parts) { changes_.push_back({time_ns, parts}); }
+  void Add(int64_t time_ns, int64_t parts) {
+    changes_.push_back({time_ns, parts});
+  }
   bool empty() const { return changes_.empty(); }
 
   // Changes at one time are one sample.
@@ -230,7 +233,7 @@ class CounterBuilder {
  private:
   struct Change {
     int64_t time_ns;
-    int parts;
+    int64_t parts;
   };
   std::vector<Change> changes_;
 };
@@ -253,7 +256,30 @@ void CountActivations(const Timeline::Slice& slice, CounterBuilder* counter) {
   }
 }
 
-void AddCounters(const Program& program, Timeline* timeline) {
+// One builder a process; empty where the memory is not known.
+std::vector<CounterBuilder> CountMemory(const Program& program,
+                                        const ScheduleMemory* memory,
+                                        const Timeline& timeline) {
+  if (memory == nullptr || program.schedule == nullptr) return {};
+  std::vector<CounterBuilder> counters(timeline.processes.size());
+  const MemoryEffects effects(program, *memory);
+  for (const Timeline::Slice& slice : timeline.slices) {
+    CounterBuilder& counter = counters[timeline.tracks[slice.track].process];
+    if (counter.empty()) {
+      counter.Add(0, memory->ranks[slice.op->rank].fixed.total());
+    }
+    const MemoryEffect effect = effects.Of(*slice.op);
+    const int64_t during = effect.during.total();
+    const int64_t begin = effect.at_start.total() + during;
+    const int64_t end = effect.at_end.total() - during;
+    if (begin != 0) counter.Add(slice.start_ns, begin);
+    if (end != 0) counter.Add(slice.end_ns, end);
+  }
+  return counters;
+}
+
+void AddCounters(const Program& program, const ScheduleMemory* memory,
+                 Timeline* timeline) {
   const size_t processes = timeline->processes.size();
   std::vector<CounterBuilder> activations(processes);
   std::vector<CounterBuilder> transfers(processes);
@@ -274,27 +300,29 @@ void AddCounters(const Program& program, Timeline* timeline) {
   int next_id =
       static_cast<int>(timeline->processes.size() + timeline->tracks.size()) +
       1;
+  std::vector<CounterBuilder> bytes = CountMemory(program, memory, *timeline);
   for (size_t process = 0; process < processes; ++process) {
-    const auto add = [&](const char* name, CounterBuilder* builder,
-                         double unit) {
+    const auto add = [&](const char* name, CounterBuilder* builder, double unit,
+                         bool in_bytes) {
       if (builder->empty()) return;
-      timeline->counters.push_back(
-          {static_cast<int>(process), next_id++, name, builder->Samples(unit)});
+      timeline->counters.push_back({static_cast<int>(process), next_id++, name,
+                                    in_bytes, builder->Samples(unit)});
     };
-    add("activations in flight", &activations[process], parts_of_one);
-    add("transfers in flight", &transfers[process], 1);
+    add("activations in flight", &activations[process], parts_of_one, false);
+    add("transfers in flight", &transfers[process], 1, false);
+    if (!bytes.empty()) add("memory", &bytes[process], 1, true);
   }
 }
 
 }  // namespace
 
-Timeline BuildTimeline(const Program& program,
-                       const std::vector<TraceOp>& ops) {
+Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops,
+                       const ScheduleMemory* memory) {
   Timeline timeline;
   timeline.slices = SortedSlices(ops);
   PlaceSlices(program, &timeline);
   FlowFinder(program, &timeline).Run();
-  AddCounters(program, &timeline);
+  AddCounters(program, memory, &timeline);
   return timeline;
 }
 

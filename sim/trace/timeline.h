@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/memory/schedule_memory.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
@@ -47,6 +48,7 @@ struct Timeline {
     int process = 0;  // index
     int id = 0;       // unique among tracks, processes and counters
     std::string name;
+    bool in_bytes = false;
     std::vector<Sample> samples;  // by time, one for each change
   };
 
@@ -58,12 +60,15 @@ struct Timeline {
   // rank's chunks: F adds its part at its start, BW or W takes it away at its
   // end, as an offload does at its end; a load adds it at its start. A split
   // B takes nothing away. "transfers in flight": sends and receives of the
-  // rank, where there are any.
+  // rank, where there are any. "memory", where it is known: all that the rank
+  // holds; a pass stands at its highest point from its start to its end.
   std::vector<Counter> counters;
 };
 
 // `ops` must outlive the result. Waits that take no time are left out.
-Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops);
+// `memory` may be null.
+Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops,
+                       const ScheduleMemory* memory = nullptr);
 
 // "F3.1", "send F3.1", "O2", "all-reduce chunk 0", "optimizer".
 std::string SliceName(const Program& program, const TraceOp& op);

@@ -1,6 +1,6 @@
 // Opens every page of a folder in Chromium and checks what only a browser can
 // tell: nothing is loaded from elsewhere, the console is silent, the parts are
-// visible and fit. Usage: check_report.js FOLDER; screenshots go there too.
+// visible and fit. A page with an overview is a gallery. Usage: check_report.js FOLDER; screenshots go there too.
 import assert from "node:assert/strict";
 import {readdirSync} from "node:fs";
 import {join, resolve} from "node:path";
@@ -50,21 +50,71 @@ async function checkPage(browser, file, view, folder) {
     }
   });
   await page.goto(url);
+  const base = join(folder, `${file.split("/").pop()}.${view.name}`);
+  if (await page.locator("#overview").count() > 0) {
+    await checkGallery(page);
+  } else {
+    await checkReport(page);
+  }
+  const [scrollWidth, clientWidth] = await page.evaluate(
+      () => [document.documentElement.scrollWidth,
+             document.documentElement.clientWidth]);
+  assert(scrollWidth <= clientWidth, "the page scrolls sideways");
+  await page.screenshot({path: `${base}.png`, fullPage: true});
+  assert.deepEqual(trouble, []);
+  await context.close();
+}
 
+// All pictures have one time axis, and each row of the table leads to one.
+async function checkGallery(page) {
+  const links = page.locator("#overview tbody a");
+  const pictures = page.locator(".grid svg");
+  assert(await links.count() > 1, "schedules in the overview");
+  assert.equal(await links.count(), await pictures.count(), "a grid for each");
+  for (let row = 0; row < await links.count(); ++row) {
+    const target = await links.nth(row).getAttribute("href");
+    assert.equal(await page.locator(`${target} .grid svg`).count(), 1, target);
+  }
+  const fractions = await page.locator("#overview tbody td:nth-child(5)")
+                        .allTextContents();
+  const sorted = fractions.map(parseFloat);
+  assert.deepEqual(sorted, [...sorted].sort((one, other) => one - other),
+                   "the smallest bubble first");
+  const widths = () => page.evaluate(
+      () => [...document.querySelectorAll(".grid svg")].map((svg) => {
+        const ticks = [...svg.querySelectorAll("text")].filter(
+            (text) => text.textContent === "0" || text.textContent === "5");
+        return [Math.round(svg.getBoundingClientRect().width), ticks.length > 0];
+      }));
+  for (const fit of [true, false]) {
+    await page.locator("#fit").setChecked(fit);
+    const all = await widths();
+    assert.equal(new Set(all.map(([width]) => width)).size, 1, "one width");
+    assert(all.every(([, ticks]) => ticks), "an axis under each");
+  }
+  const frame = await page.evaluate(
+      () => [...document.querySelectorAll(".grid.scroll")].every(
+          (box) => box.getBoundingClientRect().right <=
+              document.documentElement.clientWidth));
+  assert(frame, "wide pictures scroll in their own frame");
+  await page.locator("#fit").setChecked(true);
+}
+
+async function checkReport(page) {
   for (const part of ["h1", "#headline .figure", "#grid svg", "#memory svg",
                       "#ranks table", "#how-to-read dl", "footer"]) {
     assert(await page.locator(part).first().isVisible(), `${part} is hidden`);
+  }
+  // Reports of a run with a model have a picture of memory over time.
+  for (const picture of await page.locator("#memory-bytes svg").all()) {
+    assert(await picture.isVisible(), "the picture of memory is hidden");
+    assert(await picture.locator("path[fill]").count() > 2, "areas");
   }
   const ranks = await page.locator("#ranks tbody tr").count();
   const labels = await page.locator("#grid svg text", {hasText: /^rank \d+$/})
                      .count();
   assert.equal(labels, ranks, "a row of the grid for each row of the table");
   assert(await page.locator("#grid rect.op").count() > 0, "boxes");
-
-  const [scrollWidth, clientWidth] = await page.evaluate(
-      () => [document.documentElement.scrollWidth,
-             document.documentElement.clientWidth]);
-  assert(scrollWidth <= clientWidth, "the page scrolls sideways");
 
   const [ink, paper] = await page.evaluate(() => [
     getComputedStyle(document.querySelector("#grid svg text.ink")).fill,
@@ -87,17 +137,11 @@ async function checkPage(browser, file, view, folder) {
   });
   assert.equal(wide, 0, "numbers that stick out of their boxes");
 
-  const base = join(folder, `${file.split("/").pop()}.${view.name}`);
-  await page.screenshot({path: `${base}.png`, fullPage: true});
-
   await page.locator("#fit").check();
   const [grid, frame] = await page.evaluate(
       () => [document.querySelector("#grid svg").getBoundingClientRect().width,
              document.querySelector("#grid .scroll").clientWidth]);
   assert(grid <= frame + 1, "the grid does not fit when asked to");
-
-  assert.deepEqual(trouble, []);
-  await context.close();
 }
 
 const folder = resolve(process.argv[2]);

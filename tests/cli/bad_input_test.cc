@@ -74,12 +74,8 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"reproduce", "all", "--engine", "slow"}, 2, {"unknown engine 'slow'"}},
       {{"check"}, 2, {"FILE"}},
       {{"check", "/no/such.pws"}, 2, {"/no/such.pws"}},
-      {{"check", "x", "--semantics", "nccl"}, 2, {"not available"}},
-      {{"check", "x", "--memory", "74GiB"}, 2, {"not available"}},
-      {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
-        "torch-csv"},
-       2,
-       {"not available in this version"}},
+      {{"check", "x", "--semantics", "ncl"}, 2, {"did you mean 'nccl'?"}},
+      {{"check", "x", "--memory", "74Gigs"}, 2, {"system.memory", "GiB"}},
       {{"schedule", "1f1b", "--pp", "2", "--microbatches", "2", "--format",
         "yaml"},
        2,
@@ -144,11 +140,20 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--nodes", "2"}), 2, {"no system"}},
       {Small({"--model", "gpt-tiny", "--vpp", "3"}),
        2,
-       {"--vpp: strategy.vpp: pp * vpp = 2 * 3 = 6"}},
+       {"--vpp: strategy.vpp: 3 is not allowed; allowed: 1 (schedule 1f1b)"}},
       {Small({"--param", "pair=never"}),
        2,
        {"--param pair=never: schedule.params.pair: never",
         "joint|dependencies"}},
+      {{"simulate", "--schedule", "PipelineScheduleSingle", "--pp", "2"},
+       2,
+       {"schedule 'PipelineScheduleSingle' is an abstract class of PyTorch; "
+        "allowed: 1F1B, GPipe, which derive from it"}},
+      {{"simulate", "--schedule", "pipelineschedulemulti", "--pp", "2"},
+       2,
+       {"schedule 'pipelineschedulemulti' is an abstract class of PyTorch; "
+        "allowed: DualPipeV, Interleaved1F1B, InterleavedZeroBubble, "
+        "LoopedBFS, ZBVZeroBubble, which derive from it"}},
       {{"simulate", "--schedule", "optimal", "--pp", "2"},
        2,
        {"schedule 'optimal' is not available in this version (known: 1f1b, "}},
@@ -164,6 +169,55 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
   });
 }
 
+TEST_CASE("cli: models and degrees that cannot be are exit 2 and named",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string no_width = folder.Write(
+      "config.json", R"({"model_type": "llama", "num_hidden_layers": 4})");
+  const std::string unknown =
+      folder.Write("mamba.json", R"({"model_type": "mamba"})");
+  CheckAll({
+      {Small({"--model", "llama3-8", "--tp", "3"}),
+       2,
+       {"--model: model.preset: unknown model 'llama3-8'; did you mean "
+        "'llama3-8b'?"}},
+      {Small({"--model", "llama3-8b", "--tp", "3"}),
+       2,
+       {"--tp: strategy.tp: 3 is not allowed; allowed: 2, 4 (model.heads = "
+        "32"}},
+      {Small({"--model", "llama3-8b", "--layers", "10,20"}),
+       2,
+       {"--layers: strategy.layers: 10, 20", "32 layers"}},
+      {{"simulate", "--schedule", "1f1b", "--pp", "5", "--microbatches", "8",
+        "--model", "llama3-8b"},
+       2,
+       {"--pp: strategy.pp: pp * vpp = 5 * 1 = 5", "4, 8", "balanced"}},
+      {Small({"--model", no_width}),
+       2,
+       {"config.json: hidden_size: missing; needed for the width "
+        "(model.hidden)"}},
+      {Small({"--model", unknown}),
+       2,
+       {"mamba.json: model_type: unknown model type 'mamba'", "llama"}},
+      {Small({"--model", folder.Path("none.json")}),
+       2,
+       {"--model: model.hf", "none.json"}},
+      {Small({"--model", "llama3-8b", "--system", "dgx-h100", "--nodes", "1",
+              "--dp", "3"}),
+       2,
+       {"--nodes: system.nodes: 1", "pp * dp = 2 * 3 = 6 does not divide",
+        "dp 2, 4"}},
+      {Small({"--model", "llama3-8b", "--system", "dgx-h100", "--nodes", "1",
+              "--tp", "8"}),
+       2,
+       {"--nodes: system.nodes: 1", "2 or more", "tp 4"}},
+      {Small({"--analytic"}), 2, {"--analytic: costs.analytic"}},
+      {Small({"--analytic", "h10", "--model", "llama3-8b"}), 2, {"h100"}},
+      {Small({"--price", "-1"}), 2, {"price_per_device_hour: -1"}},
+      {Small({"--recompute", "ful"}), 2, {"did you mean 'full'?"}},
+  });
+}
+
 TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
   const TemporaryFolder folder;
   const std::string file = folder.Write(
@@ -174,6 +228,45 @@ TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {
   CheckAll({{{"simulate", "--schedule", file, "--engine", "fast"}, 4, {"F1"}},
             {{"simulate", "--schedule", file}, 4, {"error: " + file + ":"}},
             {{"schedule", file}, 4, {"F1"}}});
+}
+
+TEST_CASE("cli: a PyTorch file is refused by line, or named as a deadlock",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string cell = folder.Write("cell.csv", "0F0,0B0\n1F0,1B0x\n");
+  const std::string pair =
+      folder.Write("pair.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n");
+  const std::string slices =
+      folder.Write("slices.pws",
+                   "pipewright-schedule 1\npp 1 vpp 1 microbatches 1 slices 2\n"
+                   "0: F0s0 F0s1 BW0s1 BW0s0\n");
+  CheckAll(
+      {{{"simulate", "--schedule", cell}, 2, {cell + ":2: cell 2 '1B0x'"}},
+       {{"check", cell}, 2, {cell + ":2: cell 2 '1B0x'"}},
+       {{"simulate", "--schedule", pair},
+        4,
+        {pair + ":1: rank 0, position 2: RECV_B0 (stage 0) has no send "
+                "on rank 1"}},
+       {{"schedule", slices, "--format", "torch-csv"},
+        2,
+        {"slices 2 is not allowed; allowed: slices 1, because"}},
+       {{"schedule", slices, "--format", "torch-csv-comms"}, 2, {"slices 2"}}});
+}
+
+TEST_CASE("cli: check says under which rule of transfers a file deadlocks",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("1f1b.pws");
+  REQUIRE(RunBinary({"schedule", "1f1b", "--pp", "2", "--microbatches", "4",
+                     "-o", file})
+              .exit_code == 0);
+  CHECK(RunBinary({"check", file, "--semantics", "buffered"}).exit_code == 0);
+  CHECK(RunBinary({"check", file, "--semantics", "nccl"}).exit_code == 0);
+  const BinaryResult held =
+      RunBinary({"check", file, "--semantics", "rendezvous"});
+  CHECK(held.exit_code == 4);
+  CHECK(absl::StrContains(held.err, file + ":3: deadlock: with rendezvous"));
+  CHECK(absl::StrContains(held.err, ">SEND_"));
 }
 
 TEST_CASE("cli: a bad run leaves every output file as it was", "[cli]") {

@@ -193,7 +193,8 @@ TEST_CASE("cli: check tells legal, oversized and broken files apart", "[cli]") {
 }
 
 TEST_CASE("cli: list gives one object a kind", "[cli]") {
-  for (const char* kind : {"schedules", "topologies", "systems", "models"}) {
+  for (const char* kind :
+       {"schedules", "topologies", "systems", "models", "devices"}) {
     const BinaryResult list = RunBinary({"list", kind, "--json"});
     INFO(list.err);
     REQUIRE(list.exit_code == 0);
@@ -208,8 +209,16 @@ TEST_CASE("cli: list gives one object a kind", "[cli]") {
       json::parse(RunBinary({"list", "models", "--json"}).out)["models"];
   for (const json& model : models) {
     if (model["name"] == "llama3-8b") CHECK(model["parameters"] == 8030261248);
+    if (model["name"] == "mixtral-8x7b") {
+      CHECK(model["parameters"] == 46702792704);
+      CHECK(model["active_parameters"] == 12879925248);
+      CHECK(model["experts"] == 8);
+    }
+    CHECK(model["source"] != "");
   }
-  CHECK(absl::StrContains(RunBinary({"list", "models"}).out, "8030261248"));
+  const std::string text = RunBinary({"list", "models"}).out;
+  CHECK(absl::StrContains(text, "8.030 B"));
+  CHECK(absl::StrContains(text, "12.88 B"));
 }
 
 TEST_CASE("cli: the template of init runs", "[cli]") {

@@ -96,5 +96,20 @@ TEST_CASE("cli: a pipeline that is never flushed says so", "[cli]") {
   CHECK(absl::StrContains(few.err, "at least 4"));
 }
 
+TEST_CASE("cli: a csv says that it cannot hold a pipeline without a flush",
+          "[cli]") {
+  for (const char* format : {"csv", "torch-csv"}) {
+    const BinaryResult run =
+        RunBinary({"schedule", "pipeoptim", "--pp", "2", "--microbatches", "4",
+                   "--format", format});
+    CHECK(run.exit_code == 0);
+    CHECK(absl::StrContains(run.err, "has no update_every 1"));
+  }
+  const BinaryResult text =
+      RunBinary({"schedule", "pipeoptim", "--pp", "2", "--microbatches", "4"});
+  CHECK(absl::StrContains(text.out, "update_every 1"));
+  CHECK(!absl::StrContains(text.err, "update_every"));
+}
+
 }  // namespace
 }  // namespace pipewright

@@ -198,10 +198,15 @@ TEST_CASE("cli: options without effect are warned of", "[cli]") {
 TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
   const TemporaryFolder folder;
   const std::string file = folder.Write("paired.pws", kPaired);
-  CHECK(RunBinary({"check", file, "--semantics", "buffered"}).exit_code == 0);
-  const BinaryResult nccl = RunBinary({"check", file, "--semantics", "nccl"});
-  CHECK(nccl.exit_code == 2);
-  CHECK(absl::StrContains(nccl.err, "nccl is not available in this version"));
+  for (const char* semantics : {"buffered", "nccl"}) {
+    const BinaryResult run =
+        RunBinary({"check", file, "--semantics", semantics, "--json"});
+    CHECK(run.exit_code == 0);
+    const json report = json::parse(run.out);
+    CHECK(report["semantics"] == semantics);
+    CHECK(report["transfers_from"] == "posted-ahead");
+    CHECK(report["transfers"] == 0);  // one rank
+  }
 }
 
 TEST_CASE("cli: there are no profiles, which is no error", "[cli]") {
@@ -229,6 +234,37 @@ TEST_CASE("cli: a picture needs one iteration of one replica only", "[cli]") {
                                     "--trace", folder.Path("t.json")});
   CHECK(trace.exit_code == 2);
   CHECK(absl::StrContains(trace.err, "would be traced"));
+}
+
+TEST_CASE("cli: an estimated run reports throughput and operations", "[cli]") {
+  const BinaryResult run =
+      RunBinary({"simulate", "--schedule", "1f1b",        "--pp",
+                 "2",        "--tp",       "4",           "--microbatches",
+                 "4",        "--model",    "llama3-8b",   "--system",
+                 "dgx-h100", "--analytic", "--recompute", "full",
+                 "--price",  "2",          "--engine",    "fast",
+                 "--json"});
+  INFO(run.err);
+  REQUIRE(!run.out.empty());
+  const json report = json::parse(run.out);
+  CHECK(report["optimizer"] == "synchronised");
+  CHECK(report["tp"] == 4);
+  CHECK(report["devices"] == 8);
+  const double tokens_per_s = report["tokens_per_s"].get<double>();
+  CHECK(tokens_per_s == Approx(8192 * 4 / report["iteration_s"].get<double>()));
+  CHECK(report["mfu"].get<double>() ==
+        Approx(report["tflops_per_device"].get<double>() / 989.4));
+  CHECK(report["tflops_per_device"].get<double>() ==
+        Approx(report["flops_per_token"].get<double>() * tokens_per_s / 8e12));
+  CHECK(report["hfu"].get<double>() > report["mfu"].get<double>());
+  CHECK(report["cost_per_1e9_tokens"].get<double>() ==
+        Approx(2 * 8 * 1e9 / tokens_per_s / 3600));
+  CHECK(report["costs"]["stages"].size() == 2);
+  for (const json& op : report["costs"]["ops"]) {
+    for (const char* key : {"name", "flops", "bytes", "seconds", "share"}) {
+      CHECK(op.contains(key));
+    }
+  }
 }
 
 }  // namespace

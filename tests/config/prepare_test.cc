@@ -1,6 +1,5 @@
 #include "sim/config/prepare.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
@@ -9,36 +8,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "sim/config/flags.h"
+#include "tests/support/prepare.h"
 
 namespace pipewright {
 namespace {
 
-absl::StatusOr<PreparedRun> PrepareText(const std::string& yaml) {
-  const absl::StatusOr<RunConfig> config = ReadConfig(yaml, "run.yaml");
-  if (!config.ok()) return config.status();
-  return Prepare(*config);
-}
-
-PreparedRun Prepared(const std::string& yaml) {
-  const absl::StatusOr<PreparedRun> run = PrepareText(yaml);
-  INFO(run.status());
-  REQUIRE(run.ok());
-  return *run;
-}
-
-constexpr char kBase[] =
-    "schedule: {name: 1f1b}\nstrategy: {pp: 4, microbatches: 8}\n";
-constexpr char kTimes[] =
-    "costs: {uniform: {forward: 3s, backward_input: 5s, "
-    "backward_weight: 7s}, p2p: 1s}\n";
-
-bool Warns(const PreparedRun& run, absl::string_view part) {
-  for (const std::string& warning : run.warnings) {
-    if (absl::StrContains(warning, part)) return true;
-  }
-  return false;
-}
+using testing::kBase;
+using testing::kTimes;
+using testing::Prepared;
+using testing::PrepareText;
+using testing::Warns;
 
 TEST_CASE("prepare: defaults are said aloud", "[config]") {
   const PreparedRun run = Prepared(kBase);
@@ -90,6 +69,47 @@ TEST_CASE("prepare: per-stage times are those of the stage itself",
   CHECK(run.lower.costs.stages[2].backward_input_s == 2.5);
   CHECK(run.lower.costs.microbatch_factor.size() == 4);
   CHECK(run.lower.costs.optimizer_s == 9);
+}
+
+TEST_CASE("prepare: slices cost what the list or the schedule says",
+          "[config]") {
+  const PreparedRun listed = Prepared(
+      absl::StrCat("schedule: {name: seq1f1b}\n"
+                   "strategy: {pp: 2, microbatches: 4, slices: 2}\n",
+                   "costs: {uniform: {forward: 1s, backward_input: 1s, "
+                   "backward_weight: 1s}, slice_factor: [0.5, 1.5]}\n"));
+  CHECK(listed.lower.costs.slice_factor == std::vector<double>{0.5, 1.5});
+
+  // gpt-tiny: a layer has 12 * 256^2 + 2 * 256 = 786944 parameters, so that
+  // of 256 tokens 2 * 256 * 256 of 2 * 786944 + 2 * 256 * 256 are attention.
+  const double attention = 131072.0 / (2 * 786944 + 131072);
+  const PreparedRun equal = Prepared(absl::StrCat(
+      "model: {preset: gpt-tiny}\n",
+      "schedule: {name: seq1f1b, params: {balance: tokens}}\n"
+      "strategy: {pp: 2, microbatches: 4, slices: 2, sequence: 256}\n",
+      kTimes));
+  const std::vector<double>& factors = equal.lower.costs.slice_factor;
+  REQUIRE(factors.size() == 2);
+  CHECK(factors[0] == Approx(1 - attention / 2));
+  CHECK(factors[1] == Approx(1 + attention / 2));
+
+  const PreparedRun balanced = Prepared(absl::StrCat(
+      "model: {preset: gpt-tiny}\n",
+      "schedule: {name: seq1f1b, params: {balance: flops}}\n"
+      "strategy: {pp: 2, microbatches: 4, slices: 2, sequence: 256}\n",
+      kTimes));
+  for (const double factor : balanced.lower.costs.slice_factor) {
+    CHECK(factor == Approx(1).margin(0.01));
+  }
+
+  // The schedule chooses their number.
+  const PreparedRun chosen =
+      Prepared(absl::StrCat("schedule: {name: terapipe, params: {pieces: 8}}\n"
+                            "strategy: {pp: 4, microbatches: 2}\n",
+                            kTimes));
+  CHECK(chosen.schedule->slices == 8);
+  CHECK(chosen.config.strategy.slices == 8);
+  CHECK(chosen.lower.costs.slice_factor.size() == 8);
 }
 
 TEST_CASE("prepare: a hop carries what the model sends", "[config]") {
@@ -219,6 +239,31 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
   CHECK(run.network_name == "dgx-h100, 1 node (native)");
 }
 
+TEST_CASE("prepare: a file of slices says what they are taken to cost",
+          "[config]") {
+  const std::string path = "prepare_test_slices.pws";
+  std::ofstream(path) << "pipewright-schedule 1\n"
+                         "pp 1 vpp 1 microbatches 1 slices 2 replicas 1 "
+                         "placement plain\n"
+                         "0: F0s0 F0s1 BW0s1 BW0s0\n";
+  const std::string file =
+      absl::StrCat("schedule: {file: ", path, "}\n", kTimes);
+  const std::string model =
+      "model: {preset: gpt-tiny}\nstrategy: {sequence: 256}\n";
+  const PreparedRun equal = Prepared(absl::StrCat(file, model));
+  CHECK(equal.lower.costs.slice_factor.empty());
+  // As "prepare: slices cost ..." has it: 1 -+ 0.0769 / 2.
+  CHECK(Warns(equal,
+              "schedule.file: its 2 slices are taken to cost the same; cut to "
+              "equal lengths they would cost, with this model's causal "
+              "attention, costs.slice_factor=[0.9616,1.038]"));
+  CHECK(!Warns(Prepared(file), "slices are taken"));
+  std::string given = file;
+  given.insert(given.rfind('}'), ", slice_factor: [0.5, 1.5]");
+  CHECK(!Warns(Prepared(absl::StrCat(given, model)), "slices are taken"));
+  std::remove(path.c_str());
+}
+
 TEST_CASE("prepare: a schedule file brings its sizes", "[config]") {
   const std::string path = "prepare_test.pws";
   std::ofstream(path) << "pipewright-schedule 1\n"
@@ -244,183 +289,6 @@ TEST_CASE("prepare: a schedule file brings its sizes", "[config]") {
   CHECK(PrepareText(file).status().code() ==
         absl::StatusCode::kFailedPrecondition);
   std::remove(path.c_str());
-}
-
-struct BadRun {
-  std::string yaml;
-  absl::StatusCode code;
-  std::vector<const char*> parts;
-};
-
-TEST_CASE("prepare: what does not fit together is refused by field",
-          "[config]") {
-  constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-  const std::string system = "system: {preset: dgx-h100}\n";
-  const std::string model = "model: {preset: gpt-tiny}\n";
-  const auto strategy = [](const std::string& fields) {
-    return absl::StrCat("schedule: {name: 1f1b}\nstrategy: {", fields, "}\n");
-  };
-  const std::vector<BadRun> table = {
-      {"", kBad, {"schedule.name: missing"}},
-      {"schedule: {name: 1f1b}", kBad, {"strategy.pp: missing"}},
-      {strategy("pp: 4"), kBad, {"strategy.microbatches: missing"}},
-      {"schedule: {name: 1f2b}",
-       kBad,
-       {"run.yaml:1: schedule.name: unknown schedule '1f2b'; did you mean "
-        "'1f1b'?"}},
-      {"schedule: {name: 1f1b, file: x.pws}", kBad, {"allowed: one of them"}},
-      {"schedule: {file: no-such-file.pws}",
-       absl::StatusCode::kNotFound,
-       {"schedule.file", "no-such-file.pws"}},
-      {strategy("pp: 4, microbatches: 8, tp: 2"),
-       kBad,
-       {"strategy.tp: 2", "not available in this version"}},
-      {absl::StrCat(kBase, "engine: simgrit"),
-       kBad,
-       {"run.yaml:3: engine: unknown engine 'simgrit'"}},
-      {absl::StrCat(kBase, "network: fluid"),
-       kBad,
-       {"network: fluid", "not available in this version"}},
-      {absl::StrCat(kBase, "costs: {uniform: {forward: 1s}}"),
-       kBad,
-       {"costs.uniform.backward_input, costs.uniform.backward_weight: "
-        "missing"}},
-      {absl::StrCat(kBase,
-                    "costs: {uniform: {forward: 1s}, per_stage: "
-                    "{forward: 1s, backward_input: 1s, "
-                    "backward_weight: 1s}}"),
-       kBad,
-       {"costs.per_stage.forward: given together"}},
-      {absl::StrCat(kBase,
-                    "costs: {per_stage: {forward: [1s, 2s], "
-                    "backward_input: 1s, backward_weight: 1s}}"),
-       kBad,
-       {"run.yaml:3: costs.per_stage.forward: a list of 2", "= 4"}},
-      {absl::StrCat(kBase,
-                    "costs: {uniform: {forward: 0, backward_input: 0, "
-                    "backward_weight: 0}}"),
-       kBad,
-       {"costs: 0 s of work"}},
-      {absl::StrCat(kBase, "costs: {microbatch_factor: [1, 2]}"),
-       kBad,
-       {"costs.microbatch_factor: a list of 2", "8"}},
-      {absl::StrCat(kBase, system, kTimes),
-       kBad,
-       {"run.yaml:4: costs.p2p", "together with a system"}},
-      {absl::StrCat(kBase, system), kBad, {"costs.hop_bytes: missing"}},
-      {absl::StrCat(kBase, "system: {nodes: 2}"),
-       kBad,
-       {"system.nodes", "no system"}},
-      {absl::StrCat(kBase, "system: {preset: dgx-h10}"),
-       kBad,
-       {"system.preset", "did you mean 'dgx-h100'?"}},
-      {absl::StrCat(kBase, "system: {shape: nod}"),
-       kBad,
-       {"did you mean 'node'?"}},
-      {absl::StrCat(strategy("pp: 8, dp: 3, microbatches: 8"), model,
-                    "system: {preset: dgx-h100, nodes: 2}"),
-       kBad,
-       {"system.nodes: 2", "8 * 3 = 24", "2 * 8 = 16", "3 or more"}},
-      {absl::StrCat(strategy("pp: 8, microbatches: 8, mapping: dp-tp"), model,
-                    system),
-       kBad,
-       {"strategy.mapping", "dp-tp"}},
-      {absl::StrCat(strategy("pp: 2, microbatches: 8, mapping: [0, x]"), model,
-                    system),
-       kBad,
-       {"strategy.mapping: x"}},
-      {absl::StrCat(strategy("pp: 2, microbatches: 8, mapping: [0, 0]"), model,
-                    system),
-       kBad,
-       {"strategy.mapping", "each device once"}},
-      {absl::StrCat(strategy("pp: 4, microbatches: 8, waiting: rendezvous"),
-                    "costs: {p2p: 1ms}"),
-       kBad,
-       {"strategy.waiting: rendezvous", "holds nobody"}},
-      {absl::StrCat(strategy("pp: 5, microbatches: 8"), model),
-       kBad,
-       {"strategy.pp: pp * vpp = 5 * 1 = 5", "nearest pp for 16 layers",
-        "4, 8"}},
-      {absl::StrCat(strategy("pp: 32, microbatches: 64"), model),
-       kBad,
-       {"strategy.pp", ": 16"}},
-      {absl::StrCat(kBase, "model: {layers: 16}"),
-       kBad,
-       {"model.hidden: missing"}},
-      {absl::StrCat(kBase, "model: {preset: gpt-tiny, heads: 5}"),
-       kBad,
-       {"model.heads: 5"}},
-      {strategy("pp: 4, microbatches: 8, dp: 2, data_parallel: ddp"),
-       kBad,
-       {"costs.gradient_bytes: missing"}},
-      {strategy("pp: 64, microbatches: 2000000000"),
-       kBad,
-       {"run.yaml:2: strategy.microbatches: 2000000000", "2^31 passes"}},
-      {"schedule: {name: 1f1b}\nstrategy: {pp: 65536, vpp: 2048, "
-       "microbatches: 1}",
-       kBad,
-       {"strategy.pp", "stages"}},
-      {"schedule: {name: 1f1b}\nstrategy: {pp: 65537, microbatches: 1}",
-       kBad,
-       {"strategy.pp: 65537", "from 1 to 65536"}},
-      {"schedule: {name: 1f1b, params: {color: red}}\n"
-       "strategy: {pp: 4, microbatches: 8}",
-       kBad,
-       {"run.yaml:1: schedule.params.color: red"}},
-      {"schedule: {name: zb-h1}\nstrategy: {pp: 8, microbatches: 2}",
-       kBad,
-       {"run.yaml:2: strategy.microbatches: 2"}},
-  };
-  for (const BadRun& bad : table) {
-    const absl::Status status = PrepareText(bad.yaml).status();
-    INFO(bad.yaml << "\n" << status);
-    CHECK(status.code() == bad.code);
-    for (const char* part : bad.parts) {
-      INFO(part);
-      CHECK(absl::StrContains(status.message(), part));
-    }
-  }
-}
-
-TEST_CASE("prepare: every flag stands for a path of the schema", "[config]") {
-  const std::vector<std::string> paths = ConfigPaths();
-  const auto known = [&](const std::string& path) {
-    return std::find(paths.begin(), paths.end(), path) != paths.end();
-  };
-  for (const ConfigFlag& flag : ConfigFlags()) {
-    INFO(flag.flag);
-    CHECK(known(flag.path));
-    CHECK((flag.other_path.empty() || known(flag.other_path)));
-  }
-}
-
-TEST_CASE("prepare: a flag's value decides what it stands for", "[config]") {
-  const auto path_of = [](const std::string& name, const std::string& value) {
-    for (const ConfigFlag& flag : ConfigFlags()) {
-      if (flag.flag != name) continue;
-      const auto edit = EditOfFlag(flag, value);
-      return edit.ok() ? edit->path : std::string(edit.status().message());
-    }
-    return std::string("no such flag");
-  };
-  CHECK(path_of("--schedule", "1f1b") == "schedule.name");
-  CHECK(path_of("--schedule", "my/1f1b") == "schedule.file");
-  CHECK(path_of("--schedule", "x.pws") == "schedule.file");
-  CHECK(path_of("--schedule", "x.json") == "schedule.file");
-  CHECK(path_of("--system", "dgx-h100") == "system.preset");
-  CHECK(path_of("--system", "./dgx") == "system.file");
-  CHECK(path_of("--forward", "1ms") == "costs.uniform.forward");
-  CHECK(path_of("--forward", "1ms,2ms") == "costs.per_stage.forward");
-  CHECK(path_of("--param", "a=b=c") == "schedule.params.a");
-  CHECK(absl::StrContains(path_of("--param", "a"), "KEY=VALUE"));
-  CHECK(absl::StrContains(path_of("--param", "a.b=1"), "without dots"));
-  // A registered name wins over a file of that name.
-  std::ofstream("gpipe") << "x";
-  std::ofstream("no-schedule-of-ours") << "x";
-  CHECK(path_of("--schedule", "gpipe") == "schedule.name");
-  CHECK(path_of("--schedule", "no-schedule-of-ours") == "schedule.file");
-  std::remove("gpipe");
-  std::remove("no-schedule-of-ours");
 }
 
 }  // namespace

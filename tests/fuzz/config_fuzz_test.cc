@@ -9,10 +9,11 @@ namespace pipewright {
 namespace {
 
 constexpr const char* kCorpus[] = {
-    "model: {preset: gpt-tiny, gated: true}\n"
+    "model: {preset: gpt-tiny, gated: true, lora_rank: 4}\n"
     "strategy:\n  pp: 4\n  vpp: 2\n  mapping: [3, 2, 1, 0]\n"
+    "  layers: [4, 4, 4, 4]\n  recompute: full\n"
     "schedule: {name: zb-v, params: {a: 1, b: x}}\n"
-    "costs: {uniform: {forward_ms: 18.5}, p2p: 1ms,\n"
+    "costs: {uniform: {forward_ms: 18.5}, p2p: 1ms, analytic: {},\n"
     "  per_stage: {backward_input: [1ms, 2ms]}, held_until_weight: 0.4}\n",
     "{\"system\": {\"preset\": \"dgx-h100\", \"nodes\": 2,\n"
     "\"nvlink\": {\"bandwidth_GBps\": 450, \"latency\": \"1us\"}},\n"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/config/prepare.h"
@@ -24,33 +25,34 @@ struct Row {
   double forward_ms, backward_input_ms, backward_weight_ms, p2p_ms;
   // Table 5, and our span of 1F1B-I without the p * T_comm taken off.
   double one_f_one_b, interleaved, zb_h1, zb_h2, interleaved_plain;
+  double zb_1p, zb_2p;
 };
 
 constexpr Row kRows[] = {
     {"1.5B", 8, 24, 3, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1055, 0.1585,
-     0.1083, 0.1090},
+     0.1083, 0.1090, 0.1585, 0.0433},
     {"1.5B", 8, 32, 3, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0818, 0.1242,
-     0.0837, 0.0847},
+     0.0837, 0.0847, 0.1242, 0.0039},
     {"1.5B", 8, 64, 3, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0443, 0.0674,
-     0.0444, 0.0461},
+     0.0444, 0.0461, 0.0674, 0.0026},
     {"6.2B", 8, 24, 4, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.0808, 0.1323,
-     0.0698, 0.0827},
+     0.0698, 0.0827, 0.1323, 0.0029},
     {"6.2B", 8, 32, 4, 29.802, 29.428, 19.530, 0.577, 0.1898, 0.0628, 0.1045,
-     0.0559, 0.0644},
+     0.0559, 0.0644, 0.1045, 0.0022},
     {"6.2B", 8, 64, 4, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.0320, 0.0554,
-     0.0294, 0.0328},
+     0.0294, 0.0328, 0.0554, 0.0010},
     {"14.6B", 16, 48, 3, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1104, 0.1397,
-     0.0672, 0.1136},
+     0.0672, 0.1136, 0.1397, 0.0066},
     {"14.6B", 16, 64, 3, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.0852, 0.1088,
-     0.0516, 0.0878},
+     0.0516, 0.0878, 0.1088, 0.0054},
     {"14.6B", 16, 128, 3, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0445, 0.0576,
-     0.0266, 0.0459},
+     0.0266, 0.0459, 0.0576, 0.0028},
     {"28.3B", 32, 96, 2, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1493, 0.1421,
-     0.0641, 0.1528},
+     0.0641, 0.1528, 0.1421, 0.0038},
     {"28.3B", 32, 128, 2, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1164, 0.1106,
-     0.0490, 0.1192},
+     0.0490, 0.1192, 0.1106, 0.0029},
     {"28.3B", 32, 256, 2, 10.402, 10.248, 7.698, 0.460, 0.1352, 0.0624, 0.0594,
-     0.0257, 0.0641},
+     0.0257, 0.0641, 0.0594, 0.0018},
 };
 
 // Cost: the longest span of a rank, own first start to own last end.
@@ -124,23 +126,33 @@ TEST_CASE("papers: reproduce prints the table and exits by it", "[papers]") {
   CHECK(run.err.empty());
   const json object = json::parse(run.out);
   CHECK(object["match"] == true);
-  CHECK(object["compared"] == 60);
-  CHECK(object["published"] == 48);
+  CHECK(object["compared"] == 84);
+  CHECK(object["published"] == 72);
   // What it calls published is what was published.
   const json& rows = object["experiments"][0]["rows"];
-  REQUIRE(rows.size() == 60);
+  REQUIRE(rows.size() == 84);
   size_t next = 0;
   for (const Row& row : kRows) {
-    for (const double published : {row.one_f_one_b, row.zb_h1, row.zb_h2,
-                                   row.interleaved, row.interleaved_plain}) {
-      const bool in_paper = next % 5 != 4;
-      CHECK(rows[next]["in_paper"] == in_paper);
-      CHECK(rows[next][in_paper ? "published" : "reference"].get<double>() ==
+    const std::pair<const char*, double> expected[] = {
+        {"1f1b", row.one_f_one_b},
+        {"zb-h1", row.zb_h1},
+        {"zb-h2", row.zb_h2},
+        {"zb-auto, limit pp", row.zb_1p},
+        {"zb-auto, limit 2*pp", row.zb_2p},
+        {"interleaved-1f1b", row.interleaved},
+        {"interleaved-1f1b, plain span", row.interleaved_plain}};
+    for (const auto& [schedule, published] : expected) {
+      const json& got = rows[next++];
+      CHECK(got["schedule"] == schedule);
+      const bool in_paper = published != row.interleaved_plain;
+      CHECK(got["in_paper"] == in_paper);
+      CHECK(got[in_paper ? "published" : "reference"].get<double>() ==
             published);
-      CHECK(rows[next]["rounded"].get<double>() == published);
-      CHECK(rows[next]["simulated"].get<double>() ==
-            Approx(published).margin(5e-5));
-      ++next;
+      // The planner finds the paper's plans, none better.
+      CHECK(got["rounded"].get<double>() == published);
+      CHECK(got["simulated"].get<double>() == Approx(published).margin(5e-5));
+      const bool planned = absl::StartsWith(schedule, "zb-auto");
+      CHECK(got["rule"] == (planned ? "at most" : "digits"));
     }
   }
   CHECK(

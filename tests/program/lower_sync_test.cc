@@ -118,5 +118,23 @@ TEST_CASE("engine: a period does not depend on where the run ends",
   }
 }
 
+TEST_CASE("lower: reduction waits for the last pass where nothing overlaps",
+          "[program]") {
+  const auto schedule =
+      Parsed("pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 BW0.1 BW0.0");
+  LowerOptions options = Options(*schedule);
+  options.replicas = 2;
+  CHECK_THAT(ToString(Lowered(schedule, options)),
+             Catch::Contains("BW0.1 all-reduce.1@g0 BW0.0 all-reduce.0@g0"));
+  options.overlap_gradients = false;
+  CHECK_THAT(ToString(Lowered(schedule, options)),
+             Catch::Contains("BW0.1 BW0.0 all-reduce.1@g0 all-reduce.0@g0"));
+  // SYNC stays where the schedule has it.
+  const auto synced =
+      Parsed("pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 BW0.1 SYNC0.1 BW0.0");
+  CHECK_THAT(ToString(Lowered(synced, options)),
+             Catch::Contains("BW0.1 all-reduce.1@g0 BW0.0 all-reduce.0@g0"));
+}
+
 }  // namespace
 }  // namespace pipewright

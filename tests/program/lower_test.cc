@@ -148,6 +148,10 @@ TEST_CASE("lower: options that do not fit are told", "[program]") {
            [](LowerOptions& options) {
              options.costs.microbatch_factor = {1, 1, 1};
            }},
+          {"costs.slice_factor",
+           [](LowerOptions& options) {
+             options.costs.slice_factor = {1, 1};
+           }},
           {"strategy.dp", [](LowerOptions& options) { options.replicas = 0; }},
           {"gradient bytes",
            [](LowerOptions& options) { options.gradient_bytes.pop_back(); }},

@@ -13,6 +13,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
+#include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
@@ -243,11 +244,13 @@ TEST_CASE("oracle: post-validation and transfers stand as released",
   }
   CHECK(cases == 15);
   CHECK(validated == 7);
-  WARN(cases << " node lists compared, " << validated
-             << " with post-validation; the default place is the released one "
-                "in "
-             << same_place << ", its period the released one's in "
-             << same_period);
+  testing::SayCompared(
+      "post-validation", {.cases = cases},
+      absl::StrCat(validated,
+                   " with post-validation; the default place is the released "
+                   "one in ",
+                   same_place, ", its period the released one's in ",
+                   same_period));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
 #include "sim/report/html_parts.h"
+#include "tests/support/memory_example.h"
 #include "tests/support/toy_ops.h"
 #include "tests/support/xml_check.h"
 
@@ -134,6 +135,33 @@ TEST_CASE("html: pages for the browser test", "[.browser-pages]") {
   };
   write("1f1b", Replay(ToyOneForwardOneBackward(4, 8), {}));
   write("zb-h1", ZbRun(8, 24));
+  testing::MemoryRun run = testing::MemoryExample();
+  Report report = Summarize(run.toy.program, run.toy.run, {2, 1});
+  run.report.limit_bytes = 2e6;
+  run.report.limit_source = "system.memory";
+  run.report.changes = {{"strategy.recompute full", 1e6, 1e6, true}};
+  report.memory = run.report;
+  REQUIRE(WriteFile(absl::StrCat(folder, "/memory.html"),
+                    ReportHtml(report, run.toy.program, run.toy.ops))
+              .ok());
+}
+
+TEST_CASE("html: memory has its picture, table and verdict", "[html]") {
+  testing::MemoryRun run = testing::MemoryExample();
+  Report report = Summarize(run.toy.program, run.toy.run, {2, 1});
+  CHECK(Count(ReportHtml(report, run.toy.program, run.toy.ops),
+              "id=\"memory-bytes\"") == 0);
+  run.report.limit_bytes = 1;
+  run.report.limit_source = "system.memory";
+  run.report.changes = {{"strategy.recompute full", 1e6, 1e6, true}};
+  report.memory = run.report;
+  const std::string html = ReportHtml(report, run.toy.program, run.toy.ops);
+  CHECK(XmlProblem(html) == "");
+  CHECK(Count(html, "id=\"memory-bytes\"") == 1);
+  CHECK(Count(html, "<svg class=\"memory\"") == 1);
+  CHECK(absl::StrContains(html, "does not fit"));
+  CHECK(absl::StrContains(html, "strategy.recompute full"));
+  CHECK(absl::StrContains(html, "activations</th>"));
 }
 
 }  // namespace

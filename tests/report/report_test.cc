@@ -133,6 +133,8 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
                                       "vpp",
                                       "microbatches",
                                       "slices",
+                                      "tp",
+                                      "cp",
                                       "dp",
                                       "data_parallel",
                                       "gradient_sync",

@@ -1,6 +1,11 @@
 #include "sim/schedule/registry.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/text.h"
 
 namespace pipewright {
 namespace {
@@ -46,6 +51,7 @@ TEST_CASE("registry: PyTorch's names, and ours first", "[schedule]") {
       {"loopedbfs", "looped-bfs"},
       {"ScheduleLoopedBFS", "looped-bfs"},
       {"INTERLEAVED1F1B", "interleaved-1f1b"},
+      {"ScheduleInterleavedZeroBubble", "interleaved-zb"},
   };
   for (const auto& [name, ours] : names) {
     INFO(name);
@@ -83,10 +89,48 @@ TEST_CASE("registry: impossible sizes name field, value and what is allowed",
                              "allowed: 8 or 12, the nearest"));
   CHECK_THAT(Error("Interleaved1F1B", Sizes(3, 2, 14)),
              Catch::Contains("allowed: 12 or 15, the nearest"));
+  CHECK_THAT(Error("interleaved-zb", Sizes(3, 2, 14)),
+             Catch::Contains("strategy.microbatches: 14 is not allowed; "
+                             "allowed: 12 or 15, the nearest"));
+  CHECK(Error("2bp", Sizes(4, 2, 8)) ==
+        "strategy.vpp: 2 is not allowed; allowed: 1 (schedule 2bp)");
+  CHECK(Error("terapipe", Sizes(4, 2, 8)) ==
+        "strategy.vpp: 2 is not allowed; allowed: 1 (schedule terapipe)");
+  ScheduleParams three_slices = Sizes(4, 2, 8);
+  three_slices.slices = 3;
+  CHECK_THAT(Error("slimpipe", three_slices),
+             Catch::Contains("strategy.slices: 3 is not allowed; allowed: 4, "
+                             "the nearest"));
   ScheduleParams sliced = Sizes(2, 1, 4);
   sliced.slices = 2;
   CHECK(Error("gpipe", sliced) ==
         "strategy.slices: 2 is not allowed; allowed: 1 (schedule gpipe)");
+  for (const char* name :
+       {"interleaved-zb", "gis", "gis-h", "po-h", "po-f", "2bp", "zeropp"}) {
+    CHECK(Error(name, sliced) ==
+          absl::StrCat("strategy.slices: 2 is not allowed; allowed: 1 "
+                       "(schedule ",
+                       name, ")"));
+  }
+  sliced = Sizes(4, 2, 8);
+  sliced.slices = 6;
+  CHECK_THAT(Error("slimpipe", sliced), Catch::Contains("allowed: 4 or 8"));
+  sliced.slices = 3;
+  CHECK_THAT(Error("seq1f1b", sliced),
+             Catch::Contains("strategy.slices: 3 is not allowed; allowed: 2 or "
+                             "4, the nearest"));
+  sliced.slices = 5;
+  CHECK_THAT(Error("seq1f1b", sliced), Catch::Contains("allowed: 4, the"));
+  sliced.slices = 2;
+  sliced.microbatches = 7;
+  CHECK_THAT(Error("seq1f1b", sliced),
+             Catch::Contains("strategy.microbatches: 7 is not allowed; "
+                             "allowed: 6 or 8, the nearest"));
+  sliced = Sizes(2, 1, 4);
+  sliced.slices = 300;
+  CHECK_THAT(Error("terapipe", sliced),
+             Catch::Contains("strategy.slices: 300 is not allowed; allowed: "
+                             "1..256"));
 }
 
 TEST_CASE("registry: own parameters are checked", "[schedule]") {
@@ -110,6 +154,59 @@ TEST_CASE("registry: own parameters are checked", "[schedule]") {
   params.own = {{"rule", "torch"}};
   CHECK_THAT(Error("gpipe", params),
              Catch::Contains("schedule gpipe has no parameters"));
+}
+
+TEST_CASE("registry: own parameters of sliced and unit schedules are checked",
+          "[schedule]") {
+  ScheduleParams params = Sizes(4, 2, 10);
+  params.own = {{"unit", "11"}};
+  CHECK(Error("zeropp", params) ==
+        "schedule.params.unit: 11 is not allowed; allowed: an integer in "
+        "1..10");
+  params = Sizes(4, 1, 10);
+  params.own = {{"base", "zb-h1"}};
+  CHECK(Error("2bp", params) ==
+        "schedule.params.base: zb-h1 is not allowed; allowed: 1f1b, gpipe");
+  params.own = {{"attention", "1.5"}};
+  CHECK(Error("terapipe", params) ==
+        "schedule.params.attention: 1.5 is not allowed; allowed: a number in "
+        "0..1");
+  params.slices = 4;
+  params.own = {{"balance", "flops"}};
+  CHECK_THAT(Error("seq1f1b", params),
+             Catch::Contains("schedule.params.balance: flops is not allowed; "
+                             "allowed: uniform, or a sequence"));
+  params.own = {{"balance", "flops"}, {"tokens", "3"}};
+  CHECK_THAT(Error("seq1f1b", params),
+             Catch::Contains("strategy.slices: 4 is not allowed; allowed: "
+                             "1..3"));
+  params.own = {{"balance", "flops"}, {"tokens", "64"}, {"attention", "x"}};
+  CHECK_THAT(Error("seq1f1b", params),
+             Catch::Contains("attention: x is not allowed"));
+}
+
+TEST_CASE("registry: zeropp takes the largest unit that fits", "[schedule]") {
+  ScheduleParams params = Sizes(4, 2, 14);
+  params.max_activations = 100;
+  const auto free = BuildSchedule("zeropp", params);
+  params.max_activations = 5;
+  const auto limited = BuildSchedule("zeropp", params);
+  REQUIRE(free.ok());
+  REQUIRE(limited.ok());
+  params.own = {{"unit", "5"}};
+  const auto five = BuildSchedule("zeropp", params);
+  params.own = {{"unit", "6"}};
+  const auto six = BuildSchedule("zeropp", params);
+  params.own = {{"unit", "7"}};
+  const auto seven = BuildSchedule("zeropp", params);
+  CHECK(ScheduleToText(*free) == ScheduleToText(*seven));
+  CHECK(ScheduleToText(*limited) == ScheduleToText(*five));
+  const auto peak = [](const Schedule& schedule) {
+    const std::vector<double> peaks = PeakActivations(schedule, 1);
+    return *std::max_element(peaks.begin(), peaks.end());
+  };
+  CHECK(peak(*five) <= 5);
+  CHECK(peak(*six) > 5);
 }
 
 TEST_CASE("registry: a parameter that is given wins over the implied one",

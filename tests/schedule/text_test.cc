@@ -94,6 +94,23 @@ TEST_CASE("text: every part of a token survives", "[schedule]") {
   CHECK(ScheduleToCsv(*all_kinds) == "F0,O0,L0,R0,B0,(F1&BW1),W0,SYNC0\n");
 }
 
+TEST_CASE("text: the backward rule survives and is left out where usual",
+          "[schedule]") {
+  for (const BackwardRule rule : {BackwardRule::kLocal, BackwardRule::kNone}) {
+    Schedule schedule = Small();
+    schedule.backward = rule;
+    CheckRoundTrip(schedule);
+    CHECK(ParseSchedule(ScheduleToText(schedule), "f")->backward == rule);
+  }
+  CHECK(ParseSchedule(ScheduleToText(Small()), "f")->backward ==
+        BackwardRule::kChain);
+  CHECK_THAT(Error(File("pp 1 vpp 1 microbatches 1 backward both")),
+             Catch::Contains("f.pws:2: backward: 'both' is not allowed; "
+                             "allowed: chain, local, none"));
+  CHECK_THAT(Error(File("backward none backward none")),
+             Catch::Contains("backward stands twice"));
+}
+
 TEST_CASE("text: comments, blank lines, free order of fields, defaults",
           "[schedule]") {
   const auto parsed = ParseSchedule(
@@ -114,7 +131,7 @@ TEST_CASE("text: errors of the header name line, field and what is allowed",
           "[schedule]") {
   CHECK(Error("") ==
         "f.pws:1: no schedule; the first line must be \"pipewright-schedule "
-        "1\"");
+        "1\" (or the file JSON, or PyTorch's CSV)");
   CHECK_THAT(Error("pipewright-schedule 2\n"), Catch::Contains("f.pws:1: no"));
   CHECK(Error(File("pp 1 vpp 1")) ==
         "f.pws:2: microbatches is missing; needed: pp, vpp, microbatches");

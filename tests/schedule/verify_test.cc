@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "sim/schedule/text.h"
 #include "tests/support/naive_order.h"
 
@@ -12,10 +13,11 @@ namespace pipewright {
 namespace {
 
 absl::Status Verify(absl::string_view header, absl::string_view orders) {
-  const auto schedule = ParseSchedule(
+  auto schedule = ParseSchedule(
       absl::StrCat("pipewright-schedule 1\n", header, "\n", orders, "\n"), "f");
   INFO(schedule.status().message());
   REQUIRE(schedule.ok());
+  schedule->lines.clear();  // as built; that lines are named is a test below
   return VerifySchedule(*schedule);
 }
 
@@ -105,6 +107,50 @@ TEST_CASE("verify: ranks that wait in a cycle are shown", "[schedule]") {
         "  rank 1, position 1: F1 waits for F1 of stage 0 on rank 0\n"
         "rank 0: F0 >BW0< F1  BW1\n"
         "rank 1: F0 >F1<  BW0 BW1");
+}
+
+TEST_CASE("verify: what was read is named by file and line", "[schedule]") {
+  const auto error = [](const std::string& content) {
+    const auto schedule = ParseSchedule(content, "f.pws");
+    REQUIRE(schedule.ok());
+    return std::string(VerifySchedule(*schedule).message());
+  };
+  const std::string text =
+      "# made by hand\npipewright-schedule 1\npp 2 vpp 1 microbatches 2\n\n"
+      "1: F0 F1 BW0 BW1\n0: F0 BW0 F1 BW1\n";
+  CHECK_THAT(error(text), Catch::StartsWith("f.pws:6: deadlock: 2 ranks"));
+  CHECK_THAT(error(absl::StrReplaceAll(text, {{"F1 BW0", "BW0"}})),
+             Catch::StartsWith("f.pws:5: rank 1, position 2: BW1 stands "
+                               "before F1"));
+  const std::string json =
+      "{\"format\": \"pipewright-schedule\", \"version\": 1, \"pp\": 2,\n"
+      "\"vpp\": 1, \"microbatches\": 1, \"orders\": [\n\"F0 BW0\",\n\n"
+      "\"F0\"]}\n";
+  CHECK_THAT(error(json),
+             Catch::StartsWith("f.pws:5: rank 1: F0 has no backward"));
+}
+
+TEST_CASE("verify: a stage with a loss of its own waits for no other backward",
+          "[schedule]") {
+  const std::string header = "pp 2 vpp 1 microbatches 2 backward ";
+  const std::string orders = "0: F0 BW0 F1 BW1\n1: F0 F1 BW0 BW1";
+  CHECK_THAT(Error(header + "chain", orders), Catch::Contains("deadlock"));
+  CHECK(Verify(header + "local", orders).ok());
+  CHECK_THAT(Error(header + "local", "0: F0 BW0 F1\n1: F0 F1 BW0 BW1"),
+             Catch::Contains("rank 0: F1 has no backward"));
+}
+
+TEST_CASE("verify: inference is forward passes only", "[schedule]") {
+  const std::string header = "pp 2 vpp 1 microbatches 2 backward none";
+  CHECK(Verify(header, "0: F0 F1\n1: F0 F1").ok());
+  CHECK(Error(header, "0: F0 F1\n1: F0") ==
+        "rank 1: F1 is missing (stage 1, microbatch 1)");
+  CHECK_THAT(Error(header, "0: F0 F1 BW0\n1: F0 F1"),
+             Catch::Contains("rank 0, position 2: BW0 is in a schedule whose "
+                             "header says backward none; allowed: F"));
+  CHECK_THAT(Error("pp 2 vpp 2 microbatches 1 placement v backward none",
+                   "0: F0.0 F0.1\n1: F0.1 F0.0"),
+             Catch::Contains("rank 1, position 0: F0.1 stands before F0.0"));
 }
 
 TEST_CASE("verify: a turn on one rank in the wrong order", "[schedule]") {

@@ -18,6 +18,7 @@ PassCosts CostsOf(const Schedule& schedule, const PlanCosts& costs) {
                           .backward_weight_s = costs.backward_weight,
                           .recompute_s = costs.forward});
   out.held_until_weight = costs.held_until_weight;
+  out.pair_factor = costs.pair_factor;
   return out;
 }
 

@@ -54,7 +54,7 @@ std::optional<int> Arrival(const Schedule& schedule, int rank, Pass pass,
       inputs.push_back(
           {false, pass.replica(), stage, pass.microbatch(), pass.slice() + 1});
     }
-  } else {
+  } else if (pass.kind() == PassKind::kBackwardWeight) {
     inputs.push_back(KeyOf(false, stage, pass));
   }
   int arrival = 0;
@@ -95,7 +95,10 @@ std::optional<std::vector<std::vector<int>>> NaiveReplay(
         for (size_t index = position; index < end; ++index) {
           const Pass pass = order[index];
           starts[rank].push_back(start);
-          if (pass.kind() == PassKind::kBackwardWeight) continue;
+          if (pass.kind() == PassKind::kBackwardWeight ||
+              pass.kind() == PassKind::kSync) {
+            continue;
+          }
           const int stage =
               schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
           results[KeyOf(pass.kind() == PassKind::kForward, stage, pass)] =
@@ -121,7 +124,10 @@ std::string SlotGrid(const Schedule& schedule) {
     const RankOrder& order = schedule.order(rank);
     for (size_t position = 0; position < order.size(); ++position) {
       const std::string name = PassToString(schedule, order[position]);
-      const size_t start = (*starts)[rank][position];
+      size_t start = (*starts)[rank][position];
+      if (position > 0 && order[position - 1].joint_with_next()) {
+        start += Length(order[position - 1].kind(), {});
+      }
       const size_t end = start + Length(order[position].kind(), {});
       if (rows[rank].size() < end) rows[rank].resize(end, ".");
       for (size_t slot = start; slot < end; ++slot) rows[rank][slot] = name;

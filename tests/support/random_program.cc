@@ -7,75 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
-#include "sim/schedule/builder.h"
-#include "sim/schedule/registry.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
+#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
-
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int Int(int low, int high) {
-    return low + static_cast<int>(engine_() % (high - low + 1));
-  }
-  // Multiples of 1/64: sums are exact, so engines must agree to the bit.
-  double Time(double most) {
-    return Int(0, static_cast<int>(most * 64)) / 64.0;
-  }
-  bool Chance(int percent) { return Int(1, 100) <= percent; }
-
- private:
-  std::mt19937 engine_;
-};
-
-// Sends the activations of some forwards to the host and back before their
-// backward.
-Schedule WithCopies(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  const int every = random.Int(2, 4);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    for (const Pass pass : schedule.order(rank)) {
-      const bool away = pass.microbatch() % every == 0;
-      const auto copy = [&](PassKind kind) {
-        return Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                    pass.replica());
-      };
-      if (away && IsBackward(pass.kind())) {
-        out.Add(rank, copy(PassKind::kLoad));
-      }
-      out.Add(rank, pass);
-      if (away && pass.kind() == PassKind::kForward) {
-        out.Add(rank, copy(PassKind::kOffload));
-      }
-    }
-  }
-  return std::move(out).Finish();
-}
-
-// Joins neighbouring F and BW into blocks, where nobody's order forbids it.
-Schedule WithJointPairs(const Schedule& schedule, Random& random) {
-  ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const RankOrder& order = schedule.order(rank);
-    for (size_t index = 0; index < order.size(); ++index) {
-      const bool pair =
-          index + 1 < order.size() && IsBackward(order[index].kind()) &&
-          order[index + 1].kind() == PassKind::kForward && random.Chance(30);
-      if (pair) {
-        out.AddJoint(rank, order[index], order[index + 1]);
-        ++index;
-      } else {
-        out.Add(rank, order[index]);
-      }
-    }
-  }
-  return std::move(out).Finish();
-}
 
 void SortAttachments(Program& program) {
   for (RankProgram& rank : program.ranks) {
@@ -283,23 +220,13 @@ ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
   return params;
 }
 
-absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches) {
-  const std::vector<const ScheduleInfo*>& all = AllSchedules();
-  const ScheduleInfo& info = *all[row % all.size()];
-  ScheduleParams params;
-  params.pp = pp;
-  params.vpp = info.default_vpp;
-  params.microbatches = microbatches;
-  return BuildSchedule(info.name, params);
-}
-
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options) {
   Random random(seed);
   const int pp = random.Int(1, 5);
   const int microbatches = pp * random.Int(2, 4);
-  const auto row = static_cast<size_t>(random.Int(0, 1000));
-  PW_ASSIGN_OR_RETURN(Schedule schedule, AnySchedule(row, pp, microbatches));
+  PW_ASSIGN_OR_RETURN(Schedule schedule,
+                      AnySchedule(AnyRow(random), pp, microbatches));
   RandomProgram out;
   out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
                            " microbatches ", microbatches);
@@ -324,6 +251,12 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
   if (random.Chance(30)) {
     for (int index = 0; index < schedule.microbatches_per_replica(); ++index) {
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
+    }
+  }
+  if (random.Chance(30)) lower.costs.pair_factor = random.Int(2, 5) / 4.0;
+  if (schedule.slices > 1) {
+    for (int slice = 0; slice < schedule.slices; ++slice) {
+      lower.costs.slice_factor.push_back(0.5 + 0.25 * slice);
     }
   }
   lower.costs.optimizer_s = random.Time(3);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -31,9 +30,6 @@ struct RandomOptions {
 // Error: what Lower said; a seed may ask for something impossible.
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options);
-
-// A schedule that its registered row accepts, by position in the registry.
-absl::StatusOr<Schedule> AnySchedule(size_t row, int pp, int microbatches);
 
 // Two nodes of `devices_per_node` on one switch, one NIC each, round numbers.
 ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node);

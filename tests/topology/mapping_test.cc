@@ -1,6 +1,7 @@
 #include "sim/topology/mapping.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,18 @@ TEST_CASE("mapping: replicas or ranks next to each other", "[topology]") {
   CHECK(ranks.DeviceOf(1, 3) == 7);
 }
 
+TEST_CASE("mapping: the ranks of a pair next to each other", "[topology]") {
+  const RankMapping pairs = RankMapping::FromOrder("bitpipe", 8, 2, 16).value();
+  const int places[] = {0, 7, 2, 5, 4, 3, 6, 1};
+  for (int rank = 0; rank < 8; ++rank) {
+    CHECK(pairs.DeviceOf(0, rank) == places[rank]);
+    CHECK(pairs.DeviceOf(1, rank) == 8 + places[rank]);
+    const int partner = pairs.DeviceOf(0, 7 - rank);
+    CHECK(std::abs(pairs.DeviceOf(0, rank) - partner) == 1);
+    CHECK(pairs.DeviceOf(0, rank) / 2 == partner / 2);
+  }
+}
+
 TEST_CASE("mapping: a list is [replica * pp + rank]", "[topology]") {
   const RankMapping mapping =
       RankMapping::FromList({5, 4, 1, 0}, 2, 2, 6).value();
@@ -64,6 +77,8 @@ void CheckFails(const absl::StatusOr<RankMapping>& mapping,
 TEST_CASE("mapping: bad sizes and lists are refused", "[topology]") {
   CheckFails(RankMapping::FromOrder("dppp", 4, 2, 16), "did you mean 'dp-pp'?");
   CheckFails(RankMapping::FromOrder("dp-pp", 0, 2, 16), "pp: 0");
+  CheckFails(RankMapping::FromOrder("bitpipe", 3, 2, 16),
+             "pp: 3 is not allowed; allowed: 2 or 4, the nearest");
   CheckFails(RankMapping::FromOrder("dp-pp", 4, -1, 16), "dp: -1");
   CheckFails(RankMapping::FromOrder("dp-pp", 4, 5, 16), "at most the 16");
   CheckFails(RankMapping::FromOrder("pp-dp", 1 << 20, 1 << 20, 16),

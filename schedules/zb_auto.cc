@@ -1,0 +1,149 @@
+// The automatic zero-bubble schedule: ZB-1p, ZB-2p, any memory limit. More
+// memory does not always mean a smaller bubble, so lower limits are tried too.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/replay/zb_auto_plan.h"
+#include "sim/schedule/builder.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kName[] = "zb-auto";
+constexpr char kBelow[] = "below";
+constexpr char kLimit[] = "limit";
+// Lower limits: eighths of pp and, up to 32 ranks, whole microbatches; none
+// above 4*pp, since no bubble needs more than about 3*pp (appendix B).
+constexpr int kWholeUpTo = 32;
+constexpr double kHighest = 4;  // pp
+
+double LimitOf(const ScheduleParams& params) {
+  return params.max_activations.value_or(2.0 * params.pp);
+}
+
+// From the top, and only while a smaller bubble is possible.
+ZbPlan SearchBelow(double given, const ZbPlan& plan, int pp,
+                   ZbAutoPlanner* planner) {
+  ZbPlan best = plan;
+  auto eighths = static_cast<int64_t>(8 * std::min(given, kHighest * pp));
+  for (; eighths >= 8; --eighths) {
+    const double limit = eighths / 8.0;
+    if (best.bubble <= planner->LeastBubble(limit)) break;
+    const bool whole = pp <= kWholeUpTo && eighths % 8 == 0;
+    if (!whole && eighths % pp != 0) continue;
+    if (limit >= planner->reached()) continue;
+    best = planner->Improve(limit, best);
+  }
+  return best;
+}
+
+absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
+  PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.vpp", params.vpp, 1));
+  PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
+  PW_ASSIGN_OR_RETURN(const std::string search,
+                      ChoiceParam(params, "search", kBelow, {kBelow, kLimit}));
+  const double limit = LimitOf(params);
+  if (!(limit >= 1)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "strategy.max_activations: ", limit,
+        " cannot be met; the smallest limit that works with schedule ", kName,
+        " is 1"));
+  }
+  ZbAutoPlanner planner(params);
+  ZbPlan plan = planner.Improve(limit, ZbPlan());
+  if (search == kBelow) plan = SearchBelow(limit, plan, params.pp, &planner);
+  ScheduleBuilder builder(kName, Placement::Plain(params.pp),
+                          params.microbatches);
+  planner.Record(plan, &builder);
+  return std::move(builder).Finish();
+}
+
+bool HasMemoryOf1f1b(const ScheduleParams& params) {
+  return LimitOf(params) >= params.pp;
+}
+
+bool IsFull(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return HasMemoryOf1f1b(params) && params.microbatches >= 2 * params.pp &&
+         costs.backward_weight <= costs.forward &&
+         2 * costs.hop <= costs.backward_weight;
+}
+
+double FullBubble(const ScheduleParams& params, int) {
+  const PlanCosts& costs = params.costs;
+  return (params.pp - 1) * (costs.forward + costs.backward_input -
+                            costs.backward_weight + 4 * costs.hop);
+}
+
+bool IsShort(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return HasMemoryOf1f1b(params) && params.microbatches <= params.pp &&
+         costs.backward_weight <= std::min(costs.forward, costs.backward_input);
+}
+
+double ShortBubble(const ScheduleParams& params, int) {
+  const PlanCosts& costs = params.costs;
+  return (params.pp - 1) *
+             (costs.forward + costs.backward_input + 2 * costs.hop) -
+         (params.microbatches - 1) * costs.backward_weight;
+}
+
+bool IsEqual(const ScheduleParams& params) {
+  return params.costs.equal_without_hop() &&
+         params.microbatches >= 2 * params.pp - 1 &&
+         LimitOf(params) >= 2 * params.pp - 1;
+}
+
+const RegisterSchedule kRow({
+    .name = kName,
+    .summary = "planned split backward within a memory limit (ZB-1p, ZB-2p); "
+               "limit 2*pp unless given",
+    .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section "
+              "3.1; tie-breaks of the authors' released planner",
+    .torch_name = "",
+    .torch_params = {},
+    .default_vpp = 1,
+    .params = {{"search", kBelow, "below|limit",
+                "below: also plan at lower limits (eighths of pp; up to 32 "
+                "ranks whole numbers too) where a smaller bubble is possible; "
+                "limit: at the given one only"}},
+    .build = Build,
+    .claims =
+        {
+            {.metric = Claim::Metric::kBubblePerRank,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "(p-1)(F+B-W) + 4(p-1)c",
+             .source = "arXiv 2401.10241, tables 2 and 5 (ZB-1p is as good as "
+                       "ZB-H1); W <= F, 2c <= W, m >= 2p, limit >= p",
+             .domain = IsFull,
+             .value = FullBubble},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "(p-1)(F+B+2c) - (m-1)W",
+             .source = "arXiv 2401.10241, appendix H: (m+p-1)(F+B)+W in all; "
+                       "hops c fitted to replays; m <= p, W <= min(F, B), "
+                       "limit >= p",
+             .domain = IsShort,
+             .value = ShortBubble},
+            {.metric = Claim::Metric::kBubblePerRank,
+             .formula = "0",
+             .source = "arXiv 2401.10241, section 2.2; F = B = W, c = 0, "
+                       "m >= 2p-1, limit >= 2p-1",
+             .domain = IsEqual,
+             .value = [](const ScheduleParams&, int) { return 0.0; }},
+            {.metric = Claim::Metric::kPeakActivations,
+             .sense = Claim::Sense::kUpperBound,
+             .formula = "the limit",
+             .source = "arXiv 2401.10241, section 3.1",
+             .domain = [](const ScheduleParams&) { return true; },
+             .value = [](const ScheduleParams& params,
+                         int) { return LimitOf(params); }},
+        },
+});
+
+}  // namespace
+}  // namespace pipewright

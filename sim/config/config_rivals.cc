@@ -1,0 +1,69 @@
+#include "sim/config/config_rivals.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "sim/config/run_config.h"
+
+namespace pipewright {
+namespace {
+
+// True also for "costs.uniform.forward_ms", the field with a unit behind it,
+// and for a field of a section.
+bool IsField(absl::string_view path, absl::string_view field) {
+  return absl::ConsumePrefix(&path, field) &&
+         (path.empty() || path[0] == '_' || path[0] == '.');
+}
+
+}  // namespace
+
+std::vector<std::string> RivalsOf(const std::string& path) {
+  static const auto* rivals =
+      new std::vector<std::pair<std::string, std::string>>{
+          {"schedule.name", "schedule.file"},
+          {"costs.uniform.forward", "costs.per_stage.forward"},
+          {"costs.uniform.backward_input", "costs.per_stage.backward_input"},
+          {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"},
+          {"costs.analytic", "costs.uniform.forward"},
+          {"costs.analytic", "costs.uniform.backward_input"},
+          {"costs.analytic", "costs.uniform.backward_weight"},
+          {"costs.analytic", "costs.per_stage.forward"},
+          {"costs.analytic", "costs.per_stage.backward_input"},
+          {"costs.analytic", "costs.per_stage.backward_weight"},
+          {"strategy.layers", "strategy.layout"},
+          {"strategy.layers", "strategy.split"},
+          {"strategy.layout", "strategy.split"}};
+  std::vector<std::string> found;
+  for (const auto& [one, other] : *rivals) {
+    if (IsField(path, one)) found.push_back(other);
+    if (IsField(path, other)) found.push_back(one);
+  }
+  const auto whole_section = [&](absl::string_view section,
+                                 absl::string_view kept) {
+    for (const std::string& field : ConfigPaths()) {
+      if (absl::StartsWith(field, section) && field != kept && field != path) {
+        found.push_back(field);
+      }
+    }
+  };
+  if (path == "model.preset" || path == "model.hf") {
+    whole_section("model.", "");
+  }
+  if (path == "system.preset" || path == "system.file") {
+    whole_section("system.", "system.nodes");
+  }
+  return found;
+}
+
+bool IsDetail(const std::string& path) {
+  static const auto* choices =
+      new std::set<std::string>{"model.preset", "model.hf", "system.preset",
+                                "system.file", "system.shape"};
+  return (absl::StartsWith(path, "model.") ||
+          absl::StartsWith(path, "system.")) &&
+         choices->count(path) == 0;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,70 @@
+#include "sim/config/describe_costs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "sim/model/flops.h"
+
+namespace pipewright {
+namespace {
+
+// As most papers count it.
+constexpr bool kHalveCausal = false;
+
+TokenFlops FlopsOf(const PreparedModel& model) {
+  const ModelSpec& spec = model.spec;
+  return {
+      .model = ModelFlopsPerToken(spec, model.training.sequence, kHalveCausal),
+      .recomputed = RecomputedFlopsPerToken(spec, model.training, model.layout,
+                                            model.rank_of_stage, kHalveCausal),
+      .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
+      .has_experts = spec.has_experts(),
+      .is_causal = spec.causal};
+}
+
+DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
+  const bool fp8 = precision == Precision::kFp8 && device.fp8_flops > 0;
+  const double flops = fp8 ? device.fp8_flops : device.bf16_flops;
+  return {.name = absl::StrFormat("%g TFLOP/s, %s %s", flops / 1e12,
+                                  device.name, fp8 ? "fp8" : "bf16"),
+          .flops = flops};
+}
+
+void DescribeOmissions(const PreparedRun& run, Report* report) {
+  std::vector<std::string>& out = report->not_modelled;
+  // They are part of every estimated kernel.
+  out.erase(std::remove(out.begin(), out.end(), "kernel launch gaps"),
+            out.end());
+  const ModelSpec& model = run.prepared_model->spec;
+  out.push_back("devices that differ in speed");
+  if (model.has_experts()) out.push_back("uneven load of the experts");
+  if (model.tied_embeddings && report->pp > 1) {
+    out.push_back("summing the gradients of tied embeddings over stages");
+  }
+}
+
+}  // namespace
+
+void DescribeCosts(const PreparedRun& run, Report* report) {
+  const std::optional<PreparedModel>& model = run.prepared_model;
+  report->tp = run.config.strategy.tp.value_or(1);
+  report->cp = run.config.strategy.cp.value_or(1);
+  if (run.tokens && report->iteration_s > 0) {
+    Throughput throughput;
+    throughput.tokens_per_s = *run.tokens / report->iteration_s;
+    throughput.devices =
+        int64_t{report->pp} * report->dp * report->tp * report->cp;
+    if (model) throughput.flops = FlopsOf(*model);
+    if (model && run.device) {
+      throughput.peak = PeakOf(*run.device, model->training.precision);
+    }
+    throughput.price_per_device_hour = run.config.costs.price_per_device_hour;
+    report->throughput = std::move(throughput);
+  }
+  if (!run.analytic) return;
+  report->costs = ReportCosts(model->spec, model->training, model->layout,
+                              *run.analytic, run.lower.costs);
+  DescribeOmissions(run, report);
+}
+
+}  // namespace pipewright

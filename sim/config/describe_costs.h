@@ -1,0 +1,14 @@
+// What of a report follows from the model, the device and the price rather
+// than from the run alone.
+#pragma once
+
+#include "sim/config/prepare.h"
+#include "sim/report/report.h"
+
+namespace pipewright {
+
+// Fills in throughput, costs and what estimated times leave out. iteration_s
+// must be known.
+void DescribeCosts(const PreparedRun& run, Report* report);
+
+}  // namespace pipewright

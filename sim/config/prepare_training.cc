@@ -1,0 +1,229 @@
+// How the model is trained and laid out, and the bytes that follow from it.
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/nearest.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/config/run_config_fields.h"
+
+namespace pipewright {
+namespace {
+
+// The balanced split looks at every layer and stage one by one.
+constexpr int64_t kMostBalanced = 4096;
+
+absl::Status TakeRecomputeChunks(const RunConfig& config, int vpp,
+                                 TrainingSpec* training) {
+  const std::vector<int64_t>& chunks = config.strategy.recompute_chunks;
+  if (chunks.empty()) return absl::OkStatus();
+  training->recompute_chunks.assign(vpp, false);
+  for (const int64_t chunk : chunks) {
+    if (chunk >= vpp) {
+      return BadValue(config.Field("strategy.recompute_chunks"),
+                      absl::StrCat(chunk),
+                      absl::StrCat("chunks from 0 to ", vpp - 1));
+    }
+    training->recompute_chunks[chunk] = true;
+  }
+  return absl::OkStatus();
+}
+
+// FLOPs of all passes of one slice: what a block weighs in the balanced split.
+double BlockFlops(const ModelSpec& model, const TrainingSpec& training,
+                  BlockKind kind, int64_t layer) {
+  double flops = 0;
+  for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
+    for (const OpWork& work : op.work) flops += work.flops;
+  }
+  return flops;
+}
+
+absl::Status CheckOneChoice(const RunConfig& config) {
+  const StrategyChoice& strategy = config.strategy;
+  std::vector<std::string> given;
+  if (!strategy.layers.empty()) given.push_back("strategy.layers");
+  if (strategy.layout) given.push_back("strategy.layout");
+  if (strategy.split) given.push_back("strategy.split");
+  if (given.size() < 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(config.Field(given[1]), ": given together with ",
+                   config.Field(given[0]), "; allowed: one of them"));
+}
+
+absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
+                                     const ModelSpec& model,
+                                     const TrainingSpec& training,
+                                     const std::vector<int>& rank_of_stage) {
+  const auto stages = static_cast<int64_t>(rank_of_stage.size());
+  if (model.layers > kMostBalanced || stages > kMostBalanced) {
+    return BadValue(config.Field("strategy.split"), "balanced",
+                    absl::StrCat("even with more than ", kMostBalanced,
+                                 " layers or stages"));
+  }
+  return BalancedLayout(model, training, rank_of_stage,
+                        [&](BlockKind kind, int64_t layer) {
+                          return BlockFlops(model, training, kind, layer);
+                        });
+}
+
+// A device's bytes over a ring of all replicas that cost what the gradients
+// of experts cost on the ring of those that share them.
+double ExpertShare(const TrainingSpec& training) {
+  const double replicas = training.dp;
+  const double shared = training.expert_shards();
+  if (replicas <= 1) return 1;
+  return (1 - 1 / shared) / (1 - 1 / replicas);
+}
+
+}  // namespace
+
+OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
+  const bool whole_steps = config.costs.analytic &&
+                           schedule.update_every == 0 &&
+                           schedule.backward != BackwardRule::kNone;
+  return config.strategy.optimizer.value_or(
+      whole_steps ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
+}
+
+ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule) {
+  return config.strategy.shard_blocks.value_or(
+      schedule.unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
+}
+
+absl::StatusOr<int> ZeroStage(const RunConfig& config) {
+  const std::optional<DataParallel>& kind = config.strategy.data_parallel;
+  const std::optional<int>& zero = config.strategy.zero;
+  if (!kind) return zero.value_or(0);
+  const int stage = ZeroStageOf(*kind);
+  if (zero.value_or(stage) != stage) {
+    return BadValue(config.Field("strategy.zero"), absl::StrCat(*zero),
+                    absl::StrCat(stage, " with strategy.data_parallel ",
+                                 ChoiceName(DataParallelChoices(), *kind),
+                                 ", or one of the two left out"));
+  }
+  return stage;
+}
+
+absl::StatusOr<TrainingSpec> PrepareTraining(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& model) {
+  const StrategyChoice& strategy = config.strategy;
+  TrainingSpec training;
+  training.tp = sizes.tp;
+  training.cp = sizes.cp;
+  training.sequence_parallel =
+      strategy.sequence_parallel.value_or(sizes.tp > 1) && sizes.tp > 1;
+  // The receivers' gathering is part of estimated pass times only.
+  training.scatter_gather =
+      strategy.scatter_gather.value_or(config.costs.analytic);
+  training.ep = strategy.ep.value_or(1);
+  training.dp = sizes.dp;
+  PW_ASSIGN_OR_RETURN(training.zero, ZeroStage(config));
+  training.microbatch_size = strategy.microbatch_size.value_or(1);
+  training.slices = sizes.slices;
+  training.recompute = strategy.recompute.value_or(training.recompute);
+  PW_RETURN_IF_ERROR(TakeRecomputeChunks(config, sizes.vpp, &training));
+  training.flash_attention =
+      strategy.flash_attention.value_or(training.flash_attention);
+  training.fused_cross_entropy =
+      strategy.fused_cross_entropy.value_or(training.fused_cross_entropy);
+  training.precision = strategy.precision.value_or(training.precision);
+  training.weight_bytes =
+      strategy.parameter_bytes_per_parameter.value_or(training.weight_bytes);
+  training.gradient_bytes =
+      strategy.gradient_bytes_per_parameter.value_or(training.gradient_bytes);
+  training.master_bytes =
+      strategy.master_bytes_per_parameter.value_or(training.master_bytes);
+  training.moment_bytes =
+      strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
+  training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
+  if (strategy.sequence) training.sequence = *strategy.sequence;
+  if (!model) return training;
+  if (!strategy.sequence) training.sequence = model->sequence;
+  PW_RETURN_IF_ERROR(
+      Locate(config, CheckTraining(*model, training, sizes.vpp)));
+  return training;
+}
+
+absl::StatusOr<StageLayout> PrepareLayout(
+    const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
+    const TrainingSpec& training, const std::vector<int>& rank_of_stage) {
+  PW_RETURN_IF_ERROR(CheckOneChoice(config));
+  const StrategyChoice& strategy = config.strategy;
+  const int64_t stages = int64_t{sizes.pp} * sizes.vpp;
+  absl::StatusOr<StageLayout> layout;
+  if (!strategy.layers.empty()) {
+    if (static_cast<int64_t>(strategy.layers.size()) != stages) {
+      return BadValue(config.Field("strategy.layers"),
+                      absl::StrCat("a list of ", strategy.layers.size()),
+                      absl::StrCat("one number a stage, pp * vpp = ", sizes.pp,
+                                   " * ", sizes.vpp, " = ", stages));
+    }
+    layout = LayoutFromCounts(model, training, strategy.layers);
+  } else if (strategy.layout) {
+    layout = ParseLayout(model, training, *strategy.layout,
+                         static_cast<int>(stages));
+  } else if (strategy.split.value_or(LayerSplit::kEven) ==
+             LayerSplit::kBalanced) {
+    layout = Balanced(config, model, training, rank_of_stage);
+  } else {
+    layout = EvenLayout(model, training, sizes.pp, sizes.vpp);
+  }
+  PW_RETURN_IF_ERROR(Locate(config, layout.status()));
+  return layout;
+}
+
+double PrepareHopBytes(const RunConfig& config,
+                       const std::optional<PreparedModel>& model) {
+  if (config.costs.hop_bytes) return *config.costs.hop_bytes;
+  return model ? HopBytes(model->spec, model->training) : 0;
+}
+
+std::vector<double> TrainedParameters(const PreparedModel& model) {
+  const double expert_share = ExpertShare(model.training);
+  std::vector<double> parameters;
+  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    bool has_embedding = false;
+    double sum = 0;
+    for (const StageBlock& block : blocks) {
+      has_embedding |= block.kind == BlockKind::kEmbedding;
+      // Frozen and trained layers may stand in one run of layers.
+      const bool alike = model.spec.frozen_layers == 0;
+      for (int64_t at = 0; at < (alike ? 1 : block.count); ++at) {
+        const double times =
+            (alike ? static_cast<double>(block.count) : 1) * block.part;
+        for (const ModelOp& op : BlockOps(model.spec, model.training,
+                                          block.kind, block.first_layer + at)) {
+          // On one stage a tied table has one gradient.
+          if (op.is_frozen || (op.is_tied && has_embedding)) continue;
+          sum += times * op.parameters * (op.is_expert ? expert_share : 1);
+        }
+      }
+    }
+    parameters.push_back(sum);
+  }
+  return parameters;
+}
+
+std::vector<double> GradientBytes(const RunConfig& config,
+                                  const RunSizes& sizes,
+                                  const std::optional<PreparedModel>& model) {
+  if (config.costs.gradient_bytes) {
+    return std::vector<double>(int64_t{sizes.pp} * sizes.vpp,
+                               *config.costs.gradient_bytes / sizes.vpp);
+  }
+  std::vector<double> bytes;
+  if (!model) return bytes;
+  for (const double parameters : TrainedParameters(*model)) {
+    bytes.push_back(model->training.gradient_bytes * parameters);
+  }
+  return bytes;
+}
+
+double ParametersPerGradientByte(const TrainingSpec& training) {
+  return training.weight_bytes / training.gradient_bytes;
+}
+
+}  // namespace pipewright

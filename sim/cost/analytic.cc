@@ -1,0 +1,259 @@
+#include "sim/cost/analytic.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "sim/cost/kernel_time.h"
+
+namespace pipewright {
+namespace {
+
+// Bytes that Adam moves for a parameter that it updates: reads the fp32
+// gradient, master weight and two moments, writes the last three and the
+// bf16 weight (4 * 4 + 3 * 4 + 2).
+constexpr double kOptimizerBytes = 30;
+
+NcclGeneration GenerationOf(const DeviceSpec& device) {
+  if (device.name == "b200") return NcclGeneration::kBlackwell;
+  return device.name == "h100" || device.name == "h200"
+             ? NcclGeneration::kHopper
+             : NcclGeneration::kAmpere;
+}
+
+// Devices of a tensor-parallel group are neighbours; those of a context group
+// stand tp apart, those of an expert group tp * cp at most.
+NcclGroup GroupOf(const AnalyticOptions& options, const TrainingSpec& training,
+                  const OpComm& comm) {
+  const AnalyticNetwork& network = options.network;
+  int spread = comm.members;
+  if (comm.group != CommGroup::kTensor) spread *= training.tp;
+  NcclGroup group;
+  group.ranks = comm.members;
+  group.nodes = std::clamp(
+      (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
+      comm.members);
+  group.generation = GenerationOf(options.device);
+  // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
+  group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
+  const double bus =
+      group.nodes == 1
+          ? network.nvlink_bytes_per_s * options.device.collective_sustained
+          : std::min(network.nic_bytes_per_s * comm.members / group.nodes,
+                     network.nvlink_bytes_per_s *
+                         options.device.collective_sustained);
+  group.channel_GBps = 1e-9 * bus / group.channels;
+  return group;
+}
+
+double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
+                   const OpComm& comm) {
+  if (comm.members == 1 || comm.bytes <= 0) return 0;
+  const NcclGroup group = GroupOf(options, training, comm);
+  const double bus = group.channels * group.channel_GBps * 1e9;
+  switch (comm.kind) {
+    case CommKind::kAllReduce:
+      return NcclSeconds(NcclCollective::kAllReduce, group, comm.bytes);
+    case CommKind::kAllGather:
+      return NcclSeconds(NcclCollective::kAllGather, group, comm.bytes);
+    case CommKind::kReduceScatter:
+      return NcclSeconds(NcclCollective::kReduceScatter, group, comm.bytes);
+    case CommKind::kAllToAll: {
+      // Between nodes each device has its own part of the cards.
+      const double within =
+          group.nodes == 1
+              ? 1
+              : (static_cast<double>(group.ranks) / group.nodes - 1) /
+                    (group.ranks - 1);
+      const double sent =
+          comm.bytes * (group.ranks - 1) / static_cast<double>(group.ranks);
+      const double nvlink = options.network.nvlink_bytes_per_s *
+                            options.device.collective_sustained;
+      const double outside =
+          group.nodes == 1
+              ? 0
+              : sent * (1 - within) / options.network.nic_bytes_per_s;
+      return std::max(sent * within / nvlink, outside) +
+             NcclSeconds(NcclCollective::kAllGather, group, 1);
+    }
+    case CommKind::kRing:
+      return (group.ranks - 1) *
+             (comm.bytes / bus +
+              NcclSeconds(NcclCollective::kAllGather, group, 1) / group.ranks);
+  }
+  return 0;
+}
+
+struct BlockSeconds {
+  double passes[kNumOpPasses] = {0, 0, 0};
+  double recompute = 0;
+  double saved_until_backward = 0;
+  double saved_until_weight = 0;  // held gradients included
+};
+
+// Of one slice.
+BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
+                      const AnalyticOptions& options, BlockKind kind,
+                      int64_t layer, Recompute recompute) {
+  BlockSeconds sum;
+  const std::vector<ModelOp> ops = BlockOps(model, training, kind, layer);
+  const std::vector<OpTime> times =
+      BlockTimes(model, training, options, kind, layer);
+  const bool is_layer =
+      kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
+  bool runs_backward = false;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      const double seconds =
+          times[index].seconds[pass] + times[index].comm_seconds[pass];
+      sum.passes[pass] += seconds;
+      runs_backward |= pass > 0 && seconds > 0;
+    }
+    if (is_layer && IsRecomputed(ops[index], recompute)) {
+      sum.recompute += times[index].seconds[0] + times[index].comm_seconds[0];
+    }
+    sum.saved_until_backward += ops[index].saved_until_backward;
+    sum.saved_until_weight +=
+        ops[index].saved_until_weight + ops[index].held_for_weight;
+  }
+  if (!runs_backward) sum.recompute = 0;
+  return sum;
+}
+
+struct StageParameters {
+  double dense = 0;
+  double expert = 0;
+};
+
+}  // namespace
+
+std::vector<OpTime> BlockTimes(const ModelSpec& model,
+                               const TrainingSpec& training,
+                               const AnalyticOptions& options, BlockKind kind,
+                               int64_t layer) {
+  std::vector<OpTime> times;
+  for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
+    OpTime time;
+    time.name = op.name;
+    double beside[kNumOpPasses] = {0, 0, 0};
+    for (const OpComm& comm : op.comms) {
+      const int pass = static_cast<int>(comm.pass);
+      const double seconds = CommSeconds(options, training, comm);
+      (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+    }
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      time.seconds[pass] = OpSeconds(options.device, training, model.causal, op,
+                                     static_cast<OpPass>(pass));
+      time.comm_seconds[pass] +=
+          std::max(0.0, beside[pass] - time.seconds[pass]);
+    }
+    times.push_back(std::move(time));
+  }
+  return times;
+}
+
+// All-gather of a hop's parts at its receiver.
+double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
+                     const AnalyticOptions& options) {
+  if (!training.gathers_hops()) return 0;
+  const OpComm gather = {.kind = CommKind::kAllGather,
+                         .members = training.tp,
+                         .bytes = BoundaryBytes(model, training)};
+  return training.slices * CommSeconds(options, training, gather);
+}
+
+double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
+                        double dense_parameters, double expert_parameters) {
+  const double shards = training.zero >= 1 ? training.shards() : 1;
+  const double expert_shards =
+      training.zero >= 1 ? training.expert_shards() : 1;
+  const double updated =
+      dense_parameters / shards + expert_parameters / expert_shards;
+  return StreamSeconds(device, kOptimizerBytes * updated);
+}
+
+double AnalyticOptimizerSeconds(const ModelSpec& model,
+                                const TrainingSpec& training,
+                                const DeviceSpec& device,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int replicas) {
+  const int last_rank =
+      *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  std::vector<StageParameters> parameters(last_rank + 1);
+  const auto add = [&](int rank, const ModelOp& op, double times) {
+    StageParameters& own = parameters[rank];
+    (op.is_expert ? own.expert : own.dense) += times * op.parameters;
+  };
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    const int rank = rank_of_stage[stage];
+    for (const StageBlock& block : layout.stages[stage]) {
+      // Frozen and trained layers may stand in one run of layers.
+      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      for (int64_t at = 0; at < block.count; at += alike) {
+        const double times = static_cast<double>(alike) * block.part;
+        for (const ModelOp& op :
+             BlockOps(model, training, block.kind, block.first_layer + at)) {
+          if (op.is_frozen) continue;
+          add(rank, op, times);
+          if (replicas == 2) add(last_rank - rank, op, times);
+        }
+      }
+    }
+  }
+  double slowest_s = 0;
+  for (const StageParameters& sizes : parameters) {
+    slowest_s =
+        std::max(slowest_s,
+                 OptimizerSeconds(device, training, sizes.dense, sizes.expert));
+  }
+  return slowest_s;
+}
+
+PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
+                        const AnalyticOptions& options,
+                        const StageLayout& layout,
+                        const std::vector<int>& rank_of_stage) {
+  PassCosts costs;
+  double until_weight = 0;
+  double saved = 0;
+  const std::vector<Recompute> recompute =
+      RecomputeOfStages(training, rank_of_stage);
+  const double gather_s = GatherSeconds(model, training, options);
+  const auto crosses = [&](size_t stage) {
+    return stage > 0 && stage < rank_of_stage.size() &&
+           rank_of_stage[stage] != rank_of_stage[stage - 1];
+  };
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    StageCosts seconds;
+    if (crosses(stage)) seconds.forward_s += gather_s;
+    if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
+    const auto add = [&](const StageBlock& block, int64_t layer, double times) {
+      const double count = times * training.slices;
+      const BlockSeconds sum = SumBlock(model, training, options, block.kind,
+                                        layer, recompute[stage]);
+      seconds.forward_s += count * sum.passes[0];
+      seconds.backward_input_s += count * sum.passes[1];
+      seconds.backward_weight_s += count * sum.passes[2];
+      seconds.recompute_s += count * sum.recompute;
+      until_weight += count * sum.saved_until_weight;
+      saved += count * (sum.saved_until_weight + sum.saved_until_backward);
+    };
+    for (const StageBlock& block : layout.stages[stage]) {
+      // Frozen and trained layers may stand in one run of layers.
+      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      for (int64_t at = 0; at < block.count; at += alike) {
+        add(block, block.first_layer + at,
+            static_cast<double>(alike) * block.part);
+      }
+    }
+    seconds.backward_input_s += seconds.recompute_s;
+    costs.stages.push_back(seconds);
+  }
+  costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,
+                                               layout, rank_of_stage, 1);
+  costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
+  return costs;
+}
+
+}  // namespace pipewright

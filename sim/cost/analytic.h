@@ -1,0 +1,64 @@
+// The analytic cost model: pass times of every stage on a device that nobody
+// has at hand, from the inventory of operations (sim/model/ops.h), the
+// device's data sheet and efficiency curves by operation and size. It knows
+// no schedule and no training run; what it is fitted on stands with each
+// constant.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/cost/collective_time.h"
+#include "sim/cost/device.h"
+#include "sim/cost/pass_costs.h"
+#include "sim/model/stages.h"
+
+namespace pipewright {
+
+// The links that the devices of one pipeline rank, or of one group of
+// experts, talk over; one direction.
+struct AnalyticNetwork {
+  int devices_per_node = 8;
+  double nvlink_bytes_per_s = 0;
+  double nic_bytes_per_s = 0;  // a device's share
+};
+
+struct AnalyticOptions {
+  DeviceSpec device;
+  AnalyticNetwork network;
+};
+
+// One op of one slice of a microbatch, for people and tests.
+struct OpTime {
+  std::string name;
+  double seconds[kNumOpPasses] = {0, 0, 0};       // computing
+  double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
+};
+
+std::vector<OpTime> BlockTimes(const ModelSpec& model,
+                               const TrainingSpec& training,
+                               const AnalyticOptions& options, BlockKind kind,
+                               int64_t layer);
+
+// Pass times of one microbatch (all its slices) through each stage. Times of
+// recomputed ops stand in recompute_s and are part of backward_input_s.
+// optimizer_s is that of the slowest rank.
+PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
+                        const AnalyticOptions& options,
+                        const StageLayout& layout,
+                        const std::vector<int>& rank_of_stage);
+
+// The optimizer step of the slowest rank. `replicas` 2: each rank updates the
+// stages of both directions, its own and those of the rank opposite.
+double AnalyticOptimizerSeconds(const ModelSpec& model,
+                                const TrainingSpec& training,
+                                const DeviceSpec& device,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int replicas);
+
+// Adam over the parameters that one device updates.
+double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
+                        double dense_parameters, double expert_parameters);
+
+}  // namespace pipewright

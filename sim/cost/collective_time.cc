@@ -1,0 +1,149 @@
+#include "sim/cost/collective_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pipewright {
+namespace {
+
+// All tables: NVIDIA/nccl v2.28.9, src/graph/tuning.cc. Order LL, LL128,
+// Simple; times in us, bandwidths in GB/s.
+constexpr int kProtocols = 3;
+enum Protocol { kLl, kLl128, kSimple };
+constexpr absl::string_view kProtocolNames[] = {"LL", "LL128", "Simple"};
+
+constexpr double kTreeBase[] = {6.8, 14, 8.4};
+constexpr double kRingBase[] = {6.6, 14, 8.4};
+constexpr double kTreeNvlink[] = {0.6, 1.25, 4};
+constexpr double kRingNvlink[] = {0.6, 1.9, 3.4};
+constexpr double kTreeNet[] = {5, 8.5, 14};
+constexpr double kRingNet[] = {2.7, 4, 14};
+// Of the network's driver on an AMD host; three times that for Simple.
+constexpr double kNetOverhead = 2;
+
+// [generation][1 node, 2 nodes, more].
+constexpr double kLlMax[4][3] = {
+    {39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}};
+constexpr double kRingLl128[4] = {20, 20, 36.7, 40};
+constexpr double kTreeLl128[4][3] = {
+    {20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
+constexpr double kTreeMax[4][3] = {
+    {26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
+// By floor(log2(bytes / 64)).
+constexpr int kCorrections = 23;
+constexpr double kTreeCorrection[kProtocols][kCorrections] = {
+    {1,  1,  1,  1,  .9, .8, .7, .7, .7, .7, .6, .5,
+     .4, .4, .5, .6, .7, .8, .9, 1,  1,  1,  1},
+    {1,  1,  1,  1,  1,  .9, .8, .8, .8, .7, .6, .6,
+     .6, .6, .6, .6, .8, .9, .9, .9, .9, 1,  1},
+    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
+     .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
+
+struct Shape {
+  const NcclGroup& group;
+  int generation;
+  int size;  // column: 1 node, 2 nodes, more
+  double bus;
+  // Several nodes: the column by CPU, Ampere's for AMD.
+  double ll_max;
+};
+
+Shape ShapeOf(const NcclGroup& group) {
+  const int generation = static_cast<int>(group.generation);
+  const int size = std::min(group.nodes, 3) - 1;
+  const int ll_column =
+      size == 0 ? generation : static_cast<int>(NcclGeneration::kAmpere);
+  return {group, generation, size, group.channels * group.channel_GBps,
+          kLlMax[ll_column][size]};
+}
+
+double RingIntra(const Shape& shape, Protocol protocol) {
+  if (shape.group.nodes == 1) return kRingNvlink[protocol];
+  return std::max(kRingNvlink[protocol],
+                  kNetOverhead * (protocol == kSimple ? 3 : 1));
+}
+
+double RingMicroseconds(NcclCollective collective, const Shape& shape,
+                        Protocol protocol, double bytes) {
+  const NcclGroup& group = shape.group;
+  const bool all_reduce = collective == NcclCollective::kAllReduce;
+  const double rounds = all_reduce ? 2 : 1;
+  const double steps = rounds * (group.ranks - 1);
+  double bus = shape.bus;
+  if (protocol == kLl) bus = std::min(shape.ll_max, shape.bus / 2);
+  if (protocol == kLl128) {
+    bus = std::min(0.92 * shape.bus,
+                   group.channels * kRingLl128[shape.generation]);
+  }
+  const double algorithm = bus * group.ranks / steps;
+  const double inter_steps = group.nodes == 1 ? 0 : rounds * (group.nodes - 1);
+  const bool one_a_node = group.ranks == group.nodes;
+  const double inter = one_a_node ? kTreeNet[protocol] : kRingNet[protocol];
+  double latency = kRingBase[protocol] +
+                   (steps - inter_steps) * RingIntra(shape, protocol) +
+                   inter_steps * inter;
+  if (protocol == kSimple && all_reduce && group.nodes > 1 &&
+      bytes / (static_cast<double>(group.channels) * group.ranks) >= 64) {
+    latency *= shape.generation == 0 ? 1.9 : 1.4;
+  }
+  return latency + bytes / (1000 * algorithm);
+}
+
+double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
+  const NcclGroup& group = shape.group;
+  double bus =
+      std::min(0.92 * shape.bus,
+               group.channels * kTreeMax[shape.generation][shape.size]);
+  if (protocol == kLl) bus = std::min(bus / 3.8, shape.ll_max);
+  if (protocol == kLl128) {
+    bus = std::min(bus * (group.nodes == 1 ? 7.0 / 9 : 120.0 / 128),
+                   group.channels * kTreeLl128[shape.generation][shape.size]);
+  }
+  const double octave = std::floor(std::log2(bytes / 64));
+  const double correction =
+      octave >= 0 && octave < kCorrections
+          ? kTreeCorrection[protocol][static_cast<int>(octave)]
+          : 1;
+  const double latency =
+      kTreeBase[protocol] +
+      2 * ((group.ranks / group.nodes - 1) * kTreeNvlink[protocol] +
+           std::floor(std::log2(group.nodes)) * kTreeNet[protocol]);
+  return latency + bytes / (1000 * 0.5 * bus * correction);
+}
+
+}  // namespace
+
+double NcclSeconds(NcclCollective collective, absl::string_view algorithm,
+                   absl::string_view protocol, const NcclGroup& group,
+                   double bytes) {
+  const Shape shape = ShapeOf(group);
+  for (int index = 0; index < kProtocols; ++index) {
+    if (kProtocolNames[index] != protocol) continue;
+    if (algorithm == "ring") {
+      return 1e-6 * RingMicroseconds(collective, shape,
+                                     static_cast<Protocol>(index), bytes);
+    }
+    if (algorithm == "tree" && collective == NcclCollective::kAllReduce) {
+      return 1e-6 *
+             TreeMicroseconds(shape, static_cast<Protocol>(index), bytes);
+    }
+  }
+  return -1;
+}
+
+double NcclSeconds(NcclCollective collective, const NcclGroup& group,
+                   double bytes) {
+  if (group.ranks == 1 || bytes <= 0) return 0;
+  double best = std::numeric_limits<double>::infinity();
+  for (const absl::string_view algorithm : {"ring", "tree"}) {
+    for (const absl::string_view protocol : kProtocolNames) {
+      const double seconds =
+          NcclSeconds(collective, algorithm, protocol, group, bytes);
+      if (seconds >= 0) best = std::min(best, seconds);
+    }
+  }
+  return best;
+}
+
+}  // namespace pipewright

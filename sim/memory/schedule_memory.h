@@ -1,0 +1,82 @@
+// Memory of every rank over a schedule, from the order of its passes alone:
+// on one compute stream what is live depends on sequence, not on time. One
+// sweep over an order, no memory for each pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/memory/stage_memory.h"
+#include "sim/model/stages.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+// What no formula tells. Bytes, share of 1.
+struct MemoryOptions {
+  // CUDA context, kernels and NCCL's buffers of one process: on the device,
+  // but in no allocator's figures. Assumed, not measured: set it to what
+  // nvidia-smi shows beyond torch.cuda.memory_reserved().
+  double context_bytes = 1024.0 * 1024 * 1024;
+  // What the caching allocator holds beyond its peak, as a share of the peak.
+  // 0: none assumed (near that with PYTORCH_ALLOC_CONF's expandable_segments);
+  // set it to max_memory_reserved / max_memory_allocated - 1.
+  double fragmentation = 0;
+  // Fused accumulation of weight gradients (MemoryKind::kPlaceholders).
+  bool placeholders = true;
+};
+
+struct RankMemory {
+  MemoryBytes fixed;    // all the time
+  MemoryBytes at_peak;  // fixed ones included
+  // Where the peak is: the first such pass of the order and, where it is a
+  // joint pair, the one behind it. -1: no pass, the fixed part is all.
+  int64_t pass_index = -1;
+  Pass pass{};
+  int stage = -1;
+  std::string op;  // inside the pass: "layer 3 gate-up"
+  // The most that is kept between passes: kActivations at its own peak.
+  int64_t peak_activations = 0;
+  int64_t activations_at_end = 0;  // 0 wherever the order is complete
+  int64_t context = 0;
+  int64_t fragmentation = 0;
+
+  int64_t peak() const { return at_peak.total(); }
+  // What the device must have.
+  int64_t needed() const { return peak() + context + fragmentation; }
+};
+
+struct ScheduleMemory {
+  // [stage]; stages that are alike share one.
+  std::vector<std::shared_ptr<const StageMemory>> stages;
+  std::vector<int64_t> first_layer;  // its number in the model, [stage]
+  std::vector<RankMemory> ranks;
+
+  // The first rank that needs most.
+  int WorstRank() const;
+};
+
+// `layout` has a row for each stage of the schedule.
+ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
+                                   const TrainingSpec& training,
+                                   const StageLayout& layout,
+                                   const Schedule& schedule,
+                                   const MemoryOptions& options);
+
+// Which chunks of a rank have R passes, [replica * vpp + chunk].
+std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank);
+
+// What the pass does to what is live (kActivations, kRecomputed).
+struct PassChange {
+  int64_t activations = 0;
+  int64_t recomputed = 0;
+};
+PassChange ChangeOf(PassKind kind, const StageMemory& stage,
+                    bool has_recompute);
+// Its highest point; null where it has none.
+const PassMemory* PeakOf(PassKind kind, const StageMemory& stage,
+                         bool has_recompute);
+
+}  // namespace pipewright

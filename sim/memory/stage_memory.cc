@@ -1,0 +1,192 @@
+#include "sim/memory/stage_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "sim/memory/stage_walk.h"
+#include "sim/model/ops.h"
+
+namespace pipewright {
+namespace {
+
+bool IsLayer(BlockKind kind) {
+  return kind == BlockKind::kDenseLayer || kind == BlockKind::kExpertLayer ||
+         kind == BlockKind::kMtpLayer;
+}
+
+// What the op keeps until B; sets what has to be made again.
+void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
+  const ModelOp& op = *at->op;
+  at->linear = at->part * op.saved_until_weight;
+  at->saved = at->linear + at->part * op.saved_until_backward;
+  at->kept = at->saved;
+  if (at->whole_block) {
+    at->kept = checkpoint;
+  } else if (IsRecomputed(op, recompute)) {
+    at->kept -= at->part * (op.recomputable_backward + op.recomputable_weight);
+  }
+  at->again = at->saved - at->kept;
+}
+
+// Static bytes of one op, sharded.
+MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
+  const double shards =
+      op.is_expert ? training.expert_shards() : training.shards();
+  const auto share = [&](double bytes, int from_zero) {
+    const double all = bytes * op.parameters;
+    return std::llround(training.zero >= from_zero ? all / shards : all);
+  };
+  MemoryBytes fixed;
+  fixed[MemoryKind::kWeights] = share(training.weight_bytes, 3);
+  if (op.is_frozen) return fixed;
+  fixed[MemoryKind::kGradients] = share(training.gradient_bytes, 2);
+  fixed[MemoryKind::kMaster] = share(training.master_bytes, 1);
+  fixed[MemoryKind::kMoments] = share(training.moment_bytes, 1);
+  return fixed;
+}
+
+MemoryBytes Scaled(MemoryBytes bytes, double factor) {
+  for (int64_t& value : bytes.of) {
+    value = std::llround(static_cast<double>(value) * factor);
+  }
+  return bytes;
+}
+
+void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
+              const StageBlock& block, StageMemory* stage) {
+  const double copies = static_cast<double>(block.count) * block.part;
+  double parameters = 0;
+  double trained = 0;
+  for (const ModelOp& op : ops) {
+    const MemoryBytes fixed = Scaled(FixedBytes(op, training), copies);
+    stage->fixed += fixed;
+    if (op.is_tied) stage->tied_table += fixed;
+    parameters += op.parameters;
+    if (!op.is_frozen) trained += op.parameters;
+    if (op.kind == OpClass::kGroupedGemm) stage->has_grouped_layers = true;
+    if (!op.has_weight_pass || op.parameters == 0) continue;
+    const std::pair<int64_t, int64_t> shape = {std::llround(op.n * block.part),
+                                               std::llround(op.k)};
+    if (std::find(stage->weight_shapes.begin(), stage->weight_shapes.end(),
+                  shape) == stage->weight_shapes.end()) {
+      stage->weight_shapes.push_back(shape);
+    }
+  }
+  if (block.kind == BlockKind::kEmbedding) stage->has_table = true;
+  stage->gathered_layer = std::max<int64_t>(
+      stage->gathered_layer,
+      std::llround(training.weight_bytes * parameters * block.part));
+  stage->layer_gradient = std::max<int64_t>(
+      stage->layer_gradient,
+      std::llround(training.weight_bytes * trained * block.part));
+}
+
+// A layer's first op keeps the layer's input, all of which full recomputation
+// keeps.
+void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
+              double boundary, Recompute recompute, std::vector<WalkOp>* walk) {
+  const int first_block = walk->empty() ? 0 : walk->back().block + 1;
+  int64_t first_layer = 0;
+  for (const WalkOp& at : *walk) {
+    first_layer = std::max(first_layer, at.layer + 1);
+  }
+  for (int64_t copy = 0; copy < block.count; ++copy) {
+    bool first = true;
+    for (const ModelOp& op : ops) {
+      WalkOp at;
+      at.op = &op;
+      at.part = block.part;
+      at.block = first_block + static_cast<int>(copy);
+      if (IsLayer(block.kind)) at.layer = first_layer + copy;
+      at.whole_block = IsLayer(block.kind) && recompute == Recompute::kFull;
+      at.stream = IsLayer(block.kind) ? boundary : 0;
+      const Recompute here = IsLayer(block.kind) ? recompute : Recompute::kNone;
+      const double input =
+          std::min(boundary, op.saved_until_backward + op.saved_until_weight);
+      Keep(here, first ? input : 0, &at);
+      first = false;
+      walk->push_back(std::move(at));
+    }
+  }
+}
+
+}  // namespace
+
+absl::string_view MemoryKindName(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kWeights:
+      return "weights";
+    case MemoryKind::kGradients:
+      return "gradients";
+    case MemoryKind::kMaster:
+      return "master weights";
+    case MemoryKind::kMoments:
+      return "moments";
+    case MemoryKind::kPlaceholders:
+      return "gradient placeholders";
+    case MemoryKind::kActivations:
+      return "activations";
+    case MemoryKind::kRecomputed:
+      return "recomputed";
+    case MemoryKind::kWorkspace:
+      return "workspace";
+    case MemoryKind::kBuffers:
+      return "buffers";
+  }
+  return "";
+}
+
+MemoryBytes& MemoryBytes::operator+=(const MemoryBytes& other) {
+  for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+    of[kind] += other.of[kind];
+  }
+  return *this;
+}
+
+int64_t MemoryBytes::total() const {
+  return std::accumulate(of.begin(), of.end(), int64_t{0});
+}
+
+StageMemory BuildStageMemory(const ModelSpec& model,
+                             const TrainingSpec& training,
+                             const std::vector<StageBlock>& blocks, int chunk) {
+  const bool by_chunk = !training.recompute_chunks.empty();
+  const Recompute recompute = by_chunk && !training.recompute_chunks[chunk]
+                                  ? Recompute::kNone
+                                  : training.recompute;
+  StageMemory stage;
+  const double boundary = BoundaryBytes(model, training);
+  stage.boundary = std::llround(boundary);
+  std::deque<std::vector<ModelOp>> ops;  // keeps addresses
+  std::vector<WalkOp> walk_ops;
+  for (const StageBlock& block : blocks) {
+    // Layers of one run are alike but for those that are frozen.
+    for (StageBlock rest = block; rest.count > 0;) {
+      StageBlock run = rest;
+      const int64_t frozen = model.frozen_layers - rest.first_layer;
+      if (frozen > 0 && frozen < rest.count) run.count = frozen;
+      rest.first_layer += run.count;
+      rest.count -= run.count;
+      ops.push_back(BlockOps(model, training, run.kind, run.first_layer));
+      AddFixed(ops.back(), training, run, &stage);
+      AddBlock(ops.back(), run, boundary, recompute, &walk_ops);
+    }
+  }
+  const StageWalk walk(std::move(walk_ops));
+  stage.kept = std::llround(walk.Kept());
+  stage.weight_part = std::llround(walk.WeightPart());
+  stage.recomputed = std::llround(walk.Recomputed());
+  stage.forward = walk.Forward();
+  stage.backward_input = walk.Backward(true, false);
+  stage.backward_full = walk.Backward(false, false);
+  stage.backward_weight = walk.Weight();
+  stage.recompute = walk.Recompute();
+  stage.backward_input_after = walk.Backward(true, true);
+  stage.backward_full_after = walk.Backward(false, true);
+  return stage;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,99 @@
+// What one stage of the model needs of a device's memory: what is there all
+// the time, and what each of its passes allocates, frees and needs at its
+// highest point. No schedule, no times. Whole bytes of one device, so that
+// what is allocated is freed exactly.
+//
+// Allocation follows PyTorch with Megatron-LM's fused accumulation of weight
+// gradients: tensors are freed as soon as nothing refers to them any more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "sim/model/model.h"
+#include "sim/model/stages.h"
+#include "sim/model/training.h"
+
+namespace pipewright {
+
+// What memory is used for; in the order of tables and pictures.
+enum class MemoryKind : uint8_t {
+  kWeights,
+  kGradients,
+  kMaster,   // fp32 copy of the weights
+  kMoments,  // of Adam, both
+  // Tensors of a weight's shape that stand for its gradient towards autograd
+  // while the kernel adds the real one to the accumulated gradients. One for
+  // each shape of a linear layer on the device, never freed (Transformer
+  // Engine, get_dummy_wgrad: release 2.3 on, grouped layers 2.10 on;
+  // Megatron-Core's output head uses it too).
+  kPlaceholders,
+  kActivations,  // kept from F to B or W
+  kRecomputed,   // made again for B
+  kWorkspace,    // inside an operation; scratch of kernel libraries
+  kBuffers,      // of transfers and of ZeRO's gathered layers
+};
+inline constexpr int kNumMemoryKinds = 9;
+
+// "weights", "gradients", "master weights", ...
+absl::string_view MemoryKindName(MemoryKind kind);
+
+struct MemoryBytes {
+  std::array<int64_t, kNumMemoryKinds> of{};
+
+  int64_t& operator[](MemoryKind kind) { return of[static_cast<int>(kind)]; }
+  int64_t operator[](MemoryKind kind) const {
+    return of[static_cast<int>(kind)];
+  }
+  MemoryBytes& operator+=(const MemoryBytes& other);
+  int64_t total() const;
+  friend bool operator==(const MemoryBytes&, const MemoryBytes&) = default;
+};
+
+// The highest point inside a pass, against what is live when it starts: of
+// kActivations and kRecomputed what has come or (below zero) gone until then.
+struct PassMemory {
+  MemoryBytes peak;
+  std::string op;      // "output head", "attention"
+  int64_t layer = -1;  // the how-manieth of the stage it is in; -1: outside
+};
+
+struct StageMemory {
+  MemoryBytes fixed;  // kWeights .. kMoments, sharded
+  // Weights of one layer as ZeRO 3 gathers it, and its gradient before it is
+  // scattered (ZeRO 2 and 3).
+  int64_t gathered_layer = 0;
+  int64_t layer_gradient = 0;
+  // Outputs and inputs of linear layers that are trained, for placeholders.
+  std::vector<std::pair<int64_t, int64_t>> weight_shapes;
+  bool has_grouped_layers = false;
+  // The word table here, and of a head that is tied to it: in `fixed`, but
+  // stored once where one device has both.
+  bool has_table = false;
+  MemoryBytes tied_table;
+
+  // Of one slice of a microbatch.
+  int64_t kept = 0;         // F leaves it, B or BW frees it
+  int64_t weight_part = 0;  // B leaves it, W frees it: inputs, held gradients
+  int64_t recomputed = 0;   // R leaves it, B or BW frees it
+  int64_t boundary = 0;     // of a transfer to or from the next stage
+  PassMemory forward;
+  PassMemory backward_input;
+  PassMemory backward_full;
+  PassMemory backward_weight;
+  PassMemory recompute;
+  // Behind an R, which leaves nothing for them to make again.
+  PassMemory backward_input_after;
+  PassMemory backward_full_after;
+};
+
+// `chunk`: the how-manieth stage of its rank, for recompute_chunks.
+StageMemory BuildStageMemory(const ModelSpec& model,
+                             const TrainingSpec& training,
+                             const std::vector<StageBlock>& blocks, int chunk);
+
+}  // namespace pipewright

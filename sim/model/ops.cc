@@ -1,0 +1,248 @@
+#include "sim/model/ops.h"
+
+#include <utility>
+
+#include "sim/base/check.h"
+#include "sim/model/ops_builder.h"
+
+namespace pipewright {
+namespace {
+
+double AsDouble(int64_t value) { return static_cast<double>(value); }
+
+// Layers below the first trained parameter: they only run forward.
+bool OnlyForward(const ModelSpec& model, BlockKind kind, int64_t layer) {
+  if (model.frozen_layers == 0 || model.lora_rank > 0) return false;
+  switch (kind) {
+    case BlockKind::kEmbedding:
+      return true;
+    case BlockKind::kDenseLayer:
+    case BlockKind::kExpertLayer:
+      return layer < model.frozen_layers;
+    case BlockKind::kMtpLayer:
+    case BlockKind::kHead:
+      return false;
+  }
+  return false;
+}
+
+void KeepNothing(std::vector<ModelOp>& ops) {
+  for (ModelOp& op : ops) {
+    op.work[static_cast<int>(OpPass::kBackwardInput)] = {};
+    op.work[static_cast<int>(OpPass::kBackwardWeight)] = {};
+    op.has_weight_pass = false;
+    op.saved_until_backward = op.saved_until_weight = 0;
+    op.recomputable_backward = op.recomputable_weight = 0;
+    op.held_for_weight = op.backward_workspace = 0;
+    op.weight_workspace = op.shared_workspace = 0;
+    std::vector<OpComm> forward;
+    for (const OpComm& comm : op.comms) {
+      if (comm.pass == OpPass::kForward) forward.push_back(comm);
+    }
+    op.comms = std::move(forward);
+  }
+}
+
+void AddLayer(OpsBuilder& builder, bool has_experts) {
+  const ModelSpec& model = builder.model();
+  if (model.has_mla()) {
+    AddLatentAttention(builder);
+  } else {
+    AddAttention(builder);
+  }
+  builder.Norm("feed-forward norm", AsDouble(model.hidden),
+               builder.residual_tokens(), true);
+  if (has_experts) {
+    AddExperts(builder);
+  } else {
+    AddFeedForward(builder, AsDouble(model.ffn_hidden), "");
+  }
+  builder.Residual("feed-forward residual");
+}
+
+void AddEmbedding(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  const double tensor =
+      OpsBuilder::kElement * builder.residual_tokens() * hidden;
+  ModelOp op;
+  op.name = "embedding";
+  op.kind = OpClass::kLookup;
+  op.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * tensor};
+  // Adds rows of gradients into the table.
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = 3 * tensor};
+  op.parameters = AsDouble(model.vocabulary) * hidden / builder.tp() +
+                  AsDouble(model.positions + model.token_types) * hidden;
+  op.is_frozen = builder.is_frozen();
+  op.saved_until_backward = 8 * builder.tokens();  // token numbers, int64
+  op.forward_workspace = tensor;
+  // Its weight gradient is made whole, in the precision of the weights, before
+  // it is added to the accumulated one (torch.nn.functional.embedding).
+  op.backward_workspace =
+      tensor + (op.is_frozen
+                    ? 0
+                    : builder.training().weight_bytes *
+                          AsDouble(model.vocabulary) * hidden / builder.tp());
+  if (builder.training().tp > 1) {
+    const double whole = OpsBuilder::kElement * builder.tokens() * hidden;
+    const bool parts = builder.training().sequence_parallel;
+    op.comms.push_back(
+        {.pass = OpPass::kForward,
+         .kind = parts ? CommKind::kReduceScatter : CommKind::kAllReduce,
+         .members = builder.training().tp,
+         .bytes = whole});
+    if (parts) {
+      op.comms.push_back({.pass = OpPass::kBackwardInput,
+                          .kind = CommKind::kAllGather,
+                          .members = builder.training().tp,
+                          .bytes = whole});
+    }
+  }
+  builder.Add(std::move(op));
+  if (model.embedding_norm) {
+    builder.Norm("embedding norm", hidden, builder.residual_tokens(), false);
+  }
+  if (model.dropout) builder.Residual("embedding dropout");
+}
+
+// `logits`: the width of the vocabulary on this device.
+void AddLoss(OpsBuilder& builder, double vocabulary) {
+  const double logits = builder.tokens() * vocabulary;
+  const double element = OpsBuilder::kElement;
+  const bool fused = builder.training().fused_cross_entropy;
+  ModelOp op;
+  op.name = "loss";
+  op.kind = OpClass::kLoss;
+  op.work[static_cast<int>(OpPass::kForward)] = {
+      .bytes = (fused ? 2 * element : 3 * element + 3 * 4) * logits};
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = (fused ? 2 * element : element + 2 * 4) * logits};
+  // The softmax, over the logits or in fp32 beside them.
+  op.saved_until_backward = (fused ? element : 4) * logits;
+  op.forward_workspace = fused ? 0 : element * logits;
+  op.backward_workspace = fused ? 0 : element * logits;
+  if (builder.training().tp > 1) {
+    // Largest logit, its own logit and sum of each token, in fp32.
+    op.comms.push_back({.pass = OpPass::kForward,
+                        .kind = CommKind::kAllReduce,
+                        .members = builder.training().tp,
+                        .bytes = 3 * 4 * builder.tokens()});
+  }
+  builder.Add(std::move(op));
+}
+
+void AddHead(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  if (model.final_norm) {
+    builder.Norm("last norm", hidden, builder.residual_tokens(), true);
+  }
+  if (model.masked_lm_head) {
+    builder.Linear("head transform", hidden, hidden,
+                   OpsBuilder::Split::kReplicated, true, false);
+    builder.Norm("head norm", hidden, builder.residual_tokens(), true);
+  }
+  ModelOp& output =
+      builder.Linear("output head", hidden, AsDouble(model.vocabulary),
+                     OpsBuilder::Split::kColumn, model.masked_lm_head, false);
+  output.is_tied = model.tied_embeddings;
+  if (model.pooler) {
+    // Reads the first token of each sample only.
+    ModelOp pooler;
+    pooler.name = "pooler";
+    pooler.kind = OpClass::kGemm;
+    pooler.parameters = hidden * hidden + hidden;
+    builder.Add(std::move(pooler));
+  }
+  AddLoss(builder, AsDouble(model.vocabulary) / builder.tp());
+}
+
+void AddMtp(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  const double tokens = builder.residual_tokens();
+  builder.Norm("prediction norm", hidden, tokens, true);
+  builder.Norm("prediction embedding norm", hidden, tokens, true);
+  builder.Linear("prediction projection", 2 * hidden, hidden,
+                 OpsBuilder::Split::kReplicated, false);
+  AddLayer(builder, model.has_experts());
+  builder.Norm("prediction last norm", hidden, tokens, true);
+  // The head is the model's own; its work and its logits come again.
+  ModelOp& output =
+      builder.Linear("prediction head", hidden, AsDouble(model.vocabulary),
+                     OpsBuilder::Split::kColumn, false, false);
+  output.parameters = 0;
+  AddLoss(builder, AsDouble(model.vocabulary) / builder.tp());
+}
+
+}  // namespace
+
+absl::string_view BlockKindName(BlockKind kind) {
+  switch (kind) {
+    case BlockKind::kEmbedding:
+      return "embedding";
+    case BlockKind::kDenseLayer:
+      return "layer";
+    case BlockKind::kExpertLayer:
+      return "expert layer";
+    case BlockKind::kMtpLayer:
+      return "prediction layer";
+    case BlockKind::kHead:
+      return "head";
+  }
+  return "";
+}
+
+std::vector<ModelOp> BlockOps(const ModelSpec& model,
+                              const TrainingSpec& training, BlockKind kind,
+                              int64_t layer) {
+  const bool only_forward = OnlyForward(model, kind, layer);
+  OpsBuilder builder(model, training, only_forward);
+  switch (kind) {
+    case BlockKind::kEmbedding:
+      AddEmbedding(builder);
+      break;
+    case BlockKind::kDenseLayer:
+      AddLayer(builder, false);
+      break;
+    case BlockKind::kExpertLayer:
+      AddLayer(builder, true);
+      break;
+    case BlockKind::kMtpLayer:
+      AddMtp(builder);
+      break;
+    case BlockKind::kHead:
+      AddHead(builder);
+      break;
+  }
+  std::vector<ModelOp> ops = std::move(builder).Take();
+  if (only_forward) KeepNothing(ops);
+  return ops;
+}
+
+double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training) {
+  const double whole =
+      OpsBuilder::kElement * training.tokens() * AsDouble(model.hidden);
+  return training.sequence_parallel ? whole / training.tp : whole;
+}
+
+double HopBytes(const ModelSpec& model, const TrainingSpec& training) {
+  const double bytes = BoundaryBytes(model, training);
+  return training.gathers_hops() ? bytes / training.tp : bytes;
+}
+
+bool IsRecomputed(const ModelOp& op, Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return false;
+    case Recompute::kSelective:
+      return op.recompute == RecomputeClass::kCore;
+    case Recompute::kNormActivation:
+      return op.recompute == RecomputeClass::kNormActivation;
+    case Recompute::kFull:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+// The inventory of a model part: every operation that one device runs on one
+// slice of a microbatch, with its work, what it keeps and what it exchanges.
+// The one list from which parameters by rank (memory), activations (memory),
+// FLOPs and times (cost) follow, so that they cannot disagree.
+//
+// All numbers are of one device and one slice of one microbatch, after
+// tensor, sequence, context and expert parallelism. FLOPs count a
+// multiply-add as two and are those executed (flash attention's recomputed
+// scores included); bytes are HBM traffic or sizes, as said.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "sim/model/model.h"
+#include "sim/model/training.h"
+
+namespace pipewright {
+
+enum class BlockKind : uint8_t {
+  kEmbedding,
+  kDenseLayer,
+  kExpertLayer,
+  kMtpLayer,  // multi-token prediction: projection, layer, its pass by the head
+  kHead,      // last norm, output head, loss
+};
+absl::string_view BlockKindName(BlockKind kind);
+
+enum class OpClass : uint8_t {
+  kGemm,         // C[m,n] += A[m,k] B[k,n]
+  kGroupedGemm,  // `count` of them, m tokens in all
+  kBatchedGemm,  // unfused attention's products: two forward, four backward,
+                 // each of m x n x k for `count` heads
+  kAttention,    // fused: scores, softmax, times values
+  kNorm,
+  kElementwise,  // activation function, residual, dropout, rotary embedding
+  kLookup,       // embedding
+  kLoss,         // softmax and cross-entropy
+  kRouting,      // top-k, permutation of tokens to experts and back
+};
+
+// Times of a pass. Recomputed work is that of kForward again.
+enum class OpPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
+inline constexpr int kNumOpPasses = 3;
+
+struct OpWork {
+  double flops = 0;
+  double bytes = 0;  // read and written in HBM, caches ignored
+};
+
+enum class CommGroup : uint8_t { kTensor, kContext, kExpert };
+enum class CommKind : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kRing,  // (members - 1) exchanges with a neighbour, each `bytes`
+};
+
+struct OpComm {
+  OpPass pass = OpPass::kForward;
+  CommKind kind = CommKind::kAllReduce;
+  CommGroup group = CommGroup::kTensor;
+  int members = 1;
+  // Whole buffer: of an all-gather what a device has afterwards, of a
+  // reduce-scatter before; of an all-to-all what a device sends in all.
+  double bytes = 0;
+  // Runs beside the computation of this op (ring attention), not before it.
+  bool overlaps = false;
+};
+
+// Which choice of Recompute, short of full, runs an op again before B.
+enum class RecomputeClass : uint8_t { kCore, kNormActivation, kOther };
+
+struct ModelOp {
+  std::string name;  // "qkv", "attention", "gate-up"
+  OpClass kind = OpClass::kGemm;
+  // GEMM of the forward: tokens m, outputs n, inputs k, `count` of them.
+  double m = 0, n = 0, k = 0, count = 1;
+  OpWork work[kNumOpPasses];
+  std::vector<OpComm> comms;
+
+  double parameters = 0;   // of this device
+  bool is_expert = false;  // its parameters are sharded by expert_shards()
+  bool is_frozen = false;  // no gradient, no optimizer state, no W
+  bool is_tied = false;    // its parameters are those of the embedding
+  bool has_weight_pass = false;  // W does something
+
+  // Activations kept from F on, bytes; each belongs to the op that makes it
+  // or, where an elementwise op makes it, to the op that reads it.
+  double saved_until_backward = 0;  // freed when B has passed the op
+  double saved_until_weight = 0;    // what becomes input of a linear layer
+  // The parts of both that running the forward of this op again gives back.
+  double recomputable_backward = 0;
+  double recomputable_weight = 0;
+  // Gradient of the output, kept from B to W where W is a pass of its own.
+  double held_for_weight = 0;
+  // Beyond saved ones, while the op runs: outputs on their way to the next
+  // op, gathered inputs, gradients. The gradient of the residual stream, of
+  // which a boundary's bytes are there throughout a layer's backward, is not
+  // in them. Of B and of W alone; where both run as one, what they share is
+  // there once.
+  double forward_workspace = 0;
+  double backward_workspace = 0;
+  double weight_workspace = 0;
+  double shared_workspace = 0;
+  RecomputeClass recompute = RecomputeClass::kOther;
+
+  const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
+};
+
+// In the order of the forward. `layer` is that of layers (frozen ones differ).
+std::vector<ModelOp> BlockOps(const ModelSpec& model,
+                              const TrainingSpec& training, BlockKind kind,
+                              int64_t layer = 0);
+
+// Bytes of the activations, or their gradient, that one device sends to the
+// next stage for one slice of a microbatch.
+double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training);
+
+// Does the backward run the forward of `op` again?
+bool IsRecomputed(const ModelOp& op, Recompute recompute);
+
+// Bytes of them that cross a hop: where the receivers of a tensor-parallel
+// group gather (TrainingSpec::scatter_gather), one part of tp.
+double HopBytes(const ModelSpec& model, const TrainingSpec& training);
+
+}  // namespace pipewright

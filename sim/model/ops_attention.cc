@@ -1,0 +1,194 @@
+// Attention: multi-head, grouped-query and latent.
+#include "sim/model/ops_builder.h"
+
+namespace pipewright {
+namespace {
+
+double AsDouble(int64_t value) { return static_cast<double>(value); }
+
+// Queries of this device's slice against the keys of the whole sequence.
+struct Core {
+  double scores;  // entries of all heads that count, a causal mask halves
+  double stored;  // entries that an unfused kernel stores
+  double flops;   // of one pass over them forward: two products
+};
+
+Core CoreOf(const OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  Core core;
+  core.stored = builder.tokens() * AsDouble(builder.training().sequence) *
+                builder.Heads();
+  core.scores = core.stored * (model.causal ? 0.5 : 1);
+  core.flops = 2 * core.scores * AsDouble(model.QueryDim() + model.ValueDim());
+  return core;
+}
+
+// Keys and values go round the ring once in F; in B with their gradients.
+void AddRing(const OpsBuilder& builder, double key_value_bytes, ModelOp& op) {
+  const int members = builder.training().cp;
+  if (members == 1) return;
+  op.comms.push_back({.pass = OpPass::kForward,
+                      .kind = CommKind::kRing,
+                      .group = CommGroup::kContext,
+                      .members = members,
+                      .bytes = key_value_bytes,
+                      .overlaps = true});
+  op.comms.push_back({.pass = OpPass::kBackwardInput,
+                      .kind = CommKind::kRing,
+                      .group = CommGroup::kContext,
+                      .members = members,
+                      .bytes = 2 * key_value_bytes,
+                      .overlaps = true});
+}
+
+// Unfused: two products, with softmax and dropout between them. Scores are
+// stored and not halved by a causal mask: five bytes each with dropout, two
+// without (arXiv 2205.05198, section 4.1: softmax 2, mask 1, dropped 2).
+void AddUnfusedScores(OpsBuilder& builder) {
+  const Core core = CoreOf(builder);
+  const ModelSpec& model = builder.model();
+  const bool dropout = model.dropout;
+  const double samples = builder.training().microbatch_size;
+  ModelOp products;
+  products.name = "attention products";
+  products.kind = OpClass::kBatchedGemm;
+  products.m = builder.tokens() / samples;
+  products.n = AsDouble(builder.training().sequence);
+  products.k = 0.5 * AsDouble(model.QueryDim() + model.ValueDim());
+  products.count = samples * builder.Heads();
+  const double flops = core.flops * core.stored / core.scores;
+  // Each product reads or writes the scores once.
+  const double scores = OpsBuilder::kElement * core.stored;
+  products.work[static_cast<int>(OpPass::kForward)] = {flops, 2 * scores};
+  products.work[static_cast<int>(OpPass::kBackwardInput)] = {2 * flops,
+                                                             4 * scores};
+  products.recompute = RecomputeClass::kCore;
+  builder.Add(products);
+
+  ModelOp softmax;
+  softmax.name = "attention scores";
+  softmax.kind = OpClass::kElementwise;
+  softmax.saved_until_backward = (dropout ? 5 : 2) * core.stored;
+  softmax.recomputable_backward = softmax.saved_until_backward;
+  softmax.recompute = RecomputeClass::kCore;
+  // Softmax in and out; dropout in, mask, out. Backward: gradient in, softmax
+  // in, out; dropout in, mask, out.
+  softmax.work[static_cast<int>(OpPass::kForward)] = {
+      .bytes = (dropout ? 9 : 4) * core.stored};
+  softmax.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = (dropout ? 11 : 6) * core.stored};
+  softmax.forward_workspace = scores;
+  softmax.backward_workspace = 2 * scores;
+  builder.Add(softmax);
+}
+
+// From queries, keys and values (kept until B) to the context (kept until the
+// W of the projection behind it).
+void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
+  const ModelSpec& model = builder.model();
+  const bool flash = builder.training().flash_attention;
+  if (!flash) AddUnfusedScores(builder);
+  const Core core = CoreOf(builder);
+  const double tokens = builder.tokens();
+  const double heads = builder.Heads();
+  const double element = OpsBuilder::kElement;
+  const double queries = element * tokens * heads * AsDouble(model.QueryDim());
+  const double context = element * tokens * heads * AsDouble(model.ValueDim());
+  const double keys_and_values = element * tokens * key_value_width;
+  ModelOp op;
+  op.name = "attention";
+  op.kind = OpClass::kAttention;
+  op.m = tokens;
+  op.n = AsDouble(builder.training().sequence);
+  op.k = AsDouble(model.QueryDim());
+  op.count = rows;
+  if (flash) {
+    // Five products in the backward against two: the scores are computed
+    // again from the sums that the forward kept.
+    op.work[static_cast<int>(OpPass::kForward)] = {
+        core.flops, queries + keys_and_values + context};
+    op.work[static_cast<int>(OpPass::kBackwardInput)] = {
+        2.5 * core.flops, 3 * (queries + keys_and_values + context)};
+  }
+  // One fp32 sum a row and head.
+  op.saved_until_backward =
+      queries + keys_and_values + (flash ? 4 * tokens * heads : 0);
+  // With context parallelism the output is kept as the kernel made it, split
+  // by heads, besides what the projection keeps (Transformer Engine from
+  // release 2.8 on).
+  if (builder.training().cp > 1) op.saved_until_backward += context;
+  op.saved_until_weight = context * builder.operand_bytes() / element;
+  op.forward_workspace = 0;
+  op.backward_workspace = queries + keys_and_values + context;
+  AddRing(builder, keys_and_values, op);
+  builder.Add(op);
+}
+
+}  // namespace
+
+void AddAttention(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  const double head_dim = AsDouble(model.HeadDim());
+  const double tp = builder.tp();
+  builder.Norm("attention norm", hidden, builder.residual_tokens(), true);
+  // KvHeads is that of a device, which may be a copy.
+  const double width =
+      (builder.Heads() + 2 * builder.KvHeads()) * head_dim * tp;
+  builder.Linear("qkv", hidden, width, OpsBuilder::Split::kColumn,
+                 model.qkv_bias);
+  const double rotated = OpsBuilder::kElement * builder.tokens() *
+                         (builder.Heads() + builder.KvHeads()) * head_dim;
+  if (model.qk_norm) {
+    ModelOp& norm =
+        builder.Elementwise("query and key norm", 2 * rotated, 4 * rotated);
+    norm.parameters = 2 * head_dim;
+    norm.is_frozen = builder.is_frozen();
+    norm.saved_until_backward = rotated;
+  }
+  if (model.positions == 0) {
+    builder.Elementwise("rotary embedding", 2 * rotated, 2 * rotated);
+  }
+  AddCore(builder, 2 * builder.KvHeads() * head_dim, builder.Heads());
+  builder.Linear("attention projection", AsDouble(model.heads) * head_dim,
+                 hidden, OpsBuilder::Split::kRow, model.bias);
+  builder.Residual("attention residual");
+}
+
+void AddLatentAttention(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  using Split = OpsBuilder::Split;
+  const double hidden = AsDouble(model.hidden);
+  const double heads = AsDouble(model.heads);
+  const double rope = AsDouble(model.qk_rope_head_dim);
+  const double latent = AsDouble(model.kv_lora_rank);
+  const double tokens = builder.residual_tokens();
+  builder.Norm("attention norm", hidden, tokens, true);
+  const double query_width = heads * AsDouble(model.QueryDim());
+  if (model.q_lora_rank > 0) {
+    const double rank = AsDouble(model.q_lora_rank);
+    builder.Linear("query down", hidden, rank, Split::kReplicated, false);
+    builder.Norm("query norm", rank, tokens, true);
+    builder.Linear("query up", rank, query_width, Split::kColumn, false);
+  } else {
+    builder.Linear("query", hidden, query_width, Split::kColumn, false);
+  }
+  builder.Linear("key-value down", hidden, latent + rope, Split::kReplicated,
+                 false);
+  builder.Norm("key-value norm", latent, tokens, true);
+  const double expanded = AsDouble(model.qk_nope_head_dim + model.v_head_dim);
+  builder.Linear("key-value up", latent, heads * expanded, Split::kColumn,
+                 false);
+  const double rotated =
+      OpsBuilder::kElement * builder.tokens() * (builder.Heads() + 1) * rope;
+  builder.Elementwise("rotary embedding", 2 * rotated, 2 * rotated);
+  // The rotated part of the key is copied to every head.
+  const double key_value_width =
+      builder.Heads() * AsDouble(model.QueryDim() + model.ValueDim());
+  AddCore(builder, key_value_width, builder.Heads());
+  builder.Linear("attention projection", heads * AsDouble(model.ValueDim()),
+                 hidden, Split::kRow, model.bias);
+  builder.Residual("attention residual");
+}
+
+}  // namespace pipewright

@@ -1,0 +1,199 @@
+#include "sim/model/ops_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pipewright {
+namespace {
+
+double AsDouble(int64_t value) { return static_cast<double>(value); }
+
+void AddComm(OpPass pass, CommKind kind, int members, double bytes,
+             ModelOp& op) {
+  op.comms.push_back({.pass = pass,
+                      .kind = kind,
+                      .group = CommGroup::kTensor,
+                      .members = members,
+                      .bytes = bytes});
+}
+
+}  // namespace
+
+OpsBuilder::OpsBuilder(const ModelSpec& model, const TrainingSpec& training,
+                       bool is_frozen)
+    : model_(model),
+      training_(training),
+      is_frozen_(is_frozen || model.lora_rank > 0),
+      tokens_(training.tokens()),
+      residual_tokens_(training.sequence_parallel ? tokens_ / training.tp
+                                                  : tokens_) {}
+
+double OpsBuilder::Heads() const { return AsDouble(model_.heads) / tp(); }
+
+double OpsBuilder::KvHeads() const {
+  // With fewer of them than devices each device has a copy of one.
+  return std::max(1.0, AsDouble(model_.kv_heads) / tp());
+}
+
+ModelOp& OpsBuilder::Norm(const std::string& name, double width, double tokens,
+                          bool feeds_linear) {
+  ModelOp op;
+  op.name = name;
+  op.kind = OpClass::kNorm;
+  const double tensor = kElement * tokens * width;
+  // Reads the input, writes the output; backward: input and gradient in, out
+  // goes the gradient that the residual's is added to.
+  op.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * tensor};
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = 4 * tensor};
+  op.parameters = width * (model_.layer_norm ? 2 : 1);
+  op.is_frozen = is_frozen_;
+  op.saved_until_backward = tensor;
+  if (feeds_linear) {
+    op.saved_until_weight = operand_bytes() * tokens * width;
+    op.recomputable_weight = op.saved_until_weight;
+  }
+  op.forward_workspace = feeds_linear ? 0 : tensor;
+  op.backward_workspace = 2 * tensor;
+  op.recompute = RecomputeClass::kNormActivation;
+  return Add(std::move(op));
+}
+
+void OpsBuilder::FillGemm(ModelOp& op) const {
+  const double flops = 2 * op.m * op.n * op.k * op.count;
+  const double inputs = operand_bytes() * op.m * op.k * op.count;
+  const double outputs = kElement * op.m * op.n * op.count;
+  const double weights = operand_bytes() * op.n * op.k * op.count;
+  const double gradients =
+      2 * training_.gradient_bytes * op.n * op.k * op.count;
+  op.work[static_cast<int>(OpPass::kForward)] = {flops,
+                                                 inputs + weights + outputs};
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      flops, inputs + weights + outputs};
+  op.has_weight_pass = !op.is_frozen;
+  if (op.has_weight_pass) {
+    op.work[static_cast<int>(OpPass::kBackwardWeight)] = {
+        flops, inputs + outputs + gradients};
+  }
+}
+
+void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
+  const int members = training_.tp;
+  if (members == 1 || split == Split::kReplicated) return;
+  // The side that is whole: input of a column, output of a row.
+  const double whole =
+      kElement * op.m * (split == Split::kColumn ? op.k : op.n);
+  const bool column = split == Split::kColumn;
+  if (!training_.sequence_parallel) {
+    AddComm(column ? OpPass::kBackwardInput : OpPass::kForward,
+            CommKind::kAllReduce, members, whole, op);
+    return;
+  }
+  AddComm(OpPass::kForward,
+          column ? CommKind::kAllGather : CommKind::kReduceScatter, members,
+          whole, op);
+  AddComm(OpPass::kBackwardInput,
+          column ? CommKind::kReduceScatter : CommKind::kAllGather, members,
+          whole, op);
+  // The input was kept in parts and is gathered once more (arXiv 2205.05198,
+  // section 4.2.2).
+  if (column && op.has_weight_pass) {
+    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, whole, op);
+    op.comms.back().overlaps = true;
+  }
+}
+
+ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
+                            double outputs, Split split, bool bias,
+                            bool adapted) {
+  ModelOp op;
+  op.name = name;
+  op.kind = OpClass::kGemm;
+  op.m = split == Split::kReplicated ? residual_tokens_ : tokens_;
+  op.n = split == Split::kColumn ? outputs / tp() : outputs;
+  op.k = split == Split::kRow ? inputs / tp() : inputs;
+  op.parameters = op.n * op.k + (bias ? op.n : 0);
+  op.is_frozen = is_frozen_;
+  FillGemm(op);
+  AddTensorComms(split, op);
+  const bool gathers = training_.sequence_parallel && training_.tp > 1 &&
+                       split == Split::kColumn;
+  const double whole_input = kElement * op.m * op.k;
+  op.held_for_weight =
+      op.has_weight_pass
+          ? kElement * (split == Split::kRow ? residual_tokens_ : op.m) * op.n
+          : 0;
+  const double whole_output = kElement * op.m * op.n;
+  op.forward_workspace = whole_output + (gathers ? whole_input : 0);
+  if (split == Split::kRow) {
+    // The gradient of the output is the residual stream's, gathered where
+    // that is in parts.
+    const bool in_parts = training_.sequence_parallel && training_.tp > 1;
+    op.shared_workspace = in_parts ? whole_output : 0;
+    op.backward_workspace = op.shared_workspace + whole_input;
+    op.weight_workspace = op.shared_workspace;
+  } else {
+    // Gradients of output and input, the latter whole and then in parts; W
+    // gathers the input again.
+    op.backward_workspace =
+        whole_output + whole_input + (gathers ? whole_input / tp() : 0);
+    op.weight_workspace = gathers ? whole_input : 0;
+  }
+  ModelOp& added = Add(std::move(op));
+  if (model_.lora_rank == 0 || !adapted) return added;
+  const size_t index = ops_.size() - 1;
+  AddLora(ops_[index]);
+  return ops_[index];
+}
+
+void OpsBuilder::AddLora(const ModelOp& linear) {
+  const double rank = AsDouble(model_.lora_rank);
+  ModelOp op;
+  op.name = absl::StrCat(linear.name, " lora");
+  op.kind = OpClass::kGemm;
+  op.m = linear.m;
+  op.n = linear.n + linear.k;  // both thin products in one
+  op.k = rank;
+  op.parameters = rank * (linear.n + linear.k);
+  FillGemm(op);
+  op.saved_until_weight = kElement * op.m * rank;
+  op.held_for_weight = kElement * op.m * rank;
+  Add(std::move(op));
+}
+
+ModelOp& OpsBuilder::Residual(const std::string& name) {
+  const double elements = residual_tokens_ * AsDouble(model_.hidden);
+  ModelOp op;
+  op.name = name;
+  op.kind = OpClass::kElementwise;
+  const double mask = model_.dropout ? elements : 0;
+  op.work[static_cast<int>(OpPass::kForward)] = {
+      .bytes = 3 * kElement * elements + mask};
+  // The gradient passes unchanged but for the mask.
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = model_.dropout ? 2 * kElement * elements + mask : 0};
+  op.saved_until_backward = mask;
+  op.recomputable_backward = mask;
+  op.recompute = RecomputeClass::kNormActivation;
+  op.forward_workspace = kElement * elements;
+  op.backward_workspace = model_.dropout ? kElement * elements : 0;
+  return Add(std::move(op));
+}
+
+ModelOp& OpsBuilder::Elementwise(const std::string& name, double forward_bytes,
+                                 double backward_bytes) {
+  ModelOp op;
+  op.name = name;
+  op.kind = OpClass::kElementwise;
+  op.work[static_cast<int>(OpPass::kForward)] = {.bytes = forward_bytes};
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = backward_bytes};
+  return Add(std::move(op));
+}
+
+ModelOp& OpsBuilder::Add(ModelOp op) {
+  ops_.push_back(std::move(op));
+  return ops_.back();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,84 @@
+// What the parts of the inventory have in common: sizes on one device, and
+// the ops that come again and again. For sim/model/ops*.cc only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/model/ops.h"
+
+namespace pipewright {
+
+class OpsBuilder {
+ public:
+  // How a linear layer is split over tensor parallelism.
+  enum class Split {
+    kColumn,      // outputs; input whole, gathered where sequence parallel
+    kRow,         // inputs; the result is summed over the group
+    kReplicated,  // not at all
+  };
+
+  OpsBuilder(const ModelSpec& model, const TrainingSpec& training,
+             bool is_frozen);
+
+  const ModelSpec& model() const { return model_; }
+  const TrainingSpec& training() const { return training_; }
+  double tokens() const { return tokens_; }
+  // Tokens of a device where norms and residuals work.
+  double residual_tokens() const { return residual_tokens_; }
+  double tp() const { return training_.tp; }
+
+  // Query and key-value heads of one device.
+  double Heads() const;
+  double KvHeads() const;
+
+  // A norm over `width`, which keeps its input; `feeds_linear`: its output
+  // too, for the W of what follows.
+  ModelOp& Norm(const std::string& name, double width, double tokens,
+                bool feeds_linear);
+
+  // inputs x outputs of the whole layer, before the split. `adapted`: low-rank
+  // adapters stand beside it where the model has any. Its input is kept
+  // by the op before it.
+  ModelOp& Linear(const std::string& name, double inputs, double outputs,
+                  Split split, bool bias, bool adapted = true);
+
+  // Adds `bytes` read and written per token of the residual stream, and the
+  // dropout mask where there is one.
+  ModelOp& Residual(const std::string& name);
+
+  ModelOp& Elementwise(const std::string& name, double forward_bytes,
+                       double backward_bytes);
+
+  ModelOp& Add(ModelOp op);
+  std::vector<ModelOp> Take() && { return std::move(ops_); }
+
+  // Bytes of an activation; of the operand of a linear layer.
+  static constexpr double kElement = 2;
+  double operand_bytes() const {
+    return training_.precision == Precision::kFp8 ? 1 : kElement;
+  }
+  bool is_frozen() const { return is_frozen_; }
+
+  void FillGemm(ModelOp& op) const;
+
+ private:
+  void AddTensorComms(Split split, ModelOp& op) const;
+  void AddLora(const ModelOp& linear);
+
+  const ModelSpec& model_;
+  const TrainingSpec& training_;
+  bool is_frozen_;
+  double tokens_;
+  double residual_tokens_;
+  std::vector<ModelOp> ops_;
+};
+
+// The parts of a layer; each begins with its norm and ends with its residual.
+void AddAttention(OpsBuilder& builder);
+void AddLatentAttention(OpsBuilder& builder);
+void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
+                    const std::string& prefix);
+void AddExperts(OpsBuilder& builder);
+
+}  // namespace pipewright

@@ -1,0 +1,138 @@
+// Feed-forward part: dense, and a mixture of experts.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sim/model/ops_builder.h"
+
+namespace pipewright {
+namespace {
+
+double AsDouble(int64_t value) { return static_cast<double>(value); }
+
+// Keeps its input until B and its output for the W of what follows.
+void AddActivation(OpsBuilder& builder, const std::string& name, double tokens,
+                   double width) {
+  const double output = OpsBuilder::kElement * tokens * width;
+  const double input = output * (builder.model().gated ? 2 : 1);
+  ModelOp& op = builder.Elementwise(name, input + output, 2 * input + output);
+  op.saved_until_backward = input;
+  op.saved_until_weight = builder.operand_bytes() * tokens * width;
+  op.recomputable_weight = op.saved_until_weight;
+  op.recompute = RecomputeClass::kNormActivation;
+  op.backward_workspace = input + output;
+}
+
+ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
+                double outputs, double inputs, double experts) {
+  ModelOp op;
+  op.name = name;
+  op.kind = OpClass::kGroupedGemm;
+  op.m = rows / experts;
+  op.n = outputs;
+  op.k = inputs;
+  op.count = experts;
+  op.parameters = experts * outputs * inputs;
+  op.is_expert = true;
+  op.is_frozen = builder.is_frozen();
+  builder.FillGemm(op);
+  const double element = OpsBuilder::kElement;
+  op.held_for_weight = op.has_weight_pass ? element * rows * outputs : 0;
+  op.forward_workspace = element * rows * outputs;
+  op.backward_workspace = element * rows * (outputs + inputs);
+  return op;
+}
+
+// Rows that a device sends to the experts of others, or gets back.
+void AddExchange(const OpsBuilder& builder, double bytes, ModelOp& op) {
+  const int members = builder.training().ep;
+  if (members == 1) return;
+  for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput}) {
+    op.comms.push_back({.pass = pass,
+                        .kind = CommKind::kAllToAll,
+                        .group = CommGroup::kExpert,
+                        .members = members,
+                        .bytes = bytes});
+  }
+}
+
+}  // namespace
+
+void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
+                    const std::string& prefix) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  builder.Linear(absl::StrCat(prefix, model.gated ? "gate-up" : "up"), hidden,
+                 ffn_hidden * (model.gated ? 2 : 1), OpsBuilder::Split::kColumn,
+                 model.bias);
+  AddActivation(builder, absl::StrCat(prefix, "activation"), builder.tokens(),
+                ffn_hidden / builder.tp());
+  builder.Linear(absl::StrCat(prefix, "down"), ffn_hidden, hidden,
+                 OpsBuilder::Split::kRow, model.bias);
+}
+
+// Tokens are taken as spread evenly over the experts. Experts are split over
+// tensor parallelism like dense layers (Megatron-LM's default).
+void AddExperts(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const TrainingSpec& training = builder.training();
+  const double hidden = AsDouble(model.hidden);
+  const double element = OpsBuilder::kElement;
+  const double own_rows =
+      builder.residual_tokens() * AsDouble(model.experts_per_token);
+  const double rows = builder.tokens() * AsDouble(model.experts_per_token);
+  const double experts = AsDouble(model.experts) / training.ep;
+  const double width = AsDouble(model.expert_ffn_hidden) / builder.tp();
+
+  ModelOp router;
+  router.name = "router";
+  router.kind = OpClass::kGemm;
+  router.m = builder.residual_tokens();
+  router.n = AsDouble(model.experts);
+  router.k = hidden;
+  router.parameters = router.n * router.k;
+  router.is_frozen = builder.is_frozen();
+  builder.FillGemm(router);
+  // Probabilities in fp32.
+  router.saved_until_backward = 4 * router.m * router.n;
+  builder.Add(router);
+
+  ModelOp dispatch;
+  dispatch.name = "dispatch";
+  dispatch.kind = OpClass::kRouting;
+  dispatch.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * element *
+                                                                rows * hidden};
+  dispatch.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = 2 * element * rows * hidden};
+  dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
+  dispatch.forward_workspace = element * rows * hidden;
+  dispatch.backward_workspace = 2 * element * rows * hidden;
+  AddExchange(builder, element * own_rows * hidden, dispatch);
+  builder.Add(dispatch);
+
+  builder.Add(Grouped(builder, "experts gate-up", rows,
+                      width * (model.gated ? 2 : 1), hidden, experts));
+  AddActivation(builder, "experts activation", rows, width);
+  builder.Add(Grouped(builder, "experts down", rows, hidden, width, experts));
+
+  ModelOp combine;
+  combine.name = "combine";
+  combine.kind = OpClass::kRouting;
+  combine.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * element *
+                                                               rows * hidden};
+  combine.work[static_cast<int>(OpPass::kBackwardInput)] = {
+      .bytes = 3 * element * rows * hidden};
+  // Rows by token and by expert, and the exchanged ones. What is summed is
+  // not kept: the activation has applied the router's weights (Megatron-Core
+  // from 0.12 on).
+  const double copies = training.ep > 1 ? 3 : 2;
+  combine.forward_workspace = copies * element * rows * hidden;
+  combine.backward_workspace = copies * element * rows * hidden;
+  AddExchange(builder, element * own_rows * hidden, combine);
+  builder.Add(combine);
+
+  if (model.shared_ffn_hidden > 0) {
+    AddFeedForward(builder, AsDouble(model.shared_ffn_hidden), "shared ");
+  }
+}
+
+}  // namespace pipewright

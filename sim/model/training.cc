@@ -1,0 +1,123 @@
+#include "sim/model/training.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/nearest.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// Key and value heads are split over tp, or each is repeated on tp / kv_heads
+// devices.
+bool KvHeadsFit(const ModelSpec& model, int64_t tp) {
+  return model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+}
+
+// Why the model cannot be split over `tp`; "" where it can.
+std::string TensorConflict(const ModelSpec& model, int64_t tp) {
+  const auto conflict = [&](absl::string_view field, int64_t size) {
+    return size % tp == 0 ? ""
+                          : absl::StrCat("model.", field, " = ", size,
+                                         ", which it must divide");
+  };
+  std::string found = conflict("heads", model.heads);
+  if (found.empty() && !model.has_mla() && !KvHeadsFit(model, tp)) {
+    found = absl::StrCat("model.kv_heads = ", model.kv_heads,
+                         ", of which it must be a divisor or a multiple");
+  }
+  if (found.empty()) found = conflict("ffn_hidden", model.ffn_hidden);
+  if (found.empty() && model.has_experts()) {
+    found = conflict("expert_ffn_hidden", model.expert_ffn_hidden);
+    if (found.empty()) {
+      found = conflict("shared_ffn_hidden", model.shared_ffn_hidden);
+    }
+  }
+  return found;
+}
+
+std::string Nearest(int64_t value, int64_t highest,
+                    const std::function<bool(int64_t)>& works) {
+  const std::vector<int64_t> found = NearestWorking(value, highest, works);
+  return found.empty() ? "none near it" : absl::StrJoin(found, ", ");
+}
+
+absl::Status CheckTensor(const ModelSpec& model, int64_t tp) {
+  const std::string conflict = TensorConflict(model, tp);
+  if (conflict.empty()) return absl::OkStatus();
+  return BadValue(
+      "strategy.tp", absl::StrCat(tp),
+      absl::StrCat(Nearest(tp, model.heads,
+                           [&](int64_t size) {
+                             return TensorConflict(model, size).empty();
+                           }),
+                   " (", conflict, ")"));
+}
+
+absl::Status CheckExperts(const ModelSpec& model,
+                          const TrainingSpec& training) {
+  if (training.ep == 1) return absl::OkStatus();
+  if (!model.has_experts()) {
+    return BadValue("strategy.ep", absl::StrCat(training.ep),
+                    "1: the model has no experts");
+  }
+  const int64_t shards = int64_t{training.dp} * training.cp;
+  const auto works = [&](int64_t size) {
+    return model.experts % size == 0 && shards % size == 0;
+  };
+  if (works(training.ep)) return absl::OkStatus();
+  return BadValue(
+      "strategy.ep", absl::StrCat(training.ep),
+      absl::StrCat(Nearest(training.ep, std::min(model.experts, shards), works),
+                   " (it must divide model.experts = ", model.experts,
+                   " and dp * cp = ", training.dp, " * ", training.cp, " = ",
+                   shards, ")"));
+}
+
+absl::Status CheckSequence(const TrainingSpec& training) {
+  const int64_t sequence = training.sequence;
+  if (sequence < 1) {
+    return BadValue("strategy.sequence", absl::StrCat(sequence),
+                    "an integer from 1 on");
+  }
+  const auto divides = [&](const char* field, int64_t value, int64_t pieces) {
+    const auto works = [&](int64_t size) {
+      return sequence % (pieces * size) == 0;
+    };
+    if (works(value)) return absl::OkStatus();
+    return BadValue(
+        absl::StrCat("strategy.", field), absl::StrCat(value),
+        absl::StrCat(Nearest(value, sequence / pieces, works),
+                     " (it must divide the sequence of ", sequence, " tokens",
+                     pieces == 1 ? ""
+                                 : absl::StrCat(" in ", pieces,
+                                                " pieces of cp and slices"),
+                     "); or another strategy.sequence"));
+  };
+  PW_RETURN_IF_ERROR(divides("cp", training.cp, 1));
+  PW_RETURN_IF_ERROR(divides("slices", training.slices, training.cp));
+  if (!training.sequence_parallel) return absl::OkStatus();
+  return divides("tp", training.tp, int64_t{training.cp} * training.slices);
+}
+
+}  // namespace
+
+absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
+                           int vpp) {
+  PW_RETURN_IF_ERROR(CheckTensor(model, training.tp));
+  PW_RETURN_IF_ERROR(CheckExperts(model, training));
+  PW_RETURN_IF_ERROR(CheckSequence(training));
+  const size_t chunks = training.recompute_chunks.size();
+  if (chunks != 0 && chunks != static_cast<size_t>(vpp)) {
+    return BadValue("strategy.recompute_chunks",
+                    absl::StrCat("a list of ", chunks),
+                    absl::StrCat("one entry a chunk, vpp = ", vpp));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

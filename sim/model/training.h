@@ -1,0 +1,96 @@
+// How a model is trained, as far as it decides what one device computes,
+// keeps and exchanges: degrees of parallelism, precision, recomputation. No
+// schedule, no devices, no times.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/model/model.h"
+
+namespace pipewright {
+
+// What the backward computes again instead of keeping it.
+enum class Recompute : uint8_t {
+  kNone,
+  // The attention core: scores, softmax, dropout and their product with the
+  // values (Korthikanti et al., arXiv 2205.05198, section 5). Nothing to
+  // gain with flash attention.
+  kSelective,
+  // Outputs of norms and of the activation function (and dropout): what is
+  // cheap and large (PipeOffload, arXiv 2503.01328).
+  kNormActivation,
+  // The whole layer from its input.
+  kFull,
+};
+
+enum class Precision : uint8_t {
+  kBf16,  // fp16 counts alike
+  kFp8,   // operands of linear layers in 8 bit, the rest as in bf16
+};
+
+// Where embedding and output head are.
+enum class VocabularyPlacement : uint8_t {
+  kEnds,    // first and last stage
+  kSpread,  // an equal part of both on every rank (vocabulary parallelism)
+};
+
+struct TrainingSpec {
+  int tp = 1;                      // tensor parallelism
+  bool sequence_parallel = false;  // norms and residuals split over tp too
+  // Without sequence parallelism every device of a tensor-parallel group holds
+  // the same boundary activations. Each sends 1/tp of them, and the receivers
+  // gather (arXiv 2104.04473, section 4.1).
+  bool scatter_gather = false;
+  int cp = 1;  // context parallelism: sequence over cp
+  int ep = 1;  // expert parallelism, within dp * cp
+  int dp = 1;  // data-parallel replicas
+  // ZeRO stage: 1 shards the optimizer over dp * cp, 2 gradients too, 3
+  // weights too. Experts are sharded over dp * cp / ep.
+  int zero = 0;
+  int microbatch_size = 1;  // samples
+  int64_t sequence = 0;     // tokens of a sample, before cp and slices
+  int slices = 1;           // of the sequence
+  Recompute recompute = Recompute::kNone;
+  // Of each chunk of a rank whether `recompute` holds for it; empty: for all.
+  std::vector<bool> recompute_chunks;
+  // Fused attention that never stores the scores.
+  bool flash_attention = true;
+  // Cross-entropy that overwrites the logits in their own precision, against
+  // a copy in fp32.
+  bool fused_cross_entropy = true;
+  Precision precision = Precision::kBf16;
+  // Bytes of a parameter: weight, gradient, master weight, both moments
+  // together (mixed-precision Adam: 2 + 4 + 4 + 8).
+  double weight_bytes = 2;
+  double gradient_bytes = 4;
+  double master_bytes = 4;
+  double moment_bytes = 8;
+  VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
+
+  bool gathers_hops() const {
+    return scatter_gather && tp > 1 && !sequence_parallel;
+  }
+  // Devices of one pipeline rank.
+  int devices_per_rank() const { return tp * cp; }
+  // Over how many devices dense parameters and those of experts are sharded
+  // by ZeRO.
+  int shards() const { return dp * cp; }
+  int expert_shards() const { return dp * cp / ep; }
+  // Tokens of one slice of a microbatch on one device, before tp.
+  double tokens() const {
+    return static_cast<double>(microbatch_size) *
+           static_cast<double>(sequence) / (static_cast<double>(cp) * slices);
+  }
+};
+
+// heads, kv_heads (where above tp), ffn_hidden, vocabulary (padded) against
+// tp; experts against ep; ep against dp * cp; sequence against tp (where
+// sequence_parallel), cp and slices; recompute_chunks against vpp. Error:
+// kInvalidArgument naming "strategy.FIELD", its value and the nearest values
+// that work.
+absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
+                           int vpp);
+
+}  // namespace pipewright

@@ -1,0 +1,27 @@
+// Costs as whole ticks, for planners that compare sums of them: with doubles
+// 0.1 + 0.2 would arrive after 0.3, and a plan would depend on the unit of its
+// costs. A tick is a power of ten of that unit, so decimal costs stay exact.
+// No plan and no time of a pass is computed here.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/schedule/params.h"
+
+namespace pipewright {
+
+struct PlanTicks {
+  // Of one chunk: 1/vpp of a microbatch through a rank.
+  int64_t forward = 0;
+  int64_t backward_input = 0;
+  int64_t backward_weight = 0;
+  int64_t hop = 0;
+
+  int64_t work() const { return forward + backward_input + backward_weight; }
+};
+
+// The dearest cost gets up to 12 digits, fewer where all passes and hops of
+// the schedule one after the other would overflow.
+PlanTicks TicksOf(const ScheduleParams& params);
+
+}  // namespace pipewright

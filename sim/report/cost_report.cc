@@ -1,0 +1,99 @@
+#include "sim/report/cost_report.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kPassNames[kNumOpPasses] = {"F", "B", "W"};
+
+struct KindOfBlock {
+  int64_t layer = 0;  // a first one
+  double blocks = 0;
+};
+
+}  // namespace
+
+CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
+                       const StageLayout& layout,
+                       const AnalyticOptions& options, const PassCosts& costs) {
+  CostReport report;
+  report.device = options.device;
+  report.stages = costs.stages;
+  report.optimizer_s = costs.optimizer_s;
+  // Frozen layers have other passes than the rest.
+  std::map<std::pair<BlockKind, bool>, KindOfBlock> kinds;
+  for (const std::vector<StageBlock>& blocks : layout.stages) {
+    for (const StageBlock& block : blocks) {
+      for (int64_t at = 0; at < block.count; ++at) {
+        const int64_t layer = block.first_layer + at;
+        const auto [kind, is_new] =
+            kinds.try_emplace({block.kind, layer >= model.frozen_layers});
+        if (is_new) kind->second.layer = layer;
+        kind->second.blocks += block.part;
+      }
+    }
+  }
+  double whole_s = 0;
+  for (const auto& [key, kind] : kinds) {
+    const BlockKind block = key.first;
+    const std::vector<ModelOp> ops =
+        BlockOps(model, training, block, kind.layer);
+    const std::vector<OpTime> times =
+        BlockTimes(model, training, options, block, kind.layer);
+    for (size_t index = 0; index < ops.size(); ++index) {
+      for (int pass = 0; pass < kNumOpPasses; ++pass) {
+        const OpWork& work = ops[index].Work(static_cast<OpPass>(pass));
+        OpCost row = {.block = std::string(BlockKindName(block)),
+                      .blocks = kind.blocks,
+                      .op = ops[index].name,
+                      .pass = kPassNames[pass],
+                      .flops = work.flops,
+                      .bytes = work.bytes,
+                      .seconds = times[index].seconds[pass],
+                      .comm_seconds = times[index].comm_seconds[pass]};
+        if (!key.second) row.block += ", frozen";
+        row.share = row.blocks * (row.seconds + row.comm_seconds);
+        if (row.share == 0) continue;
+        whole_s += row.share;
+        report.ops.push_back(std::move(row));
+      }
+    }
+  }
+  for (OpCost& row : report.ops) row.share /= whole_s;
+  return report;
+}
+
+nlohmann::ordered_json CostsToJson(const CostReport& report) {
+  using Json = nlohmann::ordered_json;
+  Json out = {{"source", "analytic"},
+              {"device", report.device.name},
+              {"optimizer_s", report.optimizer_s}};
+  Json stages = Json::array();
+  for (const StageCosts& stage : report.stages) {
+    stages.push_back({{"forward_s", stage.forward_s},
+                      {"backward_input_s", stage.backward_input_s},
+                      {"backward_weight_s", stage.backward_weight_s},
+                      {"recompute_s", stage.recompute_s}});
+  }
+  out["stages"] = std::move(stages);
+  Json ops = Json::array();
+  for (const OpCost& row : report.ops) {
+    ops.push_back({{"block", row.block},
+                   {"blocks", row.blocks},
+                   {"name", row.op},
+                   {"pass", row.pass},
+                   {"flops", row.flops},
+                   {"bytes", row.bytes},
+                   {"seconds", row.seconds},
+                   {"comm_seconds", row.comm_seconds},
+                   {"share", row.share}});
+  }
+  out["ops"] = std::move(ops);
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,44 @@
+// Where estimated pass times come from: each operation of one device, as rows
+// for people and programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "sim/cost/analytic.h"
+#include "sim/cost/pass_costs.h"
+#include "sim/model/stages.h"
+
+namespace pipewright {
+
+// One pass of one operation of a block, for one slice of a microbatch on one
+// device.
+struct OpCost {
+  std::string block;  // "layer"
+  double blocks = 1;  // how many the model has; of a spread one the parts
+  std::string op;     // "qkv"
+  std::string pass;   // "F", "B", "W"
+  double flops = 0;
+  double bytes = 0;         // of HBM
+  double seconds = 0;       // computing
+  double comm_seconds = 0;  // and not hidden by it
+  // Of all F, B and W of the model's blocks; nothing recomputed.
+  double share = 0;
+};
+
+struct CostReport {
+  DeviceSpec device;
+  std::vector<StageCosts> stages;  // of one microbatch
+  double optimizer_s = 0;
+  std::vector<OpCost> ops;
+};
+
+CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
+                       const StageLayout& layout,
+                       const AnalyticOptions& options, const PassCosts& costs);
+
+// The value of the key "costs".
+nlohmann::ordered_json CostsToJson(const CostReport& report);
+
+}  // namespace pipewright

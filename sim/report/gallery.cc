@@ -1,0 +1,191 @@
+#include "sim/report/gallery.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/quantity.h"
+#include "sim/report/format.h"
+#include "sim/report/html_parts.h"
+#include "sim/report/svg.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kMaxRows = 1000;
+// All pictures have one width, so that equal lengths are equal times.
+constexpr double kNarrowest = 1100;
+constexpr double kWidest = 6000;
+constexpr double kBoxPx = 22;  // room for a number of two digits
+constexpr double kRowPx = 22;
+
+using Entries = std::vector<const GalleryEntry*>;
+
+double Largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// Those that were built, the smallest bubble first.
+Entries Sorted(const Gallery& gallery) {
+  Entries drawn;
+  for (const GalleryEntry& entry : gallery.entries) {
+    if (entry.refusal.empty()) drawn.push_back(&entry);
+  }
+  const auto rank = [](const GalleryEntry* entry) {
+    return std::tuple(entry->report.bubble_fraction.global,
+                      Largest(entry->report.peak_activations), entry->name);
+  };
+  std::sort(drawn.begin(), drawn.end(),
+            [&](const GalleryEntry* one, const GalleryEntry* other) {
+              return rank(one) < rank(other);
+            });
+  return drawn;
+}
+
+// Their first iteration is no measure of them.
+std::string NeverFlushed(const Entries& drawn) {
+  std::vector<std::string> names;
+  for (const GalleryEntry* entry : drawn) {
+    const Schedule* schedule = entry->program.schedule.get();
+    if (schedule != nullptr && schedule->update_every > 0) {
+      names.push_back(EscapeXml(entry->name));
+    }
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(
+      "<p class=\"quiet\">Never flushed: ", absl::StrJoin(names, ", "),
+      ". Their bubbles and spans are those of the first "
+      "iteration, fill included; compare iterations.</p>\n");
+}
+
+std::string Overview(const Entries& drawn) {
+  double longest_s = 0;
+  for (const GalleryEntry* entry : drawn) {
+    longest_s = std::max(longest_s, entry->report.span_s.global);
+  }
+  const TimeUnit unit = UnitFor(longest_s / 10);
+  HtmlTable table;
+  table.header = {"schedule",
+                  "vpp",
+                  "slices",
+                  absl::StrFormat("span (%s)", unit.name),
+                  absl::StrFormat("iteration (%s)", unit.name),
+                  "bubble fraction, global",
+                  "per rank",
+                  "bubble overhead, global",
+                  "per rank",
+                  "peak activations",
+                  "weights"};
+  const auto time = [&](double seconds) {
+    return absl::StrFormat("%.3f", seconds / unit.seconds);
+  };
+  for (const GalleryEntry* entry : drawn) {
+    const Report& report = entry->report;
+    const Schedule* schedule = entry->program.schedule.get();
+    table.rows.push_back(
+        {entry->name, absl::StrCat(report.vpp), absl::StrCat(report.slices),
+         time(report.span_s.global), time(report.iteration_s),
+         FormatPercent(report.bubble_fraction.global),
+         FormatPercent(report.bubble_fraction.per_rank),
+         FormatPercent(report.bubble_overhead.global),
+         FormatPercent(report.bubble_overhead.per_rank),
+         absl::StrFormat("%.4g", Largest(report.peak_activations)),
+         absl::StrCat(schedule == nullptr ? 1 : schedule->replicas, "×")});
+    table.links.push_back(absl::StrCat("#schedule-", entry->name));
+  }
+  return SectionHtml(
+      "overview", "Overview",
+      absl::StrCat(
+          "<p class=\"quiet\">Smallest bubble first. Bubble fraction is "
+          "(span − busy) / span, bubble overhead (span − busy) / busy; global: "
+          "first start on any rank to last end on any, per rank: the longest "
+          "of the ranks' own spans. Iteration: the steady-state period. Peak "
+          "activations: of the fullest rank, in microbatches through all its "
+          "stages of one replica. Weights: copies of each stage.</p>\n",
+          NeverFlushed(drawn), TableHtml(table, kMaxRows)));
+}
+
+std::string Refused(const Gallery& gallery) {
+  HtmlTable table;
+  table.text_columns = 2;
+  table.header = {"schedule", "why"};
+  for (const GalleryEntry& entry : gallery.entries) {
+    if (!entry.refusal.empty()) {
+      table.rows.push_back({entry.name, entry.refusal});
+    }
+  }
+  if (table.rows.empty()) return "";
+  return SectionHtml("refused", "Not possible with these sizes",
+                     TableHtml(table, kMaxRows));
+}
+
+// Passes of the rank that has most: what the width has to hold.
+double MostBoxes(const Entries& drawn) {
+  size_t most = 0;
+  for (const GalleryEntry* entry : drawn) {
+    for (const RankProgram& rank : entry->program.ranks) {
+      most = std::max(most, rank.order->size());
+    }
+  }
+  return static_cast<double>(most);
+}
+
+std::string Pictures(const Entries& drawn) {
+  GridOptions options;
+  options.width_px = std::clamp(kBoxPx * MostBoxes(drawn), kNarrowest, kWidest);
+  options.row_px = kRowPx;
+  for (const GalleryEntry* entry : drawn) {
+    for (const TraceOp& op : entry->ops) {
+      options.end_s = std::max(options.end_s, op.end_s);
+    }
+  }
+  std::string out;
+  for (const GalleryEntry* entry : drawn) {
+    const Report& report = entry->report;
+    options.suffix = absl::StrCat("-", entry->name);
+    options.title = entry->name;
+    absl::StrAppend(
+        &out,
+        SectionHtml(
+            absl::StrCat("schedule-", entry->name), entry->name,
+            absl::StrCat(
+                "<p>", EscapeXml(entry->summary), "</p>\n<p class=\"quiet\">",
+                EscapeXml(entry->source), "</p>\n<p>Span ",
+                FormatSeconds(report.span_s.global), ", bubble fraction ",
+                FormatPercent(report.bubble_fraction.global), " global and ",
+                FormatPercent(report.bubble_fraction.per_rank),
+                " per rank, peak activations ",
+                absl::StrFormat("%.4g", Largest(report.peak_activations)),
+                "</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
+                ScheduleGridSvg(entry->program, entry->ops, options),
+                "</div>\n")));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string GalleryHtml(const Gallery& gallery) {
+  const Entries drawn = Sorted(gallery);
+  std::string body = absl::StrCat(
+      "<header>\n<h1>Schedules on the same axes</h1>\n<p class=\"quiet\">",
+      EscapeXml(absl::StrJoin(gallery.facts, " · ")), "</p>\n</header>\n");
+  if (!gallery.warnings.empty()) {
+    absl::StrAppend(&body, "<section class=\"alert\" id=\"warnings\">\n<ul>\n");
+    for (const std::string& warning : gallery.warnings) {
+      absl::StrAppend(&body, "<li>", EscapeXml(warning), "</li>\n");
+    }
+    absl::StrAppend(&body, "</ul>\n</section>\n");
+  }
+  absl::StrAppend(&body, Overview(drawn), Refused(gallery),
+                  "<input type=\"checkbox\" id=\"fit\" checked=\"checked\"> "
+                  "<label for=\"fit\">fit the pictures to the width of the "
+                  "page</label>\n",
+                  Pictures(drawn));
+  return PageHtml("Schedules", body);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,34 @@
+// One static page with many schedules on the same time axis: a table of their
+// bubbles and memory, sorted, then a grid each. No network, no script.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/program/program.h"
+#include "sim/report/report.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+
+struct GalleryEntry {
+  std::string name;
+  std::string summary;
+  std::string source;
+  // Why it could not be built for these sizes; "" where it was. Then all that
+  // follows is empty.
+  std::string refusal;
+  Report report;
+  Program program;
+  std::vector<TraceOp> ops;  // of the first iteration of one replica
+};
+
+struct Gallery {
+  std::vector<std::string> facts;  // what is the same for all: "pp 4"
+  std::vector<std::string> warnings;
+  std::vector<GalleryEntry> entries;
+};
+
+std::string GalleryHtml(const Gallery& gallery);
+
+}  // namespace pipewright

@@ -1,0 +1,201 @@
+#include "sim/report/memory_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/quantity.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+std::string Key(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kMaster:
+      return "master_weights";
+    case MemoryKind::kPlaceholders:
+      return "gradient_placeholders";
+    default:
+      return std::string(MemoryKindName(kind));
+  }
+}
+
+std::string Gib(int64_t bytes) {
+  return absl::StrFormat("%.2f", static_cast<double>(bytes) / kGiB);
+}
+
+bool IsUsed(const ScheduleMemory& memory, MemoryKind kind) {
+  for (const RankMemory& rank : memory.ranks) {
+    if (rank.at_peak[kind] != 0) return true;
+  }
+  return false;
+}
+
+std::string Change(const MemoryChange& change) {
+  return absl::StrCat(change.change, " saves ", FormatBytes(change.saved_bytes),
+                      change.fits
+                          ? " (fits)"
+                          : absl::StrCat(" (", FormatBytes(change.needed_bytes),
+                                         ", not enough alone)"));
+}
+
+}  // namespace
+
+bool MemoryReport::fits() const {
+  if (!limit_bytes) return true;
+  const RankMemory& worst = memory->ranks[memory->WorstRank()];
+  return static_cast<double>(worst.needed()) <= *limit_bytes;
+}
+
+std::optional<double> MemoryReport::allocator_limit() const {
+  if (!limit_bytes) return {};
+  const RankMemory& worst = memory->ranks[memory->WorstRank()];
+  return *limit_bytes - static_cast<double>(worst.context) -
+         static_cast<double>(worst.fragmentation);
+}
+
+std::string MemoryCause(const MemoryReport& report, int rank) {
+  const RankMemory& row = report.memory->ranks[rank];
+  if (row.pass_index < 0) return "all the time";
+  return absl::StrCat(PassToString(*report.schedule, row.pass), " (stage ",
+                      row.stage, row.op.empty() ? "" : ", ", row.op, ")");
+}
+
+std::string MemoryVerdictLine(const MemoryReport& report) {
+  if (!report.limit_bytes) return "";
+  const int worst = report.memory->WorstRank();
+  const RankMemory& row = report.memory->ranks[worst];
+  const double needed = static_cast<double>(row.needed());
+  const double over = needed - *report.limit_bytes;
+  return absl::StrCat(
+      "rank ", worst, " needs ", FormatBytes(needed), " of ",
+      FormatBytes(*report.limit_bytes), " (", report.limit_source, "): ",
+      over > 0 ? absl::StrCat("does not fit, ", FormatBytes(over),
+                              " too much, in ", MemoryCause(report, worst))
+               : absl::StrCat("fits, ", FormatBytes(-over), " left"));
+}
+
+absl::Status MemoryVerdict(const MemoryReport& report) {
+  if (report.fits()) return absl::OkStatus();
+  std::vector<std::string> changes;
+  for (const MemoryChange& change : report.changes) {
+    changes.push_back(Change(change));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "memory: ", MemoryVerdictLine(report),
+      changes.empty() ? ""
+                      : absl::StrCat("; what would help most: ",
+                                     absl::StrJoin(changes, "; "))));
+}
+
+nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {
+  using Json = nlohmann::ordered_json;
+  Json out;
+  if (report.limit_bytes) {
+    out["limit_bytes"] = *report.limit_bytes;
+    out["limit_source"] = report.limit_source;
+  }
+  out["worst_rank"] = report.memory->WorstRank();
+  Json ranks = Json::array();
+  for (size_t rank = 0; rank < report.memory->ranks.size(); ++rank) {
+    const RankMemory& row = report.memory->ranks[rank];
+    Json at_peak;
+    for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+      at_peak[Key(static_cast<MemoryKind>(kind))] = row.at_peak.of[kind];
+    }
+    Json cause;
+    if (row.pass_index >= 0) {
+      cause = {{"pass", PassToString(*report.schedule, row.pass)},
+               {"index", row.pass_index},
+               {"stage", row.stage},
+               {"op", row.op}};
+    }
+    ranks.push_back({{"rank", rank},
+                     {"peak_bytes", row.peak()},
+                     {"needed_bytes", row.needed()},
+                     {"at_peak", at_peak},
+                     {"peak_activation_bytes", row.peak_activations},
+                     {"context", row.context},
+                     {"fragmentation", row.fragmentation},
+                     {"cause", cause}});
+  }
+  out["ranks"] = std::move(ranks);
+  if (!report.changes.empty()) {
+    Json changes = Json::array();
+    for (const MemoryChange& change : report.changes) {
+      changes.push_back({{"change", change.change},
+                         {"needed_bytes", change.needed_bytes},
+                         {"saved_bytes", change.saved_bytes},
+                         {"fits", change.fits}});
+    }
+    out["changes"] = std::move(changes);
+  }
+  return out;
+}
+
+MemoryTable MemoryTableOf(const MemoryReport& report) {
+  const ScheduleMemory& memory = *report.memory;
+  MemoryTable table;
+  table.header = {"rank", "peak"};
+  std::vector<MemoryKind> kinds;
+  for (int index = 0; index < kNumMemoryKinds; ++index) {
+    const auto kind = static_cast<MemoryKind>(index);
+    if (!IsUsed(memory, kind)) continue;
+    kinds.push_back(kind);
+    table.header.push_back(std::string(MemoryKindName(kind)));
+  }
+  table.header.push_back("peak in");
+  for (size_t rank = 0; rank < memory.ranks.size(); ++rank) {
+    const RankMemory& row = memory.ranks[rank];
+    std::vector<std::string> cells = {absl::StrCat(rank), Gib(row.peak())};
+    for (const MemoryKind kind : kinds) cells.push_back(Gib(row.at_peak[kind]));
+    cells.push_back(MemoryCause(report, static_cast<int>(rank)));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+std::string MemoryToText(const MemoryReport& report, size_t rows) {
+  const MemoryTable table = MemoryTableOf(report);
+  const size_t last = table.header.size() - 1;
+  std::string out = "memory at the peak of each rank (GiB)\n";
+  const auto line = [&](const std::vector<std::string>& cells) {
+    for (size_t column = 0; column < last; ++column) {
+      const size_t width = std::max<size_t>(7, table.header[column].size());
+      absl::StrAppendFormat(&out, "%s%*s", column == 0 ? "" : "  ",
+                            static_cast<int>(column == 0 ? 6 : width),
+                            cells[column]);
+    }
+    absl::StrAppend(&out, "  ", cells[last], "\n");
+  };
+  line(table.header);
+  const size_t ends = rows / 4;
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    if (table.rows.size() > rows && row == ends) {
+      absl::StrAppend(&out, "     … ", table.rows.size() - 2 * ends, " more\n");
+      row = table.rows.size() - ends;
+    }
+    line(table.rows[row]);
+  }
+  const RankMemory& first = report.memory->ranks[0];
+  absl::StrAppend(&out, "  beyond the allocator: context ",
+                  FormatBytes(static_cast<double>(first.context)),
+                  ", fragmentation ",
+                  first.fragmentation == 0
+                      ? "none assumed"
+                      : FormatBytes(static_cast<double>(first.fragmentation)),
+                  "\n");
+  if (report.limit_bytes) {
+    absl::StrAppend(&out, "  ", MemoryVerdictLine(report), "\n");
+  }
+  for (const MemoryChange& change : report.changes) {
+    absl::StrAppend(&out, "  would help: ", Change(change), "\n");
+  }
+  return out;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,46 @@
+// The files of experiments/papers/zero_bubble_table8, run through the same
+// path as `simulate`.
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+#include "sim/reproduce/zero_bubble.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kNotCompared[] = "-";
+
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
+  const std::vector<TableRow> times = ReadTable("zero_bubble_table8/times");
+  const std::vector<TableRow> published =
+      ReadTable("zero_bubble_table8/published");
+  PW_CHECK(times.size() == published.size());
+  std::vector<Comparison> comparisons;
+  for (size_t row = 0; row < times.size(); ++row) {
+    CheckSameSetting(times[row], published[row]);
+    for (const char* schedule : {"1f1b", "zb-h1", "zb-h2"}) {
+      PW_ASSIGN_OR_RETURN(const ZeroBubbleResult result,
+                          RunZeroBubble(times[row], {schedule, 1, {}}, engine));
+      comparisons.push_back(CompareRate(
+          times[row], schedule, published[row].Text(schedule), result.Rate()));
+    }
+    if (published[row].Text("zb-v") != kNotCompared) {
+      PW_ASSIGN_OR_RETURN(const ZeroBubbleResult result,
+                          RunZeroBubble(times[row], {"zb-v", 2, {}}, engine));
+      comparisons.push_back(ComparePlannedRate(
+          times[row], "zb-v", published[row].Text("zb-v"), result.Rate()));
+    }
+    PW_RETURN_IF_ERROR(
+        CompareInterleaved(times[row], published[row], engine, &comparisons));
+  }
+  return comparisons;
+}
+
+const RegisterPaper kRow({
+    .name = "zero-bubble-table8",
+    .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, table 8",
+    .metric = kZeroBubbleRate,
+    .run = &Reproduce,
+});
+
+}  // namespace
+}  // namespace pipewright

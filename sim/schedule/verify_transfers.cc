@@ -1,0 +1,349 @@
+#include "sim/schedule/verify_transfers.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+#include "sim/schedule/grid.h"
+
+namespace pipewright {
+namespace {
+
+// Most ranks that a message tells about in words.
+constexpr int kMaxListed = 16;
+
+// What the three rules share: where each rank stands and what it waits for.
+class Progress {
+ public:
+  Progress(const Schedule& schedule, const std::vector<StepList>& lists)
+      : schedule_(schedule),
+        lists_(lists),
+        positions_(lists.size(), 0),
+        sent_(MessageCount(schedule), false),
+        received_(MessageCount(schedule), false) {}
+  virtual ~Progress() = default;
+
+  absl::Status Run(Semantics semantics) {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (int rank = 0; rank < schedule_.pp(); ++rank) {
+        while (Advance(rank)) progress = true;
+      }
+    }
+    for (int rank = 0; rank < schedule_.pp(); ++rank) {
+      if (!Ended(rank)) return Deadlock(semantics, rank);
+    }
+    return absl::OkStatus();
+  }
+
+ protected:
+  // One thing more on `rank`; false when it has to wait or has ended.
+  virtual bool Advance(int rank) = 0;
+  // The step that holds `rank`; its size when there is none.
+  virtual size_t Blocked(int rank) const { return positions_[rank]; }
+  virtual bool Ended(int rank) const {
+    return positions_[rank] == lists_[rank].size();
+  }
+
+  int64_t IndexOf(int rank, const Step& step) const {
+    return MessageOf(schedule_, rank, step).index;
+  }
+  // The message that a pass needs; -1 where it needs none.
+  int64_t InputOf(int rank, const Step& step) const {
+    return step.kind == StepKind::kPass &&
+                   NeedsReceive(schedule_, rank, step.pass)
+               ? IndexOf(rank, ReceiveOf(step.pass))
+               : -1;
+  }
+
+  const Schedule& schedule_;
+  const std::vector<StepList>& lists_;
+  std::vector<size_t> positions_;
+  std::vector<bool> sent_;      // [message]
+  std::vector<bool> received_;  // [message]
+
+ private:
+  std::string WaitsFor(int rank) const {
+    const Step& step = lists_[rank][Blocked(rank)];
+    std::string text =
+        absl::StrCat("rank ", rank, ", position ", Blocked(rank), ": ",
+                     StepToString(schedule_, step), " waits for ");
+    const bool sends = step.kind == StepKind::kSend;
+    const Step held =
+        step.kind == StepKind::kPass ? ReceiveOf(step.pass) : step;
+    const int peer = MessageOf(schedule_, rank, held).peer;
+    const absl::string_view what =
+        sends ? "its receive on rank " : "its send on rank ";
+    return absl::StrCat(text, what, peer);
+  }
+
+  absl::Status Deadlock(Semantics semantics, int first) const {
+    std::string message =
+        absl::StrCat("deadlock: with ", SemanticsName(semantics),
+                     " transfers these ranks wait for each other");
+    int listed = 0;
+    std::vector<int64_t> positions;
+    for (int rank = 0; rank < schedule_.pp(); ++rank) {
+      positions.push_back(Ended(rank)
+                              ? static_cast<int64_t>(lists_[rank].size())
+                              : static_cast<int64_t>(Blocked(rank)));
+      if (!Ended(rank) && ++listed <= kMaxListed) {
+        absl::StrAppend(&message, "\n  ", WaitsFor(rank));
+      }
+    }
+    const GridSource grid = {
+        .ranks = schedule_.pp(),
+        .size =
+            [&](int rank) { return static_cast<int64_t>(lists_[rank].size()); },
+        .text =
+            [&](int rank, int64_t index) {
+              return StepToString(schedule_, lists_[rank][index]);
+            },
+        .opens =
+            [&](int rank, int64_t index) {
+              return lists_[rank][index].kind == StepKind::kPass &&
+                     lists_[rank][index].pass.joint_with_next();
+            }};
+    return AtOrder(schedule_, first,
+                   absl::FailedPreconditionError(absl::StrCat(
+                       message, "\n", MarkedGrid(grid, positions))));
+  }
+};
+
+class Buffered : public Progress {
+ public:
+  using Progress::Progress;
+
+ protected:
+  bool Advance(int rank) override {
+    if (Ended(rank)) return false;
+    const Step& step = lists_[rank][positions_[rank]];
+    if (step.kind == StepKind::kSend) sent_[IndexOf(rank, step)] = true;
+    // A block starts when both of its parts can.
+    const bool opens =
+        step.kind == StepKind::kPass && step.pass.joint_with_next();
+    for (size_t part = 0; part < (opens ? 2u : 1u); ++part) {
+      const int64_t input =
+          InputOf(rank, lists_[rank][positions_[rank] + part]);
+      if (input >= 0 && !sent_[input]) return false;
+    }
+    ++positions_[rank];
+    return true;
+  }
+};
+
+class Rendezvous : public Progress {
+ public:
+  using Progress::Progress;
+
+ protected:
+  bool Advance(int rank) override {
+    if (Ended(rank)) return false;
+    const Step& step = lists_[rank][positions_[rank]];
+    if (step.kind == StepKind::kSend || step.kind == StepKind::kReceive) {
+      const Message message = MessageOf(schedule_, rank, step);
+      const size_t other = positions_[message.peer];
+      if (other == lists_[message.peer].size()) return false;
+      const Step& theirs = lists_[message.peer][other];
+      const bool meets = (theirs.kind == StepKind::kSend ||
+                          theirs.kind == StepKind::kReceive) &&
+                         theirs.kind != step.kind &&
+                         IndexOf(message.peer, theirs) == message.index;
+      if (!meets) return false;
+      ++positions_[message.peer];
+    }
+    ++positions_[rank];
+    return true;
+  }
+};
+
+// positions_ is the next pass (or other step that is no transfer); batches
+// follow behind on their own stream.
+class Nccl : public Progress {
+ public:
+  Nccl(const Schedule& schedule, const std::vector<StepList>& lists)
+      : Progress(schedule, lists), batches_(lists.size()) {
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      SkipTransfers(rank);
+      NextBatch(rank);
+    }
+  }
+
+ protected:
+  bool Advance(int rank) override {
+    return AdvancePass(rank) || AdvanceBatch(rank);
+  }
+
+  bool Ended(int rank) const override {
+    return Progress::Ended(rank) && batches_[rank].begin == lists_[rank].size();
+  }
+
+  // The member of the batch that is missing its partner, or the pass.
+  size_t Blocked(int rank) const override {
+    const Batch& batch = batches_[rank];
+    if (!batch.posted) return positions_[rank];
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (IsTransfer(rank, index) && !Met(rank, index)) return index;
+    }
+    return positions_[rank];
+  }
+
+ private:
+  // Steps begin..end-1 of a rank's list, from one pass to the next.
+  struct Batch {
+    size_t begin = 0;
+    size_t end = 0;
+    bool posted = false;
+  };
+
+  bool IsTransfer(int rank, size_t index) const {
+    const StepKind kind = lists_[rank][index].kind;
+    return kind == StepKind::kSend || kind == StepKind::kReceive;
+  }
+  bool IsPass(int rank, size_t index) const {
+    return lists_[rank][index].kind == StepKind::kPass;
+  }
+  // `sent_` and `received_` say here that a side has been posted.
+  bool Met(int rank, size_t index) const {
+    const int64_t message = IndexOf(rank, lists_[rank][index]);
+    return sent_[message] && received_[message];
+  }
+
+  void SkipTransfers(int rank) {
+    size_t& position = positions_[rank];
+    while (position < lists_[rank].size() && !IsPass(rank, position)) {
+      ++position;
+    }
+  }
+
+  // The batch behind the current one.
+  void NextBatch(int rank) {
+    Batch& batch = batches_[rank];
+    const size_t size = lists_[rank].size();
+    size_t begin = batch.end;
+    while (begin < size && !IsTransfer(rank, begin)) ++begin;
+    size_t end = begin;
+    while (end < size && !IsPass(rank, end)) ++end;
+    batch = {begin, end, false};
+  }
+
+  bool AdvancePass(int rank) {
+    size_t& position = positions_[rank];
+    if (position == lists_[rank].size()) return false;
+    const bool opens = lists_[rank][position].pass.joint_with_next();
+    for (size_t part = 0; part < (opens ? 2u : 1u); ++part) {
+      const Step& step = lists_[rank][position + part];
+      const int64_t input = InputOf(rank, step);
+      if (input >= 0 && !Arrived(rank, step)) return false;
+    }
+    ++position;
+    SkipTransfers(rank);
+    return true;
+  }
+
+  // The batch of the receive has ended: it is in none that is to come.
+  bool Arrived(int rank, const Step& pass) const {
+    const int64_t input = IndexOf(rank, ReceiveOf(pass.pass));
+    if (!sent_[input] || !received_[input]) return false;
+    const Batch& batch = batches_[rank];
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (lists_[rank][index].kind == StepKind::kReceive &&
+          IndexOf(rank, lists_[rank][index]) == input) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool AdvanceBatch(int rank) {
+    Batch& batch = batches_[rank];
+    if (batch.begin == lists_[rank].size()) return false;
+    if (!batch.posted) {
+      if (positions_[rank] < batch.end) return false;
+      for (size_t index = batch.begin; index < batch.end; ++index) {
+        if (!IsTransfer(rank, index)) continue;
+        const Step& step = lists_[rank][index];
+        (step.kind == StepKind::kSend ? sent_
+                                      : received_)[IndexOf(rank, step)] = true;
+      }
+      batch.posted = true;
+      return true;
+    }
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (IsTransfer(rank, index) && !Met(rank, index)) return false;
+    }
+    NextBatch(rank);
+    return true;
+  }
+
+  std::vector<Batch> batches_;
+};
+
+// NCCL's rule 4: between two ranks the n-th sent is the n-th received.
+absl::Status CheckSequence(const Schedule& schedule,
+                           const std::vector<StepList>& lists) {
+  std::map<std::pair<int, int>, std::vector<Step>> sent;  // (from, to)
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Step& step : lists[rank]) {
+      if (step.kind != StepKind::kSend) continue;
+      sent[{rank, MessageOf(schedule, rank, step).peer}].push_back(step);
+    }
+  }
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    std::map<int, size_t> seen;
+    for (size_t index = 0; index < lists[rank].size(); ++index) {
+      const Step& step = lists[rank][index];
+      if (step.kind != StepKind::kReceive) continue;
+      const Message message = MessageOf(schedule, rank, step);
+      const size_t number = seen[message.peer]++;
+      const Step& partner = sent[{message.peer, rank}][number];
+      if (MessageOf(schedule, message.peer, partner).index == message.index) {
+        continue;
+      }
+      return AtOrder(
+          schedule, rank,
+          absl::FailedPreconditionError(absl::StrCat(
+              "rank ", rank, ", position ", index, ": ",
+              StepToString(schedule, step), " is number ", number + 1,
+              " that rank ", rank, " receives from rank ", message.peer,
+              ", which sends ", StepToString(schedule, partner), " as number ",
+              number + 1, "; NCCL pairs them by their order")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view SemanticsName(Semantics semantics) {
+  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "nccl"};
+  return kNames[static_cast<int>(semantics)];
+}
+
+absl::Status CheckProgress(const Schedule& schedule,
+                           const std::vector<StepList>& lists,
+                           Semantics semantics) {
+  PW_CHECK(static_cast<int>(lists.size()) == schedule.pp());
+  switch (semantics) {
+    case Semantics::kBuffered:
+      return Buffered(schedule, lists).Run(semantics);
+    case Semantics::kRendezvous:
+      return Rendezvous(schedule, lists).Run(semantics);
+    case Semantics::kNccl:
+      PW_RETURN_IF_ERROR(CheckSequence(schedule, lists));
+      return Nccl(schedule, lists).Run(semantics);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<StepList> DefaultSteps(const Schedule& schedule,
+                                   Semantics semantics) {
+  return semantics == Semantics::kRendezvous
+             ? BlockingSteps(schedule)
+             : PostAhead(schedule, PassSteps(schedule));
+}
+
+}  // namespace pipewright

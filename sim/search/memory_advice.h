@@ -1,0 +1,18 @@
+// What would help a run that does not fit: changes of its configuration, each
+// tried by preparing the run again.
+#pragma once
+
+#include <vector>
+
+#include "sim/config/prepare.h"
+#include "sim/report/memory_report.h"
+
+namespace pipewright {
+
+// At most `most`, the one that saves most on the worst rank first; of changes
+// of one kind (recomputation, ZeRO, splits of the layers, ...) the mildest
+// that is enough or else the one that saves most. Empty without a model, and
+// for schedules too large to build a few times over.
+std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most);
+
+}  // namespace pipewright

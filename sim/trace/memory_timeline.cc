@@ -1,0 +1,92 @@
+#include "sim/trace/memory_timeline.h"
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+MemoryBytes Negative(MemoryBytes bytes) {
+  for (int64_t& value : bytes.of) value = -value;
+  return bytes;
+}
+
+struct Event {
+  double time_s;
+  MemoryBytes change;
+};
+
+std::vector<MemorySample> SamplesOf(std::vector<Event> events,
+                                    const MemoryBytes& fixed) {
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& one, const Event& other) {
+                     return one.time_s < other.time_s;
+                   });
+  std::vector<MemorySample> samples;
+  MemoryBytes live = fixed;
+  for (size_t index = 0; index < events.size(); ++index) {
+    live += events[index].change;
+    const bool more = index + 1 < events.size() &&
+                      events[index + 1].time_s == events[index].time_s;
+    if (more) continue;
+    if (!samples.empty() && samples.back().bytes == live) continue;
+    samples.push_back({events[index].time_s, live});
+  }
+  return samples;
+}
+
+}  // namespace
+
+MemoryEffects::MemoryEffects(const Program& program,
+                             const ScheduleMemory& memory)
+    : program_(program), memory_(memory) {
+  for (int rank = 0; rank < program.schedule->pp(); ++rank) {
+    recomputed_.push_back(ChunksWithRecompute(*program.schedule, rank));
+  }
+}
+
+MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
+  MemoryEffect effect;
+  const bool copies = op.kind == OpKind::kOffload || op.kind == OpKind::kLoad;
+  if ((op.kind != OpKind::kPass && !copies) || op.stage < 0) return effect;
+  const Schedule& schedule = *program_.schedule;
+  const size_t chunk =
+      static_cast<size_t>(op.pass.replica()) * schedule.vpp() + op.pass.chunk();
+  const bool recomputed = recomputed_[op.rank][chunk];
+  const StageMemory& stage = *memory_.stages[op.stage];
+  PassKind kind = op.pass.kind();
+  if (op.kind == OpKind::kOffload) kind = PassKind::kOffload;
+  if (op.kind == OpKind::kLoad) kind = PassKind::kLoad;
+  const PassChange change = ChangeOf(kind, stage, recomputed);
+  MemoryBytes& stays =
+      op.kind == OpKind::kLoad ? effect.at_start : effect.at_end;
+  stays[MemoryKind::kActivations] = change.activations;
+  stays[MemoryKind::kRecomputed] = change.recomputed;
+  if (const PassMemory* own = PeakOf(kind, stage, recomputed)) {
+    effect.during = own->peak;
+  }
+  return effect;
+}
+
+std::vector<std::vector<MemorySample>> MemoryOverTime(
+    const Program& program, const ScheduleMemory& memory,
+    const std::vector<TraceOp>& ops, int replica, int iteration) {
+  const MemoryEffects effects(program, memory);
+  std::vector<std::vector<Event>> events(memory.ranks.size());
+  for (const TraceOp& op : ops) {
+    if (op.replica != replica || op.iteration != iteration) continue;
+    const MemoryEffect effect = effects.Of(op);
+    MemoryBytes begin = effect.at_start;
+    begin += effect.during;
+    MemoryBytes end = Negative(effect.during);
+    end += effect.at_end;
+    events[op.rank].push_back({op.start_s, begin});
+    events[op.rank].push_back({op.end_s, end});
+  }
+  std::vector<std::vector<MemorySample>> out;
+  for (size_t rank = 0; rank < events.size(); ++rank) {
+    out.push_back(SamplesOf(std::move(events[rank]), memory.ranks[rank].fixed));
+  }
+  return out;
+}
+
+}  // namespace pipewright

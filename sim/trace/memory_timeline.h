@@ -1,0 +1,50 @@
+// Memory of the ranks over the time of a run: the bytes of sim/memory, which
+// follow from the order, at the times of a trace. Inside a pass the line
+// stands at the pass's highest point; where ranks of the trace overlap passes
+// on several streams, both add up.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/memory/schedule_memory.h"
+#include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+namespace pipewright {
+
+// What one operation of a trace does to its rank's memory: `during` is there
+// between its start and its end only, `at_start` and `at_end` stay.
+struct MemoryEffect {
+  MemoryBytes during;
+  MemoryBytes at_start;
+  MemoryBytes at_end;
+};
+
+// Of the operations of one program; knows which chunks are recomputed.
+class MemoryEffects {
+ public:
+  // The program has a schedule, which `memory` is of. Both must stay.
+  MemoryEffects(const Program& program, const ScheduleMemory& memory);
+
+  // Nothing for operations other than passes, offloads and loads.
+  MemoryEffect Of(const TraceOp& op) const;
+
+ private:
+  const Program& program_;
+  const ScheduleMemory& memory_;
+  std::vector<std::vector<bool>> recomputed_;  // [rank]
+};
+
+struct MemorySample {
+  double time_s = 0;  // from here on, until the next one
+  MemoryBytes bytes;
+};
+
+// [rank], of one data-parallel replica and iteration: a sample for each
+// change, the first one at the first operation.
+std::vector<std::vector<MemorySample>> MemoryOverTime(
+    const Program& program, const ScheduleMemory& memory,
+    const std::vector<TraceOp>& ops, int replica, int iteration);
+
+}  // namespace pipewright

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Usage: run.sh PIPEWRIGHT FOLDER CHECK. Writes schedules as PyTorch's CSV to
+# FOLDER, both flavours, and lets CHECK (torch_csv_check.sh) run each in real
+# PyTorch and compare loss and gradients with plain autograd. Exit 77: CHECK is
+# not there, or cannot set PyTorch up. The first run loads about 250 MB.
+set -eu
+pipewright=$1
+files=$2
+check=$3
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+rm -rf "$files"
+mkdir -p "$files"
+# Every schedule that two ranks can run and the file can hold; exports.txt says
+# which these are.
+for name in $("$pipewright" list schedules | sed -n 's/^\([a-z0-9-]*\)  .*/\1/p'); do
+  for flavour in torch-csv torch-csv-comms; do
+    "$pipewright" schedule "$name" --pp 2 --microbatches 4 \
+      --format "$flavour" -o "$files/$name.$flavour.csv" 2> "$files/reason" ||
+      echo "not written: $name $flavour: $(tail -n 1 "$files/reason")"
+  done
+done
+
+expected=$(dirname "$0")/exports.txt
+ls "$files" | sed -n 's/\.csv$//p' | LC_ALL=C sort > "$files/written"
+if ! diff "$expected" "$files/written"; then
+  echo "failed: the files written (>) are not those of $expected (<)"
+  exit 1
+fi
+
+[ -x "$check" ] || skip "no $check"
+passed=0
+failed=0
+for file in "$files"/*.csv; do
+  code=0
+  "$check" "$file" || code=$?
+  case $code in
+    0) passed=$((passed + 1)) ;;
+    1) failed=$((failed + 1)) ;;
+    *) skip "PyTorch cannot be set up (see above)" ;;
+  esac
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,107 @@
+#include "sim/report/memory_report.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "sim/report/memory_svg.h"
+#include "tests/support/memory_example.h"
+#include "tests/support/xml_check.h"
+
+namespace pipewright {
+namespace {
+
+using testing::Count;
+using testing::MemoryExample;
+using testing::MemoryRun;
+using testing::XmlProblem;
+
+TEST_CASE("memory report: fits, and by how much not", "[report][memory]") {
+  MemoryReport report = MemoryExample().report;
+  CHECK(report.fits());  // no limit
+  CHECK(MemoryVerdictLine(report).empty());
+  CHECK(!report.allocator_limit());
+  const int worst = report.memory->WorstRank();
+  const double needed =
+      static_cast<double>(report.memory->ranks[worst].needed());
+  report.limit_bytes = needed;
+  report.limit_source = "system.memory";
+  CHECK(report.fits());
+  CHECK(MemoryVerdict(report).ok());
+  CHECK(absl::StrContains(MemoryVerdictLine(report), "): fits, "));
+  report.limit_bytes = needed - 1024;
+  report.changes = {{.change = "strategy.recompute full",
+                     .needed_bytes = needed / 2,
+                     .saved_bytes = needed / 2,
+                     .fits = true}};
+  CHECK(!report.fits());
+  const absl::Status verdict = MemoryVerdict(report);
+  CHECK(verdict.code() == absl::StatusCode::kResourceExhausted);
+  for (const char* part :
+       {"rank 0 needs", "(system.memory): does not fit, 1 KiB too much, in ",
+        "(stage 0, ", "strategy.recompute full saves", "(fits)"}) {
+    INFO(verdict.message());
+    CHECK(absl::StrContains(verdict.message(), part));
+  }
+}
+
+TEST_CASE("memory report: JSON holds every category of every rank",
+          "[report][memory]") {
+  MemoryReport report = MemoryExample().report;
+  report.limit_bytes = 5;
+  report.limit_source = "system.memory";
+  const nlohmann::ordered_json json = MemoryToJson(report);
+  CHECK(json["limit_bytes"] == 5);
+  REQUIRE(json["ranks"].size() == 2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const RankMemory& row = report.memory->ranks[rank];
+    const auto& written = json["ranks"][rank];
+    int64_t sum = 0;
+    for (const auto& bytes : written["at_peak"]) sum += bytes.get<int64_t>();
+    CHECK(written["at_peak"].size() == kNumMemoryKinds);
+    CHECK(sum == written["peak_bytes"].get<int64_t>());
+    CHECK(written["peak_bytes"] == row.peak());
+    CHECK(written["needed_bytes"] ==
+          row.peak() + row.context + row.fragmentation);
+    CHECK(written["cause"]["stage"] == row.stage);
+    CHECK(written["cause"]["op"] == row.op);
+    CHECK(!written["cause"]["pass"].get<std::string>().empty());
+  }
+}
+
+TEST_CASE("memory report: a table for people, cut in the middle",
+          "[report][memory]") {
+  const MemoryReport report = MemoryExample().report;
+  const std::string text = MemoryToText(report, 32);
+  CHECK(absl::StrContains(text, "activations"));
+  CHECK(absl::StrContains(text, "context 1 GiB, fragmentation none assumed"));
+  CHECK(Count(text, "(stage ") == 2);
+  // Nothing is offered that nobody uses.
+  CHECK(!absl::StrContains(text, "recomputed"));
+}
+
+TEST_CASE("memory picture: a row a rank, the limit, a legend",
+          "[report][memory]") {
+  const MemoryRun run = MemoryExample();
+  MemoryPicture picture;
+  const std::string plain = MemoryOverTimeSvg(
+      run.toy.program, *run.report.memory, run.toy.ops, picture);
+  CHECK(XmlProblem(plain) == "");
+  CHECK(Count(plain, "<title>rank ") == 2);
+  CHECK(Count(plain, "class=\"limit\"") == 0);
+  for (const char* part : {"weights", "activations", "time (", "rank 1"}) {
+    CHECK(absl::StrContains(plain, part));
+  }
+  picture.limit_bytes = 1e6;
+  CHECK(Count(MemoryOverTimeSvg(run.toy.program, *run.report.memory,
+                                run.toy.ops, picture),
+              "class=\"limit\"") == 2);
+  picture.most_rows = 1;
+  picture.iteration = 7;
+  CHECK(MemoryOverTimeSvg(run.toy.program, *run.report.memory, run.toy.ops,
+                          picture)
+            .empty());
+}
+
+}  // namespace
+}  // namespace pipewright

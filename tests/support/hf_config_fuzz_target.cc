@@ -1,0 +1,25 @@
+#include "tests/support/hf_config_fuzz_target.h"
+
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "sim/base/check.h"
+#include "sim/model/hf_config.h"
+
+namespace pipewright::testing {
+
+bool FuzzHuggingFaceConfig(absl::string_view text) {
+  const absl::StatusOr<ModelSpec> model =
+      ModelFromHuggingFace(text, "config.json");
+  if (!model.ok()) {
+    PW_CHECK(model.status().code() == absl::StatusCode::kInvalidArgument);
+    PW_CHECK(absl::StartsWith(model.status().message(), "config.json: "));
+    return false;
+  }
+  PW_CHECK(CheckModel(*model).ok());
+  PW_CHECK(std::isfinite(model->Parameters()) && model->Parameters() > 0);
+  PW_CHECK(model->ActiveParameters() <= model->Parameters());
+  return true;
+}
+
+}  // namespace pipewright::testing

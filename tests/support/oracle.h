@@ -1,0 +1,75 @@
+// Outputs of reference schedulers in shared/oracle/schedules, where that
+// folder is there: orders, peaks, cost sets (its README).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright::testing {
+
+using OwnParams = std::map<std::string, std::string>;
+
+// What a check has compared; all 0 where the folder is absent.
+struct Compared {
+  int cases = 0;
+  int peaks = 0;  // a rank's, or the largest of all ranks
+
+  Compared& operator+=(const Compared& other);
+};
+
+// Prints "oracle FAMILY: N cases compared, M peaks" and ", MORE" where there is
+// more to say; nothing where no case was compared.
+void SayCompared(absl::string_view family, const Compared& compared,
+                 absl::string_view more = "");
+
+// Content of file `name`, without ".json". Null where it is absent, with a
+// warning.
+nlohmann::json LoadOracle(const std::string& name);
+
+absl::StatusOr<Schedule> BuildOf(const std::string& name, int pp, int vpp,
+                                 int microbatches, const OwnParams& own = {});
+
+// One string a rank, tokens of family A.
+std::vector<std::string> OrdersOf(const Schedule& schedule);
+
+// The same with PyTorch's letters and the stage in front: "3B7".
+std::vector<std::vector<std::string>> TorchOrdersOf(const Schedule& schedule);
+
+// Peaks as the oracle prints them, with four decimals. How many there are.
+int CheckPeaks(const Schedule& schedule, const nlohmann::json& peaks,
+               double held);
+
+// The peaks of one cost set of a case of family A.
+int CheckCostSetPeaks(const Schedule& schedule, const nlohmann::json& peak,
+                      const std::string& cost_set);
+
+// M_W / M of a cost set of family A: 32h / (34h + 5as) with s = 1024; eq0 has
+// 1/2.
+double HeldUntilWeightOf(const std::string& cost_set);
+
+// Times of a cost set of family A, in its unit (microseconds for gpt).
+PlanCosts CostsOfSet(const std::string& cost_set);
+
+// All cases of a file of family A, orders and peaks.
+Compared CheckFamilyA(const std::string& file, const std::string& name,
+                      const OwnParams& own = {});
+
+// The rows of edge_small_m with schedule `row_name`, against ours.
+Compared CheckSmallMicrobatches(const std::string& row_name,
+                                const std::string& name, int vpp,
+                                const OwnParams& own = {});
+
+// All runs of a file of family B: orders and peaks. `name_of` gives our name
+// for a run, "" to leave it out.
+Compared CheckFamilyB(const std::string& file,
+                      const std::function<std::pair<std::string, OwnParams>(
+                          const nlohmann::json&)>& name_of);
+
+}  // namespace pipewright::testing

@@ -15,7 +15,8 @@
  *   grads   B -> W   the gradients of their outputs
  * After B `saved` may be freed, after W the other two. A part's input is kept
  * by F in `saved` or `inputs` as far as it is needed: the caller may reuse
- * `input` and `output` at once.
+ * `input` and `output` at once. The head's F writes its logits into `grads`,
+ * where B turns them into their gradient.
  *
  * Slices. With fewer tokens than the sequence (`slice_tokens`), attention sees
  * the slices before: F appends its keys and values to `cache`, B adds to the
@@ -36,7 +37,11 @@ typedef enum PwStyle {
 
 /* A whole model's; what one of `tp` devices holds follows from it: heads,
  * kv_heads (at least one), ffn and vocabulary are divided. With tp above 1 a
- * part computes its shard of each linear layer and none of the exchange. */
+ * part computes its shard of each linear layer and none of the exchange: ids
+ * and targets are below vocabulary / tp. With sequence_parallel, a part's input
+ * and output are the first 1 / tp of the rows; the rows of `inputs` and `grads`
+ * that the other devices would send are read, never written: whoever allocates
+ * them fills them once. */
 typedef struct PwModel {
   PwStyle style;
   PwType type;
@@ -76,7 +81,8 @@ typedef struct PwPartSize {
   size_t grads;
   size_t cache;     /* of a whole microbatch; 0 without slices */
   size_t workspace; /* of any one pass; contents need not survive it */
-  size_t boundary;  /* input and output: batch * slice_tokens * hidden */
+  size_t boundary;  /* input and output: batch * slice_tokens * hidden, with
+                       sequence_parallel 1 / tp of it */
 } PwPartSize;
 
 /* A weight inside a part's parameters. */
@@ -94,7 +100,8 @@ typedef struct PwTensor {
 typedef struct PwPartMemory {
   const void* weights; /* [parameters], of the model's type */
   float* gradients;    /* [parameters], added to */
-  /* [tokens, hidden] of the model's type; the embedding's input and the
+  /* [tokens, hidden] of the model's type (sequence_parallel: [tokens / tp,
+   * hidden]); the embedding's input and the
    * head's targets are `ids`, the head's output are `losses`. */
   const void* input;
   void* output;
@@ -151,7 +158,8 @@ PwStatus pw_backward_full(const PwKernels* kernels, PwDevice* device,
                           const PwPartMemory* memory);
 
 /* Floating-point operations of the linear layers (2 a multiply-add) and of
- * attention (causal: halved) of one pass, for efficiency in reports. */
+ * attention (2 products of matrices in F, 5 in B, which makes the scores again;
+ * causal: halved) of one pass, for efficiency in reports. */
 typedef enum PwPassKind {
   PW_PASS_F = 0,
   PW_PASS_B = 1,

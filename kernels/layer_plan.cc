@@ -1,0 +1,256 @@
+#include "kernels/layer_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+// Of tensors inside a block: what the widest loads of a GPU like.
+constexpr size_t kAlignment = 256;
+// Of tensors inside the parameters: 64 bytes of the narrowest type, so that
+// kernels.h's promise holds.
+constexpr int64_t kTensorElements = 32;
+// Normal with deviation 0.02 (Radford et al., GPT-2), as a uniform one.
+const float kInit = 0.02f * sqrtf(3.0f);
+
+class Block {
+ public:
+  size_t Take(int64_t elements, int64_t size) {
+    const size_t taken = bytes_;
+    bytes_ += (elements * size + kAlignment - 1) / kAlignment * kAlignment;
+    return taken;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+};
+
+class TensorList {
+ public:
+  TensorList(PartWeights* weights, PwTensor* tensors)
+      : weights_(*weights), tensors_(tensors) {}
+
+  void Vector(const char* name, int64_t size, float mean, int64_t* offset) {
+    Put(name, 1, size, 0, mean, offset);
+  }
+  void Matrix(const char* name, int64_t rows, int64_t columns,
+              int64_t* offset) {
+    Put(name, rows, columns, kInit, 0, offset);
+  }
+  int32_t count() const { return count_; }
+
+ private:
+  void Put(const char* name, int64_t rows, int64_t columns, float init,
+           float mean, int64_t* offset) {
+    *offset = weights_.elements;
+    if (tensors_ != nullptr) {
+      PwTensor& tensor = tensors_[count_];
+      snprintf(tensor.name, sizeof(tensor.name), "%s", name);
+      tensor.offset = *offset;
+      tensor.rows = rows;
+      tensor.columns = columns;
+      tensor.init = init;
+      tensor.mean = mean;
+    }
+    ++count_;
+    weights_.elements += (rows * columns + kTensorElements - 1) /
+                         kTensorElements * kTensorElements;
+  }
+
+  PartWeights& weights_;
+  PwTensor* tensors_;
+  int32_t count_ = 0;
+};
+
+void AddNorm(const PwModel& model, const char* gamma, const char* beta,
+             int64_t* gamma_offset, int64_t* beta_offset, TensorList* list) {
+  list->Vector(gamma, model.hidden, 1, gamma_offset);
+  if (model.style == PW_GPT) list->Vector(beta, model.hidden, 0, beta_offset);
+}
+
+void AddLinear(const PwModel& model, const char* name, const char* bias,
+               int64_t outputs, int64_t inputs, int64_t* offset,
+               int64_t* bias_offset, TensorList* list) {
+  list->Matrix(name, outputs, inputs, offset);
+  if (model.style == PW_GPT) list->Vector(bias, outputs, 0, bias_offset);
+}
+
+PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
+                       const PwModel& model, const PwWork& work) {
+  const PartShape shape = ShapeOf(model, work);
+  const int64_t size = TypeSize(model.type);
+  PartLayout layout{};
+  Block saved;
+  layout.saved.input = saved.Take(shape.rows * shape.hidden, size);
+  layout.saved.middle = saved.Take(shape.rows * shape.hidden, size);
+  layout.saved.statistics1 = saved.Take(2 * shape.rows, 4);
+  layout.saved.statistics2 = saved.Take(2 * shape.rows, 4);
+  layout.saved.qkv = saved.Take(shape.tokens * shape.qkv, size);
+  layout.saved.lse = saved.Take(shape.tokens * shape.heads, 4);
+  layout.saved.wide = saved.Take(shape.tokens * shape.up, size);
+  layout.saved_bytes = saved.bytes();
+  Block inputs;
+  layout.inputs.normal1 = inputs.Take(shape.tokens * shape.hidden, size);
+  layout.inputs.attention = inputs.Take(shape.tokens * shape.attention, size);
+  layout.inputs.normal2 = inputs.Take(shape.tokens * shape.hidden, size);
+  layout.inputs.active = inputs.Take(shape.tokens * shape.ffn, size);
+  layout.inputs_bytes = inputs.bytes();
+  Block grads;
+  layout.grads.qkv = grads.Take(shape.tokens * shape.qkv, size);
+  layout.grads.out = grads.Take(shape.tokens * shape.hidden, size);
+  layout.grads.wide = grads.Take(shape.tokens * shape.up, size);
+  layout.grads.down = grads.Take(shape.tokens * shape.hidden, size);
+  layout.grads_bytes = grads.bytes();
+  Block cache;
+  if (shape.sliced) {
+    const int64_t positions = work.batch * work.sequence;
+    layout.cache.keys = cache.Take(positions * shape.kv, size);
+    layout.cache.gradients = cache.Take(positions * shape.kv, size);
+  }
+  layout.cache_bytes = cache.bytes();
+  Block workspace;
+  layout.workspace.hidden = workspace.Take(shape.tokens * shape.hidden, size);
+  layout.workspace.wide =
+      workspace.Take(shape.tokens * std::max(shape.ffn, shape.attention), size);
+  layout.workspace.kv =
+      workspace.Take(shape.sliced ? shape.seen * shape.kv : 0, size);
+  const PwAttention attention = AttentionOf(model, work);
+  const size_t scratch =
+      std::max({kernels.norm_workspace(device, shape.rows, shape.hidden),
+                kernels.attention_workspace(device, &attention, 0),
+                kernels.attention_workspace(device, &attention, 1)});
+  layout.workspace.scratch = workspace.Take(scratch, 1);
+  layout.workspace_bytes = workspace.bytes();
+  return layout;
+}
+
+PartLayout EmbeddingLayout(const PwModel& model, const PwWork& work) {
+  const PartShape shape = ShapeOf(model, work);
+  const int64_t size = TypeSize(model.type);
+  PartLayout layout{};
+  Block grads;
+  layout.grads.out = grads.Take(shape.tokens * shape.hidden, size);
+  layout.grads_bytes = grads.bytes();
+  Block workspace;
+  layout.workspace.hidden = workspace.Take(shape.tokens * shape.hidden, size);
+  layout.workspace_bytes = workspace.bytes();
+  return layout;
+}
+
+PartLayout HeadLayout(const PwKernels& kernels, PwDevice* device,
+                      const PwModel& model, const PwWork& work) {
+  const PartShape shape = ShapeOf(model, work);
+  const int64_t size = TypeSize(model.type);
+  PartLayout layout{};
+  Block saved;
+  layout.saved.input = saved.Take(shape.rows * shape.hidden, size);
+  layout.saved.statistics1 = saved.Take(2 * shape.rows, 4);
+  layout.saved.lse = saved.Take(shape.tokens, 4);
+  layout.saved_bytes = saved.bytes();
+  Block inputs;
+  layout.inputs.normal1 = inputs.Take(shape.tokens * shape.hidden, size);
+  layout.inputs_bytes = inputs.bytes();
+  Block grads;
+  layout.grads.wide = grads.Take(shape.tokens * shape.vocabulary, size);
+  layout.grads_bytes = grads.bytes();
+  Block workspace;
+  layout.workspace.hidden = workspace.Take(shape.tokens * shape.hidden, size);
+  layout.workspace.scratch = workspace.Take(
+      kernels.norm_workspace(device, shape.rows, shape.hidden), 1);
+  layout.workspace_bytes = workspace.bytes();
+  return layout;
+}
+
+}  // namespace
+
+int64_t TypeSize(PwType type) {
+  return type == PW_FP32 ? 4 : type == PW_BF16 ? 2 : 1;
+}
+
+PartShape ShapeOf(const PwModel& model, const PwWork& work) {
+  PartShape shape{};
+  shape.tokens = work.batch * work.slice_tokens;
+  shape.rows = model.sequence_parallel ? shape.tokens / model.tp : shape.tokens;
+  shape.hidden = model.hidden;
+  shape.heads = model.heads / model.tp;
+  shape.kv_heads = std::max<int64_t>(1, model.kv_heads / model.tp);
+  shape.head_dim = model.head_dim;
+  shape.attention = shape.heads * shape.head_dim;
+  shape.kv = 2 * shape.kv_heads * shape.head_dim;
+  shape.qkv = shape.attention + shape.kv;
+  shape.ffn = model.ffn / model.tp;
+  shape.up = model.style == PW_LLAMA ? 2 * shape.ffn : shape.ffn;
+  shape.vocabulary = model.vocabulary / model.tp;
+  shape.seen = work.slice_first + work.slice_tokens;
+  shape.sliced = work.slice_tokens != work.sequence;
+  return shape;
+}
+
+PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
+                      int32_t* count) {
+  const PartShape shape = ShapeOf(model, PwWork{1, 1, 0, 1});
+  PartWeights weights;
+  TensorList list(&weights, tensors);
+  if (part == PW_EMBEDDING) {
+    list.Matrix("table", shape.vocabulary, shape.hidden, &weights.table);
+    if (model.style == PW_GPT) {
+      list.Matrix("positions", model.sequence, shape.hidden,
+                  &weights.positions);
+    }
+  } else if (part == PW_HEAD) {
+    AddNorm(model, "norm.gamma", "norm.beta", &weights.gamma1, &weights.beta1,
+            &list);
+    list.Matrix("output", shape.vocabulary, shape.hidden, &weights.output);
+  } else {
+    AddNorm(model, "norm1.gamma", "norm1.beta", &weights.gamma1, &weights.beta1,
+            &list);
+    AddLinear(model, "qkv", "qkv.bias", shape.qkv, shape.hidden, &weights.qkv,
+              &weights.qkv_bias, &list);
+    AddLinear(model, "out", "out.bias", shape.hidden, shape.attention,
+              &weights.out, &weights.out_bias, &list);
+    AddNorm(model, "norm2.gamma", "norm2.beta", &weights.gamma2, &weights.beta2,
+            &list);
+    AddLinear(model, "up", "up.bias", shape.up, shape.hidden, &weights.up,
+              &weights.up_bias, &list);
+    AddLinear(model, "down", "down.bias", shape.hidden, shape.ffn,
+              &weights.down, &weights.down_bias, &list);
+  }
+  if (count != nullptr) *count = list.count();
+  return weights;
+}
+
+PwAttention AttentionOf(const PwModel& model, const PwWork& work) {
+  const PartShape shape = ShapeOf(model, work);
+  PwAttention attention{};
+  attention.type = model.type;
+  attention.causal = model.causal;
+  attention.batch = shape.sliced ? 1 : work.batch;
+  attention.queries = work.slice_tokens;
+  attention.keys = shape.seen;
+  attention.heads = shape.heads;
+  attention.kv_heads = shape.kv_heads;
+  attention.head_dim = shape.head_dim;
+  attention.q_stride = shape.qkv;
+  attention.k_stride = shape.sliced ? shape.kv : shape.qkv;
+  attention.o_stride = shape.attention;
+  attention.scale = 1.0f / sqrtf(static_cast<float>(shape.head_dim));
+  return attention;
+}
+
+PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
+                    const PwModel& model, const PwWork& work, PwPart part) {
+  switch (part) {
+    case PW_EMBEDDING:
+      return EmbeddingLayout(model, work);
+    case PW_HEAD:
+      return HeadLayout(kernels, device, model, work);
+    default:
+      return LayerLayout(kernels, device, model, work);
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,91 @@
+// What the passes of layer.h share: the shapes of one device, where weights
+// lie in a part's parameters, and where tensors lie in its blocks of memory.
+// Not for callers of layer.h.
+#ifndef PIPEWRIGHT_KERNELS_LAYER_PLAN_H_
+#define PIPEWRIGHT_KERNELS_LAYER_PLAN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "kernels/layer.h"
+
+namespace pipewright {
+
+// One device's sizes; in elements.
+struct PartShape {
+  int64_t tokens;  // of the linear layers
+  int64_t rows;    // of norms and residuals; tokens / tp where those are
+                   // split
+  int64_t hidden;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t attention;  // heads * head_dim
+  int64_t qkv;        // columns of queries, keys and values
+  int64_t kv;         // columns of keys and values
+  int64_t ffn;
+  int64_t up;  // outputs of the first feed-forward matrix
+  int64_t vocabulary;
+  int64_t seen;  // positions up to the slice's end
+  bool sliced;
+};
+
+PartShape ShapeOf(const PwModel& model, const PwWork& work);
+
+// Offsets of a part's weights in elements; -1: the style has none.
+struct PartWeights {
+  int64_t gamma1 = -1;
+  int64_t beta1 = -1;
+  int64_t qkv = -1;
+  int64_t qkv_bias = -1;
+  int64_t out = -1;
+  int64_t out_bias = -1;
+  int64_t gamma2 = -1;
+  int64_t beta2 = -1;
+  int64_t up = -1;
+  int64_t up_bias = -1;
+  int64_t down = -1;
+  int64_t down_bias = -1;
+  int64_t table = -1;
+  int64_t positions = -1;
+  int64_t output = -1;
+  int64_t elements = 0;  // of all
+};
+
+// `tensors` may be null; else it is filled, at most PW_MAX_TENSORS, and
+// `*count` says how many there are.
+PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
+                      int32_t* count);
+
+// Offsets in bytes, each into the block it is listed under.
+struct PartLayout {
+  struct {
+    size_t input, middle, statistics1, statistics2, qkv, lse, wide;
+  } saved;
+  struct {
+    size_t normal1, attention, normal2, active;
+  } inputs;
+  struct {
+    size_t qkv, out, wide, down;
+  } grads;
+  struct {
+    size_t keys, gradients;  // [batch, sequence, keys and values]
+  } cache;
+  struct {
+    size_t hidden, wide, kv, scratch;
+  } workspace;
+  size_t saved_bytes, inputs_bytes, grads_bytes, cache_bytes, workspace_bytes;
+};
+
+PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
+                    const PwModel& model, const PwWork& work, PwPart part);
+
+// The attention of all sequences at once or, in slices, of one.
+PwAttention AttentionOf(const PwModel& model, const PwWork& work);
+
+int64_t TypeSize(PwType type);
+
+}  // namespace pipewright
+
+#endif  // PIPEWRIGHT_KERNELS_LAYER_PLAN_H_

@@ -1,0 +1,90 @@
+#include "kernels/loader.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace pipewright {
+namespace {
+
+constexpr char kLibrary[] = "libpipewright_cuda.so";
+
+// "/usr/bin/" of a binary there; "" when not known.
+std::string BinaryFolder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  if (length <= 0) return "";
+  const std::string whole(path, length);
+  return whole.substr(0, whole.rfind('/') + 1);
+}
+
+std::vector<std::string> Candidates() {
+  const char* chosen = getenv("PIPEWRIGHT_CUDA_LIBRARY");
+  // Whoever names one wants that one and no other.
+  if (chosen != nullptr && chosen[0] != '\0') return {chosen};
+  return {BinaryFolder() + kLibrary, kLibrary};
+}
+
+const PwKernels* CheckTable(const PwKernels* kernels, const std::string& path,
+                            std::string* error) {
+  if (kernels == nullptr) {
+    *error = path + ": pw_cuda_kernels() gives nothing";
+    return nullptr;
+  }
+  if (kernels->abi != PW_KERNELS_ABI) {
+    *error = path + " is of interface " + std::to_string(kernels->abi) +
+             ", this program of " + std::to_string(PW_KERNELS_ABI) +
+             ": build both from the same sources";
+    return nullptr;
+  }
+  if (kernels->device_count() < 1) {
+    const char* reason = kernels->error();
+    *error = std::string("no CUDA device: ") +
+             (reason != nullptr && reason[0] != '\0' ? reason : "none found");
+    return nullptr;
+  }
+  return kernels;
+}
+
+const PwKernels* LoadCuda(std::string* error) {
+  std::string tried;
+  for (const std::string& path : Candidates()) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      if (!tried.empty()) tried += "; ";
+      tried += dlerror();
+      continue;
+    }
+    using Function = const PwKernels* (*)();
+    const auto function =
+        reinterpret_cast<Function>(dlsym(library, "pw_cuda_kernels"));
+    if (function == nullptr) {
+      *error = path + " has no pw_cuda_kernels";
+      return nullptr;
+    }
+    return CheckTable(function(), path, error);
+  }
+  *error = std::string(kLibrary) + " cannot be loaded (" + tried +
+           "); it is built where a CUDA toolkit is found, and " +
+           "PIPEWRIGHT_CUDA_LIBRARY may name it";
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace pipewright
+
+const PwKernels* pw_load_kernels(const char* name, char* error, size_t size) {
+  const std::string wanted = name;
+  if (wanted == "cpu") return pw_cpu_kernels();
+  std::string reason = "'" + wanted + "' is no backend; there are cpu and cuda";
+  const PwKernels* kernels =
+      wanted == "cuda" ? pipewright::LoadCuda(&reason) : nullptr;
+  if (kernels == nullptr && error != nullptr && size > 0) {
+    snprintf(error, size, "%s", reason.c_str());
+  }
+  return kernels;
+}

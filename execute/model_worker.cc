@@ -64,6 +64,10 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
 
 ModelWorker::~ModelWorker() {
   copies_.reset();
+  if (options_.record != nullptr && arena_ != nullptr) {
+    record_.peak_bytes = arena_->peak();
+    *options_.record = std::move(record_);
+  }
   inputs_.clear();
   outputs_.clear();
   stages_.clear();
@@ -117,11 +121,6 @@ absl::Status ModelWorker::WarmUp() {
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
   arena_->ResetPeak();
   return absl::OkStatus();
-}
-
-WorkerRecord ModelWorker::TakeRecord() {
-  record_.peak_bytes = arena_->peak();
-  return std::move(record_);
 }
 
 // Every microbatch of the run has tokens of its own: of which iteration,

@@ -49,6 +49,7 @@ struct WorkerOptions {
   bool post_validated = false;
   double held_until_weight = 1;
   std::vector<int> snapshot_iterations;
+  WorkerRecord* record = nullptr;  // filled in when the worker ends
 };
 
 class ModelWorker : public Worker {
@@ -62,7 +63,6 @@ class ModelWorker : public Worker {
 
   // Runs every kernel once, and touches the memory that a run will need.
   absl::Status WarmUp();
-  WorkerRecord TakeRecord();
 
   absl::Status BeginStart(const Start& start) override;
   absl::Status EndIteration(int iteration) override;

@@ -142,8 +142,16 @@ class RankRun {
 
   const RankProgram& rank() const { return program_.ranks[self_.rank]; }
   const Lane& LaneOf(Pass pass) const { return rank().lanes[pass.lane()]; }
-  double Factor(const Pass pass) const {
-    return program_.factor(pass.microbatch());
+  // Factor by factor, as the simulating engines multiply: to the last bit.
+  double GivenSeconds(Pass pass) const {
+    double seconds = times_.lane_s[self_.rank][pass.lane()];
+    if (!program_.microbatch_factor.empty()) {
+      seconds *= program_.microbatch_factor[pass.microbatch()];
+    }
+    if (!program_.slice_factor.empty()) {
+      seconds *= program_.slice_factor[pass.slice()];
+    }
+    return seconds;
   }
   void Trace(TraceOp op);
 

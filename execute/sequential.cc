@@ -235,14 +235,29 @@ class Sequential {
     return Check(kernels_.synchronize(device_, nullptr));
   }
 
+  // Of the parts side by side, as they lie in a stage: the sum depends on it in
+  // the last bit.
   absl::StatusOr<double> SquareSum(int stage) {
     double sums[2] = {0, 0};
-    PW_RETURN_IF_ERROR(Check(kernels_.zero(device_, nullptr, sums_, 16)));
+    int64_t count = 0;
+    for (const Part& part : parts_) {
+      if (part.stage == stage) count += part.parameters;
+    }
+    if (count > stage_count_) {
+      stage_count_ = count;
+      PW_RETURN_IF_ERROR(New(static_cast<size_t>(count) * 4, &stage_values_));
+    }
+    int64_t offset = 0;
     for (const Part& part : parts_) {
       if (part.stage != stage) continue;
-      PW_RETURN_IF_ERROR(Check(kernels_.square_sum(
-          device_, nullptr, part.parameters, part.gradients, sums_)));
+      PW_RETURN_IF_ERROR(Check(kernels_.copy(
+          device_, nullptr, PW_DEVICE_TO_DEVICE, stage_values_ + offset,
+          part.gradients, static_cast<size_t>(part.parameters) * 4)));
+      offset += part.parameters;
     }
+    PW_RETURN_IF_ERROR(Check(kernels_.zero(device_, nullptr, sums_, 16)));
+    PW_RETURN_IF_ERROR(Check(
+        kernels_.square_sum(device_, nullptr, count, stage_values_, sums_)));
     PW_RETURN_IF_ERROR(Check(
         kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST, sums, sums_, 16)));
     PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
@@ -289,6 +304,8 @@ class Sequential {
   int32_t* ids_ = nullptr;
   float* losses_ = nullptr;
   double* sums_ = nullptr;
+  float* stage_values_ = nullptr;
+  int64_t stage_count_ = 0;
   char* gradients_[2] = {};
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;

@@ -115,6 +115,10 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
     PartBlocks& blocks = keep ? activations.parts[index] : scratch;
     PW_ASSIGN_OR_RETURN(blocks.saved, arena_.Take(part.size.saved));
     PW_ASSIGN_OR_RETURN(blocks.inputs, arena_.Take(part.size.inputs));
+    // Its logits become their own gradient.
+    if (part.spec.part == PW_HEAD) {
+      PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
+    }
     if (model_.slices > 1 && part.size.cache > 0 &&
         !caches_.contains({microbatch, index})) {
       PW_ASSIGN_OR_RETURN(Payload cache, arena_.Take(part.size.cache));
@@ -207,7 +211,9 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
   for (size_t index = parts_.size(); index-- > 0;) {
     const Part& part = parts_[index];
     PartBlocks& blocks = activations.parts[index];
-    PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
+    if (part.spec.part != PW_HEAD) {
+      PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
+    }
     PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);
     if (part.spec.part != PW_LAYER) {
       PW_RETURN_IF_ERROR(

@@ -153,33 +153,31 @@ absl::Status ModelWorker::BeginStart(const Start& start) {
   inputs_.clear();
   outputs_.clear();
   for (auto& [key, stage] : stages_) stage->DropActivations();
-  activations_now_ = 0;
+  blocks_now_ = 0;
   return absl::OkStatus();
 }
 
 void ModelWorker::BeginBlock(const Pass* block, int parts) {
-  const Schedule& schedule = *program_.schedule;
-  const double unit = 1.0 / schedule.vpp() / schedule.slices;
   for (int part = 0; part < parts; ++part) {
-    if (block[part].kind() == PassKind::kForward) activations_now_ += unit;
+    if (block[part].kind() == PassKind::kForward) ++blocks_now_;
   }
+  const Schedule& schedule = *program_.schedule;
   record_.peak_activations =
-      std::max(record_.peak_activations, activations_now_);
+      std::max(record_.peak_activations,
+               blocks_now_ / (schedule.vpp() * schedule.slices));
 }
 
 void ModelWorker::EndBlock(const Pass* block, int parts) {
-  const Schedule& schedule = *program_.schedule;
-  const double unit = 1.0 / schedule.vpp() / schedule.slices;
   for (int part = 0; part < parts; ++part) {
     switch (block[part].kind()) {
       case PassKind::kBackwardInput:
-        activations_now_ -= unit * (1 - options_.held_until_weight);
+        blocks_now_ -= 1 - options_.held_until_weight;
         break;
       case PassKind::kBackwardWeight:
-        activations_now_ -= unit * options_.held_until_weight;
+        blocks_now_ -= options_.held_until_weight;
         break;
       case PassKind::kBackwardFull:
-        activations_now_ -= unit;
+        --blocks_now_;
         break;
       default:
         break;

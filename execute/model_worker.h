@@ -158,8 +158,8 @@ class ModelWorker : public Worker {
   // begins anew.
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
-  absl::Status failed_;  // of a function that cannot say so itself
-  double activations_now_ = 0;
+  absl::Status failed_;    // of a function that cannot say so itself
+  double blocks_now_ = 0;  // activations of one slice of one chunk
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
 };

@@ -22,7 +22,8 @@ int32_t Lowering::AddHookOp(int rank, OpKind kind, double bytes, int chunk) {
                  .stream = Stream::kCollective,
                  .bytes = bytes,
                  .group = replica_group_[rank],
-                 .chunk = chunk});
+                 .chunk = chunk,
+                 .stage = schedule_.placement.StageOf(rank, chunk, 0)});
   return static_cast<int32_t>(ops.size()) - 1;
 }
 

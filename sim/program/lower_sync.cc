@@ -91,6 +91,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
           .bytes = options_.gradient_bytes[stage],
           .group = group,
           .chunk = chunk,
+          .stage = stage,
           .outputs = {event}});
 }
 
@@ -151,6 +152,7 @@ void Lowering::GatherAgain(int rank) {
             .bytes = options_.parameter_bytes[stage],
             .group = replica_group_[rank],
             .chunk = chunk,
+            .stage = stage,
             .starts = SideOp::Starts::kFalse,
             .outputs = {wait.inputs.back()}});
   }
@@ -187,6 +189,7 @@ void Lowering::AddParameterGather() {
               .bytes = options_.parameter_bytes[stage],
               .group = replica_group_[rank],
               .chunk = pass.chunk(),
+              .stage = stage,
               .outputs = {event}});
       Attach(rank, position,
              {.kind = OpKind::kWait,

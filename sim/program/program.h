@@ -160,6 +160,7 @@ struct SideOp {
   // one, counted around. 0: the own.
   int peer_offset = 0;
   int chunk = -1;  // for pictures, where it concerns one
+  int stage = -1;  // whose gradients or parameters it moves, where any
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
   int first_iteration = 0;

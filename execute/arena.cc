@@ -1,0 +1,105 @@
+#include "execute/arena.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+
+absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
+                          const char* what) {
+  if (status == PW_OK) return absl::OkStatus();
+  const char* const said = kernels.error();
+  const std::string text = absl::StrCat(
+      what, ": ", said == nullptr || *said == '\0' ? "failed" : said);
+  switch (status) {
+    case PW_INVALID:
+      return absl::InvalidArgumentError(text);
+    case PW_NO_MEMORY:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+Arena::~Arena() {
+  for (const auto& [bytes, blocks] : free_) {
+    for (void* const block : blocks) Free(block);
+  }
+}
+
+// Touches every page.
+absl::StatusOr<void*> Arena::Allocate(size_t bytes) {
+  void* memory = nullptr;
+  if (kind_ == MemoryKind::kPinnedHost) {
+    PW_RETURN_IF_ERROR(KernelStatus(
+        *kernels_, kernels_->allocate_host(device_, bytes, &memory),
+        "pinned host memory"));
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+  PW_RETURN_IF_ERROR(KernelStatus(
+      *kernels_, kernels_->allocate(device_, bytes, &memory), "device memory"));
+  const PwStatus zeroed = kernels_->zero(device_, nullptr, memory, bytes);
+  if (zeroed != PW_OK) {
+    Free(memory);
+    return KernelStatus(*kernels_, zeroed, "device memory");
+  }
+  return memory;
+}
+
+void Arena::Free(void* memory) {
+  if (kind_ == MemoryKind::kPinnedHost) {
+    kernels_->release_host(device_, memory);
+  } else {
+    kernels_->release(device_, memory);
+  }
+}
+
+absl::StatusOr<Payload> Arena::Take(size_t bytes) {
+  if (bytes == 0) return Payload();
+  void* memory = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    std::vector<void*>& blocks = free_[bytes];
+    if (!blocks.empty()) {
+      memory = blocks.back();
+      blocks.pop_back();
+    }
+  }
+  if (memory == nullptr) {
+    PW_ASSIGN_OR_RETURN(memory, Allocate(bytes));
+  }
+  std::lock_guard lock(mutex_);
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  return Payload{
+      .data = std::shared_ptr<void>(
+          memory, [this, bytes](void* block) { Return(block, bytes); }),
+      .bytes = bytes};
+}
+
+void Arena::Return(void* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_ -= bytes;
+  free_[bytes].push_back(memory);
+}
+
+size_t Arena::used() const {
+  std::lock_guard lock(mutex_);
+  return used_;
+}
+
+size_t Arena::peak() const {
+  std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void Arena::ResetPeak() {
+  std::lock_guard lock(mutex_);
+  peak_ = used_;
+}
+
+}  // namespace pipewright

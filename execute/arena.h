@@ -1,0 +1,56 @@
+// Device memory, or pinned host memory, of one rank: blocks that are used again
+// once they are free, and how much is in use at most. Allocating and first
+// touching memory inside a pass would be timed with it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "execute/message.h"
+#include "kernels/kernels.h"
+
+namespace pipewright {
+
+// What `status` of a backend means for the run, with what it says itself.
+absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
+                          const char* what);
+
+enum class MemoryKind { kDevice, kPinnedHost };
+
+class Arena {
+ public:
+  Arena(const PwKernels* kernels, PwDevice* device,
+        MemoryKind kind = MemoryKind::kDevice)
+      : kernels_(kernels), device_(device), kind_(kind) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+
+  // A block that returns when the last holder lets go of it, on any thread.
+  // The arena must outlive it. No bytes: an empty one. Error:
+  // kResourceExhausted.
+  absl::StatusOr<Payload> Take(size_t bytes);
+
+  // Of what is taken, now and at most; free blocks do not count.
+  size_t used() const;
+  size_t peak() const;
+  void ResetPeak();
+
+ private:
+  absl::StatusOr<void*> Allocate(size_t bytes);
+  void Free(void* memory);
+  void Return(void* memory, size_t bytes);
+
+  const PwKernels* const kernels_;
+  PwDevice* const device_;
+  const MemoryKind kind_;
+  mutable std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;  // [bytes]
+  size_t used_ = 0;
+  size_t peak_ = 0;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,101 @@
+#include "execute/clock.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace pipewright {
+namespace {
+
+class VirtualClock : public Clock {
+ public:
+  explicit VirtualClock(bool takes_given) : takes_given_(takes_given) {}
+  bool computed() const override { return true; }
+  bool takes_given() const override { return takes_given_; }
+  double Now() const override { return 0; }
+  double Begin(double ready_s) override { return ready_s; }
+  double End(double start_s, double seconds) override {
+    return start_s + seconds;
+  }
+
+ private:
+  const bool takes_given_;
+};
+
+// Sleeps to absolute times, so that errors do not add up. The kernel wakes
+// late; the last stretch is spun (reference: 50 us are usual).
+class PacedClock : public Clock {
+ public:
+  PacedClock(double epoch_s, double* late_s)
+      : epoch_s_(epoch_s), late_s_(late_s) {}
+  bool computed() const override { return true; }
+  bool takes_given() const override { return true; }
+  double Now() const override { return SteadySeconds() - epoch_s_; }
+  double Begin(double ready_s) override {
+    WaitUntil(ready_s);
+    return ready_s;
+  }
+  double End(double start_s, double seconds) override {
+    WaitUntil(start_s + seconds);
+    return start_s + seconds;
+  }
+
+ private:
+  static constexpr double kSpin_s = 60e-6;
+
+  void WaitUntil(double date_s) {
+    const double wall_s = epoch_s_ + date_s;
+    if (wall_s - SteadySeconds() > kSpin_s) {
+      const double wake_s = wall_s - kSpin_s;
+      timespec wake;
+      wake.tv_sec = static_cast<time_t>(wake_s);
+      wake.tv_nsec =
+          static_cast<long>((wake_s - static_cast<double>(wake.tv_sec)) * 1e9);
+      while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr)) {
+      }
+    }
+    while (SteadySeconds() < wall_s) {
+    }
+    if (late_s_ != nullptr) {
+      *late_s_ = std::max(*late_s_, SteadySeconds() - wall_s);
+    }
+  }
+
+  const double epoch_s_;
+  double* const late_s_;
+};
+
+class RealClock : public Clock {
+ public:
+  explicit RealClock(double epoch_s) : epoch_s_(epoch_s) {}
+  bool computed() const override { return false; }
+  bool takes_given() const override { return false; }
+  double Now() const override { return SteadySeconds() - epoch_s_; }
+  double Begin(double) override { return Now(); }
+  double End(double, double) override { return Now(); }
+
+ private:
+  const double epoch_s_;
+};
+
+}  // namespace
+
+double SteadySeconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::unique_ptr<Clock> MakeVirtualClock(bool takes_given) {
+  return std::make_unique<VirtualClock>(takes_given);
+}
+std::unique_ptr<Clock> MakePacedClock(double epoch_s, double* late_s) {
+  return std::make_unique<PacedClock>(epoch_s, late_s);
+}
+std::unique_ptr<Clock> MakeRealClock(double epoch_s) {
+  return std::make_unique<RealClock>(epoch_s);
+}
+
+}  // namespace pipewright

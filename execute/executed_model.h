@@ -1,0 +1,65 @@
+// The model that is really trained: a GPT or Llama stack with random weights
+// and random tokens, all of it a function of a seed, cut into pipeline stages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/layer.h"
+
+namespace pipewright {
+
+struct StagePart {
+  PwPart part = PW_LAYER;
+  int layer = -1;  // in the model, of layers
+};
+
+struct ExecutedModel {
+  PwModel shape{};
+  int64_t batch = 1;     // sequences of a microbatch
+  int64_t sequence = 0;  // tokens of each
+  int slices = 1;        // that a sequence is cut into, alike
+  std::vector<std::vector<StagePart>> stages;
+  uint64_t seed = 1;
+  // The forward is run again in front of the backward, nothing but a stage's
+  // input is kept.
+  bool recompute = false;
+
+  PwAdam adam{.learning_rate = 1e-3f,
+              .beta1 = 0.9f,
+              .beta2 = 0.95f,
+              .epsilon = 1e-8f,
+              .weight_decay = 0.1f,
+              .step = 0,
+              .gradient_scale = 1};
+  // Gradients whose norm is larger are scaled down to it; 0: never.
+  double clip_norm = 0;
+  // Iterations whose step is made to fail its validation: their limit is a
+  // thousandth of their norm.
+  std::vector<int> failing_steps;
+
+  int num_stages() const { return static_cast<int>(stages.size()); }
+  int64_t slice_tokens() const { return sequence / slices; }
+  PwWork WorkOf(int slice) const {
+    return {.batch = batch,
+            .sequence = sequence,
+            .slice_first = slice * slice_tokens(),
+            .slice_tokens = slice_tokens()};
+  }
+  // Bytes of an activation of one slice.
+  size_t BoundaryBytes() const;
+  // Of the weights of a part, wherever it lives.
+  uint64_t SeedOf(const StagePart& part) const;
+  // The tokens of one slice, or, shifted by one, its targets: [batch *
+  // slice_tokens]. `sample` numbers the microbatches of the whole run.
+  void FillTokens(int64_t sample, int slice, bool targets, int32_t* ids) const;
+};
+
+// Error: kInvalidArgument for a model or a cut that the kernels cannot run.
+absl::Status CheckExecutedModel(const ExecutedModel& model);
+
+// Layers spread evenly, the embedding on the first, the head on the last.
+std::vector<std::vector<StagePart>> EvenStages(int layers, int stages);
+
+}  // namespace pipewright

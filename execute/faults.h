@@ -1,0 +1,42 @@
+// Faults that are put into a run on purpose, in the executor only, to see
+// whether `compare` names them and whether a run ends.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/schedule/pass.h"
+
+namespace pipewright {
+
+struct Faults {
+  // Passes of this kind take `factor` times as long, on all ranks or on one.
+  struct SlowPass {
+    std::optional<PassKind> kind;  // none: every kind
+    int rank = -1;                 // -1: all
+    double factor = 1;
+  };
+  std::vector<SlowPass> slow_passes;
+  // The `number`-th message (from 0) that `rank` sends to another rank in
+  // iteration `iteration` comes `seconds` late, or, below 0, never.
+  struct LateMessage {
+    int rank = 0;
+    int iteration = 0;
+    int64_t number = 0;
+    double seconds = 0;
+  };
+  std::vector<LateMessage> late_messages;
+  // The rank ends its process, or its thread, before this pass.
+  struct Death {
+    int rank = 0;
+    int iteration = 0;
+    int64_t position = 0;
+  };
+  std::optional<Death> death;
+
+  bool any() const {
+    return !slow_passes.empty() || !late_messages.empty() || death;
+  }
+};
+
+}  // namespace pipewright

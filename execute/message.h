@@ -1,0 +1,52 @@
+// What ranks of a running pipeline tell each other. A message carries the time
+// at which its sender had it, so that a receiver can keep a clock that owes
+// nothing to when threads happened to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace pipewright {
+
+// Bytes that go from one rank to another and belong to whoever holds them
+// last. Between threads the memory itself changes hands, nothing is copied.
+struct Payload {
+  std::shared_ptr<void> data;
+  size_t bytes = 0;
+};
+
+// A rank of one data-parallel replica of the pipeline.
+struct Address {
+  int32_t replica = 0;
+  int32_t rank = 0;
+
+  friend bool operator==(Address, Address) = default;
+};
+
+struct Message {
+  enum class Kind : uint8_t {
+    kToken,      // of a channel: `key` names the pass, 0 for side operations
+    kSendReady,  // a sender that waits has come to its transfer; the payload
+                 // is with it
+    kTakeReady,  // the same of the receiver
+    kArrive,     // has come to the meeting `number` of a group, with its part
+    kPull,       // wants what side operation `index` pulls
+    kPulled,     // and gets it
+    kPush,       // writes one-sided
+    kCopied,     // a copy of `index` (stream) of the rank itself has ended
+    kDone,       // the sender needs nothing more from anybody
+    kBlocked,    // the sender waits for too long; the payload says for what
+    kFailed,     // the sender gives up; the payload says why
+  };
+  Kind kind = Kind::kToken;
+  Address from;
+  int32_t index = 0;  // channel, group, side operation
+  uint64_t key = 0;
+  int64_t number = 0;
+  double start_s = 0;  // of a token's transfer
+  double time_s = 0;   // the sender's clock; of a token, its arrival
+  Payload payload;
+};
+
+}  // namespace pipewright

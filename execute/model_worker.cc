@@ -1,0 +1,300 @@
+// Passes, copies and their data; model_worker_step.cc has the rest.
+#include "execute/model_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+bool IsForwardInput(Pass pass) { return pass.kind() == PassKind::kForward; }
+
+}  // namespace
+
+ModelWorker::ModelWorker(const Program& program, Address self,
+                         const ExecutedModel& model,
+                         const WorkerOptions& options)
+    : program_(program), self_(self), model_(model), options_(options) {}
+
+absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
+    const Program& program, Address self, const ExecutedModel& model,
+    const PwKernels* kernels, int device_index, const WorkerOptions& options) {
+  std::unique_ptr<ModelWorker> worker(
+      new ModelWorker(program, self, model, options));
+  PW_RETURN_IF_ERROR(worker->Initialize(kernels, device_index));
+  return worker;
+}
+
+absl::Status ModelWorker::Initialize(const PwKernels* kernels,
+                                     int device_index) {
+  handle_.kernels = kernels;
+  PW_RETURN_IF_ERROR(
+      Failed(kernels->open(device_index, &handle_.device), "device"));
+  PW_RETURN_IF_ERROR(
+      Failed(kernels->create_event(handle_.device, &begin_), "event"));
+  PW_RETURN_IF_ERROR(
+      Failed(kernels->create_event(handle_.device, &end_), "event"));
+  for (PwStream*& stream : copy_streams_) {
+    PW_RETURN_IF_ERROR(Failed(
+        kernels->create_stream(handle_.device, 0, &stream), "copy stream"));
+  }
+  arena_ = std::make_unique<Arena>(kernels, handle_.device);
+  host_ =
+      std::make_unique<Arena>(kernels, handle_.device, MemoryKind::kPinnedHost);
+  const Schedule& schedule = *program_.schedule;
+  for (int replica = 0; replica < schedule.replicas; ++replica) {
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int stage = schedule.placement.StageOf(self_.rank, chunk, replica);
+      PW_ASSIGN_OR_RETURN(
+          (stages_[{stage, replica}]),
+          Stage::Create(model_, stage, handle_, arena_.get(), host_.get()));
+      if (options_.sharded_step) {
+        const auto [begin, end] = OwnShard(StageOf(stage, replica));
+        shard_sums_[{stage, replica}].resize(end - begin);
+      }
+    }
+  }
+  record_.resident_bytes = arena_->used();
+  return absl::OkStatus();
+}
+
+ModelWorker::~ModelWorker() {
+  copies_.reset();
+  if (options_.record != nullptr && arena_ != nullptr) {
+    record_.peak_bytes = arena_->peak();
+    *options_.record = std::move(record_);
+  }
+  inputs_.clear();
+  outputs_.clear();
+  stages_.clear();
+  host_.reset();
+  arena_.reset();
+  if (handle_.device == nullptr) return;
+  for (PwStream* const stream : copy_streams_) {
+    if (stream != nullptr)
+      handle_.kernels->destroy_stream(handle_.device, stream);
+  }
+  if (begin_ != nullptr) handle_.kernels->destroy_event(handle_.device, begin_);
+  if (end_ != nullptr) handle_.kernels->destroy_event(handle_.device, end_);
+  handle_.kernels->close(handle_.device);
+}
+
+absl::Status ModelWorker::WarmUp() {
+  for (auto& [key, stage] : stages_) {
+    const auto input = [&]() -> absl::StatusOr<Payload> {
+      PW_ASSIGN_OR_RETURN(Payload block, arena_->Take(model_.BoundaryBytes()));
+      PW_RETURN_IF_ERROR(
+          Failed(handle_.kernels->random(
+                     handle_.device, handle_.stream, model_.shape.type,
+                     block.data.get(),
+                     model_.batch * model_.slice_tokens() * model_.shape.hidden,
+                     1, 1.0f),
+                 "warm-up"));
+      return block;
+    };
+    for (int slice = 0; slice < model_.slices; ++slice) {
+      Payload from;
+      if (!stage->first()) {
+        PW_ASSIGN_OR_RETURN(from, input());
+      }
+      Payload out;
+      PW_RETURN_IF_ERROR(stage->Forward({0, slice}, 0, std::move(from), &out));
+    }
+    for (int slice = model_.slices; slice-- > 0;) {
+      Payload gradient;
+      if (!stage->last()) {
+        PW_ASSIGN_OR_RETURN(gradient, input());
+      }
+      Payload out;
+      PW_RETURN_IF_ERROR(stage->BackwardInput({0, slice}, std::move(gradient),
+                                              LossScale(), &out));
+      PW_RETURN_IF_ERROR(stage->BackwardWeight({0, slice}));
+    }
+    PW_RETURN_IF_ERROR(stage->ZeroGradients());
+    stage->DropActivations();
+  }
+  PW_RETURN_IF_ERROR(Failed(
+      handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
+  arena_->ResetPeak();
+  return absl::OkStatus();
+}
+
+// Every microbatch of the run has tokens of its own: of which iteration,
+// data-parallel replica, direction.
+int64_t ModelWorker::SampleOf(Pass pass, int iteration) const {
+  const Schedule& schedule = *program_.schedule;
+  const int64_t per_replica = schedule.microbatches;
+  return (static_cast<int64_t>(iteration) * program_.replicas + self_.replica) *
+             per_replica +
+         pass.replica() * schedule.microbatches_per_replica() +
+         pass.microbatch();
+}
+
+// The loss of a step is the mean over its tokens.
+float ModelWorker::LossScale() const {
+  const int step_microbatches = program_.schedule->update_every > 0
+                                    ? program_.schedule->update_every
+                                    : program_.schedule->microbatches;
+  const double tokens = static_cast<double>(model_.batch) * model_.sequence *
+                        step_microbatches * program_.replicas;
+  return static_cast<float>(1.0 / tokens);
+}
+
+absl::Status ModelWorker::BeginStart(const Start& start) {
+  start_ = start;
+  if (start.is_false) forwards_of_false_start_ = forwards_;
+  if (!start.again) return absl::OkStatus();
+  // What the false start has computed stands on weights that are undone.
+  forwards_ = forwards_of_false_start_;
+  inputs_.clear();
+  outputs_.clear();
+  for (auto& [key, stage] : stages_) stage->DropActivations();
+  blocks_now_ = 0;
+  return absl::OkStatus();
+}
+
+void ModelWorker::BeginBlock(const Pass* block, int parts) {
+  for (int part = 0; part < parts; ++part) {
+    if (block[part].kind() == PassKind::kForward) ++blocks_now_;
+  }
+  const Schedule& schedule = *program_.schedule;
+  record_.peak_activations =
+      std::max(record_.peak_activations,
+               blocks_now_ / (schedule.vpp() * schedule.slices));
+}
+
+void ModelWorker::EndBlock(const Pass* block, int parts) {
+  for (int part = 0; part < parts; ++part) {
+    switch (block[part].kind()) {
+      case PassKind::kBackwardInput:
+        blocks_now_ -= 1 - options_.held_until_weight;
+        break;
+      case PassKind::kBackwardWeight:
+        blocks_now_ -= options_.held_until_weight;
+        break;
+      case PassKind::kBackwardFull:
+        --blocks_now_;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {
+  inputs_[{IsForwardInput(pass), stage, pass.replica(), pass.microbatch(),
+           pass.slice()}] = std::move(payload);
+}
+
+Payload ModelWorker::GiveOutput(Pass pass, int stage) {
+  const InputKey key = {IsForwardInput(pass), stage, pass.replica(),
+                        pass.microbatch(), pass.slice()};
+  const auto found = outputs_.find(key);
+  PW_CHECK(found != outputs_.end());
+  Payload payload = std::move(found->second);
+  outputs_.erase(found);
+  return payload;
+}
+
+absl::StatusOr<double> ModelWorker::Timed(
+    const std::function<absl::Status()>& work) {
+  const PwKernels& kernels = *handle_.kernels;
+  PW_RETURN_IF_ERROR(
+      Failed(kernels.record(handle_.device, handle_.stream, begin_), "event"));
+  PW_RETURN_IF_ERROR(work());
+  PW_RETURN_IF_ERROR(
+      Failed(kernels.record(handle_.device, handle_.stream, end_), "event"));
+  PW_RETURN_IF_ERROR(Failed(kernels.synchronize(handle_.device, handle_.stream),
+                            "synchronize"));
+  double seconds = 0;
+  PW_RETURN_IF_ERROR(
+      Failed(kernels.elapsed(handle_.device, begin_, end_, &seconds), "event"));
+  return seconds;
+}
+
+absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
+  PW_RETURN_IF_ERROR(failed_);
+  bool& stale = stale_[{stage, pass.replica()}];
+  if (stale && pass.kind() != PassKind::kForward &&
+      pass.kind() != PassKind::kRecompute) {
+    PW_RETURN_IF_ERROR(StageOf(stage, pass.replica()).ZeroGradients());
+    stale = false;
+  }
+  return Timed([&] { return RunKernels(pass, stage); });
+}
+
+absl::Status ModelWorker::RunKernels(Pass pass, int stage) {
+  Stage& target = StageOf(stage, pass.replica());
+  const Stage::Key key = {pass.microbatch(), pass.slice()};
+  const bool forward = pass.kind() == PassKind::kForward;
+  if (pass.kind() == PassKind::kBackwardWeight) {
+    return target.BackwardWeight(key);
+  }
+  if (pass.kind() == PassKind::kRecompute) return target.Recompute(key);
+  Payload input;
+  const InputKey from = {forward, stage, pass.replica(), pass.microbatch(),
+                         pass.slice()};
+  if (!(forward ? target.first() : target.last())) {
+    const auto found = inputs_.find(from);
+    if (found == inputs_.end()) {
+      return absl::InternalError(absl::StrCat(
+          "rank ", self_.rank, ": ", PassToString(*program_.schedule, pass),
+          " begins without its input"));
+    }
+    input = std::move(found->second);
+    inputs_.erase(found);
+  }
+  Payload output;
+  if (forward) {
+    int& times =
+        forwards_[{stage, pass.replica(), pass.microbatch(), pass.slice()}];
+    PW_RETURN_IF_ERROR(target.Forward(key, SampleOf(pass, times++),
+                                      std::move(input), &output));
+    if (target.last()) return absl::OkStatus();
+  } else if (pass.kind() == PassKind::kBackwardInput) {
+    PW_RETURN_IF_ERROR(
+        target.BackwardInput(key, std::move(input), LossScale(), &output));
+  } else {
+    PW_RETURN_IF_ERROR(
+        target.BackwardFull(key, std::move(input), LossScale(), &output));
+  }
+  if (!forward && target.first()) return absl::OkStatus();
+  // To the next stage, on this rank or another.
+  const int next = forward ? stage + 1 : stage - 1;
+  const bool local =
+      program_.schedule->placement.RankOf(next, pass.replica()) == self_.rank;
+  InputKey to = from;
+  if (local) std::get<1>(to) = next;
+  (local ? inputs_ : outputs_)[to] = std::move(output);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> ModelWorker::RunCopy(Pass pass, int stage) {
+  Stage& target = StageOf(stage, pass.replica());
+  const Stage::Key key = {pass.microbatch(), pass.slice()};
+  return Timed([&] {
+    return pass.kind() == PassKind::kOffload
+               ? target.Offload(key, handle_.stream)
+               : target.Load(key, handle_.stream);
+  });
+}
+
+void ModelWorker::StartCopy(Pass pass, int stage,
+                            std::function<void(absl::Status)> ended) {
+  if (copies_ == nullptr) copies_ = std::make_unique<CopyEngine>();
+  Stage* const target = &StageOf(stage, pass.replica());
+  const Stage::Key key = {pass.microbatch(), pass.slice()};
+  const bool out = pass.kind() == PassKind::kOffload;
+  const auto direction = out ? CopyEngine::kToHost : CopyEngine::kToDevice;
+  PwStream* const stream = copy_streams_[direction];
+  copies_->Start(
+      direction, [target, key, out, stream, ended = std::move(ended)] {
+        ended(out ? target->Offload(key, stream) : target->Load(key, stream));
+      });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,167 @@
+// A worker that trains: the stages of one rank with the real kernels on one
+// device. What it sends are real activations and gradients, what it reduces
+// real gradients, what it steps real weights.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "execute/copy_engine.h"
+#include "execute/executed_model.h"
+#include "execute/stage.h"
+#include "execute/worker.h"
+
+namespace pipewright {
+
+// What one rank has when an iteration is over, in memory of the host.
+struct StageSnapshot {
+  int iteration = 0;
+  int stage = 0;
+  int bidirectional = 0;  // replica of the schedule
+  // [parameters]; gradients as the optimizer took them (reduced), or as they
+  // are at the end where there is none. Of a sharded optimizer only [begin,
+  // end) is of this rank.
+  std::vector<float> gradients;
+  std::vector<float> weights;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct WorkerRecord {
+  std::vector<StageSnapshot> snapshots;
+  // [iteration] mean over the tokens of the run's own microbatches; only of
+  // ranks with a head.
+  std::map<int, double> loss_sum;
+  size_t peak_bytes = 0;        // of activations, weights and all else
+  size_t resident_bytes = 0;    // weights, gradients, optimizer
+  double peak_activations = 0;  // units of DESIGN section 3
+  int weight_versions = 1;      // at most at one time, of one stage
+};
+
+struct WorkerOptions {
+  bool sharded_step = false;  // zero1 and up: a replica steps its part
+  bool synchronised = false;  // the norm of all ranks decides about clipping
+  bool post_validated = false;
+  double held_until_weight = 1;
+  std::vector<int> snapshot_iterations;
+  WorkerRecord* record = nullptr;  // filled in when the worker ends
+};
+
+class ModelWorker : public Worker {
+ public:
+  // `model` must outlive it. Not thread-safe; StartCopy runs copies on
+  // threads of its own.
+  static absl::StatusOr<std::unique_ptr<ModelWorker>> Create(
+      const Program& program, Address self, const ExecutedModel& model,
+      const PwKernels* kernels, int device_index, const WorkerOptions& options);
+  ~ModelWorker() override;
+
+  // Runs every kernel once, and touches the memory that a run will need.
+  absl::Status WarmUp();
+
+  absl::Status BeginStart(const Start& start) override;
+  absl::Status EndIteration(int iteration) override;
+  void BeginBlock(const Pass* block, int parts) override;
+  void EndBlock(const Pass* block, int parts) override;
+  absl::StatusOr<double> RunPass(Pass pass, int stage) override;
+  void TakeInput(Pass pass, int stage, Payload payload) override;
+  Payload GiveOutput(Pass pass, int stage) override;
+  absl::StatusOr<double> RunCopy(Pass pass, int stage) override;
+  void StartCopy(Pass pass, int stage,
+                 std::function<void(absl::Status)> ended) override;
+  absl::StatusOr<double> RunSideOp(int32_t side_op,
+                                   const Start& start) override;
+  void TakeSideInput(int32_t side_op, int32_t channel,
+                     Payload payload) override;
+  Payload GiveSideOutput(int32_t side_op, int32_t channel) override;
+  Payload GivePart(int32_t side_op, int self, int to, int members) override;
+  absl::Status TakeParts(int32_t side_op, int self,
+                         const std::vector<Payload>& parts) override;
+  Payload ServePull(Address from, int32_t side_op) override;
+  void TakePulled(int32_t side_op, Payload payload) override;
+  Payload GivePush(int32_t side_op) override;
+  void TakePush(Address from, int32_t side_op, Payload payload) override;
+
+ private:
+  // Of the schedule: stage and replica of a bidirectional one.
+  using StageKey = std::pair<int, int>;
+  // What waits for a pass: its kind of input, stage, replica, (microbatch,
+  // slice).
+  using InputKey = std::tuple<bool, int, int, int, int>;
+  // Sum of squares and count of values that are not finite.
+  struct NormState {
+    double squares = 0;
+    double not_finite = 0;
+  };
+
+  ModelWorker(const Program& program, Address self, const ExecutedModel& model,
+              const WorkerOptions& options);
+  absl::Status Initialize(const PwKernels* kernels, int device_index);
+  Stage& StageOf(int stage, int bidirectional) {
+    return *stages_.at({stage, bidirectional});
+  }
+  std::pair<int64_t, int64_t> ShardOf(const Stage& stage, int member,
+                                      int members) const;
+  // The shard of this rank's data-parallel replica; all without shards.
+  std::pair<int64_t, int64_t> OwnShard(const Stage& stage) const;
+  int64_t SampleOf(Pass pass, int iteration) const;
+  float LossScale() const;
+  absl::Status RunKernels(Pass pass, int stage);
+  absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
+  absl::Status StepAll(int64_t step, float scale);
+  absl::Status TakeSnapshots(int iteration);
+  absl::Status LocalNorm(NormState* state);
+  // What the gradients are multiplied with, from the norm that is known.
+  float ClipScale(int iteration, const NormState& state) const;
+  double Limit(int iteration, double norm) const;
+  absl::Status Assemble();
+  absl::Status PartialNorm();
+  absl::Status SumParts(const std::vector<Payload>& parts, float* into);
+  const SideOp& OpOf(int32_t side_op) const {
+    return program_.ranks[self_.rank].side_ops[side_op];
+  }
+  std::vector<Stage*> StagesOfOp(const SideOp& op);
+  absl::Status CopyOut(const float* from, int64_t count, Payload* payload);
+  absl::Status Failed(PwStatus status, const char* what) const {
+    return KernelStatus(*handle_.kernels, status, what);
+  }
+
+  const Program& program_;
+  const Address self_;
+  const ExecutedModel& model_;
+  const WorkerOptions options_;
+  DeviceHandle handle_;
+  PwEvent* begin_ = nullptr;
+  PwEvent* end_ = nullptr;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> host_;
+  std::map<StageKey, std::unique_ptr<Stage>> stages_;
+  std::map<InputKey, Payload> inputs_;
+  std::map<InputKey, Payload> outputs_;
+  // How often the forward of each (stage, replica, microbatch, slice) has run:
+  // the iteration that its data is of.
+  std::map<std::tuple<int, int, int, int>, int> forwards_;
+  std::map<std::tuple<int, int, int, int>, int> forwards_of_false_start_;
+  std::array<PwStream*, 2> copy_streams_{};  // [CopyEngine::Direction]
+  Start start_;
+  int64_t steps_ = 0;  // that the optimizer has taken
+  NormState above_;    // of the ranks above, as they say
+  NormState partial_;  // with that of this rank
+  NormState full_;     // of all ranks
+  bool has_partial_ = false;
+  // Gradients are those of a step that has been taken: the next backward
+  // begins anew.
+  std::map<StageKey, bool> stale_;
+  std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
+  absl::Status failed_;    // of a function that cannot say so itself
+  double blocks_now_ = 0;  // activations of one slice of one chunk
+  WorkerRecord record_;
+  std::unique_ptr<CopyEngine> copies_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+// Runs a Program on the threads of this process, one a rank: the embedded
+// transport of the executor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "execute/clock.h"
+#include "execute/faults.h"
+#include "execute/worker.h"
+#include "sim/engine/engine.h"
+
+namespace pipewright {
+
+struct ExecuteOptions {
+  ClockKind clock = ClockKind::kVirtual;
+  // With the virtual clock: durations of the program instead of those that
+  // the worker measures.
+  bool takes_given = false;
+  bool trace = false;
+  double timeout_s = 60;
+  Faults faults;
+};
+
+struct ExecutedRun {
+  RunSummary summary;
+  std::vector<TraceOp> ops;  // by start
+  double late_s = 0;         // of the paced clock: worst late waking
+  double wall_s = 0;
+};
+
+// Makes the worker of one rank; called on the thread that it will live on.
+using MakeWorker =
+    std::function<absl::StatusOr<std::unique_ptr<Worker>>(Address)>;
+
+// `program.iterations` iterations. Error: kFailedPrecondition with the blocked
+// operations marked, kUnavailable where a rank is lost, the first that a
+// worker gives.
+absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
+                                       const MakeWorker& make_worker,
+                                       const ExecuteOptions& options);
+
+// What the ranks of a run have told, put together; every rank of every
+// replica has run.
+struct RankResult {
+  Address address;
+  RankTimes times;
+  std::vector<double> iteration_end_s;
+  std::vector<TraceOp> ops;
+};
+ExecutedRun GatherResults(const Program& program,
+                          std::vector<RankResult> results);
+
+}  // namespace pipewright

@@ -1,0 +1,323 @@
+#include "execute/sequential.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "execute/arena.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kFailingLimit = 1e-3;  // as the executor's
+
+class Sequential {
+ public:
+  Sequential(const ExecutedModel& model, const PwKernels* kernels)
+      : model_(model), kernels_(*kernels) {}
+  ~Sequential() {
+    for (void* const block : owned_) kernels_.release(device_, block);
+    if (device_ != nullptr) kernels_.close(device_);
+  }
+
+  absl::StatusOr<SequentialRun> Run(int device_index,
+                                    const SequentialOptions& options) {
+    PW_RETURN_IF_ERROR(Check(kernels_.open(device_index, &device_)));
+    PW_RETURN_IF_ERROR(Allocate());
+    SequentialRun run;
+    for (int iteration = 0; iteration < options.iterations; ++iteration) {
+      PW_ASSIGN_OR_RETURN(SequentialRun::Step step,
+                          OneStep(iteration, options));
+      run.steps.push_back(std::move(step));
+    }
+    return run;
+  }
+
+ private:
+  struct Part {
+    PwPart part;
+    int stage;
+    int64_t parameters;
+    float* master;
+    void* weights;
+    float* gradients;
+    float* moment1;
+    float* moment2;
+    char* cache;
+    size_t cache_bytes;
+    struct Blocks {
+      char* saved;
+      char* inputs;
+      char* grads;
+      char* output;
+    };
+    std::vector<Blocks> slices;
+  };
+
+  absl::Status Check(PwStatus status) const {
+    return KernelStatus(kernels_, status, "sequential run");
+  }
+  size_t type_bytes() const { return model_.shape.type == PW_FP32 ? 4 : 2; }
+
+  template <class T>
+  absl::Status New(size_t bytes, T** memory) {
+    *memory = nullptr;
+    if (bytes == 0) return absl::OkStatus();
+    void* block = nullptr;
+    PW_RETURN_IF_ERROR(Check(kernels_.allocate(device_, bytes, &block)));
+    owned_.push_back(block);
+    *memory = static_cast<T*>(block);
+    return Check(kernels_.zero(device_, nullptr, block, bytes));
+  }
+
+  absl::Status Allocate() {
+    size_t workspace = 0;
+    for (int stage = 0; stage < model_.num_stages(); ++stage) {
+      for (const StagePart& spec : model_.stages[stage]) {
+        Part part = {.part = spec.part, .stage = stage};
+        PwPartSize size{};
+        for (int slice = 0; slice < model_.slices; ++slice) {
+          const PwWork work = model_.WorkOf(slice);
+          PW_RETURN_IF_ERROR(Check(pw_part_size(
+              &kernels_, device_, &model_.shape, &work, spec.part, &size)));
+          workspace = std::max(workspace, size.workspace);
+          Part::Blocks blocks{};
+          PW_RETURN_IF_ERROR(New(size.saved, &blocks.saved));
+          PW_RETURN_IF_ERROR(New(size.inputs, &blocks.inputs));
+          PW_RETURN_IF_ERROR(New(size.grads, &blocks.grads));
+          PW_RETURN_IF_ERROR(New(model_.BoundaryBytes(), &blocks.output));
+          part.slices.push_back(blocks);
+        }
+        part.parameters = size.parameters;
+        part.cache_bytes = model_.slices > 1 ? size.cache : 0;
+        PW_RETURN_IF_ERROR(New(part.cache_bytes, &part.cache));
+        const size_t floats = static_cast<size_t>(part.parameters) * 4;
+        PW_RETURN_IF_ERROR(New(floats, &part.master));
+        PW_RETURN_IF_ERROR(New(floats, &part.gradients));
+        PW_RETURN_IF_ERROR(New(floats, &part.moment1));
+        PW_RETURN_IF_ERROR(New(floats, &part.moment2));
+        char* weights = nullptr;
+        PW_RETURN_IF_ERROR(
+            New(static_cast<size_t>(part.parameters) * type_bytes(), &weights));
+        part.weights = weights;
+        PW_RETURN_IF_ERROR(Check(
+            pw_initialize(&kernels_, device_, nullptr, &model_.shape, spec.part,
+                          model_.SeedOf(spec), part.master, nullptr)));
+        parts_.push_back(part);
+      }
+    }
+    PW_RETURN_IF_ERROR(New(workspace, &workspace_));
+    const auto tokens =
+        static_cast<size_t>(model_.batch * model_.slice_tokens());
+    PW_RETURN_IF_ERROR(New(tokens * 4, &ids_));
+    PW_RETURN_IF_ERROR(New(tokens * 4, &losses_));
+    PW_RETURN_IF_ERROR(New(16, &sums_));
+    for (char*& gradient : gradients_) {
+      PW_RETURN_IF_ERROR(New(model_.BoundaryBytes(), &gradient));
+    }
+    host_ids_.resize(tokens);
+    host_losses_.resize(tokens);
+    return absl::OkStatus();
+  }
+
+  PwPartMemory MemoryOf(const Part& part, int slice) const {
+    const Part::Blocks& blocks = part.slices[slice];
+    return {.weights = part.weights,
+            .gradients = part.gradients,
+            .ids = ids_,
+            .losses = losses_,
+            .loss_scale = loss_scale_,
+            .saved = blocks.saved,
+            .inputs = blocks.inputs,
+            .grads = blocks.grads,
+            .cache = part.cache,
+            .workspace = workspace_};
+  }
+
+  absl::Status FillIds(const Part& part, int64_t sample, int slice) {
+    if (part.part == PW_LAYER) return absl::OkStatus();
+    model_.FillTokens(sample, slice, part.part == PW_HEAD, host_ids_.data());
+    return Check(kernels_.copy(device_, nullptr, PW_HOST_TO_DEVICE, ids_,
+                               host_ids_.data(), host_ids_.size() * 4));
+  }
+
+  absl::Status Forward(int64_t sample, int slice, double* loss) {
+    const PwWork work = model_.WorkOf(slice);
+    const char* input = nullptr;
+    for (const Part& part : parts_) {
+      PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
+      PwPartMemory memory = MemoryOf(part, slice);
+      memory.input = input;
+      memory.output = part.slices[slice].output;
+      PW_RETURN_IF_ERROR(
+          Check(pw_forward(&kernels_, device_, nullptr, &model_.shape, &work,
+                           part.part, &memory)));
+      input = part.slices[slice].output;
+    }
+    PW_RETURN_IF_ERROR(Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST,
+                                           host_losses_.data(), losses_,
+                                           host_losses_.size() * 4)));
+    PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
+    for (const float each : host_losses_) *loss += each;
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(int64_t sample, int slice) {
+    const PwWork work = model_.WorkOf(slice);
+    int next = 0;
+    for (size_t index = parts_.size(); index-- > 0; next ^= 1) {
+      const Part& part = parts_[index];
+      PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
+      PwPartMemory memory = MemoryOf(part, slice);
+      memory.output_gradient = gradients_[next];
+      memory.input_gradient = gradients_[next ^ 1];
+      PW_RETURN_IF_ERROR(
+          Check(pw_backward_input(&kernels_, device_, nullptr, &model_.shape,
+                                  &work, part.part, &memory)));
+      PW_RETURN_IF_ERROR(
+          Check(pw_backward_weight(&kernels_, device_, nullptr, &model_.shape,
+                                   &work, part.part, &memory)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<SequentialRun::Step> OneStep(
+      int iteration, const SequentialOptions& options) {
+    SequentialRun::Step step;
+    const double tokens = static_cast<double>(model_.batch) * model_.sequence *
+                          options.microbatches;
+    loss_scale_ = static_cast<float>(1.0 / tokens);
+    for (Part& part : parts_) {
+      PW_RETURN_IF_ERROR(
+          Check(kernels_.zero(device_, nullptr, part.gradients,
+                              static_cast<size_t>(part.parameters) * 4)));
+      PW_RETURN_IF_ERROR(Check(
+          kernels_.convert(device_, nullptr, model_.shape.type, part.weights,
+                           PW_FP32, part.master, part.parameters)));
+    }
+    for (int microbatch = 0; microbatch < options.microbatches; ++microbatch) {
+      const int64_t sample =
+          static_cast<int64_t>(iteration) * options.microbatches + microbatch;
+      for (const Part& part : parts_) {
+        if (part.cache == nullptr) continue;
+        PW_RETURN_IF_ERROR(Check(
+            kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
+      }
+      for (int slice = 0; slice < model_.slices; ++slice) {
+        PW_RETURN_IF_ERROR(Forward(sample, slice, &step.loss));
+      }
+      for (int slice = model_.slices; slice-- > 0;) {
+        PW_RETURN_IF_ERROR(Backward(sample, slice));
+      }
+    }
+    step.loss /= tokens;
+    PW_RETURN_IF_ERROR(Keep(&Part::gradients, &step.gradients));
+    if (options.optimizer) {
+      PW_RETURN_IF_ERROR(Optimize(iteration, options, &step.norm));
+    }
+    PW_RETURN_IF_ERROR(Keep(&Part::master, &step.weights));
+    return step;
+  }
+
+  absl::Status Keep(float* Part::*values,
+                    std::vector<std::vector<float>>* stages) {
+    stages->assign(model_.num_stages(), {});
+    for (const Part& part : parts_) {
+      std::vector<float>& stage = (*stages)[part.stage];
+      const size_t before = stage.size();
+      stage.resize(before + static_cast<size_t>(part.parameters));
+      PW_RETURN_IF_ERROR(Check(kernels_.copy(
+          device_, nullptr, PW_DEVICE_TO_HOST, stage.data() + before,
+          part.*values, static_cast<size_t>(part.parameters) * 4)));
+    }
+    return Check(kernels_.synchronize(device_, nullptr));
+  }
+
+  // Of the parts side by side, as they lie in a stage: the sum depends on it in
+  // the last bit.
+  absl::StatusOr<double> SquareSum(int stage) {
+    double sums[2] = {0, 0};
+    int64_t count = 0;
+    for (const Part& part : parts_) {
+      if (part.stage == stage) count += part.parameters;
+    }
+    if (count > stage_count_) {
+      stage_count_ = count;
+      PW_RETURN_IF_ERROR(New(static_cast<size_t>(count) * 4, &stage_values_));
+    }
+    int64_t offset = 0;
+    for (const Part& part : parts_) {
+      if (part.stage != stage) continue;
+      PW_RETURN_IF_ERROR(Check(kernels_.copy(
+          device_, nullptr, PW_DEVICE_TO_DEVICE, stage_values_ + offset,
+          part.gradients, static_cast<size_t>(part.parameters) * 4)));
+      offset += part.parameters;
+    }
+    PW_RETURN_IF_ERROR(Check(kernels_.zero(device_, nullptr, sums_, 16)));
+    PW_RETURN_IF_ERROR(Check(
+        kernels_.square_sum(device_, nullptr, count, stage_values_, sums_)));
+    PW_RETURN_IF_ERROR(Check(
+        kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST, sums, sums_, 16)));
+    PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
+    return sums[0];
+  }
+
+  absl::Status Optimize(int iteration, const SequentialOptions& options,
+                        double* norm) {
+    double squares = 0;
+    for (const std::vector<int>& group : options.norm_groups) {
+      double sum = 0;
+      for (const int stage : group) {
+        PW_ASSIGN_OR_RETURN(const double each, SquareSum(stage));
+        sum += each;
+      }
+      squares += sum;
+    }
+    *norm = std::sqrt(squares);
+    const std::vector<int>& failing = model_.failing_steps;
+    const bool fails =
+        std::find(failing.begin(), failing.end(), iteration) != failing.end();
+    const double limit = fails           ? *norm * kFailingLimit
+                         : options.clips ? model_.clip_norm
+                                         : 0;
+    PwAdam adam = model_.adam;
+    adam.step = iteration + 1;
+    adam.gradient_scale =
+        limit <= 0 || *norm <= limit ? 1.0f : static_cast<float>(limit / *norm);
+    for (const Part& part : parts_) {
+      PW_RETURN_IF_ERROR(Check(kernels_.adam(
+          device_, nullptr, &adam, PW_FP32, part.parameters, part.gradients,
+          part.master, part.moment1, part.moment2, nullptr)));
+    }
+    return absl::OkStatus();
+  }
+
+  const ExecutedModel& model_;
+  const PwKernels& kernels_;
+  PwDevice* device_ = nullptr;
+  std::vector<Part> parts_;
+  std::vector<void*> owned_;
+  float loss_scale_ = 1;
+  char* workspace_ = nullptr;
+  int32_t* ids_ = nullptr;
+  float* losses_ = nullptr;
+  double* sums_ = nullptr;
+  float* stage_values_ = nullptr;
+  int64_t stage_count_ = 0;
+  char* gradients_[2] = {};
+  std::vector<int32_t> host_ids_;
+  std::vector<float> host_losses_;
+};
+
+}  // namespace
+
+absl::StatusOr<SequentialRun> RunSequential(const ExecutedModel& model,
+                                            const PwKernels* kernels,
+                                            int device_index,
+                                            const SequentialOptions& options) {
+  return Sequential(model, kernels).Run(device_index, options);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,42 @@
+// The same training without a pipeline: one device, one microbatch after the
+// other, loops that anybody can check. What the executor's gradients are held
+// against. Shares the kernels with the executor and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "execute/executed_model.h"
+#include "kernels/kernels.h"
+
+namespace pipewright {
+
+struct SequentialOptions {
+  int iterations = 1;
+  int microbatches = 1;  // of an iteration, all replicas
+  bool optimizer = true;
+  bool clips = false;  // by the model's limit, else never
+  // Stages in the groups in which their norms are added up; sums of doubles
+  // depend on it in the last bit.
+  std::vector<std::vector<int>> norm_groups;
+};
+
+struct SequentialRun {
+  struct Step {
+    double loss = 0;  // mean over tokens, nats
+    double norm = 0;  // of all gradients; 0 without an optimizer
+    // [stage][parameter], parts in their order; before clipping.
+    std::vector<std::vector<float>> gradients;
+    std::vector<std::vector<float>> weights;  // after the step
+  };
+  std::vector<Step> steps;  // [iteration]
+};
+
+// Error: what the kernels say.
+absl::StatusOr<SequentialRun> RunSequential(const ExecutedModel& model,
+                                            const PwKernels* kernels,
+                                            int device_index,
+                                            const SequentialOptions& options);
+
+}  // namespace pipewright

@@ -1,0 +1,165 @@
+// One pipeline stage on one device: its parts' weights, gradients and
+// optimizer state, and the activations of the microbatches under way. It does
+// what it is told and knows neither ranks nor order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/arena.h"
+#include "execute/executed_model.h"
+
+namespace pipewright {
+
+struct DeviceHandle {
+  const PwKernels* kernels = nullptr;
+  PwDevice* device = nullptr;
+  PwStream* stream = nullptr;  // compute
+};
+
+class Stage {
+ public:
+  // (microbatch, slice).
+  using Key = std::pair<int, int>;
+
+  // With random weights. `arena` and `host`, of pinned memory, must outlive
+  // it.
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(
+      const ExecutedModel& model, int stage, DeviceHandle handle, Arena* arena,
+      Arena* host);
+
+  bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
+  bool last() const { return parts_.back().spec.part == PW_HEAD; }
+
+  // `sample` names the tokens; `input` is empty on the first stage. Keeps what
+  // the backward needs. *output stays empty on the last stage.
+  absl::Status Forward(Key key, int64_t sample, Payload input, Payload* output);
+  // Once more, from the input that was kept.
+  absl::Status Recompute(Key key);
+  // `gradient` of the output is empty on the last stage; *input_gradient stays
+  // empty on the first. `loss_scale`: of the sum of the losses of tokens.
+  absl::Status BackwardInput(Key key, Payload gradient, float loss_scale,
+                             Payload* input_gradient);
+  absl::Status BackwardWeight(Key key);
+  absl::Status BackwardFull(Key key, Payload gradient, float loss_scale,
+                            Payload* input_gradient);
+
+  // Activations to the host and back, as O and L do; on any one thread while
+  // another runs passes of other keys.
+  absl::Status Offload(Key key, PwStream* stream);
+  absl::Status Load(Key key, PwStream* stream);
+
+  // Forgets the activations of all microbatches.
+  void DropActivations();
+
+  int64_t parameters() const { return parameters_; }
+  // [parameters], parts in their order.
+  float* master() { return master_; }
+  float* gradients() { return gradients_; }
+  float* moment1() { return moment1_; }
+  float* moment2() { return moment2_; }
+  // AdamW on [begin, end), with gradients times `scale`, and the weights that
+  // passes use from now on. A forward under way keeps those it has used.
+  absl::Status Step(int64_t step, float scale, int64_t begin, int64_t end);
+  // The master's values become the weights that passes use.
+  absl::Status Publish(int64_t begin, int64_t end);
+  // Zeroes the master and the weights outside of [begin, end).
+  absl::Status ForgetOthers(int64_t begin, int64_t end);
+  // Weights that the optimizer is expected to have made after `steps` more
+  // steps with the moments as they are: what forwards use until the next
+  // Publish or Step.
+  absl::Status Predict(int64_t step, int steps);
+  absl::Status ZeroGradients();
+  // {sum of squares, number of values that are not finite} of the gradients.
+  absl::Status SquareSum(int64_t begin, int64_t end, double result[2]);
+  // A copy of master and moments, and back.
+  absl::Status Save();
+  absl::Status Restore();
+
+  // Sum over tokens, of the microbatches whose head has run since the last
+  // call; nats.
+  const std::map<Key, double>& losses() const { return losses_; }
+  void ForgetLosses() { losses_.clear(); }
+
+ private:
+  struct Part {
+    StagePart spec;
+    int64_t offset = 0;  // elements into the stage's parameters
+    PwPartSize size{};
+  };
+  struct PartBlocks {
+    Payload saved;
+    Payload inputs;
+    Payload grads;
+  };
+  struct Activations {
+    int64_t sample = 0;
+    Payload input;
+    Payload weights;  // that the forward has used
+    std::vector<PartBlocks> parts;
+    bool recomputed = false;
+    // On the host, while they are offloaded.
+    std::vector<std::pair<Payload*, Payload>> offloaded;
+  };
+
+  Stage(const ExecutedModel& model, DeviceHandle handle, Arena* arena,
+        Arena* host)
+      : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
+  absl::Status Initialize(int stage);
+  absl::StatusOr<float*> NewFloats();
+  absl::Status FillIds(int64_t sample, int slice, bool targets);
+  absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
+                       int64_t end);
+  absl::Status CopyFloats(const float* from, float* to);
+  absl::Status RunForward(Key key, Activations& activations, bool keep,
+                          Payload* output);
+  enum class Backward { kInput, kFull };
+  absl::Status RunBackward(Key key, Backward kind, Payload gradient,
+                           float loss_scale, Payload* input_gradient);
+  PwPartMemory MemoryOf(const Part& part, PartBlocks& blocks, int microbatch,
+                        const Payload& weights);
+  absl::Status Check(PwStatus status, const char* what) const {
+    return KernelStatus(*handle_.kernels, status, what);
+  }
+  int64_t tokens() const { return model_.batch * model_.slice_tokens(); }
+  size_t type_bytes() const { return model_.shape.type == PW_FP32 ? 4 : 2; }
+
+  const ExecutedModel& model_;
+  const DeviceHandle handle_;
+  Arena& arena_;
+  Arena& host_;
+  std::vector<Part> parts_;
+  int64_t parameters_ = 0;
+  std::vector<Payload> owned_;
+  float* master_ = nullptr;
+  float* gradients_ = nullptr;
+  float* moment1_ = nullptr;
+  float* moment2_ = nullptr;
+  float* saved_master_ = nullptr;
+  float* saved_moment1_ = nullptr;
+  float* saved_moment2_ = nullptr;
+  Payload weights_;    // of the model's type, what the next pass uses
+  Payload predicted_;  // instead, by forwards; may be empty
+  Payload workspace_;  // of any pass
+  Payload ids_;
+  Payload token_losses_;
+  Payload sums_;
+  std::vector<int32_t> host_ids_;
+  std::vector<float> host_losses_;
+  Activations& Find(Key key);
+  void Erase(Key key);
+
+  std::mutex activations_mutex_;  // of the map, not of what is in it
+  std::map<Key, Activations> activations_;
+  std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
+  std::map<int, int> slices_left_;                    // of a cached microbatch
+  std::map<Key, double> losses_;
+};
+
+}  // namespace pipewright

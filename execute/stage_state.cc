@@ -1,0 +1,194 @@
+// Weights, gradients and optimizer state of a stage; activations on the host.
+#include <cmath>
+#include <cstring>
+
+#include "execute/stage.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+
+absl::Status Stage::Step(int64_t step, float scale, int64_t begin,
+                         int64_t end) {
+  PwAdam adam = model_.adam;
+  adam.step = step;
+  adam.gradient_scale = scale;
+  PW_RETURN_IF_ERROR(Check(
+      handle_.kernels->adam(handle_.device, handle_.stream, &adam, PW_FP32,
+                            end - begin, gradients_ + begin, master_ + begin,
+                            moment1_ + begin, moment2_ + begin, nullptr),
+      "adam"));
+  return Publish(begin, end);
+}
+
+absl::Status Stage::Publish(int64_t begin, int64_t end) {
+  predicted_ = {};
+  const size_t bytes = static_cast<size_t>(parameters_) * type_bytes();
+  // A forward under way goes on with the weights that it has used.
+  if (weights_.bytes == 0 || weights_.data.use_count() > 1) {
+    PW_ASSIGN_OR_RETURN(Payload fresh, arena_.Take(bytes));
+    if (weights_.bytes > 0 && (begin > 0 || end < parameters_)) {
+      PW_RETURN_IF_ERROR(
+          Check(handle_.kernels->copy(handle_.device, handle_.stream,
+                                      PW_DEVICE_TO_DEVICE, fresh.data.get(),
+                                      weights_.data.get(), bytes),
+                "weights"));
+    }
+    weights_ = std::move(fresh);
+  }
+  return Convert(master_ + begin, weights_, begin, end);
+}
+
+absl::Status Stage::Convert(const float* from, const Payload& weights,
+                            int64_t begin, int64_t end) {
+  return Check(handle_.kernels->convert(
+                   handle_.device, handle_.stream, model_.shape.type,
+                   static_cast<char*>(weights.data.get()) +
+                       static_cast<size_t>(begin) * type_bytes(),
+                   PW_FP32, from, end - begin),
+               "weights");
+}
+
+// By the optimizer's own rule without a new gradient (PipeOptim, arXiv
+// 2312.00839): as many steps as `steps` with the moments as they are. On the
+// host: it is there to be right, not fast.
+absl::Status Stage::Predict(int64_t step, int steps) {
+  const auto count = static_cast<size_t>(parameters_);
+  std::vector<float> weights(count);
+  std::vector<float> first(count);
+  std::vector<float> second(count);
+  const std::pair<std::vector<float>*, const float*> sources[] = {
+      {&weights, master_}, {&first, moment1_}, {&second, moment2_}};
+  for (const auto& [host, device] : sources) {
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
+                              host->data(), device, count * 4),
+        "prediction"));
+  }
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->synchronize(handle_.device, handle_.stream),
+            "prediction"));
+  const PwAdam& adam = model_.adam;
+  if (step > 0) {
+    const double unbias1 = 1 - std::pow(adam.beta1, step);
+    const double unbias2 = 1 - std::pow(adam.beta2, step);
+    for (size_t index = 0; index < count; ++index) {
+      const double direction =
+          first[index] / unbias1 /
+              (std::sqrt(second[index] / unbias2) + adam.epsilon) +
+          adam.weight_decay * weights[index];
+      weights[index] -=
+          static_cast<float>(steps * adam.learning_rate * direction);
+    }
+  }
+  PW_ASSIGN_OR_RETURN(Payload scratch, arena_.Take(count * 4));
+  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(count * type_bytes()));
+  PW_RETURN_IF_ERROR(Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
+                            scratch.data.get(), weights.data(), count * 4),
+      "prediction"));
+  return Convert(static_cast<const float*>(scratch.data.get()), predicted_, 0,
+                 parameters_);
+}
+
+absl::Status Stage::ZeroGradients() {
+  return Check(handle_.kernels->zero(handle_.device, handle_.stream, gradients_,
+                                     static_cast<size_t>(parameters_) * 4),
+               "zero");
+}
+
+absl::Status Stage::SquareSum(int64_t begin, int64_t end, double result[2]) {
+  const PwKernels& kernels = *handle_.kernels;
+  auto* const sums = static_cast<double*>(sums_.data.get());
+  PW_RETURN_IF_ERROR(Check(
+      kernels.zero(handle_.device, handle_.stream, sums, 2 * sizeof(double)),
+      "zero"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.square_sum(handle_.device, handle_.stream, end - begin,
+                               gradients_ + begin, sums),
+            "norm"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
+                         result, sums, 2 * sizeof(double)),
+            "norm"));
+  return Check(kernels.synchronize(handle_.device, handle_.stream), "norm");
+}
+
+absl::Status Stage::ForgetOthers(int64_t begin, int64_t end) {
+  const std::pair<int64_t, int64_t> ranges[] = {{0, begin}, {end, parameters_}};
+  for (const auto& [from, to] : ranges) {
+    if (from == to) continue;
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->zero(handle_.device, handle_.stream, master_ + from,
+                              static_cast<size_t>(to - from) * 4),
+        "zero"));
+    PW_RETURN_IF_ERROR(Publish(from, to));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stage::CopyFloats(const float* from, float* to) {
+  return Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
+                            to, from, static_cast<size_t>(parameters_) * 4),
+      "copy");
+}
+
+absl::Status Stage::Save() {
+  if (saved_master_ == nullptr) {
+    PW_ASSIGN_OR_RETURN(saved_master_, NewFloats());
+    PW_ASSIGN_OR_RETURN(saved_moment1_, NewFloats());
+    PW_ASSIGN_OR_RETURN(saved_moment2_, NewFloats());
+  }
+  PW_RETURN_IF_ERROR(CopyFloats(master_, saved_master_));
+  PW_RETURN_IF_ERROR(CopyFloats(moment1_, saved_moment1_));
+  return CopyFloats(moment2_, saved_moment2_);
+}
+
+absl::Status Stage::Restore() {
+  PW_CHECK(saved_master_ != nullptr);
+  PW_RETURN_IF_ERROR(CopyFloats(saved_master_, master_));
+  PW_RETURN_IF_ERROR(CopyFloats(saved_moment1_, moment1_));
+  PW_RETURN_IF_ERROR(CopyFloats(saved_moment2_, moment2_));
+  return Publish(0, parameters_);
+}
+
+absl::Status Stage::Offload(Key key, PwStream* stream) {
+  Activations& activations = Find(key);
+  PW_CHECK(activations.offloaded.empty());
+  std::vector<Payload*> blocks;
+  if (activations.input.bytes > 0) blocks.push_back(&activations.input);
+  for (PartBlocks& part : activations.parts) {
+    if (part.saved.bytes > 0) blocks.push_back(&part.saved);
+    if (part.inputs.bytes > 0) blocks.push_back(&part.inputs);
+  }
+  for (Payload* const block : blocks) {
+    PW_ASSIGN_OR_RETURN(Payload host, host_.Take(block->bytes));
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->copy(handle_.device, stream, PW_DEVICE_TO_HOST,
+                              host.data.get(), block->data.get(), block->bytes),
+        "offload"));
+    activations.offloaded.emplace_back(block, std::move(host));
+  }
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->synchronize(handle_.device, stream), "offload"));
+  for (const auto& [block, host] : activations.offloaded) *block = {};
+  return absl::OkStatus();
+}
+
+absl::Status Stage::Load(Key key, PwStream* stream) {
+  Activations& activations = Find(key);
+  for (const auto& [block, host] : activations.offloaded) {
+    PW_ASSIGN_OR_RETURN(*block, arena_.Take(host.bytes));
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->copy(handle_.device, stream, PW_HOST_TO_DEVICE,
+                              block->data.get(), host.data.get(), host.bytes),
+        "load"));
+  }
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->synchronize(handle_.device, stream), "load"));
+  activations.offloaded.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

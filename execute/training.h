@@ -1,0 +1,81 @@
+// Trains a model under a Program and holds losses, gradients and weights
+// against the sequential run: what `pipewright execute` does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "execute/executed_model.h"
+#include "execute/model_worker.h"
+#include "execute/run_threads.h"
+#include "execute/sequential.h"
+#include "sim/program/lower.h"
+
+namespace pipewright {
+
+struct TrainingCheck {
+  // The order in which gradients are added up is that of the sequential run,
+  // so that on a deterministic device the bits are equal.
+  bool same_order = false;
+  bool same_bits = false;  // losses, gradients, weights
+  // Largest differences: of losses relative to the loss, of gradients and
+  // weights relative to the largest of their stage. AdamW divides a gradient
+  // by its own size, so that the last bits of a small one move its weight as
+  // far as a large one would: where the order of addition differs, what comes
+  // behind the first step is held to less.
+  double loss_error = 0;
+  double first_gradient_error = 0;  // of the first step
+  double gradient_error = 0;        // of all
+  double weight_error = 0;
+  double tolerance = 0;                   // of losses and first gradients
+  double later_tolerance = 0;             // of all else
+  std::vector<double> losses;             // [iteration]
+  std::vector<double> sequential_losses;  // the same
+
+  bool ok() const;
+};
+
+struct TrainedRun {
+  ExecutedRun run;
+  TrainingCheck check;
+  std::vector<double> peak_activations;  // [rank], the largest of replicas
+  std::vector<double> peak_bytes;        // [rank], all that was allocated
+  std::vector<double> resident_bytes;    // [rank], without activations
+  int weight_versions = 1;
+  std::string device;
+  std::string libraries;
+};
+
+struct TrainingOptions {
+  ExecuteOptions execute;
+  WorkerOptions worker;
+  bool check = true;
+  int device_index = 0;
+};
+
+// What the worker has to know of how `program` was lowered.
+WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
+                               OptimizerMode optimizer,
+                               double held_until_weight);
+
+// Does every stage add up its gradients in the order of the sequential run:
+// microbatches up, slices down, one replica?
+bool SameGradientOrder(const Program& program);
+
+SequentialOptions SequentialOptionsFor(const Program& program,
+                                       const WorkerOptions& options);
+
+// Errors: kInvalidArgument for what the executor cannot run, else as
+// RunThreads.
+absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
+                                        const ExecutedModel& model,
+                                        const PwKernels* kernels,
+                                        const TrainingOptions& options);
+
+// Holds the records of all ranks, [replica * pp + rank], against `sequential`.
+TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
+                            const std::vector<WorkerRecord>& records,
+                            const SequentialRun& sequential);
+
+}  // namespace pipewright

@@ -140,7 +140,7 @@ void AppendPasses(const Profile& profile, std::string* text) {
     PassEntry shape = entry;
     shape.pass = kForward;
     std::string key = KeyOf(shape);
-    key.replace(key.find(" F "), 3, " ");
+    key.erase(key.find(" F "), 2);
     if (lines.count(key) == 0) order.push_back(key);
     lines[key][entry.pass] = &entry;
   }

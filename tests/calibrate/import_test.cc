@@ -17,9 +17,14 @@ std::string DataOf(const std::string& name) {
 }
 
 absl::StatusOr<Profile> Traced(const std::string& text,
-                               const KinetoOptions& options = {}) {
+                               const KinetoOptions& options) {
   std::istringstream in(text);
   return ImportKineto(in, "trace.json", options);
+}
+
+[[gnu::noinline]] absl::StatusOr<Profile> Traced(const std::string& text) {
+  const KinetoOptions options;
+  return Traced(text, options);
 }
 
 const PassEntry* Find(const Profile& profile, ProfilePass pass) {
@@ -124,7 +129,7 @@ TEST_CASE("calibrate: traces that are none say what is wrong", "[calibrate]") {
          "dur": 2, "pid": 1, "tid": 1}]})")),
                           "(mine)"));
   KinetoOptions options;
-  options.patterns[0] = "(";
+  options.patterns[0] = std::string(1, '(');
   CHECK(absl::StrContains(ErrorOf(Traced("{}", options)), "--forward: ("));
 }
 

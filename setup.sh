@@ -26,7 +26,7 @@ BUILD_PACKAGES=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config
   protobuf-compiler:protoc
   libabsl-dev libcli11-dev libprotobuf-dev libsimgrid-dev libyaml-cpp-dev
-  nlohmann-json3-dev catch2 libbenchmark-dev
+  nlohmann-json3-dev catch2 libbenchmark-dev libdnnl-dev
 )
 BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
 

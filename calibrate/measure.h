@@ -38,7 +38,7 @@ struct Subject {
 struct MeasureOptions {
   StoppingRule rule;
   int rounds = 6;
-  double budget_s = 36;   // wall clock, of everything
+  double budget_s = 30;   // wall clock, of everything
   int least_visits = 2;   // of a round
   int most_visits = 24;   // of a round
   double resolution = 0;  // of the clock, seconds

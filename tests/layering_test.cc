@@ -35,6 +35,7 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["sim/memory"] = {"sim/base", "sim/schedule", "sim/model"};
     map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
     map["topologies"] = {"sim/base", "sim/topology"};
+    map["kernels"] = {};
     std::set<std::string> below = {"sim/base",     "sim/schedule", "sim/replay",
                                    "sim/topology", "sim/model",    "sim/cost",
                                    "sim/memory"};
@@ -44,6 +45,11 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
       map[folder] = below;
       below.insert(folder);
     }
+    // Modules that the command line loads.
+    map["kernels"] = {};
+    map["calibrate"] = {"kernels",   "sim/base",    "sim/cost",
+                        "sim/model", "sim/program", "sim/trace"};
+    map["sim/cli"].insert({"kernels", "calibrate"});
     return map;
   }();
   return allowed;
@@ -106,9 +112,14 @@ void CheckInclude(const std::string& path, const std::string& header,
   }
   const std::string to = FolderOf(header);
   const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
-                    to == "topologies" || to == "tests";
-  if (!ours) return;
+                    to == "topologies" || to == "kernels" || to == "tests";
   const std::string from = FolderOf(path);
+  if (from == "kernels" && (absl::StartsWith(header, "absl/") ||
+                            absl::StartsWith(header, "google/"))) {
+    violation("kernels/ builds without Abseil and protobuf");
+    return;
+  }
+  if (!ours) return;
   const auto row = Allowed().find(from);
   if (row == Allowed().end()) {
     violation(absl::StrCat("folder ", from, " has no row in this test"));
@@ -167,8 +178,9 @@ TEST_CASE("layering: sources include only downwards and do not print",
           "[layering]") {
   Strings violations;
   int files = 0;
-  for (const char* folder : {"sim", "schedules", "topologies"}) {
-    for (const std::string& path : Files(folder, {".cc", ".h"})) {
+  for (const char* folder : {"sim", "schedules", "topologies", "kernels"}) {
+    for (const std::string& path :
+         Files(folder, {".cc", ".h", ".inc", ".cu", ".cuh"})) {
       ++files;
       for (std::string& violation : Violations(path, Read(path))) {
         violations.push_back(std::move(violation));
@@ -211,11 +223,18 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("schedules/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
   CHECK(bad("schedules/a.cc", "#include \"topologies/b.h\"\n"));
   CHECK(bad("topologies/a.cc", "#include \"sim/schedule/pass.h\"\n"));
+  CHECK(bad("kernels/a.cc", "#include \"sim/base/names.h\"\n"));
+  CHECK(bad("kernels/cpu/a.h", "#include \"absl/strings/str_cat.h\"\n"));
+  CHECK(bad("kernels/cuda/a.cu", "  printf(\"x\");\n"));
+  CHECK(bad("sim/model/a.cc", "#include \"kernels/kernels.h\"\n"));
   CHECK(bad("sim/cli/a.cc", "#include \"tests/support/a.h\"\n"));
   CHECK(bad("sim/engine/fast.cc", "#include <simgrid/s4u.hpp>\n"));
   CHECK(bad("sim/trace/simgrid_a.cc", "  # include \"simgrid/s4u.hpp\"\n"));
   CHECK(bad("sim/config/a.cc", "#include \"sim/proto/config.pb.h\"\n"));
   CHECK(bad("sim/config/a.h", "#include \"google/protobuf/any.pb.h\"\n"));
+  CHECK(bad("sim/cost/a.cc", "#include \"calibrate/session.h\"\n"));
+  CHECK(bad("calibrate/a.cc", "#include \"sim/cli/common.h\"\n"));
+  CHECK(bad("kernels/a.cc", "#include \"sim/base/check.h\"\n"));
   CHECK(bad("sim/base/a.cc", "  std::cerr << 1;\n"));
   CHECK(bad("sim/base/a.cc", "  printf(\"x\");\n"));
   CHECK(bad("sim/report/a.cc", "  std::fprintf (stderr, \"// x\");\n"));
@@ -227,6 +246,7 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   const auto good = [](const std::string& path, const std::string& content) {
     return Violations(path, content).empty();
   };
+  CHECK(good("kernels/cpu/a.cc", "#include \"kernels/kernels.h\"\n"));
   CHECK(good("sim/cost/a.h", "#include \"sim/schedule/pass.h\"\n"));
   CHECK(good("sim/memory/a.h", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(good("sim/report/a.h", "#include \"sim/engine/engine.h\"\n"));

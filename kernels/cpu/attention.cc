@@ -8,7 +8,8 @@
 namespace pipewright {
 namespace {
 
-constexpr int64_t kStripRows = 64;
+// The fastest of 32 to 256 for 512 and 2048 tokens, on a Xeon with AVX-512.
+constexpr int64_t kStripRows = 128;
 
 // A matrix of one head, fp32.
 struct Head {

@@ -48,8 +48,8 @@ size_t TypeBytes(PwType type) {
 
 }  // namespace pipewright
 
-PwDevice::PwDevice()
-    : loops(pipewright::BestLoops()), bf16(pipewright::Bf16Gemm::Create(true)) {
+PwDevice::PwDevice(const pipewright::Loops& chosen)
+    : loops(chosen), bf16(pipewright::Bf16Gemm::Create(true)) {
   implementation = pipewright::SgemmName(*this);
 }
 

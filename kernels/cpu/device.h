@@ -30,7 +30,7 @@ struct RotaryTable {
 }  // namespace pipewright
 
 struct PwDevice {
-  PwDevice();
+  explicit PwDevice(const pipewright::Loops& chosen);
   ~PwDevice();
   const pipewright::Loops& loops;
   std::string implementation;

@@ -7,8 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <new>
-
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
 
@@ -65,7 +63,7 @@ PwStatus Open(int32_t index, PwDevice** device) {
   if (index != 0) {
     return Fail(PW_NO_DEVICE, "cpu has device 0 only, not %d", index);
   }
-  *device = new PwDevice;
+  *device = new PwDevice(BestLoops());
   return PW_OK;
 }
 
@@ -121,13 +119,13 @@ PwStatus Allocate(PwDevice*, size_t bytes, void** memory) {
 void Release(PwDevice*, void* memory) { free(memory); }
 
 PwStatus Zero(PwDevice*, PwStream*, void* memory, size_t bytes) {
-  memset(memory, 0, bytes);
+  if (bytes > 0) memset(memory, 0, bytes);
   return PW_OK;
 }
 
 PwStatus Copy(PwDevice*, PwStream*, PwCopy, void* to, const void* from,
               size_t bytes) {
-  memcpy(to, from, bytes);
+  if (bytes > 0) memcpy(to, from, bytes);
   return PW_OK;
 }
 

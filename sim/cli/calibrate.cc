@@ -1,46 +1,293 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibrate/session.h"
 #include "kernels/loader.h"
 #include "sim/base/file.h"
+#include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
+#include "sim/model/model.h"
+#include "sim/report/calibration_report.h"
 
 namespace pipewright {
 namespace {
 
-struct Run {
-  std::string device = "cpu";
+volatile std::sig_atomic_t interrupted = 0;
+
+void Interrupt(int /*signal*/) { interrupted = 1; }
+
+// The handlers of a run that can be interrupted; the old ones after it.
+class CatchInterrupts {
+ public:
+  CatchInterrupts() {
+    struct sigaction action = {};
+    action.sa_handler = Interrupt;
+    // A second one ends the program at once.
+    action.sa_flags = SA_RESETHAND;
+    ::sigaction(SIGINT, &action, &old_[0]);
+    ::sigaction(SIGTERM, &action, &old_[1]);
+  }
+  ~CatchInterrupts() {
+    ::sigaction(SIGINT, &old_[0], nullptr);
+    ::sigaction(SIGTERM, &old_[1], nullptr);
+  }
+
+ private:
+  struct sigaction old_[2];
+};
+
+class Calibration {
+ public:
+  void AddTo(CLI::App* verb) {
+    verb->add_option("--device", device_, "what is measured: cpu, cuda")
+        ->type_name("NAME")
+        ->capture_default_str();
+    verb->add_option("--model", model_,
+                     "whose layers are measured (pipewright list models)")
+        ->type_name("NAME");
+    files_.AddTo(verb, "-o", "the profile; PROFILE.partial while it grows");
+    verb->add_option("--microbatch-sizes", options_.grid.microbatch_sizes,
+                     "default 1,2,4")
+        ->delimiter(',')
+        ->type_name("N,...");
+    verb->add_option("--sequences", options_.grid.sequences,
+                     "default: the model's and half of it")
+        ->delimiter(',')
+        ->type_name("N,...");
+    verb->add_option("--tp", options_.grid.tps,
+                     "degrees of tensor parallelism; default 1,2")
+        ->delimiter(',')
+        ->type_name("N,...");
+    verb->add_option("--type", options_.type,
+                     "fp32, bf16; default bf16 on a GPU, else fp32")
+        ->type_name("TYPE");
+    verb->add_flag("--quick", options_.grid.quick,
+                   "one shape, few sizes, no interference matrix");
+    verb->add_option("--budget", budget_,
+                     "time for measuring; least and default rounds are made "
+                     "all the same (default 30s, quick 8s)")
+        ->type_name("TIME");
+    verb->add_flag("--resume", resume_,
+                   "go on with the PROFILE.partial of an interrupted run");
+    verb->add_option("--merge", merge_,
+                     "a profile of this device whose other entries are kept")
+        ->type_name("PROFILE");
+    verb->add_flag("--json", json_, "a JSON object about the profile");
+  }
+
+  absl::Status Run();
+
+ private:
+  absl::Status Prepare();
+  absl::StatusOr<CalibrateResult> Measure();
+  void Progress(int round, int rounds, const std::string& subject);
+  std::string Partial() const {
+    return absl::StrCat(files_.path("-o"), ".partial");
+  }
+
+  std::string device_ = "cpu";
+  std::string model_;
+  std::string budget_;
+  std::string merge_;
+  bool resume_ = false;
+  bool json_ = false;
+  OutputFiles files_;
+  CalibrateOptions options_;
+  const PwKernels* kernels_ = nullptr;
+  Profile older_;
+};
+
+// All that can be wrong before the first measurement.
+absl::Status Calibration::Prepare() {
+  if (device_ != "cpu" && device_ != "cuda") {
+    return UnknownName("--device", device_, {"cpu", "cuda"});
+  }
+  if (model_.empty()) {
+    return absl::InvalidArgumentError(
+        "--model is missing (pipewright list models; gpt-tiny runs anywhere)");
+  }
+  if (!files_.wanted("-o")) {
+    return absl::InvalidArgumentError("-o is missing: the profile's file");
+  }
+  PW_RETURN_IF_ERROR(files_.Check());
+  PW_ASSIGN_OR_RETURN(options_.model, FindModel(model_));
+  if (options_.grid.quick) options_.budget_s = 8;
+  if (!budget_.empty()) {
+    const absl::StatusOr<double> seconds = ParseQuantity(budget_, Unit::kTime);
+    if (!seconds.ok()) return Prefix("--budget", seconds.status());
+    options_.budget_s = *seconds;
+  }
+  if (!merge_.empty()) {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(merge_));
+    PW_ASSIGN_OR_RETURN(older_, ReadProfile(text, merge_));
+  }
+  const absl::StatusOr<std::string> partial = ReadFile(Partial());
+  if (resume_) {
+    if (!partial.ok()) {
+      return absl::NotFoundError(absl::StrCat(
+          "--resume: nothing to go on with: ", partial.status().message()));
+    }
+    PW_ASSIGN_OR_RETURN(options_.done, ReadProfile(*partial, Partial()));
+  } else if (partial.ok()) {
+    PrintWarnings({absl::StrCat(Partial(),
+                                " of an interrupted run is replaced; "
+                                "--resume would go on with it")});
+  }
+  char error[512] = "";
+  kernels_ = pw_load_kernels(device_.c_str(), error, sizeof(error));
+  if (kernels_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("--device ", device_, ": ", error));
+  }
+  return absl::OkStatus();
+}
+
+void Calibration::Progress(int round, int rounds, const std::string& subject) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\033[Kround %d of %d: %s", round + 1, rounds,
+               subject.c_str());
+}
+
+absl::StatusOr<CalibrateResult> Calibration::Measure() {
+  const CatchInterrupts handlers;
+  const CalibrateHooks hooks = {
+      .stop = [] { return interrupted != 0; },
+      .progress =
+          [this](int round, int rounds, const std::string& subject) {
+            Progress(round, rounds, subject);
+          },
+      .save =
+          [this](const Profile& partial) {
+            return WriteFile(Partial(), WriteProfile(partial));
+          }};
+  absl::StatusOr<CalibrateResult> result = Calibrate(kernels_, options_, hooks);
+  if (::isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+  return result;
+}
+
+absl::Status Calibration::Run() {
+  PW_RETURN_IF_ERROR(Prepare());
+  PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
+  if (result.interrupted) {
+    PW_RETURN_IF_ERROR(WriteFile(Partial(), WriteProfile(result.profile)));
+    return absl::CancelledError(absl::StrFormat(
+        "interrupted; %d of %d things are measured and in %s; the same command "
+        "with --resume goes on",
+        result.series - result.missing, result.series, Partial()));
+  }
+  if (!result.profile.sources.empty()) {
+    PrintWarnings(result.profile.sources.back().warnings);
+  }
+  Profile profile = std::move(result.profile);
+  if (!merge_.empty()) {
+    PW_ASSIGN_OR_RETURN(profile, MergeProfiles(older_, profile));
+  }
+  files_.Put("-o", WriteProfile(profile));
+  PW_RETURN_IF_ERROR(files_.Write());
+  ::unlink(Partial().c_str());
+  return Print(CalibrationReport(profile, json_));
+}
+
+struct Show {
+  std::string file;
   std::string model;
-  std::string output;
-  absl::Status Do() {
-    CalibrateOptions options;
-    PW_ASSIGN_OR_RETURN(options.model, FindModel(model));
-    char error[512] = "";
-    const PwKernels* kernels =
-        pw_load_kernels(device.c_str(), error, sizeof(error));
-    if (kernels == nullptr) return absl::UnavailableError(error);
-    CalibrateHooks hooks;
-    hooks.stop = [] { return false; };
-    hooks.save = [this](const Profile& p) {
-      return WriteFile(output + ".partial", WriteProfile(p));
-    };
-    PW_ASSIGN_OR_RETURN(const CalibrateResult result,
-                        Calibrate(kernels, options, hooks));
-    return WriteFile(output, WriteProfile(result.profile));
+  bool json = false;
+
+  absl::Status Run() const {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+    PW_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(text, file));
+    if (model.empty()) return Print(CalibrationReport(profile, json));
+    PW_ASSIGN_OR_RETURN(const ModelSpec spec, FindModel(model));
+    PW_ASSIGN_OR_RETURN(const std::string report,
+                        CalibrationReport(profile, spec, json));
+    return Print(report);
+  }
+};
+
+absl::StatusOr<std::vector<Profile>> ReadAll(
+    const std::vector<std::string>& files) {
+  std::vector<Profile> profiles;
+  for (const std::string& file : files) {
+    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+    PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, file));
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+struct Diff {
+  std::vector<std::string> files;
+  bool json = false;
+
+  absl::Status Run() const {
+    PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
+    return Print(DiffReport(profiles[0], profiles[1], json));
   }
 };
 
 }  // namespace
 
 void AddCalibrate(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand("calibrate", "measure this machine");
-  auto run = std::make_shared<Run>();
-  verb->add_option("--device", run->device);
-  verb->add_option("--model", run->model);
-  verb->add_option("-o", run->output);
-  verb->callback([action, run] { *action = [run] { return run->Do(); }; });
+  CLI::App* verb = app->add_subcommand(
+      "calibrate",
+      "measure kernels, copies and transfers of this machine: writes the "
+      "profile that costs.profile reads");
+  verb->require_subcommand(0, 1);
+  auto run = std::make_shared<Calibration>();
+  run->AddTo(verb);
+  verb->callback([action, run, verb] {
+    if (!verb->get_subcommands().empty()) return;
+    *action = [run] { return run->Run(); };
+  });
+
+  CLI::App* show_verb = verb->add_subcommand(
+      "show", "what a profile has, how noisy it is, what a model lacks in it");
+  auto show = std::make_shared<Show>();
+  show_verb->add_option("PROFILE", show->file)->required()->type_name("");
+  show_verb->add_option("--model", show->model, "shapes missing for it")
+      ->type_name("NAME");
+  show_verb->add_flag("--json", show->json, "one JSON object");
+  show_verb->callback(
+      [action, show] { *action = [show] { return show->Run(); }; });
+
+  CLI::App* diff_verb = verb->add_subcommand(
+      "diff", "which times of two profiles differ by more than their noise");
+  auto diff = std::make_shared<Diff>();
+  diff_verb->add_option("PROFILES", diff->files)
+      ->required()
+      ->expected(2)
+      ->type_name("");
+  diff_verb->add_flag("--json", diff->json, "one JSON object");
+  diff_verb->callback(
+      [action, diff] { *action = [diff] { return diff->Run(); }; });
+
+  CLI::App* coverage_verb = verb->add_subcommand(
+      "coverage",
+      "how often the prediction intervals of profiles hold the medians of "
+      "later ones (calibrate/interval_coverage.sh makes twenty)");
+  auto files = std::make_shared<std::vector<std::string>>();
+  coverage_verb->add_option("PROFILES", *files)
+      ->required()
+      ->expected(2, 1000)
+      ->type_name("");
+  coverage_verb->callback([action, files] {
+    *action = [files]() -> absl::Status {
+      PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(*files));
+      return Print(CoverageReport(profiles));
+    };
+  });
+  AddCalibrateImport(verb, action);
 }
 
 }  // namespace pipewright

@@ -134,6 +134,13 @@ bool OutputFiles::wanted(absl::string_view flag) const {
   return false;
 }
 
+std::string OutputFiles::path(absl::string_view flag) const {
+  for (const File& file : files_) {
+    if (file.flag == flag) return file.path;
+  }
+  return "";
+}
+
 absl::Status OutputFiles::Check() const {
   for (const File& file : files_) {
     if (file.option->count() == 0) continue;

@@ -47,6 +47,8 @@ class OutputFiles {
  public:
   void AddTo(CLI::App* verb, const std::string& flag, const std::string& help);
   bool wanted(absl::string_view flag) const;
+  // "" where it was not given.
+  std::string path(absl::string_view flag) const;
 
   // The folder of each is there, and no two are the same file.
   absl::Status Check() const;

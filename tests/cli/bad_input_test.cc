@@ -62,7 +62,7 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"plan", "x", "--y"}, 2, {"plan: not available in this version"}},
       {{"explain"}, 2, {"not available in this version"}},
       {{"plot"}, 2, {"not available in this version"}},
-      {{"calibrate"}, 2, {"not available in this version"}},
+      {{"sweep"}, 2, {"not available in this version"}},
       {{"execute"}, 2, {"not available in this version"}},
       {{"compare"}, 2, {"not available in this version"}},
       {{"list"}, 2, {"WHAT"}},

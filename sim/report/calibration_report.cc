@@ -1,0 +1,383 @@
+#include "sim/report/calibration_report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/cost/profile_diff.h"
+#include "sim/cost/profile_shape.h"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using enum ProfilePass;
+
+constexpr size_t kNoisiest = 5;
+
+// Half of the 95 % confidence interval over the median.
+double Noise(const Distribution& time) {
+  return time.median_s > 0 ? (time.confidence_high_s - time.confidence_low_s) /
+                                 2 / time.median_s
+                           : 0;
+}
+
+Json TimeJson(const NamedTime& named) {
+  const Distribution& time = *named.time;
+  return {{"key", named.key},
+          {"count", time.count},
+          {"outliers", time.outliers},
+          {"median_s", time.median_s},
+          {"confidence_s", {time.confidence_low_s, time.confidence_high_s}},
+          {"prediction_s", {time.prediction_low_s, time.prediction_high_s}}};
+}
+
+const PassEntry* FindPass(const Profile& profile, const SplitEntry& split,
+                          ProfilePass pass) {
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.part == ProfilePart::kLayer && entry.pass == pass &&
+        entry.model == split.model && entry.type == split.type &&
+        entry.microbatch_size == split.microbatch_size &&
+        entry.sequence == split.sequence && entry.tp == split.tp) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+// F, (R,) B, W back to back over the sum of the three by themselves, and the
+// price of the split: (B+W) / BW. 0 where a pass is missing.
+struct SplitNumbers {
+  double chain = 0;
+  double price = 0;
+};
+SplitNumbers NumbersOf(const Profile& profile, const SplitEntry& split) {
+  double sum = 0;
+  std::vector<ProfilePass> passes = {kForward, kBackwardInput, kBackwardWeight};
+  if (split.recompute) passes.push_back(kRecompute);
+  double before_backward = 0;
+  for (const ProfilePass pass : passes) {
+    const PassEntry* entry = FindPass(profile, split, pass);
+    if (entry == nullptr) return {};
+    sum += entry->time.median_s;
+    if (pass == kForward || pass == kRecompute) {
+      before_backward += entry->time.median_s;
+    }
+  }
+  const double fused = split.fused.median_s - before_backward;
+  return {split.chain.median_s / sum,
+          fused > 0 ? (split.chain.median_s - before_backward) / fused : 0};
+}
+
+Json ToJson(const Profile& profile) {
+  Json report;
+  report["complete"] = profile.complete;
+  report["sources"] = Json::array();
+  for (const ProfileSource& source : profile.sources) {
+    report["sources"].push_back({{"kind", source.kind},
+                                 {"date", source.date},
+                                 {"device", source.device},
+                                 {"backend", source.backend},
+                                 {"libraries", source.libraries},
+                                 {"seconds", source.seconds},
+                                 {"warnings", source.warnings}});
+  }
+  report["times"] = Json::array();
+  for (const NamedTime& time : AllTimes(profile)) {
+    report["times"].push_back(TimeJson(time));
+  }
+  report["splits"] = Json::array();
+  for (const SplitEntry& split : profile.splits) {
+    const SplitNumbers numbers = NumbersOf(profile, split);
+    report["splits"].push_back({{"key", KeyOf(split)},
+                                {"chain_over_sum", numbers.chain},
+                                {"split_over_fused", numbers.price}});
+  }
+  report["interference"] = Json::array();
+  for (const InterferenceEntry& entry : profile.interference) {
+    report["interference"].push_back(
+        {{"key", KeyOf(entry)},
+         {"pass_slowdown", entry.pass_slowdown},
+         {"pass_interval", {entry.pass_low, entry.pass_high}},
+         {"beside_slowdown", entry.beside_slowdown},
+         {"beside_interval", {entry.beside_low, entry.beside_high}}});
+  }
+  report["host_memory_bytes_per_s"] = profile.host_memory_bytes_per_s;
+  report["device_memory_bytes_per_s"] = profile.device_memory_bytes_per_s;
+  return report;
+}
+
+void AppendSources(const Profile& profile, std::string* text) {
+  for (const ProfileSource& source : profile.sources) {
+    absl::StrAppend(
+        text, source.kind, ", ", source.date, ", ", source.device,
+        source.libraries.empty() ? "" : ", ", source.libraries,
+        source.seconds > 0 ? absl::StrFormat(", %.0f s", source.seconds) : "",
+        "\n");
+    for (const std::string& warning : source.warnings) {
+      absl::StrAppend(text, "  warning: ", warning, "\n");
+    }
+  }
+  if (!profile.complete) {
+    absl::StrAppend(text, "incomplete: the run was interrupted\n");
+  }
+}
+
+// A line a part and shape: its F, B, W, BW, R.
+void AppendPasses(const Profile& profile, std::string* text) {
+  if (profile.passes.empty()) return;
+  std::vector<std::string> order;
+  std::map<std::string, std::map<ProfilePass, const PassEntry*>> lines;
+  for (const PassEntry& entry : profile.passes) {
+    PassEntry shape = entry;
+    shape.pass = kForward;
+    std::string key = KeyOf(shape);
+    key.replace(key.find(" F "), 3, " ");
+    if (lines.count(key) == 0) order.push_back(key);
+    lines[key][entry.pass] = &entry;
+  }
+  size_t width = 0;
+  for (const std::string& key : order) width = std::max(width, key.size());
+  absl::StrAppendFormat(text, "\n%-*s", static_cast<int>(width), "passes");
+  for (int pass = 0; pass < kNumProfilePasses; ++pass) {
+    absl::StrAppendFormat(text, "  %9s",
+                          ProfilePassName(static_cast<ProfilePass>(pass)));
+  }
+  absl::StrAppend(text, "   products in F B W\n");
+  for (const std::string& key : order) {
+    absl::StrAppendFormat(text, "%-*s", static_cast<int>(width), key);
+    const auto& line = lines[key];
+    for (int pass = 0; pass < kNumProfilePasses; ++pass) {
+      const auto found = line.find(static_cast<ProfilePass>(pass));
+      absl::StrAppendFormat(text, "  %9s",
+                            found == line.end()
+                                ? "-"
+                                : FormatSeconds(found->second->time.median_s));
+    }
+    absl::StrAppend(text, "  ");
+    for (const ProfilePass pass : {kForward, kBackwardInput, kBackwardWeight}) {
+      const auto found = line.find(pass);
+      if (found == line.end() || found->second->gemm_s <= 0) continue;
+      absl::StrAppendFormat(
+          text, " %3.0f %%",
+          100 * found->second->gemm_s / found->second->time.median_s);
+    }
+    absl::StrAppend(text, "\n");
+  }
+}
+
+void AppendSplits(const Profile& profile, std::string* text) {
+  if (profile.splits.empty()) return;
+  absl::StrAppend(text,
+                  "\nback to back over the sum of the passes alone; price of "
+                  "the split, (B+W) / BW\n");
+  for (const SplitEntry& split : profile.splits) {
+    const SplitNumbers numbers = NumbersOf(profile, split);
+    absl::StrAppendFormat(text, "%s  %.3f  %.3f\n", KeyOf(split), numbers.chain,
+                          numbers.price);
+  }
+}
+
+template <class Entry>
+void AppendTimes(absl::string_view title, const std::vector<Entry>& entries,
+                 std::string* text) {
+  if (entries.empty()) return;
+  absl::StrAppend(text, "\n", title, "\n");
+  for (const Entry& entry : entries) {
+    absl::StrAppendFormat(text, "%-40s %10s  +-%.1f %%\n", KeyOf(entry),
+                          FormatSeconds(entry.time.median_s),
+                          100 * Noise(entry.time));
+  }
+}
+
+void AppendInterference(const Profile& profile, std::string* text) {
+  if (profile.interference.empty()) return;
+  absl::StrAppend(text,
+                  "\nslow-down of the pass, and of what runs beside it "
+                  "(95 % intervals)\n");
+  for (const InterferenceEntry& entry : profile.interference) {
+    absl::StrAppendFormat(
+        text, "%-22s %.3f (%.3f to %.3f)   %.3f (%.3f to %.3f)\n", KeyOf(entry),
+        entry.pass_slowdown, entry.pass_low, entry.pass_high,
+        entry.beside_slowdown, entry.beside_low, entry.beside_high);
+  }
+}
+
+void AppendNoise(const Profile& profile, std::string* text) {
+  std::vector<NamedTime> times = AllTimes(profile);
+  if (times.empty()) return;
+  std::sort(times.begin(), times.end(),
+            [](const NamedTime& one, const NamedTime& other) {
+              return Noise(*one.time) > Noise(*other.time);
+            });
+  absl::StrAppendFormat(text,
+                        "\nnoise: half of them are known to +-%.2g %%; "
+                        "the noisiest:\n",
+                        100 * Noise(*times[times.size() / 2].time));
+  for (size_t index = 0; index < std::min(kNoisiest, times.size()); ++index) {
+    absl::StrAppendFormat(text, "  +-%.1f %%  %s\n",
+                          100 * Noise(*times[index].time), times[index].key);
+  }
+}
+
+std::string ToText(const Profile& profile) {
+  std::string text;
+  AppendSources(profile, &text);
+  AppendPasses(profile, &text);
+  AppendSplits(profile, &text);
+  AppendTimes("kernels", profile.kernels, &text);
+  AppendTimes("optimizer", profile.optimizers, &text);
+  AppendTimes("copies", profile.copies, &text);
+  AppendTimes("transfers", profile.transfers, &text);
+  AppendInterference(profile, &text);
+  if (profile.host_memory_bytes_per_s > 0) {
+    absl::StrAppend(&text, "\nmemory of the host: ",
+                    FormatBandwidth(profile.host_memory_bytes_per_s), "\n");
+  }
+  if (profile.device_memory_bytes_per_s > 0) {
+    absl::StrAppend(&text, "memory of the device: ",
+                    FormatBandwidth(profile.device_memory_bytes_per_s), "\n");
+  }
+  AppendNoise(profile, &text);
+  return text;
+}
+
+// "layer R", for each that has no entry of the model's shape.
+std::vector<std::string> MissingPasses(const Profile& profile,
+                                       const ProfileModel& model) {
+  std::vector<std::string> missing;
+  for (const ProfilePart part :
+       {ProfilePart::kEmbedding, ProfilePart::kLayer, ProfilePart::kHead}) {
+    for (int index = 0; index < kNumProfilePasses; ++index) {
+      const auto pass = static_cast<ProfilePass>(index);
+      // Only layers are recomputed.
+      if (pass == kRecompute && part != ProfilePart::kLayer) continue;
+      const bool there =
+          std::any_of(profile.passes.begin(), profile.passes.end(),
+                      [&](const PassEntry& entry) {
+                        return entry.part == part && entry.pass == pass &&
+                               SameShape(part, entry.model, model);
+                      });
+      if (there) continue;
+      missing.push_back(
+          absl::StrCat(ProfilePartName(part), " ", ProfilePassName(pass)));
+    }
+  }
+  return missing;
+}
+
+// "b1 s4096 tp1 bf16", of the layer's F.
+std::vector<std::string> MeasuredShapes(const Profile& profile,
+                                        const ProfileModel& model) {
+  std::vector<std::string> shapes;
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.part != ProfilePart::kLayer || entry.pass != kForward ||
+        !SameShape(entry.part, entry.model, model)) {
+      continue;
+    }
+    shapes.push_back(absl::StrCat("b", entry.microbatch_size, " s",
+                                  entry.sequence, " tp", entry.tp, " ",
+                                  entry.type));
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::string CalibrationReport(const Profile& profile, bool json) {
+  return json ? absl::StrCat(ToJson(profile).dump(2), "\n") : ToText(profile);
+}
+
+absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
+                                              const ModelSpec& model,
+                                              bool json) {
+  PW_ASSIGN_OR_RETURN(const ProfileModel wanted, ProfileModelOf(model));
+  const std::vector<std::string> shapes = MeasuredShapes(profile, wanted);
+  const std::vector<std::string> missing = MissingPasses(profile, wanted);
+  if (json) {
+    Json report = ToJson(profile);
+    report["model"] = {
+        {"name", model.name}, {"shapes", shapes}, {"missing", missing}};
+    return absl::StrCat(report.dump(2), "\n");
+  }
+  return absl::StrCat(
+      ToText(profile), "\nmodel ", model.name, ": ",
+      shapes.empty() ? "no shape of its layer is measured"
+                     : absl::StrCat("measured ", absl::StrJoin(shapes, ", ")),
+      missing.empty()
+          ? ""
+          : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
+      "\n");
+}
+
+std::string DiffReport(const Profile& before, const Profile& after, bool json) {
+  const ProfileDiff diff = DiffProfiles(before, after);
+  const auto significant = std::count_if(
+      diff.times.begin(), diff.times.end(),
+      [](const TimeDifference& time) { return time.significant; });
+  if (json) {
+    Json report = {{"compared", diff.times.size()},
+                   {"significant", significant},
+                   {"times", Json::array()},
+                   {"only_before", diff.only_before},
+                   {"only_after", diff.only_after}};
+    for (const TimeDifference& time : diff.times) {
+      report["times"].push_back(
+          {{"key", time.key},
+           {"before_s", time.before_s},
+           {"after_s", time.after_s},
+           {"ratio", time.ratio},
+           {"interval", {time.ratio_low, time.ratio_high}},
+           {"drift_known", time.drift},
+           {"significant", time.significant}});
+    }
+    return absl::StrCat(report.dump(2), "\n");
+  }
+  std::string text = absl::StrFormat(
+      "%d times in both, %d differ by more than noise and drift "
+      "(90 %% intervals)\n",
+      diff.times.size(), significant);
+  for (const TimeDifference& time : diff.times) {
+    if (!time.significant) continue;
+    absl::StrAppendFormat(
+        &text, "%-60s %10s -> %10s  x%.3f (%.3f to %.3f)%s\n", time.key,
+        FormatSeconds(time.before_s), FormatSeconds(time.after_s), time.ratio,
+        time.ratio_low, time.ratio_high, time.drift ? "" : "  drift not known");
+  }
+  for (const std::string& key : diff.only_before) {
+    absl::StrAppend(&text, "only in the first: ", key, "\n");
+  }
+  for (const std::string& key : diff.only_after) {
+    absl::StrAppend(&text, "only in the second: ", key, "\n");
+  }
+  return text;
+}
+
+std::string CoverageReport(const std::vector<Profile>& profiles) {
+  std::string text = absl::StrFormat(
+      "medians of later runs inside the 90 %% prediction interval of earlier "
+      "ones, of %d runs\n%-16s %18s  %18s\n",
+      profiles.size(), "", "all later runs", "the next run");
+  for (const IntervalCoverage& row : CoverageOf(profiles)) {
+    if (row.compared == 0) continue;
+    absl::StrAppendFormat(&text,
+                          "%-16s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n",
+                          row.name, row.inside, row.compared,
+                          100.0 * static_cast<double>(row.inside) /
+                              static_cast<double>(row.compared),
+                          row.next_inside, row.next_compared,
+                          100.0 * static_cast<double>(row.next_inside) /
+                              static_cast<double>(row.next_compared));
+  }
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,156 @@
+// The order of measuring, on subjects whose times are written down.
+#include "calibrate/measure.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace pipewright {
+namespace {
+
+// A clock that only visits move, and a record of who was visited.
+struct Script {
+  double now = 0;
+  std::string visits;
+  int saves = 0;
+  int stop_after = -1;  // visits
+  MeasureHooks Hooks() {
+    return {.now = [this] { return now; },
+            .stop =
+                [this] {
+                  return stop_after >= 0 &&
+                         static_cast<int>(visits.size()) >= stop_after;
+                },
+            .progress = nullptr,
+            .round_done =
+                [this](const Profile&) {
+                  ++saves;
+                  return absl::OkStatus();
+                }};
+  }
+  // `cost`: seconds of a visit; `time`: what it measures.
+  Subject Make(char name, double cost, std::function<double()> time) {
+    Subject subject;
+    subject.name = std::string(1, name);
+    subject.series = {{subject.name,
+                       [name](const Distribution& measured, Profile* profile) {
+                         profile->optimizers.resize(2);
+                         profile->optimizers[name == 'A' ? 0 : 1].time =
+                             measured;
+                       },
+                       [](const Profile&) { return false; }}};
+    subject.visit = [this, name, cost, time](std::vector<double>* samples) {
+      now += cost;
+      visits += name;
+      samples->assign(1, time());
+      return absl::OkStatus();
+    };
+    return subject;
+  }
+};
+
+TEST_CASE("measure: rounds go back and forth over all subjects",
+          "[calibrate]") {
+  Script script;
+  const std::vector<Subject> subjects = {
+      script.Make('A', 1, [] { return 5.0; }),
+      script.Make('B', 1, [] { return 7.0; })};
+  MeasureOptions options;
+  options.rounds = 3;
+  options.budget_s = 0;
+  const Measured measured =
+      MeasureAll(subjects, options, script.Hooks(), {}).value();
+  // The first visit of all is a warm-up; the least visits are made although
+  // there is no time.
+  CHECK(script.visits ==
+        "AAABBB"
+        "BBAA"
+        "AABB");
+  CHECK(measured.rounds == 3);
+  CHECK(script.saves == 3);
+  CHECK(!measured.interrupted);
+  CHECK(measured.profile.optimizers[0].time.median_s == 5);
+  CHECK(measured.profile.optimizers[0].time.count == 6);
+  CHECK(measured.profile.optimizers[1].time.median_s == 7);
+}
+
+TEST_CASE("measure: short visits warm up in every round", "[calibrate]") {
+  Script script;
+  const std::vector<Subject> subjects = {
+      script.Make('A', 0.001, [] { return 5.0; })};
+  MeasureOptions options;
+  options.rounds = 3;
+  options.budget_s = 0;
+  const Measured measured =
+      MeasureAll(subjects, options, script.Hooks(), {}).value();
+  CHECK(script.visits == "AAAAAAAAA");
+  CHECK(measured.profile.optimizers[0].time.count == 6);
+}
+
+TEST_CASE("measure: the budget is shared and bounds the visits",
+          "[calibrate]") {
+  Script script;
+  std::vector<Subject> subjects = {script.Make('A', 1, [] { return 5.0; }),
+                                   script.Make('B', 1, [] { return 7.0; })};
+  subjects[0].share = 3;
+  MeasureOptions options;
+  options.rounds = 3;
+  options.budget_s = 48;
+  options.most_visits = 10;
+  MeasureAll(subjects, options, script.Hooks(), {}).value();
+  // 12 s and 4 s a round: ten visits at most, four.
+  CHECK(script.visits.substr(0, 15) == "AAAAAAAAAAABBBB");
+}
+
+TEST_CASE("measure: what is precise after three rounds is left out",
+          "[calibrate]") {
+  Script script;
+  int count = 0;
+  const std::vector<Subject> subjects = {
+      script.Make('A', 1, [] { return 5.0; }),
+      script.Make('B', 1, [&count] { return ++count % 2 == 0 ? 7.0 : 9.0; })};
+  MeasureOptions options;
+  options.rounds = 5;
+  options.budget_s = 1000;
+  options.most_visits = 4;
+  const Measured measured =
+      MeasureAll(subjects, options, script.Hooks(), {}).value();
+  CHECK(measured.rounds == 5);
+  CHECK(script.visits ==
+        "AAAAABBBBB"
+        "BBBBAAAA"
+        "AAAABBBB"
+        "BBBB"
+        "BBBB");
+  CHECK(measured.imprecise == std::vector<std::string>{"B"});
+}
+
+TEST_CASE("measure: an interrupt leaves what is there", "[calibrate]") {
+  Script script;
+  const std::vector<Subject> subjects = {
+      script.Make('A', 1, [] { return 5.0; }),
+      script.Make('B', 1, [] { return 7.0; })};
+  script.stop_after = 4;
+  MeasureOptions options;
+  options.budget_s = 0;
+  const Measured measured =
+      MeasureAll(subjects, options, script.Hooks(), {}).value();
+  CHECK(measured.interrupted);
+  CHECK(measured.rounds == 0);
+  CHECK(script.visits == "AAAB");
+  CHECK(script.saves == 1);
+  CHECK(measured.profile.optimizers[0].time.count == 2);
+}
+
+TEST_CASE("measure: a failing visit is named", "[calibrate]") {
+  Script script;
+  std::vector<Subject> subjects = {script.Make('A', 1, [] { return 5.0; })};
+  subjects[0].visit = [](std::vector<double>*) {
+    return absl::InternalError("the device is gone");
+  };
+  const auto measured = MeasureAll(subjects, {}, script.Hooks(), {});
+  CHECK(measured.status().message() == "A: the device is gone");
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,132 @@
+// Each red flag is raised by a profile that deserves it, and by no other.
+#include "calibrate/red_flags.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+
+namespace pipewright {
+namespace {
+
+ProfileSource Gpu() {
+  ProfileSource source;
+  source.backend = "cuda";
+  source.device = "NVIDIA H100 80GB HBM3";
+  return source;
+}
+
+std::vector<std::string> FlagsOf(const Profile& profile,
+                                 const ProfileSource& source) {
+  std::vector<std::string> warnings;
+  AppendRedFlags(profile, source, &warnings);
+  return warnings;
+}
+
+Profile WithPass(ProfilePass pass, double seconds, double flops) {
+  Profile profile;
+  PassEntry entry;
+  entry.model.style = "llama";
+  entry.pass = pass;
+  entry.type = "bf16";
+  entry.time.median_s = seconds;
+  entry.flops = flops;
+  profile.passes = {entry};
+  return profile;
+}
+
+void CheckOne(const Profile& profile, const ProfileSource& source,
+              const std::string& part) {
+  const std::vector<std::string> flags = FlagsOf(profile, source);
+  INFO(part);
+  REQUIRE(flags.size() == 1);
+  CHECK(absl::StrContains(flags[0], part));
+}
+
+TEST_CASE("red flags: rates beyond the device", "[calibrate]") {
+  const Profile plausible = WithPass(ProfilePass::kForward, 1e-3, 700e9);
+  CHECK(FlagsOf(plausible, Gpu()).empty());
+  CheckOne(WithPass(ProfilePass::kForward, 1e-3, 900e9), Gpu(), "900 TFLOP/s");
+  ProfileSource cpu;
+  cpu.backend = "cpu";
+  CheckOne(plausible, cpu, "700 TFLOP/s");
+  Profile attention;
+  attention.kernels = {{.name = "attention.forward", .flops = 800e9}};
+  attention.kernels[0].time.median_s = 1e-3;
+  CheckOne(attention, Gpu(), "800 TFLOP/s");
+  attention.kernels[0].name = "gemm.forward";
+  CHECK(FlagsOf(attention, Gpu()).empty());
+}
+
+TEST_CASE("red flags: copies faster than the wires", "[calibrate]") {
+  Profile profile;
+  profile.copies = {{.bytes = 1 << 30}};
+  profile.copies[0].time.median_s = (1 << 30) / 55e9;
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.copies[0].time.median_s = (1 << 30) / 65e9;
+  CheckOne(profile, Gpu(), "65 GBps");
+  // Read and written: 4 TB/s is more than an H100 has, but not an H200.
+  profile.copies[0].direction = CopyDirection::kDeviceToDevice;
+  profile.copies[0].time.median_s = (1 << 30) / 2e12;
+  CheckOne(profile, Gpu(), "4 TBps");
+  ProfileSource h200 = Gpu();
+  h200.device = "NVIDIA H200";
+  CHECK(FlagsOf(profile, h200).empty());
+}
+
+TEST_CASE("red flags: F over W", "[calibrate]") {
+  Profile profile = WithPass(ProfilePass::kForward, 3e-3, 0);
+  profile.passes.push_back(profile.passes[0]);
+  profile.passes[1].pass = ProfilePass::kBackwardWeight;
+  profile.passes[1].time.median_s = 2.8e-3;
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.passes[1].time.median_s = 1.5e-3;
+  CheckOne(profile, Gpu(), "F / W is 2.00");
+}
+
+TEST_CASE("red flags: clocks and throttling", "[calibrate]") {
+  ProfileSource source = Gpu();
+  source.before.clock_mhz = source.after.clock_mhz = 1755;
+  CHECK(FlagsOf({}, source).empty());
+  source.after.throttle = 4;
+  CheckOne({}, source, "throttled (reasons 0x4) after");
+  source.after.throttle = -1;  // not known
+  source.before.clock_mhz = source.after.clock_mhz = 1200;
+  CheckOne({}, source, "1200 MHz");
+  source.before.clock_mhz = 1980;
+  source.after.clock_mhz = 1500;
+  CheckOne({}, source, "from 1980 to 1500 MHz");
+}
+
+TEST_CASE("red flags: a chain that is not the sum of its passes",
+          "[calibrate]") {
+  Profile profile = WithPass(ProfilePass::kForward, 1e-3, 0);
+  for (const ProfilePass pass :
+       {ProfilePass::kBackwardInput, ProfilePass::kBackwardWeight}) {
+    profile.passes.push_back(profile.passes[0]);
+    profile.passes.back().pass = pass;
+  }
+  SplitEntry split;
+  split.model = profile.passes[0].model;
+  split.type = "bf16";
+  split.chain.median_s = 3.05e-3;
+  profile.splits = {split};
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.splits[0].chain.median_s = 2.5e-3;
+  CheckOne(profile, Gpu(), "+20.0 %");
+  // Without R nothing can be said of a chain with it.
+  profile.splits[0].recompute = true;
+  CHECK(FlagsOf(profile, Gpu()).empty());
+}
+
+TEST_CASE("red flags: matrix products that outlast their pass", "[calibrate]") {
+  Profile profile = WithPass(ProfilePass::kForward, 1e-3, 0);
+  profile.passes[0].gemm_s = 0.9e-3;
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.passes[0].gemm_s = 1.2e-3;
+  CheckOne(profile, Gpu(), "its matrix products alone take 1.2 ms");
+}
+
+}  // namespace
+}  // namespace pipewright

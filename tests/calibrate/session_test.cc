@@ -1,0 +1,161 @@
+// A whole calibration on kernels whose clock is written down: what is
+// measured, what is saved, what a resumed run still does.
+#include "calibrate/session.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "calibrate/thread_group.h"
+#include "tests/support/fake_kernels.h"
+
+namespace pipewright {
+namespace {
+
+using testing::FakeKernels;
+
+CalibrateOptions Tiny() {
+  CalibrateOptions options;
+  options.model.name = "tiny";
+  options.model.layers = 2;
+  options.model.hidden = 32;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.ffn_hidden = 64;
+  options.model.vocabulary = 32;
+  options.model.sequence = 16;
+  options.grid.quick = true;
+  options.budget_s = 0;
+  options.rounds = 3;
+  return options;
+}
+
+struct Saves {
+  int count = 0;
+  int stop_after = -1;  // asks
+  int asks = 0;
+  Profile last;
+  CalibrateHooks Hooks() {
+    return {.stop = [this] { return stop_after >= 0 && ++asks > stop_after; },
+            .progress = nullptr,
+            .save =
+                [this](const Profile& partial) {
+                  ++count;
+                  last = partial;
+                  return absl::OkStatus();
+                }};
+  }
+};
+
+TEST_CASE("calibrate: a session measures each pass of each part",
+          "[calibrate]") {
+  Saves saves;
+  const CalibrateResult result =
+      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value();
+  const Profile& profile = result.profile;
+  CHECK(profile.complete);
+  CHECK(!result.interrupted);
+  CHECK(result.missing == 0);
+  CHECK(saves.count == 3);
+  CHECK(!saves.last.complete);
+  REQUIRE(profile.sources.size() == 1);
+  CHECK(profile.sources[0].kind == "calibrate");
+  CHECK(profile.sources[0].backend == "cpu");
+  CHECK(!profile.sources[0].libraries.empty());
+  std::set<std::string> keys;
+  for (const PassEntry& entry : profile.passes) {
+    keys.insert(KeyOf(entry));
+    CHECK(entry.type == "fp32");
+    // Layers take turns in one timing, four of them.
+    const double layers = entry.part == ProfilePart::kLayer ? 4 : 1;
+    CHECK(entry.time.median_s == Approx(1e-3 / layers));
+    CHECK(entry.time.count == 6);
+    if (entry.part != ProfilePart::kEmbedding &&
+        entry.pass != ProfilePass::kRecompute &&
+        entry.pass != ProfilePass::kBackwardFull) {
+      CHECK(entry.gemm_s == Approx(1e-3 / layers));
+      CHECK(entry.flops > 0);
+    }
+  }
+  CHECK(keys.size() == 13);
+  CHECK(keys.count("layer R gpt h32 a2 d16 f64 fp32 b1 s16 tp1") == 1);
+  CHECK(keys.count("embedding W gpt h32 v32 fp32 b1 s16 tp1") == 1);
+  CHECK(keys.count("head BW gpt h32 v32 fp32 b1 s16 tp1") == 1);
+  CHECK(profile.splits.size() == 2);
+  CHECK(profile.copies.size() == 10);
+  CHECK(profile.transfers.size() >= 8);
+  CHECK(profile.optimizers.size() == 2);
+  // It is a profile.
+  CHECK(ReadProfile(WriteProfile(profile), "p").ok());
+}
+
+TEST_CASE("calibrate: a resumed session does what is missing", "[calibrate]") {
+  Saves first;
+  first.stop_after = 30;
+  CalibrateOptions options = Tiny();
+  const CalibrateResult broken =
+      Calibrate(FakeKernels({}), options, first.Hooks()).value();
+  CHECK(broken.interrupted);
+  CHECK(!broken.profile.complete);
+  CHECK(broken.missing > 0);
+  CHECK(ReadProfile(WriteProfile(broken.profile), "p").ok());
+  Saves second;
+  options.done = broken.profile;
+  const CalibrateResult whole =
+      Calibrate(FakeKernels({}), options, second.Hooks()).value();
+  CHECK(whole.profile.complete);
+  CHECK(whole.missing == 0);
+  CHECK(whole.profile.sources.size() == 2);
+  // Nothing is left to do.
+  Saves third;
+  options.done = whole.profile;
+  const CalibrateResult same =
+      Calibrate(FakeKernels({}), options, third.Hooks()).value();
+  CHECK(third.count == 0);
+  CHECK(same.profile == whole.profile);
+}
+
+TEST_CASE("calibrate: what cannot be measured is refused before",
+          "[calibrate]") {
+  Saves saves;
+  const auto none =
+      Calibrate(FakeKernels({.devices = 0}), Tiny(), saves.Hooks());
+  CHECK(none.status().code() == absl::StatusCode::kUnavailable);
+  const auto small =
+      Calibrate(FakeKernels({.free_bytes = 10000}), Tiny(), saves.Hooks());
+  CHECK(small.status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(
+      absl::StrContains(small.status().message(), "largest shape b1 s16 tp1"));
+  CalibrateOptions options = Tiny();
+  options.type = "fp64";
+  CHECK(Calibrate(FakeKernels({}), options, saves.Hooks()).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  options = Tiny();
+  options.grid.tps = {3};
+  CHECK(absl::StrContains(
+      Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
+      "--tp: 3 is not allowed"));
+  options = Tiny();
+  options.model = FindModel("deepseek-v3").value();
+  CHECK(absl::StrContains(
+      Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
+      "deepseek-v3 has experts"));
+  CHECK(saves.count == 0);
+}
+
+TEST_CASE("calibrate: threads transfer what they are told", "[calibrate]") {
+  for (const int ranks : {2, 3}) {
+    ThreadGroup group(ranks, 1 << 16);
+    for (const TransferKind kind : kTransferKinds) {
+      // Sizes that ranks do not divide too.
+      for (const int64_t bytes : {4, 4096, 65536}) {
+        CHECK(group.Run(kind, bytes, 3) > 0);
+      }
+      group.Begin(kind, 4096);
+      CHECK(!group.End().empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,126 @@
+// `calibrate` as a user calls it: what is refused, what is left as it was.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "sim/base/file.h"
+#include "sim/cost/profile.h"
+#include "tests/support/example_profile.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BinaryResult;
+using testing::RunBinary;
+using testing::TemporaryFolder;
+
+BinaryResult Tiny(const std::string& output,
+                  const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "calibrate", "--device",    "cpu", "--model", "gpt-tiny", "-o",
+      output,      "--sequences", "16",  "--quick", "--budget", "0.1s"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunBinary(arguments);
+}
+
+void CheckRefused(const BinaryResult& run, int exit_code,
+                  const std::string& part) {
+  INFO(run.err);
+  CHECK(run.exit_code == exit_code);
+  CHECK(run.out.empty());
+  CHECK(absl::StrContains(run.err, part));
+}
+
+TEST_CASE("calibrate: bad input is refused before anything is measured",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string old = folder.Write("p.txtpb", "old");
+  CheckRefused(Tiny("/nonexistent/p.txtpb"), 2, "a folder that exists");
+  CheckRefused(RunBinary({"calibrate", "-o", old}), 2, "--model is missing");
+  CheckRefused(RunBinary({"calibrate", "--model", "gpt-tiny"}), 2,
+               "-o is missing");
+  CheckRefused(RunBinary({"calibrate", "--model", "gpt-tny", "-o", old}), 2,
+               "gpt-tiny");
+  CheckRefused(RunBinary({"calibrate", "--device", "gpu", "--model", "gpt-tiny",
+                          "-o", old}),
+               2, "unknown --device 'gpu'");
+  CheckRefused(RunBinary({"calibrate", "--model", "mixtral-8x7b", "-o", old}),
+               2, "experts");
+  CheckRefused(Tiny(old, {"--tp", "3"}), 2, "--tp: 3");
+  CheckRefused(Tiny(old, {"--microbatch-sizes", "0"}), 2,
+               "--microbatch-sizes: 0");
+  CheckRefused(Tiny(old, {"--type", "fp64"}), 2, "fp64");
+  CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
+  CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
+  CheckRefused(
+      Tiny(old, {"--microbatch-sizes", "60000", "--sequences", "4194304"}), 3,
+      "usable");
+  CHECK(ReadFile(old).value() == "old");
+  CHECK(folder.Files() == std::vector<std::string>{"p.txtpb"});
+}
+
+TEST_CASE("calibrate: one command, and show and diff read what it wrote",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("p.txtpb");
+  const BinaryResult run = Tiny(path, {"--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(absl::StartsWith(run.out, "{"));
+  CHECK(folder.Files() == std::vector<std::string>{"p.txtpb"});
+  const Profile profile = ReadProfile(ReadFile(path).value(), path).value();
+  CHECK(profile.complete);
+  const BinaryResult show =
+      RunBinary({"calibrate", "show", path, "--model", "gpt-tiny"});
+  CHECK(show.exit_code == 0);
+  CHECK(absl::StrContains(show.out, "measured b1 s16 tp1 fp32\n"));
+  const BinaryResult other =
+      RunBinary({"calibrate", "show", path, "--model", "gpt2"});
+  CHECK(absl::StrContains(other.out, "no shape of its layer is measured"));
+  const BinaryResult same = RunBinary({"calibrate", "diff", path, path});
+  CHECK(same.exit_code == 0);
+  CHECK(absl::StrContains(same.out, " 0 differ"));
+}
+
+TEST_CASE("calibrate: diff names what changed", "[cli]") {
+  const TemporaryFolder folder;
+  Profile profile = testing::ExampleProfile();
+  const std::string before = folder.Write("a", WriteProfile(profile));
+  Distribution& time = profile.passes[0].time;
+  time.median_s *= 1.5;
+  time.p90_s = time.max_s = time.confidence_high_s = time.prediction_high_s =
+      time.median_s;
+  time.prediction_low_s = 1.4 / 1.5 * time.median_s;
+  profile.copies.pop_back();
+  const std::string after = folder.Write("b", WriteProfile(profile));
+  const BinaryResult diff = RunBinary({"calibrate", "diff", before, after});
+  INFO(diff.out);
+  CHECK(diff.exit_code == 0);
+  CHECK(absl::StrContains(diff.out, "1 differ"));
+  CHECK(absl::StrContains(
+      diff.out, "layer F llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1"));
+  CHECK(absl::StrContains(diff.out, "x1.500"));
+  CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
+}
+
+TEST_CASE("calibrate: a resumed run needs nothing more of a whole one",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("p.txtpb");
+  REQUIRE(Tiny(path).exit_code == 0);
+  const std::string text = ReadFile(path).value();
+  folder.Write(
+      "p.txtpb.partial",
+      absl::StrReplaceAll(text, {{"complete: true", "complete: false"}}));
+  const BinaryResult resumed = Tiny(path, {"--resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(ReadFile(path).value() == text);
+  CHECK(folder.Files() == std::vector<std::string>{"p.txtpb"});
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,20 @@
+// The CPU's kernels with a clock that a test writes: between two events in a
+// row passes always the same time.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.h"
+
+namespace pipewright::testing {
+
+struct FakeDevice {
+  double seconds = 1e-3;           // between events
+  int64_t free_bytes = 1LL << 34;  // that the device claims
+  int32_t devices = 1;
+};
+
+// One at a time: the table's functions have no place for more.
+const PwKernels* FakeKernels(const FakeDevice& device);
+
+}  // namespace pipewright::testing

@@ -112,7 +112,8 @@ void CheckInclude(const std::string& path, const std::string& header,
   }
   const std::string to = FolderOf(header);
   const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
-                    to == "topologies" || to == "kernels" || to == "tests";
+                    to == "topologies" || to == "kernels" ||
+                    to == "calibrate" || to == "tests";
   const std::string from = FolderOf(path);
   if (from == "kernels" && (absl::StartsWith(header, "absl/") ||
                             absl::StartsWith(header, "google/"))) {

@@ -353,7 +353,6 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (!config.schedule.file) {
     PW_RETURN_IF_ERROR(VerifySchedule(*run.schedule));
   }
-  if (run.profile) PW_RETURN_IF_ERROR(CheckSplit(*run.schedule, *run.profile));
   if (run.analytic || run.profile || AddsRecompute(config, model)) {
     TakeRecomputePasses(*run.schedule, &lower.costs);
   }
@@ -365,21 +364,8 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
     lower.costs.rollback_s =
         config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }
-  if (run.profile && run.schedule->replicas == 2 && !config.costs.optimizer_s) {
-    lower.costs.optimizer_s =
-        ProfileOptimizerSeconds(
-            *run.profile->profile,
-            MostUpdatedParameters(model->spec, model->training, model->layout,
-                                  model->rank_of_stage, run.schedule->replicas))
-            .value_or(0);
-    lower.costs.rollback_s =
-        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
-  }
-  PW_ASSIGN_OR_RETURN(
-      lower.interference,
-      PrepareInterference(config, run.profile, run.engine,
-                          network.network.cluster != nullptr, &run.warnings));
-  PW_ASSIGN_OR_RETURN(lower.jitter, PrepareJitter(config, run.profile));
+  PW_RETURN_IF_ERROR(
+      TakeProfileEffects(network.network.cluster != nullptr, &run));
   PW_RETURN_IF_ERROR(TakePair(&run));
   PW_RETURN_IF_ERROR(CheckCopies(config, *run.schedule));
   PW_RETURN_IF_ERROR(CheckFactors(config, *run.schedule));

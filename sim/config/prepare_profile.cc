@@ -42,6 +42,77 @@ absl::Status CheckAlone(const RunConfig& config) {
               "costs.per_stage.backward_weight");
 }
 
+// Error: a schedule that splits the backward, with a profile that does not.
+absl::Status CheckSplit(const Schedule& schedule,
+                        const PreparedProfile& profile) {
+  if (profile.costs.splits_backward) return absl::OkStatus();
+  for (const auto& order : schedule.orders) {
+    for (const Pass pass : *order) {
+      if (pass.kind() != PassKind::kBackwardInput &&
+          pass.kind() != PassKind::kBackwardWeight) {
+        continue;
+      }
+      return BadValue("costs.profile", profile.name,
+                      absl::StrCat("a profile that measured B and W: schedule ",
+                                   schedule.name,
+                                   " splits the backward, and this one has "
+                                   "only whole ones"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Null for none.
+absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile) {
+  const std::string kind = config.costs.jitter.value_or("none");
+  if (kind == "none") return std::shared_ptr<const Jitter>();
+  auto jitter = std::make_shared<Jitter>();
+  if (kind == "profile") {
+    if (!profile) {
+      return BadValue(config.Field("costs.jitter"), kind,
+                      "none, a percentage (3%); profile needs costs.profile");
+    }
+    *jitter = profile->costs.jitter;
+  } else {
+    absl::string_view number = kind;
+    double percent = 0;
+    if (!absl::ConsumeSuffix(&number, "%") ||
+        !absl::SimpleAtod(number, &percent) || !(percent > 0) ||
+        percent > kMostJitter) {
+      return BadValue(config.Field("costs.jitter"), kind,
+                      "none, profile, a percentage above 0% and up to 100%");
+    }
+    jitter->sigma = percent / 100;
+  }
+  jitter->seed = static_cast<uint64_t>(config.costs.seed.value_or(0));
+  return std::shared_ptr<const Jitter>(std::move(jitter));
+}
+
+// Null for none.
+absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile,
+    absl::string_view engine, bool has_links,
+    std::vector<std::string>* warnings) {
+  const std::optional<bool>& given = config.costs.interference;
+  std::shared_ptr<const InterferenceMatrix> none;
+  if (!profile || !given.value_or(true)) return none;
+  const std::optional<InterferenceMatrix> matrix =
+      InterferenceMatrix::Of(*profile->profile);
+  if (!matrix) {
+    if (!given) return none;
+    return BadValue(config.Field("costs.interference"), "on",
+                    absl::StrCat("off (profile ", profile->name,
+                                 " has no interference matrix)"));
+  }
+  if (has_links && engine == "simgrid") {
+    warnings->push_back(
+        "interference: transfers and collectives on links that are shared "
+        "slow passes down and keep the network's time themselves");
+  }
+  return std::make_shared<const InterferenceMatrix>(*matrix);
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
@@ -111,72 +182,29 @@ RunConfig WithMeasuredHops(const RunConfig& config,
   return out;
 }
 
-absl::Status CheckSplit(const Schedule& schedule,
-                        const PreparedProfile& profile) {
-  if (profile.costs.splits_backward) return absl::OkStatus();
-  for (const auto& order : schedule.orders) {
-    for (const Pass pass : *order) {
-      if (pass.kind() != PassKind::kBackwardInput &&
-          pass.kind() != PassKind::kBackwardWeight) {
-        continue;
-      }
-      return BadValue("costs.profile", profile.name,
-                      absl::StrCat("a profile that measured B and W: schedule ",
-                                   schedule.name,
-                                   " splits the backward, and this one has "
-                                   "only whole ones"));
-    }
+absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
+  const RunConfig& config = run->config;
+  LowerOptions& lower = run->lower;
+  if (run->profile) {
+    PW_RETURN_IF_ERROR(CheckSplit(*run->schedule, *run->profile));
   }
+  if (run->profile && run->schedule->replicas == 2 &&
+      !config.costs.optimizer_s) {
+    const PreparedModel& model = *run->prepared_model;
+    lower.costs.optimizer_s =
+        ProfileOptimizerSeconds(
+            *run->profile->profile,
+            MostUpdatedParameters(model.spec, model.training, model.layout,
+                                  model.rank_of_stage, run->schedule->replicas))
+            .value_or(0);
+    lower.costs.rollback_s =
+        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
+  }
+  PW_ASSIGN_OR_RETURN(lower.jitter, PrepareJitter(config, run->profile));
+  PW_ASSIGN_OR_RETURN(lower.interference,
+                      PrepareInterference(config, run->profile, run->engine,
+                                          has_links, &run->warnings));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
-    const RunConfig& config, const std::optional<PreparedProfile>& profile) {
-  const std::string kind = config.costs.jitter.value_or("none");
-  if (kind == "none") return std::shared_ptr<const Jitter>();
-  auto jitter = std::make_shared<Jitter>();
-  if (kind == "profile") {
-    if (!profile) {
-      return BadValue(config.Field("costs.jitter"), kind,
-                      "none, a percentage (3%); profile needs costs.profile");
-    }
-    *jitter = profile->costs.jitter;
-  } else {
-    absl::string_view number = kind;
-    double percent = 0;
-    if (!absl::ConsumeSuffix(&number, "%") ||
-        !absl::SimpleAtod(number, &percent) || !(percent > 0) ||
-        percent > kMostJitter) {
-      return BadValue(config.Field("costs.jitter"), kind,
-                      "none, profile, a percentage above 0% and up to 100%");
-    }
-    jitter->sigma = percent / 100;
-  }
-  jitter->seed = static_cast<uint64_t>(config.costs.seed.value_or(0));
-  return std::shared_ptr<const Jitter>(std::move(jitter));
-}
-
-absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
-    const RunConfig& config, const std::optional<PreparedProfile>& profile,
-    absl::string_view engine, bool has_links,
-    std::vector<std::string>* warnings) {
-  const std::optional<bool>& given = config.costs.interference;
-  std::shared_ptr<const InterferenceMatrix> none;
-  if (!profile || !given.value_or(true)) return none;
-  const std::optional<InterferenceMatrix> matrix =
-      InterferenceMatrix::Of(*profile->profile);
-  if (!matrix) {
-    if (!given) return none;
-    return BadValue(config.Field("costs.interference"), "on",
-                    absl::StrCat("off (profile ", profile->name,
-                                 " has no interference matrix)"));
-  }
-  if (has_links && engine == "simgrid") {
-    warnings->push_back(
-        "interference: transfers and collectives on links that are shared "
-        "slow passes down and keep the network's time themselves");
-  }
-  return std::make_shared<const InterferenceMatrix>(*matrix);
 }
 
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory) {

@@ -9,15 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
-#include "sim/cost/interference.h"
 #include "sim/cost/profile_costs.h"
 #include "sim/report/memory_report.h"
-#include "sim/schedule/schedule.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
 
 struct PreparedModel;
+struct PreparedRun;
 
 struct PreparedProfile {
   std::string name;  // as given
@@ -44,22 +43,13 @@ RunConfig WithMeasuredHops(const RunConfig& config,
                            int pp, double hop_bytes,
                            std::vector<std::string>* warnings);
 
-// Error: a schedule that splits the backward, with a profile that does not.
-absl::Status CheckSplit(const Schedule& schedule,
-                        const PreparedProfile& profile);
-
-// The noise that costs.jitter asks for, null for none. Error: no noise to
-// draw from.
-absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
-    const RunConfig& config, const std::optional<PreparedProfile>& profile);
-
-// The profile's matrix where costs.interference does not say off, else null.
-// Error: on without a matrix. Warns where a network model keeps transfers from
-// being slowed.
-absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
-    const RunConfig& config, const std::optional<PreparedProfile>& profile,
-    absl::string_view engine, bool has_links,
-    std::vector<std::string>* warnings);
+// What else of a run follows once its schedule is there: the optimizer step of
+// both directions of a bidirectional one, the noise that costs.jitter asks for,
+// the matrix unless costs.interference is off. Errors: a schedule that splits
+// the backward with a profile that does not, jitter without noise to draw from,
+// interference without a matrix. Warns where a network model (`has_links`)
+// keeps transfers from being slowed.
+absl::Status TakeProfileEffects(bool has_links, PreparedRun* run);
 
 // The device's memory as a limit, where nothing else gives one.
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory);

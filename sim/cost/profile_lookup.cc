@@ -258,8 +258,8 @@ absl::Status ProfileLookup::Missing() const {
       training_.microbatch_size, " s", training_.sequence, " tp", training_.tp,
       " (measured: ", absl::StrJoin(measured, "; "),
       "); allowed: measure them (pipewright calibrate --device ", device,
-      " --model MODEL --microbatch-size ", training_.microbatch_size,
-      " --sequence ", training_.sequence, " --tp ", training_.tp,
+      " --model MODEL --microbatch-sizes ", training_.microbatch_size,
+      " --sequences ", training_.sequence, " --tp ", training_.tp,
       " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
       "true)"));
 }

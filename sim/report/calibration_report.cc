@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_diff.h"
@@ -139,8 +140,7 @@ void AppendPasses(const Profile& profile, std::string* text) {
   for (const PassEntry& entry : profile.passes) {
     PassEntry shape = entry;
     shape.pass = kForward;
-    std::string key = KeyOf(shape);
-    key.erase(key.find(" F "), 2);
+    const std::string key = absl::StrReplaceAll(KeyOf(shape), {{" F ", " "}});
     if (lines.count(key) == 0) order.push_back(key);
     lines[key][entry.pass] = &entry;
   }
@@ -228,6 +228,22 @@ void AppendNoise(const Profile& profile, std::string* text) {
   }
 }
 
+// How far measured shapes are missed when predicted from the others.
+void AppendLeftOut(const Profile& profile, std::string* text) {
+  const std::vector<LeftOutRow> rows = LeaveOneOut(profile);
+  if (rows.empty()) return;
+  std::vector<double> all;
+  absl::StrAppend(text, "\ninterpolation, each shape left out: median error\n");
+  for (const LeftOutRow& row : rows) {
+    all.insert(all.end(), row.errors.begin(), row.errors.end());
+    absl::StrAppendFormat(text, "  %5.1f %%  %s (%d shapes)\n",
+                          100 * MedianMagnitude(row.errors), row.name,
+                          row.errors.size());
+  }
+  absl::StrAppendFormat(text, "  %5.1f %%  of all %d\n",
+                        100 * MedianMagnitude(all), all.size());
+}
+
 std::string ToText(const Profile& profile) {
   std::string text;
   AppendSources(profile, &text);
@@ -247,6 +263,7 @@ std::string ToText(const Profile& profile) {
                     FormatBandwidth(profile.device_memory_bytes_per_s), "\n");
   }
   AppendNoise(profile, &text);
+  AppendLeftOut(profile, &text);
   return text;
 }
 

@@ -91,6 +91,11 @@ std::string ProfileCostsToText(const ProfileReport& report) {
     absl::StrAppendFormat(&out, "  price of the split, (B + W) / BW: %.3f\n",
                           report.split_price);
   }
+  if (!report.interference.empty()) {
+    absl::StrAppend(&out,
+                    "  interference of passes and what runs beside them: ",
+                    report.interference, "\n");
+  }
   if (report.left_out_shapes > 0) {
     absl::StrAppendFormat(
         &out,

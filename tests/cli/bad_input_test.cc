@@ -138,7 +138,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--model", "gpt-tiny", "--profile", "none/here.txtpb"}),
        2,
        {"none/here.txtpb"}},
-      {Small({"--jitter", "3"}), 2, {"--jitter: costs.jitter: 3", "3%"}},
+      {Small({"--jitter", "3"}), 2, {"--jitter: costs.jitter: 3", "a percentage"}},
       {Small({"--jitter", "profile"}), 2, {"profile needs costs.profile"}},
       {Small({"--system", "dgx-h100"}), 2, {"costs.hop_bytes: missing"}},
       {Small({"--system", "dgx-h10"}), 2, {"did you mean 'dgx-h100'?"}},

@@ -33,7 +33,7 @@ Arena::~Arena() {
 // Touches every page.
 absl::StatusOr<void*> Arena::Allocate(size_t bytes) {
   void* memory = nullptr;
-  if (kind_ == MemoryKind::kPinnedHost) {
+  if (kind_ == ArenaKind::kPinnedHost) {
     PW_RETURN_IF_ERROR(KernelStatus(
         *kernels_, kernels_->allocate_host(device_, bytes, &memory),
         "pinned host memory"));
@@ -51,7 +51,7 @@ absl::StatusOr<void*> Arena::Allocate(size_t bytes) {
 }
 
 void Arena::Free(void* memory) {
-  if (kind_ == MemoryKind::kPinnedHost) {
+  if (kind_ == ArenaKind::kPinnedHost) {
     kernels_->release_host(device_, memory);
   } else {
     kernels_->release(device_, memory);

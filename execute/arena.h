@@ -19,12 +19,12 @@ namespace pipewright {
 absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
                           const char* what);
 
-enum class MemoryKind { kDevice, kPinnedHost };
+enum class ArenaKind { kDevice, kPinnedHost };
 
 class Arena {
  public:
   Arena(const PwKernels* kernels, PwDevice* device,
-        MemoryKind kind = MemoryKind::kDevice)
+        ArenaKind kind = ArenaKind::kDevice)
       : kernels_(kernels), device_(device), kind_(kind) {}
   ~Arena();
   Arena(const Arena&) = delete;
@@ -46,7 +46,7 @@ class Arena {
 
   const PwKernels* const kernels_;
   PwDevice* const device_;
-  const MemoryKind kind_;
+  const ArenaKind kind_;
   mutable std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;  // [bytes]
   size_t used_ = 0;

@@ -44,7 +44,7 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
   }
   arena_ = std::make_unique<Arena>(kernels, handle_.device);
   host_ =
-      std::make_unique<Arena>(kernels, handle_.device, MemoryKind::kPinnedHost);
+      std::make_unique<Arena>(kernels, handle_.device, ArenaKind::kPinnedHost);
   const Schedule& schedule = *program_.schedule;
   for (int replica = 0; replica < schedule.replicas; ++replica) {
     for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {

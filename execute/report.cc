@@ -54,9 +54,9 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["libraries"] = report.libraries;
   execute["steps"] = report.steps;
   execute["step_s"] = step_s;
-  execute["predicted_iteration_s"] =
-      report.predicted_iteration_s ? Json(*report.predicted_iteration_s)
-                                   : Json();
+  execute["predicted_iteration_s"] = report.predicted_iteration_s
+                                         ? Json(*report.predicted_iteration_s)
+                                         : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
   execute["peak_bytes"] = report.peak_bytes;
@@ -100,10 +100,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   for (const std::string& step : steps) absl::StrAppend(&text, step, "  ");
   absl::StrAppend(&text, "\n");
   if (report.predicted_iteration_s) {
-    absl::StrAppendFormat(&text,
-                          "predicted     %s a step by the %s engine, %+.2f %%\n",
-                          FormatSeconds(*report.predicted_iteration_s),
-                          report.predicted_by, 100 * ErrorOf(report));
+    absl::StrAppendFormat(
+        &text, "predicted     %s a step by the %s engine, %+.2f %%\n",
+        FormatSeconds(*report.predicted_iteration_s), report.predicted_by,
+        100 * ErrorOf(report));
   }
   if (report.check) {
     const TrainingCheck& check = *report.check;
@@ -125,11 +125,11 @@ std::string ExecuteReportToText(const ExecuteReport& report,
     absl::StrAppend(&text, "\n");
   }
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
-    absl::StrAppendFormat(&text, "%s%s of it weights and optimizer %s\n",
-                          rank == 0 ? "memory peak   " : "              ",
-                          absl::StrCat("rank ", rank, ": ",
-                                       FormatBytes(report.peak_bytes[rank])),
-                          FormatBytes(report.resident_bytes[rank]));
+    absl::StrAppendFormat(
+        &text, "%s%s of it weights and optimizer %s\n",
+        rank == 0 ? "memory peak   " : "              ",
+        absl::StrCat("rank ", rank, ": ", FormatBytes(report.peak_bytes[rank])),
+        FormatBytes(report.resident_bytes[rank]));
   }
   if (report.clock == ClockKind::kPaced) {
     absl::StrAppend(&text, "woke up late  by ", FormatSeconds(report.late_s),

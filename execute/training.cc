@@ -34,6 +34,20 @@ double Difference(const float* mine, const float* theirs, int64_t count) {
   return largest > 0 ? difference / largest : difference;
 }
 
+absl::Status NameDevice(const PwKernels* kernels, int device_index,
+                        TrainedRun* trained) {
+  PwDevice* device = nullptr;
+  PW_RETURN_IF_ERROR(
+      KernelStatus(*kernels, kernels->open(device_index, &device), "device"));
+  PwDeviceInfo info{};
+  const absl::Status known =
+      KernelStatus(*kernels, kernels->info(device, &info), "device");
+  kernels->close(device);
+  trained->device = info.name;
+  trained->libraries = info.libraries;
+  return known;
+}
+
 absl::Status CheckSupported(const Program& program,
                             const ExecutedModel& model) {
   const Schedule& schedule = *program.schedule;
@@ -194,6 +208,7 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
   };
   PW_ASSIGN_OR_RETURN(trained.run,
                       RunThreads(program, make_worker, options.execute));
+  PW_RETURN_IF_ERROR(NameDevice(kernels, options.device_index, &trained));
   trained.peak_activations.resize(pp);
   trained.peak_bytes.resize(pp);
   trained.resident_bytes.resize(pp);

@@ -14,7 +14,7 @@ namespace {
 
 // In DESIGN section 4, but not in this version.
 constexpr const char* kLaterVerbs[] = {
-    "sweep", "plan", "explain", "plot", "execute", "compare"};
+    "sweep", "plan", "explain", "plot", "compare"};
 
 void AddLaterVerbs(CLI::App* app, Action* action) {
   for (const char* name : kLaterVerbs) {
@@ -99,6 +99,7 @@ int RunCommandLine(int argc, char** argv) {
   AddReproduce(&app, &action);
   AddInit(&app, &action);
   AddCalibrate(&app, &action);
+  AddExecute(&app, &action);
   AddVersion(&app, &action);
   AddLaterVerbs(&app, &action);
 

@@ -14,6 +14,7 @@ void AddCheck(CLI::App* app, Action* action);
 void AddList(CLI::App* app, Action* action);
 void AddReproduce(CLI::App* app, Action* action);
 void AddCalibrate(CLI::App* app, Action* action);
+void AddExecute(CLI::App* app, Action* action);
 void AddInit(CLI::App* app, Action* action);
 void AddVersion(CLI::App* app, Action* action);
 

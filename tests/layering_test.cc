@@ -49,7 +49,10 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["kernels"] = {};
     map["calibrate"] = {"kernels",   "sim/base",    "sim/cost",
                         "sim/model", "sim/program", "sim/trace"};
-    map["sim/cli"].insert({"kernels", "calibrate"});
+    map["execute"] = {"kernels",   "sim/base",  "sim/schedule", "sim/replay",
+                      "sim/model", "sim/cost",  "sim/topology", "sim/program",
+                      "sim/trace", "sim/engine"};
+    map["sim/cli"].insert({"kernels", "calibrate", "execute"});
     return map;
   }();
   return allowed;
@@ -113,7 +116,7 @@ void CheckInclude(const std::string& path, const std::string& header,
   const std::string to = FolderOf(header);
   const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
                     to == "topologies" || to == "kernels" ||
-                    to == "calibrate" || to == "tests";
+                    to == "calibrate" || to == "execute" || to == "tests";
   const std::string from = FolderOf(path);
   if (from == "kernels" && (absl::StartsWith(header, "absl/") ||
                             absl::StartsWith(header, "google/"))) {
@@ -179,7 +182,8 @@ TEST_CASE("layering: sources include only downwards and do not print",
           "[layering]") {
   Strings violations;
   int files = 0;
-  for (const char* folder : {"sim", "schedules", "topologies", "kernels"}) {
+  for (const char* folder :
+       {"sim", "schedules", "topologies", "kernels", "calibrate", "execute"}) {
     for (const std::string& path :
          Files(folder, {".cc", ".h", ".inc", ".cu", ".cuh"})) {
       ++files;
@@ -236,6 +240,8 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/cost/a.cc", "#include \"calibrate/session.h\"\n"));
   CHECK(bad("calibrate/a.cc", "#include \"sim/cli/common.h\"\n"));
   CHECK(bad("kernels/a.cc", "#include \"sim/base/check.h\"\n"));
+  CHECK(bad("execute/a.cc", "#include \"sim/config/prepare.h\"\n"));
+  CHECK(bad("sim/engine/a.cc", "#include \"execute/worker.h\"\n"));
   CHECK(bad("sim/base/a.cc", "  std::cerr << 1;\n"));
   CHECK(bad("sim/base/a.cc", "  printf(\"x\");\n"));
   CHECK(bad("sim/report/a.cc", "  std::fprintf (stderr, \"// x\");\n"));
@@ -248,6 +254,7 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
     return Violations(path, content).empty();
   };
   CHECK(good("kernels/cpu/a.cc", "#include \"kernels/kernels.h\"\n"));
+  CHECK(good("execute/a.cc", "#include \"sim/engine/engine.h\"\n"));
   CHECK(good("sim/cost/a.h", "#include \"sim/schedule/pass.h\"\n"));
   CHECK(good("sim/memory/a.h", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(good("sim/report/a.h", "#include \"sim/engine/engine.h\"\n"));

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "calibrate/grid.h"
 #include "execute/fixed_worker.h"
-#include "execute/report.h"
+#include "sim/cli/execute_report.h"
 #include "execute/training.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"

@@ -1,4 +1,4 @@
-#include "execute/report.h"
+#include "sim/cli/execute_report.h"
 
 #include <nlohmann/json.hpp>
 

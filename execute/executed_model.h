@@ -26,6 +26,10 @@ struct ExecutedModel {
   // input is kept.
   bool recompute = false;
 
+  // Forwards under way keep the weights that they have used while the
+  // optimizer makes new ones.
+  bool keeps_versions = false;
+
   PwAdam adam{.learning_rate = 1e-3f,
               .beta1 = 0.9f,
               .beta2 = 0.95f,

@@ -23,6 +23,12 @@ absl::Status Stage::Step(int64_t step, float scale, int64_t begin,
 
 absl::Status Stage::Publish(int64_t begin, int64_t end) {
   predicted_ = {};
+  if (model_.shape.type == PW_FP32 && !model_.keeps_versions) {
+    // The master itself; nobody owns it twice.
+    weights_ = {.data = std::shared_ptr<void>(std::shared_ptr<void>(), master_),
+                .bytes = static_cast<size_t>(parameters_) * 4};
+    return absl::OkStatus();
+  }
   const size_t bytes = static_cast<size_t>(parameters_) * type_bytes();
   // A forward under way goes on with the weights that it has used.
   if (weights_.bytes == 0 || weights_.data.use_count() > 1) {

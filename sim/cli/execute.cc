@@ -12,11 +12,11 @@
 #include "absl/strings/str_split.h"
 #include "calibrate/grid.h"
 #include "execute/fixed_worker.h"
-#include "sim/cli/execute_report.h"
 #include "execute/training.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_report.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
@@ -181,6 +181,7 @@ absl::StatusOr<ExecutedModel> Execute::ModelOf(
   model.seed = seed;
   model.clip_norm = kDefaultClip;
   model.failing_steps = run.lower.failing_steps;
+  model.keeps_versions = run.schedule->update_every > 0;
   if (!model.failing_steps.empty()) model.clip_norm = 0;
   switch (training.recompute) {
     case Recompute::kNone:

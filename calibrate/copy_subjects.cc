@@ -20,7 +20,7 @@ constexpr int64_t kMiB = 1024 * kKiB;
 // timed copy to after it.
 constexpr int kBesideCopies = 4;
 
-std::vector<int64_t> Sizes(const Device& device, bool quick) {
+std::vector<int64_t> Sizes(const MeasuredDevice& device, bool quick) {
   if (quick) return {kMiB, 16 * kMiB};
   std::vector<int64_t> sizes = {64 * kKiB, kMiB, 8 * kMiB, 32 * kMiB};
   if (!device.is_cpu()) {
@@ -84,7 +84,7 @@ void Repeater::Loop() {
 }
 
 absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
-    Device* device, int64_t max_bytes) {
+    MeasuredDevice* device, int64_t max_bytes) {
   auto bench = std::shared_ptr<CopyBench>(new CopyBench(device, max_bytes));
   const auto bytes = static_cast<size_t>(max_bytes);
   for (int side = 0; side < 2; ++side) {
@@ -200,7 +200,8 @@ absl::StatusOr<double> CopyBench::Time(CopyDirection direction, int64_t bytes,
   return seconds[0];
 }
 
-absl::StatusOr<std::vector<Subject>> CopySubjects(Device* device, bool quick) {
+absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
+                                                  bool quick) {
   const std::vector<int64_t> sizes = Sizes(*device, quick);
   PW_ASSIGN_OR_RETURN(auto bench, CopyBench::Create(device, sizes.back()));
   std::vector<Subject> subjects;

@@ -42,8 +42,8 @@ class Repeater {
 // Buffers of both sides, random numbers in them, and copies between them.
 class CopyBench {
  public:
-  static absl::StatusOr<std::shared_ptr<CopyBench>> Create(Device* device,
-                                                           int64_t max_bytes);
+  static absl::StatusOr<std::shared_ptr<CopyBench>> Create(
+      MeasuredDevice* device, int64_t max_bytes);
   ~CopyBench();
 
   // Seconds of a copy on the device's clock; `beside`: with the other
@@ -58,13 +58,13 @@ class CopyBench {
   }
 
  private:
-  CopyBench(Device* device, int64_t max_bytes)
+  CopyBench(MeasuredDevice* device, int64_t max_bytes)
       : device_(device), max_bytes_(max_bytes), watch_(device) {}
   size_t Advance(int64_t bytes);
   absl::StatusOr<double> TimeBesideOnCpu(CopyDirection direction,
                                          int64_t bytes);
 
-  Device* device_;
+  MeasuredDevice* device_;
   int64_t max_bytes_;
   Stopwatch watch_;
   Buffer host_[2];    // read, written
@@ -77,6 +77,7 @@ class CopyBench {
   std::unique_ptr<Repeater> repeater_;
 };
 
-absl::StatusOr<std::vector<Subject>> CopySubjects(Device* device, bool quick);
+absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
+                                                  bool quick);
 
 }  // namespace pipewright

@@ -42,8 +42,8 @@ Buffer::~Buffer() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(const PwKernels* kernels,
-                                                     int32_t index) {
+absl::StatusOr<std::unique_ptr<MeasuredDevice>> MeasuredDevice::Open(
+    const PwKernels* kernels, int32_t index) {
   if (kernels->device_count() <= index) {
     const char* reason = kernels->error();
     return absl::UnavailableError(absl::StrCat("no ", kernels->name, " device",
@@ -53,24 +53,27 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const PwKernels* kernels,
   PwDevice* handle = nullptr;
   PW_RETURN_IF_ERROR(
       StatusOf(kernels, kernels->open(index, &handle), "open the device"));
-  auto device = std::unique_ptr<Device>(new Device(kernels, handle));
+  auto device =
+      std::unique_ptr<MeasuredDevice>(new MeasuredDevice(kernels, handle));
   PW_RETURN_IF_ERROR(device->Check(kernels->info(handle, &device->info_),
                                    "ask the device for its properties"));
   return device;
 }
 
-Device::~Device() { kernels_->close(handle_); }
+MeasuredDevice::~MeasuredDevice() { kernels_->close(handle_); }
 
-bool Device::is_cpu() const { return std::strcmp(kernels_->name, "cpu") == 0; }
+bool MeasuredDevice::is_cpu() const {
+  return std::strcmp(kernels_->name, "cpu") == 0;
+}
 
-absl::StatusOr<Buffer> Device::Allocate(size_t bytes) {
+absl::StatusOr<Buffer> MeasuredDevice::Allocate(size_t bytes) {
   void* data = nullptr;
   PW_RETURN_IF_ERROR(Check(kernels_->allocate(handle_, bytes, &data),
                            absl::StrCat("allocate ", bytes, " bytes")));
   return Buffer(this, data, bytes, false);
 }
 
-absl::StatusOr<Buffer> Device::AllocateHost(size_t bytes) {
+absl::StatusOr<Buffer> MeasuredDevice::AllocateHost(size_t bytes) {
   void* data = nullptr;
   PW_RETURN_IF_ERROR(
       Check(kernels_->allocate_host(handle_, bytes, &data),
@@ -78,15 +81,15 @@ absl::StatusOr<Buffer> Device::AllocateHost(size_t bytes) {
   return Buffer(this, data, bytes, true);
 }
 
-absl::Status Device::Randomize(PwType type, void* data, size_t bytes,
-                               uint64_t seed, float scale) {
+absl::Status MeasuredDevice::Randomize(PwType type, void* data, size_t bytes,
+                                       uint64_t seed, float scale) {
   return Check(kernels_->random(handle_, nullptr, type, data,
                                 static_cast<int64_t>(bytes / BytesOf(type)),
                                 seed, scale),
                "fill with random numbers");
 }
 
-ProfileState Device::State() const {
+ProfileState MeasuredDevice::State() const {
   PwDeviceState state = {};
   if (kernels_->state(handle_, &state) != PW_OK) return {};
   return {.clock_mhz = state.clock_mhz,
@@ -143,7 +146,7 @@ absl::Status Stopwatch::Stop(std::vector<double>* seconds) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> ClockResolution(Device* device) {
+absl::StatusOr<double> ClockResolution(MeasuredDevice* device) {
   constexpr int kMarks = 32;
   Stopwatch watch(device);
   std::vector<double> seconds;

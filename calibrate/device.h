@@ -21,14 +21,14 @@ namespace pipewright {
 absl::Status StatusOf(const PwKernels* kernels, PwStatus status,
                       absl::string_view what);
 
-class Device;
+class MeasuredDevice;
 
 // Memory of a device or pinned memory of the host; freed with the object,
 // which the device outlives.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device* device, void* data, size_t bytes, bool host)
+  Buffer(MeasuredDevice* device, void* data, size_t bytes, bool host)
       : device_(device), data_(data), bytes_(bytes), host_(host) {}
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept;
@@ -42,20 +42,20 @@ class Buffer {
   size_t bytes() const { return bytes_; }
 
  private:
-  Device* device_ = nullptr;
+  MeasuredDevice* device_ = nullptr;
   void* data_ = nullptr;
   size_t bytes_ = 0;
   bool host_ = false;
 };
 
-class Device {
+class MeasuredDevice {
  public:
   // Error: kUnavailable when there is no device `index`.
-  static absl::StatusOr<std::unique_ptr<Device>> Open(const PwKernels* kernels,
-                                                      int32_t index);
-  ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  static absl::StatusOr<std::unique_ptr<MeasuredDevice>> Open(
+      const PwKernels* kernels, int32_t index);
+  ~MeasuredDevice();
+  MeasuredDevice(const MeasuredDevice&) = delete;
+  MeasuredDevice& operator=(const MeasuredDevice&) = delete;
 
   const PwKernels* kernels() const { return kernels_; }
   PwDevice* handle() const { return handle_; }
@@ -74,7 +74,7 @@ class Device {
   ProfileState State() const;
 
  private:
-  Device(const PwKernels* kernels, PwDevice* handle)
+  MeasuredDevice(const PwKernels* kernels, PwDevice* handle)
       : kernels_(kernels), handle_(handle) {}
 
   const PwKernels* kernels_;
@@ -85,7 +85,7 @@ class Device {
 // Marks between pieces of work on the device's own stream.
 class Stopwatch {
  public:
-  explicit Stopwatch(Device* device) : device_(device) {}
+  explicit Stopwatch(MeasuredDevice* device) : device_(device) {}
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
   ~Stopwatch();
@@ -97,13 +97,13 @@ class Stopwatch {
   absl::Status Stop(std::vector<double>* seconds);
 
  private:
-  Device* device_;
+  MeasuredDevice* device_;
   std::vector<PwEvent*> events_;
   size_t marks_ = 0;
 };
 
 // Seconds between two marks with nothing between: what cannot be told apart.
-absl::StatusOr<double> ClockResolution(Device* device);
+absl::StatusOr<double> ClockResolution(MeasuredDevice* device);
 
 size_t BytesOf(PwType type);              // of an element
 absl::string_view TypeName(PwType type);  // "fp32"

@@ -70,7 +70,7 @@ absl::Status CheckSizes(absl::string_view flag,
   return absl::OkStatus();
 }
 
-GridOptions WithDefaults(const ModelSpec& model, GridOptions options) {
+ShapeOptions WithDefaults(const ModelSpec& model, ShapeOptions options) {
   if (options.microbatch_sizes.empty()) {
     options.microbatch_sizes =
         options.quick ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2, 4};
@@ -94,9 +94,9 @@ GridOptions WithDefaults(const ModelSpec& model, GridOptions options) {
 }  // namespace
 
 absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
-                              const GridOptions& given) {
+                              const ShapeOptions& given) {
   PW_RETURN_IF_ERROR(CheckKernels(model));
-  const GridOptions options = WithDefaults(model, given);
+  const ShapeOptions options = WithDefaults(model, given);
   // Limits that keep products of sizes far from overflow.
   PW_RETURN_IF_ERROR(
       CheckSizes("--microbatch-sizes", options.microbatch_sizes, 1 << 16));

@@ -13,7 +13,7 @@
 
 namespace pipewright {
 
-struct GridOptions {
+struct ShapeOptions {
   // Empty: the default of DefaultGrid.
   std::vector<int64_t> microbatch_sizes;
   std::vector<int64_t> sequences;
@@ -40,6 +40,6 @@ struct Grid {
 // are not (experts, latent attention, frozen or adapted weights), and for a
 // size that the model does not allow, naming the flag.
 absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
-                              const GridOptions& options);
+                              const ShapeOptions& options);
 
 }  // namespace pipewright

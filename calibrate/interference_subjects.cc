@@ -74,7 +74,7 @@ Background TransferBackground(const std::shared_ptr<ThreadGroup>& group,
 // Runs a pass of the bench, with what it needs before it unmeasured.
 class PassRunner {
  public:
-  PassRunner(Device* device, std::shared_ptr<PartBench> bench)
+  PassRunner(MeasuredDevice* device, std::shared_ptr<PartBench> bench)
       : device_(device), bench_(std::move(bench)) {}
 
   absl::Status Prepare(ProfilePass pass) {
@@ -91,10 +91,10 @@ class PassRunner {
     PW_RETURN_IF_ERROR(Run(pass));
     return ThreadSeconds() - start;
   }
-  Device* device() const { return device_; }
+  MeasuredDevice* device() const { return device_; }
 
  private:
-  Device* device_;
+  MeasuredDevice* device_;
   std::shared_ptr<PartBench> bench_;
   int layer_ = 0;
 };
@@ -224,7 +224,7 @@ class GpuVisit {
   }
 
   PassRunner* runner_;
-  Device* device_;
+  MeasuredDevice* device_;
   CopyBench* copies_;
   Stopwatch watch_;
 };
@@ -289,7 +289,7 @@ std::vector<CopyDirection> DirectionsOf(Beside beside) {
 }  // namespace
 
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
-    Device* device, std::shared_ptr<PartBench> bench) {
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench) {
   auto runner = std::make_shared<PassRunner>(device, std::move(bench));
   std::vector<Subject> subjects;
   if (!device->is_cpu()) {

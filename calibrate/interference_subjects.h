@@ -18,6 +18,6 @@ namespace pipewright {
 // `bench`: of a layer. Samples are ratios of times that lie next to each
 // other, so that drift cancels. On a GPU without a second one only the copies.
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
-    Device* device, std::shared_ptr<PartBench> bench);
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench);
 
 }  // namespace pipewright

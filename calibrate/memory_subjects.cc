@@ -32,7 +32,7 @@ struct AdamBuffers {
   float* at(int64_t index) const { return all.as<float>() + index * count; }
 };
 
-absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(Device* device,
+absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
                                                          int64_t count,
                                                          bool host) {
   auto buffers = std::make_shared<AdamBuffers>();
@@ -112,7 +112,7 @@ class Triad {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Subject>> OptimizerSubjects(Device* device,
+absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                                                        int64_t parameters) {
   const int64_t host_count = std::min(parameters, kMostParameters);
   PW_ASSIGN_OR_RETURN(auto inside, MakeBuffers(device, parameters, false));

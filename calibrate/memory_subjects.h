@@ -11,7 +11,7 @@
 namespace pipewright {
 
 // AdamW over `parameters`: those of a layer.
-absl::StatusOr<std::vector<Subject>> OptimizerSubjects(Device* device,
+absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                                                        int64_t parameters);
 
 // a = b + s c over arrays larger than the cache, a thread a core (the triad of

@@ -90,7 +90,7 @@ int64_t WeightBytes(const PwPartSize& size, PwType type, int layers) {
 }
 
 absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
-    Device* device, const Shape& shape, PwPart part, int layers) {
+    MeasuredDevice* device, const Shape& shape, PwPart part, int layers) {
   const PwKernels* kernels = device->kernels();
   PwPartSize size = {};
   PW_RETURN_IF_ERROR(
@@ -144,7 +144,7 @@ size_t PartBench::PassBytes(const PwPartSize& size, const Shape& shape,
 }
 
 absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
-    Device* device, const Shape& shape, PwPart part,
+    MeasuredDevice* device, const Shape& shape, PwPart part,
     std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena) {
   auto bench = std::unique_ptr<PartBench>(new PartBench());
   bench->device_ = device;

@@ -19,10 +19,8 @@ namespace pipewright {
 // Weights and main gradients of `layers` copies of a part for one tp.
 class PartWeights {
  public:
-  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(Device* device,
-                                                             const Shape& shape,
-                                                             PwPart part,
-                                                             int layers);
+  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(
+      MeasuredDevice* device, const Shape& shape, PwPart part, int layers);
 
   int layers() const { return static_cast<int>(gradients_.size()); }
   int64_t parameters() const { return parameters_; }
@@ -42,7 +40,7 @@ int64_t WeightBytes(const PwPartSize& size, PwType type, int layers);
 // round at other addresses.
 class Arena {
  public:
-  Arena(Device* device, PwType type, size_t bytes)
+  Arena(MeasuredDevice* device, PwType type, size_t bytes)
       : device_(device), type_(type), bytes_(bytes) {}
   // Other memory, full of random numbers.
   absl::Status Renew(uint64_t seed);
@@ -50,7 +48,7 @@ class Arena {
   size_t bytes() const { return bytes_; }
 
  private:
-  Device* device_;
+  MeasuredDevice* device_;
   PwType type_;
   size_t bytes_;
   size_t shift_ = 0;
@@ -60,7 +58,7 @@ class Arena {
 class PartBench {
  public:
   static absl::StatusOr<std::unique_ptr<PartBench>> Create(
-      Device* device, const Shape& shape, PwPart part,
+      MeasuredDevice* device, const Shape& shape, PwPart part,
       std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena);
 
   // An arena has room for the passes of the largest bench and, behind it, for
@@ -85,7 +83,7 @@ class PartBench {
   PartBench() = default;
   PwPartMemory Memory(int layer) const;
 
-  Device* device_ = nullptr;
+  MeasuredDevice* device_ = nullptr;
   Shape shape_ = {};
   PwPart part_ = PW_LAYER;
   PwPartSize size_ = {};

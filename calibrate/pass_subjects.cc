@@ -51,7 +51,8 @@ double FlopsOf(const PartBench& bench, ProfilePass pass) {
 // time before; chains stay on one layer.
 class PassTimer {
  public:
-  PassTimer(Device* device, std::shared_ptr<PartBench> bench, bool chains)
+  PassTimer(MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+            bool chains)
       : device_(device), bench_(std::move(bench)), watch_(device) {
     sweeps_ = {{{kForward}}};
     if (bench_->part() == PW_LAYER) sweeps_.push_back({{kRecompute}});
@@ -122,7 +123,7 @@ class PassTimer {
     return seconds_[0] / layers;
   }
 
-  Device* device_;
+  MeasuredDevice* device_;
   std::shared_ptr<PartBench> bench_;
   Stopwatch watch_;
   std::vector<Piece> sweeps_;
@@ -187,7 +188,7 @@ Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
   return series;
 }
 
-absl::StatusOr<PwPartSize> SizeOf(Device* device, const Shape& shape,
+absl::StatusOr<PwPartSize> SizeOf(MeasuredDevice* device, const Shape& shape,
                                   PwPart part) {
   PwPartSize size = {};
   PW_RETURN_IF_ERROR(
@@ -200,9 +201,9 @@ absl::StatusOr<PwPartSize> SizeOf(Device* device, const Shape& shape,
 // Embedding and head are there once in a model.
 int LayersOf(PwPart part, int layers) { return part == PW_LAYER ? layers : 1; }
 
-absl::StatusOr<PassMemory> MemoryWith(Device* device, const Grid& grid,
-                                      int layers) {
-  PassMemory memory;
+absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
+                                       int layers) {
+  BenchMemory memory;
   memory.layers = layers;
   std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
   size_t passes = 0;
@@ -229,12 +230,12 @@ std::string ShapeText(const Shape& shape) {
                       shape.tp());
 }
 
-absl::StatusOr<PassMemory> EstimatePassMemory(Device* device,
-                                              const Grid& grid) {
+absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
+                                               const Grid& grid) {
   const double room = kUsable * static_cast<double>(device->info().free_bytes);
   int64_t least = 0;
   for (int layers = kLayers; layers >= 1; --layers) {
-    PW_ASSIGN_OR_RETURN(const PassMemory memory,
+    PW_ASSIGN_OR_RETURN(const BenchMemory memory,
                         MemoryWith(device, grid, layers));
     if (static_cast<double>(memory.bytes) <= room) return memory;
     least = memory.bytes;
@@ -247,8 +248,8 @@ absl::StatusOr<PassMemory> EstimatePassMemory(Device* device,
       "; allowed: smaller --microbatch-sizes or --sequences, larger --tp"));
 }
 
-absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
-                                     const PassMemory& memory) {
+absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
+                                     const BenchMemory& memory) {
   auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes);
   auto renewed = std::make_shared<int>(-1);
   std::map<std::pair<int, int64_t>, std::shared_ptr<PartWeights>> weights;

@@ -16,7 +16,7 @@
 namespace pipewright {
 
 // What the passes of a grid need of a device's memory.
-struct PassMemory {
+struct BenchMemory {
   int layers = 4;  // that take turns; fewer where four do not fit
   int64_t bytes = 0;
   size_t arena_bytes = 0;
@@ -24,7 +24,8 @@ struct PassMemory {
 
 // Error: kResourceExhausted when one layer does not fit into 90 % of what is
 // free, with the largest shape's name.
-absl::StatusOr<PassMemory> EstimatePassMemory(Device* device, const Grid& grid);
+absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
+                                               const Grid& grid);
 
 struct PassSet {
   std::vector<Subject> subjects;  // one a shape and part
@@ -33,8 +34,8 @@ struct PassSet {
 };
 
 // The device outlives them.
-absl::StatusOr<PassSet> PassSubjects(Device* device, const Grid& grid,
-                                     const PassMemory& memory);
+absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
+                                     const BenchMemory& memory);
 
 // "b2 s4096 tp1".
 std::string ShapeText(const Shape& shape);

@@ -43,7 +43,7 @@ class Flags {
         gpu_(source.backend == "cuda") {}
 
   void Append() {
-    Device();
+    MeasuredDevice();
     Kernels();
     Passes();
     Chains();
@@ -53,7 +53,7 @@ class Flags {
  private:
   void Flag(const std::string& text) { warnings_->push_back(text); }
 
-  void Device() {
+  void MeasuredDevice() {
     for (const ProfileState* state : {&source_.before, &source_.after}) {
       const char* when = state == &source_.before ? "before" : "after";
       if (state->throttle > 0) {

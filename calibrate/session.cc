@@ -34,7 +34,7 @@ absl::StatusOr<PwType> TypeOf(const std::string& name,
   return UnknownName("--type", name, known);
 }
 
-ProfileSource SourceOf(const Device& device) {
+ProfileSource SourceOf(const MeasuredDevice& device) {
   const PwDeviceInfo& info = device.info();
   ProfileSource source;
   source.kind = "calibrate";
@@ -87,11 +87,11 @@ void AppendNoise(const Measured& measured, const StoppingRule& rule,
 absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks) {
-  PW_ASSIGN_OR_RETURN(const auto device, Device::Open(kernels, 0));
+  PW_ASSIGN_OR_RETURN(const auto device, MeasuredDevice::Open(kernels, 0));
   PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
   PW_ASSIGN_OR_RETURN(const Grid grid,
                       MakeGrid(options.model, type, options.grid));
-  PW_ASSIGN_OR_RETURN(const PassMemory memory,
+  PW_ASSIGN_OR_RETURN(const BenchMemory memory,
                       EstimatePassMemory(device.get(), grid));
   const double start = Now();
   const MachineLoad before = CurrentLoad();

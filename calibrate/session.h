@@ -19,7 +19,7 @@ namespace pipewright {
 struct CalibrateOptions {
   ModelSpec model;
   std::string type;  // "" is the device's best: bf16 on a GPU, else fp32
-  GridOptions grid;
+  ShapeOptions grid;
   double budget_s = 30;
   int rounds = 6;
   // What a run that was interrupted has measured; empty otherwise.

@@ -20,7 +20,7 @@ constexpr unsigned kInterferenceThreads = 3;
 }  // namespace
 
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    Device* device, std::shared_ptr<PartBench> bench, bool quick,
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench, bool quick,
     std::vector<std::string>* warnings) {
   std::vector<Subject> all;
   const auto append = [&all](std::vector<Subject> some) {

@@ -16,7 +16,7 @@ namespace pipewright {
 // `bench`: of a layer, for the interference matrix. What cannot be measured
 // here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    Device* device, std::shared_ptr<PartBench> bench, bool quick,
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench, bool quick,
     std::vector<std::string>* warnings);
 
 }  // namespace pipewright

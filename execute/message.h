@@ -24,7 +24,7 @@ struct Address {
   friend bool operator==(Address, Address) = default;
 };
 
-struct Message {
+struct RankMessage {
   enum class Kind : uint8_t {
     kToken,      // of a channel: `key` names the pass, 0 for side operations
     kSendReady,  // a sender that waits has come to its transfer; the payload

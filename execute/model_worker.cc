@@ -34,6 +34,8 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
   handle_.kernels = kernels;
   PW_RETURN_IF_ERROR(
       Failed(kernels->open(device_index, &handle_.device), "device"));
+  device_.reset(handle_.device,
+                [kernels](PwDevice* device) { kernels->close(device); });
   PW_RETURN_IF_ERROR(
       Failed(kernels->create_event(handle_.device, &begin_), "event"));
   PW_RETURN_IF_ERROR(
@@ -42,9 +44,8 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     PW_RETURN_IF_ERROR(Failed(
         kernels->create_stream(handle_.device, 0, &stream), "copy stream"));
   }
-  arena_ = std::make_unique<Arena>(kernels, handle_.device);
-  host_ =
-      std::make_unique<Arena>(kernels, handle_.device, ArenaKind::kPinnedHost);
+  arena_ = std::make_shared<MemoryPool>(kernels, device_);
+  host_ = std::make_shared<MemoryPool>(kernels, device_, PoolKind::kPinnedHost);
   const Schedule& schedule = *program_.schedule;
   for (int replica = 0; replica < schedule.replicas; ++replica) {
     for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
@@ -75,12 +76,11 @@ ModelWorker::~ModelWorker() {
   arena_.reset();
   if (handle_.device == nullptr) return;
   for (PwStream* const stream : copy_streams_) {
-    if (stream != nullptr)
-      handle_.kernels->destroy_stream(handle_.device, stream);
+    if (stream == nullptr) continue;
+    handle_.kernels->destroy_stream(handle_.device, stream);
   }
   if (begin_ != nullptr) handle_.kernels->destroy_event(handle_.device, begin_);
   if (end_ != nullptr) handle_.kernels->destroy_event(handle_.device, end_);
-  handle_.kernels->close(handle_.device);
 }
 
 absl::Status ModelWorker::WarmUp() {

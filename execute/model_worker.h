@@ -138,8 +138,9 @@ class ModelWorker : public Worker {
   DeviceHandle handle_;
   PwEvent* begin_ = nullptr;
   PwEvent* end_ = nullptr;
-  std::unique_ptr<Arena> arena_;
-  std::unique_ptr<Arena> host_;
+  std::shared_ptr<PwDevice> device_;
+  std::shared_ptr<MemoryPool> arena_;
+  std::shared_ptr<MemoryPool> host_;
   std::map<StageKey, std::unique_ptr<Stage>> stages_;
   std::map<InputKey, Payload> inputs_;
   std::map<InputKey, Payload> outputs_;

@@ -77,7 +77,7 @@ absl::Status RankRun::Run() {
       if (!ran.ok()) {
         if (ran.code() != absl::StatusCode::kFailedPrecondition &&
             ran.code() != absl::StatusCode::kUnavailable) {
-          Tell(Message::Kind::kFailed, std::string(ran.message()));
+          Tell(RankMessage::Kind::kFailed, std::string(ran.message()));
         }
         return ran;
       }
@@ -152,7 +152,7 @@ std::vector<Address> RankRun::Others() const {
 absl::Status RankRun::AwaitOthers() {
   if (!HasOneSided(program_)) return absl::OkStatus();
   for (const Address other : Others()) {
-    endpoint_.Send(other, {.kind = Message::Kind::kDone});
+    endpoint_.Send(other, {.kind = RankMessage::Kind::kDone});
   }
   while (done_ < static_cast<int>(Others().size())) {
     PW_RETURN_IF_ERROR(Wait());
@@ -161,7 +161,7 @@ absl::Status RankRun::AwaitOthers() {
 }
 
 absl::Status RankRun::Poll() {
-  Message message;
+  RankMessage message;
   while (endpoint_.Receive(0, &message) == Received::kMessage) {
     PW_RETURN_IF_ERROR(Take(std::move(message)));
   }
@@ -169,7 +169,7 @@ absl::Status RankRun::Poll() {
 }
 
 absl::Status RankRun::Wait() {
-  Message message;
+  RankMessage message;
   switch (endpoint_.Receive(options_.timeout_s, &message)) {
     case Received::kMessage:
       return Take(std::move(message));
@@ -184,7 +184,7 @@ absl::Status RankRun::Wait() {
   return AskOthers();
 }
 
-void RankRun::Tell(Message::Kind kind, const std::string& text) {
+void RankRun::Tell(RankMessage::Kind kind, const std::string& text) {
   for (const Address other : Others()) {
     endpoint_.Send(other, {.kind = kind, .payload = TextPayload(text)});
   }
@@ -193,19 +193,19 @@ void RankRun::Tell(Message::Kind kind, const std::string& text) {
 // Nothing has come for too long. Whoever waits too says so: when all do, the
 // program deadlocks; who says nothing is lost.
 absl::Status RankRun::AskOthers() {
-  Tell(Message::Kind::kBlocked, Blocked());
+  Tell(RankMessage::Kind::kBlocked, Blocked());
   const std::vector<Address> others = Others();
   const double deadline_s =
       SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
   while (blocked_.size() < others.size()) {
     const double left_s = deadline_s - SteadySeconds();
     if (left_s <= 0) break;
-    Message message;
+    RankMessage message;
     const Received received = endpoint_.Receive(left_s, &message);
     if (received == Received::kTimeOut) break;
     if (received == Received::kStuck) break;
-    const bool answer = message.kind == Message::Kind::kBlocked ||
-                        message.kind == Message::Kind::kDone;
+    const bool answer = message.kind == RankMessage::Kind::kBlocked ||
+                        message.kind == RankMessage::Kind::kDone;
     PW_RETURN_IF_ERROR(Take(std::move(message)));
     if (!answer) return absl::OkStatus();  // something to go on with
   }
@@ -226,24 +226,24 @@ absl::Status RankRun::AskOthers() {
       " s (lost, or busy for longer than --timeout)\n", text));
 }
 
-absl::Status RankRun::Take(Message message) {
+absl::Status RankRun::Take(RankMessage message) {
   switch (message.kind) {
-    case Message::Kind::kToken:
-    case Message::Kind::kSendReady:
-    case Message::Kind::kTakeReady: {
+    case RankMessage::Kind::kToken:
+    case RankMessage::Kind::kSendReady:
+    case RankMessage::Kind::kTakeReady: {
       const double time_s = clock_.computed()
                                 ? message.time_s
                                 : std::max(message.time_s, clock_.Now());
       const TokenKey key = {message.index, message.key};
-      Tokens& tokens = message.kind == Message::Kind::kToken ? tokens_
-                       : message.kind == Message::Kind::kSendReady
+      Tokens& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
+                       : message.kind == RankMessage::Kind::kSendReady
                            ? send_ready_
                            : take_ready_;
       tokens[key].push_back(
           {message.start_s, time_s, std::move(message.payload)});
       return absl::OkStatus();
     }
-    case Message::Kind::kArrive: {
+    case RankMessage::Kind::kArrive: {
       const std::vector<Member>& members = members_[message.index];
       for (size_t member = 0; member < members.size(); ++member) {
         if (members[member].replica != message.from.replica ||
@@ -256,40 +256,40 @@ absl::Status RankRun::Take(Message message) {
       }
       return absl::OkStatus();
     }
-    case Message::Kind::kPull:
-      endpoint_.Send(message.from, {.kind = Message::Kind::kPulled,
+    case RankMessage::Kind::kPull:
+      endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
                                     .index = message.index,
                                     .payload = worker_.ServePull(
                                         message.from, message.index)});
       return absl::OkStatus();
-    case Message::Kind::kPulled:
+    case RankMessage::Kind::kPulled:
       pulled_[message.index].push_back(std::move(message.payload));
       return absl::OkStatus();
-    case Message::Kind::kPush:
+    case RankMessage::Kind::kPush:
       worker_.TakePush(message.from, message.index, std::move(message.payload));
       return absl::OkStatus();
-    case Message::Kind::kCopied:
+    case RankMessage::Kind::kCopied:
       copied_[message.index].push_back(
           message.payload.bytes == 0
               ? absl::OkStatus()
               : absl::InternalError(TextOf(message.payload)));
       return absl::OkStatus();
-    case Message::Kind::kDone:
+    case RankMessage::Kind::kDone:
       ++done_;
       return absl::OkStatus();
-    case Message::Kind::kBlocked: {
+    case RankMessage::Kind::kBlocked: {
       blocked_[{message.from.replica, message.from.rank}] =
           TextOf(message.payload);
       // An answer to whoever asks first; an answer to an answer would go on
       // for ever.
       if (message.number == 0) {
-        endpoint_.Send(message.from, {.kind = Message::Kind::kBlocked,
+        endpoint_.Send(message.from, {.kind = RankMessage::Kind::kBlocked,
                                       .number = 1,
                                       .payload = TextPayload(Blocked())});
       }
       return absl::OkStatus();
     }
-    case Message::Kind::kFailed:
+    case RankMessage::Kind::kFailed:
       return absl::UnavailableError(
           absl::StrCat(Name(message.from, program_.replicas),
                        " has failed: ", TextOf(message.payload)));

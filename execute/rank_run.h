@@ -102,9 +102,9 @@ class RankRun {
   absl::Status AwaitOthers();
   absl::Status Wait();
   absl::Status Poll();
-  absl::Status Take(Message message);
+  absl::Status Take(RankMessage message);
   absl::Status AskOthers();
-  void Tell(Message::Kind kind, const std::string& text);
+  void Tell(RankMessage::Kind kind, const std::string& text);
   std::vector<Address> Others() const;
   bool Ended() const;
 
@@ -136,7 +136,7 @@ class RankRun {
   void Post(Handshake& handshake);
   bool Finish(const Handshake& handshake, double* done_s);
   // When it arrives, by the rank's clock; below 0: it is lost on purpose.
-  double SendMessage(Address to, Message message);
+  double SendMessage(Address to, RankMessage message);
   void TraceTransfer(int32_t channel, Pass either, double start_s,
                      double end_s);
 

@@ -75,7 +75,8 @@ absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
       issued.start_s = clock_.Now();
       endpoint_.Pending(1);
       worker_.StartCopy(pass, lane.stage, [this, stream](absl::Status ended) {
-        Message message = {.kind = Message::Kind::kCopied, .index = stream};
+        RankMessage message = {.kind = RankMessage::Kind::kCopied,
+                               .index = stream};
         if (!ended.ok()) {
           auto text = std::make_shared<std::string>(ended.message());
           message.payload.bytes = text->size();
@@ -145,12 +146,13 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
     if (begins && op.kind == OpKind::kPush) {
-      endpoint_.Send(peer, {.kind = Message::Kind::kPush,
+      endpoint_.Send(peer, {.kind = RankMessage::Kind::kPush,
                             .index = index,
                             .payload = worker_.GivePush(index)});
     } else if (op.kind == OpKind::kPull) {
       if (begins) {
-        endpoint_.Send(peer, {.kind = Message::Kind::kPull, .index = index});
+        endpoint_.Send(peer,
+                       {.kind = RankMessage::Kind::kPull, .index = index});
       }
       std::deque<Payload>& pulled = pulled_[index];
       if (pulled.empty()) return false;
@@ -168,10 +170,10 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
   }
   *stream_s = end_s;
   for (const int32_t channel : op.outputs) {
-    Message message = {.index = channel,
-                       .key = kSideKey,
-                       .start_s = end_s,
-                       .time_s = end_s + times_.channel_s[channel]};
+    RankMessage message = {.index = channel,
+                           .key = kSideKey,
+                           .start_s = end_s,
+                           .time_s = end_s + times_.channel_s[channel]};
     const int to = program_.channels[channel].to_rank;
     if (to == self_.rank) {
       tokens_[{channel, kSideKey}].push_back({end_s, message.time_s, {}});
@@ -213,7 +215,7 @@ absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
         continue;
       }
       endpoint_.Send({members[member].replica, members[member].rank},
-                     {.kind = Message::Kind::kArrive,
+                     {.kind = RankMessage::Kind::kArrive,
                       .index = op.group,
                       .number = issued.meeting,
                       .time_s = part.time_s,

@@ -22,7 +22,7 @@ RankRun::Arrived RankRun::Pop(Tokens& tokens, int32_t channel, uint64_t key) {
 }
 
 // To another rank. Faults act here.
-double RankRun::SendMessage(Address to, Message message) {
+double RankRun::SendMessage(Address to, RankMessage message) {
   const int64_t number = sent_++;
   if (!clock_.computed()) message.time_s = clock_.Now();
   for (const Faults::LateMessage& fault : options_.faults.late_messages) {
@@ -105,11 +105,11 @@ bool RankRun::FinishHandshakes() {
 void RankRun::Post(Handshake& handshake) {
   const Channel& channel = program_.channels[handshake.channel];
   handshake.ready_s = compute_s_;
-  Message message = {.kind = handshake.send ? Message::Kind::kSendReady
-                                            : Message::Kind::kTakeReady,
-                     .index = handshake.channel,
-                     .key = handshake.pass.key(),
-                     .time_s = handshake.ready_s};
+  RankMessage message = {.kind = handshake.send ? RankMessage::Kind::kSendReady
+                                                : RankMessage::Kind::kTakeReady,
+                         .index = handshake.channel,
+                         .key = handshake.pass.key(),
+                         .time_s = handshake.ready_s};
   if (handshake.send) {
     message.payload =
         worker_.GiveOutput(handshake.pass, LaneOf(handshake.pass).stage);

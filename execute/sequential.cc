@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "execute/arena.h"
+#include "execute/memory_pool.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -10,8 +10,8 @@ namespace pipewright {
 absl::StatusOr<std::unique_ptr<Stage>> Stage::Create(const ExecutedModel& model,
                                                      int stage,
                                                      DeviceHandle handle,
-                                                     Arena* arena,
-                                                     Arena* host) {
+                                                     MemoryPool* arena,
+                                                     MemoryPool* host) {
   std::unique_ptr<Stage> created(new Stage(model, handle, arena, host));
   PW_RETURN_IF_ERROR(created->Initialize(stage));
   return created;

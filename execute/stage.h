@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/arena.h"
 #include "execute/executed_model.h"
+#include "execute/memory_pool.h"
 
 namespace pipewright {
 
@@ -31,8 +31,8 @@ class Stage {
   // With random weights. `arena` and `host`, of pinned memory, must outlive
   // it.
   static absl::StatusOr<std::unique_ptr<Stage>> Create(
-      const ExecutedModel& model, int stage, DeviceHandle handle, Arena* arena,
-      Arena* host);
+      const ExecutedModel& model, int stage, DeviceHandle handle,
+      MemoryPool* arena, MemoryPool* host);
 
   bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
   bool last() const { return parts_.back().spec.part == PW_HEAD; }
@@ -108,8 +108,8 @@ class Stage {
     std::vector<std::pair<Payload*, Payload>> offloaded;
   };
 
-  Stage(const ExecutedModel& model, DeviceHandle handle, Arena* arena,
-        Arena* host)
+  Stage(const ExecutedModel& model, DeviceHandle handle, MemoryPool* arena,
+        MemoryPool* host)
       : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
   absl::Status Initialize(int stage);
   absl::StatusOr<float*> NewFloats();
@@ -132,8 +132,8 @@ class Stage {
 
   const ExecutedModel& model_;
   const DeviceHandle handle_;
-  Arena& arena_;
-  Arena& host_;
+  MemoryPool& arena_;
+  MemoryPool& host_;
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
   std::vector<Payload> owned_;

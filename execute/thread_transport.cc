@@ -9,7 +9,7 @@ class ThreadFabric::Mailbox : public Endpoint {
  public:
   Mailbox(ThreadFabric* fabric, Address self) : fabric_(*fabric), self_(self) {}
 
-  void Send(Address to, Message message) override {
+  void Send(Address to, RankMessage message) override {
     message.from = self_;
     Mailbox& other = *fabric_.mailboxes_[to.replica * fabric_.pp_ + to.rank];
     {
@@ -22,7 +22,7 @@ class ThreadFabric::Mailbox : public Endpoint {
     other.arrived_.notify_one();
   }
 
-  Received Receive(double timeout_s, Message* message) override {
+  Received Receive(double timeout_s, RankMessage* message) override {
     std::unique_lock lock(fabric_.mutex_);
     if (messages_.empty()) {
       if (timeout_s <= 0) return Received::kTimeOut;
@@ -58,7 +58,7 @@ class ThreadFabric::Mailbox : public Endpoint {
   ThreadFabric& fabric_;
   const Address self_;
   std::condition_variable arrived_;
-  std::deque<Message> messages_;
+  std::deque<RankMessage> messages_;
   bool left_ = false;
 };
 

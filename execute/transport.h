@@ -18,9 +18,9 @@ class Endpoint {
   virtual ~Endpoint() = default;
 
   // Never blocks on the receiver. Messages to itself are allowed.
-  virtual void Send(Address to, Message message) = 0;
+  virtual void Send(Address to, RankMessage message) = 0;
   // The next message; waits at most `timeout_s`, with 0 not at all.
-  virtual Received Receive(double timeout_s, Message* message) = 0;
+  virtual Received Receive(double timeout_s, RankMessage* message) = 0;
   // Work that ends with a message to this rank is (+1) or is no more (-1)
   // under way elsewhere: until then the rank's waiting is no deadlock.
   virtual void Pending(int change) = 0;

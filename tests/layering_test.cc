@@ -249,6 +249,30 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/engine/fast.cc", "  _exit(0);\n"));
 }
 
+// Two types of one name in one namespace are one type to the linker, which
+// keeps the functions of either.
+TEST_CASE("layering: no two headers define a type of one name", "[layering]") {
+  const std::regex definition(
+      R"(^(?:class|struct|enum class) (\w+)(?: final)?(?: :[^;]*)? \{.*)");
+  std::map<std::string, std::string> header_of;
+  int types = 0;
+  for (const char* folder :
+       {"sim", "schedules", "topologies", "calibrate", "execute"}) {
+    for (const std::string& path : Files(folder, {".h"})) {
+      for (const std::string& line :
+           Strings(absl::StrSplit(Read(path), '\n'))) {
+        std::smatch found;
+        if (!std::regex_match(line, found, definition)) continue;
+        ++types;
+        const auto [known, is_new] = header_of.emplace(found[1].str(), path);
+        INFO(found[1].str() << " in " << known->second << " and " << path);
+        CHECK(is_new);
+      }
+    }
+  }
+  CHECK(types > 200);
+}
+
 TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   const auto good = [](const std::string& path, const std::string& content) {
     return Violations(path, content).empty();

@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
+#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
@@ -121,6 +123,155 @@ TEST_CASE("execute: every synchronous schedule trains as without a pipeline",
   }
   CHECK(trained > 80);
   CHECK(exact > 60);
+}
+
+const ScheduleInfo& Info(const std::string& name) {
+  for (const ScheduleInfo* info : AllSchedules()) {
+    if (info->name == name) return *info;
+  }
+  FAIL("no schedule " << name);
+  return *AllSchedules()[0];
+}
+
+TEST_CASE("execute: data parallelism in all its forms trains alike",
+          "[execute]") {
+  for (const DataParallel mode : {DataParallel::kDdp, DataParallel::kZero1,
+                                  DataParallel::kZero2, DataParallel::kFsdp}) {
+    for (const char* name : {"1f1b", "zb-h1", "interleaved-1f1b", "zb-v"}) {
+      INFO(name << " data parallel " << static_cast<int>(mode));
+      std::optional<Setup> setup = MakeSetup(Info(name), 2, 4, PW_LLAMA);
+      REQUIRE(setup.has_value());
+      setup->lower.data_parallel = mode;
+      setup->lower.replicas = 2;
+      const TrainedRun run = Train(*setup);
+      CheckTrained(run);
+      CHECK_FALSE(run.check.same_order);
+    }
+  }
+}
+
+TEST_CASE("execute: a stage whose gather is left out is found out",
+          "[execute]") {
+  std::optional<Setup> setup = MakeSetup(Info("1f1b"), 2, 4, PW_GPT);
+  setup->lower.data_parallel = DataParallel::kZero1;
+  setup->lower.replicas = 2;
+  absl::StatusOr<Program> program = Lower(setup->schedule, setup->lower);
+  REQUIRE(program.ok());
+  // The gathers become waits: parameters stay as the step left them.
+  for (RankProgram& rank : program->ranks) {
+    for (SideOp& op : rank.side_ops) {
+      if (op.kind != OpKind::kAllGather) continue;
+      op.kind = OpKind::kWait;
+      op.group = -1;
+    }
+  }
+  const absl::StatusOr<TrainedRun> trained = TrainThreads(
+      *program, setup->model, pw_cpu_kernels(),
+      {.worker = WorkerOptionsFor(*program, DataParallel::kZero1,
+                                  OptimizerMode::kSynchronised, 1)});
+  REQUIRE(trained.ok());
+  CHECK_FALSE(trained->check.ok());
+}
+
+TEST_CASE("execute: a post-validated step holds, or is rolled back",
+          "[execute]") {
+  for (const char* name : {"1f1b", "zb-h1", "zb-h2", "zb-v"}) {
+    for (const bool fails : {false, true}) {
+      INFO(name << (fails ? " fails" : " holds"));
+      std::optional<Setup> setup = MakeSetup(Info(name), 4, 8, PW_LLAMA);
+      REQUIRE(setup.has_value());
+      setup->lower.optimizer = OptimizerMode::kPostValidated;
+      setup->lower.iterations = 5;
+      setup->model.clip_norm = 0;
+      if (fails) setup->lower.failing_steps = {1};
+      setup->model.failing_steps = setup->lower.failing_steps;
+      const TrainedRun run = Train(*setup);
+      CHECK(run.check.ok());
+      CHECK(run.check.losses.size() == 5);
+      // A step that was scaled down moves what follows away from one that was
+      // not: the sequential run tells them apart.
+      Setup other = *setup;
+      other.model.failing_steps =
+          fails ? std::vector<int>{} : std::vector<int>{1};
+      const SequentialRun unlike = *RunSequential(
+          other.model, pw_cpu_kernels(), 0,
+          SequentialOptionsFor(*Lower(setup->schedule, setup->lower),
+                               {.post_validated = true}));
+      CHECK(unlike.steps[4].loss != run.check.sequential_losses[4]);
+    }
+  }
+}
+
+TEST_CASE("execute: a step that fails where none should is an error",
+          "[execute]") {
+  std::optional<Setup> setup = MakeSetup(Info("1f1b"), 2, 4, PW_GPT);
+  setup->lower.optimizer = OptimizerMode::kPostValidated;
+  setup->model.clip_norm = 1e-6;
+  const absl::StatusOr<Program> program = Lower(setup->schedule, setup->lower);
+  REQUIRE(program.ok());
+  const absl::StatusOr<TrainedRun> trained = TrainThreads(
+      *program, setup->model, pw_cpu_kernels(),
+      {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
+                                  OptimizerMode::kPostValidated, 1)});
+  REQUIRE_FALSE(trained.ok());
+  CHECK(absl::StrContains(trained.status().message(), "fails its validation"));
+}
+
+TEST_CASE("execute: activations come back from the host, passes run again",
+          "[execute]") {
+  std::optional<Setup> setup = MakeSetup(Info("1f1b"), 4, 8, PW_LLAMA);
+  Random random(7);
+  Setup copies = *setup;
+  copies.schedule =
+      std::make_shared<const Schedule>(WithCopies(*setup->schedule, random));
+  Setup recomputes = *setup;
+  recomputes.model.recompute = true;
+  for (const Setup& each : {copies, recomputes}) {
+    const TrainedRun run = Train(each);
+    CheckTrained(run);
+    CHECK(run.check.same_bits);
+  }
+  // Copies on their own threads, in wall time.
+  CheckTrained(Train(copies, {.clock = ClockKind::kReal}));
+  CHECK(Train(recomputes).peak_bytes[0] < Train(*setup).peak_bytes[0]);
+}
+
+TEST_CASE("execute: uneven stages, wall time and holding transfers",
+          "[execute]") {
+  std::optional<Setup> setup = MakeSetup(Info("zb-h1"), 4, 8, PW_GPT);
+  // Five layers on the first, one on each other.
+  setup->model.stages = EvenStages(4, 4);
+  for (int layer = 4; layer < 8; ++layer) {
+    setup->model.stages[0].push_back({.part = PW_LAYER, .layer = layer});
+  }
+  CheckTrained(Train(*setup));
+  CheckTrained(Train(*setup, {.clock = ClockKind::kReal}));
+  std::optional<Setup> held = MakeSetup(Info("gpipe"), 4, 8, PW_GPT);
+  for (const WaitRule rule : {WaitRule::kRendezvous, WaitRule::kBatched}) {
+    held->lower.wait_rule = rule;
+    CheckTrained(Train(*held));
+  }
+}
+
+TEST_CASE("execute: pipelines that are never flushed train", "[execute]") {
+  for (const char* name : {"pipedream-2bw", "pipeoptim"}) {
+    INFO(name);
+    std::optional<Setup> setup = MakeSetup(Info(name), 4, 8, PW_LLAMA);
+    REQUIRE(setup.has_value());
+    setup->lower.optimizer = OptimizerMode::kNone;
+    setup->lower.iterations = 4;
+    setup->model.keeps_versions = true;
+    const absl::StatusOr<Program> program =
+        Lower(setup->schedule, setup->lower);
+    REQUIRE(program.ok());
+    const absl::StatusOr<TrainedRun> first =
+        TrainThreads(*program, setup->model, pw_cpu_kernels(),
+                     {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
+                                                 OptimizerMode::kNone, 1)});
+    INFO(first.status());
+    REQUIRE(first.ok());
+    for (const double loss : first->check.losses) CHECK(std::isfinite(loss));
+  }
 }
 
 }  // namespace

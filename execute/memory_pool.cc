@@ -1,4 +1,4 @@
-#include "execute/arena.h"
+#include "execute/memory_pool.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,25 +24,26 @@ absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
   }
 }
 
-Arena::~Arena() {
+MemoryPool::~MemoryPool() {
   for (const auto& [bytes, blocks] : free_) {
     for (void* const block : blocks) Free(block);
   }
 }
 
 // Touches every page.
-absl::StatusOr<void*> Arena::Allocate(size_t bytes) {
+absl::StatusOr<void*> MemoryPool::Allocate(size_t bytes) {
   void* memory = nullptr;
-  if (kind_ == ArenaKind::kPinnedHost) {
+  if (kind_ == PoolKind::kPinnedHost) {
     PW_RETURN_IF_ERROR(KernelStatus(
-        *kernels_, kernels_->allocate_host(device_, bytes, &memory),
+        *kernels_, kernels_->allocate_host(device_.get(), bytes, &memory),
         "pinned host memory"));
     std::memset(memory, 0, bytes);
     return memory;
   }
-  PW_RETURN_IF_ERROR(KernelStatus(
-      *kernels_, kernels_->allocate(device_, bytes, &memory), "device memory"));
-  const PwStatus zeroed = kernels_->zero(device_, nullptr, memory, bytes);
+  PW_RETURN_IF_ERROR(
+      KernelStatus(*kernels_, kernels_->allocate(device_.get(), bytes, &memory),
+                   "device memory"));
+  const PwStatus zeroed = kernels_->zero(device_.get(), nullptr, memory, bytes);
   if (zeroed != PW_OK) {
     Free(memory);
     return KernelStatus(*kernels_, zeroed, "device memory");
@@ -50,15 +51,15 @@ absl::StatusOr<void*> Arena::Allocate(size_t bytes) {
   return memory;
 }
 
-void Arena::Free(void* memory) {
-  if (kind_ == ArenaKind::kPinnedHost) {
-    kernels_->release_host(device_, memory);
+void MemoryPool::Free(void* memory) {
+  if (kind_ == PoolKind::kPinnedHost) {
+    kernels_->release_host(device_.get(), memory);
   } else {
-    kernels_->release(device_, memory);
+    kernels_->release(device_.get(), memory);
   }
 }
 
-absl::StatusOr<Payload> Arena::Take(size_t bytes) {
+absl::StatusOr<Payload> MemoryPool::Take(size_t bytes) {
   if (bytes == 0) return Payload();
   void* memory = nullptr;
   {
@@ -75,29 +76,29 @@ absl::StatusOr<Payload> Arena::Take(size_t bytes) {
   std::lock_guard lock(mutex_);
   used_ += bytes;
   peak_ = std::max(peak_, used_);
-  return Payload{
-      .data = std::shared_ptr<void>(
-          memory, [this, bytes](void* block) { Return(block, bytes); }),
-      .bytes = bytes};
+  return Payload{.data = std::shared_ptr<void>(
+                     memory, [self = shared_from_this(), bytes](
+                                 void* block) { self->Return(block, bytes); }),
+                 .bytes = bytes};
 }
 
-void Arena::Return(void* memory, size_t bytes) {
+void MemoryPool::Return(void* memory, size_t bytes) {
   std::lock_guard lock(mutex_);
   used_ -= bytes;
   free_[bytes].push_back(memory);
 }
 
-size_t Arena::used() const {
+size_t MemoryPool::used() const {
   std::lock_guard lock(mutex_);
   return used_;
 }
 
-size_t Arena::peak() const {
+size_t MemoryPool::peak() const {
   std::lock_guard lock(mutex_);
   return peak_;
 }
 
-void Arena::ResetPeak() {
+void MemoryPool::ResetPeak() {
   std::lock_guard lock(mutex_);
   peak_ = used_;
 }

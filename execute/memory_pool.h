@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,19 +20,20 @@ namespace pipewright {
 absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
                           const char* what);
 
-enum class ArenaKind { kDevice, kPinnedHost };
+enum class PoolKind { kDevice, kPinnedHost };
 
-class Arena {
+// Made by std::make_shared: what it has given away keeps it, and the device,
+// alive, for a message may outlive the rank that has sent it.
+class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
-  Arena(const PwKernels* kernels, PwDevice* device,
-        ArenaKind kind = ArenaKind::kDevice)
-      : kernels_(kernels), device_(device), kind_(kind) {}
-  ~Arena();
-  Arena(const Arena&) = delete;
+  MemoryPool(const PwKernels* kernels, std::shared_ptr<PwDevice> device,
+             PoolKind kind = PoolKind::kDevice)
+      : kernels_(kernels), device_(std::move(device)), kind_(kind) {}
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
 
-  // A block that returns when the last holder lets go of it, on any thread.
-  // The arena must outlive it. No bytes: an empty one. Error:
-  // kResourceExhausted.
+  // A block that returns when the last holder lets go of it, on any thread. No
+  // bytes: an empty one. Error: kResourceExhausted.
   absl::StatusOr<Payload> Take(size_t bytes);
 
   // Of what is taken, now and at most; free blocks do not count.
@@ -45,8 +47,8 @@ class Arena {
   void Return(void* memory, size_t bytes);
 
   const PwKernels* const kernels_;
-  PwDevice* const device_;
-  const ArenaKind kind_;
+  const std::shared_ptr<PwDevice> device_;
+  const PoolKind kind_;
   mutable std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;  // [bytes]
   size_t used_ = 0;

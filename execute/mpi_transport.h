@@ -53,8 +53,17 @@ class MpiJob {
   // Why Receive gave kEnded; "" while nothing has ended the job.
   std::string ended_by() const;
 
+  // Runs are numbered, so that what is left over from one that has ended badly
+  // is not taken for a part of the next.
+  int64_t BeginRun() { return ++runs_; }
+
   // Processes are missing: MPI can no longer be left in good order.
   void Abandon() { abandoned_ = true; }
+  // Should this process say how the run has ended? One does for all, but where
+  // processes are missing each says what it knows.
+  bool speaks() const {
+    return process_ == 0 || abandoned_ || !ended_by().empty();
+  }
 
  private:
   explicit MpiJob(const PwMpi* mpi) : mpi_(*mpi) {}
@@ -65,6 +74,7 @@ class MpiJob {
   int process_ = 0;
   int processes_ = 1;
   bool abandoned_ = false;
+  int64_t runs_ = 0;
   std::string failure_;
 };
 

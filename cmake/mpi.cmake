@@ -11,8 +11,10 @@ if(NOT PIPEWRIGHT_MPI STREQUAL OFF)
     # MPI's C interface only; its old C++ one would need a library of its own.
     target_compile_definitions(pipewright_mpi PRIVATE
       OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+    # Its functions are looked up by name (see module.cc).
+    target_link_options(pipewright_mpi PRIVATE -Wl,--no-as-needed)
     target_link_libraries(pipewright_mpi PRIVATE
-      pipewright_options MPI::MPI_CXX)
+      pipewright_options MPI::MPI_CXX ${CMAKE_DL_LIBS})
     # Beside the program, which looks for it there.
     set_target_properties(pipewright_mpi PROPERTIES
       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

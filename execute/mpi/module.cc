@@ -1,7 +1,12 @@
 // Built as libpipewright_mpi.so, which the program loads when mpirun has
 // started it.
+//
+// The program is linked with SimGrid, which simulates MPI and so has functions
+// of the same names. They would be found first: MPI's own are looked up among
+// what this library is linked with.
 #include "execute/mpi/module.h"
 
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <climits>
@@ -11,6 +16,56 @@
 #include <vector>
 
 namespace {
+
+// Something of this library, to find it by.
+const char kHere = 0;
+
+// A function among what this library is linked with. There is one, or the
+// library would not have been loaded.
+template <class Function>
+void Find(const char* name, Function* function) {
+  static void* const self = [] {
+    Dl_info info;
+    dladdr(&kHere, &info);
+    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  }();
+  *function = reinterpret_cast<Function>(dlsym(self, name));
+}
+
+struct Mpi {
+  decltype(&MPI_Error_string) error_string;
+  decltype(&MPI_Init_thread) init_thread;
+  decltype(&MPI_Comm_dup) comm_dup;
+  decltype(&MPI_Comm_set_errhandler) comm_set_errhandler;
+  decltype(&MPI_Comm_rank) comm_rank;
+  decltype(&MPI_Comm_size) comm_size;
+  decltype(&MPI_Isend) isend;
+  decltype(&MPI_Improbe) improbe;
+  decltype(&MPI_Get_count) get_count;
+  decltype(&MPI_Mrecv) mrecv;
+  decltype(&MPI_Finalize) finalize;
+  decltype(&MPI_Test) test;
+};
+
+const Mpi& Real() {
+  static const Mpi mpi = [] {
+    Mpi found;
+    Find("MPI_Error_string", &found.error_string);
+    Find("MPI_Init_thread", &found.init_thread);
+    Find("MPI_Comm_dup", &found.comm_dup);
+    Find("MPI_Comm_set_errhandler", &found.comm_set_errhandler);
+    Find("MPI_Comm_rank", &found.comm_rank);
+    Find("MPI_Comm_size", &found.comm_size);
+    Find("MPI_Isend", &found.isend);
+    Find("MPI_Improbe", &found.improbe);
+    Find("MPI_Get_count", &found.get_count);
+    Find("MPI_Mrecv", &found.mrecv);
+    Find("MPI_Finalize", &found.finalize);
+    Find("MPI_Test", &found.test);
+    return found;
+  }();
+  return mpi;
+}
 
 struct Sending {
   std::vector<char> bytes;
@@ -36,7 +91,7 @@ int Check(int code, const char* what) {
   if (code == MPI_SUCCESS) return 0;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
-  MPI_Error_string(code, text, &length);
+  Real().error_string(code, text, &length);
   TheJob().error = std::string(what) + ": " + std::string(text, length);
   return -1;
 }
@@ -44,7 +99,7 @@ int Check(int code, const char* what) {
 int Start() {
   int level = 0;
   // The caller's thread only; others send to their own process without MPI.
-  if (Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
+  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
             "MPI_Init_thread")) {
     return -1;
   }
@@ -52,30 +107,31 @@ int Start() {
     TheJob().error = "this MPI allows no second thread in a process";
     return -1;
   }
-  if (Check(MPI_Comm_dup(MPI_COMM_WORLD, &TheJob().all), "MPI_Comm_dup")) {
+  if (Check(Real().comm_dup(MPI_COMM_WORLD, &TheJob().all), "MPI_Comm_dup")) {
     return -1;
   }
-  return Check(MPI_Comm_set_errhandler(TheJob().all, MPI_ERRORS_RETURN),
+  return Check(Real().comm_set_errhandler(TheJob().all, MPI_ERRORS_RETURN),
                "MPI_Comm_set_errhandler");
 }
 
 int Process() {
   int number = 0;
-  return Check(MPI_Comm_rank(TheJob().all, &number), "MPI_Comm_rank") ? -1
-                                                                      : number;
+  return Check(Real().comm_rank(TheJob().all, &number), "MPI_Comm_rank")
+             ? -1
+             : number;
 }
 
 int Processes() {
   int count = 0;
-  return Check(MPI_Comm_size(TheJob().all, &count), "MPI_Comm_size") ? -1
-                                                                     : count;
+  return Check(Real().comm_size(TheJob().all, &count), "MPI_Comm_size") ? -1
+                                                                        : count;
 }
 
 int Unsent() {
   std::list<Sending>& sending = TheJob().sending;
   for (auto each = sending.begin(); each != sending.end();) {
     int done = 0;
-    if (Check(MPI_Test(&each->request, &done, MPI_STATUS_IGNORE), "send")) {
+    if (Check(Real().test(&each->request, &done, MPI_STATUS_IGNORE), "send")) {
       return -1;
     }
     each = done ? sending.erase(each) : std::next(each);
@@ -96,9 +152,9 @@ int Send(int to, int tag, const void* head, size_t head_bytes, const void* body,
   if (body_bytes > 0) {
     std::memcpy(message.bytes.data() + head_bytes, body, body_bytes);
   }
-  if (Check(MPI_Isend(message.bytes.data(),
-                      static_cast<int>(message.bytes.size()), MPI_BYTE, to, tag,
-                      TheJob().all, &message.request),
+  if (Check(Real().isend(message.bytes.data(),
+                         static_cast<int>(message.bytes.size()), MPI_BYTE, to,
+                         tag, TheJob().all, &message.request),
             "send")) {
     TheJob().sending.pop_back();
     return -1;
@@ -112,13 +168,13 @@ int Probe(int tag, int* from, size_t* bytes) {
   if (Unsent() < 0) return -1;
   int come = 0;
   MPI_Status status;
-  if (Check(MPI_Improbe(MPI_ANY_SOURCE, tag, job.all, &come, &job.probed,
-                        &status),
+  if (Check(Real().improbe(MPI_ANY_SOURCE, tag, job.all, &come, &job.probed,
+                           &status),
             "probe")) {
     return -1;
   }
   if (!come) return 0;
-  if (Check(MPI_Get_count(&status, MPI_BYTE, &job.probed_bytes), "probe")) {
+  if (Check(Real().get_count(&status, MPI_BYTE, &job.probed_bytes), "probe")) {
     return -1;
   }
   *from = status.MPI_SOURCE;
@@ -128,12 +184,12 @@ int Probe(int tag, int* from, size_t* bytes) {
 
 int Receive(void* into) {
   Job& job = TheJob();
-  return Check(MPI_Mrecv(into, job.probed_bytes, MPI_BYTE, &job.probed,
-                         MPI_STATUS_IGNORE),
+  return Check(Real().mrecv(into, job.probed_bytes, MPI_BYTE, &job.probed,
+                            MPI_STATUS_IGNORE),
                "receive");
 }
 
-int Finish() { return Check(MPI_Finalize(), "MPI_Finalize"); }
+int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
 
 const char* Error() { return TheJob().error.c_str(); }
 

@@ -241,14 +241,20 @@ class Party {
     }
   }
 
-  // [process] on process 0: without those that do not come.
+  // [process] on process 0: without those that do not come for `patience_s`.
   absl::StatusOr<std::map<int, std::string>> Gather(Control control,
                                                     double patience_s) {
     std::map<int, std::string> texts;
-    while (static_cast<int>(texts.size()) + 1 < job_.processes()) {
-      PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(patience_s));
-      if (!taken) break;
-      if (taken->control == control) texts[taken->from] = taken->text;
+    double deadline_s = SteadySeconds() + patience_s;
+    while (static_cast<int>(texts.size()) + 1 < job_.processes() &&
+           SteadySeconds() < deadline_s) {
+      PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken,
+                          Take(patience_s / 8));
+      // Those that are there await what becomes of the others.
+      SendAll(Begin(Control::kAlive));
+      if (!taken || taken->control != control) continue;
+      texts[taken->from] = taken->text;
+      deadline_s = SteadySeconds() + patience_s;
     }
     return texts;
   }

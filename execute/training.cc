@@ -247,6 +247,12 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
                                     const PwKernels* kernels,
                                     const TrainingOptions& options) {
   PW_RETURN_IF_ERROR(CheckSupported(program, model));
+  // MPI would read the device's memory as the host's.
+  if (kernels != pw_cpu_kernels()) {
+    return BadValue("execute --transport",
+                    absl::StrCat("mpi with ", kernels->name),
+                    "mpi with cpu, threads");
+  }
   TrainedRun trained;
   const MakeWorker make_worker =
       ModelWorkers(program, model, kernels, options, &trained.records);

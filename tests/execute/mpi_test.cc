@@ -3,11 +3,13 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "execute/mpi_transport.h"
 #include "execute/training.h"
+#include "sim/base/file.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/small_training.h"
 
@@ -156,6 +158,25 @@ TEST_CASE("mpi: the wrong number of processes is a wrong use",
           "mpirun -n: 3 is not allowed; allowed: 4 (dp 1 x pp 4)");
     CHECK(runner.Read("exit", process) == "2");
   }
+}
+
+TEST_CASE("mpi: without the library it says what is missing",
+          "[execute][mpi]") {
+  ::setenv("PIPEWRIGHT_MPI_LIBRARY", "/nowhere/libpipewright_mpi.so", 1);
+  const absl::Status status = MpiJob::Create().status();
+  ::unsetenv("PIPEWRIGHT_MPI_LIBRARY");
+  CHECK(status.code() == absl::StatusCode::kUnavailable);
+  INFO(status);
+  CHECK(absl::StrContains(status.message(), "/nowhere/libpipewright_mpi.so"));
+  CHECK(absl::StrContains(status.message(), "libopenmpi-dev"));
+}
+
+// What the dynamic linker would load for it stands in a binary by name.
+TEST_CASE("mpi: the program itself is not linked with MPI", "[execute][mpi]") {
+  const absl::StatusOr<std::string> program = ReadFile(PIPEWRIGHT_BINARY);
+  REQUIRE(program.ok());
+  CHECK(absl::StrContains(*program, "libsimgrid.so"));
+  CHECK_FALSE(absl::StrContains(*program, "libmpi.so"));
 }
 
 }  // namespace

@@ -36,7 +36,11 @@ struct RankMessage {
     kPush,       // writes one-sided
     kCopied,     // a copy of `index` (stream) of the rank itself has ended
     kDone,       // the sender needs nothing more from anybody
-    kBlocked,    // the sender waits for too long; the payload says for what
+    kAsk,        // the sender has waited for too long: does the receiver wait
+                 // too? `number` is of the question
+    kAnswer,     // it does, and has taken `key` messages so far
+    kDeadlock,   // everybody waits, as the sender has found out
+    kLost,       // the sender gives up on somebody; the payload says on whom
     kFailed,     // the sender gives up; the payload says why
   };
   Kind kind = Kind::kToken;

@@ -157,6 +157,13 @@ absl::Status ModelWorker::BeginStart(const Start& start) {
   return absl::OkStatus();
 }
 
+void ModelWorker::Forget() {
+  copies_.reset();
+  inputs_.clear();
+  outputs_.clear();
+  for (auto& [key, stage] : stages_) stage->DropActivations();
+}
+
 void ModelWorker::BeginBlock(const Pass* block, int parts) {
   for (int part = 0; part < parts; ++part) {
     if (block[part].kind() == PassKind::kForward) ++blocks_now_;

@@ -66,6 +66,7 @@ class ModelWorker : public Worker {
 
   absl::Status BeginStart(const Start& start) override;
   absl::Status EndIteration(int iteration) override;
+  void Forget() override;
   void BeginBlock(const Pass* block, int parts) override;
   void EndBlock(const Pass* block, int parts) override;
   absl::StatusOr<double> RunPass(Pass pass, int stage) override;

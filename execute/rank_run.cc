@@ -1,7 +1,6 @@
 #include "execute/rank_run.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,38 +9,6 @@
 #include "sim/program/cursor.h"
 
 namespace pipewright {
-namespace {
-
-Payload TextPayload(const std::string& text) {
-  auto owner = std::make_shared<std::string>(text);
-  const size_t bytes = owner->size();
-  char* const data = owner->data();
-  return {.data = std::shared_ptr<void>(std::move(owner), data),
-          .bytes = bytes};
-}
-
-std::string TextOf(const Payload& payload) {
-  return std::string(static_cast<const char*>(payload.data.get()),
-                     payload.bytes);
-}
-
-bool HasOneSided(const Program& program) {
-  for (const RankProgram& rank : program.ranks) {
-    for (const SideOp& op : rank.side_ops) {
-      if (IsOneSided(op.kind)) return true;
-    }
-  }
-  return false;
-}
-
-std::string Name(Address address, int replicas) {
-  return replicas == 1 ? absl::StrCat("rank ", address.rank)
-                       : absl::StrCat("rank ", address.rank, " of replica ",
-                                      address.replica);
-}
-
-}  // namespace
-
 RankRun::RankRun(const Program& program, Address self,
                  const IsolatedTimes& times, Endpoint* endpoint, Worker* worker,
                  Clock* clock, RankRunOptions options)
@@ -75,9 +42,12 @@ absl::Status RankRun::Run() {
     for (const Start& start : program_.StartsOf(iteration)) {
       const absl::Status ran = RunStart(start);
       if (!ran.ok()) {
+        // Of the others whoever finds out says so himself; who is lost on
+        // purpose says nothing.
         if (ran.code() != absl::StatusCode::kFailedPrecondition &&
-            ran.code() != absl::StatusCode::kUnavailable) {
-          Tell(RankMessage::Kind::kFailed, std::string(ran.message()));
+            ran.code() != absl::StatusCode::kUnavailable &&
+            ran.code() != absl::StatusCode::kAborted) {
+          Tell(RankMessage::Kind::kFailed, ran.message());
         }
         return ran;
       }
@@ -137,168 +107,8 @@ bool RankRun::Ended() const {
          (!start_.is_false || dropped_ == rank().dropped.size());
 }
 
-std::vector<Address> RankRun::Others() const {
-  std::vector<Address> others;
-  for (int replica = 0; replica < program_.replicas; ++replica) {
-    for (int rank = 0; rank < program_.pp(); ++rank) {
-      const Address address = {replica, rank};
-      if (!(address == self_)) others.push_back(address);
-    }
-  }
-  return others;
-}
-
-// Somebody may still pull from a rank that has ended.
-absl::Status RankRun::AwaitOthers() {
-  if (!HasOneSided(program_)) return absl::OkStatus();
-  for (const Address other : Others()) {
-    endpoint_.Send(other, {.kind = RankMessage::Kind::kDone});
-  }
-  while (done_ < static_cast<int>(Others().size())) {
-    PW_RETURN_IF_ERROR(Wait());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status RankRun::Poll() {
-  RankMessage message;
-  while (endpoint_.Receive(0, &message) == Received::kMessage) {
-    PW_RETURN_IF_ERROR(Take(std::move(message)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status RankRun::Wait() {
-  RankMessage message;
-  switch (endpoint_.Receive(options_.timeout_s, &message)) {
-    case Received::kMessage:
-      return Take(std::move(message));
-    case Received::kStuck:
-      if (!ended_) return absl::FailedPreconditionError(Blocked());
-      // The others wait for each other; they say so.
-      done_ = static_cast<int>(Others().size());
-      return absl::OkStatus();
-    case Received::kTimeOut:
-      break;
-  }
-  return AskOthers();
-}
-
-void RankRun::Tell(RankMessage::Kind kind, const std::string& text) {
-  for (const Address other : Others()) {
-    endpoint_.Send(other, {.kind = kind, .payload = TextPayload(text)});
-  }
-}
-
-// Nothing has come for too long. Whoever waits too says so: when all do, the
-// program deadlocks; who says nothing is lost.
-absl::Status RankRun::AskOthers() {
-  Tell(RankMessage::Kind::kBlocked, Blocked());
-  const std::vector<Address> others = Others();
-  const double deadline_s =
-      SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
-  while (blocked_.size() < others.size()) {
-    const double left_s = deadline_s - SteadySeconds();
-    if (left_s <= 0) break;
-    RankMessage message;
-    const Received received = endpoint_.Receive(left_s, &message);
-    if (received == Received::kTimeOut) break;
-    if (received == Received::kStuck) break;
-    const bool answer = message.kind == RankMessage::Kind::kBlocked ||
-                        message.kind == RankMessage::Kind::kDone;
-    PW_RETURN_IF_ERROR(Take(std::move(message)));
-    if (!answer) return absl::OkStatus();  // something to go on with
-  }
-  std::vector<std::string> lines = {Blocked()};
-  std::vector<std::string> silent;
-  for (const Address other : others) {
-    const auto known = blocked_.find({other.replica, other.rank});
-    if (known == blocked_.end()) {
-      silent.push_back(Name(other, program_.replicas));
-    } else {
-      lines.push_back(known->second);
-    }
-  }
-  const std::string text = absl::StrJoin(lines, "\n");
-  if (silent.empty()) return absl::FailedPreconditionError(text);
-  return absl::UnavailableError(absl::StrCat(
-      absl::StrJoin(silent, ", "), ": no answer within ", options_.timeout_s,
-      " s (lost, or busy for longer than --timeout)\n", text));
-}
-
-absl::Status RankRun::Take(RankMessage message) {
-  switch (message.kind) {
-    case RankMessage::Kind::kToken:
-    case RankMessage::Kind::kSendReady:
-    case RankMessage::Kind::kTakeReady: {
-      const double time_s = clock_.computed()
-                                ? message.time_s
-                                : std::max(message.time_s, clock_.Now());
-      const TokenKey key = {message.index, message.key};
-      Tokens& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
-                       : message.kind == RankMessage::Kind::kSendReady
-                           ? send_ready_
-                           : take_ready_;
-      tokens[key].push_back(
-          {message.start_s, time_s, std::move(message.payload)});
-      return absl::OkStatus();
-    }
-    case RankMessage::Kind::kArrive: {
-      const std::vector<Member>& members = members_[message.index];
-      for (size_t member = 0; member < members.size(); ++member) {
-        if (members[member].replica != message.from.replica ||
-            members[member].rank != message.from.rank) {
-          continue;
-        }
-        meetings_[{message.index, message.number}]
-            .parts[static_cast<int>(member)] = {message.time_s,
-                                                std::move(message.payload)};
-      }
-      return absl::OkStatus();
-    }
-    case RankMessage::Kind::kPull:
-      endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
-                                    .index = message.index,
-                                    .payload = worker_.ServePull(
-                                        message.from, message.index)});
-      return absl::OkStatus();
-    case RankMessage::Kind::kPulled:
-      pulled_[message.index].push_back(std::move(message.payload));
-      return absl::OkStatus();
-    case RankMessage::Kind::kPush:
-      worker_.TakePush(message.from, message.index, std::move(message.payload));
-      return absl::OkStatus();
-    case RankMessage::Kind::kCopied:
-      copied_[message.index].push_back(
-          message.payload.bytes == 0
-              ? absl::OkStatus()
-              : absl::InternalError(TextOf(message.payload)));
-      return absl::OkStatus();
-    case RankMessage::Kind::kDone:
-      ++done_;
-      return absl::OkStatus();
-    case RankMessage::Kind::kBlocked: {
-      blocked_[{message.from.replica, message.from.rank}] =
-          TextOf(message.payload);
-      // An answer to whoever asks first; an answer to an answer would go on
-      // for ever.
-      if (message.number == 0) {
-        endpoint_.Send(message.from, {.kind = RankMessage::Kind::kBlocked,
-                                      .number = 1,
-                                      .payload = TextPayload(Blocked())});
-      }
-      return absl::OkStatus();
-    }
-    case RankMessage::Kind::kFailed:
-      return absl::UnavailableError(
-          absl::StrCat(Name(message.from, program_.replicas),
-                       " has failed: ", TextOf(message.payload)));
-  }
-  return absl::OkStatus();
-}
-
 std::string RankRun::Blocked() const {
-  const std::string who = Name(self_, program_.replicas);
+  const std::string who = RankName(program_, self_);
   if (ended_) return absl::StrCat(who, " has ended");
   const auto side_op = [&](const SideSequence::Item& item) {
     Op op = {.kind = rank().side_ops[item.side_op].kind,

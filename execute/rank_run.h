@@ -7,15 +7,17 @@
 // (SideSequence), as the simulating engines do. Data is the Worker's, time the
 // Clock's, delivery the Endpoint's.
 //
-// Parts: rank_run.cc is the loop, rank_passes.cc the compute stream,
-// rank_streams.cc the others and collectives, rank_transfers.cc transfers that
-// hold their ranks.
+// Parts: rank_run.cc is the loop, rank_waits.cc waits for others and finds out
+// when nothing will come, rank_passes.cc the compute stream, rank_streams.cc
+// the others and collectives, rank_transfers.cc transfers that hold their
+// ranks.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -36,6 +38,9 @@
 #include "sim/program/side_sequence.h"
 
 namespace pipewright {
+
+// "rank 2", "rank 2 of replica 1".
+std::string RankName(const Program& program, Address address);
 
 struct RankRunOptions {
   // How long the rank waits for anything before it asks the others.
@@ -99,14 +104,19 @@ class RankRun {
   // rank_run.cc
   absl::StatusOr<bool> Step();
   absl::Status RunStart(const Start& start);
+  bool Ended() const;
+
+  // rank_waits.cc
   absl::Status AwaitOthers();
   absl::Status Wait();
   absl::Status Poll();
   absl::Status Take(RankMessage message);
   absl::Status AskOthers();
-  void Tell(RankMessage::Kind kind, const std::string& text);
+  absl::Status AwaitAnswers();
+  void Answer();
+  void Tell(RankMessage::Kind kind, absl::string_view text);
   std::vector<Address> Others() const;
-  bool Ended() const;
+  absl::Status EndedFromOutside() const;
 
   // rank_passes.cc
   absl::StatusOr<bool> RunBlock();
@@ -197,9 +207,13 @@ class RankRun {
   absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
   std::array<std::deque<absl::Status>, kNumStreams> copied_;
 
-  std::map<std::pair<int32_t, int32_t>, std::string> blocked_;  // others
-  int done_ = 0;      // others that need nothing more
-  int64_t sent_ = 0;  // to other ranks in this iteration
+  using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
+  int64_t taken_ = 0;                    // messages that carry the run on
+  int64_t question_ = 0;                 // the last that was asked
+  std::map<RankKey, uint64_t> answers_;  // to it, what they have taken
+  std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
+  std::set<RankKey> done_;  // others that need nothing more
+  int64_t sent_ = 0;        // to other ranks in this iteration
   bool ended_ = false;
 
   RankTimes times_of_first_;

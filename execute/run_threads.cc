@@ -1,74 +1,14 @@
 #include "execute/run_threads.h"
 
 #include <algorithm>
-#include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "execute/rank_run.h"
+#include "execute/rank_outcome.h"
 #include "execute/thread_transport.h"
-#include "sim/schedule/verify.h"
+#include "sim/engine/isolated_times.h"
 
 namespace pipewright {
-namespace {
-
-struct RankOutcome {
-  absl::Status status;
-  RankResult result;
-  std::string blocked;
-  int64_t position = 0;
-  double late_s = 0;
-};
-
-std::unique_ptr<Clock> MakeClock(const ExecuteOptions& options, double epoch_s,
-                                 double* late_s) {
-  switch (options.clock) {
-    case ClockKind::kVirtual:
-      return MakeVirtualClock(options.takes_given);
-    case ClockKind::kPaced:
-      return MakePacedClock(epoch_s, late_s);
-    case ClockKind::kReal:
-      return MakeRealClock(epoch_s);
-  }
-  return nullptr;
-}
-
-// One error for the user out of those of all ranks.
-absl::Status Verdict(const Program& program,
-                     const std::vector<RankOutcome>& outcomes) {
-  // A failure explains the waiting of the others.
-  for (const RankOutcome& each : outcomes) {
-    const absl::StatusCode code = each.status.code();
-    if (!each.status.ok() && code != absl::StatusCode::kFailedPrecondition &&
-        code != absl::StatusCode::kUnavailable &&
-        code != absl::StatusCode::kAborted) {
-      return each.status;
-    }
-  }
-  absl::Status lost;
-  std::string blocked;
-  bool deadlock = false;
-  std::vector<int64_t> positions;
-  for (const RankOutcome& each : outcomes) {
-    if (lost.ok() && each.status.code() == absl::StatusCode::kUnavailable) {
-      lost = each.status;
-    }
-    deadlock |= each.status.code() == absl::StatusCode::kFailedPrecondition;
-    if (!each.blocked.empty()) absl::StrAppend(&blocked, "\n", each.blocked);
-    if (each.result.address.replica == 0) positions.push_back(each.position);
-  }
-  if (!lost.ok()) return lost;
-  for (const RankOutcome& each : outcomes) {
-    if (each.status.code() == absl::StatusCode::kAborted) return each.status;
-  }
-  if (!deadlock) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "deadlock (", WaitRuleName(program.wait_rule), " transfers):\n",
-      BlockedGrid(*program.schedule, positions), blocked));
-}
-
-}  // namespace
 
 ExecutedRun GatherResults(const Program& program,
                           std::vector<RankResult> results) {
@@ -106,25 +46,14 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   const double epoch_s = SteadySeconds();
   std::vector<RankOutcome> outcomes(static_cast<size_t>(program.replicas) *
                                     program.pp());
-  const auto run_rank = [&](Address self, RankOutcome* outcome) {
-    outcome->result.address = self;
-    const std::unique_ptr<Clock> clock =
-        MakeClock(options, epoch_s, &outcome->late_s);
-    absl::StatusOr<std::unique_ptr<Worker>> worker = make_worker(self);
-    outcome->status = worker.status();
-    if (worker.ok()) {
-      RankRun run(program, self, rows.times[rows.row_of_replica[self.replica]],
-                  fabric.endpoint(self), worker->get(), clock.get(),
-                  {.timeout_s = options.timeout_s,
-                   .trace = options.trace,
-                   .faults = options.faults});
-      outcome->status = run.Run();
-      outcome->blocked = outcome->status.ok() ? "" : run.Blocked();
-      outcome->position = run.position();
-      outcome->result.times = run.first_times();
-      outcome->result.iteration_end_s = run.iteration_end_s();
-      outcome->result.ops = std::move(run.ops());
-    }
+  // Until all have ended: others may hold what a worker has sent.
+  std::vector<std::unique_ptr<Worker>> workers(outcomes.size());
+  const auto run_rank = [&](Address self, RankOutcome* outcome,
+                            std::unique_ptr<Worker>* worker) {
+    *outcome = RunRank(
+        program, self, rows.times[rows.row_of_replica[self.replica]],
+        fabric.endpoint(self), make_worker, options,
+        [epoch_s] { return epoch_s; }, worker);
     // A rank that knows of a deadlock has nothing more to give either.
     fabric.Leave(self, !outcome->status.ok() &&
                            outcome->status.code() !=
@@ -134,9 +63,14 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   for (size_t index = 0; index < outcomes.size(); ++index) {
     const Address self = {static_cast<int32_t>(index / program.pp()),
                           static_cast<int32_t>(index % program.pp())};
-    threads.emplace_back(run_rank, self, &outcomes[index]);
+    threads.emplace_back(run_rank, self, &outcomes[index], &workers[index]);
   }
   for (std::thread& thread : threads) thread.join();
+  // What one has been given lies in the memory of another.
+  for (const auto& worker : workers) {
+    if (worker != nullptr) worker->Forget();
+  }
+  workers.clear();
   const absl::Status verdict = Verdict(program, outcomes);
   if (!verdict.ok()) return verdict;
   std::vector<RankResult> results;

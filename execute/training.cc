@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "execute/run_mpi.h"
+#include "execute/training_wire.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -187,18 +189,20 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
   return check;
 }
 
-absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
-                                        const ExecutedModel& model,
-                                        const PwKernels* kernels,
-                                        const TrainingOptions& options) {
-  PW_RETURN_IF_ERROR(CheckSupported(program, model));
-  const int pp = program.pp();
-  std::vector<WorkerRecord> records(static_cast<size_t>(program.replicas) * pp);
-  TrainedRun trained;
-  const MakeWorker make_worker =
-      [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+namespace {
+
+// A worker of each rank that leaves its record in *records[replica * pp +
+// rank].
+MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
+                        const PwKernels* kernels,
+                        const TrainingOptions& options,
+                        std::vector<WorkerRecord>* records) {
+  records->resize(static_cast<size_t>(program.replicas) * program.pp());
+  return [&program, &model, kernels, &options,
+          records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
     WorkerOptions worker_options = options.worker;
-    worker_options.record = &records[self.replica * pp + self.rank];
+    worker_options.record =
+        &(*records)[self.replica * program.pp() + self.rank];
     PW_ASSIGN_OR_RETURN(
         std::unique_ptr<ModelWorker> worker,
         ModelWorker::Create(program, self, model, kernels, options.device_index,
@@ -206,29 +210,93 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
     PW_RETURN_IF_ERROR(worker->WarmUp());
     return worker;
   };
-  PW_ASSIGN_OR_RETURN(trained.run,
-                      RunThreads(program, make_worker, options.execute));
-  PW_RETURN_IF_ERROR(NameDevice(kernels, options.device_index, &trained));
-  trained.peak_activations.resize(pp);
-  trained.peak_bytes.resize(pp);
-  trained.resident_bytes.resize(pp);
-  for (size_t index = 0; index < records.size(); ++index) {
-    const WorkerRecord& record = records[index];
+}
+
+// From the records of all ranks.
+absl::Status Conclude(const Program& program, const ExecutedModel& model,
+                      const PwKernels* kernels, const TrainingOptions& options,
+                      TrainedRun* trained) {
+  const int pp = program.pp();
+  PW_RETURN_IF_ERROR(NameDevice(kernels, options.device_index, trained));
+  trained->peak_activations.resize(pp);
+  trained->peak_bytes.resize(pp);
+  trained->resident_bytes.resize(pp);
+  for (size_t index = 0; index < trained->records.size(); ++index) {
+    const WorkerRecord& record = trained->records[index];
     const size_t rank = index % pp;
-    trained.peak_activations[rank] =
-        std::max(trained.peak_activations[rank], record.peak_activations);
-    trained.peak_bytes[rank] = std::max(trained.peak_bytes[rank],
-                                        static_cast<double>(record.peak_bytes));
-    trained.resident_bytes[rank] =
-        std::max(trained.resident_bytes[rank],
+    trained->peak_activations[rank] =
+        std::max(trained->peak_activations[rank], record.peak_activations);
+    trained->peak_bytes[rank] = std::max(
+        trained->peak_bytes[rank], static_cast<double>(record.peak_bytes));
+    trained->resident_bytes[rank] =
+        std::max(trained->resident_bytes[rank],
                  static_cast<double>(record.resident_bytes));
   }
-  if (!options.check) return trained;
+  if (!options.check) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(
       const SequentialRun sequential,
       RunSequential(model, kernels, options.device_index,
                     SequentialOptionsFor(program, options.worker)));
-  trained.check = CheckTraining(program, model, records, sequential);
+  trained->check = CheckTraining(program, model, trained->records, sequential);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
+                                        const ExecutedModel& model,
+                                        const PwKernels* kernels,
+                                        const TrainingOptions& options) {
+  PW_RETURN_IF_ERROR(CheckSupported(program, model));
+  TrainedRun trained;
+  const MakeWorker make_worker =
+      ModelWorkers(program, model, kernels, options, &trained.records);
+  PW_ASSIGN_OR_RETURN(trained.run,
+                      RunThreads(program, make_worker, options.execute));
+  PW_RETURN_IF_ERROR(Conclude(program, model, kernels, options, &trained));
+  return trained;
+}
+
+absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
+                                    const ExecutedModel& model,
+                                    const PwKernels* kernels,
+                                    const TrainingOptions& options) {
+  PW_RETURN_IF_ERROR(CheckSupported(program, model));
+  // MPI would read the device's memory as the host's.
+  if (kernels != pw_cpu_kernels()) {
+    return BadValue("execute --transport",
+                    absl::StrCat("mpi with ", kernels->name),
+                    "mpi with cpu, threads");
+  }
+  TrainedRun trained;
+  const MakeWorker make_worker =
+      ModelWorkers(program, model, kernels, options, &trained.records);
+  const MpiReports reports = {
+      .report =
+          [&] {
+            WireWriter writer;
+            PutRecord(trained.records[job->process()], &writer);
+            return writer.bytes();
+          },
+      .conclude = [&](const ExecutedRun&, const std::vector<std::string>& all)
+          -> absl::StatusOr<std::string> {
+        for (size_t rank = 0; rank < all.size(); ++rank) {
+          WireReader reader(all[rank]);
+          trained.records[rank] = GetRecord(&reader);
+          if (!reader.ok()) return absl::InternalError("short record");
+        }
+        PW_RETURN_IF_ERROR(
+            Conclude(program, model, kernels, options, &trained));
+        WireWriter writer;
+        PutCheck(trained.check, &writer);
+        return writer.bytes();
+      },
+  };
+  PW_ASSIGN_OR_RETURN(
+      MpiRun run, RunMpi(job, program, make_worker, options.execute, reports));
+  trained.run = std::move(run.run);
+  WireReader reader(run.conclusion);
+  trained.check = GetCheck(&reader);
   return trained;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "execute/executed_model.h"
 #include "execute/model_worker.h"
+#include "execute/mpi_transport.h"
 #include "execute/run_threads.h"
 #include "execute/sequential.h"
 #include "sim/program/lower.h"
@@ -39,6 +40,7 @@ struct TrainingCheck {
 struct TrainedRun {
   ExecutedRun run;
   TrainingCheck check;
+  std::vector<WorkerRecord> records;     // [replica * pp + rank]
   std::vector<double> peak_activations;  // [rank], the largest of replicas
   std::vector<double> peak_bytes;        // [rank], all that was allocated
   std::vector<double> resident_bytes;    // [rank], without activations
@@ -72,6 +74,13 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
                                         const ExecutedModel& model,
                                         const PwKernels* kernels,
                                         const TrainingOptions& options);
+
+// The same with a process a rank. All processes get the check, process 0 the
+// rest. Errors: as RunMpi.
+absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
+                                    const ExecutedModel& model,
+                                    const PwKernels* kernels,
+                                    const TrainingOptions& options);
 
 // Holds the records of all ranks, [replica * pp + rank], against `sequential`.
 TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,

@@ -3,6 +3,8 @@
 // (thread_transport.h), processes under MPI (mpi_transport.h).
 #pragma once
 
+#include <string>
+
 #include "execute/message.h"
 
 namespace pipewright {
@@ -11,6 +13,7 @@ enum class Received {
   kMessage,
   kTimeOut,
   kStuck,  // every rank waits and nothing is under way: a deadlock
+  kEnded,  // the job is ended from outside, see Endpoint::ended_by()
 };
 
 class Endpoint {
@@ -24,6 +27,8 @@ class Endpoint {
   // Work that ends with a message to this rank is (+1) or is no more (-1)
   // under way elsewhere: until then the rank's waiting is no deadlock.
   virtual void Pending(int change) = 0;
+  // Why nothing will come any more, after kEnded.
+  virtual std::string ended_by() const { return ""; }
 };
 
 }  // namespace pipewright

@@ -24,6 +24,8 @@ class Worker {
   // one has left is to be forgotten.
   virtual absl::Status BeginStart(const Start& start) = 0;
   virtual absl::Status EndIteration(int iteration) = 0;
+  // The run is over for all ranks: lets go of what others have given.
+  virtual void Forget() {}
 
   // A block of one pass, or of two that are one operation (X&Y), begins and
   // has ended.

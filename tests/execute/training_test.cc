@@ -10,33 +10,12 @@
 #include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
+#include "tests/support/small_training.h"
 
 namespace pipewright {
 namespace {
 
-// A few layers that take next to no time.
-ExecutedModel SmallModel(PwStyle style, int stages, int slices) {
-  ExecutedModel model;
-  model.shape = {.style = style,
-                 .type = PW_FP32,
-                 .hidden = 32,
-                 .heads = 4,
-                 .kv_heads = style == PW_LLAMA ? 2 : 4,
-                 .head_dim = 8,
-                 .ffn = 48,
-                 .vocabulary = 61,
-                 .sequence = 24,
-                 .causal = 1,
-                 .tp = 1,
-                 .epsilon = 1e-5f,
-                 .rotary_base = 10000};
-  model.batch = 1;
-  model.sequence = 24;
-  model.slices = slices;
-  model.stages = EvenStages(2 * stages, stages);
-  model.clip_norm = 1;
-  return model;
-}
+using testing::SmallModel;
 
 struct Setup {
   std::shared_ptr<const Schedule> schedule;

@@ -1,0 +1,212 @@
+// Built as libpipewright_mpi.so, which the program loads when mpirun has
+// started it.
+//
+// The program is linked with SimGrid, which simulates MPI and so has functions
+// of the same names. They would be found first: MPI's own are looked up among
+// what this library is linked with.
+#include "execute/mpi/module.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include <climits>
+#include <cstring>
+#include <list>
+#include <string>
+#include <vector>
+
+namespace {
+
+// Something of this library, to find it by.
+const char kHere = 0;
+
+// A function among what this library is linked with. There is one, or the
+// library would not have been loaded.
+template <class Function>
+void Find(const char* name, Function* function) {
+  static void* const self = [] {
+    Dl_info info;
+    dladdr(&kHere, &info);
+    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  }();
+  *function = reinterpret_cast<Function>(dlsym(self, name));
+}
+
+struct Mpi {
+  decltype(&MPI_Error_string) error_string;
+  decltype(&MPI_Init_thread) init_thread;
+  decltype(&MPI_Comm_dup) comm_dup;
+  decltype(&MPI_Comm_set_errhandler) comm_set_errhandler;
+  decltype(&MPI_Comm_rank) comm_rank;
+  decltype(&MPI_Comm_size) comm_size;
+  decltype(&MPI_Isend) isend;
+  decltype(&MPI_Improbe) improbe;
+  decltype(&MPI_Get_count) get_count;
+  decltype(&MPI_Mrecv) mrecv;
+  decltype(&MPI_Finalize) finalize;
+  decltype(&MPI_Test) test;
+};
+
+const Mpi& Real() {
+  static const Mpi mpi = [] {
+    Mpi found;
+    Find("MPI_Error_string", &found.error_string);
+    Find("MPI_Init_thread", &found.init_thread);
+    Find("MPI_Comm_dup", &found.comm_dup);
+    Find("MPI_Comm_set_errhandler", &found.comm_set_errhandler);
+    Find("MPI_Comm_rank", &found.comm_rank);
+    Find("MPI_Comm_size", &found.comm_size);
+    Find("MPI_Isend", &found.isend);
+    Find("MPI_Improbe", &found.improbe);
+    Find("MPI_Get_count", &found.get_count);
+    Find("MPI_Mrecv", &found.mrecv);
+    Find("MPI_Finalize", &found.finalize);
+    Find("MPI_Test", &found.test);
+    return found;
+  }();
+  return mpi;
+}
+
+struct Sending {
+  std::vector<char> bytes;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// Of the one job that a process can be part of.
+struct Job {
+  MPI_Comm all = MPI_COMM_NULL;
+  std::list<Sending> sending;
+  MPI_Message probed = MPI_MESSAGE_NULL;
+  int probed_bytes = 0;
+  std::string error;
+};
+
+Job& TheJob() {
+  // Lives to the end of the process: MPI may still look at buffers.
+  static Job* const job = new Job;
+  return *job;
+}
+
+int Check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return 0;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  Real().error_string(code, text, &length);
+  TheJob().error = std::string(what) + ": " + std::string(text, length);
+  return -1;
+}
+
+int Start() {
+  int level = 0;
+  // The caller's thread only; others send to their own process without MPI.
+  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
+            "MPI_Init_thread")) {
+    return -1;
+  }
+  if (level < MPI_THREAD_FUNNELED) {
+    TheJob().error = "this MPI allows no second thread in a process";
+    return -1;
+  }
+  if (Check(Real().comm_dup(MPI_COMM_WORLD, &TheJob().all), "MPI_Comm_dup")) {
+    return -1;
+  }
+  return Check(Real().comm_set_errhandler(TheJob().all, MPI_ERRORS_RETURN),
+               "MPI_Comm_set_errhandler");
+}
+
+int Process() {
+  int number = 0;
+  return Check(Real().comm_rank(TheJob().all, &number), "MPI_Comm_rank")
+             ? -1
+             : number;
+}
+
+int Processes() {
+  int count = 0;
+  return Check(Real().comm_size(TheJob().all, &count), "MPI_Comm_size") ? -1
+                                                                        : count;
+}
+
+int Unsent() {
+  std::list<Sending>& sending = TheJob().sending;
+  for (auto each = sending.begin(); each != sending.end();) {
+    int done = 0;
+    if (Check(Real().test(&each->request, &done, MPI_STATUS_IGNORE), "send")) {
+      return -1;
+    }
+    each = done ? sending.erase(each) : std::next(each);
+  }
+  return static_cast<int>(sending.size());
+}
+
+int Send(int to, int tag, const void* head, size_t head_bytes, const void* body,
+         size_t body_bytes) {
+  if (head_bytes + body_bytes > INT_MAX) {
+    TheJob().error = "a message of " + std::to_string(head_bytes + body_bytes) +
+                     " bytes, MPI takes " + std::to_string(INT_MAX);
+    return -1;
+  }
+  Sending& message = TheJob().sending.emplace_back();
+  message.bytes.resize(head_bytes + body_bytes);
+  if (head_bytes > 0) std::memcpy(message.bytes.data(), head, head_bytes);
+  if (body_bytes > 0) {
+    std::memcpy(message.bytes.data() + head_bytes, body, body_bytes);
+  }
+  if (Check(Real().isend(message.bytes.data(),
+                         static_cast<int>(message.bytes.size()), MPI_BYTE, to,
+                         tag, TheJob().all, &message.request),
+            "send")) {
+    TheJob().sending.pop_back();
+    return -1;
+  }
+  return Unsent() < 0 ? -1 : 0;
+}
+
+int Probe(int tag, int* from, size_t* bytes) {
+  Job& job = TheJob();
+  // Sends under way go on with any call, and their memory is given back.
+  if (Unsent() < 0) return -1;
+  int come = 0;
+  MPI_Status status;
+  if (Check(Real().improbe(MPI_ANY_SOURCE, tag, job.all, &come, &job.probed,
+                           &status),
+            "probe")) {
+    return -1;
+  }
+  if (!come) return 0;
+  if (Check(Real().get_count(&status, MPI_BYTE, &job.probed_bytes), "probe")) {
+    return -1;
+  }
+  *from = status.MPI_SOURCE;
+  *bytes = static_cast<size_t>(job.probed_bytes);
+  return 1;
+}
+
+int Receive(void* into) {
+  Job& job = TheJob();
+  return Check(Real().mrecv(into, job.probed_bytes, MPI_BYTE, &job.probed,
+                            MPI_STATUS_IGNORE),
+               "receive");
+}
+
+int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
+
+const char* Error() { return TheJob().error.c_str(); }
+
+}  // namespace
+
+extern "C" const PwMpi* pw_mpi(void) {
+  static const PwMpi table = {
+      .abi = PW_MPI_ABI,
+      .start = Start,
+      .process = Process,
+      .processes = Processes,
+      .send = Send,
+      .probe = Probe,
+      .receive = Receive,
+      .unsent = Unsent,
+      .finish = Finish,
+      .error = Error,
+  };
+  return &table;
+}

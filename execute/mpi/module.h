@@ -1,0 +1,40 @@
+/* The C interface between the program and libpipewright_mpi.so, the only part
+ * that is linked with MPI: bytes to and from processes. No schedule, no Message
+ * (see mpi_transport.h). All functions from one thread. */
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PW_MPI_ABI 1
+
+typedef struct PwMpi {
+  int abi;
+  /* Each returns 0, or below 0 with error() set. */
+  int (*start)(void);
+  int (*process)(void);   /* own number, from 0 */
+  int (*processes)(void); /* how many there are */
+  /* Sends head and body as one message, at most 2^31 - 1 bytes. Never waits:
+   * what cannot go at once is copied and goes with later calls. */
+  int (*send)(int to, int tag, const void* head, size_t head_bytes,
+              const void* body, size_t body_bytes);
+  /* 1: a message of `tag` has come, and receive() must be the next call with
+   * memory for `bytes`; 0: none has. */
+  int (*probe)(int tag, int* from, size_t* bytes);
+  int (*receive)(void* into);
+  /* How many sends are still under way. */
+  int (*unsent)(void);
+  /* Waits for all processes to come to the same. */
+  int (*finish)(void);
+  const char* (*error)(void);
+} PwMpi;
+
+/* What the library exports. */
+const PwMpi* pw_mpi(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

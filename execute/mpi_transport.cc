@@ -1,0 +1,246 @@
+#include "execute/mpi_transport.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "execute/clock.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kLibrary[] = "libpipewright_mpi.so";
+// Of payloads, as blocks of an allocator for kernels have it.
+constexpr size_t kAlignment = 64;
+
+// Open MPI, Intel MPI and MPICH, Slurm with PMI, PMIx.
+constexpr const char* kVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                      "PMI_RANK", "PMIX_RANK"};
+
+volatile sig_atomic_t terminated = 0;
+
+void OnTerminate(int) { terminated = 1; }
+
+// "/usr/bin/" of a binary there; "" when not known.
+std::string BinaryFolder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  if (length <= 0) return "";
+  const std::string whole(path, static_cast<size_t>(length));
+  return whole.substr(0, whole.rfind('/') + 1);
+}
+
+absl::StatusOr<const PwMpi*> Load() {
+  std::vector<std::string> candidates = {
+      BinaryFolder() + kLibrary, BinaryFolder() + "../" + kLibrary, kLibrary};
+  // Whoever names one wants that one and no other.
+  const char* const chosen = getenv("PIPEWRIGHT_MPI_LIBRARY");
+  if (chosen != nullptr && chosen[0] != '\0') candidates = {chosen};
+  std::string tried;
+  for (const std::string& path : candidates) {
+    // Global: parts of Open MPI that it loads itself look for its symbols.
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      absl::StrAppend(&tried, tried.empty() ? "" : "; ", dlerror());
+      continue;
+    }
+    const auto table =
+        reinterpret_cast<const PwMpi* (*)(void)>(dlsym(library, "pw_mpi"));
+    if (table == nullptr || table()->abi != PW_MPI_ABI) {
+      return absl::UnavailableError(absl::StrCat(
+          path, " is of another version: build both from the same sources"));
+    }
+    return table();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the MPI transport is not there (", tried,
+                   "); build with libopenmpi-dev, or run without mpirun"));
+}
+
+// A message of a pipeline as it goes over the wire, in front of its payload.
+struct alignas(kAlignment) Header {
+  int64_t run = 0;
+  uint64_t key = 0;
+  int64_t number = 0;
+  double start_s = 0;
+  double time_s = 0;
+  Address from;
+  int32_t index = 0;
+  RankMessage::Kind kind = RankMessage::Kind::kToken;
+};
+
+// Lets others have the processor: at once while a message is likely to be on
+// its way, and for longer and longer when it is not.
+class Backoff {
+ public:
+  void Rest() {
+    if (++rests_ <= kYields) {
+      sched_yield();
+      return;
+    }
+    nanos_ = std::min(kLongest, nanos_ * 2);
+    const timespec rest = {.tv_sec = 0, .tv_nsec = nanos_};
+    nanosleep(&rest, nullptr);
+  }
+
+ private:
+  static constexpr int kYields = 100;
+  // Short against a pass that is worth running (5 ms).
+  static constexpr long kLongest = 500'000;
+  int rests_ = 0;
+  long nanos_ = 5'000;
+};
+
+}  // namespace
+
+bool MpiJob::Started() {
+  return std::any_of(
+      std::begin(kVariables), std::end(kVariables),
+      [](const char* variable) { return getenv(variable) != nullptr; });
+}
+
+absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
+  absl::StatusOr<const PwMpi*> mpi = Load();
+  if (!mpi.ok()) return mpi.status();
+  std::unique_ptr<MpiJob> job(new MpiJob(*mpi));
+  if (!job->Failed(job->mpi_.start())) {
+    job->process_ = job->mpi_.process();
+    job->processes_ = job->mpi_.processes();
+  }
+  if (!job->failure_.empty() || job->process_ < 0 || job->processes_ < 1) {
+    job->Abandon();
+    return absl::UnavailableError(absl::StrCat("MPI: ", job->mpi_.error()));
+  }
+  struct sigaction action = {};
+  action.sa_handler = OnTerminate;
+  sigaction(SIGTERM, &action, nullptr);
+  return job;
+}
+
+MpiJob::~MpiJob() {
+  if (abandoned_ || !ended_by().empty()) return;
+  Backoff backoff;
+  while (mpi_.unsent() > 0 && !terminated) backoff.Rest();
+  if (!terminated) mpi_.finish();
+}
+
+bool MpiJob::Failed(int code) {
+  if (code < 0 && failure_.empty()) {
+    failure_ = absl::StrCat("MPI: ", mpi_.error());
+  }
+  return code < 0;
+}
+
+std::string MpiJob::ended_by() const {
+  if (terminated) return "the job is ended from outside (SIGTERM)";
+  return failure_;
+}
+
+void MpiJob::Send(int to, Tag tag, absl::string_view head, const void* body,
+                  size_t bytes) {
+  if (!failure_.empty()) return;
+  Failed(mpi_.send(to, tag, head.data(), head.size(), body, bytes));
+}
+
+bool MpiJob::Probe(Tag tag, Incoming* incoming) {
+  if (!failure_.empty()) return false;
+  const int come = mpi_.probe(tag, &incoming->from, &incoming->bytes);
+  if (Failed(come) || come == 0) return false;
+  const size_t room =
+      (incoming->bytes / kAlignment + 1) * kAlignment;  // aligned_alloc's rule
+  incoming->data = std::shared_ptr<char>(
+      static_cast<char*>(aligned_alloc(kAlignment, room)), free);
+  if (incoming->data == nullptr) {
+    failure_ =
+        absl::StrCat("no memory for a message of ", incoming->bytes, " bytes");
+    return false;
+  }
+  return !Failed(mpi_.receive(incoming->data.get()));
+}
+
+Received MpiJob::Receive(Tag tag, double timeout_s, Incoming* incoming,
+                         const std::function<bool()>& also) {
+  Backoff backoff;
+  double deadline_s = 0;
+  while (true) {
+    if ((also && also()) || Probe(tag, incoming)) return Received::kMessage;
+    if (terminated || !failure_.empty()) return Received::kEnded;
+    if (timeout_s <= 0) return Received::kTimeOut;
+    const double now_s = SteadySeconds();
+    if (deadline_s == 0) deadline_s = now_s + timeout_s;
+    if (now_s >= deadline_s) return Received::kTimeOut;
+    backoff.Rest();
+  }
+}
+
+void MpiEndpoint::Send(Address to, RankMessage message) {
+  message.from = self_;
+  if (to == self_) {
+    std::lock_guard lock(mutex_);
+    own_.push_back(std::move(message));
+    return;
+  }
+  Header header;
+  header.run = run_;
+  header.key = message.key;
+  header.number = message.number;
+  header.start_s = message.start_s;
+  header.time_s = message.time_s;
+  header.from = message.from;
+  header.index = message.index;
+  header.kind = message.kind;
+  job_.Send(to.replica * pp_ + to.rank, MpiJob::kPipeline,
+            {reinterpret_cast<const char*>(&header), sizeof(header)},
+            message.payload.data.get(), message.payload.bytes);
+}
+
+bool MpiEndpoint::TakeOwn(RankMessage* message) {
+  std::lock_guard lock(mutex_);
+  if (own_.empty()) return false;
+  *message = std::move(own_.front());
+  own_.pop_front();
+  return true;
+}
+
+Received MpiEndpoint::Receive(double timeout_s, RankMessage* message) {
+  const double deadline_s = timeout_s > 0 ? SteadySeconds() + timeout_s : 0;
+  while (true) {
+    bool own = false;
+    MpiJob::Incoming incoming;
+    const double left_s =
+        timeout_s > 0 ? std::max(0.0, deadline_s - SteadySeconds()) : 0;
+    const Received received =
+        job_.Receive(MpiJob::kPipeline, left_s, &incoming, [&] {
+          own = TakeOwn(message);
+          return own;
+        });
+    if (received != Received::kMessage || own) return received;
+    Header header;
+    if (incoming.bytes < sizeof(header)) continue;
+    std::memcpy(&header, incoming.data.get(), sizeof(header));
+    // Left over from a run that has ended badly.
+    if (header.run != run_) continue;
+    *message = {.kind = header.kind,
+                .from = header.from,
+                .index = header.index,
+                .key = header.key,
+                .number = header.number,
+                .start_s = header.start_s,
+                .time_s = header.time_s};
+    message->payload.bytes = incoming.bytes - sizeof(header);
+    message->payload.data = std::shared_ptr<void>(
+        incoming.data, incoming.data.get() + sizeof(header));
+    return Received::kMessage;
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,111 @@
+// The transport of several processes, one a rank, on one node or on several:
+// what mpirun has started. MPI itself is in libpipewright_mpi.so, which is
+// loaded here (mpi/module.h); the program runs without it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "execute/mpi/module.h"
+#include "execute/transport.h"
+
+namespace pipewright {
+
+// This process as part of what mpirun has started. One a process, on one
+// thread. From its creation on SIGTERM does not end the process but its waits,
+// so that it can say what it waited for: mpirun sends it to all when one
+// process dies, and SIGKILL a second later.
+class MpiJob {
+ public:
+  // True where mpirun, or another starter of MPI processes, has set the
+  // environment.
+  static bool Started();
+  // Error: kUnavailable, with what is missing.
+  static absl::StatusOr<std::unique_ptr<MpiJob>> Create();
+  // Waits for all others to come to the same, unless Abandon() was called.
+  ~MpiJob();
+  MpiJob(const MpiJob&) = delete;
+
+  int process() const { return process_; }
+  int processes() const { return processes_; }
+
+  enum Tag : int { kPipeline = 0, kControl = 1 };
+  struct Incoming {
+    int from = 0;
+    // On a boundary that any kernel takes.
+    std::shared_ptr<char> data;
+    size_t bytes = 0;
+    absl::string_view text() const { return {data.get(), bytes}; }
+  };
+  // Does not wait. What cannot be sent ends the job for this process.
+  void Send(int to, Tag tag, absl::string_view head, const void* body = nullptr,
+            size_t bytes = 0);
+  // Waits at most `timeout_s`, with 0 not at all; lets others use the
+  // processor meanwhile. `also` is tried too: true ends the wait as well.
+  Received Receive(Tag tag, double timeout_s, Incoming* incoming,
+                   const std::function<bool()>& also = nullptr);
+  // Why Receive gave kEnded; "" while nothing has ended the job.
+  std::string ended_by() const;
+
+  // Runs are numbered, so that what is left over from one that has ended badly
+  // is not taken for a part of the next.
+  int64_t BeginRun() { return ++runs_; }
+
+  // Processes are missing: MPI can no longer be left in good order.
+  void Abandon() { abandoned_ = true; }
+  // Should this process say how the run has ended? One does for all, but where
+  // processes are missing each says what it knows.
+  bool speaks() const {
+    return process_ == 0 || abandoned_ || !ended_by().empty();
+  }
+
+ private:
+  explicit MpiJob(const PwMpi* mpi) : mpi_(*mpi) {}
+  bool Failed(int code);
+  bool Probe(Tag tag, Incoming* incoming);
+
+  const PwMpi& mpi_;
+  int process_ = 0;
+  int processes_ = 1;
+  bool abandoned_ = false;
+  int64_t runs_ = 0;
+  std::string failure_;
+};
+
+// The end of this process's rank in run number `run` of the job: process
+// replica * pp + rank. Payloads are memory of the host.
+class MpiEndpoint : public Endpoint {
+ public:
+  MpiEndpoint(MpiJob* job, int pp, int64_t run)
+      : job_(*job),
+        pp_(pp),
+        run_(run),
+        self_{job->process() / pp, job->process() % pp} {}
+
+  Address self() const { return self_; }
+
+  // To itself from any thread, to others from the job's.
+  void Send(Address to, RankMessage message) override;
+  Received Receive(double timeout_s, RankMessage* message) override;
+  // Nobody sees from outside that all wait.
+  void Pending(int) override {}
+  std::string ended_by() const override { return job_.ended_by(); }
+
+ private:
+  bool TakeOwn(RankMessage* message);
+
+  MpiJob& job_;
+  const int pp_;
+  const int64_t run_;
+  const Address self_;
+  std::mutex mutex_;
+  std::deque<RankMessage> own_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,110 @@
+#include "execute/rank_outcome.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "execute/rank_run.h"
+#include "sim/base/status.h"
+#include "sim/engine/fast_engine.h"
+
+namespace pipewright {
+namespace {
+
+std::unique_ptr<Clock> MakeClock(const ExecuteOptions& options, double epoch_s,
+                                 double* late_s) {
+  switch (options.clock) {
+    case ClockKind::kVirtual:
+      return MakeVirtualClock(options.takes_given);
+    case ClockKind::kPaced:
+      return MakePacedClock(epoch_s, late_s);
+    case ClockKind::kReal:
+      return MakeRealClock(epoch_s);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+RankOutcome RunRank(const Program& program, Address self,
+                    const IsolatedTimes& times, Endpoint* endpoint,
+                    const MakeWorker& make_worker,
+                    const ExecuteOptions& options,
+                    const std::function<absl::StatusOr<double>()>& start,
+                    std::unique_ptr<Worker>* worker) {
+  RankOutcome outcome;
+  outcome.result.address = self;
+  absl::StatusOr<std::unique_ptr<Worker>> made = make_worker(self);
+  const absl::StatusOr<double> epoch_s = start();
+  outcome.status = made.ok() ? epoch_s.status() : made.status();
+  if (!outcome.status.ok()) {
+    outcome.blocked = absl::StrCat(RankName(program, self), ": did not start");
+    return outcome;
+  }
+  *worker = *std::move(made);
+  const std::unique_ptr<Clock> clock =
+      MakeClock(options, *epoch_s, &outcome.late_s);
+  RankRun run(program, self, times, endpoint, worker->get(), clock.get(),
+              {.timeout_s = options.timeout_s,
+               .trace = options.trace,
+               .faults = options.faults});
+  outcome.status = run.Run();
+  if (outcome.status.code() == absl::StatusCode::kAborted) {
+    outcome.blocked = absl::StrCat(RankName(program, self), ": lost");
+  } else if (!outcome.status.ok()) {
+    outcome.blocked = run.Blocked();
+  }
+  outcome.position = run.position();
+  outcome.result.times = run.first_times();
+  outcome.result.iteration_end_s = run.iteration_end_s();
+  outcome.result.ops = std::move(run.ops());
+  return outcome;
+}
+
+absl::Status Verdict(const Program& program,
+                     const std::vector<RankOutcome>& outcomes) {
+  absl::Status lost;
+  std::string blocked;
+  bool deadlock = false;
+  std::vector<int64_t> positions;
+  for (const RankOutcome& each : outcomes) {
+    switch (each.status.code()) {
+      case absl::StatusCode::kOk:
+      case absl::StatusCode::kAborted:
+        break;
+      case absl::StatusCode::kFailedPrecondition:
+        deadlock = true;
+        break;
+      case absl::StatusCode::kUnavailable:
+        if (lost.ok()) lost = each.status;
+        break;
+      default:
+        // A failure explains the waiting of the others.
+        return each.status;
+    }
+    const Address self = each.result.address;
+    absl::StrAppend(&blocked, "\n",
+                    each.blocked.empty()
+                        ? absl::StrCat(RankName(program, self), ": has ended")
+                        : each.blocked);
+    if (self.replica == 0) positions.push_back(each.position);
+  }
+  if (!lost.ok()) {
+    return absl::UnavailableError(absl::StrCat(lost.message(), blocked));
+  }
+  for (const RankOutcome& each : outcomes) {
+    if (each.status.code() == absl::StatusCode::kAborted) return each.status;
+  }
+  if (!deadlock) return absl::OkStatus();
+  const std::string where =
+      absl::StrCat(":\n", BlockedGrid(program, positions), blocked);
+  if (RunFast(program, {}).ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        "a message is lost: every rank waits, but the schedule runs to its end "
+        "in the simulating engine",
+        where));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "deadlock (", WaitRuleName(program.wait_rule), " transfers)", where));
+}
+
+}  // namespace pipewright

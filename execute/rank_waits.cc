@@ -1,0 +1,256 @@
+// Waiting for other ranks, and what a rank does when nothing comes.
+//
+// A rank that has waited for its time-out asks all others. Whoever waits too
+// answers with the number of messages that it has taken; whoever is busy
+// answers when it waits again; whoever has ended has said so. Two rounds of
+// answers with the same numbers: there was a time between them at which
+// everybody waited, so nothing will ever come. No answer: lost.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "execute/rank_run.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+Payload TextPayload(absl::string_view text) {
+  auto owner = std::make_shared<std::string>(text);
+  const size_t bytes = owner->size();
+  char* const data = owner->data();
+  return {.data = std::shared_ptr<void>(std::move(owner), data),
+          .bytes = bytes};
+}
+
+std::string TextOf(const Payload& payload) {
+  return std::string(static_cast<const char*>(payload.data.get()),
+                     payload.bytes);
+}
+
+bool HasOneSided(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (IsOneSided(op.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string RankName(const Program& program, Address address) {
+  return program.replicas == 1 ? absl::StrCat("rank ", address.rank)
+                               : absl::StrCat("rank ", address.rank,
+                                              " of replica ", address.replica);
+}
+
+std::vector<Address> RankRun::Others() const {
+  std::vector<Address> others;
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      const Address address = {replica, rank};
+      if (!(address == self_)) others.push_back(address);
+    }
+  }
+  return others;
+}
+
+void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
+  for (const Address other : Others()) {
+    endpoint_.Send(
+        other,
+        {.kind = kind, .number = question_, .payload = TextPayload(text)});
+  }
+}
+
+// Somebody may still pull from a rank that has ended.
+absl::Status RankRun::AwaitOthers() {
+  Tell(RankMessage::Kind::kDone, "");
+  if (!HasOneSided(program_)) return absl::OkStatus();
+  while (done_.size() < Others().size()) {
+    PW_RETURN_IF_ERROR(Wait());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::EndedFromOutside() const {
+  return absl::UnavailableError(endpoint_.ended_by());
+}
+
+absl::Status RankRun::Poll() {
+  RankMessage message;
+  while (true) {
+    switch (endpoint_.Receive(0, &message)) {
+      case Received::kMessage:
+        PW_RETURN_IF_ERROR(Take(std::move(message)));
+        break;
+      case Received::kEnded:
+        return EndedFromOutside();
+      default:
+        return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status RankRun::Wait() {
+  Answer();
+  RankMessage message;
+  switch (endpoint_.Receive(options_.timeout_s, &message)) {
+    case Received::kMessage:
+      return Take(std::move(message));
+    case Received::kStuck:
+      if (!ended_) return absl::FailedPreconditionError(Blocked());
+      // The others wait for each other; they say so.
+      for (const Address other : Others()) {
+        done_.insert({other.replica, other.rank});
+      }
+      return absl::OkStatus();
+    case Received::kEnded:
+      return EndedFromOutside();
+    case Received::kTimeOut:
+      break;
+  }
+  return AskOthers();
+}
+
+// Who has asked while this rank was busy, too.
+void RankRun::Answer() {
+  for (const auto& [who, question] : asked_) {
+    endpoint_.Send(who, {.kind = RankMessage::Kind::kAnswer,
+                         .key = static_cast<uint64_t>(taken_),
+                         .number = question});
+  }
+  asked_.clear();
+}
+
+// Until all have answered, or no longer.
+absl::Status RankRun::AwaitAnswers() {
+  const double deadline_s =
+      SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
+  const int64_t taken = taken_;
+  while (answers_.size() + done_.size() < Others().size()) {
+    Answer();
+    RankMessage message;
+    const double left_s = deadline_s - SteadySeconds();
+    if (left_s <= 0) break;
+    const Received received = endpoint_.Receive(left_s, &message);
+    if (received == Received::kEnded) return EndedFromOutside();
+    if (received != Received::kMessage) break;
+    PW_RETURN_IF_ERROR(Take(std::move(message)));
+    if (taken_ != taken) break;  // something to go on with
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::AskOthers() {
+  const int64_t taken = taken_;
+  std::map<RankKey, uint64_t> before;
+  for (const bool again : {false, true}) {
+    ++question_;
+    answers_.clear();
+    Tell(RankMessage::Kind::kAsk, "");
+    PW_RETURN_IF_ERROR(AwaitAnswers());
+    if (taken_ != taken) return absl::OkStatus();
+    std::vector<std::string> silent;
+    for (const Address other : Others()) {
+      const RankKey key = {other.replica, other.rank};
+      if (answers_.count(key) == 0 && done_.count(key) == 0) {
+        silent.push_back(RankName(program_, other));
+      }
+    }
+    if (!silent.empty()) {
+      const std::string text = absl::StrCat(
+          absl::StrJoin(silent, ", "),
+          ": no answer; lost, or busy for longer than the time-out of ",
+          options_.timeout_s, " s");
+      Tell(RankMessage::Kind::kLost, text);
+      return absl::UnavailableError(text);
+    }
+    if (again && answers_ != before) return absl::OkStatus();
+    before = answers_;
+  }
+  Tell(RankMessage::Kind::kDeadlock, "");
+  return absl::FailedPreconditionError(Blocked());
+}
+
+absl::Status RankRun::Take(RankMessage message) {
+  const RankKey from = {message.from.replica, message.from.rank};
+  switch (message.kind) {
+    case RankMessage::Kind::kDone:
+      done_.insert(from);
+      answers_.erase(from);
+      return absl::OkStatus();
+    case RankMessage::Kind::kAsk:
+      asked_.emplace_back(message.from, message.number);
+      return absl::OkStatus();
+    case RankMessage::Kind::kAnswer:
+      if (message.number == question_) answers_[from] = message.key;
+      return absl::OkStatus();
+    case RankMessage::Kind::kDeadlock:
+      return absl::FailedPreconditionError(Blocked());
+    case RankMessage::Kind::kLost:
+      return absl::UnavailableError(TextOf(message.payload));
+    case RankMessage::Kind::kFailed:
+      return absl::UnavailableError(
+          absl::StrCat(RankName(program_, message.from),
+                       " has failed: ", TextOf(message.payload)));
+    default:
+      break;
+  }
+  ++taken_;
+  switch (message.kind) {
+    case RankMessage::Kind::kToken:
+    case RankMessage::Kind::kSendReady:
+    case RankMessage::Kind::kTakeReady: {
+      const double time_s = clock_.computed()
+                                ? message.time_s
+                                : std::max(message.time_s, clock_.Now());
+      const TokenKey key = {message.index, message.key};
+      Tokens& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
+                       : message.kind == RankMessage::Kind::kSendReady
+                           ? send_ready_
+                           : take_ready_;
+      tokens[key].push_back(
+          {message.start_s, time_s, std::move(message.payload)});
+      return absl::OkStatus();
+    }
+    case RankMessage::Kind::kArrive: {
+      const std::vector<Member>& members = members_[message.index];
+      for (size_t member = 0; member < members.size(); ++member) {
+        if (members[member].replica != message.from.replica ||
+            members[member].rank != message.from.rank) {
+          continue;
+        }
+        meetings_[{message.index, message.number}]
+            .parts[static_cast<int>(member)] = {message.time_s,
+                                                std::move(message.payload)};
+      }
+      return absl::OkStatus();
+    }
+    case RankMessage::Kind::kPull:
+      endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
+                                    .index = message.index,
+                                    .payload = worker_.ServePull(
+                                        message.from, message.index)});
+      return absl::OkStatus();
+    case RankMessage::Kind::kPulled:
+      pulled_[message.index].push_back(std::move(message.payload));
+      return absl::OkStatus();
+    case RankMessage::Kind::kPush:
+      worker_.TakePush(message.from, message.index, std::move(message.payload));
+      return absl::OkStatus();
+    case RankMessage::Kind::kCopied:
+      copied_[message.index].push_back(
+          message.payload.bytes == 0
+              ? absl::OkStatus()
+              : absl::InternalError(TextOf(message.payload)));
+      return absl::OkStatus();
+    default:
+      return absl::InternalError("a message of a kind that nobody sends");
+  }
+}
+
+}  // namespace pipewright

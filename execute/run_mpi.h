@@ -1,0 +1,50 @@
+// Runs a Program with a process a rank, as mpirun has started them: every
+// process runs its own rank, process 0 gets what all have told, and all end
+// with the same error or none.
+//
+// `--transport mpi` in three lines:
+//   PW_ASSIGN_OR_RETURN(auto job, MpiJob::Create());
+//   run = RunMpi(job.get(), program, make_worker, options);  // or TrainMpi
+//   print run or its error only if job->speaks(); exit as its status says
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "execute/mpi_transport.h"
+#include "execute/run_threads.h"
+
+namespace pipewright {
+
+struct MpiRun {
+  ExecutedRun run;         // on process 0 only
+  std::string conclusion;  // on all
+};
+
+// What a caller adds to the run; may be empty.
+struct MpiReports {
+  // What this rank tells process 0 besides, once its worker is gone.
+  std::function<std::string()> report;
+  // On process 0, when all is well: what all processes get to know. Takes
+  // [replica * pp + rank] of the above. Called on a thread of its own.
+  std::function<absl::StatusOr<std::string>(const ExecutedRun&,
+                                            const std::vector<std::string>&)>
+      conclude;
+};
+
+// Errors: kInvalidArgument where there are not replicas * pp processes, else
+// as RunThreads; with one code on all processes that are still there. Where the
+// job is ended from outside (SIGTERM) each process gets kUnavailable with what
+// its own rank waited for. The fault `death` ends the process with SIGKILL.
+//
+// Nobody waits without a word from the others for longer than twice
+// options.timeout_s.
+absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
+                              const MakeWorker& make_worker,
+                              const ExecuteOptions& options,
+                              const MpiReports& reports = {});
+
+}  // namespace pipewright

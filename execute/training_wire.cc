@@ -1,0 +1,80 @@
+#include "execute/training_wire.h"
+
+namespace pipewright {
+
+void PutRecord(const WorkerRecord& record, WireWriter* writer) {
+  writer->Put(static_cast<uint64_t>(record.snapshots.size()));
+  for (const StageSnapshot& snapshot : record.snapshots) {
+    writer->Put(snapshot.iteration);
+    writer->Put(snapshot.stage);
+    writer->Put(snapshot.bidirectional);
+    writer->Put(snapshot.begin);
+    writer->Put(snapshot.end);
+    writer->PutAll(snapshot.gradients);
+    writer->PutAll(snapshot.weights);
+  }
+  writer->Put(static_cast<uint64_t>(record.loss_sum.size()));
+  for (const auto& [iteration, sum] : record.loss_sum) {
+    writer->Put(iteration);
+    writer->Put(sum);
+  }
+  writer->Put(record.peak_bytes);
+  writer->Put(record.resident_bytes);
+  writer->Put(record.peak_activations);
+  writer->Put(record.weight_versions);
+}
+
+WorkerRecord GetRecord(WireReader* reader) {
+  WorkerRecord record;
+  const auto snapshots = reader->Get<uint64_t>();
+  for (uint64_t index = 0; index < snapshots && reader->ok(); ++index) {
+    StageSnapshot& snapshot = record.snapshots.emplace_back();
+    snapshot.iteration = reader->Get<int>();
+    snapshot.stage = reader->Get<int>();
+    snapshot.bidirectional = reader->Get<int>();
+    snapshot.begin = reader->Get<int64_t>();
+    snapshot.end = reader->Get<int64_t>();
+    snapshot.gradients = reader->GetAll<float>();
+    snapshot.weights = reader->GetAll<float>();
+  }
+  const auto losses = reader->Get<uint64_t>();
+  for (uint64_t index = 0; index < losses && reader->ok(); ++index) {
+    const int iteration = reader->Get<int>();
+    record.loss_sum[iteration] = reader->Get<double>();
+  }
+  record.peak_bytes = reader->Get<size_t>();
+  record.resident_bytes = reader->Get<size_t>();
+  record.peak_activations = reader->Get<double>();
+  record.weight_versions = reader->Get<int>();
+  return record;
+}
+
+void PutCheck(const TrainingCheck& check, WireWriter* writer) {
+  writer->Put(check.same_order);
+  writer->Put(check.same_bits);
+  writer->Put(check.loss_error);
+  writer->Put(check.first_gradient_error);
+  writer->Put(check.gradient_error);
+  writer->Put(check.weight_error);
+  writer->Put(check.tolerance);
+  writer->Put(check.later_tolerance);
+  writer->PutAll(check.losses);
+  writer->PutAll(check.sequential_losses);
+}
+
+TrainingCheck GetCheck(WireReader* reader) {
+  TrainingCheck check;
+  check.same_order = reader->Get<bool>();
+  check.same_bits = reader->Get<bool>();
+  check.loss_error = reader->Get<double>();
+  check.first_gradient_error = reader->Get<double>();
+  check.gradient_error = reader->Get<double>();
+  check.weight_error = reader->Get<double>();
+  check.tolerance = reader->Get<double>();
+  check.later_tolerance = reader->Get<double>();
+  check.losses = reader->GetAll<double>();
+  check.sequential_losses = reader->GetAll<double>();
+  return check;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,109 @@
+// What the tests of the MPI transport start under mpirun: trains a small model
+// and leaves in a folder, as files NAME.PROCESS, what a test wants to know:
+//   pid   the process, once it is a part of the job
+//   said  the error, or "ok"
+//   exit  the exit code
+//   bits  of process 0: losses, gradients and weights of all ranks
+#include <stdio.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "execute/mpi_transport.h"
+#include "execute/training.h"
+#include "sim/base/status.h"
+#include "tests/support/small_training.h"
+
+namespace pipewright::testing {
+namespace {
+
+struct Options {
+  std::string folder;
+  std::string schedule = "1f1b";
+  int pp = 4;
+  int dp = 1;
+  bool rendezvous = false;
+  int iterations = 2;
+  double timeout_s = 60;
+  int drop_of_rank = -1;  // its first message is lost
+  int dies = -1;          // rank that kills itself in its second iteration
+};
+
+void Leave(const Options& options, const std::string& name, int process,
+           const std::string& text) {
+  const std::string path =
+      absl::StrCat(options.folder, "/", name, ".", process);
+  std::ofstream(path + ".part") << text;
+  // Whoever sees the file sees all of it.
+  ::rename((path + ".part").c_str(), path.c_str());
+}
+
+absl::Status Train(MpiJob* job, const Options& options) {
+  PW_ASSIGN_OR_RETURN(
+      SmallTraining training,
+      MakeSmallTraining(
+          options.schedule, options.pp, options.dp,
+          options.rendezvous ? WaitRule::kRendezvous : WaitRule::kBuffered,
+          options.iterations));
+  ExecuteOptions& execute = training.options.execute;
+  execute.timeout_s = options.timeout_s;
+  if (options.drop_of_rank >= 0) {
+    execute.faults.late_messages = {
+        {.rank = options.drop_of_rank, .number = 0, .seconds = -1}};
+  }
+  if (options.dies >= 0) {
+    execute.faults.death = {.rank = options.dies, .iteration = 1};
+  }
+  // A run that a test ends.
+  if (options.iterations > 10) {
+    training.options.worker.snapshot_iterations.clear();
+    training.options.check = false;
+  }
+  PW_ASSIGN_OR_RETURN(const TrainedRun trained,
+                      TrainMpi(job, training.program, training.model,
+                               pw_cpu_kernels(), training.options));
+  if (training.options.check && !trained.check.ok())
+    return absl::InternalError("wrong gradients");
+  if (job->process() == 0) Leave(options, "bits", 0, BitsOf(trained));
+  return absl::OkStatus();
+}
+
+int Run(const Options& options) {
+  absl::StatusOr<std::unique_ptr<MpiJob>> job = MpiJob::Create();
+  if (!job.ok()) {
+    Leave(options, "said", 0, job.status().ToString());
+    return 1;
+  }
+  const int process = (*job)->process();
+  Leave(options, "pid", process, absl::StrCat(::getpid()));
+  const absl::Status status = Train(job->get(), options);
+  const int code = ExitCode(status);
+  Leave(options, "said", process,
+        status.ok() ? "ok" : std::string(status.message()));
+  Leave(options, "speaks", process, (*job)->speaks() ? "yes" : "no");
+  Leave(options, "exit", process, absl::StrCat(code));
+  return code;
+}
+
+}  // namespace
+}  // namespace pipewright::testing
+
+int main(int argc, char** argv) {
+  pipewright::testing::Options options;
+  CLI::App app;
+  app.add_option("--folder", options.folder)->required();
+  app.add_option("--schedule", options.schedule);
+  app.add_option("--pp", options.pp);
+  app.add_option("--dp", options.dp);
+  app.add_flag("--rendezvous", options.rendezvous);
+  app.add_option("--iterations", options.iterations);
+  app.add_option("--timeout", options.timeout_s);
+  app.add_option("--drop", options.drop_of_rank);
+  app.add_option("--dies", options.dies);
+  CLI11_PARSE(app, argc, argv);
+  return pipewright::testing::Run(options);
+}

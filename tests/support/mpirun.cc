@@ -1,0 +1,92 @@
+#include "tests/support/mpirun.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/file.h"
+
+namespace pipewright::testing {
+namespace {
+
+#ifndef PIPEWRIGHT_MPI_RUNNER
+#define PIPEWRIGHT_MPI_RUNNER ""
+#endif
+
+// A job that hangs is ended by mpirun then.
+constexpr char kLimit_s[] = "120";
+
+}  // namespace
+
+bool HaveMpirun() {
+  const std::string runner = PIPEWRIGHT_MPI_RUNNER;
+  if (runner.empty()) {
+    WARN("built without MPI: skipped");
+    return false;
+  }
+  const bool found =
+      std::system("command -v mpirun > /dev/null 2>&1") == 0;  // NOLINT
+  if (!found) WARN("no mpirun (Debian: openmpi-bin): skipped");
+  return found;
+}
+
+MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {"mpirun",
+                                    "--allow-run-as-root",
+                                    "--oversubscribe",
+                                    "--timeout",
+                                    kLimit_s,
+                                    "-n",
+                                    absl::StrCat(processes),
+                                    PIPEWRIGHT_MPI_RUNNER,
+                                    "--folder",
+                                    folder_.Path("")};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const std::string output = folder_.Write("output", "");
+  mpirun_ = ::fork();
+  PW_CHECK(mpirun_ >= 0);
+  if (mpirun_ > 0) return;
+  const int file = ::open(output.c_str(), O_WRONLY | O_APPEND);
+  ::dup2(file, 1);
+  ::dup2(file, 2);
+  ::dup2(::open("/dev/null", O_RDONLY), 0);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  ::_exit(127);
+}
+
+MpiRunner::~MpiRunner() { Await(); }
+
+pid_t MpiRunner::Pid(int process) const {
+  while (Read("pid", process).empty()) {
+    PW_CHECK(::waitpid(mpirun_, nullptr, WNOHANG) == 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return static_cast<pid_t>(std::stol(Read("pid", process)));
+}
+
+void MpiRunner::Await() {
+  if (mpirun_ < 0) return;
+  // mpirun's own status is not ours.
+  ::waitpid(mpirun_, nullptr, 0);
+  mpirun_ = -1;
+}
+
+std::string MpiRunner::Read(const std::string& name, int process) const {
+  return ReadFile(folder_.Path(absl::StrCat(name, ".", process))).value_or("");
+}
+
+std::string MpiRunner::output() const {
+  return ReadFile(folder_.Path("output")).value_or("");
+}
+
+}  // namespace pipewright::testing

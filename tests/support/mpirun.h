@@ -1,0 +1,37 @@
+// Runs tests/execute/mpi_runner.cc under mpirun.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/run_binary.h"
+
+namespace pipewright::testing {
+
+// False, with a warning, where there is no mpirun or no MPI transport.
+bool HaveMpirun();
+
+class MpiRunner {
+ public:
+  // Starts it with `processes` processes.
+  MpiRunner(int processes, const std::vector<std::string>& arguments);
+  // Awaits the end of all of it.
+  ~MpiRunner();
+
+  // The id of a process, once it is part of the job.
+  pid_t Pid(int process) const;
+  void Await();
+  // What is in a file of mpi_runner.cc, after Await; "" without it.
+  std::string Read(const std::string& name, int process) const;
+  // Of mpirun and of all processes.
+  std::string output() const;
+
+ private:
+  TemporaryFolder folder_;
+  pid_t mpirun_ = -1;
+};
+
+}  // namespace pipewright::testing

@@ -1,0 +1,35 @@
+// A model of a few small layers under any schedule: what tests of the executor
+// train.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "execute/executed_model.h"
+#include "execute/training.h"
+#include "sim/program/lower.h"
+
+namespace pipewright::testing {
+
+// Layers that take next to no time.
+ExecutedModel SmallModel(PwStyle style, int stages, int slices);
+
+struct SmallTraining {
+  std::shared_ptr<const Schedule> schedule;
+  ExecutedModel model;
+  Program program;
+  TrainingOptions options;
+};
+
+// Two steps of `schedule` on dp x pp ranks with two microbatches a rank.
+// Error: the schedule's.
+absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
+                                                int pp, int dp,
+                                                WaitRule wait_rule,
+                                                int iterations = 2);
+
+// Losses, gradients and weights of all ranks as bytes.
+std::string BitsOf(const TrainedRun& trained);
+
+}  // namespace pipewright::testing

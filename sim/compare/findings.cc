@@ -1,0 +1,387 @@
+#include "sim/compare/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kMostFindings = 20;
+// A factor has to be this many standard errors away from 1, a single
+// operation this many standard deviations from the others: with a few thousand
+// operations chance alone does not get there.
+constexpr double kErrorsAway = 5;
+constexpr double kDeviationsAway = 8;
+// A single operation has to matter too: this part of the step.
+constexpr double kSmallestShare = 0.005;
+// Standard deviation of a normal distribution over its median absolute
+// deviation; standard error of its median over that of its mean.
+constexpr double kDeviationOfMedian = 1.4826;
+constexpr double kErrorOfMedian = 1.2533;
+// Shorter than this is rounding of the trace's nanoseconds.
+constexpr double kShortest_s = 20e-9;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  const double upper = values[middle];
+  if (values.size() % 2 == 1) return upper;
+  return (upper + *std::max_element(values.begin(), values.begin() + middle)) /
+         2;
+}
+
+double Deviation(const std::vector<double>& values) {
+  const double median = Median(values);
+  std::vector<double> away;
+  away.reserve(values.size());
+  for (const double value : values) away.push_back(std::abs(value - median));
+  return kDeviationOfMedian * Median(std::move(away));
+}
+
+// One family of operations: what it is called, which parts of an operation
+// are its time, and how an operation is sorted into rows and columns.
+struct Family {
+  const char* what;
+  Part part;
+  const char* all;  // "all passes"
+  std::function<bool(const PairedOp&)> has;
+  std::function<std::string(const PairedOp&)> row;
+  std::function<std::pair<int, int>(const PairedOp&)> column;  // rank, peer
+};
+
+using Column = std::pair<int, int>;
+
+// The operations of one row and column; log ratios of their times.
+struct Cell {
+  std::string row;
+  Column column;
+  std::vector<size_t> ops;
+  std::vector<double> logs;
+  double weight = 0;  // simulated seconds
+  double log = 0;     // what is not explained yet
+  double error = 0;   // standard error of `log`
+};
+
+// What may be named: cells of a row, of a column, of both or all.
+struct Candidate {
+  std::optional<std::string> row;
+  std::optional<Column> column;
+
+  bool Has(const Cell& cell) const {
+    return (!row || *row == cell.row) && (!column || *column == cell.column);
+  }
+};
+
+class Finder {
+ public:
+  Finder(const PairedRun& run, const PairReplay& replay, int iteration)
+      : run_(run), replay_(replay), iteration_(iteration) {
+    step_s_ = replay.StepSeconds(replay.Nothing(), iteration);
+  }
+
+  void Search(const Family& family) {
+    std::vector<Cell> cells = Collect(family);
+    std::vector<std::pair<Candidate, double>> named;
+    Explain(&cells, &named);
+    for (const auto& [candidate, log] : named) {
+      NameGroup(family, candidate, log, cells);
+    }
+    NameSingles(family, cells, named);
+  }
+
+  std::vector<Finding> Finish() {
+    std::stable_sort(findings_.begin(), findings_.end(),
+                     [](const Finding& a, const Finding& b) {
+                       return std::abs(a.effect_s) > std::abs(b.effect_s);
+                     });
+    if (findings_.size() > kMostFindings) findings_.resize(kMostFindings);
+    return std::move(findings_);
+  }
+
+ private:
+  double Seconds(const Family& family, Side side, size_t op) const {
+    double seconds = 0;
+    if ((family.part & kSeconds) != 0) seconds += run_.ops[op].seconds(side);
+    if ((family.part & kGap) != 0) seconds += replay_.gap_s(side, op);
+    return seconds;
+  }
+
+  std::vector<Cell> Collect(const Family& family) const {
+    std::map<std::pair<std::string, Column>, Cell> cells;
+    for (size_t op = 0; op < run_.ops.size(); ++op) {
+      const PairedOp& paired = run_.ops[op];
+      if (!family.has(paired)) continue;
+      if (!paired.present[kSimulated] || !paired.present[kMeasured]) continue;
+      Cell& cell = cells[{family.row(paired), family.column(paired)}];
+      cell.row = family.row(paired);
+      cell.column = family.column(paired);
+      cell.ops.push_back(op);
+      const double simulated_s = Seconds(family, kSimulated, op);
+      const double measured_s = Seconds(family, kMeasured, op);
+      cell.weight += simulated_s;
+      if (simulated_s > kShortest_s && measured_s > kShortest_s) {
+        cell.logs.push_back(std::log(measured_s / simulated_s));
+      }
+    }
+    std::vector<Cell> list;
+    for (auto& [key, cell] : cells) {
+      cell.log = Median(cell.logs);
+      // A few values say little about their own spread.
+      cell.error = cell.logs.size() < 2
+                       ? 0
+                       : kErrorOfMedian * Deviation(cell.logs) /
+                             std::sqrt(static_cast<double>(cell.logs.size()));
+      list.push_back(std::move(cell));
+    }
+    // One value tells nothing of noise: the others do.
+    std::vector<double> errors;
+    for (const Cell& cell : list) errors.push_back(cell.error);
+    const double usual = Median(errors);
+    for (Cell& cell : list) cell.error = std::max(cell.error, usual);
+    return list;
+  }
+
+  // Weighted median of what is not explained in the candidate's cells.
+  static double MedianOf(const Candidate& candidate,
+                         const std::vector<Cell>& cells) {
+    std::vector<std::pair<double, double>> values;
+    double total = 0;
+    for (const Cell& cell : cells) {
+      if (!candidate.Has(cell) || cell.logs.empty()) continue;
+      values.emplace_back(cell.log, cell.weight);
+      total += cell.weight;
+    }
+    std::sort(values.begin(), values.end());
+    double below = 0;
+    for (const auto& [log, weight] : values) {
+      below += weight;
+      if (below >= total / 2) return log;
+    }
+    return 0;
+  }
+
+  static double ErrorOf(const Candidate& candidate,
+                        const std::vector<Cell>& cells) {
+    double sum = 0;
+    double weight = 0;
+    for (const Cell& cell : cells) {
+      if (!candidate.Has(cell) || cell.logs.empty()) continue;
+      sum += cell.weight * cell.weight * cell.error * cell.error;
+      weight += cell.weight;
+    }
+    return weight > 0 ? std::sqrt(sum) / weight : 0;
+  }
+
+  static void Explain(std::vector<Cell>* cells,
+                      std::vector<std::pair<Candidate, double>>* named) {
+    std::vector<Candidate> candidates = {{}};
+    std::map<std::string, int> rows;
+    std::map<Column, int> columns;
+    for (const Cell& cell : *cells) {
+      ++rows[cell.row];
+      ++columns[cell.column];
+    }
+    // The more general first: of equals it is taken.
+    for (const auto& [row, count] : rows) {
+      if (rows.size() > 1) candidates.push_back({row, {}});
+    }
+    for (const auto& [column, count] : columns) {
+      if (columns.size() > 1) candidates.push_back({{}, column});
+    }
+    if (rows.size() > 1 && columns.size() > 1) {
+      for (const Cell& cell : *cells) {
+        candidates.push_back({cell.row, cell.column});
+      }
+    }
+    for (size_t round = 0; round < kMostFindings; ++round) {
+      const Candidate* best = nullptr;
+      double best_gain = 0;
+      double best_log = 0;
+      for (const Candidate& candidate : candidates) {
+        const double log = MedianOf(candidate, *cells);
+        if (std::abs(std::expm1(log)) < kSmallestFactor ||
+            std::abs(log) < kErrorsAway * ErrorOf(candidate, *cells)) {
+          continue;
+        }
+        double gain = 0;
+        for (const Cell& cell : *cells) {
+          if (!candidate.Has(cell)) continue;
+          gain += cell.weight * (std::abs(cell.log) - std::abs(cell.log - log));
+        }
+        if (gain > best_gain * (1 + 1e-6)) {
+          best = &candidate;
+          best_gain = gain;
+          best_log = log;
+        }
+      }
+      if (best == nullptr) return;
+      for (Cell& cell : *cells) {
+        if (best->Has(cell)) cell.log -= best_log;
+      }
+      named->emplace_back(*best, best_log);
+    }
+  }
+
+  double Effect(const Family& family, const std::vector<size_t>& ops,
+                int iteration) const {
+    PairReplay::Choice choice = replay_.Nothing();
+    for (const size_t op : ops) choice[op] = static_cast<uint8_t>(family.part);
+    const PairReplay::Choice nothing = replay_.Nothing();
+    return replay_.StepSeconds(choice, iteration) -
+           replay_.StepSeconds(nothing, iteration);
+  }
+
+  static std::string Place(const Column& column) {
+    if (column.second >= 0) {
+      return absl::StrCat("rank ", column.first, " -> ", column.second);
+    }
+    return absl::StrCat("on rank ", column.first);
+  }
+
+  void NameGroup(const Family& family, const Candidate& candidate, double log,
+                 const std::vector<Cell>& cells) {
+    Finding finding;
+    finding.what = family.what;
+    finding.factor = std::exp(log);
+    std::vector<size_t> ops;
+    for (const Cell& cell : cells) {
+      if (!candidate.Has(cell)) continue;
+      ops.insert(ops.end(), cell.ops.begin(), cell.ops.end());
+    }
+    finding.effect_s = Effect(family, ops, iteration_);
+    if (candidate.row) finding.label = *candidate.row;
+    if (candidate.column) {
+      finding.rank = candidate.column->first;
+      finding.peer = candidate.column->second;
+    }
+    const std::string what = candidate.row ? *candidate.row : family.all;
+    std::string subject;
+    if (candidate.row && candidate.column) {
+      subject = absl::StrCat(what, " ", Place(*candidate.column));
+    } else if (candidate.column && finding.peer < 0) {
+      subject = absl::StrCat("rank ", finding.rank, ": ", what);
+    } else if (candidate.column) {
+      subject = absl::StrCat(what, " ", Place(*candidate.column));
+    } else {
+      subject = absl::StrCat(what, " on all ranks");
+    }
+    finding.text = absl::StrFormat("%s: %.2f times as long (%s)", subject,
+                                   finding.factor, Signed(finding.effect_s));
+    findings_.push_back(std::move(finding));
+  }
+
+  static std::string Signed(double seconds) {
+    return absl::StrCat(seconds < 0 ? "-" : "+",
+                        FormatSeconds(std::abs(seconds)));
+  }
+
+  void NameSingles(const Family& family, const std::vector<Cell>& cells,
+                   const std::vector<std::pair<Candidate, double>>& named) {
+    struct Rest {
+      size_t op;
+      double late_s;
+    };
+    std::vector<Rest> rests;
+    std::vector<double> relative;
+    for (const Cell& cell : cells) {
+      double log = 0;
+      for (const auto& [candidate, value] : named) {
+        if (candidate.Has(cell)) log += value;
+      }
+      for (const size_t op : cell.ops) {
+        const double expected_s =
+            Seconds(family, kSimulated, op) * std::exp(log);
+        const double late_s = Seconds(family, kMeasured, op) - expected_s;
+        rests.push_back({op, late_s});
+        relative.push_back(expected_s > kShortest_s ? late_s / expected_s : 0);
+      }
+    }
+    const double deviation = Deviation(relative);
+    for (const Rest& rest : rests) {
+      const PairedOp& paired = run_.ops[rest.op];
+      const double expected_s =
+          Seconds(family, kMeasured, rest.op) - rest.late_s;
+      if (std::abs(rest.late_s) < kSmallestShare * step_s_ ||
+          std::abs(rest.late_s) <
+              kDeviationsAway * deviation * expected_s + kShortest_s) {
+        continue;
+      }
+      Finding finding;
+      finding.what = family.what;
+      finding.label = paired.op.stage >= 0
+                          ? PassLabel(paired.op.pass)
+                          : std::string(OpKindName(paired.op.kind));
+      finding.rank = paired.op.rank;
+      finding.peer = paired.peer;
+      finding.iteration = paired.op.iteration;
+      finding.late_s = rest.late_s;
+      finding.effect_s = Effect(family, {rest.op}, finding.iteration);
+      finding.text =
+          absl::StrCat(OpLabel(paired), " in iteration ", finding.iteration,
+                       ": ", FormatSeconds(std::abs(rest.late_s)),
+                       paired.op.kind == OpKind::kSend
+                           ? (rest.late_s > 0 ? " late" : " early")
+                           : (rest.late_s > 0 ? " longer" : " shorter"),
+                       " (", Signed(finding.effect_s), ")");
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  const PairedRun& run_;
+  const PairReplay& replay_;
+  const int iteration_;
+  double step_s_ = 0;
+  std::vector<Finding> findings_;
+};
+
+std::string KindOf(const PairedOp& paired) {
+  return std::string(OpKindName(paired.op.kind));
+}
+std::string PassKindOf(const PairedOp& paired) {
+  return std::string(PassKindName(paired.op.pass.kind()));
+}
+Column RankOf(const PairedOp& paired) { return {paired.op.rank, -1}; }
+
+}  // namespace
+
+std::vector<Finding> FindCauses(const PairedRun& run, const PairReplay& replay,
+                                int iteration) {
+  Finder finder(run, replay, iteration);
+  const auto is = [](std::initializer_list<OpKind> kinds) {
+    return [list = std::vector<OpKind>(kinds)](const PairedOp& paired) {
+      return std::find(list.begin(), list.end(), paired.op.kind) != list.end();
+    };
+  };
+  finder.Search({"kernel", kSeconds, "all passes", is({OpKind::kPass}),
+                 PassKindOf, RankOf});
+  finder.Search({"message", kBoth, "messages", is({OpKind::kSend}),
+                 [](const PairedOp&) { return std::string("messages"); },
+                 [](const PairedOp& paired) {
+                   return Column(paired.op.rank, paired.peer);
+                 }});
+  finder.Search({"copy", kSeconds, "copies",
+                 is({OpKind::kOffload, OpKind::kLoad}), PassKindOf, RankOf});
+  // All members of a collective have its times: one of them tells.
+  finder.Search({"synchronisation", kSeconds, "collectives",
+                 [](const PairedOp& paired) {
+                   return IsCollective(paired.op.kind) ||
+                          IsOneSided(paired.op.kind);
+                 },
+                 KindOf, [](const PairedOp&) { return Column(-1, -1); }});
+  finder.Search({"optimizer", kSeconds, "optimizer steps",
+                 is({OpKind::kOptimizer, OpKind::kValidate, OpKind::kRollback,
+                     OpKind::kPredict, OpKind::kCpu}),
+                 KindOf, RankOf});
+  return finder.Finish();
+}
+
+}  // namespace pipewright

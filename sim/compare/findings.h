@@ -1,0 +1,43 @@
+// Single causes that explain why a measured run is not the simulated one: a
+// kind of pass that takes longer, a rank that is slow, a link, one message
+// that came late. They are found from the lengths of the operations alone;
+// what each costs is its own replay.
+//
+// Method. The ratio of measured to simulated time of every (kind, rank) is
+// explained with as few factors as do it: of all passes, of a kind, of a rank,
+// of a kind on a rank, always the one that explains most, medians throughout.
+// A factor has to be above kSmallestFactor and above the noise of the ratios.
+// What then lies far outside the noise is a finding of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/compare/paired_run.h"
+#include "sim/compare/replay_pair.h"
+
+namespace pipewright {
+
+// Smaller differences are nothing to name; they are in the table all the same.
+inline constexpr double kSmallestFactor = 0.02;
+
+struct Finding {
+  // "kernel", "message", "link", "copy", "synchronisation", "optimizer"
+  std::string what;
+  std::string text;    // a line for people
+  std::string label;   // "B", "F3", "all-reduce"; "" for all of them
+  int rank = -1;       // -1: all
+  int peer = -1;       // of messages: the receiving rank
+  int iteration = -1;  // of single operations; -1: all
+  double factor = 1;   // measured over simulated, of groups
+  double late_s = 0;   // longer than expected, of single operations
+  // What the step takes longer for this alone.
+  double effect_s = 0;
+};
+
+// The largest effects first. `iteration`: whose step the effects of groups are
+// of; those of single operations are of the step that they were in.
+std::vector<Finding> FindCauses(const PairedRun& run, const PairReplay& replay,
+                                int iteration);
+
+}  // namespace pipewright

@@ -177,13 +177,13 @@ void AddPeaks(const ReadTrace& simulated, const ReadTrace& measured,
               Comparison* out) {
   for (size_t rank = 0; rank < out->ranks.size(); ++rank) {
     const auto largest = [&](const ReadTrace& trace) {
-      double largest = -1;
+      double peak_value = -1;
       for (const ReadPeak& peak : trace.peaks) {
         if (peak.counter == counter && peak.rank == static_cast<int>(rank)) {
-          largest = std::max(largest, peak.value);
+          peak_value = std::max(peak_value, peak.value);
         }
       }
-      return largest;
+      return peak_value;
     };
     const TwoValues values = {largest(simulated), largest(measured)};
     if (values.simulated < 0 || values.measured < 0) continue;

@@ -98,6 +98,40 @@ class Finder {
     NameSingles(family, cells, named);
   }
 
+  // Gaps on the compute stream: those that come again and again on a rank, as
+  // launches do, and single ones.
+  void SearchGaps(const Family& family) {
+    std::vector<Cell> cells = Collect(family);
+    for (Cell& cell : cells) {
+      std::vector<double> more;
+      std::vector<size_t> ops;
+      for (const size_t op : cell.ops) {
+        if (run_.ops[op].op.iteration != iteration_) continue;
+        more.push_back(Seconds(family, kMeasured, op) -
+                       Seconds(family, kSimulated, op));
+        ops.push_back(op);
+      }
+      const double usual_s = Median(more);
+      if (std::abs(usual_s) * static_cast<double>(more.size()) <
+              kSmallestFactor * step_s_ ||
+          std::abs(usual_s) * std::sqrt(static_cast<double>(more.size())) <
+              kErrorsAway * Deviation(more)) {
+        continue;
+      }
+      Finding finding;
+      finding.what = family.what;
+      finding.rank = cell.column.first;
+      finding.late_s = usual_s;
+      finding.effect_s = Effect(family, ops, iteration_);
+      finding.text = absl::StrFormat(
+          "rank %d: %s %s before every operation (%s)", finding.rank,
+          FormatSeconds(std::abs(usual_s)), usual_s > 0 ? "more" : "less",
+          Signed(finding.effect_s));
+      findings_.push_back(std::move(finding));
+    }
+    NameSingles(family, cells, {});
+  }
+
   std::vector<Finding> Finish() {
     std::stable_sort(findings_.begin(), findings_.end(),
                      [](const Finding& a, const Finding& b) {
@@ -265,17 +299,20 @@ class Finder {
     }
     const std::string what = candidate.row ? *candidate.row : family.all;
     std::string subject;
+    const char* separator = ": ";
     if (candidate.row && candidate.column) {
       subject = absl::StrCat(what, " ", Place(*candidate.column));
     } else if (candidate.column && finding.peer < 0) {
       subject = absl::StrCat("rank ", finding.rank, ": ", what);
+      separator = " ";
     } else if (candidate.column) {
       subject = absl::StrCat(what, " ", Place(*candidate.column));
     } else {
       subject = absl::StrCat(what, " on all ranks");
     }
-    finding.text = absl::StrFormat("%s: %.2f times as long (%s)", subject,
-                                   finding.factor, Signed(finding.effect_s));
+    finding.text =
+        absl::StrFormat("%s%s%.2f times as long (%s)", subject, separator,
+                        finding.factor, Signed(finding.effect_s));
     findings_.push_back(std::move(finding));
   }
 
@@ -292,6 +329,7 @@ class Finder {
     };
     std::vector<Rest> rests;
     std::vector<double> relative;
+    std::vector<double> absolute;  // of those that should take no time
     for (const Cell& cell : cells) {
       double log = 0;
       for (const auto& [candidate, value] : named) {
@@ -302,17 +340,23 @@ class Finder {
             Seconds(family, kSimulated, op) * std::exp(log);
         const double late_s = Seconds(family, kMeasured, op) - expected_s;
         rests.push_back({op, late_s});
-        relative.push_back(expected_s > kShortest_s ? late_s / expected_s : 0);
+        if (expected_s > kShortest_s) {
+          relative.push_back(late_s / expected_s);
+        } else {
+          absolute.push_back(late_s);
+        }
       }
     }
     const double deviation = Deviation(relative);
+    const double deviation_s = Deviation(absolute) + kShortest_s;
     for (const Rest& rest : rests) {
       const PairedOp& paired = run_.ops[rest.op];
       const double expected_s =
           Seconds(family, kMeasured, rest.op) - rest.late_s;
       if (std::abs(rest.late_s) < kSmallestShare * step_s_ ||
           std::abs(rest.late_s) <
-              kDeviationsAway * deviation * expected_s + kShortest_s) {
+              kDeviationsAway *
+                  (deviation * std::max(0.0, expected_s) + deviation_s)) {
         continue;
       }
       Finding finding;
@@ -381,6 +425,12 @@ std::vector<Finding> FindCauses(const PairedRun& run, const PairReplay& replay,
                  is({OpKind::kOptimizer, OpKind::kValidate, OpKind::kRollback,
                      OpKind::kPredict, OpKind::kCpu}),
                  KindOf, RankOf});
+  finder.SearchGaps({"gap", kGap, "gaps",
+                     [](const PairedOp& paired) {
+                       return paired.op.stream == Stream::kCompute;
+                     },
+                     [](const PairedOp&) { return std::string("gap"); },
+                     RankOf});
   return finder.Finish();
 }
 

@@ -7,7 +7,8 @@
 // explained with as few factors as do it: of all passes, of a kind, of a rank,
 // of a kind on a rank, always the one that explains most, medians throughout.
 // A factor has to be above kSmallestFactor and above the noise of the ratios.
-// What then lies far outside the noise is a finding of its own.
+// What then lies far outside the noise is a finding of its own. Gaps on the
+// compute stream, which should not be, are named in seconds.
 #pragma once
 
 #include <string>
@@ -22,7 +23,8 @@ namespace pipewright {
 inline constexpr double kSmallestFactor = 0.02;
 
 struct Finding {
-  // "kernel", "message", "link", "copy", "synchronisation", "optimizer"
+  // "kernel", "message", "copy", "synchronisation", "optimizer",
+  // "gap"
   std::string what;
   std::string text;    // a line for people
   std::string label;   // "B", "F3", "all-reduce"; "" for all of them

@@ -372,7 +372,7 @@ class Finder {
       finding.text =
           absl::StrCat(OpLabel(paired), " in iteration ", finding.iteration,
                        ": ", FormatSeconds(std::abs(rest.late_s)),
-                       paired.op.kind == OpKind::kSend
+                       paired.op.kind == OpKind::kSend || family.part == kGap
                            ? (rest.late_s > 0 ? " late" : " early")
                            : (rest.late_s > 0 ? " longer" : " shorter"),
                        " (", Signed(finding.effect_s), ")");

@@ -248,6 +248,23 @@ void PairReplay::LinkUnexplained() {
         Link(at->second, op);
         ++links;
       }
+      if (paired.op.kind != OpKind::kPass) LinkNeighbours(op);
+    }
+  }
+}
+
+// Steps that ranks take one after the other tell each other by messages that
+// are not in the trace.
+void PairReplay::LinkNeighbours(size_t op) {
+  const TraceOp& trace = run_.ops[op].op;
+  for (const int rank : {trace.rank - 1, trace.rank + 1}) {
+    if (rank < 0 || rank >= run_.pp) continue;
+    for (const size_t other :
+         compute_[static_cast<size_t>(trace.replica) * run_.pp + rank]) {
+      const TraceOp& from = run_.ops[other].op;
+      if (from.kind == trace.kind && from.iteration == trace.iteration) {
+        Link(other, op);
+      }
     }
   }
 }

@@ -12,7 +12,8 @@
 // first-in-first-out streams; pass -> message -> pass by stage, microbatch and
 // slice; both ranks of a message that holds them; pass -> offload -> load ->
 // backward; all members of a meeting; and, for what is still unexplained, an
-// operation of the same rank that ends exactly when this one starts. Apart
+// operation of the same rank that ends exactly when this one starts, and the
+// same step of the ranks beside it. Apart
 // from those of messages, what either run contradicts is left out.
 //
 // Limits. A wait whose cause is in neither rule counts as a gap. What a class
@@ -55,6 +56,7 @@ class PairReplay {
   void LinkCopies();
   void LinkHolding();
   void LinkUnexplained();
+  void LinkNeighbours(size_t op);
   void ShareMeetings();
   void MeasureGaps();
   double ReadySeconds(Side side, size_t op) const;

@@ -1,0 +1,116 @@
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/compare/comparison_report.h"
+#include "sim/compare/overlay_svg.h"
+
+namespace pipewright {
+namespace {
+
+struct CompareVerb {
+  std::string simulated;
+  std::string measured;
+  std::string limit;
+  int iteration = -1;
+  bool json = false;
+  OutputFiles files;
+
+  absl::Status Run();
+};
+
+absl::StatusOr<ReadTrace> ReadTraceFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  // A folder opens, and then cannot be read.
+  if (!in || in.peek() == std::ifstream::traits_type::eof()) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": is not there, empty or cannot be read"));
+  }
+  return ReadChromeTrace(in, path);
+}
+
+// "5%" or "0.05" -> 0.05.
+absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
+  if (text.empty()) return std::optional<double>();
+  absl::string_view number = text;
+  const bool percent = absl::ConsumeSuffix(&number, "%");
+  double value = 0;
+  if (!absl::SimpleAtod(number, &value) || !std::isfinite(value) || value < 0) {
+    return BadValue("--limit", text, "a share such as 5% or 0.05");
+  }
+  return std::optional<double>(percent ? value / 100 : value);
+}
+
+absl::Status CompareVerb::Run() {
+  PW_RETURN_IF_ERROR(files.Check());
+  PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
+  PW_ASSIGN_OR_RETURN(const ReadTrace simulated_run, ReadTraceFile(simulated));
+  PW_ASSIGN_OR_RETURN(const ReadTrace measured_run, ReadTraceFile(measured));
+  PW_ASSIGN_OR_RETURN(const PairedRun run,
+                      PairRuns(simulated_run, measured_run));
+  PW_ASSIGN_OR_RETURN(const Comparison comparison,
+                      Compare(run, simulated_run, measured_run, iteration));
+  files.Put("-o", json ? absl::StrCat(ComparisonToJson(comparison), "\n")
+                       : ComparisonToText(comparison));
+  if (files.wanted("--svg")) {
+    OverlayOptions options;
+    options.iteration = comparison.iteration;
+    options.title =
+        absl::StrCat(comparison.schedule, ", iteration ", comparison.iteration);
+    files.Put("--svg", OverlaySvg(run, options));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", ComparisonHtml(comparison, run));
+  }
+  PW_RETURN_IF_ERROR(files.Write());
+  const double error = std::abs(comparison.step_s.error());
+  if (most && error > *most) {
+    return absl::InternalError(absl::StrFormat(
+        "--limit: the step time is off by %.2f %%, more than %.4g %%",
+        error * 100, *most * 100));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddCompare(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "compare",
+      "Where prediction and measurement part: two traces of one schedule");
+  auto compare = std::make_shared<CompareVerb>();
+  verb->add_option("SIM", compare->simulated,
+                   "trace of the prediction (simulate --trace)")
+      ->required()
+      ->type_name("");
+  verb->add_option("MEASURED", compare->measured,
+                   "trace of the measurement (execute --trace)")
+      ->required()
+      ->type_name("");
+  verb->add_option("--iteration", compare->iteration,
+                   "the iteration compared, from 0 (default: the last that "
+                   "both have in full)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  verb->add_option("--limit", compare->limit,
+                   "exit 1 where the step time is off by more (5%)")
+      ->type_name("SHARE");
+  verb->add_flag("--json", compare->json, "one JSON object on standard output")
+      ->group("Output");
+  OutputFiles& files = compare->files;
+  files.AddTo(verb, "-o", "the report, instead of standard output");
+  files.AddTo(verb, "--svg", "both timelines on one axis");
+  files.AddTo(verb, "--html", "report as one page");
+  verb->callback(
+      [action, compare] { *action = [compare] { return compare->Run(); }; });
+}
+
+}  // namespace pipewright

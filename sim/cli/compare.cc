@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/compare/comparison_report.h"
+#include "sim/compare/foreign_trace.h"
 #include "sim/compare/overlay_svg.h"
 
 namespace pipewright {
@@ -18,23 +21,66 @@ namespace {
 
 struct CompareVerb {
   std::string simulated;
-  std::string measured;
+  std::vector<std::string> measured;
+  ForeignOptions foreign;
   std::string limit;
   int iteration = -1;
   bool json = false;
   OutputFiles files;
 
   absl::Status Run();
+  absl::StatusOr<ReadTrace> ReadMeasured(ReadTrace* simulated_run,
+                                         std::vector<std::string>* warnings);
 };
 
-absl::StatusOr<ReadTrace> ReadTraceFile(const std::string& path) {
+absl::StatusOr<std::ifstream> Open(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   // A folder opens, and then cannot be read.
   if (!in || in.peek() == std::ifstream::traits_type::eof()) {
     return absl::NotFoundError(
         absl::StrCat(path, ": is not there, empty or cannot be read"));
   }
-  return ReadChromeTrace(in, path);
+  return in;
+}
+
+// Ours say so before the first event.
+absl::StatusOr<bool> IsOurs(const std::string& path) {
+  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
+  TraceHeader header;
+  bool ours = false;
+  const absl::Status read = ReadTraceEvents(
+      in, path,
+      [&](const TraceEvent&) {
+        ours = IsOwnTrace(header);
+        // That is enough.
+        return absl::CancelledError("");
+      },
+      &header);
+  if (!read.ok() && !absl::IsCancelled(read)) return read;
+  return ours;
+}
+
+absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
+    ReadTrace* simulated_run, std::vector<std::string>* warnings) {
+  PW_ASSIGN_OR_RETURN(const bool ours, IsOurs(measured[0]));
+  if (ours && measured.size() > 1) {
+    return BadValue("MEASURED", measured[1],
+                    "one file where it is one of pipewright's own");
+  }
+  std::vector<std::ifstream> streams;
+  for (const std::string& path : measured) {
+    PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
+    streams.push_back(std::move(in));
+  }
+  if (ours) return ReadChromeTrace(streams[0], measured[0]);
+  std::vector<ForeignFile> foreign_files;
+  for (size_t file = 0; file < measured.size(); ++file) {
+    foreign_files.push_back({&streams[file], measured[file]});
+  }
+  PW_ASSIGN_OR_RETURN(ReadTrace read,
+                      ReadForeignTrace(foreign_files, foreign, *simulated_run));
+  *simulated_run = WithoutUnknown(*simulated_run, read, warnings);
+  return read;
 }
 
 // "5%" or "0.05" -> 0.05.
@@ -52,10 +98,13 @@ absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
 absl::Status CompareVerb::Run() {
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
-  PW_ASSIGN_OR_RETURN(const ReadTrace simulated_run, ReadTraceFile(simulated));
-  PW_ASSIGN_OR_RETURN(const ReadTrace measured_run, ReadTraceFile(measured));
-  PW_ASSIGN_OR_RETURN(const PairedRun run,
-                      PairRuns(simulated_run, measured_run));
+  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(simulated));
+  PW_ASSIGN_OR_RETURN(ReadTrace simulated_run, ReadChromeTrace(in, simulated));
+  std::vector<std::string> warnings;
+  PW_ASSIGN_OR_RETURN(const ReadTrace measured_run,
+                      ReadMeasured(&simulated_run, &warnings));
+  PW_ASSIGN_OR_RETURN(PairedRun run, PairRuns(simulated_run, measured_run));
+  run.warnings.insert(run.warnings.begin(), warnings.begin(), warnings.end());
   PW_ASSIGN_OR_RETURN(const Comparison comparison,
                       Compare(run, simulated_run, measured_run, iteration));
   files.Put("-o", json ? absl::StrCat(ComparisonToJson(comparison), "\n")
@@ -92,7 +141,9 @@ void AddCompare(CLI::App* app, Action* action) {
       ->required()
       ->type_name("");
   verb->add_option("MEASURED", compare->measured,
-                   "trace of the measurement (execute --trace)")
+                   "trace of the measurement (execute --trace), or another "
+                   "program's: a Chrome trace with a region around each pass, "
+                   "in one file or a file a rank")
       ->required()
       ->type_name("");
   verb->add_option("--iteration", compare->iteration,
@@ -103,6 +154,29 @@ void AddCompare(CLI::App* app, Action* action) {
   verb->add_option("--limit", compare->limit,
                    "exit 1 where the step time is off by more (5%)")
       ->type_name("SHARE");
+  const std::pair<const char*, Region> patterns[] = {
+      {"--forward", Region::kForward},
+      {"--backward", Region::kBackwardFull},
+      {"--backward-input", Region::kBackwardInput},
+      {"--backward-weight", Region::kBackwardWeight},
+      {"--recompute", Region::kRecompute},
+      {"--optimizer", Region::kOptimizer}};
+  for (const auto& [flag, region] : patterns) {
+    verb->add_option(flag, compare->foreign.patterns[static_cast<int>(region)],
+                     "names of its regions")
+        ->group("Traces of other programs")
+        ->type_name("REGEX");
+  }
+  verb->add_option("--rank-of", compare->foreign.rank_of,
+                   "what tells a region's rank: file or pid (default: file "
+                   "where there are several)")
+      ->group("Traces of other programs")
+      ->type_name("");
+  verb->add_option("--skip", compare->foreign.skip,
+                   "iterations left out at the begin")
+      ->group("Traces of other programs")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;

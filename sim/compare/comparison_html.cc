@@ -85,8 +85,11 @@ std::string Differences(const Comparison& comparison, const Cells& cells) {
                   "of the step"};
   const double step_s = comparison.step_s.simulated;
   const auto row = [&](const std::string& name, double seconds) {
-    table.rows.push_back({name, cells.Change(seconds),
-                          step_s > 0 ? Percent(seconds / step_s) : ""});
+    table.rows.push_back(
+        {name, cells.Change(seconds),
+         step_s > 0
+             ? Percent(std::abs(seconds) < 1e-12 ? 0.0 : seconds / step_s)
+             : ""});
   };
   for (const Difference& difference : comparison.differences) {
     row(CauseLabel(difference), difference.seconds);

@@ -95,7 +95,7 @@ class Text {
                           SignedPercent(values.error()));
   }
   void Points(absl::string_view name, const TwoValues& values) {
-    absl::StrAppendFormat(&out_, "%-28s %12s %12s %+9.2f pp\n", name,
+    absl::StrAppendFormat(&out_, "%-28s %12s %12s %+5.2f points\n", name,
                           FormatPercent(values.simulated),
                           FormatPercent(values.measured),
                           -values.difference() * 100);
@@ -140,14 +140,14 @@ class Text {
                           absl::StrCat("(", unit_.name, ")"), "of the step");
     const double step_s = comparison_.step_s.simulated;
     const auto row = [&](const std::string& name, double seconds) {
+      // Rounding of what is 0 is no negative number.
+      const double shown = std::abs(seconds) < 1e-12 ? 0.0 : seconds;
       absl::StrAppendFormat(&out_, "%-28s %12s %12s\n", name,
-                            absl::StrFormat("%+.3f", seconds / unit_.seconds),
-                            ShareOf(seconds, step_s));
+                            absl::StrFormat("%+.3f", shown / unit_.seconds),
+                            ShareOf(shown, step_s));
     };
     for (const Difference& difference : comparison_.differences) {
-      // Rounding of what is 0 is no negative number.
-      row(CauseLabel(difference),
-          std::abs(difference.seconds) < 1e-12 ? 0.0 : difference.seconds);
+      row(CauseLabel(difference), difference.seconds);
     }
     row("together", comparison_.step_s.difference());
   }

@@ -4,48 +4,24 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
+#include "sim/compare/factors.h"
 
 namespace pipewright {
 namespace {
 
 constexpr size_t kMostFindings = 20;
-// A factor has to be this many standard errors away from 1, a single
-// operation this many standard deviations from the others: with a few thousand
-// operations chance alone does not get there.
-constexpr double kErrorsAway = 5;
+// A single operation has to be this many standard deviations from the others,
+// for the same reason as kErrorsAway.
 constexpr double kDeviationsAway = 8;
 // A single operation has to matter too: this part of the step.
 constexpr double kSmallestShare = 0.005;
-// Standard deviation of a normal distribution over its median absolute
-// deviation; standard error of its median over that of its mean.
-constexpr double kDeviationOfMedian = 1.4826;
-constexpr double kErrorOfMedian = 1.2533;
 // Shorter than this is rounding of the trace's nanoseconds.
 constexpr double kShortest_s = 20e-9;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  const double upper = values[middle];
-  if (values.size() % 2 == 1) return upper;
-  return (upper + *std::max_element(values.begin(), values.begin() + middle)) /
-         2;
-}
-
-double Deviation(const std::vector<double>& values) {
-  const double median = Median(values);
-  std::vector<double> away;
-  away.reserve(values.size());
-  for (const double value : values) away.push_back(std::abs(value - median));
-  return kDeviationOfMedian * Median(std::move(away));
-}
 
 // One family of operations: what it is called, which parts of an operation
 // are its time, and how an operation is sorted into rows and columns.
@@ -58,29 +34,6 @@ struct Family {
   std::function<std::pair<int, int>(const PairedOp&)> column;  // rank, peer
 };
 
-using Column = std::pair<int, int>;
-
-// The operations of one row and column; log ratios of their times.
-struct Cell {
-  std::string row;
-  Column column;
-  std::vector<size_t> ops;
-  std::vector<double> logs;
-  double weight = 0;  // simulated seconds
-  double log = 0;     // what is not explained yet
-  double error = 0;   // standard error of `log`
-};
-
-// What may be named: cells of a row, of a column, of both or all.
-struct Candidate {
-  std::optional<std::string> row;
-  std::optional<Column> column;
-
-  bool Has(const Cell& cell) const {
-    return (!row || *row == cell.row) && (!column || *column == cell.column);
-  }
-};
-
 class Finder {
  public:
   Finder(const PairedRun& run, const PairReplay& replay, int iteration)
@@ -90,8 +43,8 @@ class Finder {
 
   void Search(const Family& family) {
     std::vector<Cell> cells = Collect(family);
-    std::vector<std::pair<Candidate, double>> named;
-    Explain(&cells, &named);
+    const std::vector<std::pair<Candidate, double>> named =
+        Explain(kMostFindings, &cells);
     for (const auto& [candidate, log] : named) {
       NameGroup(family, candidate, log, cells);
     }
@@ -169,11 +122,7 @@ class Finder {
     std::vector<Cell> list;
     for (auto& [key, cell] : cells) {
       cell.log = Median(cell.logs);
-      // A few values say little about their own spread.
-      cell.error = cell.logs.size() < 2
-                       ? 0
-                       : kErrorOfMedian * Deviation(cell.logs) /
-                             std::sqrt(static_cast<double>(cell.logs.size()));
+      cell.error = ErrorOfMedian(cell.logs);
       list.push_back(std::move(cell));
     }
     // One value tells nothing of noise: the others do.
@@ -182,87 +131,6 @@ class Finder {
     const double usual = Median(errors);
     for (Cell& cell : list) cell.error = std::max(cell.error, usual);
     return list;
-  }
-
-  // Weighted median of what is not explained in the candidate's cells.
-  static double MedianOf(const Candidate& candidate,
-                         const std::vector<Cell>& cells) {
-    std::vector<std::pair<double, double>> values;
-    double total = 0;
-    for (const Cell& cell : cells) {
-      if (!candidate.Has(cell) || cell.logs.empty()) continue;
-      values.emplace_back(cell.log, cell.weight);
-      total += cell.weight;
-    }
-    std::sort(values.begin(), values.end());
-    double below = 0;
-    for (const auto& [log, weight] : values) {
-      below += weight;
-      if (below >= total / 2) return log;
-    }
-    return 0;
-  }
-
-  static double ErrorOf(const Candidate& candidate,
-                        const std::vector<Cell>& cells) {
-    double sum = 0;
-    double weight = 0;
-    for (const Cell& cell : cells) {
-      if (!candidate.Has(cell) || cell.logs.empty()) continue;
-      sum += cell.weight * cell.weight * cell.error * cell.error;
-      weight += cell.weight;
-    }
-    return weight > 0 ? std::sqrt(sum) / weight : 0;
-  }
-
-  static void Explain(std::vector<Cell>* cells,
-                      std::vector<std::pair<Candidate, double>>* named) {
-    std::vector<Candidate> candidates = {{}};
-    std::map<std::string, int> rows;
-    std::map<Column, int> columns;
-    for (const Cell& cell : *cells) {
-      ++rows[cell.row];
-      ++columns[cell.column];
-    }
-    // The more general first: of equals it is taken.
-    for (const auto& [row, count] : rows) {
-      if (rows.size() > 1) candidates.push_back({row, {}});
-    }
-    for (const auto& [column, count] : columns) {
-      if (columns.size() > 1) candidates.push_back({{}, column});
-    }
-    if (rows.size() > 1 && columns.size() > 1) {
-      for (const Cell& cell : *cells) {
-        candidates.push_back({cell.row, cell.column});
-      }
-    }
-    for (size_t round = 0; round < kMostFindings; ++round) {
-      const Candidate* best = nullptr;
-      double best_gain = 0;
-      double best_log = 0;
-      for (const Candidate& candidate : candidates) {
-        const double log = MedianOf(candidate, *cells);
-        if (std::abs(std::expm1(log)) < kSmallestFactor ||
-            std::abs(log) < kErrorsAway * ErrorOf(candidate, *cells)) {
-          continue;
-        }
-        double gain = 0;
-        for (const Cell& cell : *cells) {
-          if (!candidate.Has(cell)) continue;
-          gain += cell.weight * (std::abs(cell.log) - std::abs(cell.log - log));
-        }
-        if (gain > best_gain * (1 + 1e-6)) {
-          best = &candidate;
-          best_gain = gain;
-          best_log = log;
-        }
-      }
-      if (best == nullptr) return;
-      for (Cell& cell : *cells) {
-        if (best->Has(cell)) cell.log -= best_log;
-      }
-      named->emplace_back(*best, best_log);
-    }
   }
 
   double Effect(const Family& family, const std::vector<size_t>& ops,

@@ -4,9 +4,8 @@
 // what each costs is its own replay.
 //
 // Method. The ratio of measured to simulated time of every (kind, rank) is
-// explained with as few factors as do it: of all passes, of a kind, of a rank,
-// of a kind on a rank, always the one that explains most, medians throughout.
-// A factor has to be above kSmallestFactor and above the noise of the ratios.
+// explained with as few factors as do it (factors.h), each above 2 % and above
+// the noise of the ratios.
 // What then lies far outside the noise is a finding of its own. Gaps on the
 // compute stream, which should not be, are named in seconds.
 #pragma once
@@ -18,9 +17,6 @@
 #include "sim/compare/replay_pair.h"
 
 namespace pipewright {
-
-// Smaller differences are nothing to name; they are in the table all the same.
-inline constexpr double kSmallestFactor = 0.02;
 
 struct Finding {
   // "kernel", "message", "copy", "synchronisation", "optimizer",

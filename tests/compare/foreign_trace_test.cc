@@ -159,7 +159,7 @@ TEST_CASE("foreign trace: says what is missing", "[compare]") {
                           "rank 0 has 0 regions that match --forward"));
   options.patterns[static_cast<int>(Region::kBackwardFull)] = "nothing";
   CHECK(absl::StrContains(error(Read({Foreign({})}, options)), "forward step"));
-  options.patterns[0] = "(";
+  options.patterns[0] = std::string(1, '(');
   CHECK(absl::StrContains(error(Read({Foreign({})}, options)), "--forward: ("));
   CHECK(absl::StrContains(error(Read({Foreign({})}, {.rank_of = "name"})),
                           "--rank-of"));

@@ -20,11 +20,16 @@ struct TrainingCheck {
   bool same_order = false;
   bool same_bits = false;  // losses, gradients, weights
   // Largest differences: of losses relative to the loss, of gradients and
-  // weights relative to the largest of their stage.
+  // weights relative to the largest of their stage. AdamW divides a gradient
+  // by its own size, so that the last bits of a small one move its weight as
+  // far as a large one would: where the order of addition differs, what comes
+  // behind the first step is held to less.
   double loss_error = 0;
-  double gradient_error = 0;
+  double first_gradient_error = 0;  // of the first step
+  double gradient_error = 0;        // of all
   double weight_error = 0;
-  double tolerance = 0;
+  double tolerance = 0;                   // of losses and first gradients
+  double later_tolerance = 0;             // of all else
   std::vector<double> losses;             // [iteration]
   std::vector<double> sequential_losses;  // the same
 

@@ -30,6 +30,7 @@ struct Shape {
   WaitRule wait_rule = WaitRule::kBuffered;
   OptimizerMode optimizer = OptimizerMode::kSynchronised;
   int replicas = 1;
+  DataParallel data_parallel = DataParallel::kDdp;  // with several replicas
 };
 
 Program MakeProgram(const Shape& shape) {
@@ -50,7 +51,7 @@ Program MakeProgram(const Shape& shape) {
   options.wait_rule = shape.wait_rule;
   options.optimizer = shape.optimizer;
   options.replicas = shape.replicas;
-  if (shape.replicas > 1) options.data_parallel = DataParallel::kDdp;
+  if (shape.replicas > 1) options.data_parallel = shape.data_parallel;
   options.gradient_bytes.assign(built->stages(), 1e6);
   options.parameter_bytes.assign(built->stages(), 1e6);
   options.iterations = kIterations;
@@ -169,6 +170,12 @@ const std::vector<Shape>& Shapes() {
       {.schedule = "1f1b", .wait_rule = WaitRule::kBatched},
       {.schedule = "gpipe", .wait_rule = WaitRule::kRendezvous},
       {.schedule = "zb-h1", .replicas = 2},
+      {.replicas = 2, .data_parallel = DataParallel::kFsdp},
+      {.schedule = "gpipe",
+       .replicas = 2,
+       .data_parallel = DataParallel::kZero1},
+      {.schedule = "bitpipe"},
+      {.schedule = "seq1f1b"},
   };
   return shapes;
 }

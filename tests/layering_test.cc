@@ -40,8 +40,9 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
                                    "sim/topology", "sim/model",    "sim/cost",
                                    "sim/memory"};
     for (const char* folder :
-         {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/config",
-          "sim/search", "sim/sweep", "sim/reproduce", "sim/cli"}) {
+         {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/compare",
+          "sim/config", "sim/search", "sim/sweep", "sim/reproduce",
+          "sim/cli"}) {
       map[folder] = below;
       below.insert(folder);
     }

@@ -12,6 +12,7 @@ void AddSimulate(CLI::App* app, Action* action);
 void AddSchedule(CLI::App* app, Action* action);
 void AddCheck(CLI::App* app, Action* action);
 void AddList(CLI::App* app, Action* action);
+void AddCompare(CLI::App* app, Action* action);
 void AddReproduce(CLI::App* app, Action* action);
 void AddCalibrate(CLI::App* app, Action* action);
 void AddExecute(CLI::App* app, Action* action);

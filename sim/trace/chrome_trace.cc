@@ -13,7 +13,8 @@ namespace {
 // line an event: a tree in memory would be many times the size of the trace.
 class Writer {
  public:
-  explicit Writer(const Timeline& timeline) : timeline_(timeline) {}
+  Writer(const Program& program, const Timeline& timeline)
+      : program_(program), timeline_(timeline) {}
 
   void Metadata(absl::string_view what, int process, int thread,
                 absl::string_view key, absl::string_view value) {
@@ -32,7 +33,17 @@ class Writer {
         Microseconds(slice.start_ns),
         Microseconds(slice.end_ns - slice.start_ns));
     absl::StrAppendFormat(&out_, R"(,"args":{"iteration":%d)", op.iteration);
-    if (op.stage >= 0) absl::StrAppendFormat(&out_, R"(,"stage":%d)", op.stage);
+    if (op.stage >= 0) PassArgs(op);
+    if (op.channel >= 0) {
+      const Channel& channel = program_.channels[op.channel];
+      absl::StrAppendFormat(
+          &out_, R"(,"peer":%d)",
+          op.kind == OpKind::kSend ? channel.to_rank : channel.from_rank);
+    }
+    const std::string group = GroupName(op);
+    if (!group.empty()) {
+      absl::StrAppendFormat(&out_, R"(,"group":"%s")", group);
+    }
     if (op.bytes > 0) {
       absl::StrAppendFormat(&out_, R"(,"bytes":%.17g)", op.bytes);
     }
@@ -74,13 +85,46 @@ class Writer {
                                      nlohmann::json::error_handler_t::replace);
   }
 
-  std::string Finish(const Program& program) {
+  std::string Finish() {
     return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":",
-                        "{\"schedule\":", Quoted(program.name),
-                        "},\n\"traceEvents\":[", out_, "\n]}\n");
+                        "{\"schedule\":", Quoted(program_.name),
+                        ",\"wait_rule\":\"", WaitRuleName(program_.wait_rule),
+                        "\"},\n\"traceEvents\":[", out_, "\n]}\n");
   }
 
  private:
+  // What the name says for people, field by field; parts that are 0 are left
+  // out.
+  void PassArgs(const TraceOp& op) {
+    absl::StrAppendFormat(&out_, R"(,"stage":%d,"kind":"%s","microbatch":%d)",
+                          op.stage, PassKindName(op.pass.kind()),
+                          op.pass.microbatch());
+    const auto add = [this](const char* key, int value) {
+      if (value != 0) absl::StrAppendFormat(&out_, R"(,"%s":%d)", key, value);
+    };
+    add("chunk", op.pass.chunk());
+    add("slice", op.pass.slice());
+    add("direction", op.pass.replica());
+    add("joint", op.joint ? 1 : 0);
+  }
+
+  // The same for all members of a collective: which group, and which of its
+  // copies. "" for anything else.
+  std::string GroupName(const TraceOp& op) const {
+    if (op.side_op < 0) return "";
+    const int group = program_.ranks[op.rank].side_ops[op.side_op].group;
+    if (group < 0) return "";
+    switch (program_.groups[group].span) {
+      case Group::Span::kReplicas:
+        return absl::StrCat(group, " rank ", op.rank);
+      case Group::Span::kRanks:
+        return absl::StrCat(group, " replica ", op.replica);
+      case Group::Span::kAll:
+        break;
+    }
+    return absl::StrCat(group);
+  }
+
   void Begin() { out_ += out_.empty() ? "\n" : ",\n"; }
 
   // Exact: whole nanoseconds are three decimals.
@@ -94,6 +138,7 @@ class Writer {
                            timeline_.processes[track.process].id, track.id);
   }
 
+  const Program& program_;
   const Timeline& timeline_;
   std::string out_;
 };
@@ -104,10 +149,12 @@ std::string ChromeTraceJson(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const ScheduleMemory* memory) {
   const Timeline timeline = BuildTimeline(program, ops, memory);
-  Writer writer(timeline);
+  Writer writer(program, timeline);
   for (const Timeline::Process& process : timeline.processes) {
     writer.Metadata("process_name", process.id, 0, "name",
-                    Writer::Quoted(process.name));
+                    absl::StrFormat(R"(%s,"replica":%d,"rank":%d)",
+                                    Writer::Quoted(process.name),
+                                    process.replica, process.rank));
     writer.Metadata("process_sort_index", process.id, 0, "sort_index",
                     absl::StrCat(process.id));
   }
@@ -133,7 +180,7 @@ std::string ChromeTraceJson(const Program& program,
       writer.Counter(counter, sample);
     }
   }
-  return writer.Finish(program);
+  return writer.Finish();
 }
 
 }  // namespace pipewright

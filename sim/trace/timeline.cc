@@ -80,7 +80,8 @@ void PlaceSlices(const Program& program, Timeline* timeline) {
   int next_id = 1;
   for (const auto& [rank, streams] : ranks) {
     timeline->processes.push_back(
-        {next_id++, ProcessName(program, rank.first, rank.second)});
+        {next_id++, ProcessName(program, rank.first, rank.second), rank.first,
+         rank.second});
   }
   int process = 0;
   for (const auto& [rank, streams] : ranks) {

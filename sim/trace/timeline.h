@@ -19,6 +19,8 @@ struct Timeline {
   struct Process {
     int id = 0;        // from 1
     std::string name;  // "rank 3", with replica and device where there are any
+    int replica = 0;   // data-parallel
+    int rank = 0;
   };
   // One stream; a second one ("send 2") where its operations overlap.
   struct Track {

@@ -1,0 +1,190 @@
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/compare/comparison_report.h"
+#include "sim/compare/foreign_trace.h"
+#include "sim/compare/overlay_svg.h"
+
+namespace pipewright {
+namespace {
+
+struct CompareVerb {
+  std::string simulated;
+  std::vector<std::string> measured;
+  ForeignOptions foreign;
+  std::string limit;
+  int iteration = -1;
+  bool json = false;
+  OutputFiles files;
+
+  absl::Status Run();
+  absl::StatusOr<ReadTrace> ReadMeasured(ReadTrace* simulated_run,
+                                         std::vector<std::string>* warnings);
+};
+
+absl::StatusOr<std::ifstream> Open(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  // A folder opens, and then cannot be read.
+  if (!in || in.peek() == std::ifstream::traits_type::eof()) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": is not there, empty or cannot be read"));
+  }
+  return in;
+}
+
+// Ours say so before the first event.
+absl::StatusOr<bool> IsOurs(const std::string& path) {
+  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
+  TraceHeader header;
+  bool ours = false;
+  const absl::Status read = ReadTraceEvents(
+      in, path,
+      [&](const TraceEvent&) {
+        ours = IsOwnTrace(header);
+        // That is enough.
+        return absl::CancelledError("");
+      },
+      &header);
+  if (!read.ok() && !absl::IsCancelled(read)) return read;
+  return ours;
+}
+
+absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
+    ReadTrace* simulated_run, std::vector<std::string>* warnings) {
+  PW_ASSIGN_OR_RETURN(const bool ours, IsOurs(measured[0]));
+  if (ours && measured.size() > 1) {
+    return BadValue("MEASURED", measured[1],
+                    "one file where it is one of pipewright's own");
+  }
+  std::vector<std::ifstream> streams;
+  for (const std::string& path : measured) {
+    PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
+    streams.push_back(std::move(in));
+  }
+  if (ours) return ReadChromeTrace(streams[0], measured[0]);
+  std::vector<ForeignFile> foreign_files;
+  for (size_t file = 0; file < measured.size(); ++file) {
+    foreign_files.push_back({&streams[file], measured[file]});
+  }
+  PW_ASSIGN_OR_RETURN(ReadTrace read,
+                      ReadForeignTrace(foreign_files, foreign, *simulated_run));
+  *simulated_run = WithoutUnknown(*simulated_run, read, warnings);
+  return read;
+}
+
+// "5%" or "0.05" -> 0.05.
+absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
+  if (text.empty()) return std::optional<double>();
+  absl::string_view number = text;
+  const bool percent = absl::ConsumeSuffix(&number, "%");
+  double value = 0;
+  if (!absl::SimpleAtod(number, &value) || !std::isfinite(value) || value < 0) {
+    return BadValue("--limit", text, "a share such as 5% or 0.05");
+  }
+  return std::optional<double>(percent ? value / 100 : value);
+}
+
+absl::Status CompareVerb::Run() {
+  PW_RETURN_IF_ERROR(files.Check());
+  PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
+  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(simulated));
+  PW_ASSIGN_OR_RETURN(ReadTrace simulated_run, ReadChromeTrace(in, simulated));
+  std::vector<std::string> warnings;
+  PW_ASSIGN_OR_RETURN(const ReadTrace measured_run,
+                      ReadMeasured(&simulated_run, &warnings));
+  PW_ASSIGN_OR_RETURN(PairedRun run, PairRuns(simulated_run, measured_run));
+  run.warnings.insert(run.warnings.begin(), warnings.begin(), warnings.end());
+  PW_ASSIGN_OR_RETURN(const Comparison comparison,
+                      Compare(run, simulated_run, measured_run, iteration));
+  files.Put("-o", json ? absl::StrCat(ComparisonToJson(comparison), "\n")
+                       : ComparisonToText(comparison));
+  if (files.wanted("--svg")) {
+    OverlayOptions options;
+    options.iteration = comparison.iteration;
+    options.title =
+        absl::StrCat(comparison.schedule, ", iteration ", comparison.iteration);
+    files.Put("--svg", OverlaySvg(run, options));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", ComparisonHtml(comparison, run));
+  }
+  PW_RETURN_IF_ERROR(files.Write());
+  const double error = std::abs(comparison.step_s.error());
+  if (most && error > *most) {
+    return absl::InternalError(absl::StrFormat(
+        "--limit: the step time is off by %.2f %%, more than %.4g %%",
+        error * 100, *most * 100));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddCompare(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "compare",
+      "Where prediction and measurement part: two traces of one schedule");
+  auto compare = std::make_shared<CompareVerb>();
+  verb->add_option("SIM", compare->simulated,
+                   "trace of the prediction (simulate --trace)")
+      ->required()
+      ->type_name("");
+  verb->add_option("MEASURED", compare->measured,
+                   "trace of the measurement (execute --trace), or another "
+                   "program's: a Chrome trace with a region around each pass, "
+                   "in one file or a file a rank")
+      ->required()
+      ->type_name("");
+  verb->add_option("--iteration", compare->iteration,
+                   "the iteration compared, from 0 (default: the last that "
+                   "both have in full)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  verb->add_option("--limit", compare->limit,
+                   "exit 1 where the step time is off by more (5%)")
+      ->type_name("SHARE");
+  const std::pair<const char*, Region> patterns[] = {
+      {"--forward", Region::kForward},
+      {"--backward", Region::kBackwardFull},
+      {"--backward-input", Region::kBackwardInput},
+      {"--backward-weight", Region::kBackwardWeight},
+      {"--recompute", Region::kRecompute},
+      {"--optimizer", Region::kOptimizer}};
+  for (const auto& [flag, region] : patterns) {
+    verb->add_option(flag, compare->foreign.patterns[static_cast<int>(region)],
+                     "names of its regions")
+        ->group("Traces of other programs")
+        ->type_name("REGEX");
+  }
+  verb->add_option("--rank-of", compare->foreign.rank_of,
+                   "what tells a region's rank: file or pid (default: file "
+                   "where there are several)")
+      ->group("Traces of other programs")
+      ->type_name("");
+  verb->add_option("--skip", compare->foreign.skip,
+                   "iterations left out at the begin")
+      ->group("Traces of other programs")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  verb->add_flag("--json", compare->json, "one JSON object on standard output")
+      ->group("Output");
+  OutputFiles& files = compare->files;
+  files.AddTo(verb, "-o", "the report, instead of standard output");
+  files.AddTo(verb, "--svg", "both timelines on one axis");
+  files.AddTo(verb, "--html", "report as one page");
+  verb->callback(
+      [action, compare] { *action = [compare] { return compare->Run(); }; });
+}
+
+}  // namespace pipewright

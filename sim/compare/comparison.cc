@@ -1,0 +1,242 @@
+#include "sim/compare/comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/compare/replay_pair.h"
+
+namespace pipewright {
+namespace {
+
+// In the order in which times are exchanged.
+enum class Cause {
+  kKernels,
+  kTransfers,
+  kCopies,
+  kSynchronisation,
+  kOptimizer,
+  kGaps
+};
+
+Cause CauseOf(OpKind kind) {
+  switch (kind) {
+    case OpKind::kPass:
+      return Cause::kKernels;
+    case OpKind::kSend:
+    case OpKind::kReceive:
+    case OpKind::kDrop:
+      return Cause::kTransfers;
+    case OpKind::kOffload:
+    case OpKind::kLoad:
+      return Cause::kCopies;
+    case OpKind::kAllReduce:
+    case OpKind::kReduceScatter:
+    case OpKind::kAllGather:
+    case OpKind::kBarrier:
+    case OpKind::kPull:
+    case OpKind::kPush:
+      return Cause::kSynchronisation;
+    default:
+      return Cause::kOptimizer;
+  }
+}
+
+// Exchanges times step by step and notes what each step does to the period.
+class Exchange {
+ public:
+  Exchange(const PairedRun& run, const PairReplay& replay, int iteration)
+      : run_(run), replay_(replay), iteration_(iteration) {
+    choice_ = replay.Nothing();
+    step_s_ = replay.StepSeconds(choice_, iteration);
+  }
+
+  std::vector<Difference> Run() {
+    for (int kind = 0; kind < kNumPassKinds; ++kind) {
+      Kernels(static_cast<PassKind>(kind));
+    }
+    Whole("transfers", Cause::kTransfers, kBoth);
+    Whole("copies", Cause::kCopies, kBoth);
+    Whole("synchronisation", Cause::kSynchronisation, kBoth);
+    Whole("optimizer", Cause::kOptimizer, kSeconds);
+    Gaps();
+    return std::move(differences_);
+  }
+
+ private:
+  // Takes `part` of what `has` picks from the measurement.
+  template <typename Picks>
+  bool Take(Part part, const Picks& has) {
+    bool any = false;
+    for (size_t op = 0; op < run_.ops.size(); ++op) {
+      if (!has(run_.ops[op])) continue;
+      choice_[op] |= static_cast<uint8_t>(part);
+      any = true;
+    }
+    return any;
+  }
+
+  double Step() {
+    const double before_s = step_s_;
+    step_s_ = replay_.StepSeconds(choice_, iteration_);
+    return step_s_ - before_s;
+  }
+
+  void Kernels(PassKind kind) {
+    Difference difference = {.cause = "kernels",
+                             .kind = std::string(PassKindName(kind))};
+    bool any = false;
+    for (int rank = 0; rank < run_.pp; ++rank) {
+      const bool here = Take(kSeconds, [&](const PairedOp& paired) {
+        return paired.op.kind == OpKind::kPass &&
+               paired.op.pass.kind() == kind && paired.op.rank == rank;
+      });
+      any |= here;
+      difference.seconds_of_rank.push_back(here ? Step() : 0);
+      difference.seconds += difference.seconds_of_rank.back();
+    }
+    if (any) differences_.push_back(std::move(difference));
+  }
+
+  void Whole(const char* name, Cause cause, Part part) {
+    if (!Take(part, [&](const PairedOp& paired) {
+          return CauseOf(paired.op.kind) == cause;
+        })) {
+      return;
+    }
+    differences_.push_back({.cause = name, .seconds = Step()});
+  }
+
+  // All that is left: gaps on the compute stream, between passes and before
+  // what else runs there.
+  void Gaps() {
+    Take(kBoth, [](const PairedOp&) { return true; });
+    differences_.push_back({.cause = "gaps", .seconds = Step()});
+  }
+
+  const PairedRun& run_;
+  const PairReplay& replay_;
+  const int iteration_;
+  PairReplay::Choice choice_;
+  double step_s_ = 0;
+  std::vector<Difference> differences_;
+};
+
+struct Span {
+  double first_s = std::numeric_limits<double>::infinity();
+  double last_s = 0;
+  double busy_s = 0;
+  double span_s() const { return std::max(0.0, last_s - first_s); }
+  void Add(double start_s, double end_s) {
+    first_s = std::min(first_s, start_s);
+    last_s = std::max(last_s, end_s);
+    busy_s += end_s - start_s;
+  }
+};
+
+void Measure(const PairedRun& run, Side side, double TwoValues::*value,
+             Comparison* out) {
+  std::vector<Span> ranks(static_cast<size_t>(run.replicas) * run.pp);
+  std::vector<Span> replicas(run.replicas);
+  for (const PairedOp& paired : run.ops) {
+    if (paired.op.kind != OpKind::kPass ||
+        paired.op.iteration != out->iteration || !paired.present[side]) {
+      continue;
+    }
+    const size_t rank =
+        static_cast<size_t>(paired.op.replica) * run.pp + paired.op.rank;
+    ranks[rank].Add(paired.start_s[side], paired.end_s[side]);
+    replicas[paired.op.replica].Add(paired.start_s[side], paired.end_s[side]);
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    RankComparison& row = out->ranks[rank % run.pp];
+    row.span_s.*value = std::max(row.span_s.*value, ranks[rank].span_s());
+    row.busy_s.*value = std::max(row.busy_s.*value, ranks[rank].busy_s);
+    out->span_per_rank_s.*value =
+        std::max(out->span_per_rank_s.*value, ranks[rank].span_s());
+    out->busy_s.*value = std::max(out->busy_s.*value, ranks[rank].busy_s);
+  }
+  for (const Span& replica : replicas) {
+    out->span_global_s.*value =
+        std::max(out->span_global_s.*value, replica.span_s());
+  }
+  const auto bubble = [&](const TwoValues& span) {
+    return span.*value > 0 ? (span.*value - out->busy_s.*value) / span.*value
+                           : 0;
+  };
+  out->bubble_global.*value = bubble(out->span_global_s);
+  out->bubble_per_rank.*value = bubble(out->span_per_rank_s);
+}
+
+// The largest of the replicas, by rank; nothing where a trace has none.
+void AddPeaks(const ReadTrace& simulated, const ReadTrace& measured,
+              absl::string_view counter,
+              std::optional<TwoValues> RankComparison::*field,
+              Comparison* out) {
+  for (size_t rank = 0; rank < out->ranks.size(); ++rank) {
+    const auto largest = [&](const ReadTrace& trace) {
+      double peak_value = -1;
+      for (const ReadPeak& peak : trace.peaks) {
+        if (peak.counter == counter && peak.rank == static_cast<int>(rank)) {
+          peak_value = std::max(peak_value, peak.value);
+        }
+      }
+      return peak_value;
+    };
+    const TwoValues values = {largest(simulated), largest(measured)};
+    if (values.simulated < 0 || values.measured < 0) continue;
+    out->ranks[rank].*field = values;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Comparison> Compare(const PairedRun& run,
+                                   const ReadTrace& simulated,
+                                   const ReadTrace& measured, int iteration) {
+  if (iteration >= run.iterations) {
+    return BadValue("--iteration", absl::StrCat(iteration),
+                    absl::StrCat("0 to ", run.iterations - 1,
+                                 ", which both traces have in full"));
+  }
+  Comparison out;
+  out.simulated = run.simulated;
+  out.measured = run.measured;
+  out.schedule = run.schedule;
+  out.pp = run.pp;
+  out.replicas = run.replicas;
+  out.iterations = run.iterations;
+  out.iteration = iteration < 0 ? run.iterations - 1 : iteration;
+  out.warnings = run.warnings;
+  out.ranks.resize(run.pp);
+
+  const PairReplay replay(run);
+  const PairReplay::Choice simulated_times = replay.Nothing();
+  const PairReplay::Choice measured_times(run.ops.size(), kBoth);
+  const std::vector<double> ends = replay.IterationEnds(simulated_times);
+  const std::vector<double> other = replay.IterationEnds(measured_times);
+  for (int index = 0; index < run.iterations; ++index) {
+    const auto step = [index](const std::vector<double>& list) {
+      return index == 0 ? list[0] : list[index] - list[index - 1];
+    };
+    out.step_s_of.push_back({step(ends), step(other)});
+  }
+  out.step_s = out.step_s_of[out.iteration];
+  Measure(run, kSimulated, &TwoValues::simulated, &out);
+  Measure(run, kMeasured, &TwoValues::measured, &out);
+  AddPeaks(simulated, measured, "activations in flight",
+           &RankComparison::peak_activations, &out);
+  AddPeaks(simulated, measured, "memory", &RankComparison::peak_memory_bytes,
+           &out);
+  out.differences = Exchange(run, replay, out.iteration).Run();
+  out.findings = FindCauses(run, replay, out.iteration);
+  if (out.iteration == 0) {
+    out.warnings.push_back(
+        "iteration 0 is compared: it has its warm-up in it, and no period");
+  }
+  return out;
+}
+
+}  // namespace pipewright

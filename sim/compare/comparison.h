@@ -1,0 +1,74 @@
+// What a simulated and a measured run of one schedule differ in: metrics side
+// by side, the difference of the step time taken apart (replay_pair.h says
+// how and within which limits), and the single causes that stand out
+// (findings.h). Seconds and bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/compare/findings.h"
+#include "sim/compare/paired_run.h"
+
+namespace pipewright {
+
+struct TwoValues {
+  double simulated = 0;
+  double measured = 0;
+
+  double difference() const { return measured - simulated; }
+  // Of the measured value; 0 where that is 0.
+  double error() const {
+    return measured == 0 ? 0 : (simulated - measured) / measured;
+  }
+};
+
+// The slowest data-parallel replica's.
+struct RankComparison {
+  TwoValues span_s;
+  TwoValues busy_s;
+  // Where both traces have the counter.
+  std::optional<TwoValues> peak_activations;
+  std::optional<TwoValues> peak_memory_bytes;
+};
+
+// What the step time gains when one class of times is taken from the
+// measurement, in the order of the list.
+struct Difference {
+  std::string cause;  // "kernels", "transfers", "copies", ...
+  std::string kind;   // of kernels: "F"
+  double seconds = 0;
+  std::vector<double> seconds_of_rank;  // of kernels
+};
+
+struct Comparison {
+  std::string simulated;  // files
+  std::string measured;
+  std::string schedule;
+  int pp = 0;
+  int replicas = 0;
+  int iteration = 0;  // the one compared
+  int iterations = 0;
+  std::vector<TwoValues> step_s_of;  // [iteration]
+  TwoValues step_s;
+  // Of passes of the iteration.
+  TwoValues span_global_s;
+  TwoValues span_per_rank_s;
+  TwoValues busy_s;
+  TwoValues bubble_global;
+  TwoValues bubble_per_rank;
+  std::vector<RankComparison> ranks;
+  std::vector<Difference> differences;  // they add up to step_s.difference()
+  std::vector<Finding> findings;        // the largest first
+  std::vector<std::string> warnings;
+};
+
+// `iteration` -1: the last that both have. Error: kInvalidArgument where
+// there is no such iteration.
+absl::StatusOr<Comparison> Compare(const PairedRun& run,
+                                   const ReadTrace& simulated,
+                                   const ReadTrace& measured, int iteration);
+
+}  // namespace pipewright

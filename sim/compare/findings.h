@@ -1,0 +1,41 @@
+// Single causes that explain why a measured run is not the simulated one: a
+// kind of pass that takes longer, a rank that is slow, a link, one message
+// that came late. They are found from the lengths of the operations alone;
+// what each costs is its own replay.
+//
+// Method. The ratio of measured to simulated time of every (kind, rank) is
+// explained with as few factors as do it (factors.h), each above 2 % and above
+// the noise of the ratios.
+// What then lies far outside the noise is a finding of its own. Gaps on the
+// compute stream, which should not be, are named in seconds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/compare/paired_run.h"
+#include "sim/compare/replay_pair.h"
+
+namespace pipewright {
+
+struct Finding {
+  // "kernel", "message", "copy", "synchronisation", "optimizer",
+  // "gap"
+  std::string what;
+  std::string text;    // a line for people
+  std::string label;   // "B", "F3", "all-reduce"; "" for all of them
+  int rank = -1;       // -1: all
+  int peer = -1;       // of messages: the receiving rank
+  int iteration = -1;  // of single operations; -1: all
+  double factor = 1;   // measured over simulated, of groups
+  double late_s = 0;   // longer than expected, of single operations
+  // What the step takes longer for this alone.
+  double effect_s = 0;
+};
+
+// The largest effects first. `iteration`: whose step the effects of groups are
+// of; those of single operations are of the step that they were in.
+std::vector<Finding> FindCauses(const PairedRun& run, const PairReplay& replay,
+                                int iteration);
+
+}  // namespace pipewright

@@ -1,0 +1,66 @@
+// Traces of other programs as the measured run: PyTorch's profiler (Kineto) or
+// any other Chrome JSON with a region around each pass. Regions are known by
+// their names; which microbatch each is follows from the simulated order, the
+// n-th forward of a rank there being the n-th one here. So the schedule must
+// be the same.
+//
+// A region's time is that of the GPU kernels launched inside it, by its own
+// thread or, where that launched none (autograd has threads of its own), by
+// any of its process; without kernels its own length. Messages are not read:
+// one is taken to end when the pass that awaits it begins, where that rank
+// would have waited for it, and to take the predicted time elsewhere.
+#pragma once
+
+#include <array>
+#include <istream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/trace/trace_read.h"
+
+namespace pipewright {
+
+enum class Region {
+  kForward,
+  kBackwardInput,
+  kBackwardWeight,
+  kBackwardFull,
+  kRecompute,
+  kOptimizer,
+};
+inline constexpr int kNumRegions = 6;
+
+// Fits record_function names of PyTorch, its pipelining schedules ("PP:0F1",
+// with I for the gradient of the input) and Megatron-LM's timers.
+absl::string_view DefaultRegionPattern(Region region);
+
+struct ForeignOptions {
+  // ECMAScript regular expressions, found anywhere in a region's name, in any
+  // case; empty: the default.
+  std::array<std::string, kNumRegions> patterns;
+  // Which rank a region is of. "file": the file's "distributedInfo.rank", or
+  // its place among the files. "pid": the place of its process among those of
+  // the regions. "": file where there are several files, else pid.
+  std::string rank_of;
+  int skip = 0;  // iterations at the begin, for warming up
+};
+
+struct ForeignFile {
+  std::istream* in = nullptr;
+  std::string name;
+};
+
+// Every operation as the simulation calls it. Error: kInvalidArgument with
+// what is missing.
+absl::StatusOr<ReadTrace> ReadForeignTrace(
+    const std::vector<ForeignFile>& files, const ForeignOptions& options,
+    const ReadTrace& simulated);
+
+// The simulated run without what the other one cannot show; says so in
+// `warnings`. What it took counts as gaps.
+ReadTrace WithoutUnknown(const ReadTrace& simulated, const ReadTrace& foreign,
+                         std::vector<std::string>* warnings);
+
+}  // namespace pipewright

@@ -1,0 +1,58 @@
+// The events of a trace in Chrome's JSON form, ours or another program's, read
+// as a stream: nothing is kept but the event at hand.
+//
+// Facts of the format: "Trace Event Format" (Google, 2016): "traceEvents" with
+// "ph", "name", "cat", "pid", "tid", "ts" and "dur" in microseconds, "args".
+// Of PyTorch's profiler: "distributedInfo.rank" (pytorch/kineto,
+// libkineto/src/output_json.cpp).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <istream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+struct TraceEvent {
+  int64_t index = 0;  // in "traceEvents", from 0
+  std::string phase;
+  std::string category;
+  std::string name;
+  // Of process and thread, as they are written: numbers or words.
+  std::string process;
+  std::string thread;
+  std::optional<double> start_us;
+  std::optional<double> duration_us;
+  std::vector<std::pair<std::string, double>> numbers;     // of "args"
+  std::vector<std::pair<std::string, std::string>> words;  // of "args"
+
+  // The argument of that name, nullptr where there is none.
+  const double* Number(absl::string_view key) const;
+  const std::string* Word(absl::string_view key) const;
+};
+
+// What stands beside the events, as far as it was read before them.
+struct TraceHeader {
+  std::vector<std::pair<std::string, std::string>> other_data;
+  std::optional<int> rank;  // "distributedInfo.rank"
+
+  const std::string* Other(absl::string_view key) const;
+};
+
+// Calls `see` for every element of "traceEvents" in the file's order and stops
+// at the first error, which it returns with the source and the event in front.
+// kInvalidArgument with the byte for text that is no JSON, or that has no
+// "traceEvents". A bare list of events is taken too.
+absl::Status ReadTraceEvents(
+    std::istream& in, const std::string& source,
+    const std::function<absl::Status(const TraceEvent&)>& see,
+    TraceHeader* header);
+
+}  // namespace pipewright

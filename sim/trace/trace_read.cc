@@ -1,0 +1,232 @@
+#include "sim/trace/trace_read.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+absl::Status Missing(absl::string_view field) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field,
+                   ": is missing or of the wrong type; allowed: a "
+                   "trace as simulate --trace writes it"));
+}
+
+std::optional<OpKind> FindOpKind(absl::string_view name) {
+  for (int kind = 0; kind < kNumOpKinds; ++kind) {
+    if (OpKindName(static_cast<OpKind>(kind)) == name) {
+      return static_cast<OpKind>(kind);
+    }
+  }
+  return {};
+}
+
+std::optional<PassKind> FindPassKind(absl::string_view name) {
+  for (int kind = 0; kind < kNumPassKinds; ++kind) {
+    if (PassKindName(static_cast<PassKind>(kind)) == name) {
+      return static_cast<PassKind>(kind);
+    }
+  }
+  return {};
+}
+
+class Reader {
+ public:
+  Reader(const std::string& source, TraceHeader* header) : header_(*header) {
+    trace_.source = source;
+  }
+
+  absl::Status See(const TraceEvent& event) {
+    if (!IsOwnTrace(header_)) {
+      return absl::InvalidArgumentError(
+          "the trace was not written by pipewright (otherData.wait_rule is "
+          "missing)");
+    }
+    if (event.phase == "M") return SeeName(event);
+    if (event.phase == "C") return SeeCounter(event);
+    return event.phase == "X" ? SeeSlice(event) : absl::OkStatus();
+  }
+
+  absl::StatusOr<ReadTrace> Finish() {
+    if (const std::string* name = header_.Other("schedule")) {
+      trace_.schedule = *name;
+    }
+    if (const std::string* rule = header_.Other("wait_rule")) {
+      for (const WaitRule known :
+           {WaitRule::kBuffered, WaitRule::kRendezvous, WaitRule::kBatched}) {
+        if (WaitRuleName(known) == *rule) trace_.wait_rule = known;
+      }
+    }
+    for (const auto& [key, value] : peaks_) {
+      trace_.peaks.push_back(
+          {std::get<0>(key), std::get<1>(key), std::get<2>(key), value});
+    }
+    if (trace_.ops.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(trace_.source, ": holds no operations"));
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  struct Process {
+    int replica = 0;
+    int rank = 0;
+  };
+
+  absl::Status SeeName(const TraceEvent& event) {
+    if (event.name == "process_name") {
+      const double* const rank = event.Number("rank");
+      const double* const replica = event.Number("replica");
+      if (rank == nullptr || *rank < 0) return Missing("args.rank");
+      if (replica == nullptr || *replica < 0) return Missing("args.replica");
+      processes_[event.process] = {static_cast<int>(*replica),
+                                   static_cast<int>(*rank)};
+    }
+    if (event.name == "thread_name") {
+      const std::string* const name = event.Word("name");
+      if (name == nullptr) return Missing("args.name");
+      // "send 2" is a second track of stream "send".
+      const std::string stream = name->substr(0, name->find(' '));
+      for (int index = 0; index < kNumStreams; ++index) {
+        if (StreamName(static_cast<Stream>(index)) == stream) {
+          streams_[event.process + "/" + event.thread] =
+              static_cast<Stream>(index);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SeeCounter(const TraceEvent& event) {
+    const auto process = processes_.find(event.process);
+    if (process == processes_.end() || event.numbers.empty()) {
+      return absl::OkStatus();
+    }
+    double& peak =
+        peaks_[{process->second.replica, process->second.rank, event.name}];
+    peak = std::max(peak, event.numbers[0].second);
+    return absl::OkStatus();
+  }
+
+  // A whole number of `args`; `missing` where it may be left out.
+  static absl::StatusOr<int> Whole(const TraceEvent& event, const char* name,
+                                   std::optional<int> missing = {}) {
+    const double* const value = event.Number(name);
+    if (value == nullptr && missing) return *missing;
+    if (value == nullptr) return Missing(absl::StrCat("args.", name));
+    if (!(*value >= 0 && *value <= 2147483647.0) ||
+        *value != std::floor(*value)) {
+      return BadValue(absl::StrCat("args.", name), absl::StrCat(*value),
+                      "a whole number from 0 on");
+    }
+    return static_cast<int>(*value);
+  }
+
+  absl::Status SeeSlice(const TraceEvent& event) {
+    const std::optional<OpKind> kind = FindOpKind(event.category);
+    if (!kind) return BadValue("cat", event.category, "an operation's kind");
+    if (*kind == OpKind::kWait) return absl::OkStatus();
+    const auto process = processes_.find(event.process);
+    if (process == processes_.end()) {
+      return BadValue("pid", event.process,
+                      "a process that a process_name event has named");
+    }
+    const auto stream = streams_.find(event.process + "/" + event.thread);
+    if (stream == streams_.end()) {
+      return BadValue("tid", event.thread,
+                      "a thread that a thread_name event has named");
+    }
+    if (!event.start_us) return Missing("ts");
+    if (!event.duration_us || *event.duration_us < 0) return Missing("dur");
+    ReadOp read;
+    TraceOp& op = read.op;
+    op.kind = *kind;
+    op.replica = process->second.replica;
+    op.rank = process->second.rank;
+    op.stream = stream->second;
+    op.start_s = *event.start_us * 1e-6;
+    op.end_s = (*event.start_us + *event.duration_us) * 1e-6;
+    PW_ASSIGN_OR_RETURN(op.iteration, Whole(event, "iteration"));
+    if (const double* bytes = event.Number("bytes")) op.bytes = *bytes;
+    const bool needs_pass = *kind == OpKind::kPass ||
+                            *kind == OpKind::kOffload || *kind == OpKind::kLoad;
+    if (needs_pass || event.Number("stage") != nullptr) {
+      PW_RETURN_IF_ERROR(ReadPass(event, &op));
+    }
+    if (*kind == OpKind::kSend || *kind == OpKind::kReceive) {
+      PW_ASSIGN_OR_RETURN(read.peer, Whole(event, "peer"));
+    }
+    if (const std::string* group = event.Word("group")) {
+      const auto entry = groups_.try_emplace(
+          *group, static_cast<int32_t>(trace_.groups.size()));
+      if (entry.second) trace_.groups.push_back(*group);
+      read.group = entry.first->second;
+    }
+    trace_.ops.push_back(read);
+    return absl::OkStatus();
+  }
+
+  static absl::Status ReadPass(const TraceEvent& event, TraceOp* op) {
+    const std::string* const name = event.Word("kind");
+    if (name == nullptr) return Missing("args.kind");
+    const std::optional<PassKind> kind = FindPassKind(*name);
+    if (!kind) return BadValue("args.kind", *name, "F B W BW R O L SYNC");
+    PW_ASSIGN_OR_RETURN(op->stage, Whole(event, "stage"));
+    PW_ASSIGN_OR_RETURN(const int microbatch, Whole(event, "microbatch"));
+    PW_ASSIGN_OR_RETURN(const int chunk, Whole(event, "chunk", 0));
+    PW_ASSIGN_OR_RETURN(const int slice, Whole(event, "slice", 0));
+    PW_ASSIGN_OR_RETURN(const int direction, Whole(event, "direction", 0));
+    PW_ASSIGN_OR_RETURN(const int joint, Whole(event, "joint", 0));
+    if (chunk >= Pass::kMaxChunks || slice >= Pass::kMaxSlices ||
+        direction > 1) {
+      return absl::InvalidArgumentError(
+          "args: chunk, slice or direction is too large");
+    }
+    op->joint = joint != 0;
+    op->pass = Pass(*kind, microbatch, chunk, slice, direction);
+    return absl::OkStatus();
+  }
+
+  TraceHeader& header_;
+  ReadTrace trace_;
+  std::map<std::string, Process> processes_;
+  std::map<std::string, Stream> streams_;
+  std::map<std::string, int32_t> groups_;
+  std::map<std::tuple<int, int, std::string>, double> peaks_;
+};
+
+}  // namespace
+
+bool IsOwnTrace(const TraceHeader& header) {
+  return header.Other("wait_rule") != nullptr;
+}
+
+absl::StatusOr<ReadTrace> ReadChromeTrace(std::istream& in,
+                                          const std::string& source) {
+  TraceHeader header;
+  Reader reader(source, &header);
+  PW_RETURN_IF_ERROR(ReadTraceEvents(
+      in, source, [&](const TraceEvent& event) { return reader.See(event); },
+      &header));
+  return reader.Finish();
+}
+
+std::string PassLabel(Pass pass) {
+  std::string label =
+      absl::StrCat(pass.replica() == 1 ? "b" : "", PassKindName(pass.kind()),
+                   pass.microbatch());
+  if (pass.chunk() > 0) absl::StrAppend(&label, ".", pass.chunk());
+  if (pass.slice() > 0) absl::StrAppend(&label, "s", pass.slice());
+  return label;
+}
+
+}  // namespace pipewright

@@ -37,7 +37,8 @@ bool HaveMpirun() {
   return found;
 }
 
-MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments) {
+MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
+                     int kill_after_s) {
   std::vector<std::string> words = {
       "mpirun", "--allow-run-as-root", "--oversubscribe", "--timeout", kLimit_s,
       // After one second, as by default, a busy

@@ -39,12 +39,19 @@ bool HaveMpirun() {
 
 MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
                      int kill_after_s) {
-  std::vector<std::string> words = {
-      "mpirun", "--allow-run-as-root", "--oversubscribe", "--timeout", kLimit_s,
-      // After one second, as by default, a busy
-      // machine has not let all of them speak.
-      "--mca", "odls_base_sigkill_timeout", "4", "-n", absl::StrCat(processes),
-      PIPEWRIGHT_MPI_RUNNER, "--folder", folder_.Path("")};
+  std::vector<std::string> words = {"mpirun",
+                                    "--allow-run-as-root",
+                                    "--oversubscribe",
+                                    "--timeout",
+                                    kLimit_s,
+                                    "--mca",
+                                    "odls_base_sigkill_timeout",
+                                    absl::StrCat(kill_after_s),
+                                    "-n",
+                                    absl::StrCat(processes),
+                                    PIPEWRIGHT_MPI_RUNNER,
+                                    "--folder",
+                                    folder_.Path("")};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const std::string output = folder_.Write("output", "");
   mpirun_ = ::fork();

@@ -68,7 +68,7 @@ TEST_CASE("mpi: the same bits as with threads", "[execute][mpi]") {
 TEST_CASE("mpi: a killed process ends the others with what they wait for",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;
-  MpiRunner runner(4, Endless("60"));
+  MpiRunner runner(4, Endless("60"), 4);
   for (int process = 0; process < 4; ++process) runner.Pid(process);
   ::kill(runner.Pid(2), SIGKILL);
   runner.Await();
@@ -87,7 +87,7 @@ TEST_CASE("mpi: a killed process ends the others with what they wait for",
 TEST_CASE("mpi: a rank that kills itself in the middle of a step",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;
-  MpiRunner runner(4, {"--dies", "2"});
+  MpiRunner runner(4, {"--dies", "2"}, 4);
   runner.Await();
   INFO(runner.output());
   for (const int process : {0, 1, 3}) {
@@ -102,7 +102,7 @@ TEST_CASE("mpi: a rank that kills itself in the middle of a step",
 TEST_CASE("mpi: a process that falls silent is named after the time-out",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;
-  MpiRunner runner(4, Endless("1"));
+  MpiRunner runner(4, Endless("1"), 4);
   for (int process = 0; process < 4; ++process) runner.Pid(process);
   ::kill(runner.Pid(2), SIGSTOP);
   runner.Await();

@@ -37,12 +37,16 @@ bool HaveMpirun() {
   return found;
 }
 
-MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments) {
+MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
+                     int kill_after_s) {
   std::vector<std::string> words = {"mpirun",
                                     "--allow-run-as-root",
                                     "--oversubscribe",
                                     "--timeout",
                                     kLimit_s,
+                                    "--mca",
+                                    "odls_base_sigkill_timeout",
+                                    absl::StrCat(kill_after_s),
                                     "-n",
                                     absl::StrCat(processes),
                                     PIPEWRIGHT_MPI_RUNNER,

@@ -16,8 +16,11 @@ bool HaveMpirun();
 
 class MpiRunner {
  public:
-  // Starts it with `processes` processes.
-  MpiRunner(int processes, const std::vector<std::string>& arguments);
+  // Starts it with `processes` processes. When one is lost mpirun sends SIGTERM
+  // to the others and `kill_after_s` later SIGKILL; one second, its default,
+  // has not let all of them speak on a busy machine.
+  MpiRunner(int processes, const std::vector<std::string>& arguments,
+            int kill_after_s = 1);
   // Awaits the end of all of it.
   ~MpiRunner();
 

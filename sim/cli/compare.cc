@@ -105,7 +105,7 @@ absl::Status CompareVerb::Run() {
                       ReadMeasured(&simulated_run, &warnings));
   PW_ASSIGN_OR_RETURN(PairedRun run, PairRuns(simulated_run, measured_run));
   run.warnings.insert(run.warnings.begin(), warnings.begin(), warnings.end());
-  PW_ASSIGN_OR_RETURN(const Comparison comparison,
+  PW_ASSIGN_OR_RETURN(const TraceComparison comparison,
                       Compare(run, simulated_run, measured_run, iteration));
   files.Put("-o", json ? absl::StrCat(ComparisonToJson(comparison), "\n")
                        : ComparisonToText(comparison));

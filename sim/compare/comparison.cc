@@ -137,7 +137,7 @@ struct Span {
 };
 
 void Measure(const PairedRun& run, Side side, double TwoValues::*value,
-             Comparison* out) {
+             TraceComparison* out) {
   std::vector<Span> ranks(static_cast<size_t>(run.replicas) * run.pp);
   std::vector<Span> replicas(run.replicas);
   for (const PairedOp& paired : run.ops) {
@@ -174,7 +174,7 @@ void Measure(const PairedRun& run, Side side, double TwoValues::*value,
 void AddPeaks(const ReadTrace& simulated, const ReadTrace& measured,
               absl::string_view counter,
               std::optional<TwoValues> RankComparison::*field,
-              Comparison* out) {
+              TraceComparison* out) {
   for (size_t rank = 0; rank < out->ranks.size(); ++rank) {
     const auto largest = [&](const ReadTrace& trace) {
       double peak_value = -1;
@@ -193,15 +193,16 @@ void AddPeaks(const ReadTrace& simulated, const ReadTrace& measured,
 
 }  // namespace
 
-absl::StatusOr<Comparison> Compare(const PairedRun& run,
-                                   const ReadTrace& simulated,
-                                   const ReadTrace& measured, int iteration) {
+absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
+                                        const ReadTrace& simulated,
+                                        const ReadTrace& measured,
+                                        int iteration) {
   if (iteration >= run.iterations) {
     return BadValue("--iteration", absl::StrCat(iteration),
                     absl::StrCat("0 to ", run.iterations - 1,
                                  ", which both traces have in full"));
   }
-  Comparison out;
+  TraceComparison out;
   out.simulated = run.simulated;
   out.measured = run.measured;
   out.schedule = run.schedule;

@@ -43,7 +43,7 @@ struct Difference {
   std::vector<double> seconds_of_rank;  // of kernels
 };
 
-struct Comparison {
+struct TraceComparison {
   std::string simulated;  // files
   std::string measured;
   std::string schedule;
@@ -67,8 +67,9 @@ struct Comparison {
 
 // `iteration` -1: the last that both have. Error: kInvalidArgument where
 // there is no such iteration.
-absl::StatusOr<Comparison> Compare(const PairedRun& run,
-                                   const ReadTrace& simulated,
-                                   const ReadTrace& measured, int iteration);
+absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
+                                        const ReadTrace& simulated,
+                                        const ReadTrace& measured,
+                                        int iteration);
 
 }  // namespace pipewright

@@ -17,7 +17,7 @@ constexpr size_t kMaxRows = 256;
 // Shares of the first columns' unit.
 class Cells {
  public:
-  explicit Cells(const Comparison& comparison)
+  explicit Cells(const TraceComparison& comparison)
       : unit_(UnitFor(
             std::max(comparison.step_s.simulated, comparison.step_s.measured) /
             10)) {}
@@ -39,7 +39,7 @@ std::string Percent(double share) {
   return absl::StrFormat("%+.2f %%", share * 100);
 }
 
-std::string Metrics(const Comparison& comparison, const Cells& cells) {
+std::string Metrics(const TraceComparison& comparison, const Cells& cells) {
   HtmlTable table;
   table.header = {"metric", "simulated", "measured", "error"};
   const auto times = [&](absl::string_view name, const TwoValues& values) {
@@ -63,7 +63,7 @@ std::string Metrics(const Comparison& comparison, const Cells& cells) {
   return SectionHtml("metrics", "Metrics", TableHtml(table, kMaxRows));
 }
 
-std::string Findings(const Comparison& comparison) {
+std::string Findings(const TraceComparison& comparison) {
   if (comparison.findings.empty()) {
     return SectionHtml("findings", "What stands out",
                        "<p>No single cause stands out.</p>\n");
@@ -79,7 +79,7 @@ std::string Findings(const Comparison& comparison) {
                    items, "</ul>\n"));
 }
 
-std::string Differences(const Comparison& comparison, const Cells& cells) {
+std::string Differences(const TraceComparison& comparison, const Cells& cells) {
   HtmlTable table;
   table.header = {"cause", absl::StrCat("step (", cells.unit(), ")"),
                   "of the step"};
@@ -103,7 +103,7 @@ std::string Differences(const Comparison& comparison, const Cells& cells) {
                    TableHtml(table, kMaxRows)));
 }
 
-std::string Ranks(const Comparison& comparison, const Cells& cells) {
+std::string Ranks(const TraceComparison& comparison, const Cells& cells) {
   HtmlTable table;
   table.header = {"rank"};
   const std::string unit = absl::StrCat(" (", cells.unit(), ")");
@@ -136,7 +136,7 @@ std::string Ranks(const Comparison& comparison, const Cells& cells) {
   return SectionHtml("ranks", "Ranks", TableHtml(table, kMaxRows));
 }
 
-std::string Notes(const Comparison& comparison) {
+std::string Notes(const TraceComparison& comparison) {
   if (comparison.warnings.empty()) return "";
   std::string items;
   for (const std::string& warning : comparison.warnings) {
@@ -150,7 +150,8 @@ std::string Notes(const Comparison& comparison) {
 
 }  // namespace
 
-std::string ComparisonHtml(const Comparison& comparison, const PairedRun& run) {
+std::string ComparisonHtml(const TraceComparison& comparison,
+                           const PairedRun& run) {
   const Cells cells(comparison);
   size_t most = 0;
   std::vector<size_t> operations(run.pp);

@@ -54,14 +54,14 @@ Json ToJson(const Finding& finding) {
 
 class Text {
  public:
-  explicit Text(const Comparison& comparison) : comparison_(comparison) {
+  explicit Text(const TraceComparison& comparison) : comparison_(comparison) {
     double largest =
         std::max(comparison.step_s.simulated, comparison.step_s.measured);
     unit_ = UnitFor(largest / 10);
   }
 
   std::string Write() {
-    const Comparison& c = comparison_;
+    const TraceComparison& c = comparison_;
     absl::StrAppendFormat(&out_, "%s: pp %d", c.schedule, c.pp);
     if (c.replicas > 1) absl::StrAppendFormat(&out_, ", dp %d", c.replicas);
     absl::StrAppendFormat(&out_,
@@ -162,7 +162,7 @@ class Text {
     }
   }
 
-  const Comparison& comparison_;
+  const TraceComparison& comparison_;
   TimeUnit unit_;
   std::string out_;
 };
@@ -178,11 +178,11 @@ std::string CauseLabel(const Difference& difference) {
   return difference.cause;
 }
 
-std::string ComparisonToText(const Comparison& comparison) {
+std::string ComparisonToText(const TraceComparison& comparison) {
   return Text(comparison).Write();
 }
 
-std::string ComparisonToJson(const Comparison& comparison) {
+std::string ComparisonToJson(const TraceComparison& comparison) {
   Json json = {{"simulated", comparison.simulated},
                {"measured", comparison.measured},
                {"schedule", comparison.schedule},

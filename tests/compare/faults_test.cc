@@ -112,26 +112,26 @@ ReadTrace Measured(const Program& program, const Faults& faults,
   return ReadBack(ChromeTraceJson(program, run->ops), "measured.json");
 }
 
-Comparison CompareTraces(const ReadTrace& simulated, const ReadTrace& measured,
-                         int iteration = -1) {
+TraceComparison CompareTraces(const ReadTrace& simulated,
+                              const ReadTrace& measured, int iteration = -1) {
   const absl::StatusOr<PairedRun> run = PairRuns(simulated, measured);
   INFO(run.status());
   REQUIRE(run.ok());
-  const absl::StatusOr<Comparison> comparison =
+  const absl::StatusOr<TraceComparison> comparison =
       Compare(*run, simulated, measured, iteration);
   INFO(comparison.status());
   REQUIRE(comparison.ok());
   return *comparison;
 }
 
-Comparison CompareWith(const Shape& shape, const Faults& faults,
-                       double jitter = 0, int iteration = -1) {
+TraceComparison CompareWith(const Shape& shape, const Faults& faults,
+                            double jitter = 0, int iteration = -1) {
   const Program program = MakeProgram(shape);
   return CompareTraces(Simulated(program), Measured(program, faults, jitter),
                        iteration);
 }
 
-std::string Texts(const Comparison& comparison) {
+std::string Texts(const TraceComparison& comparison) {
   std::vector<std::string> texts;
   for (const Finding& finding : comparison.findings) {
     texts.push_back(finding.text);
@@ -143,7 +143,7 @@ std::string Texts(const Comparison& comparison) {
   return absl::StrJoin(texts, "\n");
 }
 
-double SecondsOf(const Comparison& comparison, const std::string& cause) {
+double SecondsOf(const TraceComparison& comparison, const std::string& cause) {
   double sum = 0;
   for (const Difference& difference : comparison.differences) {
     if (difference.cause == cause) sum += difference.seconds;
@@ -151,7 +151,7 @@ double SecondsOf(const Comparison& comparison, const std::string& cause) {
   return sum;
 }
 
-void CheckSum(const Comparison& comparison) {
+void CheckSum(const TraceComparison& comparison) {
   double sum = 0;
   for (const Difference& difference : comparison.differences) {
     sum += difference.seconds;
@@ -188,7 +188,7 @@ TEST_CASE("compare: names nothing where nothing is wrong", "[compare]") {
   for (const Shape& shape : Shapes()) {
     for (const double jitter : {0.0, 0.03}) {
       INFO(shape.schedule << " jitter " << jitter);
-      const Comparison comparison = CompareWith(shape, {}, jitter);
+      const TraceComparison comparison = CompareWith(shape, {}, jitter);
       INFO(Texts(comparison));
       CHECK(comparison.findings.empty());
       CheckSum(comparison);
@@ -208,7 +208,7 @@ TEST_CASE("compare: names a kernel that is 30 % slower", "[compare]") {
     for (const int rank : {-1, 2}) {
       for (const double jitter : {0.0, 0.03}) {
         INFO(shape.schedule << " rank " << rank << " jitter " << jitter);
-        const Comparison comparison = CompareWith(
+        const TraceComparison comparison = CompareWith(
             shape,
             {.slow_passes = {{.kind = kind, .rank = rank, .factor = 1.3}}},
             jitter);
@@ -235,7 +235,7 @@ TEST_CASE("compare: names a rank that is 10 % slower", "[compare]") {
   for (const Shape& shape : Shapes()) {
     for (const double jitter : {0.0, 0.03}) {
       INFO(shape.schedule << " jitter " << jitter);
-      const Comparison comparison = CompareWith(
+      const TraceComparison comparison = CompareWith(
           shape, {.slow_passes = {{.rank = 3, .factor = 1.1}}}, jitter);
       INFO(Texts(comparison));
       REQUIRE(comparison.findings.size() == 1);
@@ -260,7 +260,7 @@ TEST_CASE("compare: names a message that is late", "[compare]") {
     if (shape.wait_rule != WaitRule::kBuffered) continue;
     for (const double jitter : {0.0, 0.03}) {
       INFO(shape.schedule << " jitter " << jitter);
-      const Comparison comparison =
+      const TraceComparison comparison =
           CompareWith(shape, LateMessage(4), jitter, 1);
       INFO(Texts(comparison));
       REQUIRE(static_cast<int>(comparison.findings.size()) == shape.replicas);
@@ -288,7 +288,7 @@ TEST_CASE("compare: names late messages that hold their ranks", "[compare]") {
     int whole = 0;
     for (int number = 0; number < 12; ++number) {
       INFO(shape.schedule << " number " << number);
-      const Comparison comparison =
+      const TraceComparison comparison =
           CompareWith(shape, LateMessage(number), 0, 1);
       INFO(Texts(comparison));
       CheckSum(comparison);
@@ -311,7 +311,7 @@ TEST_CASE("compare: names late messages that hold their ranks", "[compare]") {
 }
 
 TEST_CASE("compare: names several causes at a time", "[compare]") {
-  const Comparison comparison = CompareWith(
+  const TraceComparison comparison = CompareWith(
       {.schedule = "zb-h1"},
       {.slow_passes = {{.kind = PassKind::kBackwardInput, .factor = 1.3},
                        {.rank = 1, .factor = 1.1}},

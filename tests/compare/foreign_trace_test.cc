@@ -126,7 +126,8 @@ TEST_CASE("foreign trace: compares with the simulation", "[compare]") {
     const ReadTrace measured = *Read({Foreign({.longer = longer})});
     const ReadTrace simulated = WithoutUnknown(Example(), measured, &warnings);
     const PairedRun run = PairRuns(simulated, measured).value();
-    const Comparison comparison = Compare(run, simulated, measured, -1).value();
+    const TraceComparison comparison =
+        Compare(run, simulated, measured, -1).value();
     double sum = 0;
     for (const Difference& difference : comparison.differences) {
       sum += difference.seconds;

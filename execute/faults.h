@@ -2,9 +2,12 @@
 // whether `compare` names them and whether a run ends.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {
@@ -38,5 +41,11 @@ struct Faults {
     return !slow_passes.empty() || !late_messages.empty() || death;
   }
 };
+
+// `slow`: KIND[@RANK]:FACTOR, "B:1.3", "*@2:1.1". `late`:
+// RANK:ITERATION:MESSAGE:SECONDS. Error: kInvalidArgument naming --fault-slow
+// or --fault-late.
+absl::StatusOr<Faults> ParseFaults(const std::vector<std::string>& slow,
+                                   const std::vector<std::string>& late);
 
 }  // namespace pipewright

@@ -26,7 +26,8 @@ void AddLaterVerbs(CLI::App* app, Action* action) {
 }
 
 int Fail(const absl::Status& status) {
-  if (!status.ok()) {
+  // An error without words: another process of the run has said them.
+  if (!status.ok() && !status.message().empty()) {
     // A grid ends in a line of its own; no empty one behind it.
     std::fprintf(
         stderr, "pipewright: error: %s\n",

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "calibrate/grid.h"
 #include "execute/fixed_worker.h"
+#include "execute/run_mpi.h"
 #include "execute/training.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"
@@ -46,7 +45,6 @@ struct Execute {
 
  private:
   absl::StatusOr<ClockKind> Clock() const;
-  absl::StatusOr<Faults> ReadFaults() const;
   absl::StatusOr<PreparedRun> PrepareRun(std::vector<std::string>* warnings);
   absl::StatusOr<ExecutedModel> ModelOf(const PreparedRun& run, PwType type,
                                         std::vector<std::string>* warnings);
@@ -57,52 +55,6 @@ absl::StatusOr<ClockKind> Execute::Clock() const {
   if (clock == "paced") return ClockKind::kPaced;
   if (clock == "real") return ClockKind::kReal;
   return UnknownName("--clock", clock, {"virtual", "paced", "real"});
-}
-
-// "B:1.3", "B@2:1.3", "*@2:1.1"; "RANK:ITERATION:NUMBER:SECONDS".
-absl::StatusOr<Faults> Execute::ReadFaults() const {
-  Faults faults;
-  for (const std::string& text : slow) {
-    const absl::Status bad = BadValue(
-        "--fault-slow", text,
-        "KIND[@RANK]:FACTOR with KIND F, B, W, BW, R or *, as B@2:1.3");
-    const size_t colon = text.find(':');
-    if (colon == std::string::npos) return bad;
-    std::string kind = text.substr(0, colon);
-    Faults::SlowPass fault;
-    if (!absl::SimpleAtod(text.substr(colon + 1), &fault.factor) ||
-        fault.factor < 1) {
-      return bad;
-    }
-    const size_t at = kind.find('@');
-    if (at != std::string::npos) {
-      if (!absl::SimpleAtoi(kind.substr(at + 1), &fault.rank)) return bad;
-      kind.resize(at);
-    }
-    bool known = kind == "*";
-    for (int index = 0; index <= static_cast<int>(PassKind::kRecompute);
-         ++index) {
-      const auto each = static_cast<PassKind>(index);
-      if (PassKindName(each) != kind) continue;
-      fault.kind = each;
-      known = true;
-    }
-    if (!known) return bad;
-    faults.slow_passes.push_back(fault);
-  }
-  for (const std::string& text : late) {
-    const std::vector<std::string> parts = absl::StrSplit(text, ':');
-    Faults::LateMessage fault;
-    if (parts.size() != 4 || !absl::SimpleAtoi(parts[0], &fault.rank) ||
-        !absl::SimpleAtoi(parts[1], &fault.iteration) ||
-        !absl::SimpleAtoi(parts[2], &fault.number) ||
-        !absl::SimpleAtod(parts[3], &fault.seconds)) {
-      return BadValue("--fault-late", text,
-                      "RANK:ITERATION:MESSAGE:SECONDS, below 0: never comes");
-    }
-    faults.late_messages.push_back(fault);
-  }
-  return faults;
 }
 
 // The run as simulate would have it, but with something to train: a gradient
@@ -248,7 +200,7 @@ absl::Status Execute::Run() {
     return BadValue("--timeout", absl::StrCat(timeout_s), "above 0 s");
   }
   TrainingOptions training;
-  PW_ASSIGN_OR_RETURN(training.execute.faults, ReadFaults());
+  PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
   training.execute.clock = kind;
   training.execute.timeout_s = timeout_s;
   training.execute.trace =
@@ -266,20 +218,37 @@ absl::Status Execute::Run() {
                     "shard)");
   }
 
+  // Under mpirun this process is one rank, and one of them speaks for all.
+  std::unique_ptr<MpiJob> job;
+  if (MpiJob::Started()) {
+    PW_ASSIGN_OR_RETURN(job, MpiJob::Create());
+  }
+  const auto mine = [&job](absl::Status status) {
+    return job == nullptr || job->speaks() || status.ok()
+               ? status
+               : absl::Status(status.code(), "");
+  };
   ExecuteReport report;
   report.clock = kind;
-  report.transport = "threads";
+  report.transport = job != nullptr ? "mpi" : "threads";
   report.steps = steps;
   ExecutedRun executed;
   std::vector<double> peaks =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
   const long preempted = Preemptions();
   if (kind == ClockKind::kPaced) {
-    PW_ASSIGN_OR_RETURN(
-        executed,
-        RunThreads(
-            program, [](Address) { return std::make_unique<FixedWorker>(); },
-            training.execute));
+    const MakeWorker make_worker = [](Address) {
+      return std::make_unique<FixedWorker>();
+    };
+    if (job != nullptr) {
+      absl::StatusOr<MpiRun> ran =
+          RunMpi(job.get(), program, make_worker, training.execute);
+      if (!ran.ok()) return mine(ran.status());
+      executed = std::move(ran->run);
+    } else {
+      PW_ASSIGN_OR_RETURN(executed,
+                          RunThreads(program, make_worker, training.execute));
+    }
   } else {
     char error[512] = "";
     const PwKernels* const kernels =
@@ -305,8 +274,11 @@ absl::Status Execute::Run() {
           " is never flushed: its weights are those of no sequential run, and "
           "nothing is checked but that the losses are finite"));
     }
-    PW_ASSIGN_OR_RETURN(TrainedRun trained,
-                        TrainThreads(program, model, kernels, training));
+    absl::StatusOr<TrainedRun> ran =
+        job != nullptr ? TrainMpi(job.get(), program, model, kernels, training)
+                       : TrainThreads(program, model, kernels, training);
+    if (!ran.ok()) return mine(ran.status());
+    TrainedRun& trained = *ran;
     executed = std::move(trained.run);
     peaks = trained.peak_activations;
     report.peak_bytes = trained.peak_bytes;
@@ -315,6 +287,12 @@ absl::Status Execute::Run() {
     report.libraries = trained.libraries;
     if (training.check) report.check = trained.check;
   }
+  const absl::Status verdict =
+      report.check && !report.check->ok()
+          ? absl::DataLossError(
+                "losses, gradients or weights differ from the sequential run")
+          : absl::OkStatus();
+  if (job != nullptr && !job->speaks()) return mine(verdict);
   report.preemptions = Preemptions() - preempted;
   PrintWarnings(warnings);
   report.late_s = executed.late_s;
@@ -351,11 +329,7 @@ absl::Status Execute::Run() {
     files.Put("--perfetto", PerfettoTrace(program, executed.ops, nullptr));
   }
   PW_RETURN_IF_ERROR(files.Write());
-  if (report.check && !report.check->ok()) {
-    return absl::DataLossError(
-        "losses, gradients or weights differ from the sequential run");
-  }
-  return absl::OkStatus();
+  return verdict;
 }
 
 }  // namespace

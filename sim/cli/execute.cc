@@ -192,6 +192,9 @@ long Preemptions() {
 absl::Status Execute::Run() {
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const ClockKind kind, Clock());
+  if (device != "cpu" && device != "cuda") {
+    return UnknownName("--device", device, {"cpu", "cuda"});
+  }
   if (steps < 1 || steps > kMostSteps) {
     return BadValue("--steps", absl::StrCat(steps),
                     absl::StrCat("1 to ", kMostSteps));

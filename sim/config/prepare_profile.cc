@@ -89,6 +89,9 @@ absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
   return std::shared_ptr<const Jitter>(std::move(jitter));
 }
 
+// High end over low end of a 95 % interval: an effect known to a factor of two.
+constexpr double kMostUncertain = 2;
+
 // Null for none.
 absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
     const RunConfig& config, const std::optional<PreparedProfile>& profile,
@@ -104,6 +107,22 @@ absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
     return BadValue(config.Field("costs.interference"), "on",
                     absl::StrCat("off (profile ", profile->name,
                                  " has no interference matrix)"));
+  }
+  // Applied on its own only where the machine could tell what it measured.
+  if (!given) {
+    for (const InterferenceEntry& entry : profile->profile->interference) {
+      if (entry.pass_high <= kMostUncertain * entry.pass_low &&
+          entry.beside_high <= kMostUncertain * entry.beside_low) {
+        continue;
+      }
+      warnings->push_back(
+          absl::StrCat("interference: left out, since profile ", profile->name,
+                       " is not sure of it (", KeyOf(entry), ": the pass ",
+                       entry.pass_low, " to ", entry.pass_high,
+                       " times as long, the other ", entry.beside_low, " to ",
+                       entry.beside_high, "); --interference on applies it"));
+      return none;
+    }
   }
   if (has_links && engine == "simgrid") {
     warnings->push_back(

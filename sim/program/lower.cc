@@ -57,8 +57,13 @@ absl::Status Lowering::CheckOptions() const {
   }
   if (options_.data_parallel >= DataParallel::kZero1 &&
       schedule_.replicas > 1) {
-    return BadValue("strategy.data_parallel", "a sharded optimizer",
-                    "none, ddp (of a schedule with two replicas)");
+    constexpr const char* kNames[] = {"none", "ddp", "zero1", "zero2", "fsdp"};
+    return BadValue(
+        "strategy.data_parallel",
+        kNames[static_cast<int>(options_.data_parallel)],
+        absl::StrCat("none, ddp: schedule ", schedule_.name,
+                     " holds every stage twice, and a sharded optimizer of "
+                     "both copies is not lowered yet"));
   }
   if (shards() && options_.shard_blocks == ShardBlocks::kUnit &&
       schedule_.unit < 1) {

@@ -157,6 +157,16 @@ absl::Status CopyBench::Queue(CopyDirection direction, int64_t bytes,
   return absl::OkStatus();
 }
 
+absl::Status CopyBench::WarmUp(int64_t bytes) {
+  for (const CopyDirection direction :
+       {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice,
+        CopyDirection::kDeviceToDevice}) {
+    PW_RETURN_IF_ERROR(Queue(direction, bytes, 1));
+    PW_RETURN_IF_ERROR(device_->Wait(stream(direction)));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<double> CopyBench::TimeBesideOnCpu(CopyDirection direction,
                                                   int64_t bytes) {
   opposite_ = OppositeOf(direction);
@@ -204,6 +214,11 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
                                                   bool quick) {
   const std::vector<int64_t> sizes = Sizes(*device, quick);
   PW_ASSIGN_OR_RETURN(auto bench, CopyBench::Create(device, sizes.back()));
+  if (!device->is_cpu()) {
+    for (const int64_t bytes : sizes) {
+      PW_RETURN_IF_ERROR(bench->WarmUp(bytes));
+    }
+  }
   std::vector<Subject> subjects;
   for (const CopyDirection direction :
        {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice,

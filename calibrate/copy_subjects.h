@@ -53,6 +53,9 @@ class CopyBench {
   // Queues copies on a stream of their own: on the CPU they are done on
   // return.
   absl::Status Queue(CopyDirection direction, int64_t bytes, int count);
+  // Copies of `bytes` each way, not timed and not behind a hold: the driver
+  // may load what it copies with.
+  absl::Status WarmUp(int64_t bytes);
   PwStream* stream(CopyDirection direction) const {
     return streams_[static_cast<size_t>(direction)];
   }

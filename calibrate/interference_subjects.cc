@@ -283,6 +283,13 @@ Subject MatrixSubject(ProfilePass pass, Beside beside) {
   return subject;
 }
 
+// So many pieces in turn that none is in the cache when it comes again.
+int64_t GpuBytes(const MeasuredDevice& device) {
+  const int64_t pieces =
+      (2 * device.info().cache_bytes + kGpuPiece - 1) / kGpuPiece;
+  return std::max<int64_t>(2, pieces) * kGpuPiece;
+}
+
 std::vector<CopyDirection> DirectionsOf(Beside beside) {
   switch (beside) {
     case Beside::kD2H:
@@ -300,12 +307,17 @@ std::vector<CopyDirection> DirectionsOf(Beside beside) {
 
 }  // namespace
 
+int64_t InterferenceBytes(const MeasuredDevice& device) {
+  return device.is_cpu() ? 0 : 2 * GpuBytes(device);
+}
+
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
     MeasuredDevice* device, std::shared_ptr<PartBench> bench) {
   auto runner = std::make_shared<PassRunner>(device, std::move(bench));
   std::vector<Subject> subjects;
   if (!device->is_cpu()) {
-    PW_ASSIGN_OR_RETURN(auto copies, CopyBench::Create(device, kGpuPiece));
+    PW_ASSIGN_OR_RETURN(auto copies,
+                        CopyBench::Create(device, GpuBytes(*device)));
     auto visit = std::make_shared<GpuVisit>(runner.get(), copies.get());
     for (const ProfilePass pass : kMatrixPasses) {
       for (const Beside beside :

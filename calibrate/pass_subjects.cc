@@ -18,6 +18,8 @@ using enum ProfilePass;
 using Passes = std::vector<ProfilePass>;
 
 constexpr int kLayers = 4;
+// A parameter's gradient, master weight and moments, fp32.
+constexpr int64_t kAdamBytes = 16;
 // Of free memory: the libraries' own workspaces need the rest.
 constexpr double kUsable = 0.9;
 
@@ -215,22 +217,28 @@ absl::StatusOr<PwPartSize> SizeOf(MeasuredDevice* device, const Shape& shape,
   return size;
 }
 
-// Embedding and head are there once in a model.
-int LayersOf(PwPart part, int layers) { return part == PW_LAYER ? layers : 1; }
+int CopiesOf(PwPart part, const BenchMemory& memory) {
+  return part == PW_LAYER ? memory.layers : memory.ends;
+}
 
 absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
-                                       int layers) {
+                                       int layers, int ends) {
   BenchMemory memory;
   memory.layers = layers;
+  memory.ends = ends;
   std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
   size_t passes = 0;
   size_t gemms = 0;
   for (const Shape& shape : grid.shapes) {
     for (const PwPart part : kParts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
-      const int count = LayersOf(part, layers);
+      const int count = CopiesOf(part, memory);
       passes = std::max(passes, PartBench::PassBytes(size, shape, count));
       gemms = std::max(gemms, PartBench::GemmBytes(shape, part));
+      if (part == PW_LAYER) {
+        memory.layer_parameters =
+            std::max(memory.layer_parameters, size.parameters);
+      }
       weights[{part, shape.tp()}] = WeightBytes(size, shape.model.type, count);
     }
   }
@@ -248,14 +256,18 @@ std::string ShapeText(const Shape& shape) {
 }
 
 absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
-                                               const Grid& grid) {
+                                               const Grid& grid,
+                                               int64_t side_bytes) {
   const double room = kUsable * static_cast<double>(device->info().free_bytes);
   int64_t least = 0;
   for (int layers = kLayers; layers >= 1; --layers) {
-    PW_ASSIGN_OR_RETURN(const BenchMemory memory,
-                        MemoryWith(device, grid, layers));
-    if (static_cast<double>(memory.bytes) <= room) return memory;
-    least = memory.bytes;
+    for (int ends = layers; ends >= 1; --ends) {
+      PW_ASSIGN_OR_RETURN(BenchMemory memory,
+                          MemoryWith(device, grid, layers, ends));
+      memory.bytes += side_bytes + kAdamBytes * memory.layer_parameters;
+      if (static_cast<double>(memory.bytes) <= room) return memory;
+      least = memory.bytes;
+    }
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "one layer, embedding and head of this grid (largest shape ",
@@ -278,9 +290,8 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
     for (const PwPart part : kParts) {
       auto& own = weights[{part, shape.tp()}];
       if (own == nullptr) {
-        PW_ASSIGN_OR_RETURN(own,
-                            PartWeights::Create(device, shape, part,
-                                                LayersOf(part, memory.layers)));
+        PW_ASSIGN_OR_RETURN(own, PartWeights::Create(device, shape, part,
+                                                     CopiesOf(part, memory)));
       }
       PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));

@@ -91,8 +91,10 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
   PW_ASSIGN_OR_RETURN(const Grid grid,
                       MakeGrid(options.model, type, options.grid));
-  PW_ASSIGN_OR_RETURN(const BenchMemory memory,
-                      EstimatePassMemory(device.get(), grid));
+  PW_ASSIGN_OR_RETURN(
+      const BenchMemory memory,
+      EstimatePassMemory(device.get(), grid,
+                         SideBytes(*device, options.grid.quick)));
   const double start = Now();
   const MachineLoad before = CurrentLoad();
   ProfileSource source = SourceOf(*device);

@@ -20,7 +20,7 @@ ProfileSource Gpu() {
 std::vector<std::string> FlagsOf(const Profile& profile,
                                  const ProfileSource& source) {
   std::vector<std::string> warnings;
-  AppendRedFlags(profile, source, &warnings);
+  AppendRedFlags(profile, source, {}, &warnings);
   return warnings;
 }
 
@@ -90,7 +90,9 @@ TEST_CASE("red flags: clocks and throttling", "[calibrate]") {
   source.before.clock_mhz = source.after.clock_mhz = 1755;
   CHECK(FlagsOf({}, source).empty());
   source.after.throttle = 4;
-  CheckOne({}, source, "throttled (reasons 0x4) after");
+  CheckOne({}, source, "throttled (reasons 0x4)");
+  source.after.throttle = 1;  // the card idles
+  CHECK(FlagsOf({}, source).empty());
   source.after.throttle = -1;  // not known
   source.before.clock_mhz = source.after.clock_mhz = 1200;
   CheckOne({}, source, "1200 MHz");

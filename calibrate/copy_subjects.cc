@@ -16,9 +16,12 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
-// Queued on the other stream of a GPU, so that it is busy from before the
-// timed copy to after it.
-constexpr int kBesideCopies = 4;
+// Before the timed copy of a GPU goes as much the same way untimed, so that
+// the other way is under way whichever of the two held streams starts first:
+// some 20 us at PCIe 5.0's rate, and one copy at least.
+constexpr int64_t kLeadBytes = kMiB;
+// The other way has so many times the copies: it may be faster.
+constexpr int kBesideFactor = 4;
 
 std::vector<int64_t> Sizes(const MeasuredDevice& device, bool quick) {
   if (quick) return {kMiB, 16 * kMiB};
@@ -142,17 +145,32 @@ size_t CopyBench::Advance(int64_t bytes) {
 
 absl::Status CopyBench::Queue(CopyDirection direction, int64_t bytes,
                               int count) {
+  return QueueOn(stream(direction), direction, bytes, count);
+}
+
+absl::Status CopyBench::QueueOn(PwStream* stream, CopyDirection direction,
+                                int64_t bytes, int count) {
   const bool from_host = direction == CopyDirection::kHostToDevice;
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   for (int index = 0; index < count; ++index) {
     const size_t at = Advance(bytes);
-    PW_RETURN_IF_ERROR(device_->Check(
-        device_->kernels()->copy(
-            device_->handle(), stream(direction), KindOf(direction),
-            (to_host ? host_[1] : inside_[1]).as<char>() + at,
-            (from_host ? host_[0] : inside_[0]).as<char>() + at,
-            static_cast<size_t>(bytes)),
-        "copy"));
+    PW_RETURN_IF_ERROR(
+        device_->Check(device_->kernels()->copy(
+                           device_->handle(), stream, KindOf(direction),
+                           (to_host ? host_[1] : inside_[1]).as<char>() + at,
+                           (from_host ? host_[0] : inside_[0]).as<char>() + at,
+                           static_cast<size_t>(bytes)),
+                       "copy"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyBench::WarmUp(int64_t bytes) {
+  for (const CopyDirection direction :
+       {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice,
+        CopyDirection::kDeviceToDevice}) {
+    PW_RETURN_IF_ERROR(Queue(direction, bytes, 1));
+    PW_RETURN_IF_ERROR(device_->Wait(stream(direction)));
   }
   return absl::OkStatus();
 }
@@ -171,39 +189,40 @@ absl::StatusOr<double> CopyBench::Time(CopyDirection direction, int64_t bytes,
                                        bool beside) {
   PW_CHECK(bytes <= max_bytes_);
   if (beside && device_->is_cpu()) return TimeBesideOnCpu(direction, bytes);
-  const bool from_host = direction == CopyDirection::kHostToDevice;
-  const bool to_host = direction == CopyDirection::kDeviceToHost;
   const PwKernels* kernels = device_->kernels();
   const CopyDirection opposite = OppositeOf(direction);
-  const size_t at = Advance(bytes);
+  const int lead =
+      beside ? static_cast<int>(std::max<int64_t>(1, kLeadBytes / bytes)) : 0;
   PW_RETURN_IF_ERROR(watch_.Start());
   if (beside) {
-    PW_RETURN_IF_ERROR(Queue(opposite, bytes, kBesideCopies / 2));
+    PW_RETURN_IF_ERROR(device_->Check(
+        kernels->hold_stream(device_->handle(), stream(opposite)),
+        "hold the other stream"));
+    PW_RETURN_IF_ERROR(Queue(opposite, bytes, kBesideFactor * (lead + 1)));
   }
+  PW_RETURN_IF_ERROR(QueueOn(nullptr, direction, bytes, lead));
   PW_RETURN_IF_ERROR(watch_.Mark());
-  PW_RETURN_IF_ERROR(device_->Check(
-      kernels->copy(device_->handle(), nullptr, KindOf(direction),
-                    (to_host ? host_[1] : inside_[1]).as<char>() + at,
-                    (from_host ? host_[0] : inside_[0]).as<char>() + at,
-                    static_cast<size_t>(bytes)),
-      "copy"));
+  PW_RETURN_IF_ERROR(QueueOn(nullptr, direction, bytes, 1));
   PW_RETURN_IF_ERROR(watch_.Mark());
-  if (beside) {
-    PW_RETURN_IF_ERROR(Queue(opposite, bytes, kBesideCopies / 2));
-  }
   std::vector<double> seconds;
   PW_RETURN_IF_ERROR(watch_.Stop(&seconds));
-  if (beside) {
-    PW_RETURN_IF_ERROR(device_->Check(
-        kernels->synchronize(device_->handle(), stream(opposite)), "wait"));
-  }
+  if (beside) PW_RETURN_IF_ERROR(device_->Wait(stream(opposite)));
   return seconds[0];
+}
+
+int64_t CopySubjectBytes(const MeasuredDevice& device, bool quick) {
+  return 2 * Sizes(device, quick).back();
 }
 
 absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
                                                   bool quick) {
   const std::vector<int64_t> sizes = Sizes(*device, quick);
   PW_ASSIGN_OR_RETURN(auto bench, CopyBench::Create(device, sizes.back()));
+  if (!device->is_cpu()) {
+    for (const int64_t bytes : sizes) {
+      PW_RETURN_IF_ERROR(bench->WarmUp(bytes));
+    }
+  }
   std::vector<Subject> subjects;
   for (const CopyDirection direction :
        {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice,

@@ -53,6 +53,9 @@ class CopyBench {
   // Queues copies on a stream of their own: on the CPU they are done on
   // return.
   absl::Status Queue(CopyDirection direction, int64_t bytes, int count);
+  // Copies of `bytes` each way, not timed and not behind a hold: the driver
+  // may load what it copies with.
+  absl::Status WarmUp(int64_t bytes);
   PwStream* stream(CopyDirection direction) const {
     return streams_[static_cast<size_t>(direction)];
   }
@@ -60,6 +63,8 @@ class CopyBench {
  private:
   CopyBench(MeasuredDevice* device, int64_t max_bytes)
       : device_(device), max_bytes_(max_bytes), watch_(device) {}
+  absl::Status QueueOn(PwStream* stream, CopyDirection direction, int64_t bytes,
+                       int count);
   size_t Advance(int64_t bytes);
   absl::StatusOr<double> TimeBesideOnCpu(CopyDirection direction,
                                          int64_t bytes);
@@ -76,6 +81,9 @@ class CopyBench {
   size_t opposite_place_ = 0;  // the repeater's
   std::unique_ptr<Repeater> repeater_;
 };
+
+// Bytes of the device that CopySubjects takes.
+int64_t CopySubjectBytes(const MeasuredDevice& device, bool quick);
 
 absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
                                                   bool quick);

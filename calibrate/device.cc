@@ -89,6 +89,10 @@ absl::Status MeasuredDevice::Randomize(PwType type, void* data, size_t bytes,
                "fill with random numbers");
 }
 
+absl::Status MeasuredDevice::Wait(PwStream* stream) const {
+  return Check(kernels_->synchronize(handle_, stream), "wait for a stream");
+}
+
 ProfileState MeasuredDevice::State() const {
   PwDeviceState state = {};
   if (kernels_->state(handle_, &state) != PW_OK) return {};

@@ -71,6 +71,8 @@ class MeasuredDevice {
   absl::Status Check(PwStatus status, absl::string_view what) const {
     return StatusOf(kernels_, status, what);
   }
+  // Until all that is queued on `stream` has ended.
+  absl::Status Wait(PwStream* stream) const;
   ProfileState State() const;
 
  private:
@@ -93,7 +95,8 @@ class Stopwatch {
   // Holds the stream, so that what is queued until Stop runs without gaps.
   absl::Status Start();
   absl::Status Mark();
-  // Lets it run and waits; seconds between each mark and the next.
+  // Lets it run and waits; seconds between each mark and the next. Error: the
+  // hold ended by itself before, so what was timed had gaps.
   absl::Status Stop(std::vector<double>* seconds);
 
  private:

@@ -158,7 +158,7 @@ for library in libcublasLt.so.13 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; d
 done
 [[ $path == *[!:]* ]] || say "no CUDA library found under $cuda or in Python"
 for library in libcudnn.so.9:'attention uses the own kernels' \
-  libnccl.so.2:'no collectives are measured'; do
+  libnccl.so.2:'transfers between GPUs are not measured yet with it either'; do
   [[ -n $(holder "${library%%:*}") ]] ||
     say "${library%%:*} is missing: ${library#*:}"
 done
@@ -284,9 +284,12 @@ for verb in calibrate execute; do
       step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
         --device cuda --model "$model" -o "$out/$model.txtpb"
     else
-      step "execute-$model" "$limit" "$tree/pipewright" execute \
-        --schedule 1f1b --pp 4 --microbatches 8 --model "$model" \
-        --device cuda --clock virtual --steps 2 --json
+      for schedule in 1f1b zb-h1 zb-v; do
+        step "execute-$model-$schedule" "$limit" "$tree/pipewright" execute \
+          --schedule "$schedule" --pp 4 --microbatches 8 --model "$model" \
+          --device cuda --clock virtual --steps 2 --json \
+          -o "$out/execute-$model-$schedule.json"
+      done
     fi
   done
 done

@@ -15,6 +15,9 @@
 
 namespace pipewright {
 
+// Bytes of the device that InterferenceSubjects takes, beside the bench's.
+int64_t InterferenceBytes(const MeasuredDevice& device);
+
 // `bench`: of a layer. Samples are ratios of times that lie next to each
 // other, so that drift cancels. On a GPU without a second one only the copies.
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(

@@ -1,5 +1,6 @@
 #include "calibrate/red_flags.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -24,6 +25,10 @@ constexpr double kMemoryH200 = 4.8e12;
 constexpr double kPcie = 60e9;
 // Below it the device is capped: data sheet, boost 1.98 GHz.
 constexpr double kClockMhz = 1400;
+// Of the fastest round over the slowest.
+constexpr double kClockChange = 1.1;
+// NVML, nvmlClocksEventReasonGpuIdle: no throttling.
+constexpr int64_t kGpuIdle = 1;
 // One core or one socket: faster was not done at all.
 constexpr double kCpuFlops = 20e12;
 // F and W are as many FLOPs in their linear layers; attention and norms are
@@ -36,9 +41,11 @@ constexpr double kChain = 0.03;
 class Flags {
  public:
   Flags(const Profile& profile, const ProfileSource& source,
+        const std::vector<ProfileState>& rounds,
         std::vector<std::string>* warnings)
       : profile_(profile),
         source_(source),
+        rounds_(rounds),
         warnings_(warnings),
         gpu_(source.backend == "cuda") {}
 
@@ -54,25 +61,29 @@ class Flags {
   void Flag(const std::string& text) { warnings_->push_back(text); }
 
   void MeasuredDevice() {
-    for (const ProfileState* state : {&source_.before, &source_.after}) {
-      const char* when = state == &source_.before ? "before" : "after";
-      if (state->throttle > 0) {
-        Flag(absl::StrFormat("the device throttled (reasons 0x%x) %s the run",
-                             state->throttle, when));
-      }
+    std::vector<ProfileState> states = rounds_;
+    if (states.empty()) states = {source_.before, source_.after};
+    int64_t throttle = 0;
+    double lowest = 0;
+    double highest = 0;
+    for (const ProfileState& state : states) {
+      if (state.throttle > 0) throttle |= state.throttle & ~kGpuIdle;
+      if (state.clock_mhz <= 0) continue;
+      lowest = lowest > 0 ? std::min(lowest, state.clock_mhz) : state.clock_mhz;
+      highest = std::max(highest, state.clock_mhz);
     }
-    if (gpu_ && source_.after.clock_mhz > 0 &&
-        source_.after.clock_mhz < kClockMhz) {
+    if (throttle != 0) {
+      Flag(absl::StrFormat("the device throttled (reasons 0x%x)", throttle));
+    }
+    if (gpu_ && lowest > 0 && lowest < kClockMhz) {
       Flag(
-          absl::StrFormat("SM clock of %.0f MHz right after the load: below "
-                          "%.0f MHz the device is capped",
-                          source_.after.clock_mhz, kClockMhz));
+          absl::StrFormat("SM clock of %.0f MHz under load: below %.0f MHz the "
+                          "device is capped",
+                          lowest, kClockMhz));
     }
-    const double before = source_.before.clock_mhz;
-    const double after = source_.after.clock_mhz;
-    if (before > 0 && after > 0 && std::abs(after / before - 1) > 0.1) {
-      Flag(absl::StrFormat("the clock went from %.0f to %.0f MHz", before,
-                           after));
+    if (highest > kClockChange * lowest) {
+      Flag(absl::StrFormat("the clock was between %.0f and %.0f MHz", lowest,
+                           highest));
     }
   }
 
@@ -175,6 +186,7 @@ class Flags {
 
   const Profile& profile_;
   const ProfileSource& source_;
+  const std::vector<ProfileState>& rounds_;
   std::vector<std::string>* warnings_;
   bool gpu_;
 };
@@ -182,8 +194,9 @@ class Flags {
 }  // namespace
 
 void AppendRedFlags(const Profile& profile, const ProfileSource& source,
+                    const std::vector<ProfileState>& rounds,
                     std::vector<std::string>* warnings) {
-  Flags(profile, source, warnings).Append();
+  Flags(profile, source, rounds, warnings).Append();
 }
 
 }  // namespace pipewright

@@ -57,6 +57,28 @@ double Now() {
       .count();
 }
 
+// A GPU's state with work queued, after `seconds` of it; a CPU's as it is.
+absl::StatusOr<ProfileState> StateUnderLoad(MeasuredDevice* device,
+                                            PartBench* bench, double seconds) {
+  if (device->is_cpu()) return device->State();
+  constexpr int kQueued = 8;  // enough to outlast the question
+  ProfileState state;
+  const double start = Now();
+  do {
+    for (int index = 0; index < kQueued; ++index) {
+      const int layer = index % bench->layers();
+      for (const ProfilePass pass :
+           {ProfilePass::kForward, ProfilePass::kBackwardInput,
+            ProfilePass::kBackwardWeight}) {
+        PW_RETURN_IF_ERROR(bench->Run(pass, layer));
+      }
+    }
+    state = device->State();
+    PW_RETURN_IF_ERROR(device->Wait(nullptr));
+  } while (Now() - start < seconds);
+  return state;
+}
+
 // Subjects of which something is missing.
 std::vector<Subject> Missing(std::vector<Subject> subjects,
                              const Profile& done) {
@@ -91,8 +113,10 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
   PW_ASSIGN_OR_RETURN(const Grid grid,
                       MakeGrid(options.model, type, options.grid));
-  PW_ASSIGN_OR_RETURN(const BenchMemory memory,
-                      EstimatePassMemory(device.get(), grid));
+  PW_ASSIGN_OR_RETURN(
+      const BenchMemory memory,
+      EstimatePassMemory(device.get(), grid,
+                         SideBytes(*device, options.grid.quick)));
   const double start = Now();
   const MachineLoad before = CurrentLoad();
   ProfileSource source = SourceOf(*device);
@@ -104,14 +128,18 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
   PW_ASSIGN_OR_RETURN(PassSet passes, PassSubjects(device.get(), grid, memory));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> side,
-                      SideSubjects(device.get(), std::move(passes.example),
+                      SideSubjects(device.get(), passes.example,
                                    options.grid.quick, &source.warnings));
   std::vector<Subject> subjects = std::move(passes.subjects);
   std::move(side.begin(), side.end(), std::back_inserter(subjects));
 
   Profile profile = options.done;
   profile.complete = false;
-  const auto saved = [&](const Profile& sofar) {
+  std::vector<ProfileState> states;
+  const auto saved = [&](const Profile& sofar) -> absl::Status {
+    PW_ASSIGN_OR_RETURN(source.after,
+                        StateUnderLoad(device.get(), passes.example.get(), 0));
+    states.push_back(source.after);
     Profile partial = sofar;
     partial.sources.push_back(source);
     partial.sources.back().seconds = Now() - start;
@@ -124,16 +152,19 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   const std::vector<Subject> missing = Missing(subjects, profile);
   if (!missing.empty()) {
     PW_ASSIGN_OR_RETURN(
+        source.before,
+        StateUnderLoad(device.get(), passes.example.get(), options.heat_s));
+    states.push_back(source.before);
+    PW_ASSIGN_OR_RETURN(
         Measured measured,
         MeasureAll(missing, measure, {Now, hooks.stop, hooks.progress, saved},
                    std::move(profile)));
     profile = std::move(measured.profile);
     result.interrupted = measured.interrupted;
     AppendNoise(measured, measure.rule, &source.warnings);
-    source.after = device->State();
     source.seconds = Now() - start;
     AppendLoadWarnings(before, CurrentLoad(), source.seconds, &source.warnings);
-    AppendRedFlags(profile, source, &source.warnings);
+    AppendRedFlags(profile, source, states, &source.warnings);
     profile.sources.push_back(source);
   }
   for (const Subject& subject : subjects) {

@@ -22,6 +22,8 @@ struct CalibrateOptions {
   ShapeOptions grid;
   double budget_s = 30;
   int rounds = 6;
+  // Of work before a GPU's state is read first; an idle card's clock is low.
+  double heat_s = 1;
   // What a run that was interrupted has measured; empty otherwise.
   Profile done;
 };

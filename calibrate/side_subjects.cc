@@ -19,6 +19,11 @@ constexpr unsigned kInterferenceThreads = 3;
 
 }  // namespace
 
+int64_t SideBytes(const MeasuredDevice& device, bool quick) {
+  return CopySubjectBytes(device, quick) +
+         (quick ? 0 : InterferenceBytes(device));
+}
+
 absl::StatusOr<std::vector<Subject>> SideSubjects(
     MeasuredDevice* device, std::shared_ptr<PartBench> bench, bool quick,
     std::vector<std::string>* warnings) {

@@ -13,6 +13,10 @@
 
 namespace pipewright {
 
+// Bytes of the device for copies and what runs beside passes, without the
+// optimizer's.
+int64_t SideBytes(const MeasuredDevice& device, bool quick);
+
 // `bench`: of a layer, for the interference matrix. What cannot be measured
 // here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(

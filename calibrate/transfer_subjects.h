@@ -1,5 +1,5 @@
-// Subjects that time transfers between ranks, over every transport that is
-// there: threads always, MPI under mpirun, NCCL with two GPUs and more.
+// Subjects that time transfers between ranks that are threads of this process.
+// Transfers over MPI and NCCL are not measured.
 #pragma once
 
 #include <cstdint>

@@ -2,14 +2,23 @@
 #include "execute/model_worker.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
+
+// Ranks of one process share a GPU: passes that overlap on it would time each
+// other. Who holds it is the only one that computes.
+std::unique_lock<std::mutex> DeviceToken() {
+  static std::mutex mutex;
+  return std::unique_lock<std::mutex>(mutex);
+}
 
 bool IsForwardInput(Pass pass) { return pass.kind() == PassKind::kForward; }
 
@@ -209,6 +218,10 @@ Payload ModelWorker::GiveOutput(Pass pass, int stage) {
 
 absl::StatusOr<double> ModelWorker::Timed(
     const std::function<absl::Status()>& work) {
+  std::unique_lock<std::mutex> token;
+  if (absl::string_view(handle_.kernels->name) == "cuda") {
+    token = DeviceToken();
+  }
   const PwKernels& kernels = *handle_.kernels;
   PW_RETURN_IF_ERROR(
       Failed(kernels.record(handle_.device, handle_.stream, begin_), "event"));

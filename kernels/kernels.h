@@ -186,7 +186,9 @@ typedef struct PwKernels {
   PwStatus (*elapsed)(PwDevice* device, PwEvent* from, PwEvent* to,
                       double* seconds);
   /* Holds the stream until release_streams: whatever is queued behind it
-   * starts without gaps. No-ops on the CPU. */
+   * starts without gaps. Every kernel behind it has run once before. No-ops
+   * on the CPU. Release gives PW_FAILED when a hold since the last release
+   * ended by its time-out; the streams run then too. */
   PwStatus (*hold_stream)(PwDevice* device, PwStream* stream);
   PwStatus (*release_streams)(PwDevice* device);
   /* Overwrites the last-level cache. */

@@ -51,6 +51,9 @@ const PwKernels* CheckTable(const PwKernels* kernels, const std::string& path,
 }
 
 const PwKernels* LoadCuda(std::string* error) {
+  // A kernel that is loaded at its first launch waits for the device, which
+  // a held stream keeps from answering. Whoever has set it wants it so.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   std::string tried;
   for (const std::string& path : Candidates()) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

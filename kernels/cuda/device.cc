@@ -50,9 +50,10 @@ PwStatus Prepare(PwDevice* device) {
   PW_CUDA(
       cudaStreamCreateWithFlags(&device->own.stream, cudaStreamNonBlocking));
   void* flag = nullptr;
-  PW_CUDA(cudaHostAlloc(&flag, sizeof(uint32_t), cudaHostAllocMapped));
+  PW_CUDA(cudaHostAlloc(&flag, 2 * sizeof(uint32_t), cudaHostAllocMapped));
   device->hold_flag = static_cast<volatile uint32_t*>(flag);
-  *device->hold_flag = 0;
+  device->hold_flag[0] = 0;
+  device->hold_flag[1] = 0;
   void* mapped = nullptr;
   PW_CUDA(cudaHostGetDevicePointer(&mapped, flag, 0));
   device->hold_flag_device = static_cast<uint32_t*>(mapped);

@@ -67,7 +67,8 @@ struct PwDevice {
   // that fork and join them.
   std::vector<std::unique_ptr<PwStream>> lanes;
   std::vector<cudaEvent_t> lane_events;
-  // Streams held by hold_stream wait until *hold_flag reaches their number.
+  // Streams held by hold_stream wait until hold_flag[0] reaches their number;
+  // [1] is not 0 after a hold that ended by its time-out.
   volatile uint32_t* hold_flag = nullptr;  // pinned, mapped
   uint32_t* hold_flag_device = nullptr;
   uint32_t released = 0;

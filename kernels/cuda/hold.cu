@@ -3,13 +3,16 @@
 // fewer launches than the driver's queue takes (about a thousand), and every
 // kernel in it must have been launched once before: the driver may load a
 // kernel at its first launch only, and waits for the device to do so. In both
-// cases the time-out below ends the hold.
+// cases the time-out below ends the hold, and release_streams says so.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/functions.h"
 
 namespace pipewright::cuda {
 namespace {
 
+// Words of the flag that host and device share.
+constexpr int kReleased = 0;
+constexpr int kTimedOut = 1;
 // A host that has died must not hang the device: after this the work runs.
 constexpr uint64_t kTimeoutNanoseconds = 10ull * 1000 * 1000 * 1000;
 
@@ -19,11 +22,15 @@ __device__ uint64_t Nanoseconds() {
   return now;
 }
 
-__global__ void HoldKernel(const volatile uint32_t* flag, uint32_t until) {
+__global__ void HoldKernel(volatile uint32_t* flag, uint32_t until) {
   const uint64_t start = Nanoseconds();
   // The difference is signed, so that the count may wrap.
-  while (static_cast<int32_t>(*flag - until) < 0) {
-    if (Nanoseconds() - start > kTimeoutNanoseconds) return;
+  while (static_cast<int32_t>(flag[kReleased] - until) < 0) {
+    if (Nanoseconds() - start > kTimeoutNanoseconds) {
+      flag[kTimedOut] = 1;
+      __threadfence_system();
+      return;
+    }
     __nanosleep(200);
   }
 }
@@ -39,8 +46,13 @@ PwStatus HoldStream(PwDevice* device, PwStream* stream) {
 
 PwStatus ReleaseStreams(PwDevice* device) {
   PW_RETURN_IF_FAILED(Enter(device));
-  *device->hold_flag = ++device->released;
-  return PW_OK;
+  device->hold_flag[kReleased] = ++device->released;
+  if (device->hold_flag[kTimedOut] == 0) return PW_OK;
+  device->hold_flag[kTimedOut] = 0;
+  return Fail(PW_FAILED,
+              "a held stream ran on by itself after 10 s: what was queued "
+              "behind it waited for the device (a first launch, memory, or "
+              "too many launches), and its times are wrong");
 }
 
 }  // namespace pipewright::cuda

@@ -20,7 +20,7 @@ ProfileSource Gpu() {
 std::vector<std::string> FlagsOf(const Profile& profile,
                                  const ProfileSource& source) {
   std::vector<std::string> warnings;
-  AppendRedFlags(profile, source, &warnings);
+  AppendRedFlags(profile, source, {}, &warnings);
   return warnings;
 }
 
@@ -90,13 +90,23 @@ TEST_CASE("red flags: clocks and throttling", "[calibrate]") {
   source.before.clock_mhz = source.after.clock_mhz = 1755;
   CHECK(FlagsOf({}, source).empty());
   source.after.throttle = 4;
-  CheckOne({}, source, "throttled (reasons 0x4) after");
+  CheckOne({}, source, "throttled (reasons 0x4)");
+  source.after.throttle = 1;  // the card idles
+  CHECK(FlagsOf({}, source).empty());
   source.after.throttle = -1;  // not known
   source.before.clock_mhz = source.after.clock_mhz = 1200;
   CheckOne({}, source, "1200 MHz");
   source.before.clock_mhz = 1980;
   source.after.clock_mhz = 1500;
-  CheckOne({}, source, "from 1980 to 1500 MHz");
+  CheckOne({}, source, "between 1500 and 1980 MHz");
+  // Rounds count, where there are some.
+  std::vector<std::string> flags;
+  ProfileState round;
+  round.clock_mhz = 1755;
+  round.throttle = 8 | 1;
+  AppendRedFlags({}, source, {round, round}, &flags);
+  REQUIRE(flags.size() == 1);
+  CHECK(absl::StrContains(flags[0], "throttled (reasons 0x8)"));
 }
 
 TEST_CASE("red flags: a chain that is not the sum of its passes",

@@ -2,6 +2,7 @@
 // measured, what is saved, what a resumed run still does.
 #include "calibrate/session.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
@@ -66,8 +67,8 @@ TEST_CASE("calibrate: a session measures each pass of each part",
   for (const PassEntry& entry : profile.passes) {
     keys.insert(KeyOf(entry));
     CHECK(entry.type == "fp32");
-    // Layers take turns in one timing, four of them.
-    const double layers = entry.part == ProfilePart::kLayer ? 4 : 1;
+    // Four copies of each part take turns in one timing.
+    const double layers = 4;
     CHECK(entry.time.median_s == Approx(1e-3 / layers));
     CHECK(entry.time.count == 6);
     if (entry.part != ProfilePart::kEmbedding &&
@@ -87,6 +88,26 @@ TEST_CASE("calibrate: a session measures each pass of each part",
   CHECK(profile.optimizers.size() == 2);
   // It is a profile.
   CHECK(ReadProfile(WriteProfile(profile), "p").ok());
+}
+
+TEST_CASE("calibrate: a GPU's clock is read once a round", "[calibrate]") {
+  Saves saves;
+  CalibrateOptions options = Tiny();
+  options.heat_s = 0;
+  const CalibrateResult result =
+      Calibrate(FakeKernels({.name = "cuda", .clock_step_mhz = 200}), options,
+                saves.Hooks())
+          .value();
+  REQUIRE(result.profile.sources.size() == 1);
+  const ProfileSource& source = result.profile.sources[0];
+  // Once as the device is opened, once warm, then three rounds.
+  CHECK(source.before.clock_mhz == 1200);
+  CHECK(source.after.clock_mhz == 1800);
+  CHECK(std::any_of(source.warnings.begin(), source.warnings.end(),
+                    [](const std::string& warning) {
+                      return absl::StrContains(warning,
+                                               "between 1200 and 1800 MHz");
+                    }));
 }
 
 TEST_CASE("calibrate: a resumed session does what is missing", "[calibrate]") {

@@ -4,6 +4,7 @@ namespace pipewright::testing {
 namespace {
 
 FakeDevice fake;
+int readings = 0;
 
 int32_t Devices() { return fake.devices; }
 
@@ -18,14 +19,23 @@ PwStatus Elapsed(PwDevice*, PwEvent*, PwEvent*, double* seconds) {
   return PW_OK;
 }
 
+PwStatus State(PwDevice*, PwDeviceState* state) {
+  *state = {-1, -1, -1, -1, -1, 0, -1, -1};
+  state->clock_mhz = 1000 + fake.clock_step_mhz * readings++;
+  return PW_OK;
+}
+
 }  // namespace
 
 const PwKernels* FakeKernels(const FakeDevice& device) {
   fake = device;
+  readings = 0;
   static PwKernels table = *pw_cpu_kernels();
   table.device_count = Devices;
   table.info = Info;
   table.elapsed = Elapsed;
+  table.name = fake.name;
+  table.state = State;
   return &table;
 }
 

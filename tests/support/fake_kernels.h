@@ -12,6 +12,9 @@ struct FakeDevice {
   double seconds = 1e-3;           // between events
   int64_t free_bytes = 1LL << 34;  // that the device claims
   int32_t devices = 1;
+  const char* name = "cpu";
+  // Of each reading of the state in turn, from 1000 by so much.
+  double clock_step_mhz = 0;
 };
 
 // One at a time: the table's functions have no place for more.

@@ -86,7 +86,6 @@ class Calibration {
   OutputFiles files_;
   CalibrateOptions options_;
   const PwKernels* kernels_ = nullptr;
-  Profile older_;
   std::atomic<bool> interrupted_{false};
 };
 
@@ -112,7 +111,7 @@ absl::Status Calibration::Prepare() {
   }
   if (!merge_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(merge_));
-    PW_ASSIGN_OR_RETURN(older_, ReadProfile(text, merge_));
+    PW_ASSIGN_OR_RETURN(options_.older, ReadProfile(text, merge_));
   }
   const absl::StatusOr<std::string> partial = ReadFile(Partial());
   if (resume_) {
@@ -176,7 +175,7 @@ absl::Status Calibration::Run() {
   }
   Profile profile = std::move(result.profile);
   if (!merge_.empty()) {
-    PW_ASSIGN_OR_RETURN(profile, MergeProfiles(older_, profile));
+    PW_ASSIGN_OR_RETURN(profile, MergeProfiles(options_.older, profile));
   }
   files_.Put("-o", WriteProfile(profile));
   PW_RETURN_IF_ERROR(files_.Write());

@@ -61,9 +61,7 @@ Distribution OfMean(double seconds, int64_t count) {
           .p90_s = seconds,
           .mean_s = seconds,
           .min_s = seconds,
-          .max_s = seconds,
-          .confidence_low_s = seconds,
-          .confidence_high_s = seconds};
+          .max_s = seconds};
 }
 
 absl::StatusOr<std::string> OperationOf(const Json& json,

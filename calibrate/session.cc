@@ -95,6 +95,28 @@ std::vector<Subject> Missing(std::vector<Subject> subjects,
   return subjects;
 }
 
+// Samples of two devices must not become one distribution.
+absl::Status CheckResume(const Profile& done, const ProfileSource& now,
+                         absl::string_view type) {
+  const auto check = [](absl::string_view field, absl::string_view then,
+                        absl::string_view today) -> absl::Status {
+    if (then == today) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: ", field, " of the interrupted run is '", then,
+                     "', now it is '", today,
+                     "'; allowed: the same (without --resume it starts anew)"));
+  };
+  for (const ProfileSource& source : done.sources) {
+    PW_RETURN_IF_ERROR(check("backend", source.backend, now.backend));
+    PW_RETURN_IF_ERROR(check("device", source.device, now.device));
+    PW_RETURN_IF_ERROR(check("libraries", source.libraries, now.libraries));
+  }
+  for (const PassEntry& entry : done.passes) {
+    PW_RETURN_IF_ERROR(check("type", entry.type, type));
+  }
+  return absl::OkStatus();
+}
+
 void AppendNoise(const Measured& measured, const StoppingRule& rule,
                  std::vector<std::string>* warnings) {
   if (measured.imprecise.empty()) return;
@@ -111,6 +133,10 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateHooks& hooks) {
   PW_ASSIGN_OR_RETURN(const auto device, MeasuredDevice::Open(kernels, 0));
   PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
+  ProfileSource source = SourceOf(*device);
+  PW_RETURN_IF_ERROR(CheckResume(options.done, source, TypeName(type)));
+  PW_RETURN_IF_ERROR(Prefix(
+      "--merge", MergeProfiles(options.older, {.sources = {source}}).status()));
   PW_ASSIGN_OR_RETURN(const Grid grid,
                       MakeGrid(options.model, type, options.grid));
   PW_ASSIGN_OR_RETURN(
@@ -119,7 +145,6 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                          SideBytes(*device, options.grid.quick)));
   const double start = Now();
   const MachineLoad before = CurrentLoad();
-  ProfileSource source = SourceOf(*device);
   source.warnings = grid.warnings;
 
   MeasureOptions measure;

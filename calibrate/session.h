@@ -26,6 +26,8 @@ struct CalibrateOptions {
   double heat_s = 1;
   // What a run that was interrupted has measured; empty otherwise.
   Profile done;
+  // What the result is to be merged with; its device must be this one.
+  Profile older;
 };
 
 struct CalibrateHooks {
@@ -45,7 +47,9 @@ struct CalibrateResult {
 
 // Measures all that `options.done` does not have. Errors: kUnavailable without
 // a device, kResourceExhausted where the grid does not fit, kInvalidArgument
-// for a model or a grid that cannot be; all before anything is measured.
+// for a model or a grid that cannot be, or where `done` or `older` is of
+// another device (`done`: or backend, libraries, type); all before anything is
+// measured.
 absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kQuantiles = 21;
 constexpr size_t kLeastRounds = 3;
+// The first and the last of five enclose the median with 93.75 %.
+constexpr int64_t kLeastForInterval = 6;
 // Median absolute deviation to standard deviation of a normal distribution.
 constexpr double kMadScale = 1.4826;
 constexpr double kOutlier = 5;
@@ -100,8 +102,12 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
       std::count_if(deviations.begin(), deviations.end(),
                     [limit](double deviation) { return deviation > limit; });
   const auto [low, high] = MedianInterval(out.count);
-  out.confidence_low_s = all[static_cast<size_t>(low)];
-  out.confidence_high_s = all[static_cast<size_t>(high)];
+  const double low_s = all[static_cast<size_t>(low)];
+  const double high_s = all[static_cast<size_t>(high)];
+  if (out.count >= kLeastForInterval) {
+    out.confidence_low_s = low_s;
+    out.confidence_high_s = high_s;
+  }
   for (int index = 0; index < kQuantiles; ++index) {
     out.quantiles_s.push_back(
         QuantileOf(all, static_cast<double>(index) / (kQuantiles - 1)));
@@ -109,8 +115,7 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
   if (medians.size() < kLeastRounds) return out;
   const auto count = static_cast<double>(medians.size());
   // Within a round's samples both calibrations err; the two errors add up.
-  const double within =
-      (out.confidence_high_s - out.confidence_low_s) / (2 * kNormal95);
+  const double within = (high_s - low_s) / (2 * kNormal95);
   const double half =
       std::max({StudentT(medians.size() - 1) *
                     std::sqrt(Variance(medians) * (1 + 1 / count)),

@@ -23,11 +23,12 @@ double MedianOf(std::vector<double> samples);
 
 // Indices (from 0) of the order statistics that enclose the median of what
 // `count` independent samples are from with at least 95 %; the first and the
-// last where six samples are not there (binomial; e.g. David and Nagaraja,
-// Order Statistics, section 7.1).
+// last where six samples are not there, with less than that (binomial; e.g.
+// David and Nagaraja, Order Statistics, section 7.1).
 std::pair<int64_t, int64_t> MedianInterval(int64_t count);
 
-// All rounds pooled; 21 quantiles. Outliers, further from the median than five
+// All rounds pooled; 21 quantiles; the confidence interval is zero with fewer
+// than six samples. Outliers, further from the median than five
 // scaled median absolute deviations, are counted and kept.
 //
 // The prediction interval is for the median of another calibration of as many

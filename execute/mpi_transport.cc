@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "execute/clock.h"
+#include "sim/base/signal_thread.h"
 
 namespace pipewright {
 namespace {
@@ -26,9 +28,14 @@ constexpr size_t kAlignment = 64;
 constexpr const char* kVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                       "PMI_RANK", "PMIX_RANK"};
 
-volatile sig_atomic_t terminated = 0;
+std::atomic<bool> terminated{false};
 
-void OnTerminate(int) { terminated = 1; }
+// For the rest of the process: mpirun may send it when the job has ended, too.
+void TakeTerminate() {
+  static const auto* const thread =
+      new SignalThread({SIGTERM}, [](int) { terminated = true; });
+  static_cast<void>(thread);
+}
 
 // "/usr/bin/" of a binary there; "" when not known.
 std::string BinaryFolder() {
@@ -111,6 +118,8 @@ bool MpiJob::Started() {
 absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
   absl::StatusOr<const PwMpi*> mpi = Load();
   if (!mpi.ok()) return mpi.status();
+  // Before MPI starts its threads: they are to have it blocked as well.
+  TakeTerminate();
   std::unique_ptr<MpiJob> job(new MpiJob(*mpi));
   if (!job->Failed(job->mpi_.start())) {
     job->process_ = job->mpi_.process();
@@ -120,9 +129,6 @@ absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
     job->Abandon();
     return absl::UnavailableError(absl::StrCat("MPI: ", job->mpi_.error()));
   }
-  struct sigaction action = {};
-  action.sa_handler = OnTerminate;
-  sigaction(SIGTERM, &action, nullptr);
   return job;
 }
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "sim/base/file.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
+#include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 #include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
@@ -23,29 +25,8 @@
 namespace pipewright {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void Interrupt(int /*signal*/) { interrupted = 1; }
-
-// The handlers of a run that can be interrupted; the old ones after it.
-class CatchInterrupts {
- public:
-  CatchInterrupts() {
-    struct sigaction action = {};
-    action.sa_handler = Interrupt;
-    // A second one ends the program at once.
-    action.sa_flags = SA_RESETHAND;
-    ::sigaction(SIGINT, &action, &old_[0]);
-    ::sigaction(SIGTERM, &action, &old_[1]);
-  }
-  ~CatchInterrupts() {
-    ::sigaction(SIGINT, &old_[0], nullptr);
-    ::sigaction(SIGTERM, &old_[1], nullptr);
-  }
-
- private:
-  struct sigaction old_[2];
-};
+// What a shell gives for a program that SIGINT has ended.
+constexpr int kInterruptedTwice = 130;
 
 class Calibration {
  public:
@@ -105,7 +86,7 @@ class Calibration {
   OutputFiles files_;
   CalibrateOptions options_;
   const PwKernels* kernels_ = nullptr;
-  Profile older_;
+  std::atomic<bool> interrupted_{false};
 };
 
 // All that can be wrong before the first measurement.
@@ -130,7 +111,7 @@ absl::Status Calibration::Prepare() {
   }
   if (!merge_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(merge_));
-    PW_ASSIGN_OR_RETURN(older_, ReadProfile(text, merge_));
+    PW_ASSIGN_OR_RETURN(options_.older, ReadProfile(text, merge_));
   }
   const absl::StatusOr<std::string> partial = ReadFile(Partial());
   if (resume_) {
@@ -160,9 +141,8 @@ void Calibration::Progress(int round, int rounds, const std::string& subject) {
 }
 
 absl::StatusOr<CalibrateResult> Calibration::Measure() {
-  const CatchInterrupts handlers;
   const CalibrateHooks hooks = {
-      .stop = [] { return interrupted != 0; },
+      .stop = [this] { return interrupted_.load(); },
       .progress =
           [this](int round, int rounds, const std::string& subject) {
             Progress(round, rounds, subject);
@@ -177,6 +157,10 @@ absl::StatusOr<CalibrateResult> Calibration::Measure() {
 }
 
 absl::Status Calibration::Run() {
+  const SignalThread signals({SIGINT, SIGTERM}, [this](int count) {
+    if (count > 1) ::_exit(kInterruptedTwice);
+    interrupted_ = true;
+  });
   PW_RETURN_IF_ERROR(Prepare());
   PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
   if (result.interrupted) {
@@ -191,7 +175,7 @@ absl::Status Calibration::Run() {
   }
   Profile profile = std::move(result.profile);
   if (!merge_.empty()) {
-    PW_ASSIGN_OR_RETURN(profile, MergeProfiles(older_, profile));
+    PW_ASSIGN_OR_RETURN(profile, MergeProfiles(options_.older, profile));
   }
   files_.Put("-o", WriteProfile(profile));
   PW_RETURN_IF_ERROR(files_.Write());

@@ -29,7 +29,7 @@ struct Distribution {
   double max_s = 0;
   double mad_s = 0;  // median absolute deviation
   // 95 % confidence interval of the median, from order statistics: how well
-  // this run knows its own median.
+  // this run knows it. Both 0: not known (fewer than six samples, or a mean).
   double confidence_low_s = 0;
   double confidence_high_s = 0;
   // 90 % prediction interval for the median of a fresh calibration: the same

@@ -11,6 +11,7 @@ struct Interval {
   double low = 0;
   double high = 0;
   bool drift = true;
+  bool known = true;
 };
 
 Interval IntervalOf(const Distribution& time) {
@@ -20,7 +21,7 @@ Interval IntervalOf(const Distribution& time) {
   if (time.confidence_high_s > 0) {
     return {time.confidence_low_s, time.confidence_high_s, false};
   }
-  return {time.median_s, time.median_s, false};
+  return {time.median_s, time.median_s, false, false};
 }
 
 bool Outside(double value, const Interval& interval) {
@@ -43,7 +44,9 @@ TimeDifference Compare(const std::string& key, const Distribution& before,
       new_interval.high /
       (old_interval.low > 0 ? old_interval.low : before.median_s);
   difference.drift = old_interval.drift && new_interval.drift;
-  difference.significant = Outside(after.median_s, old_interval) &&
+  difference.known = old_interval.known && new_interval.known;
+  difference.significant = difference.known &&
+                           Outside(after.median_s, old_interval) &&
                            Outside(before.median_s, new_interval);
   return difference;
 }

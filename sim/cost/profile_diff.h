@@ -26,8 +26,10 @@ struct TimeDifference {
   double ratio_low = 1;
   double ratio_high = 1;
   // Prediction intervals, drift between runs included; where one profile has
-  // none, confidence intervals, and `drift` is false.
+  // none, confidence intervals, and `drift` is false; where one has neither,
+  // `known` is false and nothing is significant.
   bool drift = true;
+  bool known = true;
   // The new median is outside of the interval that the old run gave for it,
   // and the old one outside of that of the new run.
   bool significant = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -24,21 +25,27 @@ using enum ProfilePass;
 
 constexpr size_t kNoisiest = 5;
 
-// Half of the 95 % confidence interval over the median.
-double Noise(const Distribution& time) {
-  return time.median_s > 0 ? (time.confidence_high_s - time.confidence_low_s) /
-                                 2 / time.median_s
-                           : 0;
+// Half of the 95 % confidence interval over the median; none where it is not
+// known.
+std::optional<double> Noise(const Distribution& time) {
+  if (time.median_s <= 0 || time.confidence_high_s <= 0) return {};
+  return (time.confidence_high_s - time.confidence_low_s) / 2 / time.median_s;
+}
+
+Json Interval(double low_s, double high_s) {
+  return high_s > 0 ? Json::array({low_s, high_s}) : Json();
 }
 
 Json TimeJson(const NamedTime& named) {
   const Distribution& time = *named.time;
-  return {{"key", named.key},
-          {"count", time.count},
-          {"outliers", time.outliers},
-          {"median_s", time.median_s},
-          {"confidence_s", {time.confidence_low_s, time.confidence_high_s}},
-          {"prediction_s", {time.prediction_low_s, time.prediction_high_s}}};
+  return {
+      {"key", named.key},
+      {"count", time.count},
+      {"outliers", time.outliers},
+      {"median_s", time.median_s},
+      {"confidence_s", Interval(time.confidence_low_s, time.confidence_high_s)},
+      {"prediction_s",
+       Interval(time.prediction_low_s, time.prediction_high_s)}};
 }
 
 const PassEntry* FindPass(const Profile& profile, const SplitEntry& split,
@@ -192,9 +199,11 @@ void AppendTimes(absl::string_view title, const std::vector<Entry>& entries,
   if (entries.empty()) return;
   absl::StrAppend(text, "\n", title, "\n");
   for (const Entry& entry : entries) {
-    absl::StrAppendFormat(text, "%-40s %10s  +-%.1f %%\n", KeyOf(entry),
-                          FormatSeconds(entry.time.median_s),
-                          100 * Noise(entry.time));
+    const std::optional<double> noise = Noise(entry.time);
+    absl::StrAppendFormat(
+        text, "%-40s %10s  %s\n", KeyOf(entry),
+        FormatSeconds(entry.time.median_s),
+        noise ? absl::StrFormat("+-%.1f %%", 100 * *noise) : "-");
   }
 }
 
@@ -213,6 +222,11 @@ void AppendInterference(const Profile& profile, std::string* text) {
 
 void AppendNoise(const Profile& profile, std::string* text) {
   std::vector<NamedTime> times = AllTimes(profile);
+  times.erase(std::remove_if(times.begin(), times.end(),
+                             [](const NamedTime& time) {
+                               return !Noise(*time.time).has_value();
+                             }),
+              times.end());
   if (times.empty()) return;
   std::sort(times.begin(), times.end(),
             [](const NamedTime& one, const NamedTime& other) {
@@ -221,10 +235,10 @@ void AppendNoise(const Profile& profile, std::string* text) {
   absl::StrAppendFormat(text,
                         "\nnoise: half of them are known to +-%.2g %%; "
                         "the noisiest:\n",
-                        100 * Noise(*times[times.size() / 2].time));
+                        100 * *Noise(*times[times.size() / 2].time));
   for (size_t index = 0; index < std::min(kNoisiest, times.size()); ++index) {
     absl::StrAppendFormat(text, "  +-%.1f %%  %s\n",
-                          100 * Noise(*times[index].time), times[index].key);
+                          100 * *Noise(*times[index].time), times[index].key);
   }
 }
 
@@ -354,7 +368,9 @@ std::string DiffReport(const Profile& before, const Profile& after, bool json) {
            {"ratio", time.ratio},
            {"interval", {time.ratio_low, time.ratio_high}},
            {"drift_known", time.drift},
-           {"significant", time.significant}});
+           {"interval_known", time.known},
+           {"significant",
+            time.known ? Json(time.significant) : Json(nullptr)}});
     }
     return absl::StrCat(report.dump(2), "\n");
   }
@@ -363,6 +379,13 @@ std::string DiffReport(const Profile& before, const Profile& after, bool json) {
       "(90 %% intervals)\n",
       diff.times.size(), significant);
   for (const TimeDifference& time : diff.times) {
+    if (!time.known) {
+      absl::StrAppendFormat(&text,
+                            "%-60s %10s -> %10s  x%.3f  interval not known\n",
+                            time.key, FormatSeconds(time.before_s),
+                            FormatSeconds(time.after_s), time.ratio);
+      continue;
+    }
     if (!time.significant) continue;
     absl::StrAppendFormat(
         &text, "%-60s %10s -> %10s  x%.3f (%.3f to %.3f)%s\n", time.key,

@@ -136,6 +136,39 @@ TEST_CASE("calibrate: a resumed session does what is missing", "[calibrate]") {
   CHECK(same.profile == whole.profile);
 }
 
+TEST_CASE("calibrate: runs of two devices do not become one", "[calibrate]") {
+  Saves saves;
+  const Profile mine =
+      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value().profile;
+  const int saved = saves.count;
+  const auto refused = [&](const CalibrateOptions& options) {
+    const absl::Status status =
+        Calibrate(FakeKernels({}), options, saves.Hooks()).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  CalibrateOptions options = Tiny();
+  options.done = mine;
+  options.done.sources[0].device = "another";
+  CHECK(absl::StrContains(refused(options),
+                          "--resume: device of the interrupted run is "
+                          "'another'"));
+  options.done = mine;
+  options.done.sources[0].backend = "cuda";
+  CHECK(absl::StrContains(refused(options), "--resume: backend"));
+  options.done = mine;
+  options.done.sources[0].libraries = "old";
+  CHECK(absl::StrContains(refused(options), "--resume: libraries"));
+  options.done = mine;
+  options.done.passes[0].type = "bf16";
+  CHECK(absl::StrContains(refused(options), "--resume: type"));
+  options = Tiny();
+  options.older = mine;
+  options.older.sources[0].device = "another";
+  CHECK(absl::StrContains(refused(options), "--merge: profiles of different"));
+  CHECK(saves.count == saved);
+}
+
 TEST_CASE("calibrate: what cannot be measured is refused before",
           "[calibrate]") {
   Saves saves;

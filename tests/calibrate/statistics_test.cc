@@ -57,6 +57,16 @@ TEST_CASE("statistics: a distribution says what its samples are",
   CHECK(time.prediction_high_s == Approx(5 + half));
 }
 
+TEST_CASE("statistics: five samples give no confidence interval",
+          "[calibrate]") {
+  const Distribution five = Summarize({{1, 2, 3, 4, 5}}, 0);
+  CHECK(five.confidence_low_s == 0);
+  CHECK(five.confidence_high_s == 0);
+  const Distribution six = Summarize({{1, 2, 3, 4, 5, 6}}, 0);
+  CHECK(six.confidence_low_s == 1);
+  CHECK(six.confidence_high_s == 6);
+}
+
 TEST_CASE("statistics: outliers are counted and kept", "[calibrate]") {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal(100, 1);

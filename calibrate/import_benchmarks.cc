@@ -113,6 +113,33 @@ std::optional<Distribution> TimeOf(const Json& row, const char* place,
   return OfMean(*micros * kMicro, iterations);
 }
 
+// nccl-tests go on when their own check of the results fails.
+absl::Status CheckResults(const Json& json, const Json& results,
+                          const std::string& source) {
+  const Json* bounds = Member(json, "out_of_bounds");
+  if (bounds != nullptr && bounds->is_object()) {
+    const auto count = NumberOf(Member(*bounds, "count"));
+    const Json* okay = Member(*bounds, "okay");
+    if ((count && *count > 0) ||
+        (okay != nullptr &&
+         (okay->is_boolean() ? !okay->get<bool>() : *okay == "false"))) {
+      return Unfit(source, "out_of_bounds is not okay",
+                   "a run whose results were right");
+    }
+  }
+  for (const Json& row : results) {
+    for (const char* place : {"out_of_place", "in_place"}) {
+      const Json* body = Member(row, place);
+      const auto wrong =
+          NumberOf(body == nullptr ? nullptr : Member(*body, "nwrong"));
+      if (!wrong || *wrong <= 0) continue;
+      return Unfit(source, absl::StrCat(place, ".nwrong is ", *wrong),
+                   "0: a run whose results were right");
+    }
+  }
+  return absl::OkStatus();
+}
+
 struct CopyTest {
   const char* name;
   CopyDirection direction;
@@ -140,6 +167,7 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
     return Unfit(source_name, "has no \"config\" and \"results\"",
                  "a file of nccl-tests -J");
   }
+  PW_RETURN_IF_ERROR(CheckResults(json, *results, source_name));
   const Json* devices = Member(*config, "devices");
   const int64_t ranks = RanksOf(*config, devices);
   ProfileSource source = {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
 #include "sim/base/file.h"
+#include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile.h"
@@ -19,6 +21,12 @@
 
 namespace pipewright {
 namespace {
+
+// Far beyond what anybody trains; products of them stay below 2^63.
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+constexpr int64_t kMostParameters = int64_t{1} << 50;
+// --sequence was not given.
+constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
 
 struct Import {
   std::string kineto;
@@ -31,9 +39,40 @@ struct Import {
   KinetoOptions options;
 
   absl::Status Run();
+  absl::Status CheckOptions(const ModelSpec& spec) const;
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
+
+// As the reader of profiles has it, which would refuse what is written.
+absl::Status Import::CheckOptions(const ModelSpec& spec) const {
+  if (options.type != "bf16" && options.type != "fp8" &&
+      options.type != "fp32") {
+    return UnknownName("--type", options.type, {"bf16", "fp8", "fp32"});
+  }
+  const struct {
+    const char* flag;
+    int64_t value;
+    int64_t least;
+    int64_t most;
+  } numbers[] = {{"--microbatch-size", options.microbatch_size, 1, kMostTokens},
+                 {"--sequence", options.sequence, 1, kMostTokens},
+                 {"--tp", options.tp, 1, spec.heads},
+                 {"--layers", options.layers, 1, spec.layers},
+                 {"--parameters", options.parameters, 0, kMostParameters},
+                 {"--skip", options.skip, 0, kMostTokens}};
+  for (const auto& number : numbers) {
+    if (number.value >= number.least && number.value <= number.most) continue;
+    return BadValue(number.flag, absl::StrCat(number.value),
+                    absl::StrCat(number.least, " to ", number.most));
+  }
+  if (spec.heads % options.tp != 0) {
+    return BadValue(
+        "--tp", absl::StrCat(options.tp),
+        absl::StrCat("a divisor of the model's ", spec.heads, " heads"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Profile> Import::Trace() {
   if (model.empty()) {
@@ -44,7 +83,8 @@ absl::StatusOr<Profile> Import::Trace() {
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
   PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
-  if (options.sequence == 0) options.sequence = spec->sequence;
+  if (options.sequence == kOfModel) options.sequence = spec->sequence;
+  PW_RETURN_IF_ERROR(CheckOptions(*spec));
   std::ifstream in(kineto, std::ios::binary);
   if (!in) {
     return absl::NotFoundError(
@@ -105,6 +145,7 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
       "import", "A profile from a trace of your own run, or from benchmarks");
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
+  options.sequence = kOfModel;
   verb->add_option("--kineto", import->kineto,
                    "trace of PyTorch's profiler (export_chrome_trace)");
   verb->add_option("--nccl-tests", import->nccl_tests,
@@ -129,21 +170,16 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
                                   DefaultRegionPattern(kind), ")"));
   }
   verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
-  verb->add_option("--microbatch-size", options.microbatch_size, "samples")
-      ->check(CLI::PositiveNumber);
+  verb->add_option("--microbatch-size", options.microbatch_size, "samples");
   verb->add_option("--sequence", options.sequence,
-                   "tokens of a sample (default: the model's)")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--tp", options.tp, "tensor parallelism of the run")
-      ->check(CLI::PositiveNumber);
+                   "tokens of a sample (default: the model's)");
+  verb->add_option("--tp", options.tp, "tensor parallelism of the run");
   verb->add_option("--layers", options.layers,
-                   "layers of one region (default: 1)")
-      ->check(CLI::PositiveNumber);
+                   "layers of one region (default: 1)");
   verb->add_option("--parameters", options.parameters,
                    "that one optimizer step updates");
   verb->add_option("--skip", options.skip,
-                   "regions of each kind left out at the start")
-      ->check(CLI::NonNegativeNumber);
+                   "regions of each kind left out at the start");
   verb->add_flag("--sum-kernels", options.sum_kernels,
                  "sum of the kernels instead of first start to last end");
   verb->add_option("-o", import->output, "profile to write")->required();

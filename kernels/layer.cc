@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <cstring>
 
 #include <vector>
 
@@ -119,9 +120,13 @@ using pipewright::WeightsOf;
 PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
                         size_t size) {
   using namespace pipewright;
-  if (model->style != PW_GPT && model->style != PW_LLAMA) {
-    return Refuse(reason, size, "style %d is neither GPT nor Llama",
-                  static_cast<int>(model->style));
+  // A caller from C may pass what no enumerator is, which must not be read as
+  // one.
+  static_assert(sizeof(model->style) == sizeof(int));
+  int style = 0;
+  std::memcpy(&style, &model->style, sizeof(style));
+  if (style != PW_GPT && style != PW_LLAMA) {
+    return Refuse(reason, size, "style %d is neither GPT nor Llama", style);
   }
   if (model->type != PW_FP32 && model->type != PW_BF16) {
     return Refuse(reason, size, "type must be fp32 or bf16");

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
 
 namespace pipewright {
 
@@ -15,6 +18,10 @@ struct Payload {
   std::shared_ptr<void> data;
   size_t bytes = 0;
 };
+
+// A text as the data of a message, and back.
+Payload TextPayload(absl::string_view text);
+std::string TextOf(const Payload& payload);
 
 // A rank of one data-parallel replica of the pipeline.
 struct Address {

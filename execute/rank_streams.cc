@@ -74,17 +74,20 @@ absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
     if (!clock_.computed()) {
       issued.start_s = clock_.Now();
       endpoint_.Pending(1);
-      worker_.StartCopy(pass, lane.stage, [this, stream](absl::Status ended) {
-        RankMessage message = {.kind = RankMessage::Kind::kCopied,
-                               .index = stream};
-        if (!ended.ok()) {
-          auto text = std::make_shared<std::string>(ended.message());
-          message.payload.bytes = text->size();
-          message.payload.data = std::shared_ptr<void>(text, text->data());
-        }
-        endpoint_.Send(self_, std::move(message));
-        endpoint_.Pending(-1);
-      });
+      // The run may end with this message, before the copy's thread goes on:
+      // nothing of the run itself here.
+      Endpoint* const endpoint = &endpoint_;
+      worker_.StartCopy(pass, lane.stage,
+                        [endpoint, self = self_, stream](absl::Status ended) {
+                          RankMessage message = {
+                              .kind = RankMessage::Kind::kCopied,
+                              .index = stream};
+                          if (!ended.ok()) {
+                            message.payload = TextPayload(ended.message());
+                          }
+                          endpoint->Send(self, std::move(message));
+                          endpoint->Pending(-1);
+                        });
     }
   }
   double end_s = 0;

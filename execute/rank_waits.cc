@@ -17,19 +17,6 @@
 namespace pipewright {
 namespace {
 
-Payload TextPayload(absl::string_view text) {
-  auto owner = std::make_shared<std::string>(text);
-  const size_t bytes = owner->size();
-  char* const data = owner->data();
-  return {.data = std::shared_ptr<void>(std::move(owner), data),
-          .bytes = bytes};
-}
-
-std::string TextOf(const Payload& payload) {
-  return std::string(static_cast<const char*>(payload.data.get()),
-                     payload.bytes);
-}
-
 bool HasOneSided(const Program& program) {
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {

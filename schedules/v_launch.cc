@@ -15,17 +15,22 @@ constexpr double kRounding = 1e-9;
 constexpr double kChunks = 2;
 constexpr int kSlotted = 4;  // kinds with a slot: F.0, F.1, B.1, B.0
 
-// Two slots between launches times n, in steps of 1/kParts.
-constexpr int kParts = 16;
-// Tried n: this part of the least that the bound allows, since durations
+// Launches are two slots times n apart, n in steps of 1/kParts, or of kCoarse
+// of them where fewer than kFineRuns runs are affordable.
+constexpr int kParts = 48;
+constexpr int kCoarse = 3;
+constexpr int kFineRuns = 16;
+// Tried n: from this part of the least that the bound allows, since durations
 // below a slot and W in their way make the period differ from 2n slots, up to
-// where a block that repeats every microbatch takes over.
+// that of V-Min.
 constexpr double kFewest = 0.75;
-constexpr double kMost = 1.1;
-constexpr double kRegular = 3;
+constexpr double kMost = 3;
 // W that may end behind the arrival of the next pass, by this part of them.
 constexpr double kLate[] = {0.5, 1};
 constexpr int64_t kMinPatterns = 1;
+// Where passes are many the first few n that keep the limit are tried: with
+// more memory left over the period only grows.
+constexpr int kPatience = 4;
 
 class Launcher {
  public:
@@ -198,18 +203,24 @@ std::optional<VPlan> PlanVLaunches(int pp, int microbatches,
   };
   const double pair =
       std::max(costs.forward, costs.backward_input) + 2 * costs.hop;
-  const double least = LeastVPeriod(pp, limit.chunks, costs) / pair;
-  const int last = static_cast<int>(std::max(kMost * least, kRegular) * kParts);
+  const double bound = LeastVPeriod(pp, limit.chunks, costs);
+  const double least = bound < kMost * pair ? bound / pair : kMost;
+  const int first = static_cast<int>(std::max(kFewest * least, 1.0) * kParts);
+  const int64_t passes = int64_t{kVKinds} * pp * microbatches;
+  const int64_t count = max_passes / passes;
   std::vector<std::pair<double, int>> kept;  // span, parts
-  for (int parts = static_cast<int>(kFewest * least * kParts); parts <= last;
-       ++parts) {
+  int stale = 0;                             // of them since the best
+  for (int parts = first; parts <= kMost * kParts;
+       parts += count < kFineRuns ? kCoarse : 1) {
+    if (stale == kPatience && static_cast<int64_t>(kept.size()) > count) break;
+    const double before = best ? best->span : kInfinity;
     const double span = attempt(parts, 0);
-    if (span < kInfinity) kept.emplace_back(span, parts);
+    if (span == kInfinity) continue;
+    kept.emplace_back(span, parts);
+    stale = span < before ? 0 : std::min(stale + 1, kPatience);
   }
   std::sort(kept.begin(), kept.end());
-  const int64_t passes = int64_t{kVKinds} * pp * microbatches;
-  const int64_t count = std::max(kMinPatterns, max_passes / passes);
-  if (static_cast<int64_t>(kept.size()) > count) kept.resize(count);
+  kept.resize(std::min<size_t>(kept.size(), std::max(kMinPatterns, count / 2)));
   for (const auto& [span, parts] : kept) {
     for (const double late : kLate) attempt(parts, late);
   }

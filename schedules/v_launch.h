@@ -4,11 +4,13 @@
 //
 // Why not a block that repeats every microbatch (v_blocks.h, v_greedy.h): on
 // their way F.0 and F.1, and B.1 and B.0, of different microbatches pass each
-// other on every n-th rank and take turns there, a dependency cycle of n F and
-// n F, or n B and n B, and 2n hops. So a block's period is at least a whole n
-// of max(F, B) + 2 hops, and it holds about 2pp/n chunks: V-Min has n = 3,
-// V-Half n = 2. Launches that mix two gaps have an n between, so the period
-// falls as far as the limit lets it.
+// other on every n-th rank and take turns there. That is a dependency cycle,
+// and a block's period is at least n max(F, B) + 2(n - 1) hops for a whole n,
+// while it holds about 2pp/n chunks: V-Min has n = 3, V-Half n = 2. Launches
+// that mix two gaps have an n between, so the period falls as far as the limit
+// lets it. V-Min's limit lets it down to the work of a rank at 5 ranks; from
+// 11 ranks on about half of its stall or all of it stays, most where pp mod 3
+// is 1.
 //
 // Source: our own; the slots of one microbatch are those of V-Min in Pipeline
 // Parallelism with Controllable Memory, arXiv 2405.15362, section 4.

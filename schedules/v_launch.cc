@@ -15,11 +15,8 @@ constexpr double kRounding = 1e-9;
 constexpr double kChunks = 2;
 constexpr int kSlotted = 4;  // kinds with a slot: F.0, F.1, B.1, B.0
 
-// Launches are two slots times n apart, n in steps of 1/kParts, or of kCoarse
-// of them where fewer than kFineRuns runs are affordable.
+// Launches are two slots times n apart, n in steps of 1/kParts.
 constexpr int kParts = 48;
-constexpr int kCoarse = 3;
-constexpr int kFineRuns = 16;
 // Tried n: from this part of the least that the bound allows, since durations
 // below a slot and W in their way make the period differ from 2n slots, up to
 // that of V-Min.
@@ -210,8 +207,7 @@ std::optional<VPlan> PlanVLaunches(int pp, int microbatches,
   const int64_t count = max_passes / passes;
   std::vector<std::pair<double, int>> kept;  // span, parts
   int stale = 0;                             // of them since the best
-  for (int parts = first; parts <= kMost * kParts;
-       parts += count < kFineRuns ? kCoarse : 1) {
+  for (int parts = first; parts <= kMost * kParts; ++parts) {
     if (stale == kPatience && static_cast<int64_t>(kept.size()) > count) break;
     const double before = best ? best->span : kInfinity;
     const double span = attempt(parts, 0);

@@ -89,7 +89,7 @@ TEST_CASE("trace regions: categories, and the first pattern that fits",
 
 TEST_CASE("trace regions: errors name the option or the event", "[trace]") {
   std::array<std::string, kNumRegions> given;
-  given[static_cast<int>(Region::kBackwardFull)] = "(";
+  given[static_cast<int>(Region::kBackwardFull)] = std::string("(");
   CHECK_THAT(std::string(CompileRegions(given, kOrder).status().message()),
              Catch::Contains("--backward: ( is not allowed"));
   const auto patterns = CompileRegions({}, kOrder);

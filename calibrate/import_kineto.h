@@ -3,10 +3,7 @@
 // optimizer step, and the GPU kernels that were launched inside them. So users
 // of TransformerEngine or fp8 need no kernels of ours. It runs nothing.
 //
-// Facts of the format: "traceEvents" of phase X with "cat" user_annotation,
-// gpu_user_annotation, cpu_op, cuda_runtime, kernel; "ts" and "dur" in
-// microseconds; "args.correlation" joins a launch and its kernel
-// (pytorch/kineto, libkineto/src/output_json.cpp).
+// What a region's time is: sim/trace/trace_regions.h.
 #pragma once
 
 #include <array>
@@ -15,26 +12,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "sim/cost/profile.h"
+#include "sim/trace/trace_regions.h"
 
 namespace pipewright {
 
-// What a region of a trace is.
-enum class RegionKind {
-  kForward,
-  kBackwardInput,
-  kBackwardWeight,
-  kBackwardFull,
-  kOptimizer
-};
-inline constexpr int kNumRegionKinds = 5;
-
 struct KinetoOptions {
-  // ECMAScript regular expressions, found anywhere in a region's name, in any
-  // case; empty: that of DefaultRegionPattern. Weight and input are asked
-  // before full.
-  std::array<std::string, kNumRegionKinds> patterns;
+  // See CompileRegions. Weight and input are asked before full; no
+  // region is a recomputation.
+  std::array<std::string, kNumRegions> patterns;
   ProfileModel model;
   std::string type = "bf16";
   int64_t microbatch_size = 1;
@@ -46,11 +32,6 @@ struct KinetoOptions {
   // Sum of the kernels' times instead of the first start to the last end.
   bool sum_kernels = false;
 };
-
-// Fits record_function names of PyTorch, its pipelining schedules ("PP:0F1",
-// with I for the gradient of the input), Megatron-LM's timers and
-// TransformerEngine.
-absl::string_view DefaultRegionPattern(RegionKind kind);
 
 // Reads as a stream: memory grows with kernels and regions, not with the
 // file. Errors: kInvalidArgument for what is no such trace, for a pattern that

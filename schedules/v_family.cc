@@ -1,8 +1,10 @@
 #include "schedules/v_family.h"
 
 #include <optional>
+#include <utility>
 
 #include "schedules/v_greedy.h"
+#include "schedules/v_launch.h"
 #include "schedules/v_plan.h"
 #include "sim/base/status.h"
 
@@ -19,9 +21,10 @@ constexpr int64_t kMaxPasses = 120000;
 
 ParamInfo VPlanParam() {
   return {"plan", kCosts, "costs|reference",
-          "reference: plan with F=B=W and no hops as the authors do, even "
-          "where costs are given; above 8 ranks plans try a sample of the "
-          "blocks"};
+          "costs: where costs are given, the fastest of the fixed order and of "
+          "plans at these costs with no higher peak; reference: plan with "
+          "F=B=W and no hops as the authors do; above 8 ranks plans try a "
+          "sample of the blocks"};
 }
 
 absl::StatusOr<VChoice> CheckVParams(absl::string_view name,
@@ -40,13 +43,21 @@ absl::StatusOr<Schedule> BuildGreedyV(
   PW_ASSIGN_OR_RETURN(const VChoice choice, CheckVParams(name, params));
   const VOrders fixed = GreedyV(params.microbatches, block);
   if (!choice.real_costs) return VSchedule(name, fixed);
-  const std::optional<VPlan> planned =
-      PlanV(params.pp, params.microbatches, VPeakChunks(fixed), params.costs,
-            kMaxPasses);
   const double held = params.costs.held_until_weight;
-  const bool better = planned && planned->span < VSpan(fixed, params.costs) &&
-                      VPeak(planned->orders, held) <= VPeak(fixed, held);
-  return VSchedule(name, better ? planned->orders : fixed);
+  const VLimit limit = {.chunks = VPeakChunks(fixed),
+                        .activations = VPeak(fixed, held)};
+  VPlan best = {.orders = fixed, .span = VSpan(fixed, params.costs)};
+  for (std::optional<VPlan>& planned :
+       std::array{PlanV(params.pp, params.microbatches, limit.chunks,
+                        params.costs, kMaxPasses),
+                  PlanVLaunches(params.pp, params.microbatches, limit,
+                                params.costs, kMaxPasses)}) {
+    if (planned && planned->span < best.span &&
+        VPeak(planned->orders, held) <= limit.activations) {
+      best = *std::move(planned);
+    }
+  }
+  return VSchedule(name, best.orders);
 }
 
 }  // namespace pipewright

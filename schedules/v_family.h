@@ -24,9 +24,10 @@ struct VChoice {
 absl::StatusOr<VChoice> CheckVParams(absl::string_view name,
                                      const ScheduleParams& params);
 
-// The fixed order of `block` (v_greedy.h). With real costs, the adaptive
-// planner's where that is faster and no rank holds more than the fullest one
-// of the fixed order.
+// The fixed order of `block` (v_greedy.h). With real costs, the faster of the
+// adaptive planner's (v_plan.h) and the launch planner's (v_launch.h), where
+// that is faster yet and no rank holds more than the fullest one of the fixed
+// order.
 absl::StatusOr<Schedule> BuildGreedyV(
     absl::string_view name, const ScheduleParams& params,
     const std::vector<std::array<int, 4>>& block);

@@ -1,5 +1,17 @@
 // V-Min: the building block with the shortest lifespans, a third of 1F1B's
 // activations.
+//
+// Where F, B and W differ its block stalls: a microbatch takes 3 max(F, B) and
+// 4 hops, 6 over many ranks, instead of F + B + W (why: v_launch.h). Planned
+// with costs it stalls less, but a bound of its memory stays: floor((p+4)/3)
+// microbatches are no room for less than ((2p+1)(F+B)/2 + W + 4(p-1) hops) /
+// (2 floor((p+4)/3)) each, more than F + B + W for many ranks or short W.
+// Periods over F + B + W at the 28.3B costs of arXiv 2401.10241, table 9:
+//
+//   p        4     5     6     7     8     11    16    32
+//   block    1.160 1.160 1.175 1.175 1.175 1.179 1.184 1.186
+//   planned  1.160 1.000 1.114 1.175 1.088 1.113 1.184 1.176
+//   bound    1.000 1.000 1.000 1.013 1.000 1.000 1.096 1.072
 #include <array>
 #include <vector>
 
@@ -44,7 +56,8 @@ double Bubble(const ScheduleParams& params, int) {
 
 const RegisterSchedule kRow({
     .name = "v-min",
-    .summary = "V placement, split backward, a third of 1F1B's memory",
+    .summary = "V placement, split backward, a third of 1F1B's memory; stalls "
+               "where F, B and W differ, less where planned with costs",
     .source = "Pipeline Parallelism with Controllable Memory, arXiv "
               "2405.15362, section 4; order of the authors' implementation",
     .torch_name = "",

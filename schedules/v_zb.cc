@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "schedules/v_family.h"
+#include "schedules/v_launch.h"
 #include "schedules/v_plan.h"
 #include "sim/base/status.h"
 
@@ -25,7 +27,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     const double chunks = std::floor(2 * *params.max_activations + kRounding);
     limit = static_cast<int>(std::clamp<double>(chunks, 0, most));
   }
-  const std::optional<VPlan> plan =
+  std::optional<VPlan> plan =
       PlanV(params.pp, params.microbatches, limit,
             choice.real_costs ? params.costs : PlanCosts{}, kMaxPasses);
   if (!plan) {
@@ -35,6 +37,12 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                      SmallestVLimit(params.pp, params.microbatches) / 2.0,
                      " (schedule ", "v-zb at pp ", params.pp, ", microbatches ",
                      params.microbatches, ", activations counted until W)"));
+  }
+  if (choice.real_costs) {
+    const VLimit held = {.chunks = limit, .activations = limit / 2.0};
+    std::optional<VPlan> launched = PlanVLaunches(
+        params.pp, params.microbatches, held, params.costs, kMaxPasses);
+    if (launched && launched->span < plan->span) plan = std::move(launched);
   }
   return VSchedule("v-zb", plan->orders);
 }

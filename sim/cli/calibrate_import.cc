@@ -157,17 +157,14 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   verb->add_option("--model", import->model, "model that the trace is of");
   verb->add_option("--device", import->device,
                    "name of the device, where the file does not say it");
-  const std::pair<const char*, RegionKind> patterns[] = {
-      {"--forward", RegionKind::kForward},
-      {"--backward-input", RegionKind::kBackwardInput},
-      {"--backward-weight", RegionKind::kBackwardWeight},
-      {"--backward", RegionKind::kBackwardFull},
-      {"--optimizer", RegionKind::kOptimizer}};
-  for (const auto& [flag, kind] : patterns) {
-    verb->add_option(flag, options.patterns[static_cast<int>(kind)],
+  for (const Region region :
+       {Region::kForward, Region::kBackwardInput, Region::kBackwardWeight,
+        Region::kBackwardFull, Region::kOptimizer}) {
+    verb->add_option(std::string(RegionFlag(region)),
+                     options.patterns[static_cast<int>(region)],
                      absl::StrCat("regular expression for the regions' names "
                                   "(default: ",
-                                  DefaultRegionPattern(kind), ")"));
+                                  DefaultRegionPattern(region), ")"));
   }
   verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
   verb->add_option("--microbatch-size", options.microbatch_size, "samples");

@@ -154,15 +154,11 @@ void AddCompare(CLI::App* app, Action* action) {
   verb->add_option("--limit", compare->limit,
                    "exit 1 where the step time is off by more (5%)")
       ->type_name("SHARE");
-  const std::pair<const char*, Region> patterns[] = {
-      {"--forward", Region::kForward},
-      {"--backward", Region::kBackwardFull},
-      {"--backward-input", Region::kBackwardInput},
-      {"--backward-weight", Region::kBackwardWeight},
-      {"--recompute", Region::kRecompute},
-      {"--optimizer", Region::kOptimizer}};
-  for (const auto& [flag, region] : patterns) {
-    verb->add_option(flag, compare->foreign.patterns[static_cast<int>(region)],
+  for (const Region region :
+       {Region::kForward, Region::kBackwardFull, Region::kBackwardInput,
+        Region::kBackwardWeight, Region::kRecompute, Region::kOptimizer}) {
+    verb->add_option(std::string(RegionFlag(region)),
+                     compare->foreign.patterns[static_cast<int>(region)],
                      "names of its regions")
         ->group("Traces of other programs")
         ->type_name("REGEX");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,14 +11,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/status.h"
-#include "sim/compare/foreign_regions.h"
 
 namespace pipewright {
 namespace {
 
-constexpr const char* kFlags[kNumRegions] = {
-    "--forward",  "--backward-input", "--backward-weight",
-    "--backward", "--recompute",      "--optimizer"};
+constexpr double kMicro = 1e-6;
+
+// Asked in this order: "backward_weight" is a backward too, and a recomputed
+// forward a forward.
+constexpr Region kOrder[] = {Region::kOptimizer,      Region::kRecompute,
+                             Region::kBackwardWeight, Region::kBackwardInput,
+                             Region::kBackwardFull,   Region::kForward};
 
 std::optional<Region> RegionOf(const TraceOp& op) {
   if (op.kind == OpKind::kOptimizer) return Region::kOptimizer;
@@ -40,26 +42,6 @@ std::optional<Region> RegionOf(const TraceOp& op) {
   }
 }
 
-absl::StatusOr<RegionReader::Patterns> Compile(const ForeignOptions& options) {
-  RegionReader::Patterns patterns;
-  for (int region = 0; region < kNumRegions; ++region) {
-    const std::string& given = options.patterns[region];
-    const std::string pattern =
-        given.empty()
-            ? std::string(DefaultRegionPattern(static_cast<Region>(region)))
-            : given;
-    try {
-      patterns[region] =
-          std::regex(pattern, std::regex::ECMAScript | std::regex::icase);
-    } catch (const std::regex_error& error) {
-      return BadValue(
-          kFlags[region], pattern,
-          absl::StrCat("a regular expression (", error.what(), ")"));
-    }
-  }
-  return patterns;
-}
-
 // By number where they are numbers.
 struct ProcessOrder {
   bool operator()(const std::string& a, const std::string& b) const {
@@ -72,15 +54,24 @@ struct ProcessOrder {
   }
 };
 
-using RankRegions = std::map<int, std::vector<ForeignRegion>>;
+// On the device.
+std::vector<TraceRegion> ByStart(std::vector<TraceRegion> regions) {
+  std::stable_sort(regions.begin(), regions.end(),
+                   [](const TraceRegion& a, const TraceRegion& b) {
+                     return a.start_us < b.start_us;
+                   });
+  return regions;
+}
 
-void SortByRank(bool by_file, int file_rank, std::vector<ForeignRegion> regions,
+using RankRegions = std::map<int, std::vector<TraceRegion>>;
+
+void SortByRank(bool by_file, int file_rank, std::vector<TraceRegion> regions,
                 RankRegions* ranks) {
   std::map<std::string, int, ProcessOrder> processes;
-  for (const ForeignRegion& region : regions) processes[region.process] = 0;
+  for (const TraceRegion& region : regions) processes[region.process] = 0;
   int next = 0;
   for (auto& [process, rank] : processes) rank = next++;
-  for (ForeignRegion& region : regions) {
+  for (TraceRegion& region : regions) {
     const int rank = by_file ? file_rank : processes[region.process];
     (*ranks)[rank].push_back(std::move(region));
   }
@@ -107,10 +98,10 @@ class Namer {
   absl::Status Name(const RankRegions& ranks, ReadTrace* trace) const {
     for (const auto& [key, order] : orders_) {
       const auto& [rank, region] = key;
-      std::vector<const ForeignRegion*> found;
+      std::vector<const TraceRegion*> found;
       const auto regions = ranks.find(rank);
       if (regions != ranks.end()) {
-        for (const ForeignRegion& each : regions->second) {
+        for (const TraceRegion& each : regions->second) {
           if (each.region == region) found.push_back(&each);
         }
       }
@@ -123,15 +114,15 @@ class Namer {
       if (found.size() < skipped + in_first) {
         return absl::InvalidArgumentError(absl::StrCat(
             source_, ": rank ", rank, " has ", found.size(),
-            " regions that match ", kFlags[static_cast<int>(region)], ", the ",
-            "simulation ", in_first, " in an iteration; allowed: patterns ",
+            " regions that match ", RegionFlag(region), ", the ", "simulation ",
+            in_first, " in an iteration; allowed: patterns ",
             "(--forward, --backward, ...) and a --rank-of that find them"));
       }
       for (size_t index = 0;
            index < order.size() && skipped + index < found.size(); ++index) {
         ReadOp read = *order[index];
-        read.op.start_s = found[skipped + index]->start_s;
-        read.op.end_s = found[skipped + index]->end_s;
+        read.op.start_s = kMicro * found[skipped + index]->start_us;
+        read.op.end_s = kMicro * found[skipped + index]->end_us;
         trace->ops.push_back(read);
       }
     }
@@ -200,24 +191,6 @@ void AddMessages(const ReadTrace& simulated, ReadTrace* trace) {
 
 }  // namespace
 
-absl::string_view DefaultRegionPattern(Region region) {
-  switch (region) {
-    case Region::kForward:
-      return "^PP:\\d+F\\d+|(^|[^a-z])(forward|fwd)([^a-z]|$)";
-    case Region::kBackwardInput:
-      return "^PP:\\d+I\\d+|dgrad|(backward|bwd)[-_ ]input";
-    case Region::kBackwardWeight:
-      return "^PP:\\d+W\\d+|wgrad|backward_dw|(backward|bwd)[-_ ]weight";
-    case Region::kBackwardFull:
-      return "^PP:\\d+B\\d+|(^|[^a-z])(backward|bwd)([^a-z]|$)";
-    case Region::kRecompute:
-      return "recompute";
-    case Region::kOptimizer:
-      return "optimizer\\.step|optimizer[-_ ]step|(^|[^a-z])optimizer$";
-  }
-  return "";
-}
-
 absl::StatusOr<ReadTrace> ReadForeignTrace(
     const std::vector<ForeignFile>& files, const ForeignOptions& options,
     const ReadTrace& simulated) {
@@ -225,7 +198,8 @@ absl::StatusOr<ReadTrace> ReadForeignTrace(
       options.rank_of != "pid") {
     return BadValue("--rank-of", options.rank_of, "file or pid");
   }
-  PW_ASSIGN_OR_RETURN(const RegionReader::Patterns patterns, Compile(options));
+  PW_ASSIGN_OR_RETURN(const std::vector<RegionPattern> patterns,
+                      CompileRegions(options.patterns, kOrder));
   const bool by_file =
       options.rank_of.empty() ? files.size() > 1 : options.rank_of == "file";
   ReadTrace trace;
@@ -241,7 +215,7 @@ absl::StatusOr<ReadTrace> ReadForeignTrace(
         *files[file].in, files[file].name,
         [&](const TraceEvent& event) { return reader.See(event); }, &header));
     SortByRank(by_file, header.rank.value_or(static_cast<int>(file)),
-               reader.Finish(), &ranks);
+               ByStart(reader.Finish()), &ranks);
     names.insert(reader.other_names().begin(), reader.other_names().end());
     sources.push_back(files[file].name);
   }

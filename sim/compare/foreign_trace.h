@@ -4,9 +4,7 @@
 // n-th forward of a rank there being the n-th one here. So the schedule must
 // be the same.
 //
-// A region's time is that of the GPU kernels launched inside it, by its own
-// thread or, where that launched none (autograd has threads of its own), by
-// any of its process; without kernels its own length. Messages are not read:
+// What a region's time is: trace_regions.h. Messages are not read:
 // one is taken to end when the pass that awaits it begins, where that rank
 // would have waited for it, and to take the predicted time elsewhere.
 #pragma once
@@ -19,26 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/trace/trace_read.h"
+#include "sim/trace/trace_regions.h"
 
 namespace pipewright {
 
-enum class Region {
-  kForward,
-  kBackwardInput,
-  kBackwardWeight,
-  kBackwardFull,
-  kRecompute,
-  kOptimizer,
-};
-inline constexpr int kNumRegions = 6;
-
-// Fits record_function names of PyTorch, its pipelining schedules ("PP:0F1",
-// with I for the gradient of the input) and Megatron-LM's timers.
-absl::string_view DefaultRegionPattern(Region region);
-
 struct ForeignOptions {
-  // ECMAScript regular expressions, found anywhere in a region's name, in any
-  // case; empty: the default.
+  // See CompileRegions.
   std::array<std::string, kNumRegions> patterns;
   // Which rank a region is of. "file": the file's "distributedInfo.rank", or
   // its place among the files. "pid": the place of its process among those of

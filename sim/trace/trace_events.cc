@@ -52,6 +52,8 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "tid") event_.thread = value;
     } else if (Beside("otherData")) {
       header_.other_data.emplace_back(key(), value);
+    } else if (InDevice() && key() == "name") {
+      header_.device = value;
     }
     return true;
   }
@@ -63,6 +65,8 @@ class Handler : public nlohmann::json_sax<Json> {
       const int64_t index = event_.index;
       event_ = {};
       event_.index = index;
+    } else if (AmongDevices()) {
+      ++devices_;
     }
     return true;
   }
@@ -109,6 +113,10 @@ class Handler : public nlohmann::json_sax<Json> {
   bool Beside(absl::string_view object) const {
     return keys_.size() == 2 && !bare_ && keys_[0] == object;
   }
+  bool AmongDevices() const {
+    return keys_.size() == 3 && !bare_ && keys_[0] == "deviceProperties";
+  }
+  bool InDevice() const { return AmongDevices() && devices_ == 1; }
   bool Number(double value, const std::string& text) {
     if (InArgs()) {
       event_.numbers.emplace_back(key(), value);
@@ -119,6 +127,8 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "tid") event_.thread = text;
     } else if (Beside("distributedInfo") && key() == "rank") {
       header_.rank = static_cast<int>(std::lround(value));
+    } else if (InDevice() && key() == "totalGlobalMem") {
+      header_.device_memory_bytes = static_cast<int64_t>(value);
     }
     return true;
   }
@@ -127,6 +137,7 @@ class Handler : public nlohmann::json_sax<Json> {
   TraceHeader& header_;
   std::vector<std::string> keys_;  // of every open object or list
   TraceEvent event_;
+  int devices_ = 0;
   bool bare_ = false;
   bool found_ = false;
   absl::Status status_;
@@ -161,7 +172,8 @@ absl::Status ReadTraceEvents(
     return absl::InvalidArgumentError(absl::StrCat(
         source,
         ": has no list \"traceEvents\"; allowed: a Chrome trace, as "
-        "simulate --trace writes it"));
+        "simulate --trace or PyTorch's profiler (export_chrome_trace) "
+        "writes it"));
   }
   return absl::OkStatus();
 }

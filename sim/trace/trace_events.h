@@ -3,7 +3,8 @@
 //
 // Facts of the format: "Trace Event Format" (Google, 2016): "traceEvents" with
 // "ph", "name", "cat", "pid", "tid", "ts" and "dur" in microseconds, "args".
-// Of PyTorch's profiler: "distributedInfo.rank" (pytorch/kineto,
+// Of PyTorch's profiler: "distributedInfo.rank", "deviceProperties" with "name"
+// and "totalGlobalMem" in bytes (pytorch/kineto,
 // libkineto/src/output_json.cpp).
 #pragma once
 
@@ -38,10 +39,13 @@ struct TraceEvent {
   const std::string* Word(absl::string_view key) const;
 };
 
-// What stands beside the events, as far as it was read before them.
+// What stands beside the events; while these are read, what stood before them.
 struct TraceHeader {
   std::vector<std::pair<std::string, std::string>> other_data;
   std::optional<int> rank;  // "distributedInfo.rank"
+  // The first of "deviceProperties".
+  std::string device;
+  int64_t device_memory_bytes = 0;
 
   const std::string* Other(absl::string_view key) const;
 };

@@ -38,7 +38,7 @@ std::string ErrorOf(const absl::StatusOr<Profile>& profile) {
   return std::string(profile.status().message());
 }
 
-bool Matches(RegionKind kind, const std::string& name) {
+bool Matches(Region kind, const std::string& name) {
   return std::regex_search(
       name, std::regex(std::string(DefaultRegionPattern(kind)),
                        std::regex::ECMAScript | std::regex::icase));
@@ -90,7 +90,7 @@ TEST_CASE("calibrate: a trace's regions take what their kernels take",
 
 TEST_CASE("calibrate: the user's own names of regions", "[calibrate]") {
   KinetoOptions options;
-  options.patterns[static_cast<int>(RegionKind::kForward)] = "^data load";
+  options.patterns[static_cast<int>(Region::kForward)] = "^data load";
   const absl::StatusOr<Profile> other = Traced(
       R"({"traceEvents": [
         {"ph": "X", "cat": "user_annotation", "name": "Data loading",
@@ -106,18 +106,18 @@ TEST_CASE("calibrate: the user's own names of regions", "[calibrate]") {
 TEST_CASE("calibrate: default patterns tell passes apart", "[calibrate]") {
   for (const char* name : {"forward-compute", "PP:0F12", "fwd", "Forward 3",
                            "TransformerLayer.forward"}) {
-    CHECK(Matches(RegionKind::kForward, name));
+    CHECK(Matches(Region::kForward, name));
   }
-  CHECK_FALSE(Matches(RegionKind::kForward, "straightforwardly"));
-  CHECK_FALSE(Matches(RegionKind::kForward, "PP:0B12"));
-  CHECK(Matches(RegionKind::kBackwardInput, "PP:1I0"));
-  CHECK(Matches(RegionKind::kBackwardInput, "linear_dgrad"));
-  CHECK(Matches(RegionKind::kBackwardWeight, "PP:1W0"));
-  CHECK(Matches(RegionKind::kBackwardWeight, "backward_dw"));
-  CHECK(Matches(RegionKind::kBackwardWeight, "wgrad_compute"));
-  CHECK(Matches(RegionKind::kBackwardFull, "backward-compute"));
-  CHECK(Matches(RegionKind::kBackwardFull, "PP:1B0"));
-  CHECK(Matches(RegionKind::kOptimizer, "Optimizer.step#Adam.step"));
+  CHECK_FALSE(Matches(Region::kForward, "straightforwardly"));
+  CHECK_FALSE(Matches(Region::kForward, "PP:0B12"));
+  CHECK(Matches(Region::kBackwardInput, "PP:1I0"));
+  CHECK(Matches(Region::kBackwardInput, "linear_dgrad"));
+  CHECK(Matches(Region::kBackwardWeight, "PP:1W0"));
+  CHECK(Matches(Region::kBackwardWeight, "backward_dw"));
+  CHECK(Matches(Region::kBackwardWeight, "wgrad_compute"));
+  CHECK(Matches(Region::kBackwardFull, "backward-compute"));
+  CHECK(Matches(Region::kBackwardFull, "PP:1B0"));
+  CHECK(Matches(Region::kOptimizer, "Optimizer.step#Adam.step"));
 }
 
 TEST_CASE("calibrate: traces that are none say what is wrong", "[calibrate]") {

@@ -1,23 +1,15 @@
-#include "sim/compare/foreign_regions.h"
+#include "sim/trace/trace_regions.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr double kMicro = 1e-6;
 constexpr size_t kNamesKept = 12;
-
-// Asked in this order: "backward_weight" is a backward too, and a recomputed
-// forward a forward.
-constexpr Region kOrder[] = {Region::kOptimizer,      Region::kRecompute,
-                             Region::kBackwardWeight, Region::kBackwardInput,
-                             Region::kBackwardFull,   Region::kForward};
 
 int64_t Correlation(const TraceEvent& event) {
   const double* const value = event.Number("correlation");
@@ -25,6 +17,61 @@ int64_t Correlation(const TraceEvent& event) {
 }
 
 }  // namespace
+
+absl::string_view DefaultRegionPattern(Region region) {
+  switch (region) {
+    case Region::kForward:
+      return "^PP:\\d+F\\d+|(^|[^a-z])(forward|fwd)([^a-z]|$)";
+    case Region::kBackwardInput:
+      return "^PP:\\d+I\\d+|dgrad|(backward|bwd)[-_ ]input";
+    case Region::kBackwardWeight:
+      return "^PP:\\d+W\\d+|wgrad|backward_dw|(backward|bwd)[-_ ]weight";
+    case Region::kBackwardFull:
+      return "^PP:\\d+B\\d+|(^|[^a-z])(backward|bwd)([^a-z]|$)";
+    case Region::kRecompute:
+      return "recompute";
+    case Region::kOptimizer:
+      return "optimizer\\.step|optimizer[-_ ]step|(^|[^a-z])optimizer$";
+  }
+  return "";
+}
+
+absl::string_view RegionFlag(Region region) {
+  switch (region) {
+    case Region::kForward:
+      return "--forward";
+    case Region::kBackwardInput:
+      return "--backward-input";
+    case Region::kBackwardWeight:
+      return "--backward-weight";
+    case Region::kBackwardFull:
+      return "--backward";
+    case Region::kRecompute:
+      return "--recompute";
+    case Region::kOptimizer:
+      return "--optimizer";
+  }
+  return "";
+}
+
+absl::StatusOr<std::vector<RegionPattern>> CompileRegions(
+    const std::array<std::string, kNumRegions>& given,
+    absl::Span<const Region> order) {
+  std::vector<RegionPattern> patterns;
+  for (const Region region : order) {
+    std::string pattern = given[static_cast<int>(region)];
+    if (pattern.empty()) pattern = std::string(DefaultRegionPattern(region));
+    try {
+      patterns.push_back({region, std::regex(pattern, std::regex::ECMAScript |
+                                                          std::regex::icase)});
+    } catch (const std::regex_error& error) {
+      return BadValue(
+          RegionFlag(region), pattern,
+          absl::StrCat("a regular expression (", error.what(), ")"));
+    }
+  }
+  return patterns;
+}
 
 absl::Status RegionReader::See(const TraceEvent& event) {
   if (event.phase != "X") return absl::OkStatus();
@@ -43,10 +90,11 @@ absl::Status RegionReader::See(const TraceEvent& event) {
     launches_[Correlation(event)] = {event.process, event.thread, start_us};
     return absl::OkStatus();
   }
-  for (const Region region : kOrder) {
-    if (!std::regex_search(event.name, patterns_[static_cast<int>(region)])) {
-      continue;
-    }
+  if (!categories_.empty() && categories_.count(category) == 0) {
+    return absl::OkStatus();
+  }
+  for (const auto& [region, pattern] : patterns_) {
+    if (!std::regex_search(event.name, pattern)) continue;
     named_.push_back({region, category == "gpu_user_annotation", event.name,
                       event.process, event.thread, start_us, end_us});
     return absl::OkStatus();
@@ -57,8 +105,8 @@ absl::Status RegionReader::See(const TraceEvent& event) {
   return absl::OkStatus();
 }
 
-// A region inside another of its kind is a part of it, and one on the device
-// is the shadow of one on the host where there is one of that name.
+// A region on the device is the shadow of one on the host where there is one
+// of that name.
 void RegionReader::KeepOutermost() {
   std::stable_sort(
       named_.begin(), named_.end(),
@@ -82,19 +130,22 @@ void RegionReader::KeepOutermost() {
 }
 
 bool RegionReader::OnDevice(const Named& named, const Launched& launched,
-                            ForeignRegion* region) {
+                            TraceRegion* region) {
   const auto first = std::lower_bound(
       launched.begin(), launched.end(), named.start_us,
       [](const auto& entry, double us) { return entry.first.start_us < us; });
   for (const bool own_thread : {true, false}) {
     bool any = false;
+    region->sum_us = 0;
     for (auto at = first;
          at != launched.end() && at->first.start_us <= named.end_us; ++at) {
       if (own_thread && at->first.thread != named.thread) continue;
-      const double start_s = at->second.start_us * kMicro;
-      const double end_s = at->second.end_us * kMicro;
-      region->start_s = any ? std::min(region->start_s, start_s) : start_s;
-      region->end_s = any ? std::max(region->end_s, end_s) : end_s;
+      const Kernel& kernel = at->second;
+      region->start_us =
+          any ? std::min(region->start_us, kernel.start_us) : kernel.start_us;
+      region->end_us =
+          any ? std::max(region->end_us, kernel.end_us) : kernel.end_us;
+      region->sum_us += kernel.end_us - kernel.start_us;
       any = true;
     }
     if (any) return true;
@@ -102,7 +153,7 @@ bool RegionReader::OnDevice(const Named& named, const Launched& launched,
   return false;
 }
 
-std::vector<ForeignRegion> RegionReader::Finish() {
+std::vector<TraceRegion> RegionReader::Finish() {
   std::map<std::string, Launched> launched;
   for (const Kernel& kernel : kernels_) {
     const auto launch = launches_.find(kernel.correlation);
@@ -116,20 +167,19 @@ std::vector<ForeignRegion> RegionReader::Finish() {
                      });
   }
   KeepOutermost();
-  std::vector<ForeignRegion> regions;
+  std::vector<TraceRegion> regions;
   for (const Named& named : named_) {
-    ForeignRegion region = {named.region, named.process,
-                            named.start_us * kMicro, named.end_us * kMicro};
+    TraceRegion region = {.region = named.region,
+                          .process = named.process,
+                          .start_us = named.start_us,
+                          .end_us = named.end_us,
+                          .sum_us = named.end_us - named.start_us};
     if (!kernels_.empty() && !named.on_device &&
         !OnDevice(named, launched[named.process], &region)) {
       continue;
     }
     regions.push_back(std::move(region));
   }
-  std::stable_sort(regions.begin(), regions.end(),
-                   [](const ForeignRegion& a, const ForeignRegion& b) {
-                     return a.start_s < b.start_s;
-                   });
   return regions;
 }
 

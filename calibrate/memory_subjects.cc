@@ -53,11 +53,31 @@ absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
   return buffers;
 }
 
-OptimizerEntry EntryOf(const char* where, int64_t parameters) {
+OptimizerEntry EntryOf(const char* where, int64_t parameters,
+                       bool prediction = false) {
   OptimizerEntry entry;
   entry.where = where;
   entry.parameters = parameters;
+  entry.prediction = prediction;
   return entry;
+}
+
+// On the device's own stream.
+absl::Status Step(MeasuredDevice* device, const AdamBuffers& buffers) {
+  return device->Check(
+      device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
+                              buffers.count, buffers.at(0), buffers.at(1),
+                              buffers.at(2), buffers.at(3), nullptr),
+      "run the optimizer");
+}
+
+// Over the gradients, which nobody needs.
+absl::Status Predict(MeasuredDevice* device, const AdamBuffers& buffers) {
+  return device->Check(device->kernels()->predict(
+                           device->handle(), nullptr, &kAdam,
+                           /*steps=*/3, PW_FP32, buffers.count, buffers.at(1),
+                           buffers.at(2), buffers.at(3), buffers.at(0)),
+                       "predict weights");
 }
 
 // One triad a thread, each with arrays of its own.
@@ -120,30 +140,30 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
     // Not behind a hold: a first launch may load the kernel.
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
+    PW_RETURN_IF_ERROR(Step(device, *inside));
+    PW_RETURN_IF_ERROR(Predict(device, *inside));
     PW_RETURN_IF_ERROR(device->Wait(nullptr));
   }
-  std::vector<Subject> subjects(2);
-  subjects[0].name = "optimizer on the device";
-  subjects[0].share = 0.3;
-  subjects[0].series = {EntrySeries(EntryOf("device", parameters),
-                                    &Profile::optimizers,
-                                    &OptimizerEntry::time)};
-  subjects[0].visit = [device, inside, watch](std::vector<double>* samples) {
-    PW_RETURN_IF_ERROR(watch->Start());
-    PW_RETURN_IF_ERROR(watch->Mark());
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
-    PW_RETURN_IF_ERROR(watch->Mark());
-    return watch->Stop(samples);
+  std::vector<Subject> subjects(3);
+  const auto on_device = [&](const char* name, bool prediction,
+                             Subject* subject) {
+    subject->name = name;
+    subject->share = 0.3;
+    subject->series = {EntrySeries(EntryOf("device", parameters, prediction),
+                                   &Profile::optimizers,
+                                   &OptimizerEntry::time)};
+    const auto run = prediction ? Predict : Step;
+    subject->visit = [device, inside, watch,
+                      run](std::vector<double>* samples) {
+      PW_RETURN_IF_ERROR(watch->Start());
+      PW_RETURN_IF_ERROR(watch->Mark());
+      PW_RETURN_IF_ERROR(run(device, *inside));
+      PW_RETURN_IF_ERROR(watch->Mark());
+      return watch->Stop(samples);
+    };
   };
+  on_device("optimizer on the device", false, &subjects[0]);
+  on_device("prediction of weights", true, &subjects[2]);
   subjects[1].name = "optimizer on the host";
   subjects[1].share = 0.3;
   subjects[1].series = {EntrySeries(EntryOf("host", host_count),

@@ -131,10 +131,13 @@ absl::StatusOr<ExecutedModel> Execute::ModelOf(
   model.sequence = training.sequence;
   model.slices = run.schedule->slices;
   model.seed = seed;
-  model.clip_norm = kDefaultClip;
+  // Otherwise nobody waits for the norm: a post-validated step that clips is
+  // one that fails, which the program has to know of.
+  if (run.lower.optimizer == OptimizerMode::kSynchronised) {
+    model.clip_norm = kDefaultClip;
+  }
   model.failing_steps = run.lower.failing_steps;
-  model.keeps_versions = run.schedule->update_every > 0;
-  if (!model.failing_steps.empty()) model.clip_norm = 0;
+  SetWeightVersions(*run.schedule, &model);
   switch (training.recompute) {
     case Recompute::kNone:
       break;
@@ -270,13 +273,6 @@ absl::Status Execute::Run() {
         WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
                          run.lower.costs.held_until_weight);
     if (no_check) training.worker.snapshot_iterations.clear();
-    if (program.schedule->update_every > 0) {
-      training.check = false;
-      warnings.push_back(absl::StrCat(
-          "schedule ", program.name,
-          " is never flushed: its weights are those of no sequential run, and "
-          "nothing is checked but that the losses are finite"));
-    }
     absl::StatusOr<TrainedRun> ran =
         job != nullptr ? TrainMpi(job.get(), program, model, kernels, training)
                        : TrainThreads(program, model, kernels, training);

@@ -108,8 +108,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   if (report.check) {
     const TrainingCheck& check = *report.check;
     absl::StrAppendFormat(
-        &text, "gradients     %s the sequential run: %s\n",
+        &text, "gradients     %s the sequential run%s: %s\n",
         check.ok() ? "agree with" : "DIFFER from",
+        report.report.weight_versions.empty() ? ""
+                                              : " on the same weight versions",
         check.same_bits
             ? "bit for bit, losses, gradients and weights of every step"
             : absl::StrFormat(

@@ -59,6 +59,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_peak_activations"] = report.predicted_peak_activations;
   execute["peak_bytes"] = report.peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["wall_s"] = report.wall_s;

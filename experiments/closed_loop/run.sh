@@ -10,26 +10,28 @@ out=${2:-closed_loop}
 shift $(($# < 2 ? $# : 2))
 sizes=("$@")
 [[ $# -gt 0 ]] || sizes=(4 8)
-# A layer's pass of four sequences takes 5 ms and more; a rank has two layers.
-sequences=4
 
 mkdir -p "$out"
 profile=$out/profile.txtpb
 table=$out/measured.csv
+# Four sequences: 5 ms and more of each pass of a layer. More for slices.
+microbatch_sizes=4
+for pp in "${sizes[@]}"; do microbatch_sizes+=,$((2 * pp)); done
 [[ -s $profile ]] || "$pipewright" calibrate --device cpu --model gpt-tiny \
-  --microbatch-sizes $sequences --sequences 128 --tp 1 -o "$profile"
+  --microbatch-sizes "$microbatch_sizes" --sequences 128 --tp 1 -o "$profile"
 
-run() { # SCHEDULE PP [OPTIONS]
-  local schedule=$1 pp=$2
-  shift 2
+# Two layers a rank, 8 pp sequences a step, as many microbatches as that gives.
+run() { # SCHEDULE PP SEQUENCES [OPTIONS]
+  local schedule=$1 pp=$2 sequences=$3
+  shift 3
   echo "pp $pp $schedule $*" >&2
   # 1: gradients differ, and the row says so. 2: the schedule cannot take these
   # sizes; why is in the log.
   "$pipewright" execute --schedule "$schedule" --pp "$pp" \
-    --microbatches $((2 * pp)) --model gpt-tiny \
-    --set model.layers=$((2 * pp)) --microbatch-size $sequences \
-    --profile "$profile" --p2p 0ms --interference off --steps 2 "$@" \
-    --row "$table" -o /dev/null 2>> "$out/log.txt" || {
+    --microbatches $((8 * pp / sequences)) --microbatch-size "$sequences" \
+    --model gpt-tiny --set model.layers=$((2 * pp)) --profile "$profile" \
+    --p2p 0ms --interference off --steps 2 "$@" --row "$table" -o /dev/null \
+    2>> "$out/log.txt" || {
     local status=$?
     echo "  exit $status: $(tail -n 1 "$out/log.txt")" >&2
   }
@@ -38,12 +40,19 @@ run() { # SCHEDULE PP [OPTIONS]
 names=$("$pipewright" list schedules --json |
   sed -n 's/^      "name": "\(.*\)",\?$/\1/p')
 for pp in "${sizes[@]}"; do
-  for name in $names; do run "$name" "$pp"; done
-  # Layers that do not spread evenly: three more on the first rank, less behind.
-  layers="4, 1, 2, 1"
-  for ((rank = 4; rank < pp; rank += 2)); do layers+=", 3, 1"; done
+  for name in $names; do
+    case $name in
+      # A slice is a part of a pass and shall take 5 ms, too.
+      seq1f1b | terapipe) run "$name" "$pp" 4 --slices 2 ;;
+      slimpipe) run "$name" "$pp" $((2 * pp)) --slices "$pp" ;;
+      *) run "$name" "$pp" 4 ;;
+    esac
+  done
+  # Layers that do not spread evenly.
+  layers=4,1,2,1
+  for ((rank = 4; rank < pp; rank += 2)); do layers+=,3,1; done
   for name in 1f1b zb-h1 zb-h2; do
-    run "$name" "$pp" --set "strategy.layers=[$layers]"
+    run "$name" "$pp" 4 --layers "$layers"
   done
 done
 

@@ -78,6 +78,9 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.pp = schedule.pp();
   row_.vpp = schedule.vpp();
   row_.microbatches = schedule.microbatches;
+  const TrainingSpec& training = run.prepared_model->training;
+  row_.microbatch_size = static_cast<int>(training.microbatch_size);
+  row_.sequence = static_cast<int>(training.sequence);
   row_.slices = schedule.slices;
   row_.layers = LayersOf(run.prepared_model->layout);
   row_.steps = steps;

@@ -175,6 +175,8 @@ std::string RunsToJson(const RunsSummary& summary) {
       rows.push_back({{"schedule", row.schedule},
                       {"vpp", row.vpp},
                       {"microbatches", row.microbatches},
+                      {"microbatch_size", row.microbatch_size},
+                      {"sequence", row.sequence},
                       {"slices", row.slices},
                       {"layers", row.layers},
                       {"predicted_s", row.predicted_s},

@@ -112,15 +112,16 @@ std::string PairText(
 
 std::string SizeSection(const RanksSummary& size) {
   HtmlTable table;
-  table.header = {
-      "schedule",     "layers of the stages", "vpp",           "slices",
-      "microbatches", "predicted (ms)",       "executed (ms)", "error",
-      "gradients",    "peak activations"};
+  table.header = {"schedule",       "layers of the stages", "vpp",
+                  "slices",         "microbatches",         "sequences of each",
+                  "predicted (ms)", "executed (ms)",        "error",
+                  "gradients",      "peak activations"};
   table.text_columns = 2;
   for (const ExecutedRow& row : size.rows) {
     table.rows.push_back(
         {row.schedule, row.layers, absl::StrCat(row.vpp),
          absl::StrCat(row.slices), absl::StrCat(row.microbatches),
+         absl::StrCat(row.microbatch_size),
          absl::StrFormat("%.2f", row.predicted_s * 1e3),
          absl::StrFormat("%.2f", row.executed_s * 1e3), Percent(row.error()),
          row.gradients, row.peak_activations});

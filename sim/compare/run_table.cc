@@ -25,6 +25,8 @@ void Visit(Io& io, Row& row) {
   io.Count("pp", row.pp);
   io.Count("vpp", row.vpp);
   io.Count("microbatches", row.microbatches);
+  io.Count("microbatch_size", row.microbatch_size);
+  io.Count("sequence", row.sequence);
   io.Count("slices", row.slices);
   io.Text("layers", row.layers);
   io.Count("steps", row.steps);
@@ -155,7 +157,8 @@ bool ExecutedRow::even() const {
 
 std::string ExecutedRow::Key() const {
   return absl::StrCat(schedule, " pp ", pp, " vpp ", vpp, " microbatches ",
-                      microbatches, " slices ", slices, " layers ", layers);
+                      microbatches, " of ", microbatch_size, " x ", sequence,
+                      " tokens, slices ", slices, ", layers ", layers);
 }
 
 std::string ExecutedTableHeader() {

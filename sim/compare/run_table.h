@@ -16,6 +16,8 @@ struct ExecutedRow {
   int pp = 1;
   int vpp = 1;
   int microbatches = 1;
+  int microbatch_size = 1;  // sequences
+  int sequence = 1;         // tokens
   int slices = 1;
   std::string layers;  // of each stage: "2 2 2 2"
   int steps = 1;

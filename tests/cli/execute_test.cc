@@ -44,8 +44,7 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
       {"--schedule", "1f1b", "--microbatches", "8", "--optimizer",
        "post-validated"},
       {"--schedule", "zb-h1", "--microbatches", "8", "--optimizer", "none"},
-      {"--schedule", "1f1b", "--microbatches", "4", "--set",
-       "strategy.layers=[5, 1, 1, 1]"}};
+      {"--schedule", "1f1b", "--microbatches", "4", "--layers", "5,1,1,1"}};
   for (const std::vector<std::string>& options : cases) {
     std::vector<std::string> more = options;
     more.insert(more.end(), {"--steps", "3", "--json"});
@@ -128,7 +127,7 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
   const std::string simulated = folder.Path("simulated.json");
   const std::string measured = folder.Path("measured.json");
   const std::vector<std::string> schedule = {"--schedule", "zb-h1",
-                                             "--microbatches", "6"};
+                                             "--microbatches", "8"};
   const auto run = [&](const std::string& verb, std::vector<std::string> more) {
     more.insert(more.end(), schedule.begin(), schedule.end());
     const BinaryResult result = RunBinary(Small(verb, more));

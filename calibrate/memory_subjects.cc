@@ -17,6 +17,11 @@ namespace {
 // More say nothing new and take seconds on a host.
 constexpr int64_t kMostParameters = int64_t{1} << 22;
 
+// What a rank's step reads has long left the caches, so that every sample takes
+// another of so many bytes in turn; more sets than that are of no use.
+constexpr int64_t kRotatedBytes = int64_t{1} << 28;
+constexpr int64_t kMostSets = 32;
+
 constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .beta1 = 0.9f,
                           .beta2 = 0.95f,
@@ -52,6 +57,28 @@ absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
       device->Randomize(PW_FP32, buffers->all.data(), bytes, 9, 0.01f));
   return buffers;
 }
+
+// Sets in turn.
+class AdamRotation {
+ public:
+  static absl::StatusOr<std::shared_ptr<AdamRotation>> Create(
+      MeasuredDevice* device, int64_t count) {
+    auto rotation = std::make_shared<AdamRotation>();
+    const int64_t bytes = 4 * count * static_cast<int64_t>(sizeof(float));
+    const int64_t sets =
+        std::clamp<int64_t>(kRotatedBytes / bytes, 1, kMostSets);
+    for (int64_t set = 0; set < sets; ++set) {
+      PW_ASSIGN_OR_RETURN(auto buffers, MakeBuffers(device, count, false));
+      rotation->sets_.push_back(std::move(buffers));
+    }
+    return rotation;
+  }
+  const AdamBuffers& Next() { return *sets_[next_++ % sets_.size()]; }
+
+ private:
+  std::vector<std::shared_ptr<AdamBuffers>> sets_;
+  size_t next_ = 0;
+};
 
 OptimizerEntry EntryOf(const char* where, int64_t parameters,
                        bool prediction = false) {
@@ -135,13 +162,13 @@ class Triad {
 absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                                                        int64_t parameters) {
   const int64_t host_count = std::min(parameters, kMostParameters);
-  PW_ASSIGN_OR_RETURN(auto inside, MakeBuffers(device, parameters, false));
+  PW_ASSIGN_OR_RETURN(auto inside, AdamRotation::Create(device, parameters));
   PW_ASSIGN_OR_RETURN(auto host, MakeBuffers(device, host_count, true));
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
     // Not behind a hold: a first launch may load the kernel.
-    PW_RETURN_IF_ERROR(Step(device, *inside));
-    PW_RETURN_IF_ERROR(Predict(device, *inside));
+    PW_RETURN_IF_ERROR(Step(device, inside->Next()));
+    PW_RETURN_IF_ERROR(Predict(device, inside->Next()));
     PW_RETURN_IF_ERROR(device->Wait(nullptr));
   }
   std::vector<Subject> subjects(3);
@@ -157,7 +184,7 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                       run](std::vector<double>* samples) {
       PW_RETURN_IF_ERROR(watch->Start());
       PW_RETURN_IF_ERROR(watch->Mark());
-      PW_RETURN_IF_ERROR(run(device, *inside));
+      PW_RETURN_IF_ERROR(run(device, inside->Next()));
       PW_RETURN_IF_ERROR(watch->Mark());
       return watch->Stop(samples);
     };

@@ -112,8 +112,9 @@ bool SameGradientOrder(const Program& program) {
 }
 
 void SetWeightVersions(const Schedule& schedule, ExecutedModel* model) {
-  model->keeps_versions = schedule.update_every > 0;
+  // A step a backward: predicted weights lie beside the newest.
   if (schedule.update_every != schedule.microbatches) return;
+  model->keeps_versions = true;
   // The same on all ranks.
   model->weight_delay = WeightVersionsOf(schedule).staleness[0];
 }

@@ -68,8 +68,9 @@ std::string Panel(const RanksSummary& size, double limit, double left,
     const double x = place(step * 0.05);
     absl::StrAppend(&ticks, "M", Px(x), " ", Px(bottom), "v5");
     if (step % every != 0) continue;
-    absl::StrAppend(
-        &out, Text(x, bottom + 18, "middle", absl::StrFormat("%+d", step * 5)));
+    absl::StrAppend(&out,
+                    Text(x, bottom + 18, "middle",
+                         step == 0 ? "0" : absl::StrFormat("%+d", step * 5)));
   }
   absl::StrAppend(&out, Text(zero, bottom + 34, "middle", "per cent"));
   absl::StrAppend(&out, "<path class=\"line\" d=\"M", Px(left + kNames), " ",
@@ -112,19 +113,17 @@ std::string PairText(
 
 std::string SizeSection(const RanksSummary& size) {
   HtmlTable table;
-  table.header = {"schedule",       "layers of the stages", "vpp",
-                  "slices",         "microbatches",         "sequences of each",
-                  "predicted (ms)", "executed (ms)",        "error",
-                  "gradients",      "peak activations"};
-  table.text_columns = 2;
+  table.header = {
+      "schedule",     "predicted (ms)",    "executed (ms)", "error",
+      "gradients",    "peak activations",  "vpp",           "layers of stages",
+      "microbatches", "sequences of each", "slices"};
   for (const ExecutedRow& row : size.rows) {
     table.rows.push_back(
-        {row.schedule, row.layers, absl::StrCat(row.vpp),
-         absl::StrCat(row.slices), absl::StrCat(row.microbatches),
-         absl::StrCat(row.microbatch_size),
-         absl::StrFormat("%.2f", row.predicted_s * 1e3),
+        {row.schedule, absl::StrFormat("%.2f", row.predicted_s * 1e3),
          absl::StrFormat("%.2f", row.executed_s * 1e3), Percent(row.error()),
-         row.gradients, row.peak_activations});
+         row.gradients, row.peak_activations, absl::StrCat(row.vpp), row.layers,
+         absl::StrCat(row.microbatches), absl::StrCat(row.microbatch_size),
+         absl::StrCat(row.slices)});
   }
   const std::string ties =
       size.ties.empty()

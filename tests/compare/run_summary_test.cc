@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "sim/base/file.h"
 #include "tests/support/xml_check.h"
 
 namespace pipewright {
@@ -123,6 +124,21 @@ TEST_CASE("runs: errors, order and ties", "[compare]") {
   CHECK(absl::StrContains(page, "2 1 != 1 1"));
   CHECK_FALSE(absl::StrContains(page, "src="));
   CHECK_FALSE(absl::StrContains(page, "href=\"http"));
+}
+
+TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {
+  const std::string folder = PIPEWRIGHT_SOURCE_DIR "/experiments/closed_loop/";
+  const auto rows = ParseExecutedTable(
+      ReadFile(folder + "measured.csv").value(), "measured.csv");
+  INFO(rows.status());
+  REQUIRE(rows.ok());
+  const RunsSummary runs = SummarizeRuns(*rows).value();
+  CHECK(RunsToText(runs) == ReadFile(folder + "summary.txt").value());
+  CHECK(RunsSvg(runs) == ReadFile(folder + "results.svg").value());
+  CHECK(runs.agree == runs.runs);
+  CHECK(runs.peaks_agree == runs.runs);
+  CHECK(absl::StrContains(ReadFile(folder + "results.html").value(),
+                          RunsSvg(runs)));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "sim/cli/execute_row.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -51,7 +52,7 @@ double ShortestPass(const PreparedRun& run) {
 
 std::string CountsText(const std::vector<double>& counts) {
   return absl::StrJoin(counts, " ", [](std::string* out, double count) {
-    absl::StrAppendFormat(out, "%.6g", count);
+    absl::StrAppendFormat(out, "%.4g", count);
   });
 }
 
@@ -111,9 +112,17 @@ absl::Status RowFile::Append(const ExecuteReport& report) {
                    : report.check->same_bits ? "bits"
                                              : "tolerance";
   row_.peak_activations = CountsText(report.report.peak_activations);
-  const std::string predicted = CountsText(report.predicted_peak_activations);
-  if (predicted != row_.peak_activations) {
-    absl::StrAppend(&row_.peak_activations, " != ", predicted);
+  // Sums of parts, which round.
+  const bool same = std::equal(
+      report.report.peak_activations.begin(),
+      report.report.peak_activations.end(),
+      report.predicted_peak_activations.begin(),
+      report.predicted_peak_activations.end(), [](double run, double planned) {
+        return std::abs(run - planned) <= 1e-9 * planned;
+      });
+  if (!same) {
+    absl::StrAppend(&row_.peak_activations,
+                    " != ", CountsText(report.predicted_peak_activations));
   }
   row_.wall_s = report.wall_s;
   row_.device = report.device;

@@ -17,6 +17,11 @@ namespace {
 // More say nothing new and take seconds on a host.
 constexpr int64_t kMostParameters = int64_t{1} << 22;
 
+// What a rank's step reads has long left the caches, so that every sample takes
+// another of so many bytes in turn; more sets than that are of no use.
+constexpr int64_t kRotatedBytes = int64_t{1} << 28;
+constexpr int64_t kMostSets = 32;
+
 constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .beta1 = 0.9f,
                           .beta2 = 0.95f,
@@ -53,11 +58,53 @@ absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
   return buffers;
 }
 
-OptimizerEntry EntryOf(const char* where, int64_t parameters) {
+// Sets in turn.
+class AdamRotation {
+ public:
+  static absl::StatusOr<std::shared_ptr<AdamRotation>> Create(
+      MeasuredDevice* device, int64_t count) {
+    auto rotation = std::make_shared<AdamRotation>();
+    const int64_t bytes = 4 * count * static_cast<int64_t>(sizeof(float));
+    const int64_t sets =
+        std::clamp<int64_t>(kRotatedBytes / bytes, 1, kMostSets);
+    for (int64_t set = 0; set < sets; ++set) {
+      PW_ASSIGN_OR_RETURN(auto buffers, MakeBuffers(device, count, false));
+      rotation->sets_.push_back(std::move(buffers));
+    }
+    return rotation;
+  }
+  const AdamBuffers& Next() { return *sets_[next_++ % sets_.size()]; }
+
+ private:
+  std::vector<std::shared_ptr<AdamBuffers>> sets_;
+  size_t next_ = 0;
+};
+
+OptimizerEntry EntryOf(const char* where, int64_t parameters,
+                       bool prediction = false) {
   OptimizerEntry entry;
   entry.where = where;
   entry.parameters = parameters;
+  entry.prediction = prediction;
   return entry;
+}
+
+// On the device's own stream.
+absl::Status Step(MeasuredDevice* device, const AdamBuffers& buffers) {
+  return device->Check(
+      device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
+                              buffers.count, buffers.at(0), buffers.at(1),
+                              buffers.at(2), buffers.at(3), nullptr),
+      "run the optimizer");
+}
+
+// Over the gradients, which nobody needs.
+absl::Status Predict(MeasuredDevice* device, const AdamBuffers& buffers) {
+  return device->Check(device->kernels()->predict(
+                           device->handle(), nullptr, &kAdam,
+                           /*steps=*/3, PW_FP32, buffers.count, buffers.at(1),
+                           buffers.at(2), buffers.at(3), buffers.at(0)),
+                       "predict weights");
 }
 
 // One triad a thread, each with arrays of its own.
@@ -115,35 +162,35 @@ class Triad {
 absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                                                        int64_t parameters) {
   const int64_t host_count = std::min(parameters, kMostParameters);
-  PW_ASSIGN_OR_RETURN(auto inside, MakeBuffers(device, parameters, false));
+  PW_ASSIGN_OR_RETURN(auto inside, AdamRotation::Create(device, parameters));
   PW_ASSIGN_OR_RETURN(auto host, MakeBuffers(device, host_count, true));
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
     // Not behind a hold: a first launch may load the kernel.
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
+    PW_RETURN_IF_ERROR(Step(device, inside->Next()));
+    PW_RETURN_IF_ERROR(Predict(device, inside->Next()));
     PW_RETURN_IF_ERROR(device->Wait(nullptr));
   }
-  std::vector<Subject> subjects(2);
-  subjects[0].name = "optimizer on the device";
-  subjects[0].share = 0.3;
-  subjects[0].series = {EntrySeries(EntryOf("device", parameters),
-                                    &Profile::optimizers,
-                                    &OptimizerEntry::time)};
-  subjects[0].visit = [device, inside, watch](std::vector<double>* samples) {
-    PW_RETURN_IF_ERROR(watch->Start());
-    PW_RETURN_IF_ERROR(watch->Mark());
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
-    PW_RETURN_IF_ERROR(watch->Mark());
-    return watch->Stop(samples);
+  std::vector<Subject> subjects(3);
+  const auto on_device = [&](const char* name, bool prediction,
+                             Subject* subject) {
+    subject->name = name;
+    subject->share = 0.3;
+    subject->series = {EntrySeries(EntryOf("device", parameters, prediction),
+                                   &Profile::optimizers,
+                                   &OptimizerEntry::time)};
+    const auto run = prediction ? Predict : Step;
+    subject->visit = [device, inside, watch,
+                      run](std::vector<double>* samples) {
+      PW_RETURN_IF_ERROR(watch->Start());
+      PW_RETURN_IF_ERROR(watch->Mark());
+      PW_RETURN_IF_ERROR(run(device, inside->Next()));
+      PW_RETURN_IF_ERROR(watch->Mark());
+      return watch->Stop(samples);
+    };
   };
+  on_device("optimizer on the device", false, &subjects[0]);
+  on_device("prediction of weights", true, &subjects[2]);
   subjects[1].name = "optimizer on the host";
   subjects[1].share = 0.3;
   subjects[1].series = {EntrySeries(EntryOf("host", host_count),

@@ -29,6 +29,9 @@ struct ExecutedModel {
   // Forwards under way keep the weights that they have used while the
   // optimizer makes new ones.
   bool keeps_versions = false;
+  // Steps that the weights of a microbatch are behind those of the step before
+  // its own (PipeDream-2BW: 1).
+  int weight_delay = 0;
 
   PwAdam adam{.learning_rate = 1e-3f,
               .beta1 = 0.9f,

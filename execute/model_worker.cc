@@ -111,7 +111,8 @@ absl::Status ModelWorker::WarmUp() {
         PW_ASSIGN_OR_RETURN(from, input());
       }
       Payload out;
-      PW_RETURN_IF_ERROR(stage->Forward({0, slice}, 0, std::move(from), &out));
+      PW_RETURN_IF_ERROR(
+          stage->Forward({0, slice}, 0, 0, std::move(from), &out));
     }
     for (int slice = model_.slices; slice-- > 0;) {
       Payload gradient;
@@ -125,6 +126,10 @@ absl::Status ModelWorker::WarmUp() {
     }
     PW_RETURN_IF_ERROR(stage->ZeroGradients());
     stage->DropActivations();
+    if (program_.schedule->update_every == 1 &&
+        program_.ranks[self_.rank].later_start > 0) {
+      PW_RETURN_IF_ERROR(stage->Predict(0, 0));
+    }
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
@@ -141,6 +146,14 @@ int64_t ModelWorker::SampleOf(Pass pass, int iteration) const {
              per_replica +
          pass.replica() * schedule.microbatches_per_replica() +
          pass.microbatch();
+}
+
+// All microbatches of an iteration use the weights of one step, the first of
+// them before it is the newest, the last behind it.
+int ModelWorker::Behind(int iteration) const {
+  if (model_.weight_delay == 0) return 0;
+  const int64_t wanted = std::max(0, iteration - model_.weight_delay);
+  return static_cast<int>(std::max<int64_t>(0, steps_ - wanted));
 }
 
 // The loss of a step is the mean over its tokens.
@@ -272,8 +285,10 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage) {
   if (forward) {
     int& times =
         forwards_[{stage, pass.replica(), pass.microbatch(), pass.slice()}];
-    PW_RETURN_IF_ERROR(target.Forward(key, SampleOf(pass, times++),
-                                      std::move(input), &output));
+    const int iteration = times++;
+    PW_RETURN_IF_ERROR(target.Forward(key, SampleOf(pass, iteration),
+                                      Behind(iteration), std::move(input),
+                                      &output));
     if (target.last()) return absl::OkStatus();
   } else if (pass.kind() == PassKind::kBackwardInput) {
     PW_RETURN_IF_ERROR(

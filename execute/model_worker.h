@@ -112,6 +112,8 @@ class ModelWorker : public Worker {
   std::pair<int64_t, int64_t> OwnShard(const Stage& stage) const;
   int64_t SampleOf(Pass pass, int iteration) const;
   float LossScale() const;
+  // Steps that the weights of a forward of `iteration` are behind the newest.
+  int Behind(int iteration) const;
   absl::Status RunKernels(Pass pass, int stage);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
   absl::Status StepAll(int64_t step, float scale);

@@ -294,7 +294,8 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
       });
     case OpKind::kPredict: {
       // As many steps as lie between this forward and its backward.
-      const int ahead = program_.pp() - 1 - self_.rank;
+      const auto ahead =
+          static_cast<int>(program_.ranks[self_.rank].later_start);
       return Timed([&]() -> absl::Status {
         for (auto& [key, stage] : stages_) {
           PW_RETURN_IF_ERROR(stage->Predict(steps_, ahead));

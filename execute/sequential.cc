@@ -25,11 +25,11 @@ class Sequential {
   absl::StatusOr<SequentialRun> Run(int device_index,
                                     const SequentialOptions& options) {
     PW_RETURN_IF_ERROR(Check(kernels_.open(device_index, &device_)));
-    PW_RETURN_IF_ERROR(Allocate());
+    PW_RETURN_IF_ERROR(Allocate(options));
     SequentialRun run;
     for (int iteration = 0; iteration < options.iterations; ++iteration) {
       PW_ASSIGN_OR_RETURN(SequentialRun::Step step,
-                          OneStep(iteration, options));
+                          OneIteration(iteration, options));
       run.steps.push_back(std::move(step));
     }
     return run;
@@ -41,7 +41,11 @@ class Sequential {
     int stage;
     int64_t parameters;
     float* master;
-    void* weights;
+    // Of the last steps, in turn: what forwards use.
+    std::vector<void*> versions;
+    void* newest;    // where backwards use them
+    void* forward;   // one of those
+    void* backward;  // one of those
     float* gradients;
     float* moment1;
     float* moment2;
@@ -72,7 +76,7 @@ class Sequential {
     return Check(kernels_.zero(device_, nullptr, block, bytes));
   }
 
-  absl::Status Allocate() {
+  absl::Status Allocate(const SequentialOptions& options) {
     size_t workspace = 0;
     for (int stage = 0; stage < model_.num_stages(); ++stage) {
       for (const StagePart& spec : model_.stages[stage]) {
@@ -98,10 +102,16 @@ class Sequential {
         PW_RETURN_IF_ERROR(New(floats, &part.gradients));
         PW_RETURN_IF_ERROR(New(floats, &part.moment1));
         PW_RETURN_IF_ERROR(New(floats, &part.moment2));
+        const int versions =
+            1 + (options.behind.empty() ? 0 : options.behind[stage]);
+        const auto bytes = static_cast<size_t>(part.parameters) * type_bytes();
         char* weights = nullptr;
-        PW_RETURN_IF_ERROR(
-            New(static_cast<size_t>(part.parameters) * type_bytes(), &weights));
-        part.weights = weights;
+        for (int version = 0; version < versions; ++version) {
+          PW_RETURN_IF_ERROR(New(bytes, &weights));
+          part.versions.push_back(weights);
+        }
+        if (options.predicts) PW_RETURN_IF_ERROR(New(bytes, &weights));
+        part.newest = weights;
         PW_RETURN_IF_ERROR(Check(
             pw_initialize(&kernels_, device_, nullptr, &model_.shape, spec.part,
                           model_.SeedOf(spec), part.master, nullptr)));
@@ -122,9 +132,10 @@ class Sequential {
     return absl::OkStatus();
   }
 
-  PwPartMemory MemoryOf(const Part& part, int slice) const {
+  PwPartMemory MemoryOf(const Part& part, int slice,
+                        const void* weights) const {
     const Part::Blocks& blocks = part.slices[slice];
-    return {.weights = part.weights,
+    return {.weights = weights,
             .gradients = part.gradients,
             .ids = ids_,
             .losses = losses_,
@@ -143,18 +154,22 @@ class Sequential {
                                host_ids_.data(), host_ids_.size() * 4));
   }
 
-  absl::Status Forward(int64_t sample, int slice, double* loss) {
+  absl::Status ForwardPart(size_t index, int64_t sample, int slice,
+                           const void* weights) {
     const PwWork work = model_.WorkOf(slice);
-    const char* input = nullptr;
-    for (const Part& part : parts_) {
-      PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
-      PwPartMemory memory = MemoryOf(part, slice);
-      memory.input = input;
-      memory.output = part.slices[slice].output;
+    const Part& part = parts_[index];
+    PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
+    PwPartMemory memory = MemoryOf(part, slice, weights);
+    if (index > 0) memory.input = parts_[index - 1].slices[slice].output;
+    memory.output = part.slices[slice].output;
+    return Check(pw_forward(&kernels_, device_, nullptr, &model_.shape, &work,
+                            part.part, &memory));
+  }
+
+  absl::Status Forward(int64_t sample, int slice, double* loss) {
+    for (size_t index = 0; index < parts_.size(); ++index) {
       PW_RETURN_IF_ERROR(
-          Check(pw_forward(&kernels_, device_, nullptr, &model_.shape, &work,
-                           part.part, &memory)));
-      input = part.slices[slice].output;
+          ForwardPart(index, sample, slice, parts_[index].forward));
     }
     PW_RETURN_IF_ERROR(Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST,
                                            host_losses_.data(), losses_,
@@ -164,13 +179,29 @@ class Sequential {
     return absl::OkStatus();
   }
 
-  absl::Status Backward(int64_t sample, int slice) {
+  // A stage recomputes from its input, with the weights of the backward.
+  absl::Status Recompute(size_t last, int64_t sample, int slice) {
+    size_t first = last;
+    while (first > 0 && parts_[first - 1].stage == parts_[last].stage) --first;
+    for (size_t index = first; index <= last; ++index) {
+      PW_RETURN_IF_ERROR(
+          ForwardPart(index, sample, slice, parts_[index].backward));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(int64_t sample, int slice, bool recomputes) {
     const PwWork work = model_.WorkOf(slice);
     int next = 0;
     for (size_t index = parts_.size(); index-- > 0; next ^= 1) {
       const Part& part = parts_[index];
+      const bool begins =
+          index + 1 == parts_.size() || parts_[index + 1].stage != part.stage;
+      if (recomputes && begins) {
+        PW_RETURN_IF_ERROR(Recompute(index, sample, slice));
+      }
       PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
-      PwPartMemory memory = MemoryOf(part, slice);
+      PwPartMemory memory = MemoryOf(part, slice, part.backward);
       memory.output_gradient = gradients_[next];
       memory.input_gradient = gradients_[next ^ 1];
       PW_RETURN_IF_ERROR(
@@ -183,42 +214,81 @@ class Sequential {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<SequentialRun::Step> OneStep(
-      int iteration, const SequentialOptions& options) {
-    SequentialRun::Step step;
-    const double tokens = static_cast<double>(model_.batch) * model_.sequence *
-                          options.microbatches;
-    loss_scale_ = static_cast<float>(1.0 / tokens);
+  // The weights of the microbatches between `taken` steps and the next one.
+  absl::Status ChooseWeights(int64_t taken, const SequentialOptions& options) {
     for (Part& part : parts_) {
+      const auto versions = static_cast<int64_t>(part.versions.size());
+      const int64_t behind = versions - 1;
+      const auto convert = [&](void* to) {
+        return Check(kernels_.convert(device_, nullptr, model_.shape.type, to,
+                                      PW_FP32, part.master, part.parameters));
+      };
+      void* const made = part.versions[taken % versions];
+      part.forward =
+          part.versions[std::max<int64_t>(0, taken - behind) % versions];
+      if (!options.predicts) {
+        PW_RETURN_IF_ERROR(convert(made));
+        part.backward = part.forward;
+        continue;
+      }
+      PW_RETURN_IF_ERROR(convert(part.newest));
+      part.backward = part.newest;
+      PwAdam adam = model_.adam;
+      adam.step = taken;
+      PW_RETURN_IF_ERROR(Check(kernels_.predict(
+          device_, nullptr, &adam, behind, model_.shape.type, part.parameters,
+          part.master, part.moment1, part.moment2, made)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OneMicrobatch(int64_t sample, bool recomputes, double* loss) {
+    for (const Part& part : parts_) {
+      if (part.cache == nullptr) continue;
       PW_RETURN_IF_ERROR(
-          Check(kernels_.zero(device_, nullptr, part.gradients,
-                              static_cast<size_t>(part.parameters) * 4)));
-      PW_RETURN_IF_ERROR(Check(
-          kernels_.convert(device_, nullptr, model_.shape.type, part.weights,
-                           PW_FP32, part.master, part.parameters)));
+          Check(kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
     }
-    for (int microbatch = 0; microbatch < options.microbatches; ++microbatch) {
-      const int64_t sample =
-          static_cast<int64_t>(iteration) * options.microbatches + microbatch;
-      for (const Part& part : parts_) {
-        if (part.cache == nullptr) continue;
-        PW_RETURN_IF_ERROR(Check(
-            kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
+    for (int slice = 0; slice < model_.slices; ++slice) {
+      PW_RETURN_IF_ERROR(Forward(sample, slice, loss));
+    }
+    for (int slice = model_.slices; slice-- > 0;) {
+      PW_RETURN_IF_ERROR(Backward(sample, slice, recomputes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<SequentialRun::Step> OneIteration(
+      int iteration, const SequentialOptions& options) {
+    SequentialRun::Step result;
+    const int every =
+        options.update_every > 0 ? options.update_every : options.microbatches;
+    const double tokens =
+        static_cast<double>(model_.batch) * model_.sequence * every;
+    loss_scale_ = static_cast<float>(1.0 / tokens);
+    const int64_t before = int64_t{iteration} * options.microbatches;
+    for (int first = 0; first < options.microbatches; first += every) {
+      const int64_t taken = (before + first) / every;
+      PW_RETURN_IF_ERROR(ChooseWeights(taken, options));
+      for (Part& part : parts_) {
+        PW_RETURN_IF_ERROR(
+            Check(kernels_.zero(device_, nullptr, part.gradients,
+                                static_cast<size_t>(part.parameters) * 4)));
       }
-      for (int slice = 0; slice < model_.slices; ++slice) {
-        PW_RETURN_IF_ERROR(Forward(sample, slice, &step.loss));
+      for (int place = 0; place < every; ++place) {
+        PW_RETURN_IF_ERROR(OneMicrobatch(before + first + place,
+                                         options.predicts && model_.recompute,
+                                         &result.loss));
       }
-      for (int slice = model_.slices; slice-- > 0;) {
-        PW_RETURN_IF_ERROR(Backward(sample, slice));
+      if (first + every == options.microbatches) {
+        PW_RETURN_IF_ERROR(Keep(&Part::gradients, &result.gradients));
+      }
+      if (options.optimizer) {
+        PW_RETURN_IF_ERROR(Optimize(taken, options, &result.norm));
       }
     }
-    step.loss /= tokens;
-    PW_RETURN_IF_ERROR(Keep(&Part::gradients, &step.gradients));
-    if (options.optimizer) {
-      PW_RETURN_IF_ERROR(Optimize(iteration, options, &step.norm));
-    }
-    PW_RETURN_IF_ERROR(Keep(&Part::master, &step.weights));
-    return step;
+    result.loss /= tokens * options.microbatches / every;
+    PW_RETURN_IF_ERROR(Keep(&Part::master, &result.weights));
+    return result;
   }
 
   absl::Status Keep(float* Part::*values,
@@ -264,7 +334,7 @@ class Sequential {
     return sums[0];
   }
 
-  absl::Status Optimize(int iteration, const SequentialOptions& options,
+  absl::Status Optimize(int64_t taken, const SequentialOptions& options,
                         double* norm) {
     double squares = 0;
     for (const std::vector<int>& group : options.norm_groups) {
@@ -278,12 +348,12 @@ class Sequential {
     *norm = std::sqrt(squares);
     const std::vector<int>& failing = model_.failing_steps;
     const bool fails =
-        std::find(failing.begin(), failing.end(), iteration) != failing.end();
+        std::find(failing.begin(), failing.end(), taken) != failing.end();
     const double limit = fails           ? *norm * kFailingLimit
                          : options.clips ? model_.clip_norm
                                          : 0;
     PwAdam adam = model_.adam;
-    adam.step = iteration + 1;
+    adam.step = taken + 1;
     adam.gradient_scale =
         limit <= 0 || *norm <= limit ? 1.0f : static_cast<float>(limit / *norm);
     for (const Part& part : parts_) {

@@ -164,8 +164,9 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
   return absl::OkStatus();
 }
 
-absl::Status Stage::Forward(Key key, int64_t sample, Payload input,
+absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
                             Payload* output) {
+  PW_CHECK(behind >= 0 && static_cast<size_t>(behind) <= older_.size());
   Activations* entry = nullptr;
   {
     std::lock_guard lock(activations_mutex_);
@@ -177,7 +178,8 @@ absl::Status Stage::Forward(Key key, int64_t sample, Payload input,
     // The backward uses what the optimizer really makes.
     activations.weights = predicted_;
   } else {
-    activations.weights = weights_;
+    activations.weights =
+        behind == 0 ? weights_ : older_[older_.size() - behind];
   }
   if (slices_left_.find(key.first) == slices_left_.end()) {
     slices_left_[key.first] = model_.slices;

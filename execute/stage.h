@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,8 +39,11 @@ class Stage {
   bool last() const { return parts_.back().spec.part == PW_HEAD; }
 
   // `sample` names the tokens; `input` is empty on the first stage. Keeps what
-  // the backward needs. *output stays empty on the last stage.
-  absl::Status Forward(Key key, int64_t sample, Payload input, Payload* output);
+  // the backward needs. *output stays empty on the last stage. `behind`: how
+  // many steps older than the newest the weights are, at most
+  // model.weight_delay.
+  absl::Status Forward(Key key, int64_t sample, int behind, Payload input,
+                       Payload* output);
   // Once more, from the input that was kept.
   absl::Status Recompute(Key key);
   // `gradient` of the output is empty on the last stage; *input_gradient stays
@@ -144,9 +148,10 @@ class Stage {
   float* saved_master_ = nullptr;
   float* saved_moment1_ = nullptr;
   float* saved_moment2_ = nullptr;
-  Payload weights_;    // of the model's type, what the next pass uses
-  Payload predicted_;  // instead, by forwards; may be empty
-  Payload workspace_;  // of any pass
+  Payload weights_;            // of the model's type, what the next pass uses
+  Payload predicted_;          // instead, by forwards; may be empty
+  std::deque<Payload> older_;  // weights of the steps before, the newest behind
+  Payload workspace_;          // of any pass
   Payload ids_;
   Payload token_losses_;
   Payload sums_;

@@ -1,7 +1,4 @@
 // Weights, gradients and optimizer state of a stage; activations on the host.
-#include <cmath>
-#include <cstring>
-
 #include "execute/stage.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
@@ -30,6 +27,12 @@ absl::Status Stage::Publish(int64_t begin, int64_t end) {
     return absl::OkStatus();
   }
   const size_t bytes = static_cast<size_t>(parameters_) * type_bytes();
+  if (model_.weight_delay > 0 && weights_.bytes > 0) {
+    older_.push_back(weights_);
+    if (older_.size() > static_cast<size_t>(model_.weight_delay)) {
+      older_.pop_front();
+    }
+  }
   // A forward under way goes on with the weights that it has used.
   if (weights_.bytes == 0 || weights_.data.use_count() > 1) {
     PW_ASSIGN_OR_RETURN(Payload fresh, arena_.Take(bytes));
@@ -55,46 +58,17 @@ absl::Status Stage::Convert(const float* from, const Payload& weights,
                "weights");
 }
 
-// By the optimizer's own rule without a new gradient (PipeOptim, arXiv
-// 2312.00839): as many steps as `steps` with the moments as they are. On the
-// host: it is there to be right, not fast.
 absl::Status Stage::Predict(int64_t step, int steps) {
-  const auto count = static_cast<size_t>(parameters_);
-  std::vector<float> weights(count);
-  std::vector<float> first(count);
-  std::vector<float> second(count);
-  const std::pair<std::vector<float>*, const float*> sources[] = {
-      {&weights, master_}, {&first, moment1_}, {&second, moment2_}};
-  for (const auto& [host, device] : sources) {
-    PW_RETURN_IF_ERROR(Check(
-        handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
-                              host->data(), device, count * 4),
-        "prediction"));
-  }
-  PW_RETURN_IF_ERROR(
-      Check(handle_.kernels->synchronize(handle_.device, handle_.stream),
-            "prediction"));
-  const PwAdam& adam = model_.adam;
-  if (step > 0) {
-    const double unbias1 = 1 - std::pow(adam.beta1, step);
-    const double unbias2 = 1 - std::pow(adam.beta2, step);
-    for (size_t index = 0; index < count; ++index) {
-      const double direction =
-          first[index] / unbias1 /
-              (std::sqrt(second[index] / unbias2) + adam.epsilon) +
-          adam.weight_decay * weights[index];
-      weights[index] -=
-          static_cast<float>(steps * adam.learning_rate * direction);
-    }
-  }
-  PW_ASSIGN_OR_RETURN(Payload scratch, arena_.Take(count * 4));
-  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(count * type_bytes()));
-  PW_RETURN_IF_ERROR(Check(
-      handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
-                            scratch.data.get(), weights.data(), count * 4),
-      "prediction"));
-  return Convert(static_cast<const float*>(scratch.data.get()), predicted_, 0,
-                 parameters_);
+  PwAdam adam = model_.adam;
+  adam.step = step;
+  predicted_ = {};
+  PW_ASSIGN_OR_RETURN(
+      predicted_, arena_.Take(static_cast<size_t>(parameters_) * type_bytes()));
+  return Check(
+      handle_.kernels->predict(handle_.device, handle_.stream, &adam, steps,
+                               model_.shape.type, parameters_, master_,
+                               moment1_, moment2_, predicted_.data.get()),
+      "prediction");
 }
 
 absl::Status Stage::ZeroGradients() {

@@ -10,6 +10,7 @@
 #include "execute/run_mpi.h"
 #include "execute/training_wire.h"
 #include "sim/base/status.h"
+#include "sim/memory/weight_versions.h"
 
 namespace pipewright {
 namespace {
@@ -110,17 +111,38 @@ bool SameGradientOrder(const Program& program) {
   return true;
 }
 
+void SetWeightVersions(const Schedule& schedule, ExecutedModel* model) {
+  // A step a backward: predicted weights lie beside the newest.
+  if (schedule.update_every != schedule.microbatches) return;
+  model->keeps_versions = true;
+  // The same on all ranks.
+  model->weight_delay = WeightVersionsOf(schedule).staleness[0];
+}
+
 SequentialOptions SequentialOptionsFor(const Program& program,
                                        const WorkerOptions& options) {
+  const Schedule& schedule = *program.schedule;
+  const bool unflushed = schedule.update_every > 0;
   SequentialOptions sequential = {
       .iterations = program.iterations,
-      .microbatches = program.schedule->microbatches * program.replicas,
-      .optimizer = options.synchronised || options.post_validated,
+      .microbatches = schedule.microbatches * program.replicas,
+      .optimizer = options.synchronised || options.post_validated || unflushed,
       .clips = options.synchronised};
+  if (unflushed) {
+    const WeightVersions versions = WeightVersionsOf(schedule);
+    for (int stage = 0; stage < schedule.stages(); ++stage) {
+      sequential.behind.push_back(
+          versions.staleness[schedule.placement.RankOf(stage, 0)]);
+    }
+    if (schedule.update_every < schedule.microbatches) {
+      sequential.update_every = schedule.update_every * program.replicas;
+      sequential.predicts = true;
+    }
+  }
   for (int rank = 0; rank < program.pp(); ++rank) {
     std::vector<int>& group = sequential.norm_groups.emplace_back();
-    for (int chunk = 0; chunk < program.schedule->vpp(); ++chunk) {
-      group.push_back(program.schedule->placement.StageOf(rank, chunk, 0));
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      group.push_back(schedule.placement.StageOf(rank, chunk, 0));
     }
     // The order in which a rank goes through its stages.
     std::sort(group.begin(), group.end());

@@ -65,6 +65,10 @@ WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
 // microbatches up, slices down, one replica?
 bool SameGradientOrder(const Program& program);
 
+// Which versions of the weights the passes of a pipeline that is never flushed
+// work with.
+void SetWeightVersions(const Schedule& schedule, ExecutedModel* model);
+
 SequentialOptions SequentialOptionsFor(const Program& program,
                                        const WorkerOptions& options);
 

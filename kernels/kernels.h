@@ -30,7 +30,7 @@ extern "C" {
 
 /* Raised with every change of this header; a library of another one is not
  * loaded. */
-#define PW_KERNELS_ABI 1
+#define PW_KERNELS_ABI 2
 
 typedef enum PwStatus {
   PW_OK = 0,
@@ -317,6 +317,15 @@ typedef struct PwKernels {
   /* result[0] += sum of squares, result[1] += how many are not finite. */
   PwStatus (*square_sum)(PwDevice* device, PwStream* stream, int64_t count,
                          const float* values, double* result);
+  /* Where AdamW will be `steps` more steps on if its direction stays that of
+   * the moments, which adam->step steps have made (PipeOptim, arXiv
+   * 2312.00839): predicted = master - steps * learning_rate *
+   * (mean / (sqrt(variance) + epsilon) + weight_decay * master), in `type`.
+   * With adam->step 0 the moments say nothing: predicted = master. */
+  PwStatus (*predict)(PwDevice* device, PwStream* stream, const PwAdam* adam,
+                      int64_t steps, PwType type, int64_t count,
+                      const float* master, const float* moment1,
+                      const float* moment2, void* predicted);
 } PwKernels;
 
 const PwKernels* pw_cpu_kernels(void);

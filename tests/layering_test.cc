@@ -50,9 +50,9 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["kernels"] = {};
     map["calibrate"] = {"kernels",   "sim/base",    "sim/cost",
                         "sim/model", "sim/program", "sim/trace"};
-    map["execute"] = {"kernels",   "sim/base",  "sim/schedule", "sim/replay",
-                      "sim/model", "sim/cost",  "sim/topology", "sim/program",
-                      "sim/trace", "sim/engine"};
+    map["execute"] = {"kernels",     "sim/base",  "sim/schedule", "sim/replay",
+                      "sim/model",   "sim/cost",  "sim/topology", "sim/memory",
+                      "sim/program", "sim/trace", "sim/engine"};
     map["sim/cli"].insert({"kernels", "calibrate", "execute"});
     return map;
   }();

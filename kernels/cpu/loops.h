@@ -70,6 +70,9 @@ struct TypedLoops {
                      int64_t from_stride, void* to, int64_t to_stride);
   void (*adam)(const PwAdam* adam, int64_t count, const float* gradients,
                float* master, float* moment1, float* moment2, void* weights);
+  void (*predict)(const PwAdam* adam, int64_t steps, int64_t count,
+                  const float* master, const float* moment1,
+                  const float* moment2, void* predicted);
 };
 
 struct Loops {

@@ -266,6 +266,22 @@ PwStatus Adam(PwDevice* device, PwStream*, const PwAdam* adam, PwType type,
                  moment2, weights);
 }
 
+PwStatus Predict(PwDevice* device, PwStream*, const PwAdam* adam, int64_t steps,
+                 PwType type, int64_t count, const float* master,
+                 const float* moment1, const float* moment2, void* predicted) {
+  const PwStatus status = CheckSizes("predict", {{"count", count}});
+  if (status != PW_OK) return status;
+  if (adam->step < 0 || steps < 0) {
+    return Fail(PW_INVALID, "predict: steps count from 0");
+  }
+  if (type != PW_FP32 && type != PW_BF16) {
+    return Fail(PW_INVALID, "predict: type must be fp32 or bf16");
+  }
+  (type == PW_FP32 ? device->loops.fp32 : device->loops.bf16)
+      .predict(adam, steps, count, master, moment1, moment2, predicted);
+  return PW_OK;
+}
+
 PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   const float* gradients, float* master, float* moment1,
                   float* moment2, void* weights) {
@@ -358,6 +374,7 @@ void AddLoops(PwKernels* kernels) {
   kernels->adam = Adam;
   kernels->adam_host = AdamHost;
   kernels->square_sum = SquareSum;
+  kernels->predict = Predict;
   kernels->random = Random;
   kernels->random_ids = RandomIds;
   kernels->convert = Convert;

@@ -137,6 +137,9 @@ PwStatus CrossEntropyBackward(PwDevice* device, PwStream* stream, PwType type,
 PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
               PwType type, int64_t count, const float* gradients, float* master,
               float* moment1, float* moment2, void* weights);
+PwStatus Predict(PwDevice* device, PwStream* stream, const PwAdam* adam,
+                 int64_t steps, PwType type, int64_t count, const float* master,
+                 const float* moment1, const float* moment2, void* predicted);
 PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   const float* gradients, float* master, float* moment1,
                   float* moment2, void* weights);

@@ -63,6 +63,7 @@ pw_cuda_kernels(void) {
       .adam = cuda::Adam,
       .adam_host = cuda::AdamHost,
       .square_sum = cuda::SquareSum,
+      .predict = cuda::Predict,
   };
   return &kTable;
 }

@@ -10,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/compare/comparison_report.h"
 #include "sim/compare/foreign_trace.h"
 #include "sim/compare/overlay_svg.h"
+#include "sim/compare/run_summary.h"
 
 namespace pipewright {
 namespace {
@@ -24,11 +26,13 @@ struct CompareVerb {
   std::vector<std::string> measured;
   ForeignOptions foreign;
   std::string limit;
+  bool summary = false;
   int iteration = -1;
   bool json = false;
   OutputFiles files;
 
   absl::Status Run();
+  absl::Status Summarize();
   absl::StatusOr<ReadTrace> ReadMeasured(ReadTrace* simulated_run,
                                          std::vector<std::string>* warnings);
 };
@@ -95,8 +99,35 @@ absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
   return std::optional<double>(percent ? value / 100 : value);
 }
 
+// --limit holds for every run.
+absl::Status CompareVerb::Summarize() {
+  PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
+  PW_ASSIGN_OR_RETURN(const std::string content, ReadFile(simulated));
+  PW_ASSIGN_OR_RETURN(std::vector<ExecutedRow> rows,
+                      ParseExecutedTable(content, simulated));
+  PW_ASSIGN_OR_RETURN(const RunsSummary runs, SummarizeRuns(std::move(rows)));
+  files.Put("-o",
+            json ? absl::StrCat(RunsToJson(runs), "\n") : RunsToText(runs));
+  if (files.wanted("--svg")) files.Put("--svg", RunsSvg(runs));
+  if (files.wanted("--html")) files.Put("--html", RunsHtml(runs));
+  PW_RETURN_IF_ERROR(files.Write());
+  if (most && std::abs(runs.worst_error) > *most) {
+    return absl::InternalError(absl::StrFormat(
+        "--limit: the step time of %s is off by %.2f %%, more than %.4g %%",
+        runs.worst, std::abs(runs.worst_error) * 100, *most * 100));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CompareVerb::Run() {
   PW_RETURN_IF_ERROR(files.Check());
+  if (summary != measured.empty()) {
+    return BadValue("MEASURED", measured.empty() ? "" : measured[0],
+                    summary ? "no trace with --summary, whose table has the "
+                              "runs"
+                            : "the trace of a measurement");
+  }
+  if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
   PW_ASSIGN_OR_RETURN(std::ifstream in, Open(simulated));
   PW_ASSIGN_OR_RETURN(ReadTrace simulated_run, ReadChromeTrace(in, simulated));
@@ -137,15 +168,17 @@ void AddCompare(CLI::App* app, Action* action) {
       "Where prediction and measurement part: two traces of one schedule");
   auto compare = std::make_shared<CompareVerb>();
   verb->add_option("SIM", compare->simulated,
-                   "trace of the prediction (simulate --trace)")
+                   "trace of the prediction (simulate --trace); with --summary "
+                   "a table of runs (execute --row)")
       ->required()
       ->type_name("");
   verb->add_option("MEASURED", compare->measured,
                    "trace of the measurement (execute --trace), or another "
                    "program's: a Chrome trace with a region around each pass, "
                    "in one file or a file a rank")
-      ->required()
       ->type_name("");
+  verb->add_flag("--summary", compare->summary,
+                 "errors and order of all runs of a table");
   verb->add_option("--iteration", compare->iteration,
                    "the iteration compared, from 0 (default: the last that "
                    "both have in full)")

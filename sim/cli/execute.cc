@@ -16,6 +16,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_report.h"
+#include "sim/cli/execute_row.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
@@ -38,6 +39,7 @@ struct Execute {
   uint64_t seed = 1;
   double timeout_s = 60;
   bool no_check = false;
+  std::string row;
   std::vector<std::string> slow;
   std::vector<std::string> late;
 
@@ -131,10 +133,13 @@ absl::StatusOr<ExecutedModel> Execute::ModelOf(
   model.sequence = training.sequence;
   model.slices = run.schedule->slices;
   model.seed = seed;
-  model.clip_norm = kDefaultClip;
+  // Otherwise nobody waits for the norm: a post-validated step that clips is
+  // one that fails, which the program has to know of.
+  if (run.lower.optimizer == OptimizerMode::kSynchronised) {
+    model.clip_norm = kDefaultClip;
+  }
   model.failing_steps = run.lower.failing_steps;
-  model.keeps_versions = run.schedule->update_every > 0;
-  if (!model.failing_steps.empty()) model.clip_norm = 0;
+  SetWeightVersions(*run.schedule, &model);
   switch (training.recompute) {
     case Recompute::kNone:
       break;
@@ -221,6 +226,16 @@ absl::Status Execute::Run() {
                     "shard)");
   }
 
+  RowFile row_file;
+  if (!row.empty()) {
+    PW_RETURN_IF_ERROR(row_file.Open(row, run, steps, kind));
+    if (row_file.has_run()) {
+      PrintWarnings({absl::StrCat("--row: ", row_file.key(), " is in ", row,
+                                  " and is not run again")});
+      return absl::OkStatus();
+    }
+  }
+
   // Under mpirun this process is one rank, and one of them speaks for all.
   std::unique_ptr<MpiJob> job;
   if (MpiJob::Started()) {
@@ -236,8 +251,9 @@ absl::Status Execute::Run() {
   report.transport = job != nullptr ? "mpi" : "threads";
   report.steps = steps;
   ExecutedRun executed;
-  std::vector<double> peaks =
+  const std::vector<double> predicted_peaks =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
+  std::vector<double> peaks = predicted_peaks;
   const long preempted = Preemptions();
   if (kind == ClockKind::kPaced) {
     const MakeWorker make_worker = [](Address) {
@@ -270,13 +286,6 @@ absl::Status Execute::Run() {
         WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
                          run.lower.costs.held_until_weight);
     if (no_check) training.worker.snapshot_iterations.clear();
-    if (program.schedule->update_every > 0) {
-      training.check = false;
-      warnings.push_back(absl::StrCat(
-          "schedule ", program.name,
-          " is never flushed: its weights are those of no sequential run, and "
-          "nothing is checked but that the losses are finite"));
-    }
     absl::StatusOr<TrainedRun> ran =
         job != nullptr ? TrainMpi(job.get(), program, model, kernels, training)
                        : TrainThreads(program, model, kernels, training);
@@ -312,16 +321,14 @@ absl::Status Execute::Run() {
   report.report.optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
   report.report.waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
   report.report.warnings = warnings;
-  const bool has_times = run.profile || run.analytic ||
-                         run.config.costs.forward_s ||
-                         !run.config.costs.stage_forward_s.empty();
-  if (has_times) {
+  if (HasPassTimes(run)) {
     PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
     PW_ASSIGN_OR_RETURN(const RunSummary predicted,
                         engine->run(program, EngineOptions()));
     report.predicted_iteration_s = predicted.iteration_s();
     report.predicted_by = run.engine;
   }
+  report.predicted_peak_activations = predicted_peaks;
   const std::vector<double> step_s = StepTimes(executed.summary);
   files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
                        : ExecuteReportToText(report, step_s));
@@ -332,6 +339,7 @@ absl::Status Execute::Run() {
     files.Put("--perfetto", PerfettoTrace(program, executed.ops, nullptr));
   }
   PW_RETURN_IF_ERROR(files.Write());
+  if (!row.empty()) PW_RETURN_IF_ERROR(row_file.Append(report));
   return verdict;
 }
 
@@ -369,6 +377,11 @@ void AddExecute(CLI::App* app, Action* action) {
   verb->add_option("--fault-late", execute->late,
                    "on purpose: a message comes late, "
                    "RANK:ITERATION:MESSAGE:SECONDS");
+  verb->add_option("--row", execute->row,
+                   "appends the run to a table for compare --summary; nothing "
+                   "is run that is in it")
+      ->group("Output")
+      ->type_name("FILE");
   verb->add_flag("--json", execute->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = execute->files;

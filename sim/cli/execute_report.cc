@@ -59,6 +59,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_peak_activations"] = report.predicted_peak_activations;
   execute["peak_bytes"] = report.peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["wall_s"] = report.wall_s;
@@ -108,8 +109,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   if (report.check) {
     const TrainingCheck& check = *report.check;
     absl::StrAppendFormat(
-        &text, "gradients     %s the sequential run: %s\n",
+        &text, "gradients     %s the sequential run%s: %s\n",
         check.ok() ? "agree with" : "DIFFER from",
+        report.report.weight_versions.empty() ? ""
+                                              : " on the same weight versions",
         check.same_bits
             ? "bit for bit, losses, gradients and weights of every step"
             : absl::StrFormat(

@@ -24,8 +24,9 @@ struct ExecuteReport {
   std::vector<double> resident_bytes;  // [rank]
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
-  std::string predicted_by;  // engine
-  double late_s = 0;         // of the paced clock
+  std::string predicted_by;                        // engine
+  std::vector<double> predicted_peak_activations;  // [rank], the schedule's
+  double late_s = 0;                               // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
@@ -37,7 +38,8 @@ std::string ClockName(ClockKind clock);
 std::string NotValidated(ClockKind clock);
 
 // The keys of simulate, and "execute" with: clock, transport, device, steps,
-// step_s (list), predicted_iteration_s, error, peak_bytes, resident_bytes,
+// step_s (list), predicted_iteration_s, error, predicted_peak_activations
+// (list), peak_bytes, resident_bytes,
 // check {agrees, same_order, same_bits, loss_error, gradient_error,
 // weight_error, losses, sequential_losses}, not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,

@@ -216,7 +216,7 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
   costs.validation_s = given.validation_s.value_or(0);
   // Undoing AdamW reads and writes what the step does.
   costs.rollback_s = given.rollback_s.value_or(costs.optimizer_s);
-  costs.prediction_s = given.prediction_s.value_or(0);
+  costs.prediction_s = given.prediction_s.value_or(costs.prediction_s);
   costs.held_until_weight =
       given.held_until_weight.value_or(costs.held_until_weight);
   costs.pair_factor = given.pair_factor.value_or(1);

@@ -207,6 +207,13 @@ absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
   if (run->profile) {
     PW_RETURN_IF_ERROR(CheckSplit(*run->schedule, *run->profile));
   }
+  if (run->profile && run->schedule->update_every == 1 &&
+      !config.costs.prediction_s && lower.costs.prediction_s == 0) {
+    run->warnings.push_back(absl::StrCat(
+        "profile ", run->profile->name,
+        ": no prediction of weights was measured; it takes no time unless "
+        "--prediction-time says so"));
+  }
   if (run->profile && run->schedule->replicas == 2 &&
       !config.costs.optimizer_s) {
     const PreparedModel& model = *run->prepared_model;

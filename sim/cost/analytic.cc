@@ -13,6 +13,9 @@ namespace {
 // gradient, master weight and two moments, writes the last three and the
 // bf16 weight (4 * 4 + 3 * 4 + 2).
 constexpr double kOptimizerBytes = 30;
+// To predict it: reads the master weight and both moments, writes the bf16
+// weight.
+constexpr double kPredictionBytes = 14;
 
 NcclGeneration GenerationOf(const DeviceSpec& device) {
   if (device.name == "b200") return NcclGeneration::kBlackwell;
@@ -266,6 +269,7 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
   }
   costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,
                                                layout, rank_of_stage, 1);
+  costs.prediction_s = costs.optimizer_s * kPredictionBytes / kOptimizerBytes;
   costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
   return costs;
 }

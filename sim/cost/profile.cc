@@ -134,7 +134,8 @@ std::string KeyOf(const KernelEntry& entry) {
 }
 
 std::string KeyOf(const OptimizerEntry& entry) {
-  return absl::StrCat("adam ", entry.where, " ", entry.parameters);
+  return absl::StrCat(entry.prediction ? "prediction " : "adam ", entry.where,
+                      " ", entry.parameters);
 }
 
 std::string KeyOf(const CopyEntry& entry) {

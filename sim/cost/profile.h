@@ -111,6 +111,8 @@ struct OptimizerEntry {
   std::string where;  // "device", "host"
   int64_t parameters = 0;
   Distribution time;
+  // Of weights predicted some steps on (PwKernels::predict), not of a step.
+  bool prediction = false;
   bool operator==(const OptimizerEntry&) const = default;
 };
 

@@ -290,9 +290,12 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
     out.costs.stages.push_back(costs);
   }
   out.costs.held_until_weight = HeldUntilWeight(model, training, layout);
-  if (const auto seconds = ProfileOptimizerSeconds(
-          profile, MostUpdatedParameters(model, training, layout, rank_of_stage,
-                                         /*replicas=*/1))) {
+  const double updated = MostUpdatedParameters(model, training, layout,
+                                               rank_of_stage, /*replicas=*/1);
+  // One that was not measured is warned of where a schedule predicts.
+  out.costs.prediction_s =
+      ProfilePredictionSeconds(profile, updated).value_or(0);
+  if (const auto seconds = ProfileOptimizerSeconds(profile, updated)) {
     out.costs.optimizer_s = *seconds;
   } else {
     lookup.Warn(absl::StrCat("profile ", options.name,
@@ -308,11 +311,16 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   return out;
 }
 
-std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
-                                              double parameters) {
+namespace {
+
+std::optional<double> SecondsOnLine(const Profile& profile, bool prediction,
+                                    double parameters) {
   std::vector<GridPoint> points;
   for (const OptimizerEntry& entry : profile.optimizers) {
-    if (entry.where != "device" || entry.time.median_s <= 0) continue;
+    if (entry.where != "device" || entry.prediction != prediction ||
+        entry.time.median_s <= 0) {
+      continue;
+    }
     const auto size = static_cast<double>(entry.parameters);
     points.push_back({{size}, {size}, entry.time.median_s});
   }
@@ -320,6 +328,18 @@ std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
   return Interpolation(std::move(points))
       .At({parameters}, {parameters})
       .seconds;
+}
+
+}  // namespace
+
+std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
+                                              double parameters) {
+  return SecondsOnLine(profile, /*prediction=*/false, parameters);
+}
+
+std::optional<double> ProfilePredictionSeconds(const Profile& profile,
+                                               double parameters) {
+  return SecondsOnLine(profile, /*prediction=*/true, parameters);
 }
 
 std::string DescribeProfile(const Profile& profile) {

@@ -72,6 +72,10 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
 std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
                                               double parameters);
 
+// The same of predicting `parameters` some steps on.
+std::optional<double> ProfilePredictionSeconds(const Profile& profile,
+                                               double parameters);
+
 // Where the entries are from, in a line: "Xeon, fp32 cpu, 2026-11-21".
 std::string DescribeProfile(const Profile& profile);
 

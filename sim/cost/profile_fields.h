@@ -88,6 +88,7 @@ void Visit(Io& io, OptimizerEntry& entry) {
   io.Choice("where", &entry.where, {"device", "host"});
   io.Count("parameters", &entry.parameters, 1);
   io.Nested("time", &entry.time);
+  io.Flag("prediction", &entry.prediction);
 }
 
 template <class Io>

@@ -59,7 +59,7 @@ std::vector<double> FactorsOf(const Distribution& time) {
 std::vector<double> OptimizerFactors(const Profile& profile) {
   const OptimizerEntry* largest = nullptr;
   for (const OptimizerEntry& entry : profile.optimizers) {
-    if (entry.where != "device") continue;
+    if (entry.where != "device" || entry.prediction) continue;
     if (largest == nullptr || entry.parameters > largest->parameters) {
       largest = &entry;
     }

@@ -85,7 +85,10 @@ TEST_CASE("calibrate: a session measures each pass of each part",
   CHECK(profile.splits.size() == 2);
   CHECK(profile.copies.size() == 10);
   CHECK(profile.transfers.size() >= 8);
-  CHECK(profile.optimizers.size() == 2);
+  CHECK(profile.optimizers.size() == 3);
+  CHECK(std::count_if(
+            profile.optimizers.begin(), profile.optimizers.end(),
+            [](const OptimizerEntry& entry) { return entry.prediction; }) == 1);
   // It is a profile.
   CHECK(ReadProfile(WriteProfile(profile), "p").ok());
 }

@@ -90,6 +90,11 @@ RunConfig Tiny(const std::string& path, const std::string& schedule = "1f1b") {
   return config;
 }
 
+bool Mentions(const std::vector<std::string>& warnings,
+              absl::string_view words) {
+  return absl::StrContains(absl::StrJoin(warnings, "\n"), words);
+}
+
 std::string ErrorOf(const RunConfig& config) {
   return std::string(Prepare(config).status().message());
 }
@@ -103,6 +108,7 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   INFO(run.status());
   REQUIRE(run.ok());
   const std::vector<StageCosts>& stages = run->lower.costs.stages;
+  CHECK_FALSE(Mentions(run->warnings, "prediction of weights"));
   CHECK(stages[1].forward_s == Approx(4e-3));
   CHECK(stages[1].backward_full_s == Approx(8e-3));
   CHECK(stages[3].forward_s == Approx(4.2e-3));
@@ -131,6 +137,27 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   const std::string text = ReportToText(report);
   CHECK(absl::StrContains(text, "toy, cpu, 2026-01-02"));
   CHECK(absl::StrContains(text, "price of the split, (B + W) / BW: 1.050"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("prepare: a schedule that predicts weights needs it measured",
+          "[config]") {
+  Profile profile = TinyProfile();
+  const std::string path = Written(profile, "predicts");
+  const absl::StatusOr<PreparedRun> without = Prepare(Tiny(path, "pipeoptim"));
+  REQUIRE(without.ok());
+  CHECK(without->lower.costs.prediction_s == 0);
+  CHECK(Mentions(without->warnings, "no prediction of weights was measured"));
+  profile.optimizers.push_back(
+      {.where = "device", .parameters = 1000000, .time = Around(200)});
+  profile.optimizers.back().prediction = true;
+  REQUIRE(WriteFile(path, WriteProfile(profile)).ok());
+  const absl::StatusOr<PreparedRun> with = Prepare(Tiny(path, "pipeoptim"));
+  REQUIRE(with.ok());
+  CHECK(with->lower.costs.prediction_s > 0);
+  CHECK(with->lower.costs.prediction_s ==
+        Approx(0.4 * with->lower.costs.optimizer_s));
+  CHECK_FALSE(Mentions(with->warnings, "prediction of weights"));
   std::filesystem::remove(path);
 }
 

@@ -138,6 +138,17 @@ TEST_CASE("cost: the optimizer is on the line through what was measured",
   CHECK(*ProfileOptimizerSeconds(TinyProfile(), 1.5e6) == Approx(1.5e-3));
   CHECK(*ProfileOptimizerSeconds(TinyProfile(), 8e6) == Approx(8e-3));
   CHECK_FALSE(ProfileOptimizerSeconds(Profile(), 1e6).has_value());
+  // A prediction has a line of its own.
+  Profile profile = TinyProfile();
+  CHECK_FALSE(ProfilePredictionSeconds(profile, 1e6).has_value());
+  profile.optimizers.push_back({.where = "device",
+                                .parameters = 1000000,
+                                .time = Exactly(0.4e-3),
+                                .prediction = true});
+  CHECK(*ProfilePredictionSeconds(profile, 2e6) == Approx(0.8e-3));
+  CHECK(*ProfileOptimizerSeconds(profile, 1.5e6) == Approx(1.5e-3));
+  CHECK(CostsOf(profile, TrainingSpec())->costs.prediction_s > 0);
+  CHECK(CostsOf(TinyProfile(), TrainingSpec())->costs.prediction_s == 0);
 }
 
 TEST_CASE("cost: a shape between two is interpolated and says so", "[cost]") {

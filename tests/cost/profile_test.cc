@@ -198,6 +198,7 @@ TEST_CASE("profile: keys tell entries apart", "[cost]") {
         "split F+R+B+W llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1");
   CHECK(KeyOf(profile.kernels[0]) == "gemm.forward 4096x4096x4096 bf16");
   CHECK(KeyOf(profile.optimizers[0]) == "adam host 1000000");
+  CHECK(KeyOf(profile.optimizers[1]) == "prediction device 1000000");
   CHECK(KeyOf(profile.copies[0]) == "d2h 64 MiB beside h2d");
   CHECK(KeyOf(profile.copies[1]) == "d2d 1000 B");
   CHECK(KeyOf(profile.transfers[0]) == "all_reduce 1 MiB 8 ranks nccl");

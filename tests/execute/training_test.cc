@@ -232,24 +232,81 @@ TEST_CASE("execute: uneven stages, wall time and holding transfers",
   }
 }
 
-TEST_CASE("execute: pipelines that are never flushed train", "[execute]") {
+// Four iterations of a schedule that is never flushed.
+Setup UnflushedSetup(const std::string& name, int pp, int microbatches) {
+  std::optional<Setup> setup =
+      MakeSetup(Info(name), pp, microbatches, PW_LLAMA);
+  REQUIRE(setup.has_value());
+  setup->lower.optimizer = OptimizerMode::kNone;
+  setup->lower.iterations = 4;
+  // Far enough from step to step that one version is no other.
+  setup->model.adam.learning_rate = 1e-2f;
+  SetWeightVersions(*setup->schedule, &setup->model);
+  return *std::move(setup);
+}
+
+TEST_CASE("execute: every microbatch has its version of the weights",
+          "[execute]") {
   for (const char* name : {"pipedream-2bw", "pipeoptim"}) {
-    INFO(name);
-    std::optional<Setup> setup = MakeSetup(Info(name), 4, 8, PW_LLAMA);
-    REQUIRE(setup.has_value());
-    setup->lower.optimizer = OptimizerMode::kNone;
-    setup->lower.iterations = 4;
-    setup->model.keeps_versions = true;
-    const absl::StatusOr<Program> program =
-        Lower(setup->schedule, setup->lower);
+    for (const int pp : {1, 2, 4}) {
+      for (const int microbatches : {pp, 2 * pp, 2 * pp + 1}) {
+        INFO(name << " pp " << pp << " microbatches " << microbatches);
+        const TrainedRun run = Train(UnflushedSetup(name, pp, microbatches));
+        CHECK(run.check.ok());
+        CHECK(run.check.same_order);
+        CHECK(run.check.same_bits);
+        CHECK(run.check.losses == run.check.sequential_losses);
+        CHECK(run.check.losses.size() == 4);
+      }
+    }
+    Setup recomputes = UnflushedSetup(name, 4, 8);
+    recomputes.model.recompute = true;
+    CHECK(Train(recomputes).check.same_bits);
+  }
+  Setup replicas = UnflushedSetup("pipedream-2bw", 2, 4);
+  replicas.lower.replicas = 2;
+  replicas.lower.data_parallel = DataParallel::kDdp;
+  CHECK(Train(replicas).check.ok());
+}
+
+TEST_CASE("execute: a version that is one off is found out", "[execute]") {
+  // By the sequential run.
+  for (const char* name : {"pipedream-2bw", "pipeoptim"}) {
+    const Setup setup = UnflushedSetup(name, 4, 8);
+    const absl::StatusOr<Program> program = Lower(setup.schedule, setup.lower);
     REQUIRE(program.ok());
-    const absl::StatusOr<TrainedRun> first =
-        TrainThreads(*program, setup->model, pw_cpu_kernels(),
-                     {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
-                                                 OptimizerMode::kNone, 1)});
-    INFO(first.status());
-    REQUIRE(first.ok());
-    for (const double loss : first->check.losses) CHECK(std::isfinite(loss));
+    const WorkerOptions worker = WorkerOptionsFor(*program, DataParallel::kNone,
+                                                  OptimizerMode::kNone, 1);
+    const TrainedRun run = Train(setup);
+    const SequentialOptions right = SequentialOptionsFor(*program, worker);
+    REQUIRE(right.behind.size() == 4);
+    const auto agrees = [&](const SequentialOptions& options) {
+      const TrainingCheck check = CheckTraining(
+          *program, setup.model, run.records,
+          *RunSequential(setup.model, pw_cpu_kernels(), 0, options));
+      CHECK(check.ok() == check.same_bits);
+      return check.ok();
+    };
+    CHECK(agrees(right));
+    for (int stage = 0; stage < 4; ++stage) {
+      for (const int off : {-1, 1}) {
+        SequentialOptions wrong = right;
+        wrong.behind[stage] += off;
+        if (wrong.behind[stage] < 0) continue;
+        INFO(name << " stage " << stage << " off by " << off);
+        CHECK_FALSE(agrees(wrong));
+      }
+    }
+    SequentialOptions other = right;
+    other.predicts = !right.predicts;
+    CHECK_FALSE(agrees(other));
+  }
+  // By the run: weights as new as each rank has them, or older by one more.
+  for (const int delay : {0, 2}) {
+    Setup setup = UnflushedSetup("pipedream-2bw", 4, 8);
+    setup.model.weight_delay = delay;
+    INFO("delay " << delay);
+    CHECK_FALSE(Train(setup).check.ok());
   }
 }
 

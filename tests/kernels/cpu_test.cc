@@ -308,6 +308,10 @@ TEST_CASE("kernels: what the CPU cannot do is refused with a reason",
   refused(
       kernels->adam(device, nullptr, &adam, PW_FP32, 4, x, x, x, x, nullptr),
       "step is 0");
+  refused(kernels->predict(device, nullptr, &adam, -1, PW_FP32, 4, x, x, x, x),
+          "steps count from 0");
+  refused(kernels->predict(device, nullptr, &adam, 1, PW_FP8, 4, x, x, x, x),
+          "fp32 or bf16");
   int32_t id = 0;
   refused(kernels->random_ids(device, nullptr, &id, 1, 1, 0), "limit is 0");
   kernels->close(device);

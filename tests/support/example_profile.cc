@@ -76,7 +76,11 @@ Profile ExampleProfile() {
                       .flops = 137438953472,
                       .bytes = 100663296}};
   profile.optimizers = {
-      {.where = "host", .parameters = 1000000, .time = Around(900)}};
+      {.where = "host", .parameters = 1000000, .time = Around(900)},
+      {.where = "device",
+       .parameters = 1000000,
+       .time = Around(300),
+       .prediction = true}};
   profile.copies = {
       {.bytes = 67108864, .beside_opposite = true, .time = Around(1300)},
       {.direction = CopyDirection::kDeviceToDevice,

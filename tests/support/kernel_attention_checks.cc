@@ -180,6 +180,38 @@ void RunAdam(KernelRig* rig, KernelCompare* compare, PwType type, bool host) {
   compare->Device("weights", there[4], type, master);
 }
 
+void RunPredict(KernelRig* rig, KernelCompare* compare, PwType type) {
+  constexpr int64_t kCount = 1003;
+  Values master = RandomValues(kCount, 1, 1);
+  Values first = RandomValues(kCount, 2, 0.1f);
+  Values second = RandomValues(kCount, 3, 0.1f);
+  for (double& value : second) value *= value;
+  void* weights = rig->Put(&master, PW_FP32);
+  void* moment1 = rig->Put(&first, PW_FP32);
+  void* moment2 = rig->Put(&second, PW_FP32);
+  PwAdam adam = {0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0.5f};
+  for (const int64_t taken : {0, 1, 7}) {
+    for (const int64_t steps : {0, 1, 3}) {
+      adam.step = taken;
+      void* predicted = rig->Space(kCount, type);
+      rig->Ok(rig->kernels()->predict(
+                  rig->device(), nullptr, &adam, steps, type, kCount,
+                  static_cast<float*>(weights), static_cast<float*>(moment1),
+                  static_cast<float*>(moment2), predicted),
+              "predict");
+      Values want = master;
+      for (int64_t index = 0; taken > 0 && index < kCount; ++index) {
+        const double mean = first[index] / (1 - pow(double{0.9f}, taken));
+        const double variance = second[index] / (1 - pow(double{0.95f}, taken));
+        want[index] -=
+            steps * double{0.01f} *
+            (mean / (sqrt(variance) + 1e-8) + double{0.1f} * master[index]);
+      }
+      compare->Device("predicted", predicted, type, want);
+    }
+  }
+}
+
 void RunSquareSum(KernelRig* rig, KernelCompare* compare, PwType) {
   constexpr int64_t kCount = 9001;
   Values values = RandomValues(kCount, 1, 3);
@@ -286,6 +318,7 @@ std::vector<KernelCheck> OptimizerChecks() {
   };
   return {MakeKernelCheck("adam", false, false, adam(false)),
           MakeKernelCheck("adam on the host", false, false, adam(true)),
+          MakeKernelCheck("predict", false, false, RunPredict),
           MakeKernelCheck("square sum", false, false, RunSquareSum),
           MakeKernelCheck("random", false, false, RunRandom),
           MakeKernelCheck("convert", false, false, RunConvert)};

@@ -1,0 +1,135 @@
+#include "sim/cli/execute_row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibrate/machine.h"
+#include "sim/base/check.h"
+#include "sim/base/file.h"
+#include "sim/base/status.h"
+#include "sim/cost/profile_costs.h"
+
+namespace pipewright {
+namespace {
+
+std::string LayersOf(const StageLayout& layout) {
+  std::vector<int64_t> layers;
+  for (const std::vector<StageBlock>& blocks : layout.stages) {
+    int64_t& count = layers.emplace_back();
+    for (const StageBlock& block : blocks) {
+      const bool is_end =
+          block.kind == BlockKind::kEmbedding || block.kind == BlockKind::kHead;
+      if (!is_end) count += block.count;
+    }
+  }
+  return absl::StrJoin(layers, " ");
+}
+
+// 0 without passes that take time.
+double ShortestPass(const PreparedRun& run) {
+  const Schedule& schedule = *run.schedule;
+  double shortest_s = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      const bool counts = pass.kind() == PassKind::kForward ||
+                          pass.kind() == PassKind::kBackwardWeight ||
+                          IsBackward(pass.kind());
+      if (!counts) continue;
+      const int stage =
+          schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
+      const double seconds =
+          run.lower.costs.Seconds(pass.kind(), stage, schedule.slices);
+      if (seconds <= 0) continue;
+      shortest_s = shortest_s > 0 ? std::min(shortest_s, seconds) : seconds;
+    }
+  }
+  return shortest_s;
+}
+
+std::string CountsText(const std::vector<double>& counts) {
+  return absl::StrJoin(counts, " ", [](std::string* out, double count) {
+    absl::StrAppendFormat(out, "%.4g", count);
+  });
+}
+
+}  // namespace
+
+bool HasPassTimes(const PreparedRun& run) {
+  return run.profile || run.analytic || run.config.costs.forward_s ||
+         !run.config.costs.stage_forward_s.empty();
+}
+
+absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
+                           int steps, ClockKind clock) {
+  path_ = path;
+  if (!run.prepared_model || clock == ClockKind::kPaced) {
+    return BadValue("--row", path,
+                    "with a model and a clock that runs kernels");
+  }
+  if (!HasPassTimes(run)) {
+    return BadValue("--row", path,
+                    "with pass times to predict from (--profile)");
+  }
+  const Schedule& schedule = *run.schedule;
+  row_.schedule = schedule.name;
+  row_.pp = schedule.pp();
+  row_.vpp = schedule.vpp();
+  row_.microbatches = schedule.microbatches;
+  const TrainingSpec& training = run.prepared_model->training;
+  row_.microbatch_size = static_cast<int>(training.microbatch_size);
+  row_.sequence = static_cast<int>(training.sequence);
+  row_.slices = schedule.slices;
+  row_.layers = LayersOf(run.prepared_model->layout);
+  row_.steps = steps;
+  row_.clock = ClockName(clock);
+  row_.shortest_pass_s = ShortestPass(run);
+  row_.date = UtcDate();
+  row_.version = PIPEWRIGHT_VERSION;
+  row_.profile = run.profile ? DescribeProfile(*run.profile->profile)
+                             : "given on the command line";
+  const absl::StatusOr<std::string> content = ReadFile(path);
+  if (absl::IsNotFound(content.status())) return absl::OkStatus();
+  PW_RETURN_IF_ERROR(content.status());
+  content_ = *content;
+  PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,
+                      ParseExecutedTable(content_, path));
+  has_run_ = std::any_of(
+      rows.begin(), rows.end(),
+      [this](const ExecutedRow& row) { return row.Key() == row_.Key(); });
+  return absl::OkStatus();
+}
+
+absl::Status RowFile::Append(const ExecuteReport& report) {
+  PW_CHECK(report.predicted_iteration_s.has_value());
+  row_.predicted_s = *report.predicted_iteration_s;
+  row_.executed_s = report.report.iteration_s;
+  row_.gradients = !report.check             ? "unchecked"
+                   : !report.check->ok()     ? "differ"
+                   : report.check->same_bits ? "bits"
+                                             : "tolerance";
+  row_.peak_activations = CountsText(report.report.peak_activations);
+  // Sums of parts, which round.
+  const bool same = std::equal(
+      report.report.peak_activations.begin(),
+      report.report.peak_activations.end(),
+      report.predicted_peak_activations.begin(),
+      report.predicted_peak_activations.end(), [](double run, double planned) {
+        return std::abs(run - planned) <= 1e-9 * planned;
+      });
+  if (!same) {
+    absl::StrAppend(&row_.peak_activations,
+                    " != ", CountsText(report.predicted_peak_activations));
+  }
+  row_.wall_s = report.wall_s;
+  row_.device = report.device;
+  row_.libraries = report.libraries;
+  return WriteFile(
+      path_, absl::StrCat(content_.empty() ? ExecutedTableHeader() : content_,
+                          ExecutedTableLine(row_)));
+}
+
+}  // namespace pipewright

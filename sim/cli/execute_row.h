@@ -1,0 +1,34 @@
+// The table that `execute --row` appends a run to (sim/compare/run_table.h).
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "sim/cli/execute_report.h"
+#include "sim/compare/run_table.h"
+#include "sim/config/prepare.h"
+
+namespace pipewright {
+
+// Are there pass times to predict a step from?
+bool HasPassTimes(const PreparedRun& run);
+
+class RowFile {
+ public:
+  // Reads what is there and what is known of `run` in advance. Errors: a file
+  // that is no such table, a run without a prediction.
+  absl::Status Open(const std::string& path, const PreparedRun& run, int steps,
+                    ClockKind clock);
+  // Is the same run there?
+  bool has_run() const { return has_run_; }
+  std::string key() const { return row_.Key(); }
+  absl::Status Append(const ExecuteReport& report);
+
+ private:
+  std::string path_;
+  std::string content_;
+  ExecutedRow row_;
+  bool has_run_ = false;
+};
+
+}  // namespace pipewright

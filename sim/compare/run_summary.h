@@ -1,0 +1,61 @@
+// What a table of executed runs says of the predictions as a whole: how far
+// they are off, whether they rank schedules as the runs do, and whether
+// gradients and activations are those they should be.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/compare/run_table.h"
+
+namespace pipewright {
+
+// Pairs of schedules predicted closer than this are ties.
+inline constexpr double kTieShare = 0.02;
+
+// Runs of one number of ranks, the fastest predicted first.
+struct RanksSummary {
+  int pp = 1;
+  std::vector<ExecutedRow> rows;
+  double median_error = 0;  // of magnitudes
+  double worst_error = 0;   // with its sign
+  std::string worst;        // whose
+  // Kendall's tau over all pairs that are no ties; 0 with none.
+  double tau = 0;
+  int pairs = 0;
+  std::vector<std::pair<std::string, std::string>> swapped;  // not as predicted
+  std::vector<std::pair<std::string, std::string>> ties;
+};
+
+struct RunsSummary {
+  std::vector<RanksSummary> sizes;  // by pp
+  int runs = 0;
+  double median_error = 0;
+  double worst_error = 0;
+  std::string worst;
+  double shortest_pass_s = 0;
+  double wall_s = 0;
+  int same_bits = 0;  // gradients of so many runs
+  int agree = 0;      // or within the tolerance
+  int unchecked = 0;
+  int peaks_agree = 0;
+  std::vector<std::string> devices, libraries, profiles, versions, clocks;
+  std::string first_date, last_date;
+};
+
+// "zb-h1", "zb-h1 (uneven)" where its stages differ.
+std::string RunName(const ExecutedRow& row);
+
+// Error: kInvalidArgument without a row.
+absl::StatusOr<RunsSummary> SummarizeRuns(std::vector<ExecutedRow> rows);
+
+std::string RunsToText(const RunsSummary& summary);
+// One object; the keys are in README.md.
+std::string RunsToJson(const RunsSummary& summary);
+// The errors of all runs, a panel for each number of ranks.
+std::string RunsSvg(const RunsSummary& summary);
+// One static page with table and picture; no network, no script.
+std::string RunsHtml(const RunsSummary& summary);
+
+}  // namespace pipewright

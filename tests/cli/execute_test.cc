@@ -1,0 +1,163 @@
+// The verb execute as a user runs it.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/base/file.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BinaryResult;
+using testing::RunBinary;
+using testing::TemporaryFolder;
+
+// Layers that take next to no time, with the pass times of nobody.
+std::vector<std::string> Small(const std::string& verb,
+                               const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {verb};
+  for (const char* const set :
+       {"model.layers=8", "model.hidden=32", "model.heads=4",
+        "model.ffn_hidden=64", "model.vocabulary=61", "model.sequence=32"}) {
+    arguments.insert(arguments.end(), {"--set", set});
+  }
+  const std::vector<std::string> times = {
+      "--forward", "3ms", "--backward-input", "4ms", "--backward-weight", "2ms",
+      "--p2p",     "0ms"};
+  arguments.insert(arguments.end(), {"--model", "gpt-tiny", "--pp", "4"});
+  arguments.insert(arguments.end(), times.begin(), times.end());
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
+  const std::vector<std::vector<std::string>> cases = {
+      {"--schedule", "1f1b", "--microbatches", "8"},
+      {"--schedule", "zb-v", "--microbatches", "8"},
+      {"--schedule", "dualpipe", "--microbatches", "8"},
+      {"--schedule", "seq1f1b", "--microbatches", "4", "--slices", "2"},
+      {"--schedule", "pipedream-2bw", "--microbatches", "4"},
+      {"--schedule", "pipeoptim", "--microbatches", "4"},
+      {"--schedule", "1f1b", "--microbatches", "8", "--optimizer",
+       "post-validated"},
+      {"--schedule", "zb-h1", "--microbatches", "8", "--optimizer", "none"},
+      {"--schedule", "1f1b", "--microbatches", "4", "--layers", "5,1,1,1"}};
+  for (const std::vector<std::string>& options : cases) {
+    std::vector<std::string> more = options;
+    more.insert(more.end(), {"--steps", "3", "--json"});
+    const BinaryResult run = RunBinary(Small("execute", more));
+    INFO(options[1] << ": " << run.err);
+    REQUIRE(run.exit_code == 0);
+    const auto report = nlohmann::json::parse(run.out);
+    const auto& execute = report["execute"];
+    CHECK(execute["check"]["agrees"] == true);
+    // Two replicas add up in another order.
+    const bool in_order = options[1] != "dualpipe";
+    CHECK(execute["check"]["same_order"] == in_order);
+    CHECK((!in_order || execute["check"]["same_bits"] == true));
+    CHECK(execute["check"]["losses"].size() == 3);
+    CHECK(execute["predicted_peak_activations"] == report["peak_activations"]);
+    CHECK(report["staleness"].is_array() ==
+          (options[1] == "pipedream-2bw" || options[1] == "pipeoptim"));
+  }
+}
+
+TEST_CASE("cli: a table of runs is written once and summarized",
+          "[cli][execute]") {
+  const TemporaryFolder folder;
+  const std::string table = folder.Path("runs.csv");
+  for (const std::string schedule : {"gpipe", "1f1b", "gpipe"}) {
+    const BinaryResult run =
+        RunBinary(Small("execute", {"--schedule", schedule, "--microbatches",
+                                    "4", "--steps", "1", "--row", table}));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+  }
+  // The third run was there.
+  const BinaryResult again =
+      RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches", "4",
+                                  "--steps", "1", "--row", table}));
+  CHECK(again.exit_code == 0);
+  CHECK(again.out.empty());
+  CHECK(absl::StrContains(again.err, "is not run again"));
+  const BinaryResult summary =
+      RunBinary({"compare", table, "--summary", "--json", "--html",
+                 folder.Path("r.html"), "--svg", folder.Path("r.svg")});
+  INFO(summary.err);
+  REQUIRE(summary.exit_code == 0);
+  const auto json = nlohmann::json::parse(summary.out);
+  CHECK(json["runs"] == 2);
+  CHECK(json["gradients_same_bits"] == 2);
+  CHECK(json["peak_activations_agree"] == 2);
+  CHECK(json["sizes"][0]["rows"][0]["layers"] == "2 2 2 2");
+  CHECK(absl::StrContains(ReadFile(folder.Path("r.html")).value(),
+                          "id=\"provenance\""));
+  // Predicted for another machine.
+  CHECK(RunBinary({"compare", table, "--summary", "--limit", "5%"}).exit_code ==
+        1);
+}
+
+TEST_CASE("cli: what a table of runs cannot be is refused", "[cli][execute]") {
+  const TemporaryFolder folder;
+  const auto failed = [](const BinaryResult& run, const std::string& words) {
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, words));
+  };
+  const std::string other = folder.Write("other.csv", "a,b\n1,2\n");
+  failed(RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches",
+                                     "4", "--row", other})),
+         "other.csv:1");
+  failed(
+      RunBinary({"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp",
+                 "4", "--microbatches", "4", "--row", folder.Path("new.csv")}),
+      "pass times");
+  failed(RunBinary({"compare", other, "--summary"}), "other.csv:1");
+  failed(RunBinary({"compare", other}), "MEASURED");
+  failed(RunBinary({"compare", other, other, "--summary"}), "MEASURED");
+}
+
+// Both verbs, one schedule: the prediction against the run.
+TEST_CASE("cli: compare takes the traces of simulate and of execute",
+          "[cli][execute]") {
+  const TemporaryFolder folder;
+  const std::string simulated = folder.Path("simulated.json");
+  const std::string measured = folder.Path("measured.json");
+  const std::vector<std::string> schedule = {"--schedule", "zb-h1",
+                                             "--microbatches", "8"};
+  const auto run = [&](const std::string& verb, std::vector<std::string> more) {
+    more.insert(more.end(), schedule.begin(), schedule.end());
+    const BinaryResult result = RunBinary(Small(verb, more));
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+  };
+  run("simulate", {"--iterations", "2", "--optimizer", "synchronised",
+                   "--trace", simulated});
+  run("execute", {"--steps", "2", "--trace", measured});
+  const BinaryResult compared =
+      RunBinary({"compare", simulated, measured, "--json", "--html",
+                 folder.Path("c.html")});
+  INFO(compared.err);
+  REQUIRE(compared.exit_code == 0);
+  const auto json = nlohmann::json::parse(compared.out);
+  CHECK(json["ranks"].size() == 4);
+  CHECK(json["step_s"]["simulated"].get<double>() > 0);
+  CHECK(json["step_s"]["measured"].get<double>() > 0);
+  for (const auto& rank : json["ranks"]) {
+    CHECK(rank["peak_activations"]["simulated"] ==
+          rank["peak_activations"]["measured"]);
+  }
+  // Of the differences, what is left of the step is nothing.
+  double together = 0;
+  for (const auto& difference : json["differences"]) {
+    together += difference["seconds"].get<double>();
+  }
+  CHECK(together == Approx(json["step_s"]["measured"].get<double>() -
+                           json["step_s"]["simulated"].get<double>()));
+}
+
+}  // namespace
+}  // namespace pipewright

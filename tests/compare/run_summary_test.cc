@@ -1,0 +1,145 @@
+// Tables of executed runs and what they say together.
+#include "sim/compare/run_summary.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "sim/base/file.h"
+#include "tests/support/xml_check.h"
+
+namespace pipewright {
+namespace {
+
+ExecutedRow Row(const std::string& schedule, int pp, double predicted_s,
+                double executed_s) {
+  return {.schedule = schedule,
+          .pp = pp,
+          .microbatches = 8,
+          .microbatch_size = 4,
+          .sequence = 128,
+          .layers = "2 2",
+          .steps = 2,
+          .clock = "virtual",
+          .shortest_pass_s = 6e-3,
+          .predicted_s = predicted_s,
+          .executed_s = executed_s,
+          .gradients = "bits",
+          .peak_activations = "2 1",
+          .wall_s = 3,
+          .date = "2026-01-02T03:04:05Z",
+          .device = "a \"toy\", small",
+          .version = "1",
+          .profile = "toy <cpu>"};
+}
+
+std::string Table(const std::vector<ExecutedRow>& rows) {
+  std::string text = ExecutedTableHeader();
+  for (const ExecutedRow& row : rows) text += ExecutedTableLine(row);
+  return text;
+}
+
+std::string ErrorOf(const std::string& text) {
+  return std::string(ParseExecutedTable(text, "t.csv").status().message());
+}
+
+TEST_CASE("runs: a table reads back what was written", "[compare]") {
+  ExecutedRow uneven = Row("1f1b", 8, 0.25, 1.0 / 3);
+  uneven.layers = "3 1";
+  uneven.libraries = "one, two";
+  uneven.executed_s = 0.333333333;
+  const std::vector<ExecutedRow> rows = {Row("gpipe", 4, 1, 1.25), uneven};
+  const auto read = ParseExecutedTable(Table(rows), "t.csv");
+  INFO(read.status());
+  REQUIRE(read.ok());
+  CHECK(*read == rows);
+  CHECK(rows[0].error() == Approx(-0.2));
+  CHECK(rows[0].even());
+  CHECK_FALSE(uneven.even());
+}
+
+TEST_CASE("runs: what is wrong in a table is named", "[compare]") {
+  const ExecutedRow row = Row("gpipe", 4, 1, 1.25);
+  CHECK_THAT(ErrorOf("schedule,pp\n"), Catch::Contains("t.csv:1"));
+  CHECK_THAT(ErrorOf(""), Catch::Contains("empty"));
+  CHECK_THAT(ErrorOf(Table({row}) + "gpipe,4\n"),
+             Catch::Contains("t.csv:3") && Catch::Contains("2 cells"));
+  CHECK_THAT(ErrorOf(Table({row, row})), Catch::Contains("each run once"));
+  ExecutedRow bad = row;
+  bad.executed_s = -1;
+  CHECK_THAT(ErrorOf(Table({bad})),
+             Catch::Contains("t.csv:2: executed_s") && Catch::Contains("-1"));
+  bad = row;
+  bad.gradients = "fine";
+  CHECK_THAT(ErrorOf(Table({bad})), Catch::Contains("bits, differ"));
+  bad = row;
+  bad.pp = 0;
+  CHECK_THAT(ErrorOf(Table({bad})), Catch::Contains("t.csv:2: pp"));
+  CHECK_FALSE(SummarizeRuns({}).ok());
+}
+
+TEST_CASE("runs: errors, order and ties", "[compare]") {
+  // 1 before 2 before 4 as predicted; "near" ties with "two"; "four" runs
+  // faster than "two" and "near".
+  std::vector<ExecutedRow> rows = {
+      Row("four", 4, 4, 1.5), Row("two", 4, 2, 2.5), Row("near", 4, 2.02, 1.9),
+      Row("one", 4, 1, 1), Row("other", 8, 3, 2.7)};
+  rows[1].gradients = "differ";
+  rows[2].gradients = "tolerance";
+  rows[3].peak_activations = "2 1 != 1 1";
+  rows[4].gradients = "unchecked";
+  const RunsSummary runs = SummarizeRuns(rows).value();
+  REQUIRE(runs.sizes.size() == 2);
+  const RanksSummary& four = runs.sizes[0];
+  CHECK(four.rows[0].schedule == "one");
+  CHECK(four.rows[3].schedule == "four");
+  CHECK(four.ties ==
+        std::vector<std::pair<std::string, std::string>>{{"two", "near"}});
+  CHECK(four.pairs == 5);
+  CHECK(four.swapped.size() == 2);
+  CHECK(four.tau == Approx((3.0 - 2) / 5));
+  // 0, 2.02 / 1.9 - 1, 0.2, 4 / 1.5 - 1
+  CHECK(four.median_error == Approx((2.02 / 1.9 - 1 + 0.2) / 2));
+  CHECK(four.worst == "four");
+  CHECK(runs.median_error == Approx(3 / 2.7 - 1));
+  CHECK(runs.worst == "four, pp 4");
+  CHECK(runs.worst_error == Approx(4 / 1.5 - 1));
+  CHECK(runs.sizes[1].pairs == 0);
+  CHECK(runs.agree == 3);
+  CHECK(runs.same_bits == 2);
+  CHECK(runs.unchecked == 1);
+  CHECK(runs.peaks_agree == 4);
+  CHECK(runs.wall_s == 15);
+
+  const auto json = nlohmann::json::parse(RunsToJson(runs));
+  CHECK(json["sizes"][0]["tau"].get<double>() == Approx(0.2));
+  CHECK(json["sizes"][1]["tau"].is_null());
+  CHECK(json["sizes"][0]["ties"][0][1] == "near");
+  CHECK(absl::StrContains(RunsToText(runs), "tau 0.200, 1 within 2 %"));
+  CHECK(testing::XmlProblem(RunsSvg(runs)) == "");
+  const std::string page = RunsHtml(runs);
+  CHECK(absl::StrContains(page, "id=\"pp8\""));
+  CHECK(absl::StrContains(page, "two – near"));
+  CHECK(absl::StrContains(page, "toy &lt;cpu&gt;"));
+  CHECK(absl::StrContains(page, "2 1 != 1 1"));
+  CHECK_FALSE(absl::StrContains(page, "src="));
+  CHECK_FALSE(absl::StrContains(page, "href=\"http"));
+}
+
+TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {
+  const std::string folder = PIPEWRIGHT_SOURCE_DIR "/experiments/closed_loop/";
+  const auto rows = ParseExecutedTable(
+      ReadFile(folder + "measured.csv").value(), "measured.csv");
+  INFO(rows.status());
+  REQUIRE(rows.ok());
+  const RunsSummary runs = SummarizeRuns(*rows).value();
+  CHECK(RunsToText(runs) == ReadFile(folder + "summary.txt").value());
+  CHECK(RunsSvg(runs) == ReadFile(folder + "results.svg").value());
+  CHECK(runs.agree == runs.runs);
+  CHECK(runs.peaks_agree == runs.runs);
+  CHECK(absl::StrContains(ReadFile(folder + "results.html").value(),
+                          RunsSvg(runs)));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/program/program.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {
@@ -47,5 +49,9 @@ struct Faults {
 // or --fault-late.
 absl::StatusOr<Faults> ParseFaults(const std::vector<std::string>& slow,
                                    const std::vector<std::string>& late);
+
+// Error: kInvalidArgument for a rank, iteration or kind of pass that `program`
+// has not, so that a fault which never comes does not look harmless.
+absl::Status CheckFaults(const Faults& faults, const Program& program);
 
 }  // namespace pipewright

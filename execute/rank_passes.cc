@@ -14,7 +14,7 @@ namespace pipewright {
 // that is known; raises *earliest_s to it.
 bool RankRun::Loaded(Pass pass, double* earliest_s) const {
   const uint64_t key = ActivationKey(pass);
-  if (!IsBackward(pass.kind()) || !loading_.contains(key)) return true;
+  if (!ReadsActivations(pass.kind()) || !loading_.contains(key)) return true;
   const auto loaded = loaded_s_.find(key);
   if (loaded == loaded_s_.end()) return false;
   *earliest_s = std::max(*earliest_s, loaded->second);
@@ -139,7 +139,7 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
            .rank = self_.rank,
            .stage = LaneOf(block[part]).stage,
            .pass = block[part]});
-    if (!IsBackward(block[part].kind())) continue;
+    if (!ReadsActivations(block[part].kind())) continue;
     loading_.erase(ActivationKey(block[part]));
     loaded_s_.erase(ActivationKey(block[part]));
   }

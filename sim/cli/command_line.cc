@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdio>
+#include <exception>
+#include <new>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -125,7 +127,14 @@ int RunCommandLine(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Fail(UsageError(app, error));
   }
-  return Fail(action());
+  // Standard containers throw when memory is out, or a size is absurd.
+  try {
+    return Fail(action());
+  } catch (const std::bad_alloc&) {
+    return Fail(absl::InternalError("out of memory"));
+  } catch (const std::exception& error) {
+    return Fail(absl::InternalError(error.what()));
+  }
 }
 
 }  // namespace pipewright

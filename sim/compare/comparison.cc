@@ -225,6 +225,11 @@ absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
     out.step_s_of.push_back({step(ends), step(other)});
   }
   out.step_s = out.step_s_of[out.iteration];
+  if (!(out.step_s.measured > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(measured.source, ": iteration ", out.iteration,
+                     " takes no time; allowed: a measured trace"));
+  }
   Measure(run, kSimulated, &TwoValues::simulated, &out);
   Measure(run, kMeasured, &TwoValues::measured, &out);
   AddPeaks(simulated, measured, "activations in flight",

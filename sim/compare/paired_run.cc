@@ -28,6 +28,9 @@ Key KeyOf(const ReadOp& read) {
           op.pass.WithJoint(false).bits()};
 }
 
+// Of all replicas; some 10 GB.
+constexpr double kMostOps = 50e6;
+
 bool IsPass(const TraceOp& op) { return op.kind == OpKind::kPass; }
 
 std::string PassPlace(const ReadOp& read) {
@@ -203,6 +206,30 @@ class Pairer {
   std::array<std::map<std::string, int>, kNumSides> counts_;
 };
 
+// A rank runs its passes in the order of the schedule, whatever time they take.
+absl::Status CheckOrder(const PairedRun& run) {
+  const PairedOp* before = nullptr;
+  for (const PairedOp& paired : run.ops) {
+    if (!IsPass(paired.op) || paired.op.joint || !paired.present[kSimulated] ||
+        !paired.present[kMeasured]) {
+      continue;
+    }
+    if (before != nullptr && before->op.replica == paired.op.replica &&
+        before->op.rank == paired.op.rank &&
+        before->start_s[kSimulated] < paired.start_s[kSimulated] &&
+        before->start_s[kMeasured] > paired.start_s[kMeasured]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          run.measured, ": rank ", paired.op.rank, " runs ",
+          PassLabel(paired.op.pass), " of iteration ", paired.op.iteration,
+          " before ", PassLabel(before->op.pass), " of iteration ",
+          before->op.iteration, ", unlike ", run.simulated,
+          "; allowed: traces of one schedule in one order"));
+    }
+    before = &paired;
+  }
+  return absl::OkStatus();
+}
+
 // Members of a meeting get its number; it begins when the last has come, even
 // where a trace says when each came.
 void NumberMeetings(std::vector<PairedOp>* ops) {
@@ -243,7 +270,22 @@ absl::StatusOr<PairedRun> PairRuns(const ReadTrace& simulated,
   run.wait_rule = simulated.wait_rule;
   std::array<std::vector<ReadOp>, kNumSides> ops = {Prepared(simulated),
                                                     Prepared(measured)};
+  if (!simulated.schedule.empty() && !measured.schedule.empty() &&
+      simulated.schedule != measured.schedule) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(measured.source, ": is of schedule ", measured.schedule,
+                     ", but ", simulated.source, " of ", simulated.schedule,
+                     "; allowed: traces of one schedule"));
+  }
   run.replicas = CountReplicas(ops[kMeasured]);
+  if (static_cast<double>(run.replicas) *
+          static_cast<double>(ops[kSimulated].size()) >
+      kMostOps) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        measured.source, ": has ", run.replicas,
+        " replicas, which makes more than ", kMostOps,
+        " operations; allowed: a trace of fewer replicas or iterations"));
+  }
   int groups = 1;
   RepeatReplicas(run.replicas, &groups, &ops[kSimulated]);
   if (groups == 0) {
@@ -264,6 +306,7 @@ absl::StatusOr<PairedRun> PairRuns(const ReadTrace& simulated,
                                                         b.start_s[kSimulated],
                                                         b.end_s[kSimulated]);
       });
+  if (!measured.schedule.empty()) PW_RETURN_IF_ERROR(CheckOrder(run));
   NumberMeetings(&run.ops);
   for (const PairedOp& paired : run.ops) {
     run.pp = std::max(run.pp, paired.op.rank + 1);

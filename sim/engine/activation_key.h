@@ -1,4 +1,4 @@
-// Names what O and L move and a backward needs.
+// Names what O and L move, and says who needs it.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,12 @@ constexpr uint64_t ActivationKey(Pass pass) {
   return Pass(PassKind::kForward, pass.microbatch(), pass.chunk(), pass.slice(),
               pass.replica())
       .bits();
+}
+
+// True for a pass that waits for the load of its activations: a backward, or
+// the R in front of it.
+constexpr bool ReadsActivations(PassKind kind) {
+  return IsBackward(kind) || kind == PassKind::kRecompute;
 }
 
 }  // namespace pipewright

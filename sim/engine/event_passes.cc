@@ -90,7 +90,7 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
         !Tokens(device.replica, input).Contains(KeyOf(device, pass))) {
       return false;
     }
-    if (IsBackward(pass.kind()) && !device.loading.empty() &&
+    if (ReadsActivations(pass.kind()) && !device.loading.empty() &&
         device.loading.contains(ActivationKey(pass)) &&
         !device.loaded_s.contains(ActivationKey(pass))) {
       return false;
@@ -104,7 +104,7 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
         Tokens(device.replica, input).Pop(KeyOf(device, pass), &arrival_s)) {
       *start_s = std::max(*start_s, arrival_s);
     }
-    if (!IsBackward(pass.kind()) || device.loading.empty()) continue;
+    if (!ReadsActivations(pass.kind()) || device.loading.empty()) continue;
     const auto loaded = device.loaded_s.find(ActivationKey(pass));
     if (loaded == device.loaded_s.end()) continue;
     *start_s = std::max(*start_s, loaded->second);

@@ -106,7 +106,7 @@ bool FastRun::RunBlock(Row& row, int rank, double earliest_s) {
   if (!ran) return false;
   for (int64_t index = before; index < replay.position; ++index) {
     const Pass pass = replay.order[index];
-    if (!IsBackward(pass.kind())) continue;
+    if (!ReadsActivations(pass.kind())) continue;
     row.ranks[rank].loading.erase(ActivationKey(pass));
     row.ranks[rank].loaded_s.erase(ActivationKey(pass));
   }

@@ -48,12 +48,12 @@ void FastRun::AddRow(int row) {
            .output = holds_ ? -1 : lane.output,
            .special = IsComputePass(kind) ? 0u : 1u});
     }
-    // A backward whose activations may be on the host asks before it runs.
+    // A pass whose activations may be on the host asks before it runs.
     for (size_t index = 0; index < lanes[rank].size(); ++index) {
       const size_t load = index / kNumPassKinds * kNumPassKinds +
                           static_cast<size_t>(PassKind::kLoad);
       const auto kind = static_cast<PassKind>(index % kNumPassKinds);
-      if (rank_program.lanes[load].passes > 0 && IsBackward(kind)) {
+      if (rank_program.lanes[load].passes > 0 && ReadsActivations(kind)) {
         lanes[rank][index].special = 1;
       }
     }

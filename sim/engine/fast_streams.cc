@@ -80,7 +80,7 @@ bool FastRun::TryCopy(Row& row, int rank, const Issued& issued,
 bool FastRun::Loaded(Row& row, int rank, Pass pass, double* earliest_s) const {
   const RankState& state = row.ranks[rank];
   const uint64_t key = ActivationKey(pass);
-  if (!IsBackward(pass.kind()) || !state.loading.contains(key)) return true;
+  if (!ReadsActivations(pass.kind()) || !state.loading.contains(key)) return true;
   const auto loaded = state.loaded_s.find(key);
   if (loaded == state.loaded_s.end()) return false;
   *earliest_s = std::max(*earliest_s, loaded->second);

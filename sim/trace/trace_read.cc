@@ -13,6 +13,11 @@
 namespace pipewright {
 namespace {
 
+// More than any run has; what is made for each of them still fits.
+constexpr int kMostRanks = 1 << 20;
+constexpr int kMostIterations = 1'000'000;
+constexpr double kMostMicroseconds = 1e15;  // 30 years
+
 absl::Status Missing(absl::string_view field) {
   return absl::InvalidArgumentError(
       absl::StrCat(field,
@@ -60,9 +65,16 @@ class Reader {
       trace_.schedule = *name;
     }
     if (const std::string* rule = header_.Other("wait_rule")) {
-      for (const WaitRule known :
+      bool known = false;
+      for (const WaitRule each :
            {WaitRule::kBuffered, WaitRule::kRendezvous, WaitRule::kBatched}) {
-        if (WaitRuleName(known) == *rule) trace_.wait_rule = known;
+        if (WaitRuleName(each) != *rule) continue;
+        trace_.wait_rule = each;
+        known = true;
+      }
+      if (!known) {
+        return Prefix(trace_.source, BadValue("otherData.wait_rule", *rule,
+                                              "buffered, rendezvous, batched"));
       }
     }
     for (const auto& [key, value] : peaks_) {
@@ -84,12 +96,11 @@ class Reader {
 
   absl::Status SeeName(const TraceEvent& event) {
     if (event.name == "process_name") {
-      const double* const rank = event.Number("rank");
-      const double* const replica = event.Number("replica");
-      if (rank == nullptr || *rank < 0) return Missing("args.rank");
-      if (replica == nullptr || *replica < 0) return Missing("args.replica");
-      processes_[event.process] = {static_cast<int>(*replica),
-                                   static_cast<int>(*rank)};
+      Process process;
+      PW_ASSIGN_OR_RETURN(process.rank, Whole(event, "rank", {}, kMostRanks));
+      PW_ASSIGN_OR_RETURN(process.replica,
+                          Whole(event, "replica", {}, kMostRanks));
+      processes_[event.process] = process;
     }
     if (event.name == "thread_name") {
       const std::string* const name = event.Word("name");
@@ -119,14 +130,14 @@ class Reader {
 
   // A whole number of `args`; `missing` where it may be left out.
   static absl::StatusOr<int> Whole(const TraceEvent& event, const char* name,
-                                   std::optional<int> missing = {}) {
+                                   std::optional<int> missing = {},
+                                   int most = 2147483647) {
     const double* const value = event.Number(name);
     if (value == nullptr && missing) return *missing;
     if (value == nullptr) return Missing(absl::StrCat("args.", name));
-    if (!(*value >= 0 && *value <= 2147483647.0) ||
-        *value != std::floor(*value)) {
+    if (!(*value >= 0 && *value <= most) || *value != std::floor(*value)) {
       return BadValue(absl::StrCat("args.", name), absl::StrCat(*value),
-                      "a whole number from 0 on");
+                      absl::StrCat("a whole number from 0 to ", most));
     }
     return static_cast<int>(*value);
   }
@@ -146,7 +157,15 @@ class Reader {
                       "a thread that a thread_name event has named");
     }
     if (!event.start_us) return Missing("ts");
-    if (!event.duration_us || *event.duration_us < 0) return Missing("dur");
+    if (!event.duration_us) return Missing("dur");
+    if (!(std::abs(*event.start_us) <= kMostMicroseconds)) {
+      return BadValue("ts", absl::StrCat(*event.start_us),
+                      "microseconds of at most 30 years");
+    }
+    if (!(*event.duration_us >= 0 && *event.duration_us <= kMostMicroseconds)) {
+      return BadValue("dur", absl::StrCat(*event.duration_us),
+                      "microseconds from 0 to 30 years");
+    }
     ReadOp read;
     TraceOp& op = read.op;
     op.kind = *kind;
@@ -155,7 +174,8 @@ class Reader {
     op.stream = stream->second;
     op.start_s = *event.start_us * 1e-6;
     op.end_s = (*event.start_us + *event.duration_us) * 1e-6;
-    PW_ASSIGN_OR_RETURN(op.iteration, Whole(event, "iteration"));
+    PW_ASSIGN_OR_RETURN(op.iteration,
+                        Whole(event, "iteration", {}, kMostIterations));
     if (const double* bytes = event.Number("bytes")) op.bytes = *bytes;
     const bool needs_pass = *kind == OpKind::kPass ||
                             *kind == OpKind::kOffload || *kind == OpKind::kLoad;

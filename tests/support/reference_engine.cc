@@ -258,7 +258,7 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
     if (op.kind != OpKind::kPass) continue;
     seconds += op.seconds;
     const auto load = loads_.find(Activation(op));
-    if (IsBackward(op.pass.kind()) && load != loads_.end()) {
+    if (ReadsActivations(op.pass.kind()) && load != loads_.end()) {
       inputs.push_back(load->second);
     }
   }

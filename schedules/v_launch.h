@@ -9,7 +9,7 @@
 // while it holds about 2pp/n chunks: V-Min has n = 3, V-Half n = 2. Launches
 // that mix two gaps have an n between, so the period falls as far as the limit
 // lets it: V-Min's down to the work of a rank at 5 ranks, less far with more
-// ranks, and not at all where pp mod 3 is 1 (a table is in v_min.cc).
+// ranks, and hardly where pp mod 3 is 1 (a table is in v_min.cc).
 //
 // Source: our own; the slots of one microbatch are those of V-Min in Pipeline
 // Parallelism with Controllable Memory, arXiv 2405.15362, section 4.

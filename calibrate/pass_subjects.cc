@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
+#include "calibrate/kernel_bench.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -229,7 +230,9 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
   std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
   size_t passes = 0;
   size_t gemms = 0;
+  size_t kernels = 0;
   for (const Shape& shape : grid.shapes) {
+    kernels = std::max(kernels, KernelBench::Bytes(device, shape));
     for (const PwPart part : kParts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
       const int count = CopiesOf(part, memory);
@@ -242,7 +245,7 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
       weights[{part, shape.tp()}] = WeightBytes(size, shape.model.type, count);
     }
   }
-  memory.arena_bytes = passes + gemms;
+  memory.arena_bytes = std::max(passes + gemms, kernels);
   memory.bytes = static_cast<int64_t>(memory.arena_bytes);
   for (const auto& [key, bytes] : weights) memory.bytes += bytes;
   return memory;
@@ -299,6 +302,8 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
       if (chains && shape.tp() == grid.shapes.front().tp()) {
         set.example = bench;
       }
+      if (part == PW_LAYER) set.layers.push_back(bench);
+      if (part == PW_HEAD) set.heads.push_back(bench);
       auto timer =
           std::make_shared<PassTimer>(device, std::move(bench), chains);
       Subject subject;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "calibrate/device.h"
 #include "calibrate/entries.h"
+#include "calibrate/kernel_subjects.h"
 #include "calibrate/machine.h"
 #include "calibrate/pass_subjects.h"
 #include "calibrate/red_flags.h"
@@ -156,6 +157,10 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                       SideSubjects(device.get(), passes.example,
                                    options.grid.quick, &source.warnings));
   std::vector<Subject> subjects = std::move(passes.subjects);
+  std::vector<Subject> kernel_subjects =
+      KernelSubjects(device.get(), passes.layers, passes.heads);
+  std::move(kernel_subjects.begin(), kernel_subjects.end(),
+            std::back_inserter(subjects));
   std::move(side.begin(), side.end(), std::back_inserter(subjects));
 
   Profile profile = options.done;

@@ -25,33 +25,62 @@ constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .step = 10,
                           .gradient_scale = 1};
 
-// Gradients, master weights and both moments.
-struct AdamBuffers {
-  Buffer all;
-  int64_t count = 0;
-  float* at(int64_t index) const { return all.as<float>() + index * count; }
-};
+// Gradients, master weights and both moments; with a type that is not the
+// master's, the weights that are computed with as well.
+class AdamBuffers {
+ public:
+  AdamBuffers(MeasuredDevice* device, PwType type, int64_t count, bool host)
+      : device_(device), type_(type), count_(count), host_(host) {}
 
-absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
-                                                         int64_t count,
-                                                         bool host) {
-  auto buffers = std::make_shared<AdamBuffers>();
-  buffers->count = count;
-  const size_t bytes = 4 * static_cast<size_t>(count) * sizeof(float);
-  if (host) {
-    PW_ASSIGN_OR_RETURN(buffers->all, device->AllocateHost(bytes));
-    // The second moment is a square: not below 0.
-    for (int64_t index = 0; index < 4 * count; ++index) {
-      buffers->all.as<float>()[index] =
-          0.01f + 1e-4f * static_cast<float>(index % 97);
+  // Other memory.
+  absl::Status Renew() {
+    // Free first: a second set of them may not fit.
+    all_ = Buffer();
+    weights_ = Buffer();
+    const size_t bytes = 4 * static_cast<size_t>(count_) * sizeof(float);
+    PW_ASSIGN_OR_RETURN(all_, Allocate(bytes));
+    if (type_ != PW_FP32) {
+      PW_ASSIGN_OR_RETURN(
+          weights_, Allocate(static_cast<size_t>(count_) * BytesOf(type_)));
     }
-    return buffers;
+    if (!host_) {
+      return device_->Randomize(PW_FP32, all_.data(), bytes, 9, 0.01f);
+    }
+    // The second moment is a square: not below 0.
+    for (int64_t index = 0; index < 4 * count_; ++index) {
+      all_.as<float>()[index] = 0.01f + 1e-4f * static_cast<float>(index % 97);
+    }
+    return absl::OkStatus();
   }
-  PW_ASSIGN_OR_RETURN(buffers->all, device->Allocate(bytes));
-  PW_RETURN_IF_ERROR(
-      device->Randomize(PW_FP32, buffers->all.data(), bytes, 9, 0.01f));
-  return buffers;
-}
+
+  // Queues the step; on the host it is done on return.
+  absl::Status Step() const {
+    const PwKernels* kernels = device_->kernels();
+    void* weights = weights_.data();
+    if (host_) {
+      return device_->Check(kernels->adam_host(&kAdam, type_, count_, at(0),
+                                               at(1), at(2), at(3), weights),
+                            "run the optimizer on the host");
+    }
+    return device_->Check(
+        kernels->adam(device_->handle(), nullptr, &kAdam, type_, count_, at(0),
+                      at(1), at(2), at(3), weights),
+        "run the optimizer");
+  }
+
+ private:
+  absl::StatusOr<Buffer> Allocate(size_t bytes) {
+    return host_ ? device_->AllocateHost(bytes) : device_->Allocate(bytes);
+  }
+  float* at(int64_t index) const { return all_.as<float>() + index * count_; }
+
+  MeasuredDevice* device_;
+  PwType type_;
+  int64_t count_;
+  bool host_;
+  Buffer all_;
+  Buffer weights_;
+};
 
 OptimizerEntry EntryOf(const char* where, int64_t parameters) {
   OptimizerEntry entry;
@@ -113,18 +142,17 @@ class Triad {
 }  // namespace
 
 absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
+                                                       PwType type,
                                                        int64_t parameters) {
   const int64_t host_count = std::min(parameters, kMostParameters);
-  PW_ASSIGN_OR_RETURN(auto inside, MakeBuffers(device, parameters, false));
-  PW_ASSIGN_OR_RETURN(auto host, MakeBuffers(device, host_count, true));
+  auto inside = std::make_shared<AdamBuffers>(device, type, parameters, false);
+  auto host = std::make_shared<AdamBuffers>(device, type, host_count, true);
+  PW_RETURN_IF_ERROR(inside->Renew());
+  PW_RETURN_IF_ERROR(host->Renew());
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
     // Not behind a hold: a first launch may load the kernel.
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
+    PW_RETURN_IF_ERROR(inside->Step());
     PW_RETURN_IF_ERROR(device->Wait(nullptr));
   }
   std::vector<Subject> subjects(2);
@@ -133,32 +161,26 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
   subjects[0].series = {EntrySeries(EntryOf("device", parameters),
                                     &Profile::optimizers,
                                     &OptimizerEntry::time)};
-  subjects[0].visit = [device, inside, watch](std::vector<double>* samples) {
+  subjects[0].visit = [inside, watch](std::vector<double>* samples) {
     PW_RETURN_IF_ERROR(watch->Start());
     PW_RETURN_IF_ERROR(watch->Mark());
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                                inside->count, inside->at(0), inside->at(1),
-                                inside->at(2), inside->at(3), nullptr),
-        "run the optimizer"));
+    PW_RETURN_IF_ERROR(inside->Step());
     PW_RETURN_IF_ERROR(watch->Mark());
     return watch->Stop(samples);
   };
+  subjects[0].begin_round = [inside](int) { return inside->Renew(); };
   subjects[1].name = "optimizer on the host";
   subjects[1].share = 0.3;
   subjects[1].series = {EntrySeries(EntryOf("host", host_count),
                                     &Profile::optimizers,
                                     &OptimizerEntry::time)};
-  subjects[1].visit = [device, host](std::vector<double>* samples) {
+  subjects[1].visit = [host](std::vector<double>* samples) {
     const double start = ThreadSeconds();
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam_host(&kAdam, PW_FP32, host->count, host->at(0),
-                                     host->at(1), host->at(2), host->at(3),
-                                     nullptr),
-        "run the optimizer on the host"));
+    PW_RETURN_IF_ERROR(host->Step());
     samples->assign(1, ThreadSeconds() - start);
     return absl::OkStatus();
   };
+  subjects[1].begin_round = [host](int) { return host->Renew(); };
   return subjects;
 }
 

@@ -19,8 +19,10 @@ using enum ProfilePass;
 using Passes = std::vector<ProfilePass>;
 
 constexpr int kLayers = 4;
-// A parameter's gradient, master weight and moments, fp32.
-constexpr int64_t kAdamBytes = 16;
+// A parameter's gradient, master weight and moments, fp32; and the weight.
+int64_t AdamBytes(PwType type) {
+  return 16 + (type == PW_FP32 ? 0 : static_cast<int64_t>(BytesOf(type)));
+}
 // Of free memory: the libraries' own workspaces need the rest.
 constexpr double kUsable = 0.9;
 
@@ -86,12 +88,16 @@ class PassTimer {
       PW_ASSIGN_OR_RETURN(const double seconds, Sweep(sweeps_[index]));
       if (index != unkept_) samples->push_back(seconds);
     }
-    for (const Piece& chain : chains_) {
-      layer_ = (layer_ + 1) % bench_->layers();
+    // Each chain comes to every layer: as many chains as layers, stepped once
+    // a chain, would leave each with a layer of its own.
+    layer_ = (layer_ + 1) % bench_->layers();
+    for (size_t index = 0; index < chains_.size(); ++index) {
+      const Piece& chain = chains_[index];
+      const int layer = (layer_ + static_cast<int>(index)) % bench_->layers();
       PW_RETURN_IF_ERROR(watch_.Start());
       PW_RETURN_IF_ERROR(watch_.Mark());
       for (const ProfilePass pass : chain.passes) {
-        PW_RETURN_IF_ERROR(bench_->Run(pass, layer_));
+        PW_RETURN_IF_ERROR(bench_->Run(pass, layer));
       }
       PW_RETURN_IF_ERROR(watch_.Mark());
       PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
@@ -267,7 +273,8 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
     for (int ends = layers; ends >= 1; --ends) {
       PW_ASSIGN_OR_RETURN(BenchMemory memory,
                           MemoryWith(device, grid, layers, ends));
-      memory.bytes += side_bytes + kAdamBytes * memory.layer_parameters;
+      memory.bytes +=
+          side_bytes + AdamBytes(grid.type) * memory.layer_parameters;
       if (static_cast<double>(memory.bytes) <= room) return memory;
       least = memory.bytes;
     }

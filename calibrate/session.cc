@@ -187,7 +187,8 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
     states.push_back(source.before);
     PW_ASSIGN_OR_RETURN(
         Measured measured,
-        MeasureAll(missing, measure, {Now, hooks.stop, hooks.progress, saved},
+        MeasureAll(missing, measure,
+                   {Now, hooks.stop, hooks.progress, hooks.estimated, saved},
                    std::move(profile)));
     profile = std::move(measured.profile);
     result.interrupted = measured.interrupted;

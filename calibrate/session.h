@@ -20,7 +20,7 @@ struct CalibrateOptions {
   ModelSpec model;
   std::string type;  // "" is the device's best: bf16 on a GPU, else fp32
   ShapeOptions grid;
-  double budget_s = 30;
+  double budget_s = 30;  // see MeasureAll: three rounds are made all the same
   int rounds = 6;
   // Of work before a GPU's state is read first; an idle card's clock is low.
   double heat_s = 1;
@@ -34,6 +34,9 @@ struct CalibrateHooks {
   std::function<bool()> stop;
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;
+  // Before the rounds: what three rounds of all that is missing take, about;
+  // may be empty.
+  std::function<void(double minimum_s)> estimated;
   // After each round: all that is there, marked as incomplete.
   std::function<absl::Status(const Profile& partial)> save;
 };

@@ -32,7 +32,8 @@ absl::StatusOr<std::vector<Subject>> SideSubjects(
     std::move(some.begin(), some.end(), std::back_inserter(all));
   };
   PW_ASSIGN_OR_RETURN(std::vector<Subject> optimizers,
-                      OptimizerSubjects(device, bench->parameters()));
+                      OptimizerSubjects(device, bench->shape().model.type,
+                                        bench->parameters()));
   append(std::move(optimizers));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> copies, CopySubjects(device, quick));
   append(std::move(copies));

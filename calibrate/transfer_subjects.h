@@ -21,6 +21,8 @@ struct Transport {
   std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
                                        int repeats)>
       run;
+  // Other threads with other buffers; empty where ranks are processes.
+  std::function<void()> renew;
 };
 
 std::vector<Subject> TransferSubjects(const Transport& transport, bool quick);

@@ -56,8 +56,9 @@ class Calibration {
     verb->add_flag("--quick", options_.grid.quick,
                    "one shape, few sizes, no interference matrix");
     verb->add_option("--budget", budget_,
-                     "time for measuring; least and default rounds are made "
-                     "all the same (default 30s, quick 8s)")
+                     "time for measuring, and at most a round more; three "
+                     "rounds are made all the same, what they take is said "
+                     "before (default 30s, quick 8s)")
         ->type_name("TIME");
     verb->add_flag("--resume", resume_,
                    "go on with the PROFILE.partial of an interrupted run");
@@ -73,6 +74,7 @@ class Calibration {
   absl::Status Prepare();
   absl::StatusOr<CalibrateResult> Measure();
   void Progress(int round, int rounds, const std::string& subject);
+  void Estimated(double minimum_s) const;
   std::string Partial() const {
     return absl::StrCat(files_.path("-o"), ".partial");
   }
@@ -140,6 +142,23 @@ void Calibration::Progress(int round, int rounds, const std::string& subject) {
                subject.c_str());
 }
 
+void Calibration::Estimated(double minimum_s) const {
+  const char* line_end = ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  const std::string minimum = FormatSeconds(minimum_s);
+  const std::string budget = FormatSeconds(options_.budget_s);
+  if (minimum_s > options_.budget_s) {
+    std::fprintf(stderr,
+                 "%spipewright: warning: --budget %s cannot be held: three "
+                 "rounds of everything take about %s\n",
+                 line_end, budget.c_str(), minimum.c_str());
+  } else {
+    std::fprintf(stderr,
+                 "%spipewright: at least about %s, for three rounds of "
+                 "everything; --budget %s\n",
+                 line_end, minimum.c_str(), budget.c_str());
+  }
+}
+
 absl::StatusOr<CalibrateResult> Calibration::Measure() {
   const CalibrateHooks hooks = {
       .stop = [this] { return interrupted_.load(); },
@@ -147,6 +166,7 @@ absl::StatusOr<CalibrateResult> Calibration::Measure() {
           [this](int round, int rounds, const std::string& subject) {
             Progress(round, rounds, subject);
           },
+      .estimated = [this](double minimum_s) { Estimated(minimum_s); },
       .save =
           [this](const Profile& partial) {
             return WriteFile(Partial(), WriteProfile(partial));

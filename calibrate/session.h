@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "calibrate/grid.h"
 #include "calibrate/measure.h"
+#include "calibrate/transfer_subjects.h"
 #include "kernels/kernels.h"
 #include "sim/cost/profile.h"
 #include "sim/model/model.h"
@@ -28,6 +29,9 @@ struct CalibrateOptions {
   Profile done;
   // What the result is to be merged with; its device must be this one.
   Profile older;
+  // Whose transfers are measured on a CPU; empty: threads of this process.
+  std::vector<Transport> transports;
+  std::string transport_library;  // "Open MPI v4.1.4"; "" of threads
 };
 
 struct CalibrateHooks {

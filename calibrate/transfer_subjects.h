@@ -1,5 +1,5 @@
-// Subjects that time transfers between ranks that are threads of this process.
-// Transfers over MPI and NCCL are not measured.
+// Subjects that time transfers between ranks: threads of this process, or
+// whatever a Transport stands for (under mpirun: its processes).
 #pragma once
 
 #include <cstdint>

@@ -18,6 +18,7 @@
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 #include "sim/cli/calibrate_import.h"
+#include "sim/cli/calibrate_transport.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
 #include "sim/report/calibration_report.h"
@@ -53,6 +54,10 @@ class Calibration {
     verb->add_option("--type", options_.type,
                      "fp32, bf16; default bf16 on a GPU, else fp32")
         ->type_name("TYPE");
+    verb->add_option("--transport", transport_name_,
+                     "between whom transfers are measured: threads, or mpi "
+                     "between the processes of mpirun (default under it)")
+        ->type_name("NAME");
     verb->add_flag("--quick", options_.grid.quick,
                    "one shape, few sizes, no interference matrix");
     verb->add_option("--budget", budget_,
@@ -71,6 +76,7 @@ class Calibration {
   absl::Status Run();
 
  private:
+  absl::Status PrepareAndMeasure();
   absl::Status Prepare();
   absl::StatusOr<CalibrateResult> Measure();
   void Progress(int round, int rounds, const std::string& subject);
@@ -83,6 +89,8 @@ class Calibration {
   std::string model_;
   std::string budget_;
   std::string merge_;
+  std::string transport_name_;
+  std::unique_ptr<CalibrateTransport> transport_;
   bool resume_ = false;
   bool json_ = false;
   OutputFiles files_;
@@ -161,7 +169,7 @@ void Calibration::Estimated(double minimum_s) const {
 
 absl::StatusOr<CalibrateResult> Calibration::Measure() {
   const CalibrateHooks hooks = {
-      .stop = [this] { return interrupted_.load(); },
+      .stop = [this] { return interrupted_ || transport_->ended(); },
       .progress =
           [this](int round, int rounds, const std::string& subject) {
             Progress(round, rounds, subject);
@@ -181,7 +189,18 @@ absl::Status Calibration::Run() {
     if (count > 1) ::_exit(kInterruptedTwice);
     interrupted_ = true;
   });
+  PW_ASSIGN_OR_RETURN(transport_,
+                      CalibrateTransport::Start(transport_name_, device_));
+  absl::Status status =
+      transport_->serves() ? transport_->Serve() : PrepareAndMeasure();
+  // The others may go.
+  transport_.reset();
+  return status;
+}
+
+absl::Status Calibration::PrepareAndMeasure() {
   PW_RETURN_IF_ERROR(Prepare());
+  transport_->Put(&options_);
   PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
   if (result.interrupted) {
     PW_RETURN_IF_ERROR(WriteFile(Partial(), WriteProfile(result.profile)));

@@ -1,5 +1,6 @@
 // `calibrate` as a user calls it: what is refused, what is left as it was.
 #include <catch2/catch.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "sim/base/file.h"
 #include "sim/cost/profile.h"
 #include "tests/support/example_profile.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -53,6 +55,8 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(Tiny(old, {"--microbatch-sizes", "0"}), 2,
                "--microbatch-sizes: 0");
   CheckRefused(Tiny(old, {"--type", "fp64"}), 2, "fp64");
+  CheckRefused(Tiny(old, {"--transport", "mpi"}), 2, "under mpirun");
+  CheckRefused(Tiny(old, {"--transport", "tcp"}), 2, "'tcp'");
   CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
   CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
   CheckRefused(
@@ -83,6 +87,45 @@ TEST_CASE("calibrate: one command, and show and diff read what it wrote",
   const BinaryResult same = RunBinary({"calibrate", "diff", path, path});
   CHECK(same.exit_code == 0);
   CHECK(absl::StrContains(same.out, " 0 differ"));
+}
+
+TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {
+  if (!testing::HaveMpirun()) return;
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("p.txtpb");
+  const std::vector<std::string> arguments = {
+      "calibrate",   "--model", "gpt-tiny", "-o",   path,
+      "--sequences", "16",      "--budget", "0.1s", "--quick"};
+  const BinaryResult run = testing::RunBinaryUnderMpirun(2, arguments);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(folder.Files() == std::vector<std::string>{"p.txtpb"});
+  const Profile profile = ReadProfile(ReadFile(path).value(), path).value();
+  CHECK(profile.complete);
+  CHECK(absl::StrContains(profile.sources.at(0).libraries, "MPI"));
+  std::set<std::string> operations;
+  for (const TransferEntry& entry : profile.transfers) {
+    INFO(KeyOf(entry));
+    CHECK(entry.transport == "mpi");
+    CHECK(entry.ranks == 2);
+    CHECK(entry.time.median_s > 0);
+    CHECK(entry.time.count >= 6);
+    operations.insert(entry.operation);
+  }
+  CHECK(operations == std::set<std::string>{"all_gather", "all_reduce",
+                                            "reduce_scatter", "send_recv"});
+  CHECK(profile.transfers.size() == 8);
+  // One of the processes says what is wrong, and none is left behind.
+  std::vector<std::string> wrong = arguments;
+  wrong[2] = "gpt-tny";
+  const BinaryResult refused = testing::RunBinaryUnderMpirun(2, wrong);
+  CHECK(refused.exit_code == 2);
+  CHECK(absl::StrContains(refused.err, "gpt-tiny"));
+  wrong = arguments;
+  wrong.insert(wrong.end(), {"--transport", "threads"});
+  const BinaryResult threads = testing::RunBinaryUnderMpirun(2, wrong);
+  CHECK(threads.exit_code == 2);
+  CHECK(absl::StrContains(threads.err, "mpirun -n: 2 is not allowed"));
 }
 
 TEST_CASE("calibrate: diff names what changed", "[cli]") {

@@ -17,7 +17,7 @@ namespace pipewright {
 struct Transport {
   std::string name;  // as TransferEntry has it
   int ranks = 0;
-  // Seconds of one transfer, mean over `repeats` on end.
+  // Seconds of one transfer, of `repeats` on end.
   std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
                                        int repeats)>
       run;

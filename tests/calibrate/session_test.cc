@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "calibrate/device.h"
+#include "calibrate/memory_subjects.h"
 #include "calibrate/thread_group.h"
 #include "tests/support/fake_kernels.h"
 
@@ -260,6 +262,30 @@ TEST_CASE("calibrate: what cannot be measured is refused before",
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
       "deepseek-v3 has experts"));
   CHECK(saves.count == 0);
+}
+
+TEST_CASE("calibrate: the optimizer writes the weights of a 16-bit model too",
+          "[calibrate]") {
+  using testing::AdamCalls;
+  for (const PwType type : {PW_FP32, PW_BF16}) {
+    const auto device = MeasuredDevice::Open(FakeKernels({}), 0).value();
+    const std::vector<Subject> subjects =
+        OptimizerSubjects(device.get(), type, 1000).value();
+    REQUIRE(subjects.size() == 2);
+    for (const Subject& subject : subjects) {
+      REQUIRE(subject.begin_round(0).ok());
+      std::vector<double> samples;
+      REQUIRE(subject.visit(&samples).ok());
+      CHECK(samples.size() == 1);
+    }
+    REQUIRE(AdamCalls().size() == 2);
+    for (const bool host : {false, true}) {
+      const testing::AdamCall& call = AdamCalls()[host ? 1 : 0];
+      CHECK(call.host == host);
+      CHECK(call.type == type);
+      CHECK(call.weights == (type == PW_BF16));
+    }
+  }
 }
 
 TEST_CASE("calibrate: threads transfer what they are told", "[calibrate]") {

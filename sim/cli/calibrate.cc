@@ -259,6 +259,21 @@ struct Diff {
   }
 };
 
+struct Coverage {
+  std::vector<std::string> files;
+  OutputFiles csv;
+
+  absl::Status Run() {
+    PW_RETURN_IF_ERROR(csv.Check());
+    PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
+    if (csv.wanted("--csv")) {
+      csv.Put("--csv", CoverageCsv(profiles));
+      PW_RETURN_IF_ERROR(csv.Write());
+    }
+    return Print(CoverageReport(profiles));
+  }
+};
+
 }  // namespace
 
 void AddCalibrate(CLI::App* app, Action* action) {
@@ -299,17 +314,14 @@ void AddCalibrate(CLI::App* app, Action* action) {
       "coverage",
       "how often the prediction intervals of profiles hold the medians of "
       "later ones (calibrate/interval_coverage.sh makes twenty)");
-  auto files = std::make_shared<std::vector<std::string>>();
-  coverage_verb->add_option("PROFILES", *files)
+  auto coverage = std::make_shared<Coverage>();
+  coverage_verb->add_option("PROFILES", coverage->files)
       ->required()
       ->expected(2, 1000)
       ->type_name("");
-  coverage_verb->callback([action, files] {
-    *action = [files]() -> absl::Status {
-      PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(*files));
-      return Print(CoverageReport(profiles));
-    };
-  });
+  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a file");
+  coverage_verb->callback(
+      [action, coverage] { *action = [coverage] { return coverage->Run(); }; });
   AddCalibrateImport(verb, action);
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ namespace pipewright {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+double Share(int64_t part, int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
 
 }  // namespace
 
@@ -71,18 +76,28 @@ std::string DiffReport(const Profile& before, const Profile& after, bool json) {
 std::string CoverageReport(const std::vector<Profile>& profiles) {
   std::string text = absl::StrFormat(
       "medians of later runs inside the 90 %% prediction interval of earlier "
-      "ones, of %d runs\n%-16s %18s  %18s\n",
+      "ones, of %d runs\n%-26s %18s  %18s\n",
       profiles.size(), "", "all later runs", "the next run");
   for (const IntervalCoverage& row : CoverageOf(profiles)) {
     if (row.compared == 0) continue;
-    absl::StrAppendFormat(&text,
-                          "%-16s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n",
-                          row.name, row.inside, row.compared,
-                          100.0 * static_cast<double>(row.inside) /
-                              static_cast<double>(row.compared),
-                          row.next_inside, row.next_compared,
-                          100.0 * static_cast<double>(row.next_inside) /
-                              static_cast<double>(row.next_compared));
+    absl::StrAppendFormat(
+        &text, "%-26s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n", row.name,
+        row.inside, row.compared, 100 * Share(row.inside, row.compared),
+        row.next_inside, row.next_compared,
+        100 * Share(row.next_inside, row.next_compared));
+  }
+  return text;
+}
+
+std::string CoverageCsv(const std::vector<Profile>& profiles) {
+  std::string text =
+      "kind,inside,compared,share,next_inside,next_compared,next_share\n";
+  for (const IntervalCoverage& row : CoverageOf(profiles)) {
+    if (row.compared == 0) continue;
+    absl::StrAppendFormat(
+        &text, "%s,%d,%d,%.4f,%d,%d,%.4f\n", row.name, row.inside, row.compared,
+        Share(row.inside, row.compared), row.next_inside, row.next_compared,
+        Share(row.next_inside, row.next_compared));
   }
   return text;
 }

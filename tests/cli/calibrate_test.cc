@@ -1,5 +1,6 @@
 // `calibrate` as a user calls it: what is refused, what is left as it was.
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <set>
 #include <string>
 #include <vector>
@@ -147,6 +148,41 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
       diff.out, "layer F llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1"));
   CHECK(absl::StrContains(diff.out, "x1.500"));
   CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
+}
+
+TEST_CASE("calibrate: coverage by kind, printed and as a file", "[cli]") {
+  const TemporaryFolder folder;
+  Profile profile = testing::ExampleProfile();
+  Distribution& time = profile.passes[0].time;
+  const std::string first = folder.Write("a", WriteProfile(profile));
+  // Outside of the interval that the first run gave.
+  time.median_s = 2 * time.prediction_high_s;
+  time.p90_s = time.max_s = time.confidence_high_s = time.prediction_high_s =
+      time.median_s;
+  const std::string second = folder.Write("b", WriteProfile(profile));
+  const std::string csv = folder.Path("c.csv");
+  const BinaryResult run =
+      RunBinary({"calibrate", "coverage", "--csv", csv, first, second});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const std::string table = ReadFile(csv).value();
+  INFO(table);
+  const auto inside = [&table](const std::string& kind) {
+    int share = -1;
+    int compared = 0;
+    const size_t line = table.find("\n" + kind + ",");
+    REQUIRE(line != std::string::npos);
+    REQUIRE(std::sscanf(table.c_str() + line + kind.size() + 2, "%d,%d", &share,
+                        &compared) == 2);
+    return compared - share;
+  };
+  CHECK(absl::StartsWith(table, "kind,inside,compared,share,next_inside,"));
+  CHECK(inside("all") == 1);
+  CHECK(inside("layer") == 1);
+  CHECK(absl::StrContains(run.out, "layer "));
+  CHECK(RunBinary(
+            {"calibrate", "coverage", "--csv", "/nonexistent/c", first, second})
+            .exit_code == 2);
 }
 
 TEST_CASE("calibrate: a resumed run needs nothing more of a whole one",

@@ -10,6 +10,7 @@
 #include "sim/base/file.h"
 #include "sim/cost/profile.h"
 #include "tests/support/example_profile.h"
+#include "tests/support/gzip_text.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
@@ -148,6 +149,31 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
       diff.out, "layer F llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1"));
   CHECK(absl::StrContains(diff.out, "x1.500"));
   CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
+}
+
+TEST_CASE("calibrate: import reads a trace that is a gzip file", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string trace =
+      ReadFile(PIPEWRIGHT_SOURCE_DIR "/tests/calibrate/data/kineto.json")
+          .value();
+  const auto import = [&folder](const std::string& file) {
+    return RunBinary({"calibrate", "import", "--kineto", file, "--model",
+                      "gpt-tiny", "--layers", "2", "--device", "toy", "-o",
+                      folder.Path("p.txtpb")});
+  };
+  const BinaryResult plain = import(folder.Write("t.json", trace));
+  INFO(plain.err);
+  REQUIRE(plain.exit_code == 0);
+  const Profile expected =
+      ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p").value();
+  const std::string packed = testing::Gzip(trace);
+  REQUIRE(import(folder.Write("t.json.gz", packed)).exit_code == 0);
+  const Profile profile =
+      ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p").value();
+  CHECK(profile.passes == expected.passes);
+  const BinaryResult broken =
+      import(folder.Write("cut.json.gz", packed.substr(0, packed.size() / 2)));
+  CheckRefused(broken, 2, "cut.json.gz: the gzip file ends in the middle");
 }
 
 TEST_CASE("calibrate: coverage by kind, printed and as a file", "[cli]") {

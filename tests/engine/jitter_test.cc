@@ -2,8 +2,8 @@
 // say how well they are known.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"

@@ -89,20 +89,7 @@ void Repeater::Loop() {
 absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
     MeasuredDevice* device, int64_t max_bytes) {
   auto bench = std::shared_ptr<CopyBench>(new CopyBench(device, max_bytes));
-  const auto bytes = static_cast<size_t>(max_bytes);
-  for (int side = 0; side < 2; ++side) {
-    PW_ASSIGN_OR_RETURN(bench->host_[side], device->AllocateHost(bytes));
-    PW_ASSIGN_OR_RETURN(bench->inside_[side], device->Allocate(bytes));
-    PW_RETURN_IF_ERROR(
-        device->Randomize(PW_FP32, bench->inside_[side].data(), bytes, 3, 1));
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->copy(device->handle(), nullptr, PW_DEVICE_TO_HOST,
-                                bench->host_[side].data(),
-                                bench->inside_[side].data(), bytes),
-        "copy"));
-  }
-  PW_RETURN_IF_ERROR(device->Check(
-      device->kernels()->synchronize(device->handle(), nullptr), "wait"));
+  PW_RETURN_IF_ERROR(bench->Renew());
   for (PwStream*& stream : bench->streams_) {
     PW_RETURN_IF_ERROR(device->Check(
         device->kernels()->create_stream(device->handle(), 0, &stream),
@@ -123,6 +110,25 @@ absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
     });
   }
   return bench;
+}
+
+absl::Status CopyBench::Renew() {
+  const auto bytes = static_cast<size_t>(max_bytes_);
+  for (int side = 0; side < 2; ++side) {
+    // Free first: a second set of them may not fit.
+    host_[side] = Buffer();
+    inside_[side] = Buffer();
+    PW_ASSIGN_OR_RETURN(host_[side], device_->AllocateHost(bytes));
+    PW_ASSIGN_OR_RETURN(inside_[side], device_->Allocate(bytes));
+    PW_RETURN_IF_ERROR(
+        device_->Randomize(PW_FP32, inside_[side].data(), bytes, 3, 1));
+    PW_RETURN_IF_ERROR(device_->Check(
+        device_->kernels()->copy(device_->handle(), nullptr, PW_DEVICE_TO_HOST,
+                                 host_[side].data(), inside_[side].data(),
+                                 bytes),
+        "copy"));
+  }
+  return device_->Wait(nullptr);
 }
 
 CopyBench::~CopyBench() {
@@ -223,6 +229,7 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
       PW_RETURN_IF_ERROR(bench->WarmUp(bytes));
     }
   }
+  auto renewed = std::make_shared<int>(-1);
   std::vector<Subject> subjects;
   for (const CopyDirection direction :
        {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice,
@@ -263,6 +270,11 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
         samples->push_back(seconds);
       }
       return absl::OkStatus();
+    };
+    subject.begin_round = [bench, renewed](int round) {
+      if (*renewed == round) return absl::OkStatus();
+      *renewed = round;
+      return bench->Renew();
     };
     subjects.push_back(std::move(subject));
   }

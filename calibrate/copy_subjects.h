@@ -46,6 +46,8 @@ class CopyBench {
       MeasuredDevice* device, int64_t max_bytes);
   ~CopyBench();
 
+  // Other memory, with other pages: what a copy takes depends on them.
+  absl::Status Renew();
   // Seconds of a copy on the device's clock; `beside`: with the other
   // direction busy meanwhile.
   absl::StatusOr<double> Time(CopyDirection direction, int64_t bytes,

@@ -16,7 +16,7 @@ END
 PACKAGES=(
   protobuf-compiler libprotoc32 libprotobuf-dev libprotobuf32
   libabsl-dev libabsl20220623 libyaml-cpp-dev libyaml-cpp0.7
-  libcli11-dev nlohmann-json3-dev
+  libcli11-dev nlohmann-json3-dev zlib1g-dev
 )
 LIMIT_MIB=60
 

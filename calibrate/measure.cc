@@ -18,7 +18,6 @@ constexpr double kShortVisit = 0.02;
 struct Record {
   std::vector<Rounds> samples;  // by series
   double seconds = 0;
-  bool warm_up = true;  // the very first visit is never kept
 };
 
 class Measurer {
@@ -36,12 +35,13 @@ class Measurer {
 
   absl::StatusOr<Measured> Run() {
     const double start = hooks_.now();
+    const double end = start + options_.budget_s;
     const int rounds = std::max(options_.rounds, kLeastRounds);
+    PW_RETURN_IF_ERROR(FirstVisits(start, rounds));
     for (int round = 0; round < rounds && !measured_.interrupted; ++round) {
-      if (round >= kLeastRounds && hooks_.now() - start >= options_.budget_s) {
-        break;
-      }
-      PW_RETURN_IF_ERROR(Round(round, rounds));
+      const double left = end - hooks_.now();
+      if (round >= kLeastRounds && left <= 0) break;
+      PW_RETURN_IF_ERROR(Round(round, rounds, left / (rounds - round)));
       if (!measured_.interrupted) ++measured_.rounds;
       PutAll();
       if (hooks_.round_done != nullptr) {
@@ -60,34 +60,59 @@ class Measurer {
   }
 
  private:
-  absl::Status Round(int round, int rounds) {
-    for (size_t step = 0; step < subjects_.size(); ++step) {
-      const size_t index = round % 2 == 0 ? step : subjects_.size() - 1 - step;
+  // False once it is interrupted.
+  bool GoOn(const Subject& subject, int round, int rounds) {
+    if (hooks_.progress != nullptr) {
+      hooks_.progress(round, rounds, subject.name);
+    }
+    if (hooks_.stop()) measured_.interrupted = true;
+    return !measured_.interrupted;
+  }
+
+  absl::Status FirstVisits(double start, int rounds) {
+    double least_round = 0;
+    for (const Subject& subject : subjects_) {
+      if (!GoOn(subject, 0, rounds)) return absl::OkStatus();
+      const double begin = hooks_.now();
+      PW_RETURN_IF_ERROR(BeginRound(subject, 0));
+      const double visit = hooks_.now();
+      std::vector<double> samples(subject.series.size());
+      PW_RETURN_IF_ERROR(Prefix(subject.name, subject.visit(&samples)));
+      const double seconds = hooks_.now() - visit;
+      const int visits =
+          options_.least_visits + (seconds > kShortVisit ? 0 : 1);
+      least_round += visit - begin + visits * seconds;
+    }
+    measured_.minimum_s = hooks_.now() - start + kLeastRounds * least_round;
+    if (hooks_.estimated != nullptr) hooks_.estimated(measured_.minimum_s);
+    return absl::OkStatus();
+  }
+
+  static absl::Status BeginRound(const Subject& subject, int round) {
+    if (subject.begin_round == nullptr) return absl::OkStatus();
+    return Prefix(subject.name, subject.begin_round(round));
+  }
+
+  absl::Status Round(int round, int rounds, double seconds) {
+    for (size_t index = 0; index < subjects_.size(); ++index) {
       const Subject& subject = subjects_[index];
-      if (hooks_.progress != nullptr) {
-        hooks_.progress(round, rounds, subject.name);
-      }
-      if (hooks_.stop()) measured_.interrupted = true;
-      if (measured_.interrupted) return absl::OkStatus();
-      if (round >= kLeastRounds && IsDone(index)) continue;
-      if (subject.begin_round != nullptr) {
-        PW_RETURN_IF_ERROR(Prefix(subject.name, subject.begin_round(round)));
-      }
+      if (!GoOn(subject, round, rounds)) return absl::OkStatus();
+      const bool enough = round >= kLeastRounds && IsDone(index);
+      PW_RETURN_IF_ERROR(BeginRound(subject, round));
       PW_RETURN_IF_ERROR(Prefix(
-          subject.name, VisitSubject(subject, rounds, &records_[index])));
+          subject.name,
+          VisitSubject(subject, enough ? 0 : seconds * subject.share / shares_,
+                       &records_[index])));
     }
     return absl::OkStatus();
   }
 
-  absl::Status VisitSubject(const Subject& subject, int rounds,
+  absl::Status VisitSubject(const Subject& subject, double share,
                             Record* record) {
     const double start = hooks_.now();
-    const double share = options_.budget_s * subject.share / shares_ / rounds;
     std::vector<double> samples(subject.series.size());
     PW_RETURN_IF_ERROR(subject.visit(&samples));
-    const bool keep_first =
-        !record->warm_up && hooks_.now() - start > kShortVisit;
-    record->warm_up = false;
+    const bool keep_first = hooks_.now() - start > kShortVisit;
     for (Rounds& kept : record->samples) kept.emplace_back();
     int visits = 0;
     if (keep_first) Keep(samples, &visits, record);

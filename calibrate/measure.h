@@ -1,6 +1,8 @@
 // The order of measuring: everything in rounds, round after round over all
-// subjects, so that each thing's samples lie apart in time and the spread from
-// round to round shows the drift. Knows no kernels: a subject is a closure.
+// subjects in the same order, so that each thing's rounds lie evenly over the
+// whole run and the spread from round to round shows the drift (there and back,
+// ABBA, would put two rounds of the last subject side by side). Knows no
+// kernels: a subject is a closure.
 #pragma once
 
 #include <functional>
@@ -30,8 +32,8 @@ struct Subject {
   std::vector<Series> series;
   // Takes one sample of each series, in their order.
   std::function<absl::Status(std::vector<double>* samples)> visit;
-  // Before the first visit of a round: fresh buffers, other addresses. May be
-  // empty.
+  // Before the first visit of a round: whatever a fresh process would get anew
+  // and times depend on, buffers and threads. May be empty.
   std::function<absl::Status(int round)> begin_round;
 };
 
@@ -50,6 +52,9 @@ struct MeasureHooks {
   std::function<bool()> stop;   // an interrupt: asked before every visit
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;  // may be empty
+  // Once, after a first visit of all: what three rounds of everything take,
+  // seconds, those visits included; may be empty.
+  std::function<void(double minimum_s)> estimated;
   // After each round, with all that is there so far; may be empty.
   std::function<absl::Status(const Profile& sofar)> round_done;
 };
@@ -58,15 +63,19 @@ struct Measured {
   Profile profile;  // of the series alone: no sources
   bool interrupted = false;
   int rounds = 0;
+  double minimum_s = 0;                // estimate: see MeasureHooks
   std::vector<std::string> imprecise;  // keys that did not become precise
 };
 
-// Every round visits every subject (back and forth: ABC, CBA) until its share
-// of the budget is spent, `least_visits` times at least. Short visits are made
-// once before without keeping the samples, for what the caches have of other
-// subjects. Three rounds are made whatever the budget; further ones leave out
-// the subjects for which the stopping rule says that it is enough. Adds to
-// `start`. Error: that of a visit, with the subject's name in front.
+// First visits every subject once, for what the first visit has to do and to
+// see how long it takes. Then every round visits every subject until its share
+// of what is left of the budget is spent, `least_visits` times at least, and no
+// oftener once the stopping rule says that it is enough: the later rounds show
+// the drift. Short visits are made once before without keeping the samples, for
+// what the caches have of other subjects. Three rounds are made whatever the
+// budget; no further one begins when it is spent, so that all ends within the
+// budget and one round where the minimum is below it. Adds to `start`. Error:
+// that of a visit, with the subject's name in front.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

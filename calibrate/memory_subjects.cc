@@ -30,53 +30,91 @@ constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .step = 10,
                           .gradient_scale = 1};
 
-// Gradients, master weights and both moments.
-struct AdamBuffers {
-  Buffer all;
-  int64_t count = 0;
-  float* at(int64_t index) const { return all.as<float>() + index * count; }
+// Gradients, master weights and both moments; with a type that is not the
+// master's, the weights that are computed with as well.
+class AdamBuffers {
+ public:
+  AdamBuffers(MeasuredDevice* device, PwType type, int64_t count, bool host)
+      : device_(device), type_(type), count_(count), host_(host) {}
+
+  // Other memory.
+  absl::Status Renew() {
+    // Free first: a second set of them may not fit.
+    all_ = Buffer();
+    weights_ = Buffer();
+    const size_t bytes = 4 * static_cast<size_t>(count_) * sizeof(float);
+    PW_ASSIGN_OR_RETURN(all_, Allocate(bytes));
+    if (type_ != PW_FP32) {
+      PW_ASSIGN_OR_RETURN(
+          weights_, Allocate(static_cast<size_t>(count_) * BytesOf(type_)));
+    }
+    if (!host_) {
+      return device_->Randomize(PW_FP32, all_.data(), bytes, 9, 0.01f);
+    }
+    // The second moment is a square: not below 0.
+    for (int64_t index = 0; index < 4 * count_; ++index) {
+      all_.as<float>()[index] = 0.01f + 1e-4f * static_cast<float>(index % 97);
+    }
+    return absl::OkStatus();
+  }
+
+  // Queues the step; on the host it is done on return.
+  absl::Status Step() const {
+    const PwKernels* kernels = device_->kernels();
+    void* weights = weights_.data();
+    if (host_) {
+      return device_->Check(kernels->adam_host(&kAdam, type_, count_, at(0),
+                                               at(1), at(2), at(3), weights),
+                            "run the optimizer on the host");
+    }
+    return device_->Check(
+        kernels->adam(device_->handle(), nullptr, &kAdam, type_, count_, at(0),
+                      at(1), at(2), at(3), weights),
+        "run the optimizer");
+  }
+
+  // Of weights, on the device, over the gradients, which nobody needs.
+  absl::Status Predict() const {
+    return device_->Check(
+        device_->kernels()->predict(device_->handle(), nullptr, &kAdam,
+                                    /*steps=*/3, PW_FP32, count_, at(1), at(2),
+                                    at(3), at(0)),
+        "predict weights");
+  }
+
+ private:
+  absl::StatusOr<Buffer> Allocate(size_t bytes) {
+    return host_ ? device_->AllocateHost(bytes) : device_->Allocate(bytes);
+  }
+  float* at(int64_t index) const { return all_.as<float>() + index * count_; }
+
+  MeasuredDevice* device_;
+  PwType type_;
+  int64_t count_;
+  bool host_;
+  Buffer all_;
+  Buffer weights_;
 };
 
-absl::StatusOr<std::shared_ptr<AdamBuffers>> MakeBuffers(MeasuredDevice* device,
-                                                         int64_t count,
-                                                         bool host) {
-  auto buffers = std::make_shared<AdamBuffers>();
-  buffers->count = count;
-  const size_t bytes = 4 * static_cast<size_t>(count) * sizeof(float);
-  if (host) {
-    PW_ASSIGN_OR_RETURN(buffers->all, device->AllocateHost(bytes));
-    // The second moment is a square: not below 0.
-    for (int64_t index = 0; index < 4 * count; ++index) {
-      buffers->all.as<float>()[index] =
-          0.01f + 1e-4f * static_cast<float>(index % 97);
-    }
-    return buffers;
-  }
-  PW_ASSIGN_OR_RETURN(buffers->all, device->Allocate(bytes));
-  PW_RETURN_IF_ERROR(
-      device->Randomize(PW_FP32, buffers->all.data(), bytes, 9, 0.01f));
-  return buffers;
-}
-
-// Sets in turn.
+// Sets on the device, in turn.
 class AdamRotation {
  public:
-  static absl::StatusOr<std::shared_ptr<AdamRotation>> Create(
-      MeasuredDevice* device, int64_t count) {
-    auto rotation = std::make_shared<AdamRotation>();
+  AdamRotation(MeasuredDevice* device, PwType type, int64_t count) {
     const int64_t bytes = 4 * count * static_cast<int64_t>(sizeof(float));
     const int64_t sets =
         std::clamp<int64_t>(kRotatedBytes / bytes, 1, kMostSets);
     for (int64_t set = 0; set < sets; ++set) {
-      PW_ASSIGN_OR_RETURN(auto buffers, MakeBuffers(device, count, false));
-      rotation->sets_.push_back(std::move(buffers));
+      sets_.emplace_back(device, type, count, /*host=*/false);
     }
-    return rotation;
   }
-  const AdamBuffers& Next() { return *sets_[next_++ % sets_.size()]; }
+  absl::Status Renew() {
+    for (AdamBuffers& set : sets_) PW_RETURN_IF_ERROR(set.Renew());
+    return absl::OkStatus();
+  }
+  const AdamBuffers& Next() { return sets_[next_++ % sets_.size()]; }
 
  private:
-  std::vector<std::shared_ptr<AdamBuffers>> sets_;
+  std::vector<AdamBuffers> sets_;
   size_t next_ = 0;
 };
 
@@ -87,24 +125,6 @@ OptimizerEntry EntryOf(const char* where, int64_t parameters,
   entry.parameters = parameters;
   entry.prediction = prediction;
   return entry;
-}
-
-// On the device's own stream.
-absl::Status Step(MeasuredDevice* device, const AdamBuffers& buffers) {
-  return device->Check(
-      device->kernels()->adam(device->handle(), nullptr, &kAdam, PW_FP32,
-                              buffers.count, buffers.at(0), buffers.at(1),
-                              buffers.at(2), buffers.at(3), nullptr),
-      "run the optimizer");
-}
-
-// Over the gradients, which nobody needs.
-absl::Status Predict(MeasuredDevice* device, const AdamBuffers& buffers) {
-  return device->Check(device->kernels()->predict(
-                           device->handle(), nullptr, &kAdam,
-                           /*steps=*/3, PW_FP32, buffers.count, buffers.at(1),
-                           buffers.at(2), buffers.at(3), buffers.at(0)),
-                       "predict weights");
 }
 
 // One triad a thread, each with arrays of its own.
@@ -160,15 +180,18 @@ class Triad {
 }  // namespace
 
 absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
+                                                       PwType type,
                                                        int64_t parameters) {
   const int64_t host_count = std::min(parameters, kMostParameters);
-  PW_ASSIGN_OR_RETURN(auto inside, AdamRotation::Create(device, parameters));
-  PW_ASSIGN_OR_RETURN(auto host, MakeBuffers(device, host_count, true));
+  auto inside = std::make_shared<AdamRotation>(device, type, parameters);
+  auto host = std::make_shared<AdamBuffers>(device, type, host_count, true);
+  PW_RETURN_IF_ERROR(inside->Renew());
+  PW_RETURN_IF_ERROR(host->Renew());
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
     // Not behind a hold: a first launch may load the kernel.
-    PW_RETURN_IF_ERROR(Step(device, inside->Next()));
-    PW_RETURN_IF_ERROR(Predict(device, inside->Next()));
+    PW_RETURN_IF_ERROR(inside->Next().Step());
+    PW_RETURN_IF_ERROR(inside->Next().Predict());
     PW_RETURN_IF_ERROR(device->Wait(nullptr));
   }
   std::vector<Subject> subjects(3);
@@ -179,33 +202,30 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
     subject->series = {EntrySeries(EntryOf("device", parameters, prediction),
                                    &Profile::optimizers,
                                    &OptimizerEntry::time)};
-    const auto run = prediction ? Predict : Step;
-    subject->visit = [device, inside, watch,
-                      run](std::vector<double>* samples) {
+    const auto run = prediction ? &AdamBuffers::Predict : &AdamBuffers::Step;
+    subject->visit = [inside, watch, run](std::vector<double>* samples) {
       PW_RETURN_IF_ERROR(watch->Start());
       PW_RETURN_IF_ERROR(watch->Mark());
-      PW_RETURN_IF_ERROR(run(device, inside->Next()));
+      PW_RETURN_IF_ERROR((inside->Next().*run)());
       PW_RETURN_IF_ERROR(watch->Mark());
       return watch->Stop(samples);
     };
   };
   on_device("optimizer on the device", false, &subjects[0]);
+  subjects[0].begin_round = [inside](int) { return inside->Renew(); };
   on_device("prediction of weights", true, &subjects[2]);
   subjects[1].name = "optimizer on the host";
   subjects[1].share = 0.3;
   subjects[1].series = {EntrySeries(EntryOf("host", host_count),
                                     &Profile::optimizers,
                                     &OptimizerEntry::time)};
-  subjects[1].visit = [device, host](std::vector<double>* samples) {
+  subjects[1].visit = [host](std::vector<double>* samples) {
     const double start = ThreadSeconds();
-    PW_RETURN_IF_ERROR(device->Check(
-        device->kernels()->adam_host(&kAdam, PW_FP32, host->count, host->at(0),
-                                     host->at(1), host->at(2), host->at(3),
-                                     nullptr),
-        "run the optimizer on the host"));
+    PW_RETURN_IF_ERROR(host->Step());
     samples->assign(1, ThreadSeconds() - start);
     return absl::OkStatus();
   };
+  subjects[1].begin_round = [host](int) { return host->Renew(); };
   return subjects;
 }
 

@@ -10,8 +10,10 @@
 
 namespace pipewright {
 
-// AdamW over `parameters`: those of a layer.
+// AdamW over `parameters`: those of a layer. With a `type` that is not fp32 the
+// step writes the weights in it too, beside the master.
 absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
+                                                       PwType type,
                                                        int64_t parameters);
 
 // a = b + s c over arrays larger than the cache, a thread a core (the triad of

@@ -75,6 +75,9 @@ class PartBench {
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }
   double Flops(PwPassKind pass) const;
+  const PartWeights& weights() const { return *weights_; }
+  const Arena& arena() const { return *arena_; }
+  const int32_t* ids() const { return ids_.as<int32_t>(); }  // one a token
   const Shape& shape() const { return shape_; }
   PwPart part() const { return part_; }
   std::vector<PwGemm> Gemms(PwPassKind pass) const;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
+#include "calibrate/kernel_bench.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -18,8 +19,10 @@ using enum ProfilePass;
 using Passes = std::vector<ProfilePass>;
 
 constexpr int kLayers = 4;
-// A parameter's gradient, master weight and moments, fp32.
-constexpr int64_t kAdamBytes = 16;
+// A parameter's gradient, master weight and moments, fp32; and the weight.
+int64_t AdamBytes(PwType type) {
+  return 16 + (type == PW_FP32 ? 0 : static_cast<int64_t>(BytesOf(type)));
+}
 // Of free memory: the libraries' own workspaces need the rest.
 constexpr double kUsable = 0.9;
 
@@ -85,12 +88,16 @@ class PassTimer {
       PW_ASSIGN_OR_RETURN(const double seconds, Sweep(sweeps_[index]));
       if (index != unkept_) samples->push_back(seconds);
     }
-    for (const Piece& chain : chains_) {
-      layer_ = (layer_ + 1) % bench_->layers();
+    // Each chain comes to every layer: as many chains as layers, stepped once
+    // a chain, would leave each with a layer of its own.
+    layer_ = (layer_ + 1) % bench_->layers();
+    for (size_t index = 0; index < chains_.size(); ++index) {
+      const Piece& chain = chains_[index];
+      const int layer = (layer_ + static_cast<int>(index)) % bench_->layers();
       PW_RETURN_IF_ERROR(watch_.Start());
       PW_RETURN_IF_ERROR(watch_.Mark());
       for (const ProfilePass pass : chain.passes) {
-        PW_RETURN_IF_ERROR(bench_->Run(pass, layer_));
+        PW_RETURN_IF_ERROR(bench_->Run(pass, layer));
       }
       PW_RETURN_IF_ERROR(watch_.Mark());
       PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
@@ -229,7 +236,9 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
   std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
   size_t passes = 0;
   size_t gemms = 0;
+  size_t kernels = 0;
   for (const Shape& shape : grid.shapes) {
+    kernels = std::max(kernels, KernelBench::Bytes(device, shape));
     for (const PwPart part : kParts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
       const int count = CopiesOf(part, memory);
@@ -242,7 +251,7 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
       weights[{part, shape.tp()}] = WeightBytes(size, shape.model.type, count);
     }
   }
-  memory.arena_bytes = passes + gemms;
+  memory.arena_bytes = std::max(passes + gemms, kernels);
   memory.bytes = static_cast<int64_t>(memory.arena_bytes);
   for (const auto& [key, bytes] : weights) memory.bytes += bytes;
   return memory;
@@ -264,7 +273,8 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
     for (int ends = layers; ends >= 1; --ends) {
       PW_ASSIGN_OR_RETURN(BenchMemory memory,
                           MemoryWith(device, grid, layers, ends));
-      memory.bytes += side_bytes + kAdamBytes * memory.layer_parameters;
+      memory.bytes +=
+          side_bytes + AdamBytes(grid.type) * memory.layer_parameters;
       if (static_cast<double>(memory.bytes) <= room) return memory;
       least = memory.bytes;
     }
@@ -299,6 +309,8 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
       if (chains && shape.tp() == grid.shapes.front().tp()) {
         set.example = bench;
       }
+      if (part == PW_LAYER) set.layers.push_back(bench);
+      if (part == PW_HEAD) set.heads.push_back(bench);
       auto timer =
           std::make_shared<PassTimer>(device, std::move(bench), chains);
       Subject subject;

@@ -35,6 +35,9 @@ struct PassSet {
   std::vector<Subject> subjects;  // one a shape and part
   // Of a layer in the largest shape of the smallest tp; for others to run.
   std::shared_ptr<PartBench> example;
+  // One of each shape, in the grid's order; for single kernels.
+  std::vector<std::shared_ptr<PartBench>> layers;
+  std::vector<std::shared_ptr<PartBench>> heads;
 };
 
 // The device outlives them.

@@ -96,6 +96,20 @@ class Flags {
         what, flops / seconds / 1e12, limit / 1e12));
   }
 
+  void Bandwidth(const std::string& what, double bytes, double seconds,
+                 double limit) {
+    if (seconds <= 0 || bytes / seconds <= limit) return;
+    Flag(absl::StrCat(what, ": ", FormatBandwidth(bytes / seconds),
+                      ", more than the ", FormatBandwidth(limit),
+                      " that are plausible"));
+  }
+
+  void MemoryRate(const std::string& what, double bytes, double seconds) {
+    Bandwidth(
+        what, bytes, seconds,
+        absl::StrContains(source_.device, "H200") ? kMemoryH200 : kMemory);
+  }
+
   void Kernels() {
     for (const KernelEntry& entry : profile_.kernels) {
       const bool attention = absl::StartsWith(entry.name, "attention");
@@ -103,6 +117,10 @@ class Flags {
            !gpu_       ? kCpuFlops
            : attention ? kAttentionFlops
                        : kGemmFlops);
+      // What does no products moves bytes, with a cold cache.
+      if (gpu_ && entry.flops <= 0) {
+        MemoryRate(KeyOf(entry), entry.bytes, entry.time.median_s);
+      }
     }
   }
 
@@ -167,19 +185,13 @@ class Flags {
 
   void Copies() {
     if (!gpu_) return;
-    const double memory =
-        absl::StrContains(source_.device, "H200") ? kMemoryH200 : kMemory;
     for (const CopyEntry& entry : profile_.copies) {
-      if (entry.time.median_s <= 0) continue;
-      const bool inside = entry.direction == CopyDirection::kDeviceToDevice;
-      // Read and written.
-      const double rate = (inside ? 2 : 1) * static_cast<double>(entry.bytes) /
-                          entry.time.median_s;
-      const double limit = inside ? memory : kPcie;
-      if (rate > limit) {
-        Flag(absl::StrCat(KeyOf(entry), ": ", FormatBandwidth(rate),
-                          ", more than the ", FormatBandwidth(limit),
-                          " that are plausible"));
+      const auto bytes = static_cast<double>(entry.bytes);
+      if (entry.direction == CopyDirection::kDeviceToDevice) {
+        // Read and written.
+        MemoryRate(KeyOf(entry), 2 * bytes, entry.time.median_s);
+      } else {
+        Bandwidth(KeyOf(entry), bytes, entry.time.median_s, kPcie);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "calibrate/device.h"
 #include "calibrate/entries.h"
+#include "calibrate/kernel_subjects.h"
 #include "calibrate/machine.h"
 #include "calibrate/pass_subjects.h"
 #include "calibrate/red_flags.h"
@@ -134,6 +135,9 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   PW_ASSIGN_OR_RETURN(const auto device, MeasuredDevice::Open(kernels, 0));
   PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
   ProfileSource source = SourceOf(*device);
+  if (!options.transport_library.empty()) {
+    absl::StrAppend(&source.libraries, ", ", options.transport_library);
+  }
   PW_RETURN_IF_ERROR(CheckResume(options.done, source, TypeName(type)));
   PW_RETURN_IF_ERROR(Prefix(
       "--merge", MergeProfiles(options.older, {.sources = {source}}).status()));
@@ -152,10 +156,15 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   measure.budget_s = options.budget_s;
   PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
   PW_ASSIGN_OR_RETURN(PassSet passes, PassSubjects(device.get(), grid, memory));
-  PW_ASSIGN_OR_RETURN(std::vector<Subject> side,
-                      SideSubjects(device.get(), passes.example,
-                                   options.grid.quick, &source.warnings));
+  PW_ASSIGN_OR_RETURN(
+      std::vector<Subject> side,
+      SideSubjects(device.get(), passes.example, options.transports,
+                   options.grid.quick, &source.warnings));
   std::vector<Subject> subjects = std::move(passes.subjects);
+  std::vector<Subject> kernel_subjects =
+      KernelSubjects(device.get(), passes.layers, passes.heads);
+  std::move(kernel_subjects.begin(), kernel_subjects.end(),
+            std::back_inserter(subjects));
   std::move(side.begin(), side.end(), std::back_inserter(subjects));
 
   Profile profile = options.done;
@@ -182,7 +191,8 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
     states.push_back(source.before);
     PW_ASSIGN_OR_RETURN(
         Measured measured,
-        MeasureAll(missing, measure, {Now, hooks.stop, hooks.progress, saved},
+        MeasureAll(missing, measure,
+                   {Now, hooks.stop, hooks.progress, hooks.estimated, saved},
                    std::move(profile)));
     profile = std::move(measured.profile);
     result.interrupted = measured.interrupted;

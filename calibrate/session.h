@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "calibrate/grid.h"
 #include "calibrate/measure.h"
+#include "calibrate/transfer_subjects.h"
 #include "kernels/kernels.h"
 #include "sim/cost/profile.h"
 #include "sim/model/model.h"
@@ -20,7 +21,7 @@ struct CalibrateOptions {
   ModelSpec model;
   std::string type;  // "" is the device's best: bf16 on a GPU, else fp32
   ShapeOptions grid;
-  double budget_s = 30;
+  double budget_s = 30;  // see MeasureAll: three rounds are made all the same
   int rounds = 6;
   // Of work before a GPU's state is read first; an idle card's clock is low.
   double heat_s = 1;
@@ -28,12 +29,18 @@ struct CalibrateOptions {
   Profile done;
   // What the result is to be merged with; its device must be this one.
   Profile older;
+  // Whose transfers are measured on a CPU; empty: threads of this process.
+  std::vector<Transport> transports;
+  std::string transport_library;  // "Open MPI v4.1.4"; "" of threads
 };
 
 struct CalibrateHooks {
   std::function<bool()> stop;
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;
+  // Before the rounds: what three rounds of all that is missing take, about;
+  // may be empty.
+  std::function<void(double minimum_s)> estimated;
   // After each round: all that is there, marked as incomplete.
   std::function<absl::Status(const Profile& partial)> save;
 };

@@ -25,19 +25,24 @@ int64_t SideBytes(const MeasuredDevice& device, bool quick) {
 }
 
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench, bool quick,
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+    const std::vector<Transport>& transports, bool quick,
     std::vector<std::string>* warnings) {
   std::vector<Subject> all;
   const auto append = [&all](std::vector<Subject> some) {
     std::move(some.begin(), some.end(), std::back_inserter(all));
   };
   PW_ASSIGN_OR_RETURN(std::vector<Subject> optimizers,
-                      OptimizerSubjects(device, bench->parameters()));
+                      OptimizerSubjects(device, bench->shape().model.type,
+                                        bench->parameters()));
   append(std::move(optimizers));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> copies, CopySubjects(device, quick));
   append(std::move(copies));
-  for (const Transport& transport : ThreadTransports()) {
-    if (device->is_cpu()) append(TransferSubjects(transport, quick));
+  if (device->is_cpu()) {
+    for (const Transport& transport :
+         transports.empty() ? ThreadTransports() : transports) {
+      append(TransferSubjects(transport, quick));
+    }
   }
   if (quick) return all;
   all.push_back(

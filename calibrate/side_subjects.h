@@ -10,6 +10,7 @@
 #include "calibrate/device.h"
 #include "calibrate/measure.h"
 #include "calibrate/part_bench.h"
+#include "calibrate/transfer_subjects.h"
 
 namespace pipewright {
 
@@ -17,10 +18,12 @@ namespace pipewright {
 // optimizer's.
 int64_t SideBytes(const MeasuredDevice& device, bool quick);
 
-// `bench`: of a layer, for the interference matrix. What cannot be measured
-// here goes to `warnings`.
+// `bench`: of a layer, for the interference matrix. `transports`: whose
+// transfers are measured, on a CPU; of none, those of threads. What cannot be
+// measured here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench, bool quick,
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+    const std::vector<Transport>& transports, bool quick,
     std::vector<std::string>* warnings);
 
 }  // namespace pipewright

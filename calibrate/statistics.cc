@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "sim/base/check.h"
+#include "sim/cost/jitter.h"
+#include "sim/cost/student.h"
 
 namespace pipewright {
 namespace {
@@ -19,19 +21,6 @@ constexpr double kOutlier = 5;
 constexpr double kNormal90 = 1.6449;  // two-sided quantiles of the normal
 constexpr double kNormal95 = 1.9600;  // distribution
 
-// Student's t, two-sided 90 %, by degrees of freedom.
-double StudentT(size_t degrees) {
-  constexpr double kTable[] = {6.314, 2.920, 2.353, 2.132, 2.015,
-                               1.943, 1.895, 1.860, 1.833, 1.812,
-                               1.796, 1.782, 1.771, 1.761, 1.753};
-  constexpr size_t kRows = sizeof(kTable) / sizeof(kTable[0]);
-  PW_CHECK(degrees >= 1);
-  if (degrees <= kRows) return kTable[degrees - 1];
-  // First term of the expansion in 1 / degrees: 0.2 % off at 16.
-  return kNormal90 *
-         (1 + (1 + kNormal90 * kNormal90) / (4 * static_cast<double>(degrees)));
-}
-
 double Variance(const std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   const double mean =
@@ -41,15 +30,40 @@ double Variance(const std::vector<double>& values) {
   return squares / (count - 1);
 }
 
+// Of the difference between this calibration's median and that of another of as
+// many rounds, right behind it, from this one's rounds.
+//
+// Rounds that scatter with variance w around what stands still, and what moves
+// by steps of variance q from round to round (the local-level model; Harvey,
+// Forecasting, Structural Time Series Models and the Kalman Filter, 1989,
+// section 2.3): of n rounds the variance is w + q (n + 1) / 6, the mean square
+// of a step 2 w + q. These give w and q. The means of two such runs in a row
+// differ by q (2 n^2 + 1) / (3 n) from the steps; the scatter counts as that of
+// single rounds, since what a run draws once, its rounds do not show.
+double DriftVariance(const std::vector<double>& medians) {
+  const auto count = static_cast<double>(medians.size());
+  const double variance = Variance(medians);
+  double step = 0;
+  for (size_t index = 1; index < medians.size(); ++index) {
+    step += (medians[index] - medians[index - 1]) *
+            (medians[index] - medians[index - 1]);
+  }
+  step /= count - 1;
+  const double moves =
+      std::clamp((variance - step / 2) / ((count - 2) / 6), 0.0, step);
+  const double scatter = std::max(
+      0.0, std::min((step - moves) / 2, variance - moves * (count + 1) / 6));
+  const double spread = 1 + 1 / count;
+  return std::max(
+      variance * spread,
+      scatter * spread + moves * (2 * count * count + 1) / (3 * count));
+}
+
 }  // namespace
 
 double QuantileOf(const std::vector<double>& sorted, double fraction) {
   PW_CHECK(!sorted.empty());
-  const double place = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  if (below + 1 >= sorted.size()) return sorted.back();
-  const double part = place - static_cast<double>(below);
-  return sorted[below] + part * (sorted[below + 1] - sorted[below]);
+  return QuantileAt(sorted, fraction);
 }
 
 double MedianOf(std::vector<double> samples) {
@@ -113,12 +127,11 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
         QuantileOf(all, static_cast<double>(index) / (kQuantiles - 1)));
   }
   if (medians.size() < kLeastRounds) return out;
-  const auto count = static_cast<double>(medians.size());
   // Within a round's samples both calibrations err; the two errors add up.
   const double within = (high_s - low_s) / (2 * kNormal95);
   const double half =
-      std::max({StudentT(medians.size() - 1) *
-                    std::sqrt(Variance(medians) * (1 + 1 / count)),
+      std::max({StudentT(0.90, static_cast<int64_t>(medians.size()) - 1) *
+                    std::sqrt(DriftVariance(medians)),
                 kNormal90 * std::sqrt(2.0) * within, resolution});
   out.prediction_low_s = std::max(0.0, out.median_s - half);
   out.prediction_high_s = out.median_s + half;

@@ -33,9 +33,10 @@ std::pair<int64_t, int64_t> MedianInterval(int64_t count);
 //
 // The prediction interval is for the median of another calibration of as many
 // rounds: the spread of the round medians as the spread from one calibration
-// to the next, with Student's t for the few rounds, and no less than what the
-// confidence interval and `resolution` (of the clock) leave open. Zero with
-// fewer than three rounds.
+// to the next, and more where neighbouring rounds are alike, which is a drift
+// that goes on after the run; with Student's t for the few rounds, and no less
+// than what the confidence interval and `resolution` (of the clock) leave open.
+// Rounds are taken as equally far apart. Zero with fewer than three rounds.
 Distribution Summarize(const Rounds& rounds, double resolution);
 
 }  // namespace pipewright

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "calibrate/statistics.h"
 #include "sim/base/check.h"
 
 namespace pipewright {
@@ -84,9 +85,7 @@ double ThreadGroup::Run(TransferKind kind, int64_t bytes, int repeats) {
   stop_ = false;
   start_.Wait();
   end_.Wait();
-  double sum = 0;
-  for (const double seconds : seconds_) sum += seconds;
-  return sum / static_cast<double>(seconds_.size());
+  return MedianOf(seconds_);
 }
 
 void ThreadGroup::Begin(TransferKind kind, int64_t bytes) {

@@ -39,7 +39,8 @@ class ThreadGroup {
 
   int ranks() const { return ranks_; }
 
-  // Wall-clock seconds of one transfer, mean over `repeats` on end. Send-recv:
+  // Wall-clock seconds of one transfer, median over `repeats` on end: one in
+  // which a thread lost its core measures the scheduler. Send-recv:
   // from rank 0 to 1 and back, halved; the others are rings. `bytes` as NCCL
   // counts them (sim/cost/profile.h).
   double Run(TransferKind kind, int64_t bytes, int repeats);

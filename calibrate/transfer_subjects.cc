@@ -60,6 +60,12 @@ std::vector<Subject> TransferSubjects(const Transport& transport, bool quick) {
       }
       return absl::OkStatus();
     };
+    if (transport.renew != nullptr) {
+      subject.begin_round = [renew = transport.renew](int) {
+        renew();
+        return absl::OkStatus();
+      };
+    }
     subjects.push_back(std::move(subject));
   }
   return subjects;
@@ -71,12 +77,17 @@ std::vector<Transport> ThreadTransports() {
   std::vector<Transport> transports;
   for (const int ranks : {2, cores}) {
     if (!transports.empty() && ranks <= 2) continue;
-    auto group = std::make_shared<ThreadGroup>(ranks, kSizes[3]);
+    auto group = std::make_shared<std::unique_ptr<ThreadGroup>>();
+    const auto renew = [group, ranks] {
+      *group = std::make_unique<ThreadGroup>(ranks, kSizes[3]);
+    };
+    renew();
     transports.push_back({"threads", ranks,
                           [group](TransferKind kind, int64_t bytes,
                                   int repeats) -> absl::StatusOr<double> {
-                            return group->Run(kind, bytes, repeats);
-                          }});
+                            return (*group)->Run(kind, bytes, repeats);
+                          },
+                          renew});
   }
   return transports;
 }

@@ -1,5 +1,5 @@
-// Subjects that time transfers between ranks that are threads of this process.
-// Transfers over MPI and NCCL are not measured.
+// Subjects that time transfers between ranks: threads of this process, or
+// whatever a Transport stands for (under mpirun: its processes).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,12 @@ namespace pipewright {
 struct Transport {
   std::string name;  // as TransferEntry has it
   int ranks = 0;
-  // Seconds of one transfer, mean over `repeats` on end.
+  // Seconds of one transfer, of `repeats` on end.
   std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
                                        int repeats)>
       run;
+  // Other threads with other buffers; empty where ranks are processes.
+  std::function<void()> renew;
 };
 
 std::vector<Subject> TransferSubjects(const Transport& transport, bool quick);

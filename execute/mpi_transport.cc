@@ -151,6 +151,17 @@ std::string MpiJob::ended_by() const {
   return failure_;
 }
 
+absl::StatusOr<double> MpiJob::Transfer(PwMpiTransfer kind, int64_t bytes,
+                                        int repeats) {
+  double seconds = 0;
+  if (!ended_by().empty() ||
+      Failed(
+          mpi_.transfer(kind, static_cast<size_t>(bytes), repeats, &seconds))) {
+    return absl::InternalError(ended_by());
+  }
+  return seconds;
+}
+
 void MpiJob::Send(int to, Tag tag, absl::string_view head, const void* body,
                   size_t bytes) {
   if (!failure_.empty()) return;

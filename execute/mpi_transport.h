@@ -34,6 +34,11 @@ class MpiJob {
 
   int process() const { return process_; }
   int processes() const { return processes_; }
+  std::string version() const { return mpi_.version(); }  // "Open MPI v4.1.4"
+
+  // All processes call it alike; see module.h. Error: kInternal, MPI's.
+  absl::StatusOr<double> Transfer(PwMpiTransfer kind, int64_t bytes,
+                                  int repeats);
 
   enum Tag : int { kPipeline = 0, kControl = 1 };
   struct Incoming {

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <list>
@@ -45,6 +46,13 @@ struct Mpi {
   decltype(&MPI_Mrecv) mrecv;
   decltype(&MPI_Finalize) finalize;
   decltype(&MPI_Test) test;
+  decltype(&MPI_Barrier) barrier;
+  decltype(&MPI_Send) send;
+  decltype(&MPI_Recv) recv;
+  decltype(&MPI_Allreduce) allreduce;
+  decltype(&MPI_Allgather) allgather;
+  decltype(&MPI_Reduce_scatter_block) reduce_scatter_block;
+  decltype(&MPI_Get_library_version) get_library_version;
 };
 
 const Mpi& Real() {
@@ -62,6 +70,13 @@ const Mpi& Real() {
     Find("MPI_Mrecv", &found.mrecv);
     Find("MPI_Finalize", &found.finalize);
     Find("MPI_Test", &found.test);
+    Find("MPI_Barrier", &found.barrier);
+    Find("MPI_Send", &found.send);
+    Find("MPI_Recv", &found.recv);
+    Find("MPI_Allreduce", &found.allreduce);
+    Find("MPI_Allgather", &found.allgather);
+    Find("MPI_Reduce_scatter_block", &found.reduce_scatter_block);
+    Find("MPI_Get_library_version", &found.get_library_version);
     return found;
   }();
   return mpi;
@@ -191,6 +206,91 @@ int Receive(void* into) {
 
 int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
 
+// Buffers that live on: the first transfer of a size is not one of memory that
+// nobody has touched.
+struct Floats {
+  std::vector<float> own;
+  std::vector<float> other;
+  void Hold(size_t count) {
+    if (own.size() >= count) return;
+    own.assign(count, 0.5f);
+    other.assign(count, 0.25f);
+  }
+};
+
+int Exchange(PwMpiTransfer kind, int count, int processes, Floats* floats) {
+  const MPI_Comm all = TheJob().all;
+  float* own = floats->own.data();
+  float* other = floats->other.data();
+  // Room for shards that are rounded up.
+  const int shard = (count + processes - 1) / processes;
+  switch (kind) {
+    case PW_MPI_SEND_RECV: {
+      constexpr int kTag = 2;  // none of MpiJob's
+      const int self = Process();
+      if (self > 1) return 0;
+      const int peer = 1 - self;
+      for (const bool sends : {self == 0, self == 1}) {
+        const int code =
+            sends ? Real().send(own, count, MPI_FLOAT, peer, kTag, all)
+                  : Real().recv(other, count, MPI_FLOAT, peer, kTag, all,
+                                MPI_STATUS_IGNORE);
+        if (Check(code, "send and receive")) return -1;
+      }
+      return 0;
+    }
+    case PW_MPI_ALL_REDUCE:
+      return Check(Real().allreduce(own, other, count, MPI_FLOAT, MPI_SUM, all),
+                   "MPI_Allreduce");
+    case PW_MPI_ALL_GATHER:
+      return Check(
+          Real().allgather(own, shard, MPI_FLOAT, other, shard, MPI_FLOAT, all),
+          "MPI_Allgather");
+    case PW_MPI_REDUCE_SCATTER:
+      return Check(Real().reduce_scatter_block(own, other, shard, MPI_FLOAT,
+                                               MPI_SUM, all),
+                   "MPI_Reduce_scatter_block");
+  }
+  TheJob().error = "no such transfer";
+  return -1;
+}
+
+int Transfer(PwMpiTransfer kind, size_t bytes, int repeats, double* seconds) {
+  static Floats* const floats = new Floats;
+  const int processes = Processes();
+  if (processes < 2 || repeats < 1 || bytes > INT_MAX) {
+    TheJob().error = "a transfer needs two processes, a repeat and at most " +
+                     std::to_string(INT_MAX) + " bytes";
+    return -1;
+  }
+  const int count = static_cast<int>(bytes / sizeof(float));
+  floats->Hold(static_cast<size_t>(count) + static_cast<size_t>(processes));
+  if (Check(Real().barrier(TheJob().all), "MPI_Barrier")) return -1;
+  const auto start = std::chrono::steady_clock::now();
+  for (int done = 0; done < repeats; ++done) {
+    if (Exchange(kind, count, processes, floats)) return -1;
+  }
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  const double trips = kind == PW_MPI_SEND_RECV ? 2 : 1;
+  const double own = took.count() / repeats / trips;
+  return Check(
+      Real().allreduce(&own, seconds, 1, MPI_DOUBLE, MPI_MAX, TheJob().all),
+      "MPI_Allreduce");
+}
+
+const char* Version() {
+  static const std::string* const version = [] {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    Real().get_library_version(text, &length);
+    const std::string all(text, static_cast<size_t>(length));
+    // Behind it: who has built it, and where.
+    return new std::string(all.substr(0, all.find_first_of(",\n")));
+  }();
+  return version->c_str();
+}
+
 const char* Error() { return TheJob().error.c_str(); }
 
 }  // namespace
@@ -206,6 +306,8 @@ extern "C" const PwMpi* pw_mpi(void) {
       .receive = Receive,
       .unsent = Unsent,
       .finish = Finish,
+      .transfer = Transfer,
+      .version = Version,
       .error = Error,
   };
   return &table;

@@ -9,7 +9,16 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 1
+#define PW_MPI_ABI 2
+
+/* MPI's own transfers, for measuring them. Bytes as NCCL counts them: of the
+ * all-gather the gathered, of the reduce-scatter the scattered buffer. */
+typedef enum PwMpiTransfer {
+  PW_MPI_SEND_RECV = 0, /* from process 0 to 1 and back, halved */
+  PW_MPI_ALL_REDUCE = 1,
+  PW_MPI_ALL_GATHER = 2,
+  PW_MPI_REDUCE_SCATTER = 3
+} PwMpiTransfer;
 
 typedef struct PwMpi {
   int abi;
@@ -29,6 +38,12 @@ typedef struct PwMpi {
   int (*unsent)(void);
   /* Waits for all processes to come to the same. */
   int (*finish)(void);
+  /* All processes call it alike: `repeats` transfers of fp32 numbers on end.
+   * Wall-clock seconds of one, mean over them, of the slowest process. */
+  int (*transfer)(PwMpiTransfer kind, size_t bytes, int repeats,
+                  double* seconds);
+  /* "Open MPI v4.1.4". */
+  const char* (*version)(void);
   const char* (*error)(void);
 } PwMpi;
 

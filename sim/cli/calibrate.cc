@@ -18,6 +18,7 @@
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 #include "sim/cli/calibrate_import.h"
+#include "sim/cli/calibrate_transport.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
 #include "sim/report/calibration_report.h"
@@ -53,11 +54,16 @@ class Calibration {
     verb->add_option("--type", options_.type,
                      "fp32, bf16; default bf16 on a GPU, else fp32")
         ->type_name("TYPE");
+    verb->add_option("--transport", transport_name_,
+                     "between whom transfers are measured: threads, or mpi "
+                     "between the processes of mpirun (default under it)")
+        ->type_name("NAME");
     verb->add_flag("--quick", options_.grid.quick,
                    "one shape, few sizes, no interference matrix");
     verb->add_option("--budget", budget_,
-                     "time for measuring; least and default rounds are made "
-                     "all the same (default 30s, quick 8s)")
+                     "time for measuring, and at most a round more; three "
+                     "rounds are made all the same, what they take is said "
+                     "before (default 30s, quick 8s)")
         ->type_name("TIME");
     verb->add_flag("--resume", resume_,
                    "go on with the PROFILE.partial of an interrupted run");
@@ -70,9 +76,11 @@ class Calibration {
   absl::Status Run();
 
  private:
+  absl::Status PrepareAndMeasure();
   absl::Status Prepare();
   absl::StatusOr<CalibrateResult> Measure();
   void Progress(int round, int rounds, const std::string& subject);
+  void Estimated(double minimum_s) const;
   std::string Partial() const {
     return absl::StrCat(files_.path("-o"), ".partial");
   }
@@ -81,6 +89,8 @@ class Calibration {
   std::string model_;
   std::string budget_;
   std::string merge_;
+  std::string transport_name_;
+  std::unique_ptr<CalibrateTransport> transport_;
   bool resume_ = false;
   bool json_ = false;
   OutputFiles files_;
@@ -140,13 +150,31 @@ void Calibration::Progress(int round, int rounds, const std::string& subject) {
                subject.c_str());
 }
 
+void Calibration::Estimated(double minimum_s) const {
+  const char* line_end = ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  const std::string minimum = FormatSeconds(minimum_s);
+  const std::string budget = FormatSeconds(options_.budget_s);
+  if (minimum_s > options_.budget_s) {
+    std::fprintf(stderr,
+                 "%spipewright: warning: --budget %s cannot be held: three "
+                 "rounds of everything take about %s\n",
+                 line_end, budget.c_str(), minimum.c_str());
+  } else {
+    std::fprintf(stderr,
+                 "%spipewright: at least about %s, for three rounds of "
+                 "everything; --budget %s\n",
+                 line_end, minimum.c_str(), budget.c_str());
+  }
+}
+
 absl::StatusOr<CalibrateResult> Calibration::Measure() {
   const CalibrateHooks hooks = {
-      .stop = [this] { return interrupted_.load(); },
+      .stop = [this] { return interrupted_ || transport_->ended(); },
       .progress =
           [this](int round, int rounds, const std::string& subject) {
             Progress(round, rounds, subject);
           },
+      .estimated = [this](double minimum_s) { Estimated(minimum_s); },
       .save =
           [this](const Profile& partial) {
             return WriteFile(Partial(), WriteProfile(partial));
@@ -161,7 +189,18 @@ absl::Status Calibration::Run() {
     if (count > 1) ::_exit(kInterruptedTwice);
     interrupted_ = true;
   });
+  PW_ASSIGN_OR_RETURN(transport_,
+                      CalibrateTransport::Start(transport_name_, device_));
+  absl::Status status =
+      transport_->serves() ? transport_->Serve() : PrepareAndMeasure();
+  // The others may go.
+  transport_.reset();
+  return status;
+}
+
+absl::Status Calibration::PrepareAndMeasure() {
   PW_RETURN_IF_ERROR(Prepare());
+  transport_->Put(&options_);
   PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
   if (result.interrupted) {
     PW_RETURN_IF_ERROR(WriteFile(Partial(), WriteProfile(result.profile)));
@@ -220,6 +259,21 @@ struct Diff {
   }
 };
 
+struct Coverage {
+  std::vector<std::string> files;
+  OutputFiles csv;
+
+  absl::Status Run() {
+    PW_RETURN_IF_ERROR(csv.Check());
+    PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
+    if (csv.wanted("--csv")) {
+      csv.Put("--csv", CoverageCsv(profiles));
+      PW_RETURN_IF_ERROR(csv.Write());
+    }
+    return Print(CoverageReport(profiles));
+  }
+};
+
 }  // namespace
 
 void AddCalibrate(CLI::App* app, Action* action) {
@@ -260,17 +314,14 @@ void AddCalibrate(CLI::App* app, Action* action) {
       "coverage",
       "how often the prediction intervals of profiles hold the medians of "
       "later ones (calibrate/interval_coverage.sh makes twenty)");
-  auto files = std::make_shared<std::vector<std::string>>();
-  coverage_verb->add_option("PROFILES", *files)
+  auto coverage = std::make_shared<Coverage>();
+  coverage_verb->add_option("PROFILES", coverage->files)
       ->required()
       ->expected(2, 1000)
       ->type_name("");
-  coverage_verb->callback([action, files] {
-    *action = [files]() -> absl::Status {
-      PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(*files));
-      return Print(CoverageReport(profiles));
-    };
-  });
+  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a file");
+  coverage_verb->callback(
+      [action, coverage] { *action = [coverage] { return coverage->Run(); }; });
   AddCalibrateImport(verb, action);
 }
 

@@ -1,7 +1,6 @@
 #include "sim/cli/calibrate_import.h"
 
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
 #include "sim/base/file.h"
+#include "sim/base/gzip.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -85,12 +85,13 @@ absl::StatusOr<Profile> Import::Trace() {
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
-  std::ifstream in(kineto, std::ios::binary);
-  if (!in) {
-    return absl::NotFoundError(
-        absl::StrCat("--kineto: ", kineto, ": cannot be read"));
-  }
-  return ImportKineto(in, kineto, options);
+  absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(kineto);
+  PW_RETURN_IF_ERROR(Prefix("--kineto", in.status()));
+  absl::StatusOr<Profile> profile =
+      ImportKineto((*in)->stream(), kineto, options);
+  // A broken file is also one that does not parse.
+  PW_RETURN_IF_ERROR(Prefix("--kineto", (*in)->status()));
+  return profile;
 }
 
 // Devices are called differently by each program: --device, or the first

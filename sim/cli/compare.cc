@@ -1,5 +1,4 @@
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "sim/base/file.h"
+#include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/compare/comparison_report.h"
@@ -37,29 +37,27 @@ struct CompareVerb {
                                          std::vector<std::string>* warnings);
 };
 
-absl::StatusOr<std::ifstream> Open(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  // A folder opens, and then cannot be read.
-  if (!in || in.peek() == std::ifstream::traits_type::eof()) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": is not there, empty or cannot be read"));
-  }
-  return in;
+// What was read, or why the file itself is broken.
+template <class Result>
+Result Read(const InputFile& file, Result result) {
+  PW_RETURN_IF_ERROR(file.status());
+  return result;
 }
 
 // Ours say so before the first event.
 absl::StatusOr<bool> IsOurs(const std::string& path) {
-  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
+  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
   TraceHeader header;
   bool ours = false;
   const absl::Status read = ReadTraceEvents(
-      in, path,
+      in->stream(), path,
       [&](const TraceEvent&) {
         ours = IsOwnTrace(header);
         // That is enough.
         return absl::CancelledError("");
       },
       &header);
+  PW_RETURN_IF_ERROR(in->status());
   if (!read.ok() && !absl::IsCancelled(read)) return read;
   return ours;
 }
@@ -71,18 +69,22 @@ absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
     return BadValue("MEASURED", measured[1],
                     "one file where it is one of pipewright's own");
   }
-  std::vector<std::ifstream> streams;
+  std::vector<std::unique_ptr<InputFile>> inputs;
   for (const std::string& path : measured) {
-    PW_ASSIGN_OR_RETURN(std::ifstream in, Open(path));
-    streams.push_back(std::move(in));
+    PW_ASSIGN_OR_RETURN(std::unique_ptr<InputFile> in, InputFile::Open(path));
+    inputs.push_back(std::move(in));
   }
-  if (ours) return ReadChromeTrace(streams[0], measured[0]);
+  if (ours) {
+    return Read(*inputs[0], ReadChromeTrace(inputs[0]->stream(), measured[0]));
+  }
   std::vector<ForeignFile> foreign_files;
   for (size_t file = 0; file < measured.size(); ++file) {
-    foreign_files.push_back({&streams[file], measured[file]});
+    foreign_files.push_back({&inputs[file]->stream(), measured[file]});
   }
-  PW_ASSIGN_OR_RETURN(ReadTrace read,
-                      ReadForeignTrace(foreign_files, foreign, *simulated_run));
+  absl::StatusOr<ReadTrace> foreign_run =
+      ReadForeignTrace(foreign_files, foreign, *simulated_run);
+  for (const auto& input : inputs) PW_RETURN_IF_ERROR(input->status());
+  PW_ASSIGN_OR_RETURN(ReadTrace read, std::move(foreign_run));
   *simulated_run = WithoutUnknown(*simulated_run, read, warnings);
   return read;
 }
@@ -129,8 +131,9 @@ absl::Status CompareVerb::Run() {
   }
   if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
-  PW_ASSIGN_OR_RETURN(std::ifstream in, Open(simulated));
-  PW_ASSIGN_OR_RETURN(ReadTrace simulated_run, ReadChromeTrace(in, simulated));
+  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
+  PW_ASSIGN_OR_RETURN(ReadTrace simulated_run,
+                      Read(*in, ReadChromeTrace(in->stream(), simulated)));
   std::vector<std::string> warnings;
   PW_ASSIGN_OR_RETURN(const ReadTrace measured_run,
                       ReadMeasured(&simulated_run, &warnings));

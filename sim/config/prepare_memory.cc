@@ -7,9 +7,15 @@ namespace pipewright {
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            std::shared_ptr<const Schedule> schedule,
                            const ShapeParams* shape,
-                           const DeviceSpec* estimated) {
+                           const DeviceSpec* estimated,
+                           const PreparedProfile* profile) {
   const bool named = config.costs.analytic_device.value_or("auto") != "auto";
   MemoryOptions options;
+  // A process on a CPU has no context of CUDA.
+  const bool gpu = shape != nullptr && shape->memory_bytes > 0;
+  if (!gpu && profile != nullptr && MeasuredOnCpu(*profile->profile)) {
+    options.context_bytes = 0;
+  }
   options.context_bytes =
       config.strategy.memory_context_bytes.value_or(options.context_bytes);
   options.fragmentation =

@@ -146,6 +146,12 @@ double PrepareHopBytes(const RunConfig& config,
 // shorter. Frozen ones do not count, a tied table counts once a stage.
 std::vector<double> TrainedParameters(const PreparedModel& model);
 
+// What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
+// the schedule and the model that are there. Warns where gradients are not
+// synchronised. Error: bytes that nothing tells.
+absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
+                                 PreparedRun* run);
+
 // Bytes of the gradients of each stage, empty where nothing tells.
 std::vector<double> GradientBytes(const RunConfig& config,
                                   const RunSizes& sizes,
@@ -171,12 +177,14 @@ void WarnOfDevice(const RunConfig& config,
                   std::vector<std::string>* warnings);
 
 // The memory of every rank and what a device has: as given, of the device
-// that costs.analytic names, or of the system's. `shape` and `estimated` may
-// be null.
+// that costs.analytic names, or of the system's. `shape`, `estimated` and
+// `profile` may be null; without a system, what was measured on a CPU has no
+// context of CUDA beside it.
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            std::shared_ptr<const Schedule> schedule,
                            const ShapeParams* shape,
-                           const DeviceSpec* estimated);
+                           const DeviceSpec* estimated,
+                           const PreparedProfile* profile);
 
 struct PreparedNetwork {
   Network network;

@@ -233,6 +233,14 @@ absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
   return absl::OkStatus();
 }
 
+bool MeasuredOnCpu(const Profile& profile) {
+  return !profile.sources.empty() &&
+         std::all_of(profile.sources.begin(), profile.sources.end(),
+                     [](const ProfileSource& source) {
+                       return source.backend == "cpu";
+                     });
+}
+
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory) {
   if (memory->limit_bytes) return;
   for (const ProfileSource& source : profile.profile->sources) {

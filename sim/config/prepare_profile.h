@@ -51,6 +51,9 @@ RunConfig WithMeasuredHops(const RunConfig& config,
 // keeps transfers from being slowed.
 absl::Status TakeProfileEffects(bool has_links, PreparedRun* run);
 
+// Is it of a CPU, all of it?
+bool MeasuredOnCpu(const Profile& profile);
+
 // The device's memory as a limit, where nothing else gives one.
 void TakeProfileMemory(const PreparedProfile& profile, MemoryReport* memory);
 

@@ -81,8 +81,7 @@ double ExpertShare(const TrainingSpec& training) {
 
 OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
   const bool modelled = config.costs.analytic || config.costs.profile;
-  const bool whole_steps = modelled &&
-                           schedule.update_every == 0 &&
+  const bool whole_steps = modelled && schedule.update_every == 0 &&
                            schedule.backward != BackwardRule::kNone;
   return config.strategy.optimizer.value_or(
       whole_steps ? OptimizerMode::kSynchronised : OptimizerMode::kNone);

@@ -102,6 +102,17 @@ Json ToJson(const Profile& profile) {
   for (const NamedTime& time : AllTimes(profile)) {
     report["times"].push_back(TimeJson(time));
   }
+  report["kernels"] = Json::array();
+  for (const KernelEntry& entry : profile.kernels) {
+    const double seconds = entry.time.median_s;
+    const auto rate = [seconds](double amount) {
+      return amount > 0 && seconds > 0 ? Json(amount / seconds) : Json();
+    };
+    report["kernels"].push_back({{"key", KeyOf(entry)},
+                                 {"flops_per_s", rate(entry.flops)},
+                                 {"bytes_per_s", rate(entry.bytes)},
+                                 {"implementation", entry.implementation}});
+  }
   report["splits"] = Json::array();
   for (const SplitEntry& split : profile.splits) {
     const SplitNumbers numbers = NumbersOf(profile, split);
@@ -207,6 +218,33 @@ void AppendTimes(absl::string_view title, const std::vector<Entry>& entries,
   }
 }
 
+// What a single kernel achieves: FLOPs where it is made of matrix products,
+// else what it reads and writes.
+std::string RateText(const KernelEntry& entry) {
+  if (entry.time.median_s <= 0) return "-";
+  if (entry.flops > 0) {
+    return absl::StrFormat("%.3g TFLOP/s",
+                           entry.flops / entry.time.median_s / 1e12);
+  }
+  return FormatBandwidth(entry.bytes / entry.time.median_s);
+}
+
+void AppendKernels(const Profile& profile, std::string* text) {
+  if (profile.kernels.empty()) return;
+  absl::StrAppend(text, "\nsingle kernels\n");
+  for (const KernelEntry& entry : profile.kernels) {
+    const std::optional<double> noise = Noise(entry.time);
+    absl::StrAppendFormat(
+        text, "%-48s %10s  %9s  %s%s\n", KeyOf(entry),
+        FormatSeconds(entry.time.median_s),
+        noise ? absl::StrFormat("+-%.1f %%", 100 * *noise) : "-",
+        RateText(entry),
+        entry.implementation.empty()
+            ? ""
+            : absl::StrCat("  ", entry.implementation));
+  }
+}
+
 void AppendInterference(const Profile& profile, std::string* text) {
   if (profile.interference.empty()) return;
   absl::StrAppend(text,
@@ -263,7 +301,7 @@ std::string ToText(const Profile& profile) {
   AppendSources(profile, &text);
   AppendPasses(profile, &text);
   AppendSplits(profile, &text);
-  AppendTimes("kernels", profile.kernels, &text);
+  AppendKernels(profile, &text);
   AppendTimes("optimizer", profile.optimizers, &text);
   AppendTimes("copies", profile.copies, &text);
   AppendTimes("transfers", profile.transfers, &text);
@@ -347,77 +385,6 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
           ? ""
           : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
       "\n");
-}
-
-std::string DiffReport(const Profile& before, const Profile& after, bool json) {
-  const ProfileDiff diff = DiffProfiles(before, after);
-  const auto significant = std::count_if(
-      diff.times.begin(), diff.times.end(),
-      [](const TimeDifference& time) { return time.significant; });
-  if (json) {
-    Json report = {{"compared", diff.times.size()},
-                   {"significant", significant},
-                   {"times", Json::array()},
-                   {"only_before", diff.only_before},
-                   {"only_after", diff.only_after}};
-    for (const TimeDifference& time : diff.times) {
-      report["times"].push_back(
-          {{"key", time.key},
-           {"before_s", time.before_s},
-           {"after_s", time.after_s},
-           {"ratio", time.ratio},
-           {"interval", {time.ratio_low, time.ratio_high}},
-           {"drift_known", time.drift},
-           {"interval_known", time.known},
-           {"significant",
-            time.known ? Json(time.significant) : Json(nullptr)}});
-    }
-    return absl::StrCat(report.dump(2), "\n");
-  }
-  std::string text = absl::StrFormat(
-      "%d times in both, %d differ by more than noise and drift "
-      "(90 %% intervals)\n",
-      diff.times.size(), significant);
-  for (const TimeDifference& time : diff.times) {
-    if (!time.known) {
-      absl::StrAppendFormat(&text,
-                            "%-60s %10s -> %10s  x%.3f  interval not known\n",
-                            time.key, FormatSeconds(time.before_s),
-                            FormatSeconds(time.after_s), time.ratio);
-      continue;
-    }
-    if (!time.significant) continue;
-    absl::StrAppendFormat(
-        &text, "%-60s %10s -> %10s  x%.3f (%.3f to %.3f)%s\n", time.key,
-        FormatSeconds(time.before_s), FormatSeconds(time.after_s), time.ratio,
-        time.ratio_low, time.ratio_high, time.drift ? "" : "  drift not known");
-  }
-  for (const std::string& key : diff.only_before) {
-    absl::StrAppend(&text, "only in the first: ", key, "\n");
-  }
-  for (const std::string& key : diff.only_after) {
-    absl::StrAppend(&text, "only in the second: ", key, "\n");
-  }
-  return text;
-}
-
-std::string CoverageReport(const std::vector<Profile>& profiles) {
-  std::string text = absl::StrFormat(
-      "medians of later runs inside the 90 %% prediction interval of earlier "
-      "ones, of %d runs\n%-16s %18s  %18s\n",
-      profiles.size(), "", "all later runs", "the next run");
-  for (const IntervalCoverage& row : CoverageOf(profiles)) {
-    if (row.compared == 0) continue;
-    absl::StrAppendFormat(&text,
-                          "%-16s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n",
-                          row.name, row.inside, row.compared,
-                          100.0 * static_cast<double>(row.inside) /
-                              static_cast<double>(row.compared),
-                          row.next_inside, row.next_compared,
-                          100.0 * static_cast<double>(row.next_inside) /
-                              static_cast<double>(row.next_compared));
-  }
-  return text;
 }
 
 }  // namespace pipewright

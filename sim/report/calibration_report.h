@@ -21,6 +21,9 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
 
 // `profiles` of one device in the order in which they were made.
 std::string CoverageReport(const std::vector<Profile>& profiles);
+// The same with a line a kind: kind,inside,compared,share,next_inside,
+// next_compared,next_share.
+std::string CoverageCsv(const std::vector<Profile>& profiles);
 
 std::string DiffReport(const Profile& before, const Profile& after, bool json);
 

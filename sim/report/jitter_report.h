@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,12 @@ struct JitterReport {
   std::vector<double> periods_s;
   double mean_s = 0;
   // 95 % interval of the mean of the periods, by Student's t as if they were
-  // independent; both the mean with a single period.
-  double low_s = 0;
-  double high_s = 0;
+  // independent; none with a single period.
+  struct Interval {
+    double low_s = 0;
+    double high_s = 0;
+  };
+  std::optional<Interval> interval;
 };
 
 JitterReport ReportJitter(const RunSummary& run, uint64_t seed);

@@ -14,6 +14,7 @@ struct Script {
   std::string visits;
   int saves = 0;
   int stop_after = -1;  // visits
+  double minimum_s = -1;
   MeasureHooks Hooks() {
     return {.now = [this] { return now; },
             .stop =
@@ -22,6 +23,7 @@ struct Script {
                          static_cast<int>(visits.size()) >= stop_after;
                 },
             .progress = nullptr,
+            .estimated = [this](double seconds) { minimum_s = seconds; },
             .round_done =
                 [this](const Profile&) {
                   ++saves;
@@ -49,7 +51,7 @@ struct Script {
   }
 };
 
-TEST_CASE("measure: rounds go back and forth over all subjects",
+TEST_CASE("measure: rounds of each subject are equally far apart",
           "[calibrate]") {
   Script script;
   const std::vector<Subject> subjects = {
@@ -60,13 +62,18 @@ TEST_CASE("measure: rounds go back and forth over all subjects",
   options.budget_s = 0;
   const Measured measured =
       MeasureAll(subjects, options, script.Hooks(), {}).value();
-  // The first visit of all is a warm-up; the least visits are made although
-  // there is no time.
+  // The first visits are warm-ups; the least visits are made although there is
+  // no time.
   CHECK(script.visits ==
-        "AAABBB"
-        "BBAA"
+        "AB"
+        "AABB"
+        "AABB"
         "AABB");
   CHECK(measured.rounds == 3);
+  // Nobody could hold the budget, and it was known before the first round.
+  CHECK(script.minimum_s == 14);
+  CHECK(measured.minimum_s == 14);
+  CHECK(script.now == 14);
   CHECK(script.saves == 3);
   CHECK(!measured.interrupted);
   CHECK(measured.profile.optimizers[0].time.median_s == 5);
@@ -83,7 +90,8 @@ TEST_CASE("measure: short visits warm up in every round", "[calibrate]") {
   options.budget_s = 0;
   const Measured measured =
       MeasureAll(subjects, options, script.Hooks(), {}).value();
-  CHECK(script.visits == "AAAAAAAAA");
+  CHECK(script.visits == "AAAAAAAAAA");
+  CHECK(script.minimum_s == Approx(0.01));
   CHECK(measured.profile.optimizers[0].time.count == 6);
 }
 
@@ -98,11 +106,41 @@ TEST_CASE("measure: the budget is shared and bounds the visits",
   options.budget_s = 48;
   options.most_visits = 10;
   MeasureAll(subjects, options, script.Hooks(), {}).value();
-  // 12 s and 4 s a round: ten visits at most, four.
-  CHECK(script.visits.substr(0, 15) == "AAAAAAAAAAABBBB");
+  // 46 s are left, 11.5 s and 3.8 s of a round: ten visits at most, four.
+  CHECK(script.visits.substr(0, 16) == "ABAAAAAAAAAABBBB");
 }
 
-TEST_CASE("measure: what is precise after three rounds is left out",
+// Visits that take long, or longer than the first did, cannot be stopped: the
+// time they take is not there for later rounds.
+TEST_CASE("measure: all ends within the budget and a round", "[calibrate]") {
+  for (const double slower : {1.0, 1.5, 3.0}) {
+    for (const double budget : {20.0, 33.0, 100.0}) {
+      Script script;
+      std::vector<Subject> subjects = {
+          script.Make('A', 1, [] { return 5.0; }),
+          script.Make('B', 0.2, [&script] { return script.now; })};
+      subjects[0].visit = [&script, slower,
+                           visit = subjects[0].visit](auto* samples) {
+        if (script.visits.size() > 1) script.now += slower - 1;
+        return visit(samples);
+      };
+      MeasureOptions options;
+      options.rounds = 9;
+      options.budget_s = budget;
+      const Measured measured =
+          MeasureAll(subjects, options, script.Hooks(), {}).value();
+      INFO("budget " << budget << " slower " << slower);
+      CHECK(script.minimum_s == Approx(1.2 + 3 * 2 * 1.2));
+      CHECK(measured.rounds >= 3);
+      const double round = script.now / measured.rounds;
+      CHECK(script.now <= budget + round);
+      // Nothing else would end it.
+      if (measured.rounds < 9) CHECK(script.now >= budget);
+    }
+  }
+}
+
+TEST_CASE("measure: what is precise after three rounds is visited the least",
           "[calibrate]") {
   Script script;
   int count = 0;
@@ -117,11 +155,12 @@ TEST_CASE("measure: what is precise after three rounds is left out",
       MeasureAll(subjects, options, script.Hooks(), {}).value();
   CHECK(measured.rounds == 5);
   CHECK(script.visits ==
-        "AAAAABBBBB"
-        "BBBBAAAA"
+        "AB"
         "AAAABBBB"
-        "BBBB"
-        "BBBB");
+        "AAAABBBB"
+        "AAAABBBB"
+        "AABBBB"
+        "AABBBB");
   CHECK(measured.imprecise == std::vector<std::string>{"B"});
 }
 
@@ -130,14 +169,14 @@ TEST_CASE("measure: an interrupt leaves what is there", "[calibrate]") {
   const std::vector<Subject> subjects = {
       script.Make('A', 1, [] { return 5.0; }),
       script.Make('B', 1, [] { return 7.0; })};
-  script.stop_after = 4;
+  script.stop_after = 5;
   MeasureOptions options;
   options.budget_s = 0;
   const Measured measured =
       MeasureAll(subjects, options, script.Hooks(), {}).value();
   CHECK(measured.interrupted);
   CHECK(measured.rounds == 0);
-  CHECK(script.visits == "AAAB");
+  CHECK(script.visits == "ABAAB");
   CHECK(script.saves == 1);
   CHECK(measured.profile.optimizers[0].time.count == 2);
 }

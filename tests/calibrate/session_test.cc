@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "calibrate/device.h"
+#include "calibrate/memory_subjects.h"
 #include "calibrate/thread_group.h"
 #include "tests/support/fake_kernels.h"
 
@@ -91,6 +93,71 @@ TEST_CASE("calibrate: a session measures each pass of each part",
             [](const OptimizerEntry& entry) { return entry.prediction; }) == 1);
   // It is a profile.
   CHECK(ReadProfile(WriteProfile(profile), "p").ok());
+}
+
+TEST_CASE("calibrate: single kernels of a layer and head are measured",
+          "[calibrate]") {
+  Saves saves;
+  const Profile profile =
+      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value().profile;
+  std::set<std::string> keys;
+  for (const KernelEntry& entry : profile.kernels) {
+    INFO(KeyOf(entry));
+    keys.insert(KeyOf(entry));
+    CHECK(entry.time.median_s == Approx(1e-3));
+    CHECK(entry.time.count == 6);
+    CHECK(entry.bytes > 0);
+    const bool products = absl::StartsWith(entry.name, "gemm") ||
+                          absl::StartsWith(entry.name, "attention");
+    CHECK((entry.flops > 0) == products);
+    CHECK(entry.implementation.empty() == !products);
+  }
+  CHECK(keys.size() == profile.kernels.size());
+  // Query, key and value; output; two of the feed-forward block; the head's.
+  CHECK(keys.count("gemm.forward 16x32x96 fp32") == 1);
+  CHECK(keys.count("gemm.backward_input 16x32x32 fp32") == 1);
+  CHECK(keys.count("gemm.backward_weight 16x64x32 fp32") == 1);
+  CHECK(keys.count("attention.causal.forward 1x16x2x2x16 fp32") == 1);
+  CHECK(keys.count("attention.causal.backward 1x16x2x2x16 fp32") == 1);
+  CHECK(keys.count("layer_norm.backward 16x32 fp32") == 1);
+  CHECK(keys.count("gelu.forward 16x64 fp32") == 1);
+  CHECK(keys.count("cross_entropy.backward 16x32 fp32") == 1);
+  // Five products, one of them twice: head and output are of one shape.
+  CHECK(keys.size() == 3 * 4 + 8);
+  const KernelEntry* product = nullptr;
+  const KernelEntry* weight = nullptr;
+  for (const KernelEntry& entry : profile.kernels) {
+    if (KeyOf(entry) == "gemm.forward 16x32x96 fp32") product = &entry;
+    if (KeyOf(entry) == "gemm.backward_weight 16x32x96 fp32") weight = &entry;
+  }
+  REQUIRE(product != nullptr);
+  REQUIRE(weight != nullptr);
+  CHECK(product->flops == 2.0 * 16 * 32 * 96);
+  CHECK(product->bytes == 4.0 * (16 * 32 + 32 * 96 + 16 * 96));
+  CHECK(weight->bytes == 4.0 * (16 * 32 + 2 * 32 * 96 + 16 * 96));
+}
+
+// The same numbers that a profile keeps: nobody hands the flags a rate.
+TEST_CASE("calibrate: impossible rates of single kernels are flagged",
+          "[calibrate]") {
+  Saves saves;
+  CalibrateOptions options = Tiny();
+  options.heat_s = 0;
+  const CalibrateResult result =
+      Calibrate(FakeKernels({.seconds = 1e-12, .name = "cuda"}), options,
+                saves.Hooks())
+          .value();
+  const auto flagged = [&](absl::string_view start) {
+    const auto& warnings = result.profile.sources.at(0).warnings;
+    return std::any_of(warnings.begin(), warnings.end(),
+                       [&](const std::string& warning) {
+                         return absl::StartsWith(warning, start);
+                       });
+  };
+  CHECK(
+      flagged("gemm.forward 16x32x96 fp32: 98304 TFLOP/s, more than the 850"));
+  CHECK(flagged("attention.causal.forward 1x16x2x2x16 fp32: "));
+  CHECK(flagged("gelu.forward 16x64 fp32: "));
 }
 
 TEST_CASE("calibrate: a GPU's clock is read once a round", "[calibrate]") {
@@ -198,6 +265,30 @@ TEST_CASE("calibrate: what cannot be measured is refused before",
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
       "deepseek-v3 has experts"));
   CHECK(saves.count == 0);
+}
+
+TEST_CASE("calibrate: the optimizer writes the weights of a 16-bit model too",
+          "[calibrate]") {
+  using testing::AdamCalls;
+  for (const PwType type : {PW_FP32, PW_BF16}) {
+    const auto device = MeasuredDevice::Open(FakeKernels({}), 0).value();
+    const std::vector<Subject> subjects =
+        OptimizerSubjects(device.get(), type, 1000).value();
+    REQUIRE(subjects.size() == 2);
+    for (const Subject& subject : subjects) {
+      REQUIRE(subject.begin_round(0).ok());
+      std::vector<double> samples;
+      REQUIRE(subject.visit(&samples).ok());
+      CHECK(samples.size() == 1);
+    }
+    REQUIRE(AdamCalls().size() == 2);
+    for (const bool host : {false, true}) {
+      const testing::AdamCall& call = AdamCalls()[host ? 1 : 0];
+      CHECK(call.host == host);
+      CHECK(call.type == type);
+      CHECK(call.weights == (type == PW_BF16));
+    }
+  }
 }
 
 TEST_CASE("calibrate: threads transfer what they are told", "[calibrate]") {

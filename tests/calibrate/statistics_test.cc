@@ -1,6 +1,7 @@
 // Statistics and the stopping rule on samples that were drawn, not measured.
 #include "calibrate/statistics.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -51,10 +52,14 @@ TEST_CASE("statistics: a distribution says what its samples are",
   CHECK(time.outliers == 0);
   REQUIRE(time.quantiles_s.size() == 21);
   CHECK(time.quantiles_s[10] == 5);
-  // Round medians 2, 5, 8: t(2) = 2.920, deviation 3.
-  const double half = 2.920 * 3 * std::sqrt(1 + 1.0 / 3);
+  // Round medians 2, 5, 8: t(2) = 2.920; steps of 3 each, so all of it drifts.
+  const double half = 2.920 * 3 * std::sqrt(19.0 / 9);
   CHECK(time.prediction_low_s == 0);  // 5 - half is below
   CHECK(time.prediction_high_s == Approx(5 + half));
+  // There and back: deviation sqrt(12), and nothing drifts.
+  const Distribution level = Summarize({{2}, {8}, {2}}, 0);
+  CHECK(level.prediction_high_s ==
+        Approx(2 + 2.920 * std::sqrt(12 * (1 + 1.0 / 3))));
 }
 
 TEST_CASE("statistics: five samples give no confidence interval",
@@ -120,6 +125,46 @@ TEST_CASE("statistics: a fresh median falls into the interval as often as said",
   }
   CHECK(inside > 0.80 * kRuns);
   CHECK(inside < 0.97 * kRuns);
+}
+
+// A machine whose speed wanders: the next calibration goes on where this one
+// has ended.
+TEST_CASE("statistics: a drift goes on after the run", "[calibrate]") {
+  std::mt19937_64 random(17);
+  std::normal_distribution<double> step(0, 1);
+  std::normal_distribution<double> noise(0, 0.3);
+  for (const int rounds : {4, 6}) {
+    int inside = 0;
+    int white = 0;
+    constexpr int kRuns = 2000;
+    for (int run = 0; run < kRuns; ++run) {
+      double middle = 1000;
+      const auto calibrate = [&] {
+        Rounds out(static_cast<size_t>(rounds));
+        for (Samples& round : out) {
+          middle += step(random);
+          for (int index = 0; index < 9; ++index) {
+            round.push_back(middle + noise(random));
+          }
+        }
+        return out;
+      };
+      const Distribution old_run = Summarize(calibrate(), 0);
+      const Rounds next = calibrate();
+      const double median = Summarize(next, 0).median_s;
+      inside += median >= old_run.prediction_low_s &&
+                median <= old_run.prediction_high_s;
+      // The same rounds in any order say less.
+      Rounds shuffled = next;
+      std::shuffle(shuffled.begin(), shuffled.end(), random);
+      white += Summarize(shuffled, 0).prediction_high_s <=
+               Summarize(next, 0).prediction_high_s;
+    }
+    INFO(rounds << " rounds: " << inside << " of " << kRuns);
+    CHECK(inside > 0.80 * kRuns);
+    CHECK(inside < 0.97 * kRuns);
+    CHECK(white > 0.6 * kRuns);
+  }
 }
 
 TEST_CASE("stopping rule: quiet samples stop it early", "[calibrate]") {

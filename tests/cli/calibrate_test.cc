@@ -1,5 +1,7 @@
 // `calibrate` as a user calls it: what is refused, what is left as it was.
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,8 @@
 #include "sim/base/file.h"
 #include "sim/cost/profile.h"
 #include "tests/support/example_profile.h"
+#include "tests/support/gzip_text.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -53,6 +57,8 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(Tiny(old, {"--microbatch-sizes", "0"}), 2,
                "--microbatch-sizes: 0");
   CheckRefused(Tiny(old, {"--type", "fp64"}), 2, "fp64");
+  CheckRefused(Tiny(old, {"--transport", "mpi"}), 2, "under mpirun");
+  CheckRefused(Tiny(old, {"--transport", "tcp"}), 2, "'tcp'");
   CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
   CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
   CheckRefused(
@@ -85,6 +91,45 @@ TEST_CASE("calibrate: one command, and show and diff read what it wrote",
   CHECK(absl::StrContains(same.out, " 0 differ"));
 }
 
+TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {
+  if (!testing::HaveMpirun()) return;
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("p.txtpb");
+  const std::vector<std::string> arguments = {
+      "calibrate",   "--model", "gpt-tiny", "-o",   path,
+      "--sequences", "16",      "--budget", "0.1s", "--quick"};
+  const BinaryResult run = testing::RunBinaryUnderMpirun(2, arguments);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(folder.Files() == std::vector<std::string>{"p.txtpb"});
+  const Profile profile = ReadProfile(ReadFile(path).value(), path).value();
+  CHECK(profile.complete);
+  CHECK(absl::StrContains(profile.sources.at(0).libraries, "MPI"));
+  std::set<std::string> operations;
+  for (const TransferEntry& entry : profile.transfers) {
+    INFO(KeyOf(entry));
+    CHECK(entry.transport == "mpi");
+    CHECK(entry.ranks == 2);
+    CHECK(entry.time.median_s > 0);
+    CHECK(entry.time.count >= 6);
+    operations.insert(entry.operation);
+  }
+  CHECK(operations == std::set<std::string>{"all_gather", "all_reduce",
+                                            "reduce_scatter", "send_recv"});
+  CHECK(profile.transfers.size() == 8);
+  // One of the processes says what is wrong, and none is left behind.
+  std::vector<std::string> wrong = arguments;
+  wrong[2] = "gpt-tny";
+  const BinaryResult refused = testing::RunBinaryUnderMpirun(2, wrong);
+  CHECK(refused.exit_code == 2);
+  CHECK(absl::StrContains(refused.err, "gpt-tiny"));
+  wrong = arguments;
+  wrong.insert(wrong.end(), {"--transport", "threads"});
+  const BinaryResult threads = testing::RunBinaryUnderMpirun(2, wrong);
+  CHECK(threads.exit_code == 2);
+  CHECK(absl::StrContains(threads.err, "mpirun -n: 2 is not allowed"));
+}
+
 TEST_CASE("calibrate: diff names what changed", "[cli]") {
   const TemporaryFolder folder;
   Profile profile = testing::ExampleProfile();
@@ -104,6 +149,66 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
       diff.out, "layer F llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1"));
   CHECK(absl::StrContains(diff.out, "x1.500"));
   CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
+}
+
+TEST_CASE("calibrate: import reads a trace that is a gzip file", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string trace =
+      ReadFile(PIPEWRIGHT_SOURCE_DIR "/tests/calibrate/data/kineto.json")
+          .value();
+  const auto import = [&folder](const std::string& file) {
+    return RunBinary({"calibrate", "import", "--kineto", file, "--model",
+                      "gpt-tiny", "--layers", "2", "--device", "toy", "-o",
+                      folder.Path("p.txtpb")});
+  };
+  const BinaryResult plain = import(folder.Write("t.json", trace));
+  INFO(plain.err);
+  REQUIRE(plain.exit_code == 0);
+  const Profile expected =
+      ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p").value();
+  const std::string packed = testing::Gzip(trace);
+  REQUIRE(import(folder.Write("t.json.gz", packed)).exit_code == 0);
+  const Profile profile =
+      ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p").value();
+  CHECK(profile.passes == expected.passes);
+  const BinaryResult broken =
+      import(folder.Write("cut.json.gz", packed.substr(0, packed.size() / 2)));
+  CheckRefused(broken, 2, "cut.json.gz: the gzip file ends in the middle");
+}
+
+TEST_CASE("calibrate: coverage by kind, printed and as a file", "[cli]") {
+  const TemporaryFolder folder;
+  Profile profile = testing::ExampleProfile();
+  Distribution& time = profile.passes[0].time;
+  const std::string first = folder.Write("a", WriteProfile(profile));
+  // Outside of the interval that the first run gave.
+  time.median_s = 2 * time.prediction_high_s;
+  time.p90_s = time.max_s = time.confidence_high_s = time.prediction_high_s =
+      time.median_s;
+  const std::string second = folder.Write("b", WriteProfile(profile));
+  const std::string csv = folder.Path("c.csv");
+  const BinaryResult run =
+      RunBinary({"calibrate", "coverage", "--csv", csv, first, second});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const std::string table = ReadFile(csv).value();
+  INFO(table);
+  const auto inside = [&table](const std::string& kind) {
+    int share = -1;
+    int compared = 0;
+    const size_t line = table.find("\n" + kind + ",");
+    REQUIRE(line != std::string::npos);
+    REQUIRE(std::sscanf(table.c_str() + line + kind.size() + 2, "%d,%d", &share,
+                        &compared) == 2);
+    return compared - share;
+  };
+  CHECK(absl::StartsWith(table, "kind,inside,compared,share,next_inside,"));
+  CHECK(inside("all") == 1);
+  CHECK(inside("layer") == 1);
+  CHECK(absl::StrContains(run.out, "layer "));
+  CHECK(RunBinary(
+            {"calibrate", "coverage", "--csv", "/nonexistent/c", first, second})
+            .exit_code == 2);
 }
 
 TEST_CASE("calibrate: a resumed run needs nothing more of a whole one",

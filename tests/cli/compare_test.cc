@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
+#include "tests/support/gzip_text.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/xml_check.h"
 
@@ -28,6 +29,31 @@ std::string Simulate(const TemporaryFolder& folder, const std::string& name,
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   return path;
+}
+
+TEST_CASE("cli: compare reads gzip files", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string simulated = Simulate(folder, "sim.json", "10ms");
+  const std::string measured = Simulate(folder, "measured.json", "13ms");
+  const auto packed = [&](const std::string& name, const std::string& path) {
+    return folder.Write(name, testing::Gzip(ReadFile(path).value()));
+  };
+  const BinaryResult plain = RunBinary({"compare", simulated, measured});
+  const BinaryResult run =
+      RunBinary({"compare", packed("sim.json.gz", simulated),
+                 packed("measured.json.gz", measured)});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  // Behind the lines that name the files.
+  REQUIRE(absl::StrContains(plain.out, "(ms)"));
+  CHECK(run.out.substr(run.out.find("(ms)")) ==
+        plain.out.substr(plain.out.find("(ms)")));
+  const std::string whole = testing::Gzip(ReadFile(measured).value());
+  const std::string cut =
+      folder.Write("cut.json.gz", whole.substr(0, whole.size() - 20));
+  const BinaryResult broken = RunBinary({"compare", simulated, cut});
+  CHECK(broken.exit_code == 2);
+  CHECK(absl::StrContains(broken.err, "cut.json.gz: the gzip file"));
 }
 
 TEST_CASE("cli: compare prints, draws and holds a limit", "[cli]") {

@@ -101,6 +101,28 @@ std::string ErrorOf(const RunConfig& config) {
 
 }  // namespace
 
+TEST_CASE("prepare: a CPU's profile has no context of CUDA in memory",
+          "[config]") {
+  const auto context = [](const RunConfig& config) {
+    const absl::StatusOr<PreparedRun> run = Prepare(config);
+    INFO(run.status());
+    REQUIRE(run.ok());
+    return run->memory->memory->ranks[0].context;
+  };
+  Profile profile = TinyProfile();
+  RunConfig config = Tiny(Written(profile, "context"));
+  CHECK(context(config) == 0);
+  // Who says how much there is, is believed.
+  config.strategy.memory_context_bytes = 12345;
+  CHECK(context(config) == 12345);
+  config.strategy.memory_context_bytes.reset();
+  // A GPU's: of the profile, or of the system that the run is for.
+  config.system.preset = "dgx-h100";
+  CHECK(context(config) == int64_t{1} << 30);
+  profile.sources[0].backend = "cuda";
+  CHECK(context(Tiny(Written(profile, "context"))) == int64_t{1} << 30);
+}
+
 TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
           "[config]") {
   const std::string path = Written(TinyProfile(), "gives");

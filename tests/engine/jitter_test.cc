@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
@@ -105,13 +106,38 @@ TEST_CASE("jitter: the report gives the mean and its interval", "[engine]") {
   REQUIRE(report.jitter->periods_s.size() == 4);
   CHECK(report.iteration_s ==
         Approx((run.iteration_end_s[4] - run.iteration_end_s[0]) / 4));
-  CHECK(report.jitter->low_s < report.iteration_s);
-  CHECK(report.jitter->high_s > report.iteration_s);
+  REQUIRE(report.jitter->interval);
+  CHECK(report.jitter->interval->low_s < report.iteration_s);
+  CHECK(report.jitter->interval->high_s > report.iteration_s);
   // By hand: periods 1, 2, 3 have mean 2, deviation 1, and t 4.303.
   run.iteration_end_s = {5, 6, 8, 11};
   const JitterReport hand = ReportJitter(run, 0);
   CHECK(hand.mean_s == Approx(2));
-  CHECK(hand.high_s - hand.mean_s == Approx(4.303 / std::sqrt(3.0)));
+  REQUIRE(hand.interval);
+  CHECK(hand.interval->high_s - hand.mean_s ==
+        Approx(4.302653 / std::sqrt(3.0)));
+  // Forty periods: 2.023, not the normal distribution's 1.960.
+  run.iteration_end_s = {0};
+  for (int period = 0; period < 40; ++period) {
+    run.iteration_end_s.push_back(run.iteration_end_s.back() + 1 + period % 2);
+  }
+  const JitterReport many = ReportJitter(run, 0);
+  CHECK(many.interval->high_s - many.mean_s ==
+        Approx(2.022691 * 0.5 / std::sqrt(39.0)));
+}
+
+TEST_CASE("jitter: one period has no interval", "[engine]") {
+  for (const int iterations : {1, 2}) {
+    const Program program = Noisy(Noise(3, 0.05), iterations);
+    const Report report = Summarize(program, Fast(program), {});
+    REQUIRE(report.jitter);
+    CHECK(!report.jitter->interval);
+    const auto json = JitterToJson(*report.jitter);
+    CHECK(json["iteration_s_low"].is_null());
+    CHECK(json["iteration_s_high"].is_null());
+    CHECK(json["periods_s"].size() == 1);
+    CHECK(JitterNote(*report.jitter).find("no interval") != std::string::npos);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ namespace {
 
 FakeDevice fake;
 int readings = 0;
+std::vector<AdamCall> adam_calls;
 
 int32_t Devices() { return fake.devices; }
 
@@ -25,17 +26,38 @@ PwStatus State(PwDevice*, PwDeviceState* state) {
   return PW_OK;
 }
 
+PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
+              PwType type, int64_t count, const float* gradients, float* master,
+              float* moment1, float* moment2, void* weights) {
+  adam_calls.push_back({false, type, weights != nullptr});
+  return pw_cpu_kernels()->adam(device, stream, adam, type, count, gradients,
+                                master, moment1, moment2, weights);
+}
+
+PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
+                  const float* gradients, float* master, float* moment1,
+                  float* moment2, void* weights) {
+  adam_calls.push_back({true, type, weights != nullptr});
+  return pw_cpu_kernels()->adam_host(adam, type, count, gradients, master,
+                                     moment1, moment2, weights);
+}
+
 }  // namespace
+
+const std::vector<AdamCall>& AdamCalls() { return adam_calls; }
 
 const PwKernels* FakeKernels(const FakeDevice& device) {
   fake = device;
   readings = 0;
+  adam_calls.clear();
   static PwKernels table = *pw_cpu_kernels();
   table.device_count = Devices;
   table.info = Info;
   table.elapsed = Elapsed;
   table.name = fake.name;
   table.state = State;
+  table.adam = Adam;
+  table.adam_host = AdamHost;
   return &table;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -16,6 +17,15 @@ struct FakeDevice {
   // Of each reading of the state in turn, from 1000 by so much.
   double clock_step_mhz = 0;
 };
+
+// An optimizer's step that was asked for, on the device or the host.
+struct AdamCall {
+  bool host = false;
+  PwType type = PW_FP32;
+  bool weights = false;  // written beside the master
+};
+// Since the last FakeKernels().
+const std::vector<AdamCall>& AdamCalls();
 
 // One at a time: the table's functions have no place for more.
 const PwKernels* FakeKernels(const FakeDevice& device);

@@ -37,6 +37,20 @@ bool HaveMpirun() {
   return found;
 }
 
+BinaryResult RunBinaryUnderMpirun(int processes,
+                                  const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {"mpirun",
+                                    "--allow-run-as-root",
+                                    "--oversubscribe",
+                                    "--timeout",
+                                    kLimit_s,
+                                    "-n",
+                                    absl::StrCat(processes),
+                                    PIPEWRIGHT_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProgram(words);
+}
+
 MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
                      int kill_after_s) {
   std::vector<std::string> words = {"mpirun",

@@ -14,6 +14,10 @@ namespace pipewright::testing {
 // False, with a warning, where there is no mpirun or no MPI transport.
 bool HaveMpirun();
 
+// The built pipewright as a user would run it under mpirun.
+BinaryResult RunBinaryUnderMpirun(int processes,
+                                  const std::vector<std::string>& arguments);
+
 class MpiRunner {
  public:
   // Starts it with `processes` processes. When one is lost mpirun sends SIGTERM

@@ -15,6 +15,12 @@
 namespace pipewright::testing {
 
 BinaryResult RunBinary(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {PIPEWRIGHT_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProgram(words);
+}
+
+BinaryResult RunProgram(const std::vector<std::string>& words) {
   const TemporaryFolder folder;
   const std::string out = folder.Write("out", "");
   const std::string err = folder.Write("err", "");
@@ -23,12 +29,12 @@ BinaryResult RunBinary(const std::vector<std::string>& arguments) {
   if (child == 0) {
     ::dup2(::open(out.c_str(), O_WRONLY), 1);
     ::dup2(::open(err.c_str(), O_WRONLY), 2);
-    std::vector<char*> argv = {const_cast<char*>("pipewright")};
-    for (const std::string& argument : arguments) {
-      argv.push_back(const_cast<char*>(argument.c_str()));
+    std::vector<char*> argv;
+    for (const std::string& word : words) {
+      argv.push_back(const_cast<char*>(word.c_str()));
     }
     argv.push_back(nullptr);
-    ::execv(PIPEWRIGHT_BINARY, argv.data());
+    ::execvp(argv[0], argv.data());
     ::_exit(127);
   }
   int status = 0;

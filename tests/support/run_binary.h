@@ -14,6 +14,8 @@ struct BinaryResult {
 
 // No shell in between: arguments arrive as they are.
 BinaryResult RunBinary(const std::vector<std::string>& arguments);
+// The same of any program, found on the path.
+BinaryResult RunProgram(const std::vector<std::string>& words);
 
 // An empty folder of its own, removed with the object.
 class TemporaryFolder {

@@ -1,0 +1,371 @@
+#include "calibrate/kernel_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr float kScale = 1;
+
+// One device's sizes, in elements.
+struct Sizes {
+  int64_t tokens, hidden, qkv, queries, keys, up, ffn, vocabulary;
+  PwAttention attention;
+};
+
+Sizes SizesOf(const Shape& shape) {
+  const PwModel& model = shape.model;
+  Sizes sizes = {};
+  PwGemm gemms[8];
+  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_LAYER, PW_PASS_F, gemms) == 4);
+  sizes.tokens = gemms[0].tokens;
+  sizes.hidden = gemms[0].inputs;
+  sizes.qkv = gemms[0].outputs;
+  sizes.queries = gemms[1].inputs;
+  sizes.keys = (sizes.qkv - sizes.queries) / 2;
+  sizes.up = gemms[2].outputs;
+  sizes.ffn = gemms[3].inputs;
+  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_HEAD, PW_PASS_F, gemms) == 1);
+  sizes.vocabulary = gemms[0].outputs;
+  sizes.attention = {
+      .type = model.type,
+      .causal = model.causal,
+      .batch = shape.work.batch,
+      .queries = shape.work.sequence,
+      .keys = shape.work.sequence,
+      .heads = sizes.queries / model.head_dim,
+      .kv_heads = sizes.keys / model.head_dim,
+      .head_dim = model.head_dim,
+      .q_stride = sizes.qkv,
+      .k_stride = sizes.qkv,
+      .o_stride = sizes.queries,
+      .scale = 1 / std::sqrt(static_cast<float>(model.head_dim))};
+  return sizes;
+}
+
+// Where the kernels' tensors lie; offsets in bytes.
+struct Places {
+  size_t gemm_x, gemm_y, gemm_out;
+  size_t qkv, out, d_out, d_qkv, lse, attention_scratch;
+  size_t x, y, dx, statistics, norm_scratch;
+  size_t wide, active, d_active, d_wide;
+  size_t logits, losses, logits_lse;
+  size_t bytes = 0;
+};
+
+Places PlacesOf(MeasuredDevice* device, const Shape& shape) {
+  const Sizes sizes = SizesOf(shape);
+  const auto element = BytesOf(shape.model.type);
+  Places places = {};
+  const auto take = [&places](int64_t count, size_t size) {
+    const size_t start = places.bytes;
+    places.bytes += (static_cast<size_t>(count) * size + kAlignment - 1) /
+                    kAlignment * kAlignment;
+    return start;
+  };
+  const int64_t tokens = sizes.tokens;
+  const int64_t widest = std::max(
+      {sizes.hidden, sizes.qkv, sizes.up, sizes.ffn, sizes.vocabulary});
+  places.gemm_x = take(tokens * std::max(sizes.hidden, sizes.ffn), element);
+  places.gemm_y = take(tokens * widest, element);
+  places.gemm_out = take(tokens * widest, element);
+  const PwKernels* kernels = device->kernels();
+  places.qkv = take(tokens * sizes.qkv, element);
+  places.out = take(tokens * sizes.queries, element);
+  places.d_out = take(tokens * sizes.queries, element);
+  places.d_qkv = take(tokens * sizes.qkv, element);
+  places.lse = take(tokens * sizes.attention.heads, sizeof(float));
+  const size_t scratch = std::max(
+      kernels->attention_workspace(device->handle(), &sizes.attention, 0),
+      kernels->attention_workspace(device->handle(), &sizes.attention, 1));
+  places.attention_scratch = take(static_cast<int64_t>(scratch), 1);
+  places.x = take(tokens * sizes.hidden, element);
+  places.y = take(tokens * sizes.hidden, element);
+  places.dx = take(tokens * sizes.hidden, element);
+  places.statistics = take(2 * tokens, sizeof(float));
+  places.norm_scratch = take(static_cast<int64_t>(kernels->norm_workspace(
+                                 device->handle(), tokens, sizes.hidden)),
+                             1);
+  places.wide = take(tokens * sizes.up, element);
+  places.active = take(tokens * sizes.ffn, element);
+  places.d_active = take(tokens * sizes.ffn, element);
+  places.d_wide = take(tokens * sizes.up, element);
+  places.logits = take(tokens * sizes.vocabulary, element);
+  places.losses = take(tokens, sizeof(float));
+  places.logits_lse = take(tokens, sizeof(float));
+  return places;
+}
+
+absl::string_view GemmName(PwGemmPass pass) {
+  return pass == PW_GEMM_FORWARD          ? "gemm.forward"
+         : pass == PW_GEMM_BACKWARD_INPUT ? "gemm.backward_input"
+                                          : "gemm.backward_weight";
+}
+
+}  // namespace
+
+KernelBench::KernelBench(MeasuredDevice* device,
+                         std::shared_ptr<PartBench> layer,
+                         std::shared_ptr<PartBench> head)
+    : device_(device), layer_(std::move(layer)), head_(std::move(head)) {
+  PW_CHECK(layer_->part() == PW_LAYER && head_->part() == PW_HEAD);
+  PW_CHECK(Bytes(device_, shape()) <= layer_->arena().bytes());
+}
+
+size_t KernelBench::Bytes(MeasuredDevice* device, const Shape& shape) {
+  return PlacesOf(device, shape).bytes;
+}
+
+absl::Status KernelBench::Renew(uint64_t seed) {
+  return device_->Randomize(shape().model.type, At(0), Bytes(device_, shape()),
+                            seed, kScale);
+}
+
+char* KernelBench::At(size_t offset) const {
+  return layer_->arena().data() + offset;
+}
+
+// `elements`: read and written, of the model's type.
+KernelEntry KernelBench::Entry(absl::string_view name,
+                               std::vector<int64_t> dimensions, double flops,
+                               double elements) const {
+  KernelEntry entry;
+  entry.name = std::string(name);
+  entry.shape = std::move(dimensions);
+  entry.type = std::string(TypeName(shape().model.type));
+  entry.flops = flops;
+  entry.bytes = elements * static_cast<double>(BytesOf(shape().model.type));
+  return entry;
+}
+
+std::vector<SingleKernel> KernelBench::Kernels() {
+  std::vector<SingleKernel> kernels;
+  AddGemms(*layer_, &kernels);
+  AddGemms(*head_, &kernels);
+  AddAttention(&kernels);
+  AddNorm(&kernels);
+  AddActivation(&kernels);
+  AddCrossEntropy(&kernels);
+  return kernels;
+}
+
+void KernelBench::AddGemms(const PartBench& bench,
+                           std::vector<SingleKernel>* kernels) {
+  const Places places = PlacesOf(device_, shape());
+  for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
+    for (const PwGemm& gemm : bench.Gemms(pass)) {
+      const auto tokens = static_cast<double>(gemm.tokens);
+      const auto inputs = static_cast<double>(gemm.inputs);
+      const auto outputs = static_cast<double>(gemm.outputs);
+      const bool weight = gemm.pass == PW_GEMM_BACKWARD_WEIGHT;
+      SingleKernel kernel;
+      kernel.entry =
+          Entry(GemmName(gemm.pass), {gemm.tokens, gemm.inputs, gemm.outputs},
+                2 * tokens * inputs * outputs,
+                tokens * (inputs + outputs) + (weight ? 0 : inputs * outputs));
+      // The gradient in fp32, read and written.
+      if (weight) kernel.entry.bytes += 8 * inputs * outputs;
+      kernel.names_implementation = true;
+      kernel.run = [this, gemm, places, &bench](int layer) {
+        const void* x = At(places.gemm_x);
+        const void* y = At(places.gemm_y);
+        void* out = At(places.gemm_out);
+        const void* w = bench.weights().weights(layer);
+        const PwKernels* table = device_->kernels();
+        const auto run = [&](const void* a, const void* b, void* c) {
+          return device_->Check(
+              table->gemm(device_->handle(), nullptr, &gemm, a, b, nullptr, c),
+              "run a matrix product");
+        };
+        if (gemm.pass == PW_GEMM_FORWARD) return run(x, w, out);
+        if (gemm.pass == PW_GEMM_BACKWARD_INPUT) return run(y, w, out);
+        return run(x, y, bench.weights().gradients(layer));
+      };
+      kernels->push_back(std::move(kernel));
+    }
+  }
+}
+
+void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
+  const Places places = PlacesOf(device_, shape());
+  const Sizes sizes = SizesOf(shape());
+  const PwAttention& attention = sizes.attention;
+  const std::vector<int64_t> dimensions = {attention.batch, attention.queries,
+                                           attention.heads, attention.kv_heads,
+                                           attention.head_dim};
+  const std::string name =
+      attention.causal != 0 ? "attention.causal" : "attention";
+  const auto tokens = static_cast<double>(sizes.tokens);
+  const auto queries = static_cast<double>(sizes.queries);
+  const auto both = static_cast<double>(sizes.qkv);
+  const auto flops = [this](PwPassKind pass) {
+    double linear = 0;
+    double core = 0;
+    pw_pass_flops(&shape().model, &shape().work, PW_LAYER, pass, &linear,
+                  &core);
+    return core;
+  };
+  const size_t element = BytesOf(shape().model.type);
+  const size_t keys = static_cast<size_t>(sizes.queries) * element;
+  const size_t values = keys + static_cast<size_t>(sizes.keys) * element;
+  SingleKernel forward;
+  forward.entry = Entry(absl::StrCat(name, ".forward"), dimensions,
+                        flops(PW_PASS_F), tokens * (both + queries));
+  forward.names_implementation = true;
+  forward.run = [this, places, attention, keys, values](int) {
+    return device_->Check(
+        device_->kernels()->attention_forward(
+            device_->handle(), nullptr, &attention, At(places.qkv),
+            At(places.qkv + keys), At(places.qkv + values), At(places.out),
+            reinterpret_cast<float*>(At(places.lse)),
+            At(places.attention_scratch)),
+        "run attention");
+  };
+  kernels->push_back(std::move(forward));
+  SingleKernel backward;
+  backward.entry = Entry(absl::StrCat(name, ".backward"), dimensions,
+                         flops(PW_PASS_B), tokens * 2 * (both + queries));
+  backward.names_implementation = true;
+  backward.run = [this, places, attention, keys, values](int) {
+    return device_->Check(
+        device_->kernels()->attention_backward(
+            device_->handle(), nullptr, &attention, At(places.qkv),
+            At(places.qkv + keys), At(places.qkv + values), At(places.out),
+            reinterpret_cast<const float*>(At(places.lse)), At(places.d_out),
+            At(places.d_qkv), At(places.d_qkv + keys),
+            At(places.d_qkv + values), At(places.attention_scratch)),
+        "run attention's backward");
+  };
+  kernels->push_back(std::move(backward));
+}
+
+void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
+  const Places places = PlacesOf(device_, shape());
+  const int64_t rows = SizesOf(shape()).tokens;
+  const PwModel& model = shape().model;
+  const int64_t columns = model.hidden;
+  const bool rms = model.style == PW_LLAMA;
+  const PwNorm norm = rms ? PW_RMS_NORM : PW_LAYER_NORM;
+  const std::string name = rms ? "rms_norm" : "layer_norm";
+  const double elements =
+      static_cast<double>(rows) * static_cast<double>(columns);
+  // Any of a layer's weights do for gain and offset.
+  const auto offset = static_cast<size_t>(columns);
+  const size_t element = BytesOf(model.type);
+  SingleKernel forward;
+  forward.entry =
+      Entry(absl::StrCat(name, ".forward"), {rows, columns}, 0, 2 * elements);
+  forward.run = [=, this](int layer) {
+    const char* gamma =
+        static_cast<const char*>(layer_->weights().weights(layer));
+    return device_->Check(
+        device_->kernels()->norm_forward(
+            device_->handle(), nullptr, norm, shape().model.type, rows, columns,
+            shape().model.epsilon, At(places.x), gamma,
+            rms ? nullptr : gamma + offset * element, At(places.y),
+            reinterpret_cast<float*>(At(places.statistics))),
+        "run a norm");
+  };
+  kernels->push_back(std::move(forward));
+  SingleKernel backward;
+  backward.entry =
+      Entry(absl::StrCat(name, ".backward"), {rows, columns}, 0, 3 * elements);
+  backward.run = [=, this](int layer) {
+    float* gradients = layer_->weights().gradients(layer);
+    return device_->Check(
+        device_->kernels()->norm_backward(
+            device_->handle(), nullptr, norm, shape().model.type, rows, columns,
+            At(places.y), At(places.x), layer_->weights().weights(layer),
+            reinterpret_cast<const float*>(At(places.statistics)), nullptr,
+            At(places.dx), gradients, rms ? nullptr : gradients + offset,
+            At(places.norm_scratch)),
+        "run a norm's backward");
+  };
+  kernels->push_back(std::move(backward));
+}
+
+void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
+  const Places places = PlacesOf(device_, shape());
+  const Sizes sizes = SizesOf(shape());
+  const bool gelu = shape().model.style == PW_GPT;
+  const PwActivation activation = gelu ? PW_GELU : PW_SWIGLU;
+  const std::string name = gelu ? "gelu" : "swiglu";
+  const int64_t rows = sizes.tokens;
+  const int64_t columns = sizes.ffn;
+  const auto tokens = static_cast<double>(rows);
+  const auto narrow = static_cast<double>(columns);
+  const auto wide = static_cast<double>(sizes.up);
+  SingleKernel forward;
+  forward.entry = Entry(absl::StrCat(name, ".forward"), {rows, columns}, 0,
+                        tokens * (wide + narrow));
+  forward.run = [=, this](int) {
+    return device_->Check(
+        device_->kernels()->activation_forward(
+            device_->handle(), nullptr, activation, shape().model.type, rows,
+            columns, At(places.wide), At(places.active)),
+        "run an activation");
+  };
+  kernels->push_back(std::move(forward));
+  SingleKernel backward;
+  backward.entry = Entry(absl::StrCat(name, ".backward"), {rows, columns}, 0,
+                         tokens * (2 * wide + narrow));
+  backward.run = [=, this](int) {
+    return device_->Check(
+        device_->kernels()->activation_backward(
+            device_->handle(), nullptr, activation, shape().model.type, rows,
+            columns, At(places.wide), At(places.d_active), At(places.d_wide)),
+        "run an activation's backward");
+  };
+  kernels->push_back(std::move(backward));
+}
+
+void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
+  const Places places = PlacesOf(device_, shape());
+  const Sizes sizes = SizesOf(shape());
+  const int64_t tokens = sizes.tokens;
+  const int64_t vocabulary = sizes.vocabulary;
+  const double elements =
+      static_cast<double>(tokens) * static_cast<double>(vocabulary);
+  SingleKernel forward;
+  forward.entry =
+      Entry("cross_entropy.forward", {tokens, vocabulary}, 0, elements);
+  // The backward has left gradients in their place.
+  forward.prepare = [=, this] {
+    return device_->Randomize(
+        shape().model.type, At(places.logits),
+        static_cast<size_t>(tokens * vocabulary) * BytesOf(shape().model.type),
+        13, kScale);
+  };
+  forward.run = [=, this](int) {
+    return device_->Check(
+        device_->kernels()->cross_entropy_forward(
+            device_->handle(), nullptr, shape().model.type, tokens, vocabulary,
+            At(places.logits), head_->ids(),
+            reinterpret_cast<float*>(At(places.losses)),
+            reinterpret_cast<float*>(At(places.logits_lse))),
+        "run cross-entropy");
+  };
+  kernels->push_back(std::move(forward));
+  SingleKernel backward;
+  backward.entry =
+      Entry("cross_entropy.backward", {tokens, vocabulary}, 0, 2 * elements);
+  backward.run = [=, this](int) {
+    return device_->Check(
+        device_->kernels()->cross_entropy_backward(
+            device_->handle(), nullptr, shape().model.type, tokens, vocabulary,
+            At(places.logits), head_->ids(),
+            reinterpret_cast<const float*>(At(places.logits_lse)),
+            1 / static_cast<float>(tokens)),
+        "run cross-entropy's backward");
+  };
+  kernels->push_back(std::move(backward));
+}
+
+}  // namespace pipewright

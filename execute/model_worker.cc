@@ -1,4 +1,5 @@
-// Passes, copies and their data; model_worker_step.cc has the rest.
+// Passes, copies and their data. model_worker_groups.cc has what it shares with
+// other ranks' workers, model_worker_step.cc the optimizer's step.
 #include "execute/model_worker.h"
 
 #include <algorithm>

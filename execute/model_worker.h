@@ -122,6 +122,8 @@ class ModelWorker : public Worker {
   double Limit(int iteration, double norm) const;
   absl::Status Assemble();
   absl::Status PartialNorm();
+  // In memory of the host.
+  static Payload PayloadOf(const NormState& state);
   absl::Status SumParts(const std::vector<Payload>& parts, float* into);
   const SideOp& OpOf(int32_t side_op) const {
     return program_.ranks[self_.rank].side_ops[side_op];

@@ -34,9 +34,9 @@ std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
   return found;
 }
 
-absl::Status ModelWorker::CopyOut(const float* from, int64_t count,
+absl::Status ModelWorker::CopyOut(const void* from, size_t bytes,
                                   Payload* payload) {
-  PW_ASSIGN_OR_RETURN(*payload, arena_->Take(static_cast<size_t>(count) * 4));
+  PW_ASSIGN_OR_RETURN(*payload, arena_->Take(bytes));
   return Failed(
       handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
                             payload->data.get(), from, payload->bytes),
@@ -56,7 +56,8 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
   Stage& stage = *stages[0];
   switch (op.kind) {
     case OpKind::kAllReduce:
-      failed_.Update(CopyOut(stage.gradients(), stage.parameters(), &payload));
+      failed_.Update(
+          CopyFloats(stage.gradients(), stage.parameters(), &payload));
       for (size_t copy = 1; copy < stages.size(); ++copy) {
         failed_.Update(Failed(handle_.kernels->accumulate(
                                   handle_.device, handle_.stream,
@@ -67,14 +68,15 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
       break;
     case OpKind::kReduceScatter: {
       const auto [begin, end] = ShardOf(stage, to, members);
-      failed_.Update(CopyOut(stage.gradients() + begin, end - begin, &payload));
+      failed_.Update(
+          CopyFloats(stage.gradients() + begin, end - begin, &payload));
       // What has been given is in the sum of somebody.
       if (to + 1 == members) failed_.Update(stage.ZeroGradients());
       break;
     }
     case OpKind::kAllGather: {
       const auto [begin, end] = OwnShard(stage);
-      failed_.Update(CopyOut(stage.master() + begin, end - begin, &payload));
+      failed_.Update(CopyFloats(stage.master() + begin, end - begin, &payload));
       break;
     }
     default:
@@ -103,10 +105,14 @@ absl::Status ModelWorker::SumParts(const std::vector<Payload>& parts,
   return absl::OkStatus();
 }
 
-absl::Status ModelWorker::TakeParts(int32_t side_op, int,
-                                    const std::vector<Payload>& parts) {
+absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
+                                    const std::vector<Payload>& given) {
   PW_RETURN_IF_ERROR(failed_);
   const SideOp& op = OpOf(side_op);
+  std::vector<Payload> parts = given;
+  if (options_.alone && op.kind != OpKind::kAllGather) {
+    for (Payload& part : parts) part = given[self];
+  }
   if (op.stage < 0) {
     if (op.kind != OpKind::kAllReduce) return absl::OkStatus();
     full_ = {};
@@ -148,6 +154,7 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int,
     }
     case OpKind::kAllGather:
       for (size_t member = 0; member < parts.size(); ++member) {
+        if (options_.alone && parts[member].bytes == 0) continue;
         const auto [begin, end] = ShardOf(stage, static_cast<int>(member),
                                           static_cast<int>(parts.size()));
         PW_RETURN_IF_ERROR(Failed(
@@ -174,7 +181,7 @@ Payload ModelWorker::ServePull(Address from, int32_t side_op) {
   const std::vector<Stage*> stages = StagesOfOp(op);
   if (stages.empty()) return payload;
   failed_.Update(
-      CopyOut(stages[0]->master(), stages[0]->parameters(), &payload));
+      CopyFloats(stages[0]->master(), stages[0]->parameters(), &payload));
   return payload;
 }
 
@@ -194,7 +201,7 @@ Payload ModelWorker::GivePush(int32_t side_op) {
   Payload payload;
   if (stages.empty()) return payload;
   failed_.Update(
-      CopyOut(stages[0]->gradients(), stages[0]->parameters(), &payload));
+      CopyFloats(stages[0]->gradients(), stages[0]->parameters(), &payload));
   return payload;
 }
 

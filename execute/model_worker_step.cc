@@ -112,6 +112,7 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
                                        : 1);
       });
     case OpKind::kValidate: {
+      if (options_.alone) return 0.0;
       const bool fails =
           full_.not_finite > 0 || ClipScale(start.iteration - 1, full_) < 1;
       if (fails == start.is_false) return 0.0;
@@ -157,6 +158,7 @@ absl::Status ModelWorker::StepAll(int64_t step, float scale) {
     std::fill(sums.begin(), sums.end(), 0.0f);
     // Parameters of others are as old as the last gather: a forward that does
     // not wait for the next one shall fail its check.
+    if (options_.alone) continue;
     PW_RETURN_IF_ERROR(stages_.at(key)->ForgetOthers(
         OwnShard(*stages_.at(key)).first, OwnShard(*stages_.at(key)).second));
   }
@@ -179,11 +181,19 @@ absl::Status ModelWorker::EndIteration(int iteration) {
   return absl::OkStatus();
 }
 
-absl::Status ModelWorker::TakeSnapshots(int iteration) {
+bool ModelWorker::WantsSnapshot(int iteration) const {
   const std::vector<int>& wanted = options_.snapshot_iterations;
-  if (std::find(wanted.begin(), wanted.end(), iteration) == wanted.end()) {
-    return absl::OkStatus();
-  }
+  return std::find(wanted.begin(), wanted.end(), iteration) != wanted.end();
+}
+
+// Without a step nothing holds the next backward back from gradients that are
+// still being reduced.
+bool ModelWorker::WantsAllEnded(int iteration) const {
+  return !steps_weights_ || WantsSnapshot(iteration);
+}
+
+absl::Status ModelWorker::TakeSnapshots(int iteration) {
+  if (!WantsSnapshot(iteration)) return absl::OkStatus();
   PW_RETURN_IF_ERROR(Assemble());
   for (auto& [key, stage] : stages_) {
     StageSnapshot snapshot = {.iteration = iteration,

@@ -25,6 +25,9 @@ struct ReplayOptions {
   // Until no arrival at such a rank has changed by more than this part of a
   // step, or so often.
   double tolerance = 0.01;
+  // The program's pass times mean something. Else everything from others is
+  // there at once when the ranks run for the first time.
+  bool times_known = true;
   int most_passes = 5;
   bool trace = false;
   double timeout_s = 60;

@@ -67,8 +67,7 @@ std::string CheckSection(const ExecuteReport& report) {
   }
   return SectionHtml(
       "check", "Check against the sequential run",
-      absl::StrCat(check.ok() ? "<p>" : "<p class=\"bad\">",
-                   "Losses, gradients and weights ",
+      absl::StrCat(check.ok() ? "<p>" : "<p class=\"bad\">", "Gradients ",
                    EscapeXml(CheckInWords(check)),
                    ".</p>\n<p class=\"quiet\">Allowed: ",
                    absl::StrFormat("%.0e for losses and the first gradients, "

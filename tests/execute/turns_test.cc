@@ -36,31 +36,36 @@ class Flag {
   bool set_ = false;
 };
 
-// Replica 1 does not end its last pass of iteration 0 before replica 0 has
-// begun iteration 1.
+// Replica 1 does not step in iteration 0 before replica 0, whose gathers wait
+// for that, has begun iteration 1.
 class CrossedWorker : public FixedWorker {
  public:
-  CrossedWorker(Address self, int64_t passes, Flag* begun,
+  CrossedWorker(const Program& program, Address self, Flag* begun,
                 std::atomic<bool>* crossed)
-      : self_(self), passes_(passes), begun_(begun), crossed_(crossed) {}
+      : program_(program), self_(self), begun_(begun), crossed_(crossed) {}
 
   absl::Status BeginStart(const Start& start) override {
     if (self_.replica == 0 && start.iteration == 1) begun_->Set();
     return absl::OkStatus();
   }
-  absl::StatusOr<double> RunPass(Pass, int) override {
-    if (--passes_ == 0 && self_.replica == 1) *crossed_ = begun_->Await();
+  absl::StatusOr<double> RunSideOp(int32_t side_op,
+                                   const Start& start) override {
+    const SideOp& op = program_.ranks[self_.rank].side_ops[side_op];
+    if (op.kind == OpKind::kOptimizer && self_.replica == 1 &&
+        start.iteration == 0) {
+      *crossed_ = begun_->Await();
+    }
     return 0.0;
   }
 
  private:
+  const Program& program_;
   const Address self_;
-  int64_t passes_;
   Flag* const begun_;
   std::atomic<bool>* const crossed_;
 };
 
-TEST_CASE("execute: the next iteration begins beside a pending reduction",
+TEST_CASE("execute: the next iteration begins beside pending gathers",
           "[execute]") {
   ScheduleParams params;
   params.pp = 1;
@@ -72,7 +77,8 @@ TEST_CASE("execute: the next iteration begins beside a pending reduction",
       1, 1, {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   lower.gradient_bytes = {4};
   lower.parameter_bytes = {4};
-  lower.data_parallel = DataParallel::kDdp;
+  lower.data_parallel = DataParallel::kZero1;
+  lower.optimizer = OptimizerMode::kSynchronised;
   lower.replicas = 2;
   lower.iterations = 2;
   const absl::StatusOr<Program> program =
@@ -84,8 +90,8 @@ TEST_CASE("execute: the next iteration begins beside a pending reduction",
     const absl::StatusOr<ExecutedRun> run =
         RunThreads(*program,
                    [&](Address self) {
-                     return std::make_unique<CrossedWorker>(
-                         self, program->num_passes(), &begun, &crossed);
+                     return std::make_unique<CrossedWorker>(*program, self,
+                                                            &begun, &crossed);
                    },
                    {.clock = clock});
     INFO(run.status());

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kernels/loader.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
@@ -42,8 +43,20 @@ absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
 absl::Status ModelWorker::Initialize(const PwKernels* kernels,
                                      int device_index) {
   handle_.kernels = kernels;
-  PW_RETURN_IF_ERROR(
-      Failed(kernels->open(device_index, &handle_.device), "device"));
+  if (options_.parts) {
+    const PwOpenPart open_part = pw_open_part_of(kernels);
+    if (open_part == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the processors of ", kernels->name, " cannot be divided"));
+    }
+    PW_RETURN_IF_ERROR(Failed(
+        open_part(device_index, self_.replica * program_.pp() + self_.rank,
+                  program_.replicas * program_.pp(), &handle_.device),
+        "part of the device"));
+  } else {
+    PW_RETURN_IF_ERROR(
+        Failed(kernels->open(device_index, &handle_.device), "device"));
+  }
   device_.reset(handle_.device,
                 [kernels](PwDevice* device) { kernels->close(device); });
   PW_RETURN_IF_ERROR(
@@ -232,7 +245,8 @@ absl::StatusOr<double> ModelWorker::Timed(
   std::unique_lock<std::mutex> token;
   if (options_.token != nullptr) {
     token = std::unique_lock<std::mutex>(*options_.token);
-  } else if (absl::string_view(handle_.kernels->name) == "cuda") {
+  } else if (!options_.parts &&
+             absl::string_view(handle_.kernels->name) == "cuda") {
     token = std::unique_lock<std::mutex>(GpuToken());
   }
   const PwKernels& kernels = *handle_.kernels;

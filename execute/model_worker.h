@@ -55,6 +55,9 @@ struct WorkerOptions {
   // Who holds it is the only one that computes; null: as many as there are
   // ranks. On a GPU, which ranks of one process share, there always is one.
   std::shared_ptr<std::mutex> token;
+  // On a GPU: each rank has a part of its processors (green contexts), and
+  // nobody waits for a token.
+  bool parts = false;
   std::vector<int> snapshot_iterations;
   WorkerRecord* record = nullptr;  // filled in when the worker ends
 };

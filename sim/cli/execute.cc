@@ -22,7 +22,6 @@
 #include "sim/cli/execute_report.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
 #include "sim/report/svg.h"
@@ -32,11 +31,6 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
-
-bool HasTimes(const PreparedRun& run) {
-  return run.profile || run.analytic || run.config.costs.forward_s ||
-         !run.config.costs.stage_forward_s.empty();
-}
 
 struct Executed {
   ExecutedRun run;
@@ -71,6 +65,7 @@ struct Execute {
   bool no_check = false;
   std::string replay_rank;
   bool one_at_a_time = false;
+  bool green_contexts = false;
   std::vector<std::string> slow;
   std::vector<std::string> late;
 
@@ -83,7 +78,6 @@ struct Execute {
   absl::Status Train(const PreparedRun& run, const Program& program,
                      TrainingOptions training, MpiJob* job,
                      ExecuteReport* report, Executed* executed);
-  void Describe(const PreparedRun& run, Report* report) const;
   void PutFiles(const Program& program, const Executed& executed,
                 const ExecuteReport& report);
 };
@@ -176,7 +170,10 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
       WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
                        run.lower.costs.held_until_weight);
   if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
-  report->one_at_a_time = one_at_a_time || device == "cuda";
+  training.worker.parts = green_contexts;
+  report->green_contexts = green_contexts;
+  report->one_at_a_time =
+      one_at_a_time || (device == "cuda" && !green_contexts);
   if (no_check) training.worker.snapshot_iterations.clear();
   if (program.schedule->update_every > 0) {
     training.check = false;
@@ -223,19 +220,6 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   return absl::OkStatus();
 }
 
-void Execute::Describe(const PreparedRun& run, Report* report) const {
-  report->engine = "hardware";
-  report->network = run.network_name;
-  report->params = run.params;
-  report->model = run.model;
-  report->system = run.system;
-  report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
-  report->gradient_sync = report->data_parallel;
-  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-}
-
 void Execute::PutFiles(const Program& program, const Executed& executed,
                        const ExecuteReport& report) {
   const std::vector<double> step_s = StepTimes(executed.run.summary);
@@ -270,6 +254,12 @@ absl::Status Execute::Run() {
   }
   if (!(timeout_s > 0)) {
     return BadValue("--timeout", absl::StrCat(timeout_s), "above 0 s");
+  }
+  if (green_contexts &&
+      (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
+    return absl::InvalidArgumentError(
+        "--green-contexts: gives each rank a part of one GPU; allowed: with "
+        "--device cuda, without --one-at-a-time and --replay-rank");
   }
   TrainingOptions training;
   PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
@@ -329,7 +319,7 @@ absl::Status Execute::Run() {
   report.wall_s = executed.run.wall_s;
   report.report =
       Summarize(program, executed.run.summary, executed.peak_activations);
-  Describe(run, &report.report);
+  DescribeExecuted(run, &report.report);
   report.report.warnings = executed.warnings;
   PW_RETURN_IF_ERROR(Predict(run, program, &report));
   PutFiles(program, executed, report);
@@ -371,6 +361,9 @@ void AddExecute(CLI::App* app, Action* action) {
       ->type_name("RANK|all");
   verb->add_flag("--one-at-a-time", execute->one_at_a_time,
                  "one rank computes at a time, as on a GPU that all share");
+  verb->add_flag("--green-contexts", execute->green_contexts,
+                 "with cuda: each rank has a part of the GPU's processors and "
+                 "all compute at the same time");
   verb->add_flag("--no-check", execute->no_check, "without the sequential run");
   verb->add_option("--fault-slow", execute->slow,
                    "on purpose: passes take longer, KIND[@RANK]:FACTOR");

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/grid.h"
 #include "sim/base/status.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -39,6 +40,24 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     }
   }
   return run;
+}
+
+bool HasTimes(const PreparedRun& run) {
+  return run.profile || run.analytic || run.config.costs.forward_s ||
+         !run.config.costs.stage_forward_s.empty();
+}
+
+void DescribeExecuted(const PreparedRun& run, Report* report) {
+  report->engine = "hardware";
+  report->network = run.network_name;
+  report->params = run.params;
+  report->model = run.model;
+  report->system = run.system;
+  report->data_parallel =
+      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  report->gradient_sync = report->data_parallel;
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }
 
 absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,

@@ -1,4 +1,4 @@
-// What `pipewright execute` trains, of what the configuration says.
+// What `pipewright execute` takes from the configuration: run, model, times.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "execute/executed_model.h"
 #include "sim/config/prepare.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 
@@ -15,6 +16,12 @@ namespace pipewright {
 // reduction where a stage has several copies, and an optimizer.
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings);
+
+// Somebody has said how long passes take.
+bool HasTimes(const PreparedRun& run);
+
+// What neither program nor run knows.
+void DescribeExecuted(const PreparedRun& run, Report* report);
 
 // What is trained in another way than the model says is added to *warnings.
 // Error: kInvalidArgument for what the executor cannot train.

@@ -71,6 +71,11 @@ std::string NotValidated(const ExecuteReport& report) {
               "those of ranks that take turns"
             : "one rank computes at a time: how they overlap is computed");
   }
+  if (report.green_contexts) {
+    texts.push_back(
+        "each rank has a part of one GPU: rates are those of the part beside "
+        "busy others, and nothing promises that parts run at the same time");
+  }
   return absl::StrJoin(texts, "; ");
 }
 
@@ -83,7 +88,8 @@ std::string HowExecuted(const ExecuteReport& report) {
                               : absl::StrCat("rank ", ranks[0].rank, " alone"));
   } else {
     absl::StrAppend(&how, report.transport,
-                    report.one_at_a_time ? ", one computes at a time" : "");
+                    report.one_at_a_time ? ", one computes at a time" : "",
+                    report.green_contexts ? ", a green context each" : "");
   }
   if (!report.device.empty()) absl::StrAppend(&how, ", ", report.device);
   if (!report.libraries.empty()) {

@@ -30,7 +30,8 @@ struct ExecuteReport {
   // Where ranks have run alone; what is composed of them is in `report`.
   std::optional<ReplayedRun> replay;
   bool one_at_a_time = false;  // one rank computes at a time
-  double late_s = 0;           // of the paced clock
+  bool green_contexts = false;
+  double late_s = 0;  // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };

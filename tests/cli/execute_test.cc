@@ -96,7 +96,7 @@ TEST_CASE("cli: each way to execute says what it does not validate",
 TEST_CASE("cli: a rank alone stands among the predicted others",
           "[cli][execute]") {
   Arguments more = kTimes;
-  more.insert(more.end(), {"--replay-rank", "1", "--steps", "1"});
+  more.insert(more.end(), {"--replay-rank", "1"});
   const BinaryResult run = Execute(more);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);

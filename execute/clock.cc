@@ -14,6 +14,7 @@ class VirtualClock : public Clock {
   bool computed() const override { return true; }
   bool takes_given() const override { return takes_given_; }
   double Now() const override { return 0; }
+  bool Reached(double) const override { return true; }
   double Begin(double ready_s) override { return ready_s; }
   double End(double start_s, double seconds) override {
     return start_s + seconds;
@@ -23,8 +24,7 @@ class VirtualClock : public Clock {
   const bool takes_given_;
 };
 
-// Sleeps to absolute times, so that errors do not add up. The kernel wakes
-// late; the last stretch is spun (reference: 50 us are usual).
+// Sleeps to absolute times, so that errors do not add up.
 class PacedClock : public Clock {
  public:
   PacedClock(double epoch_s, double* late_s)
@@ -32,6 +32,9 @@ class PacedClock : public Clock {
   bool computed() const override { return true; }
   bool takes_given() const override { return true; }
   double Now() const override { return SteadySeconds() - epoch_s_; }
+  bool Reached(double date_s) const override {
+    return date_s - Now() <= kSpin_s;  // Begin waits for the rest
+  }
   double Begin(double ready_s) override {
     WaitUntil(ready_s);
     return ready_s;
@@ -42,8 +45,6 @@ class PacedClock : public Clock {
   }
 
  private:
-  static constexpr double kSpin_s = 60e-6;
-
   void WaitUntil(double date_s) {
     const double wall_s = epoch_s_ + date_s;
     if (wall_s - SteadySeconds() > kSpin_s) {
@@ -68,15 +69,24 @@ class PacedClock : public Clock {
 
 class RealClock : public Clock {
  public:
-  explicit RealClock(double epoch_s) : epoch_s_(epoch_s) {}
+  RealClock(double epoch_s, bool network_given)
+      : epoch_s_(epoch_s), network_given_(network_given) {}
   bool computed() const override { return false; }
   bool takes_given() const override { return false; }
+  bool network_given() const override { return network_given_; }
   double Now() const override { return SteadySeconds() - epoch_s_; }
+  bool Reached(double date_s) const override {
+    if (date_s - Now() > kSpin_s) return false;
+    while (Now() < date_s) {
+    }
+    return true;
+  }
   double Begin(double) override { return Now(); }
   double End(double, double) override { return Now(); }
 
  private:
   const double epoch_s_;
+  const bool network_given_;
 };
 
 }  // namespace
@@ -95,7 +105,10 @@ std::unique_ptr<Clock> MakePacedClock(double epoch_s, double* late_s) {
   return std::make_unique<PacedClock>(epoch_s, late_s);
 }
 std::unique_ptr<Clock> MakeRealClock(double epoch_s) {
-  return std::make_unique<RealClock>(epoch_s);
+  return std::make_unique<RealClock>(epoch_s, /*network_given=*/false);
+}
+std::unique_ptr<Clock> MakeReplayClock(double epoch_s) {
+  return std::make_unique<RealClock>(epoch_s, /*network_given=*/true);
 }
 
 }  // namespace pipewright

@@ -5,6 +5,8 @@
 //   paced    the program's durations in wall time: passes sleep, messages
 //            come to be seen when the link would have brought them.
 //   real     everything takes what it takes.
+//   replay   as real for what the rank does itself; what others do, and the
+//            network, take the times that they say (replay.h).
 // Seconds since the start that all ranks agree on.
 #pragma once
 
@@ -24,7 +26,12 @@ class Clock {
   virtual bool computed() const = 0;
   // True where durations are the program's, not the worker's.
   virtual bool takes_given() const = 0;
+  // True where messages say when they come and the network takes the program's
+  // time. Else both are when they happen.
+  virtual bool network_given() const { return computed(); }
   virtual double Now() const = 0;
+  // True when it is `date_s`, or so shortly before that this has waited for it.
+  virtual bool Reached(double date_s) const = 0;
   // Waits where this clock waits; returns when the operation really starts.
   virtual double Begin(double ready_s) = 0;
   // The end of an operation that began at `start_s` and should take
@@ -37,6 +44,11 @@ std::unique_ptr<Clock> MakeVirtualClock(bool takes_given);
 // is raised to the longest that a rank woke up too late.
 std::unique_ptr<Clock> MakePacedClock(double epoch_s, double* late_s);
 std::unique_ptr<Clock> MakeRealClock(double epoch_s);
+std::unique_ptr<Clock> MakeReplayClock(double epoch_s);
+
+// The kernel wakes late; this much before a date waiting becomes spinning
+// (50 us are usual).
+inline constexpr double kSpin_s = 60e-6;
 
 // The machine's monotonic clock.
 double SteadySeconds();

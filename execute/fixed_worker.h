@@ -14,6 +14,7 @@ class FixedWorker : public Worker {
  public:
   absl::Status BeginStart(const Start&) override { return absl::OkStatus(); }
   absl::Status EndIteration(int) override { return absl::OkStatus(); }
+  bool WantsAllEnded(int) const override { return false; }
   void BeginBlock(const Pass*, int) override {}
   void EndBlock(const Pass*, int) override {}
   absl::StatusOr<double> RunPass(Pass, int) override { return 0.0; }

@@ -1,4 +1,5 @@
-// Passes, copies and their data; model_worker_step.cc has the rest.
+// Passes, copies and their data. model_worker_groups.cc has what it shares with
+// other ranks' workers, model_worker_step.cc the optimizer's step.
 #include "execute/model_worker.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kernels/loader.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
@@ -14,10 +16,10 @@ namespace pipewright {
 namespace {
 
 // Ranks of one process share a GPU: passes that overlap on it would time each
-// other. Who holds it is the only one that computes.
-std::unique_lock<std::mutex> DeviceToken() {
-  static std::mutex mutex;
-  return std::unique_lock<std::mutex>(mutex);
+// other.
+std::mutex& GpuToken() {
+  static std::mutex token;
+  return token;
 }
 
 bool IsForwardInput(Pass pass) { return pass.kind() == PassKind::kForward; }
@@ -41,8 +43,20 @@ absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
 absl::Status ModelWorker::Initialize(const PwKernels* kernels,
                                      int device_index) {
   handle_.kernels = kernels;
-  PW_RETURN_IF_ERROR(
-      Failed(kernels->open(device_index, &handle_.device), "device"));
+  if (options_.parts) {
+    const PwOpenPart open_part = pw_open_part_of(kernels);
+    if (open_part == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the processors of ", kernels->name, " cannot be divided"));
+    }
+    PW_RETURN_IF_ERROR(Failed(
+        open_part(device_index, self_.replica * program_.pp() + self_.rank,
+                  program_.replicas * program_.pp(), &handle_.device),
+        "part of the device"));
+  } else {
+    PW_RETURN_IF_ERROR(
+        Failed(kernels->open(device_index, &handle_.device), "device"));
+  }
   device_.reset(handle_.device,
                 [kernels](PwDevice* device) { kernels->close(device); });
   PW_RETURN_IF_ERROR(
@@ -68,6 +82,9 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
       }
     }
   }
+  for (const SideOp& op : program_.ranks[self_.rank].side_ops) {
+    steps_weights_ |= op.kind == OpKind::kOptimizer;
+  }
   record_.resident_bytes = arena_->used();
   return absl::OkStatus();
 }
@@ -81,6 +98,7 @@ ModelWorker::~ModelWorker() {
   inputs_.clear();
   outputs_.clear();
   stages_.clear();
+  stand_in_ = {};
   host_.reset();
   arena_.reset();
   if (handle_.device == nullptr) return;
@@ -92,23 +110,22 @@ ModelWorker::~ModelWorker() {
   if (end_ != nullptr) handle_.kernels->destroy_event(handle_.device, end_);
 }
 
+absl::StatusOr<Payload> ModelWorker::RandomBlock() {
+  PW_ASSIGN_OR_RETURN(Payload block, arena_->Take(model_.BoundaryBytes()));
+  PW_RETURN_IF_ERROR(Failed(
+      handle_.kernels->random(
+          handle_.device, handle_.stream, model_.shape.type, block.data.get(),
+          model_.batch * model_.slice_tokens() * model_.shape.hidden, 1, 1.0f),
+      "random"));
+  return block;
+}
+
 absl::Status ModelWorker::WarmUp() {
   for (auto& [key, stage] : stages_) {
-    const auto input = [&]() -> absl::StatusOr<Payload> {
-      PW_ASSIGN_OR_RETURN(Payload block, arena_->Take(model_.BoundaryBytes()));
-      PW_RETURN_IF_ERROR(
-          Failed(handle_.kernels->random(
-                     handle_.device, handle_.stream, model_.shape.type,
-                     block.data.get(),
-                     model_.batch * model_.slice_tokens() * model_.shape.hidden,
-                     1, 1.0f),
-                 "warm-up"));
-      return block;
-    };
     for (int slice = 0; slice < model_.slices; ++slice) {
       Payload from;
       if (!stage->first()) {
-        PW_ASSIGN_OR_RETURN(from, input());
+        PW_ASSIGN_OR_RETURN(from, RandomBlock());
       }
       Payload out;
       PW_RETURN_IF_ERROR(
@@ -117,7 +134,7 @@ absl::Status ModelWorker::WarmUp() {
     for (int slice = model_.slices; slice-- > 0;) {
       Payload gradient;
       if (!stage->last()) {
-        PW_ASSIGN_OR_RETURN(gradient, input());
+        PW_ASSIGN_OR_RETURN(gradient, RandomBlock());
       }
       Payload out;
       PW_RETURN_IF_ERROR(stage->BackwardInput({0, slice}, std::move(gradient),
@@ -130,6 +147,9 @@ absl::Status ModelWorker::WarmUp() {
         program_.ranks[self_.rank].later_start > 0) {
       PW_RETURN_IF_ERROR(stage->Predict(0, 0));
     }
+  }
+  if (options_.alone) {
+    PW_ASSIGN_OR_RETURN(stand_in_, RandomBlock());
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
@@ -215,6 +235,10 @@ void ModelWorker::EndBlock(const Pass* block, int parts) {
 }
 
 void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {
+  if (options_.alone) {
+    failed_.Update(
+        CopyOut(stand_in_.data.get(), model_.BoundaryBytes(), &payload));
+  }
   inputs_[{IsForwardInput(pass), stage, pass.replica(), pass.microbatch(),
            pass.slice()}] = std::move(payload);
 }
@@ -232,8 +256,11 @@ Payload ModelWorker::GiveOutput(Pass pass, int stage) {
 absl::StatusOr<double> ModelWorker::Timed(
     const std::function<absl::Status()>& work) {
   std::unique_lock<std::mutex> token;
-  if (absl::string_view(handle_.kernels->name) == "cuda") {
-    token = DeviceToken();
+  if (options_.token != nullptr) {
+    token = std::unique_lock<std::mutex>(*options_.token);
+  } else if (!options_.parts &&
+             absl::string_view(handle_.kernels->name) == "cuda") {
+    token = std::unique_lock<std::mutex>(GpuToken());
   }
   const PwKernels& kernels = *handle_.kernels;
   PW_RETURN_IF_ERROR(

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -48,6 +49,15 @@ struct WorkerOptions {
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
   double held_until_weight = 1;
+  // Nobody is there but this rank: random numbers stand for what other ranks
+  // would send, its own part for that of a group, and no step fails.
+  bool alone = false;
+  // Who holds it is the only one that computes; null: as many as there are
+  // ranks. On a GPU, which ranks of one process share, there always is one.
+  std::shared_ptr<std::mutex> token;
+  // On a GPU: each rank has a part of its processors (green contexts), and
+  // nobody waits for a token.
+  bool parts = false;
   std::vector<int> snapshot_iterations;
   WorkerRecord* record = nullptr;  // filled in when the worker ends
 };
@@ -66,6 +76,7 @@ class ModelWorker : public Worker {
 
   absl::Status BeginStart(const Start& start) override;
   absl::Status EndIteration(int iteration) override;
+  bool WantsAllEnded(int iteration) const override;
   void Forget() override;
   void BeginBlock(const Pass* block, int parts) override;
   void EndBlock(const Pass* block, int parts) override;
@@ -116,6 +127,8 @@ class ModelWorker : public Worker {
   int Behind(int iteration) const;
   absl::Status RunKernels(Pass pass, int stage);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
+  absl::StatusOr<Payload> RandomBlock();
+  bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);
   absl::Status LocalNorm(NormState* state);
@@ -124,12 +137,18 @@ class ModelWorker : public Worker {
   double Limit(int iteration, double norm) const;
   absl::Status Assemble();
   absl::Status PartialNorm();
+  // In memory of the host.
+  static Payload PayloadOf(const NormState& state);
   absl::Status SumParts(const std::vector<Payload>& parts, float* into);
   const SideOp& OpOf(int32_t side_op) const {
     return program_.ranks[self_.rank].side_ops[side_op];
   }
   std::vector<Stage*> StagesOfOp(const SideOp& op);
-  absl::Status CopyOut(const float* from, int64_t count, Payload* payload);
+  absl::Status CopyOut(const void* from, size_t bytes, Payload* payload);
+  // The same of fp32 values.
+  absl::Status CopyFloats(const float* from, int64_t count, Payload* payload) {
+    return CopyOut(from, static_cast<size_t>(count) * 4, payload);
+  }
   absl::Status Failed(PwStatus status, const char* what) const {
     return KernelStatus(*handle_.kernels, status, what);
   }
@@ -151,6 +170,8 @@ class ModelWorker : public Worker {
   // the iteration that its data is of.
   std::map<std::tuple<int, int, int, int>, int> forwards_;
   std::map<std::tuple<int, int, int, int>, int> forwards_of_false_start_;
+  Payload stand_in_;  // of what others would send
+  bool steps_weights_ = false;
   std::array<PwStream*, 2> copy_streams_{};  // [CopyEngine::Direction]
   Start start_;
   int64_t steps_ = 0;  // that the optimizer has taken

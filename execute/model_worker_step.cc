@@ -1,5 +1,5 @@
-// What a worker does between passes: reduction and gathering, norms, the step,
-// its validation and roll-back.
+// The step that a worker takes between passes: norms, validation, roll-back,
+// and what an iteration leaves. model_worker_groups.cc has what it shares.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "execute/model_worker.h"
-#include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -16,167 +15,7 @@ namespace {
 // A failing step's limit, as part of its norm.
 constexpr double kFailingLimit = 1e-3;
 
-template <class T>
-Payload HostPayload(const T& value) {
-  auto owner = std::make_shared<T>(value);
-  return {.data = std::shared_ptr<void>(owner, owner.get()),
-          .bytes = sizeof(T)};
-}
-
 }  // namespace
-
-std::pair<int64_t, int64_t> ModelWorker::ShardOf(const Stage& stage, int member,
-                                                 int members) const {
-  const int64_t size = stage.parameters();
-  return {size * member / members, size * (member + 1) / members};
-}
-
-std::pair<int64_t, int64_t> ModelWorker::OwnShard(const Stage& stage) const {
-  if (!options_.sharded_step) return {0, stage.parameters()};
-  return ShardOf(stage, self_.replica, program_.replicas);
-}
-
-// A middle rank of a bidirectional schedule may hold both copies of a stage.
-std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
-  std::vector<Stage*> found;
-  for (auto& [key, stage] : stages_) {
-    if (key.first == op.stage) found.push_back(stage.get());
-  }
-  return found;
-}
-
-absl::Status ModelWorker::CopyOut(const float* from, int64_t count,
-                                  Payload* payload) {
-  PW_ASSIGN_OR_RETURN(*payload, arena_->Take(static_cast<size_t>(count) * 4));
-  return Failed(
-      handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
-                            payload->data.get(), from, payload->bytes),
-      "copy");
-}
-
-Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
-  const SideOp& op = OpOf(side_op);
-  Payload payload;
-  if (op.stage < 0) {
-    if (op.kind != OpKind::kAllReduce) return payload;
-    NormState state;
-    failed_.Update(LocalNorm(&state));
-    return HostPayload(state);
-  }
-  const std::vector<Stage*> stages = StagesOfOp(op);
-  Stage& stage = *stages[0];
-  switch (op.kind) {
-    case OpKind::kAllReduce:
-      failed_.Update(CopyOut(stage.gradients(), stage.parameters(), &payload));
-      for (size_t copy = 1; copy < stages.size(); ++copy) {
-        failed_.Update(Failed(handle_.kernels->accumulate(
-                                  handle_.device, handle_.stream,
-                                  stage.parameters(), stages[copy]->gradients(),
-                                  static_cast<float*>(payload.data.get())),
-                              "accumulate"));
-      }
-      break;
-    case OpKind::kReduceScatter: {
-      const auto [begin, end] = ShardOf(stage, to, members);
-      failed_.Update(CopyOut(stage.gradients() + begin, end - begin, &payload));
-      // What has been given is in the sum of somebody.
-      if (to + 1 == members) failed_.Update(stage.ZeroGradients());
-      break;
-    }
-    case OpKind::kAllGather: {
-      const auto [begin, end] = OwnShard(stage);
-      failed_.Update(CopyOut(stage.master() + begin, end - begin, &payload));
-      break;
-    }
-    default:
-      break;
-  }
-  failed_.Update(Failed(
-      handle_.kernels->synchronize(handle_.device, handle_.stream), "part"));
-  return payload;
-}
-
-// In the order of the members, so that all of them get the same bits.
-absl::Status ModelWorker::SumParts(const std::vector<Payload>& parts,
-                                   float* into) {
-  const auto count = static_cast<int64_t>(parts[0].bytes / 4);
-  PW_RETURN_IF_ERROR(Failed(
-      handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
-                            into, parts[0].data.get(), parts[0].bytes),
-      "reduce"));
-  for (size_t member = 1; member < parts.size(); ++member) {
-    PW_RETURN_IF_ERROR(
-        Failed(handle_.kernels->accumulate(
-                   handle_.device, handle_.stream, count,
-                   static_cast<const float*>(parts[member].data.get()), into),
-               "reduce"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ModelWorker::TakeParts(int32_t side_op, int,
-                                    const std::vector<Payload>& parts) {
-  PW_RETURN_IF_ERROR(failed_);
-  const SideOp& op = OpOf(side_op);
-  if (op.stage < 0) {
-    if (op.kind != OpKind::kAllReduce) return absl::OkStatus();
-    full_ = {};
-    for (const Payload& part : parts) {
-      const auto& state = *static_cast<const NormState*>(part.data.get());
-      full_.squares += state.squares;
-      full_.not_finite += state.not_finite;
-    }
-    return absl::OkStatus();
-  }
-  const std::vector<Stage*> stages = StagesOfOp(op);
-  Stage& stage = *stages[0];
-  switch (op.kind) {
-    case OpKind::kAllReduce:
-      for (Stage* const each : stages) {
-        PW_RETURN_IF_ERROR(SumParts(parts, each->gradients()));
-      }
-      break;
-    case OpKind::kReduceScatter: {
-      // Without a collective of its own data the reduction of several blocks
-      // adds up here.
-      Payload sum;
-      PW_ASSIGN_OR_RETURN(sum, arena_->Take(parts[0].bytes));
-      PW_RETURN_IF_ERROR(SumParts(parts, static_cast<float*>(sum.data.get())));
-      std::vector<float>& total = shard_sums_.at({op.stage, 0});
-      std::vector<float> host(total.size());
-      PW_RETURN_IF_ERROR(
-          Failed(handle_.kernels->copy(handle_.device, handle_.stream,
-                                       PW_DEVICE_TO_HOST, host.data(),
-                                       sum.data.get(), sum.bytes),
-                 "reduce"));
-      PW_RETURN_IF_ERROR(
-          Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
-                 "reduce"));
-      for (size_t index = 0; index < host.size(); ++index) {
-        total[index] += host[index];
-      }
-      break;
-    }
-    case OpKind::kAllGather:
-      for (size_t member = 0; member < parts.size(); ++member) {
-        const auto [begin, end] = ShardOf(stage, static_cast<int>(member),
-                                          static_cast<int>(parts.size()));
-        PW_RETURN_IF_ERROR(Failed(
-            handle_.kernels->copy(handle_.device, handle_.stream,
-                                  PW_DEVICE_TO_DEVICE, stage.master() + begin,
-                                  parts[member].data.get(),
-                                  parts[member].bytes),
-            "gather"));
-        PW_CHECK(parts[member].bytes == static_cast<size_t>(end - begin) * 4);
-      }
-      PW_RETURN_IF_ERROR(stage.Publish(0, stage.parameters()));
-      break;
-    default:
-      break;
-  }
-  return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
-                "collective");
-}
 
 // Sharded gradients come together where the step takes them.
 absl::Status ModelWorker::Assemble() {
@@ -184,7 +23,6 @@ absl::Status ModelWorker::Assemble() {
     Stage& stage = *stages_.at(key);
     const auto [begin, end] = OwnShard(stage);
     if (stale_[key]) continue;
-    std::vector<float> local(sums.size());
     PW_RETURN_IF_ERROR(Failed(
         handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
                               stage.gradients() + begin, sums.data(),
@@ -231,9 +69,9 @@ void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
 
 Payload ModelWorker::GiveSideOutput(int32_t, int32_t channel) {
   const Channel& link = program_.channels[channel];
-  if (link.to_rank < self_.rank) return HostPayload(full_);
+  if (link.to_rank < self_.rank) return PayloadOf(full_);
   failed_.Update(PartialNorm());
-  return HostPayload(partial_);
+  return PayloadOf(partial_);
 }
 
 double ModelWorker::Limit(int iteration, double norm) const {
@@ -274,6 +112,7 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
                                        : 1);
       });
     case OpKind::kValidate: {
+      if (options_.alone) return 0.0;
       const bool fails =
           full_.not_finite > 0 || ClipScale(start.iteration - 1, full_) < 1;
       if (fails == start.is_false) return 0.0;
@@ -320,6 +159,7 @@ absl::Status ModelWorker::StepAll(int64_t step, float scale) {
     std::fill(sums.begin(), sums.end(), 0.0f);
     // Parameters of others are as old as the last gather: a forward that does
     // not wait for the next one shall fail its check.
+    if (options_.alone) continue;
     PW_RETURN_IF_ERROR(stages_.at(key)->ForgetOthers(
         OwnShard(*stages_.at(key)).first, OwnShard(*stages_.at(key)).second));
   }
@@ -342,11 +182,19 @@ absl::Status ModelWorker::EndIteration(int iteration) {
   return absl::OkStatus();
 }
 
-absl::Status ModelWorker::TakeSnapshots(int iteration) {
+bool ModelWorker::WantsSnapshot(int iteration) const {
   const std::vector<int>& wanted = options_.snapshot_iterations;
-  if (std::find(wanted.begin(), wanted.end(), iteration) == wanted.end()) {
-    return absl::OkStatus();
-  }
+  return std::find(wanted.begin(), wanted.end(), iteration) != wanted.end();
+}
+
+// Without a step nothing holds the next backward back from gradients that are
+// still being reduced.
+bool ModelWorker::WantsAllEnded(int iteration) const {
+  return !steps_weights_ || WantsSnapshot(iteration);
+}
+
+absl::Status ModelWorker::TakeSnapshots(int iteration) {
+  if (!WantsSnapshot(iteration)) return absl::OkStatus();
   PW_RETURN_IF_ERROR(Assemble());
   for (auto& [key, stage] : stages_) {
     StageSnapshot snapshot = {.iteration = iteration,
@@ -372,49 +220,6 @@ absl::Status ModelWorker::TakeSnapshots(int iteration) {
     record_.snapshots.push_back(std::move(snapshot));
   }
   return absl::OkStatus();
-}
-
-// A pull takes what the puller's stage has here; a push adds to it.
-Payload ModelWorker::ServePull(Address from, int32_t side_op) {
-  const SideOp& op = program_.ranks[from.rank].side_ops[side_op];
-  Payload payload;
-  const std::vector<Stage*> stages = StagesOfOp(op);
-  if (stages.empty()) return payload;
-  failed_.Update(
-      CopyOut(stages[0]->master(), stages[0]->parameters(), &payload));
-  return payload;
-}
-
-void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
-  const std::vector<Stage*> stages = StagesOfOp(OpOf(side_op));
-  if (stages.empty() || payload.bytes == 0) return;
-  failed_.Update(
-      Failed(handle_.kernels->copy(handle_.device, handle_.stream,
-                                   PW_DEVICE_TO_DEVICE, stages[0]->master(),
-                                   payload.data.get(), payload.bytes),
-             "pull"));
-  failed_.Update(stages[0]->Publish(0, stages[0]->parameters()));
-}
-
-Payload ModelWorker::GivePush(int32_t side_op) {
-  const std::vector<Stage*> stages = StagesOfOp(OpOf(side_op));
-  Payload payload;
-  if (stages.empty()) return payload;
-  failed_.Update(
-      CopyOut(stages[0]->gradients(), stages[0]->parameters(), &payload));
-  return payload;
-}
-
-void ModelWorker::TakePush(Address from, int32_t side_op, Payload payload) {
-  const SideOp& op = program_.ranks[from.rank].side_ops[side_op];
-  const std::vector<Stage*> stages = StagesOfOp(op);
-  if (stages.empty() || payload.bytes == 0) return;
-  failed_.Update(Failed(
-      handle_.kernels->accumulate(handle_.device, handle_.stream,
-                                  stages[0]->parameters(),
-                                  static_cast<const float*>(payload.data.get()),
-                                  stages[0]->gradients()),
-      "push"));
 }
 
 }  // namespace pipewright

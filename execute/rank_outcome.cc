@@ -18,7 +18,8 @@ std::unique_ptr<Clock> MakeClock(const ExecuteOptions& options, double epoch_s,
     case ClockKind::kPaced:
       return MakePacedClock(epoch_s, late_s);
     case ClockKind::kReal:
-      return MakeRealClock(epoch_s);
+      return options.replays ? MakeReplayClock(epoch_s)
+                             : MakeRealClock(epoch_s);
   }
   return nullptr;
 }
@@ -41,12 +42,17 @@ RankOutcome RunRank(const Program& program, Address self,
     return outcome;
   }
   *worker = *std::move(made);
-  const std::unique_ptr<Clock> clock =
-      MakeClock(options, *epoch_s, &outcome.late_s);
-  RankRun run(program, self, times, endpoint, worker->get(), clock.get(),
-              {.timeout_s = options.timeout_s,
-               .trace = options.trace,
-               .faults = options.faults});
+  std::shared_ptr<Clock> clock = MakeClock(options, *epoch_s, &outcome.late_s);
+  RankRun run(
+      program, self, times, endpoint, worker->get(), std::move(clock),
+      {.timeout_s = options.timeout_s,
+       .trace = options.trace,
+       .faults = options.faults,
+       .record =
+           options.records == nullptr
+               ? nullptr
+               : &(*options.records)[self.replica * program.pp() + self.rank],
+       .takes = options.takes.empty() ? nullptr : options.takes[self.rank]});
   outcome.status = run.Run();
   if (outcome.status.code() == absl::StatusCode::kAborted) {
     outcome.blocked = absl::StrCat(RankName(program, self), ": lost");

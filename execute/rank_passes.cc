@@ -34,7 +34,10 @@ void RankRun::IssueCopy(Pass pass) {
   const bool out = pass.kind() == PassKind::kOffload;
   if (!out) loading_.insert(ActivationKey(pass));
   queues_[static_cast<int>(out ? Stream::kD2H : Stream::kH2D)].push_back(
-      {.pass = pass, .ready_s = compute_s_});
+      {.start = start_,
+       .start_number = start_number_,
+       .pass = pass,
+       .ready_s = compute_s_});
   ++pending_;
 }
 
@@ -55,18 +58,19 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   for (int part = 0; part < parts; ++part) {
     if (!Loaded(block[part], &start_s)) return false;
     const int32_t input = LaneOf(block[part]).input;
-    if (!holds_ && input >= 0 && !Has(tokens_, input, block[part].key())) {
-      return false;
-    }
+    if (holds_ || input < 0) continue;
+    const uint64_t key = block[part].key();
+    if (!Has(tokens_, input, key)) return false;
+    start_s = std::max(start_s, ArrivalOf(tokens_, input, key));
   }
   const bool at_stop = position_ == sequence_.stop();
   if (at_stop && !HooksEnded(&start_s)) return false;
+  if (!Due(start_s)) return false;
   for (int part = 0; part < parts && !holds_; ++part) {
     const Lane& lane = LaneOf(block[part]);
     if (lane.input < 0) continue;
     Arrived arrived = Pop(tokens_, lane.input, block[part].key());
-    start_s = std::max(start_s, arrived.time_s);
-    if (!clock_.computed()) {
+    if (!clock_->network_given()) {
       TraceTransfer(lane.input, block[part], arrived.start_s, arrived.time_s);
     }
     worker_.TakeInput(block[part], lane.stage, std::move(arrived.payload));
@@ -85,9 +89,9 @@ absl::StatusOr<bool> RankRun::RunBlock() {
 // Seconds of a pass that has begun.
 absl::StatusOr<double> RankRun::RunPass(Pass pass) {
   const Lane& lane = LaneOf(pass);
-  const double before_s = clock_.Now();
+  const double before_s = clock_->Now();
   PW_ASSIGN_OR_RETURN(double seconds, worker_.RunPass(pass, lane.stage));
-  if (clock_.takes_given()) {
+  if (clock_->takes_given()) {
     seconds = GivenSeconds(pass);
   }
   for (const Faults::SlowPass& fault : options_.faults.slow_passes) {
@@ -96,9 +100,9 @@ absl::StatusOr<double> RankRun::RunPass(Pass pass) {
       continue;
     }
     seconds *= fault.factor;
-    if (clock_.computed()) continue;
-    const double until_s = before_s + (clock_.Now() - before_s) * fault.factor;
-    while (clock_.Now() < until_s) {
+    if (clock_->computed()) continue;
+    const double until_s = before_s + (clock_->Now() - before_s) * fault.factor;
+    while (clock_->Now() < until_s) {
     }
   }
   return seconds;
@@ -111,34 +115,44 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
     return absl::AbortedError(
         absl::StrCat("rank ", self_.rank, " ends on purpose"));
   }
-  start_s = clock_.Begin(start_s);
+  const RankRecord::Block* const taken = TakenBlock();
+  const double ready_s = start_s;
+  start_s = clock_->Begin(taken == nullptr ? ready_s : ready_s + taken->late_s);
   worker_.BeginBlock(block, parts);
   // What the two parts of a block gain by running together is given, not
   // measured: the worker runs one after the other.
   const double share =
-      parts == 2 && clock_.takes_given() ? program_.pair_factor : 1;
+      parts == 2 && clock_->takes_given() ? program_.pair_factor : 1;
   PW_ASSIGN_OR_RETURN(double first_s, RunPass(block[0]));
-  first_s *= share;
-  double middle_s = clock_.computed() || clock_.takes_given()
+  first_s = taken == nullptr ? first_s * share : taken->first_s;
+  double middle_s = clock_->computed() || clock_->takes_given()
                         ? start_s + first_s
-                        : clock_.Now();
+                        : clock_->Now();
   double seconds = first_s;
+  double second_s = 0;
   if (parts == 2) {
-    PW_ASSIGN_OR_RETURN(double second_s, RunPass(block[1]));
-    second_s *= share;
+    PW_ASSIGN_OR_RETURN(second_s, RunPass(block[1]));
+    second_s = taken == nullptr ? second_s * share : taken->second_s;
     // Not middle + second: a block is one operation of one duration.
     seconds = first_s + second_s;
   }
-  const double end_s = clock_.End(start_s, seconds);
+  const double end_s = clock_->End(start_s, seconds);
   if (parts == 1) middle_s = end_s;
+  if (options_.record != nullptr) {
+    if (!clock_->computed()) {
+      first_s = middle_s - start_s;
+      second_s = end_s - middle_s;
+    }
+    options_.record->compute.push_back({start_s - ready_s, first_s, second_s});
+  }
   worker_.EndBlock(block, parts);
   for (int part = 0; part < parts; ++part) {
-    Trace({.start_s = part == 0 ? start_s : middle_s,
-           .end_s = part + 1 == parts ? end_s : middle_s,
-           .joint = parts == 2,
-           .rank = self_.rank,
-           .stage = LaneOf(block[part]).stage,
-           .pass = block[part]});
+    Trace(start_, {.start_s = part == 0 ? start_s : middle_s,
+                   .end_s = part + 1 == parts ? end_s : middle_s,
+                   .joint = parts == 2,
+                   .rank = self_.rank,
+                   .stage = LaneOf(block[part]).stage,
+                   .pass = block[part]});
     if (!ReadsActivations(block[part].kind())) continue;
     loading_.erase(ActivationKey(block[part]));
     loaded_s_.erase(ActivationKey(block[part]));

@@ -11,13 +11,13 @@
 namespace pipewright {
 RankRun::RankRun(const Program& program, Address self,
                  const IsolatedTimes& times, Endpoint* endpoint, Worker* worker,
-                 Clock* clock, RankRunOptions options)
+                 std::shared_ptr<Clock> clock, RankRunOptions options)
     : program_(program),
       self_(self),
       times_(times),
       endpoint_(*endpoint),
       worker_(*worker),
-      clock_(*clock),
+      clock_(std::move(clock)),
       options_(std::move(options)),
       holds_(program.wait_rule != WaitRule::kBuffered),
       sequence_(program.ranks[self.rank]),
@@ -39,6 +39,7 @@ RankRun::RankRun(const Program& program, Address self,
 absl::Status RankRun::Run() {
   for (int iteration = 0; iteration < program_.iterations; ++iteration) {
     sent_ = 0;
+    ends_s_.push_back(0);
     for (const Start& start : program_.StartsOf(iteration)) {
       const absl::Status ran = RunStart(start);
       if (!ran.ok()) {
@@ -52,9 +53,8 @@ absl::Status RankRun::Run() {
         return ran;
       }
     }
-    double end_s = compute_s_;
-    for (const double stream_s : stream_s_) end_s = std::max(end_s, stream_s);
-    ends_s_.push_back(end_s);
+    EndedAt(iteration, compute_s_);
+    for (const double stream_s : stream_s_) EndedAt(iteration, stream_s);
     if (iteration == 0) times_of_first_.last_end_s = pass_end_s_;
     PW_RETURN_IF_ERROR(worker_.EndIteration(iteration));
   }
@@ -64,6 +64,7 @@ absl::Status RankRun::Run() {
 
 absl::Status RankRun::RunStart(const Start& start) {
   start_ = start;
+  ++start_number_;
   sequence_.Begin(start);
   hook_ends_.assign(hook_ends_.size(), HookEnds());
   dropped_ = 0;
@@ -71,6 +72,7 @@ absl::Status RankRun::RunStart(const Start& start) {
   PW_RETURN_IF_ERROR(worker_.BeginStart(start));
   while (true) {
     PW_RETURN_IF_ERROR(Poll());
+    wake_s_ = std::numeric_limits<double>::infinity();
     PW_ASSIGN_OR_RETURN(const bool progress, Step());
     if (progress) continue;
     if (Ended()) return absl::OkStatus();
@@ -101,10 +103,28 @@ absl::StatusOr<bool> RankRun::Step() {
   return took || drained;
 }
 
+// Streams beside compute know no iterations: what is left on them runs beside
+// the next one.
 bool RankRun::Ended() const {
-  return position_ == sequence_.end() && sequence_.item() == nullptr &&
-         !sequence_.holds() && steps_.empty() && pending_ == 0 &&
-         (!start_.is_false || dropped_ == rank().dropped.size());
+  if (position_ != sequence_.end() || sequence_.item() != nullptr ||
+      sequence_.holds() || !steps_.empty() ||
+      (start_.is_false && dropped_ < rank().dropped.size())) {
+    return false;
+  }
+  const bool wants_all = start_.is_false || start_.fails ||
+                         start_.iteration + 1 == program_.iterations ||
+                         worker_.WantsAllEnded(start_.iteration);
+  return pending_ == 0 || !wants_all;
+}
+
+bool RankRun::Due(double date_s) {
+  if (clock_->Reached(date_s)) return true;
+  wake_s_ = std::min(wake_s_, date_s);
+  return false;
+}
+
+void RankRun::EndedAt(int iteration, double end_s) {
+  ends_s_[iteration] = std::max(ends_s_[iteration], end_s);
 }
 
 std::string RankRun::Blocked() const {
@@ -151,10 +171,10 @@ std::string RankRun::Blocked() const {
                       position_, ": waits for ", absl::StrJoin(waits, "; "));
 }
 
-void RankRun::Trace(TraceOp op) {
+void RankRun::Trace(const Start& start, TraceOp op) {
   if (!options_.trace) return;
   op.replica = self_.replica;
-  op.iteration = start_.iteration;
+  op.iteration = start.iteration;
   ops_.push_back(op);
 }
 

@@ -16,7 +16,9 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -28,6 +30,7 @@
 #include "absl/status/status.h"
 #include "execute/clock.h"
 #include "execute/faults.h"
+#include "execute/rank_record.h"
 #include "execute/transport.h"
 #include "execute/worker.h"
 #include "sim/base/fifo.h"
@@ -47,6 +50,11 @@ struct RankRunOptions {
   double timeout_s = 60;
   bool trace = false;
   Faults faults;
+  // What operations take is put into it; may be null.
+  RankRecord* record = nullptr;
+  // With the virtual clock: what they take instead of what worker and program
+  // say; may be null.
+  const RankRecord* takes = nullptr;
 };
 
 class RankRun {
@@ -54,7 +62,7 @@ class RankRun {
   // `times`: of this replica (IsolatedTimes), what network and side operations
   // take. All must outlive the run.
   RankRun(const Program& program, Address self, const IsolatedTimes& times,
-          Endpoint* endpoint, Worker* worker, Clock* clock,
+          Endpoint* endpoint, Worker* worker, std::shared_ptr<Clock> clock,
           RankRunOptions options);
 
   // All iterations. Error: kFailedPrecondition, a deadlock; kUnavailable, a
@@ -86,11 +94,13 @@ class RankRun {
   };
   // What waits on a stream beside compute, or stands at the stop of compute.
   struct Issued {
+    Start start;  // that has issued it
+    int64_t start_number = 0;
     SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     double ready_s = 0;
     int64_t meeting = 0;   // that it has come to; 0: not yet
-    bool started = false;  // inputs are taken; a copy or pull is under way
+    bool started = false;  // inputs are taken; a pull is under way
     double start_s = 0;
   };
   struct Part {
@@ -105,6 +115,10 @@ class RankRun {
   absl::StatusOr<bool> Step();
   absl::Status RunStart(const Start& start);
   bool Ended() const;
+  // False when it is too early; the rank then wakes up at `date_s`.
+  bool Due(double date_s);
+  // Something of `iteration` has ended.
+  void EndedAt(int iteration, double end_s);
 
   // rank_waits.cc
   absl::Status AwaitOthers();
@@ -113,6 +127,7 @@ class RankRun {
   absl::Status Take(RankMessage message);
   absl::Status AskOthers();
   absl::Status AwaitAnswers();
+  absl::Status WaitForWake();
   void Answer();
   void Tell(RankMessage::Kind kind, absl::string_view text);
   std::vector<Address> Others() const;
@@ -131,14 +146,21 @@ class RankRun {
   // rank_streams.cc
   absl::StatusOr<bool> RunItem();
   absl::StatusOr<bool> DrainStreams();
+  bool MayCopy(const Issued& issued, double* start_s);
+  void StartCopies(Stream stream);
   absl::StatusOr<bool> TryCopy(Issued& issued, double* stream_s);
   absl::StatusOr<bool> TrySideOp(Issued& issued, double* stream_s);
   absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
   bool TakeSideInputs(const SideOp& op, Issued& issued, double stream_s);
+  absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
+  const RankRecord::Block* TakenBlock();
+  const double* TakenBeside(Stream stream);
 
   // rank_transfers.cc
   using Tokens = absl::flat_hash_map<TokenKey, std::deque<Arrived>>;
   static bool Has(const Tokens& tokens, int32_t channel, uint64_t key);
+  // Of what Has, the time of the first.
+  static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
   static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
   void Send(int32_t channel, Pass pass, double now_s);
   void Plan(std::vector<Handshake> handshakes);
@@ -163,19 +185,23 @@ class RankRun {
     }
     return seconds;
   }
-  void Trace(TraceOp op);
+  void Trace(const Start& start, TraceOp op);
 
   const Program& program_;
   const Address self_;
   const IsolatedTimes& times_;
   Endpoint& endpoint_;
   Worker& worker_;
-  Clock& clock_;
+  // Threads of copies hold it too.
+  const std::shared_ptr<Clock> clock_;
   const RankRunOptions options_;
   const bool holds_;
 
   SideSequence sequence_;
   Start start_;
+  int64_t start_number_ = 0;
+  // The earliest date at which something is due that is ready but for that.
+  double wake_s_ = std::numeric_limits<double>::infinity();
   int64_t position_ = 0;
   double compute_s_ = 0;  // the compute stream is free from here on
   bool passed_any_ = false;
@@ -184,7 +210,9 @@ class RankRun {
   size_t dropped_ = 0;
   std::array<Fifo<Issued>, kNumStreams> queues_;
   std::array<double, kNumStreams> stream_s_{};
-  int pending_ = 0;  // in queues_
+  int pending_ = 0;                                 // in queues_
+  size_t blocks_taken_ = 0;                         // of options_.takes
+  std::array<size_t, kNumStreams> beside_taken_{};  // the same
 
   Tokens tokens_;
   // By ActivationKey: copies that have ended, loads that are on their way.
@@ -205,7 +233,12 @@ class RankRun {
   std::vector<int64_t> met_;                  // [group]
   std::map<std::pair<int, int64_t>, Meeting> meetings_;
   absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
-  std::array<std::deque<absl::Status>, kNumStreams> copied_;
+  struct Copied {
+    absl::Status status;
+    double time_s = 0;
+  };
+  std::array<std::deque<Copied>, kNumStreams> copied_;
+  std::array<size_t, kNumStreams> copying_{};  // of the queue's first
 
   using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
   int64_t taken_ = 0;                    // messages that carry the run on

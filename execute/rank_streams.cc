@@ -21,12 +21,14 @@ constexpr uint64_t kSideKey = 0;
 absl::StatusOr<bool> RankRun::RunItem() {
   const SideSequence::Item& item = *sequence_.item();
   const Stream stream = rank().side_ops[item.side_op].stream;
+  Issued issued = {
+      .start = start_, .start_number = start_number_, .item = item};
   if (stream != Stream::kCompute) {
-    queues_[static_cast<int>(stream)].push_back(
-        {.item = item, .ready_s = compute_s_});
+    issued.ready_s = compute_s_;
+    queues_[static_cast<int>(stream)].push_back(std::move(issued));
     ++pending_;
   } else {
-    at_stop_.item = item;
+    if (at_stop_.item.side_op < 0) at_stop_ = std::move(issued);
     PW_ASSIGN_OR_RETURN(const bool ran, TrySideOp(at_stop_, &compute_s_));
     if (!ran) return false;
   }
@@ -54,79 +56,154 @@ absl::StatusOr<bool> RankRun::DrainStreams() {
   return progress;
 }
 
-// Copies go to the worker's copy engine where time is real, and else take the
-// link's time while the data moves at once.
+const RankRecord::Block* RankRun::TakenBlock() {
+  if (options_.takes == nullptr) return nullptr;
+  return &options_.takes->compute[blocks_taken_++];
+}
+
+const double* RankRun::TakenBeside(Stream stream) {
+  if (options_.takes == nullptr) return nullptr;
+  const auto index = static_cast<size_t>(stream);
+  return &options_.takes->beside[index][beside_taken_[index]++];
+}
+
+// Raises *start_s to when the copy can begin. False when that is not known, or
+// later.
+bool RankRun::MayCopy(const Issued& issued, double* start_s) {
+  if (issued.pass.kind() == PassKind::kLoad) {
+    const auto offloaded = offloaded_s_.find(ActivationKey(issued.pass));
+    if (offloaded == offloaded_s_.end()) return false;
+    *start_s = std::max(*start_s, offloaded->second);
+  }
+  if (!Due(*start_s)) return false;
+  if (issued.pass.kind() == PassKind::kLoad) {
+    offloaded_s_.erase(ActivationKey(issued.pass));
+  }
+  return true;
+}
+
+// Where time is real, copies go to the worker's copy engine, which keeps their
+// order: not only the first of the queue.
+void RankRun::StartCopies(Stream stream) {
+  const auto index = static_cast<int32_t>(stream);
+  Fifo<Issued>& queue = queues_[index];
+  while (copying_[index] < queue.size()) {
+    Issued& issued = queue[copying_[index]];
+    if (issued.item.side_op >= 0) return;
+    issued.start_s = issued.ready_s;
+    if (!MayCopy(issued, &issued.start_s)) return;
+    issued.start_s = clock_->Now();
+    ++copying_[index];
+    endpoint_.Pending(1);
+    // The run may be over before the copy's thread: nothing of it here.
+    worker_.StartCopy(issued.pass, LaneOf(issued.pass).stage,
+                      [endpoint = &endpoint_, clock = clock_, self = self_,
+                       index](absl::Status ended) {
+                        RankMessage message = {
+                            .kind = RankMessage::Kind::kCopied,
+                            .index = index,
+                            .time_s = clock->Now()};
+                        if (!ended.ok())
+                          message.payload = TextPayload(ended.message());
+                        endpoint->Send(self, std::move(message));
+                        endpoint->Pending(-1);
+                      });
+  }
+}
+
+// Where time is computed, copies take the link's time while the data moves at
+// once.
 absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
   const Pass pass = issued.pass;
-  const uint64_t key = ActivationKey(pass);
   const bool loads = pass.kind() == PassKind::kLoad;
-  const auto stream = static_cast<int32_t>(loads ? Stream::kH2D : Stream::kD2H);
+  const Stream stream = loads ? Stream::kH2D : Stream::kD2H;
+  const auto index = static_cast<size_t>(stream);
   const Lane& lane = LaneOf(pass);
-  if (!issued.started) {
-    issued.start_s = std::max(issued.ready_s, *stream_s);
-    if (loads) {
-      const auto offloaded = offloaded_s_.find(key);
-      if (offloaded == offloaded_s_.end()) return false;
-      issued.start_s = std::max(issued.start_s, offloaded->second);
-      offloaded_s_.erase(offloaded);
-    }
-    issued.started = true;
-    if (!clock_.computed()) {
-      issued.start_s = clock_.Now();
-      endpoint_.Pending(1);
-      // The run may end with this message, before the copy's thread goes on:
-      // nothing of the run itself here.
-      Endpoint* const endpoint = &endpoint_;
-      worker_.StartCopy(pass, lane.stage,
-                        [endpoint, self = self_, stream](absl::Status ended) {
-                          RankMessage message = {
-                              .kind = RankMessage::Kind::kCopied,
-                              .index = stream};
-                          if (!ended.ok()) {
-                            message.payload = TextPayload(ended.message());
-                          }
-                          endpoint->Send(self, std::move(message));
-                          endpoint->Pending(-1);
-                        });
-    }
-  }
+  double seconds = times_.lane_s[self_.rank][pass.lane()];
   double end_s = 0;
-  if (clock_.computed()) {
+  if (clock_->computed()) {
+    issued.start_s = std::max(issued.ready_s, *stream_s);
+    if (!MayCopy(issued, &issued.start_s)) return false;
     PW_RETURN_IF_ERROR(worker_.RunCopy(pass, lane.stage).status());
-    end_s = issued.start_s + times_.lane_s[self_.rank][pass.lane()];
+    if (const double* const taken = TakenBeside(stream)) seconds = *taken;
+    end_s = issued.start_s + seconds;
   } else {
-    std::deque<absl::Status>& ended = copied_[stream];
-    if (ended.empty()) return false;
-    PW_RETURN_IF_ERROR(ended.front());
-    ended.pop_front();
-    end_s = clock_.Now();
+    StartCopies(stream);
+    std::deque<Copied>& copied = copied_[index];
+    if (copied.empty()) return false;
+    PW_RETURN_IF_ERROR(copied.front().status);
+    end_s = copied.front().time_s;
+    copied.pop_front();
+    --copying_[index];
+    issued.start_s = std::max(issued.start_s, *stream_s);
+    seconds = end_s - issued.start_s;
   }
-  (loads ? loaded_s_ : offloaded_s_)[key] = end_s;
+  if (options_.record != nullptr) {
+    options_.record->beside[index].push_back(seconds);
+  }
+  (loads ? loaded_s_ : offloaded_s_)[ActivationKey(pass)] = end_s;
   *stream_s = end_s;
-  Trace({.start_s = issued.start_s,
-         .end_s = end_s,
-         .bytes = lane.bytes,
-         .kind = loads ? OpKind::kLoad : OpKind::kOffload,
-         .stream = loads ? Stream::kH2D : Stream::kD2H,
-         .rank = self_.rank,
-         .stage = lane.stage,
-         .pass = pass});
+  EndedAt(issued.start.iteration, end_s);
+  Trace(issued.start, {.start_s = issued.start_s,
+                       .end_s = end_s,
+                       .bytes = lane.bytes,
+                       .kind = loads ? OpKind::kLoad : OpKind::kOffload,
+                       .stream = stream,
+                       .rank = self_.rank,
+                       .stage = lane.stage,
+                       .pass = pass});
   return true;
 }
 
 bool RankRun::TakeSideInputs(const SideOp& op, Issued& issued,
                              double stream_s) {
+  double ready_s = std::max(issued.ready_s, stream_s);
   for (const int32_t channel : op.inputs) {
     if (!Has(tokens_, channel, kSideKey)) return false;
+    ready_s = std::max(ready_s, ArrivalOf(tokens_, channel, kSideKey));
   }
-  issued.ready_s = std::max(issued.ready_s, stream_s);
+  if (!Due(ready_s)) return false;
+  issued.ready_s = ready_s;
   for (const int32_t channel : op.inputs) {
     Arrived arrived = Pop(tokens_, channel, kSideKey);
-    issued.ready_s = std::max(issued.ready_s, arrived.time_s);
     worker_.TakeSideInput(issued.item.side_op, channel,
                           std::move(arrived.payload));
   }
   return true;
+}
+
+// Runs what needs nobody else. Its end.
+absl::StatusOr<double> RankRun::RunOwn(const SideOp& op, Issued& issued) {
+  const int32_t index = issued.item.side_op;
+  const bool computes = op.stream == Stream::kCompute;
+  double late_s = 0;
+  double seconds = times_.side_op_s[self_.rank][index];
+  const bool taken = options_.takes != nullptr;
+  if (taken && computes) {
+    const RankRecord::Block& block = *TakenBlock();
+    late_s = block.late_s;
+    seconds = block.first_s;
+  } else if (taken) {
+    seconds = *TakenBeside(op.stream);
+  }
+  issued.start_s = clock_->Begin(issued.ready_s + late_s);
+  PW_ASSIGN_OR_RETURN(const double measured_s,
+                      worker_.RunSideOp(index, issued.start));
+  if (!clock_->takes_given() && !taken) seconds = measured_s;
+  const double end_s = computes ? clock_->End(issued.start_s, seconds)
+                       : clock_->computed() ? issued.start_s + seconds
+                                            : clock_->Now();
+  if (options_.record != nullptr) {
+    if (!clock_->computed()) seconds = end_s - issued.start_s;
+    if (computes) {
+      options_.record->compute.push_back(
+          {.late_s = issued.start_s - issued.ready_s, .first_s = seconds});
+    } else {
+      options_.record->beside[static_cast<size_t>(op.stream)].push_back(
+          seconds);
+    }
+  }
+  return end_s;
 }
 
 // Runs it when its inputs, and its group, are there. False until then.
@@ -137,14 +214,16 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
   if (begins) {
     if (!TakeSideInputs(op, issued, *stream_s)) return false;
     issued.started = true;
-    issued.start_s = clock_.Begin(issued.ready_s);
+    // What others do has the time that it has for them.
+    issued.start_s = clock_->network_given() ? issued.ready_s
+                                             : clock_->Begin(issued.ready_s);
   }
-  double seconds = times_.side_op_s[self_.rank][index];
+  const double seconds = times_.side_op_s[self_.rank][index];
   double end_s = 0;
   if (IsCollective(op.kind)) {
     PW_ASSIGN_OR_RETURN(const bool met, TryCollective(op, issued));
     if (!met) return false;
-    end_s = clock_.computed() ? issued.start_s + seconds : clock_.Now();
+    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (IsOneSided(op.kind)) {
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
@@ -162,16 +241,12 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
       worker_.TakePulled(index, std::move(pulled.front()));
       pulled.pop_front();
     }
-    end_s = clock_.computed() ? issued.start_s + seconds : clock_.Now();
+    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else {
-    PW_ASSIGN_OR_RETURN(const double measured_s,
-                        worker_.RunSideOp(index, start_));
-    if (!clock_.takes_given()) seconds = measured_s;
-    end_s = op.stream == Stream::kCompute ? clock_.End(issued.start_s, seconds)
-            : clock_.computed()           ? issued.start_s + seconds
-                                          : clock_.Now();
+    PW_ASSIGN_OR_RETURN(end_s, RunOwn(op, issued));
   }
   *stream_s = end_s;
+  EndedAt(issued.start.iteration, end_s);
   for (const int32_t channel : op.outputs) {
     RankMessage message = {.index = channel,
                            .key = kSideKey,
@@ -188,16 +263,17 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
   if (issued.item.output >= 0) {
     tokens_[{issued.item.output, kSideKey}].push_back({end_s, end_s, {}});
   }
-  if (issued.item.hook >= 0 && sequence_.Waits(issued.item.hook)) {
+  if (issued.item.hook >= 0 && issued.start_number == start_number_ &&
+      sequence_.Waits(issued.item.hook)) {
     hook_ends_[issued.item.hook].Push(end_s);
   }
-  Trace({.start_s = issued.start_s,
-         .end_s = end_s,
-         .bytes = op.bytes,
-         .kind = op.kind,
-         .stream = op.stream,
-         .rank = self_.rank,
-         .side_op = index});
+  Trace(issued.start, {.start_s = issued.start_s,
+                       .end_s = end_s,
+                       .bytes = op.bytes,
+                       .kind = op.kind,
+                       .stream = op.stream,
+                       .rank = self_.rank,
+                       .side_op = index});
   return true;
 }
 

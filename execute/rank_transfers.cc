@@ -13,6 +13,10 @@ bool RankRun::Has(const Tokens& tokens, int32_t channel, uint64_t key) {
   return found != tokens.end() && !found->second.empty();
 }
 
+double RankRun::ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key) {
+  return tokens.find({channel, key})->second.front().time_s;
+}
+
 RankRun::Arrived RankRun::Pop(Tokens& tokens, int32_t channel, uint64_t key) {
   const auto found = tokens.find({channel, key});
   Arrived arrived = std::move(found->second.front());
@@ -24,7 +28,7 @@ RankRun::Arrived RankRun::Pop(Tokens& tokens, int32_t channel, uint64_t key) {
 // To another rank. Faults act here.
 double RankRun::SendMessage(Address to, RankMessage message) {
   const int64_t number = sent_++;
-  if (!clock_.computed()) message.time_s = clock_.Now();
+  if (!clock_->network_given()) message.time_s = clock_->Now();
   for (const Faults::LateMessage& fault : options_.faults.late_messages) {
     if (fault.rank != self_.rank || fault.iteration != start_.iteration ||
         fault.number != number) {
@@ -47,7 +51,7 @@ void RankRun::Send(int32_t channel, Pass pass, double now_s) {
                    .time_s = now_s + times_.channel_s[channel],
                    .payload = worker_.GiveOutput(pass, LaneOf(pass).stage)});
   // Where time is real, only the receiver knows when it came.
-  if (!clock_.computed() || arrival_s < 0) return;
+  if (!clock_->network_given() || arrival_s < 0) return;
   TraceTransfer(channel, pass, now_s, arrival_s);
 }
 
@@ -64,11 +68,11 @@ void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
                 .stage = channel.stage,
                 .channel = index,
                 .pass = TransferName(program_, index, either)};
-  Trace(op);
+  Trace(start_, op);
   op.kind = OpKind::kReceive;
   op.stream = Stream::kReceive;
   op.rank = channel.to_rank;
-  Trace(op);
+  Trace(start_, op);
 }
 
 void RankRun::Plan(std::vector<Handshake> handshakes) {
@@ -126,8 +130,9 @@ bool RankRun::Finish(const Handshake& handshake, double* done_s) {
   if (!Has(theirs, handshake.channel, key)) return false;
   Arrived arrived = Pop(theirs, handshake.channel, key);
   const double start_s = std::max(handshake.ready_s, arrived.time_s);
-  *done_s = clock_.computed() ? start_s + times_.channel_s[handshake.channel]
-                              : clock_.Now();
+  *done_s = clock_->network_given()
+                ? start_s + times_.channel_s[handshake.channel]
+                : clock_->Now();
   if (handshake.send) return true;
   TraceTransfer(handshake.channel, handshake.pass, start_s, *done_s);
   if (!handshake.drop) {

@@ -82,7 +82,21 @@ absl::Status RankRun::Poll() {
   }
 }
 
+// For a date, not for others: who asks meanwhile gets no answer.
+absl::Status RankRun::WaitForWake() {
+  const double left_s = wake_s_ - clock_->Now() - kSpin_s;
+  if (left_s <= 0) return absl::OkStatus();
+  RankMessage message;
+  endpoint_.Pending(1);
+  const Received received = endpoint_.Receive(left_s, &message);
+  endpoint_.Pending(-1);
+  if (received == Received::kEnded) return EndedFromOutside();
+  if (received != Received::kMessage) return absl::OkStatus();
+  return Take(std::move(message));
+}
+
 absl::Status RankRun::Wait() {
+  if (wake_s_ < std::numeric_limits<double>::infinity()) return WaitForWake();
   Answer();
   RankMessage message;
   switch (endpoint_.Receive(options_.timeout_s, &message)) {
@@ -188,13 +202,20 @@ absl::Status RankRun::Take(RankMessage message) {
       break;
   }
   ++taken_;
+  if (options_.record != nullptr && message.kind != RankMessage::Kind::kPull &&
+      message.kind != RankMessage::Kind::kPush &&
+      message.kind != RankMessage::Kind::kCopied) {
+    RankMessage told = message;
+    told.payload = {};
+    options_.record->messages.push_back(std::move(told));
+  }
   switch (message.kind) {
     case RankMessage::Kind::kToken:
     case RankMessage::Kind::kSendReady:
     case RankMessage::Kind::kTakeReady: {
-      const double time_s = clock_.computed()
+      const double time_s = clock_->network_given()
                                 ? message.time_s
-                                : std::max(message.time_s, clock_.Now());
+                                : std::max(message.time_s, clock_->Now());
       const TokenKey key = {message.index, message.key};
       Tokens& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
                        : message.kind == RankMessage::Kind::kSendReady
@@ -231,9 +252,10 @@ absl::Status RankRun::Take(RankMessage message) {
       return absl::OkStatus();
     case RankMessage::Kind::kCopied:
       copied_[message.index].push_back(
-          message.payload.bytes == 0
-              ? absl::OkStatus()
-              : absl::InternalError(TextOf(message.payload)));
+          {.status = message.payload.bytes == 0
+                         ? absl::OkStatus()
+                         : absl::InternalError(TextOf(message.payload)),
+           .time_s = message.time_s});
       return absl::OkStatus();
     default:
       return absl::InternalError("a message of a kind that nobody sends");

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "execute/clock.h"
 #include "execute/faults.h"
+#include "execute/rank_record.h"
 #include "execute/worker.h"
 #include "sim/engine/engine.h"
 
@@ -22,6 +23,13 @@ struct ExecuteOptions {
   bool trace = false;
   double timeout_s = 60;
   Faults faults;
+  // With the real clock: others are not there, but told by messages that say
+  // when they come (MakeReplayClock).
+  bool replays = false;
+  // [replica * pp + rank]: see RankRunOptions. `takes`: [rank]; empty, or null
+  // where it is the program's.
+  std::vector<RankRecord>* records = nullptr;
+  std::vector<const RankRecord*> takes;
 };
 
 struct ExecutedRun {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "execute/model_workers.h"
 #include "execute/run_mpi.h"
 #include "execute/training_wire.h"
 #include "sim/base/status.h"
@@ -35,36 +36,6 @@ double Difference(const float* mine, const float* theirs, int64_t count) {
         std::max(difference, std::abs(double{mine[index]} - theirs[index]));
   }
   return largest > 0 ? difference / largest : difference;
-}
-
-absl::Status NameDevice(const PwKernels* kernels, int device_index,
-                        TrainedRun* trained) {
-  PwDevice* device = nullptr;
-  PW_RETURN_IF_ERROR(
-      KernelStatus(*kernels, kernels->open(device_index, &device), "device"));
-  PwDeviceInfo info{};
-  const absl::Status known =
-      KernelStatus(*kernels, kernels->info(device, &info), "device");
-  kernels->close(device);
-  trained->device = info.name;
-  trained->libraries = info.libraries;
-  return known;
-}
-
-absl::Status CheckSupported(const Program& program,
-                            const ExecutedModel& model) {
-  const Schedule& schedule = *program.schedule;
-  if (schedule.stages() != model.num_stages()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strategy.layers: ", model.num_stages(),
-        " stages of layers for a schedule of ", schedule.stages()));
-  }
-  if (schedule.slices != model.slices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy.slices: ", model.slices, " for a schedule of ",
-                     schedule.slices));
-  }
-  return CheckExecutedModel(model);
 }
 
 }  // namespace
@@ -213,47 +184,12 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
 
 namespace {
 
-// A worker of each rank that leaves its record in *records[replica * pp +
-// rank].
-MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
-                        const PwKernels* kernels,
-                        const TrainingOptions& options,
-                        std::vector<WorkerRecord>* records) {
-  records->resize(static_cast<size_t>(program.replicas) * program.pp());
-  return [&program, &model, kernels, &options,
-          records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
-    WorkerOptions worker_options = options.worker;
-    worker_options.record =
-        &(*records)[self.replica * program.pp() + self.rank];
-    PW_ASSIGN_OR_RETURN(
-        std::unique_ptr<ModelWorker> worker,
-        ModelWorker::Create(program, self, model, kernels, options.device_index,
-                            worker_options));
-    PW_RETURN_IF_ERROR(worker->WarmUp());
-    return worker;
-  };
-}
-
 // From the records of all ranks.
 absl::Status Conclude(const Program& program, const ExecutedModel& model,
                       const PwKernels* kernels, const TrainingOptions& options,
                       TrainedRun* trained) {
-  const int pp = program.pp();
-  PW_RETURN_IF_ERROR(NameDevice(kernels, options.device_index, trained));
-  trained->peak_activations.resize(pp);
-  trained->peak_bytes.resize(pp);
-  trained->resident_bytes.resize(pp);
-  for (size_t index = 0; index < trained->records.size(); ++index) {
-    const WorkerRecord& record = trained->records[index];
-    const size_t rank = index % pp;
-    trained->peak_activations[rank] =
-        std::max(trained->peak_activations[rank], record.peak_activations);
-    trained->peak_bytes[rank] = std::max(
-        trained->peak_bytes[rank], static_cast<double>(record.peak_bytes));
-    trained->resident_bytes[rank] =
-        std::max(trained->resident_bytes[rank],
-                 static_cast<double>(record.resident_bytes));
-  }
+  PW_RETURN_IF_ERROR(
+      DescribeRun(program, kernels, options.device_index, trained));
   if (!options.check) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(
       const SequentialRun sequential,

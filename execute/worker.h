@@ -24,6 +24,9 @@ class Worker {
   // one has left is to be forgotten.
   virtual absl::Status BeginStart(const Start& start) = 0;
   virtual absl::Status EndIteration(int iteration) = 0;
+  // What still runs on streams beside compute when the passes of `iteration`
+  // are over must end before EndIteration; else the next iteration begins.
+  virtual bool WantsAllEnded(int iteration) const = 0;
   // The run is over for all ranks: lets go of what others have given.
   virtual void Forget() {}
 

@@ -91,3 +91,12 @@ const PwKernels* pw_load_kernels(const char* name, char* error, size_t size) {
   }
   return kernels;
 }
+
+PwOpenPart pw_open_part_of(const PwKernels* kernels) {
+  Dl_info info;
+  if (kernels == pw_cpu_kernels() || dladdr(kernels, &info) == 0)
+    return nullptr;
+  void* library = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<PwOpenPart>(dlsym(library, "pw_cuda_open_part"));
+}

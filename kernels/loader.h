@@ -16,6 +16,14 @@ extern "C" {
  * `size` bytes), where there is no such backend, library or device. */
 const PwKernels* pw_load_kernels(const char* name, char* error, size_t size);
 
+/* Opens number `part` of `parts` that the processors of device `index` are
+ * divided into: as open() of the table, for ranks of one process that run on
+ * one GPU at the same time. */
+typedef PwStatus (*PwOpenPart)(int32_t index, int32_t part, int32_t parts,
+                               PwDevice** device);
+/* NULL where the backend has no such function: the CPU's. */
+PwOpenPart pw_open_part_of(const PwKernels* kernels);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -8,6 +8,7 @@
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/nvml.h"
+#include "kernels/cuda/part.h"
 #include "kernels/cuda/sdpa.h"
 
 namespace pipewright::cuda {
@@ -44,9 +45,16 @@ PwStatus Describe(PwDevice* device) {
   return PW_OK;
 }
 
-PwStatus Prepare(PwDevice* device) {
+PwStatus Prepare(PwDevice* device, int32_t part, int32_t parts) {
   PW_CUDA(cudaSetDevice(device->index));
   PW_RETURN_IF_FAILED(Describe(device));
+  if (parts > 1) {
+    // Makes the primary context, which the part shares its memory with.
+    PW_CUDA(cudaFree(nullptr));
+    PW_RETURN_IF_FAILED(Part::Make(device->index, part, parts, &device->part));
+    device->cores = device->part->cores();
+    PW_RETURN_IF_FAILED(device->part->Use());
+  }
   PW_CUDA(
       cudaStreamCreateWithFlags(&device->own.stream, cudaStreamNonBlocking));
   void* flag = nullptr;
@@ -91,6 +99,7 @@ PwStatus FromCuda(cudaError_t error, const char* what) {
 
 PwStatus Enter(PwDevice* device) {
   last_error.clear();
+  if (device->part != nullptr) return device->part->Use();
   PW_CUDA(cudaSetDevice(device->index));
   return PW_OK;
 }
@@ -152,7 +161,8 @@ int32_t DeviceCount() {
   return count;
 }
 
-PwStatus Open(int32_t index, PwDevice** device) {
+PwStatus OpenPart(int32_t index, int32_t part, int32_t parts,
+                  PwDevice** device) {
   *device = nullptr;
   const int32_t count = DeviceCount();
   if (count == 0) {
@@ -163,16 +173,23 @@ PwStatus Open(int32_t index, PwDevice** device) {
     return Fail(PW_NO_DEVICE, "no CUDA device " + std::to_string(index) +
                                   "; there are " + std::to_string(count));
   }
+  if (parts < 1 || part < 0 || part >= parts) {
+    return Fail(PW_INVALID, "no part " + std::to_string(part) + " of " +
+                                std::to_string(parts));
+  }
   auto opened = std::make_unique<PwDevice>();
   opened->index = index;
-  PW_RETURN_IF_FAILED(Prepare(opened.get()));
+  PW_RETURN_IF_FAILED(Prepare(opened.get(), part, parts));
   *device = opened.release();
   return PW_OK;
 }
 
+PwStatus Open(int32_t index, PwDevice** device) {
+  return OpenPart(index, 0, 1, device);
+}
+
 void Close(PwDevice* device) {
-  if (device == nullptr) return;
-  cudaSetDevice(device->index);
+  if (device == nullptr || Enter(device) != PW_OK) return;
   ReleaseStreams(device);
   cudaDeviceSynchronize();
   delete device;

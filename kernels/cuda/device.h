@@ -19,6 +19,7 @@ namespace pipewright::cuda {
 class GemmPlans;       // gemm.cc
 class AttentionPlans;  // sdpa.cc
 class Nvml;            // nvml.cc
+class Part;            // part.cc
 
 // Device memory that grows and never moves what is queued: a buffer that was
 // too small is kept until the device is closed, because a graph or a running
@@ -57,6 +58,8 @@ struct PwDevice {
   ~PwDevice();
 
   int32_t index = 0;
+  // Null: all of the device. Outlives what is in it.
+  std::unique_ptr<pipewright::cuda::Part> part;
   std::string name;
   int32_t cores = 0;
   int32_t capability = 0;  // 90 for sm_90

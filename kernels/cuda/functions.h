@@ -11,6 +11,8 @@ namespace pipewright::cuda {
 const char* Error();
 int32_t DeviceCount();
 PwStatus Open(int32_t index, PwDevice** device);
+PwStatus OpenPart(int32_t index, int32_t part, int32_t parts,
+                  PwDevice** device);
 void Close(PwDevice* device);
 PwStatus Info(PwDevice* device, PwDeviceInfo* info);
 PwStatus State(PwDevice* device, PwDeviceState* state);

@@ -1,4 +1,4 @@
-// The one symbol that libpipewright_cuda.so exports.
+// What libpipewright_cuda.so exports.
 #include "kernels/cuda/functions.h"
 #include "kernels/kernels.h"
 
@@ -66,4 +66,9 @@ pw_cuda_kernels(void) {
       .predict = cuda::Predict,
   };
   return &kTable;
+}
+
+extern "C" __attribute__((visibility("default"))) PwStatus pw_cuda_open_part(
+    int32_t index, int32_t part, int32_t parts, PwDevice** device) {
+  return cuda::OpenPart(index, part, parts, device);
 }

@@ -15,6 +15,8 @@ class Fifo {
   size_t size() const { return items_.size() - head_; }
   T& front() { return items_[head_]; }
   const T& front() const { return items_[head_]; }
+  // The one at `index` from the front.
+  T& operator[](size_t index) { return items_[head_ + index]; }
   void push_back(T item) { items_.push_back(std::move(item)); }
   void pop_front() {
     ++head_;

@@ -3,31 +3,56 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "calibrate/grid.h"
 #include "execute/fixed_worker.h"
 #include "execute/run_mpi.h"
 #include "execute/training.h"
+#include "execute/training_replay.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_html.h"
+#include "sim/cli/execute_model.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_row.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/memory/activations.h"
+#include "sim/report/html.h"
+#include "sim/report/svg.h"
 #include "sim/trace/export.h"
 
 namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
-constexpr double kDefaultClip = 1;  // Megatron-LM's --clip-grad
+
+struct Executed {
+  ExecutedRun run;
+  std::vector<double> peak_activations;
+  std::vector<std::string> warnings;
+};
+
+// The simulated run of the same program, where pass times are given.
+absl::Status Predict(const PreparedRun& run, const Program& program,
+                     ExecuteReport* report) {
+  if (!HasTimes(run)) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
+  PW_ASSIGN_OR_RETURN(const RunSummary predicted,
+                      engine->run(program, EngineOptions()));
+  report->predicted_iteration_s = predicted.iteration_s();
+  for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
+    report->predicted_span_s.push_back(times.span_s());
+  }
+  report->predicted_by = run.engine;
+  return absl::OkStatus();
+}
 
 struct Execute {
   ConfigOptions config;
@@ -40,6 +65,9 @@ struct Execute {
   double timeout_s = 60;
   bool no_check = false;
   std::string row;
+  std::string replay_rank;
+  bool one_at_a_time = false;
+  bool green_contexts = false;
   std::vector<std::string> slow;
   std::vector<std::string> late;
 
@@ -47,9 +75,13 @@ struct Execute {
 
  private:
   absl::StatusOr<ClockKind> Clock() const;
-  absl::StatusOr<PreparedRun> PrepareRun(std::vector<std::string>* warnings);
-  absl::StatusOr<ExecutedModel> ModelOf(const PreparedRun& run, PwType type,
-                                        std::vector<std::string>* warnings);
+  absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
+  absl::StatusOr<const PwKernels*> Kernels() const;
+  absl::Status Train(const PreparedRun& run, const Program& program,
+                     TrainingOptions training, MpiJob* job,
+                     ExecuteReport* report, Executed* executed);
+  void PutFiles(const Program& program, const Executed& executed,
+                const ExecuteReport& report);
 };
 
 absl::StatusOr<ClockKind> Execute::Clock() const {
@@ -57,125 +89,6 @@ absl::StatusOr<ClockKind> Execute::Clock() const {
   if (clock == "paced") return ClockKind::kPaced;
   if (clock == "real") return ClockKind::kReal;
   return UnknownName("--clock", clock, {"virtual", "paced", "real"});
-}
-
-// The run as simulate would have it, but with something to train: a gradient
-// reduction where a stage has several copies, and an optimizer.
-absl::StatusOr<PreparedRun> Execute::PrepareRun(
-    std::vector<std::string>* warnings) {
-  std::vector<ConfigEdit> edits = {{.path = "iterations",
-                                    .value = absl::StrCat(steps),
-                                    .origin = "--steps"}};
-  PW_ASSIGN_OR_RETURN(RunConfig read, config.Read(edits));
-  PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
-  const bool unflushed = run.schedule->update_every > 0;
-  if (!read.strategy.optimizer && !unflushed) {
-    run.lower.optimizer = OptimizerMode::kSynchronised;
-  }
-  const bool copies = run.lower.replicas > 1 || run.schedule->replicas > 1;
-  if (copies && run.lower.data_parallel == DataParallel::kNone) {
-    if (read.strategy.data_parallel) {
-      warnings->push_back(
-          "strategy.data_parallel is none: copies of a stage part from each "
-          "other, and the check against the sequential run will say so");
-    } else {
-      run.lower.data_parallel = DataParallel::kDdp;
-    }
-  }
-  const auto stages = static_cast<size_t>(run.schedule->stages());
-  if (run.lower.data_parallel != DataParallel::kNone) {
-    if (run.lower.gradient_bytes.empty()) {
-      run.lower.gradient_bytes.assign(stages, 0);
-    }
-    if (run.lower.parameter_bytes.empty()) {
-      run.lower.parameter_bytes.assign(stages, 0);
-    }
-  }
-  return run;
-}
-
-absl::StatusOr<ExecutedModel> Execute::ModelOf(
-    const PreparedRun& run, PwType type, std::vector<std::string>* warnings) {
-  if (!run.prepared_model) {
-    return absl::InvalidArgumentError(
-        "model: missing; allowed: a model to train (--model gpt-tiny), or "
-        "--clock paced, which runs no kernels");
-  }
-  const PreparedModel& prepared = *run.prepared_model;
-  const TrainingSpec& training = prepared.training;
-  if (training.tp * training.cp * training.ep > 1) {
-    return absl::InvalidArgumentError(
-        "strategy.tp, cp, ep: the executor runs none of them; allowed: 1");
-  }
-  if (training.vocabulary == VocabularyPlacement::kSpread) {
-    return BadValue("strategy.vocabulary", "spread", "ends");
-  }
-  if (run.schedule->backward != BackwardRule::kChain) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule ", run.schedule->name,
-        ": its backwards do not follow the chain of stages; the executor "
-        "trains only those that do"));
-  }
-  PW_ASSIGN_OR_RETURN(const Grid grid,
-                      MakeGrid(prepared.spec, type,
-                               {.microbatch_sizes = {training.microbatch_size},
-                                .sequences = {training.sequence},
-                                .tps = {1}}));
-  warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
-  if (prepared.spec.tied_embeddings) {
-    warnings->push_back(absl::StrCat("model ", prepared.spec.name,
-                                     ": embedding and head are trained apart "
-                                     "(tied in the model)"));
-  }
-  ExecutedModel model;
-  model.shape = grid.shapes[0].model;
-  model.batch = training.microbatch_size;
-  model.sequence = training.sequence;
-  model.slices = run.schedule->slices;
-  model.seed = seed;
-  // Otherwise nobody waits for the norm: a post-validated step that clips is
-  // one that fails, which the program has to know of.
-  if (run.lower.optimizer == OptimizerMode::kSynchronised) {
-    model.clip_norm = kDefaultClip;
-  }
-  model.failing_steps = run.lower.failing_steps;
-  SetWeightVersions(*run.schedule, &model);
-  switch (training.recompute) {
-    case Recompute::kNone:
-      break;
-    case Recompute::kFull:
-      model.recompute = true;
-      break;
-    default:
-      warnings->push_back(
-          "strategy.recompute: the executor recomputes whole stages or "
-          "nothing; here nothing");
-  }
-  for (int rank = 0; rank < run.schedule->pp(); ++rank) {
-    for (const Pass pass : run.schedule->order(rank)) {
-      model.recompute |= pass.kind() == PassKind::kRecompute;
-    }
-  }
-  for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
-    std::vector<StagePart>& stage = model.stages.emplace_back();
-    for (const StageBlock& block : blocks) {
-      switch (block.kind) {
-        case BlockKind::kEmbedding:
-          stage.push_back({.part = PW_EMBEDDING});
-          break;
-        case BlockKind::kHead:
-          stage.push_back({.part = PW_HEAD});
-          break;
-        default:
-          for (int64_t layer = 0; layer < block.count; ++layer) {
-            stage.push_back(
-                {.part = PW_LAYER,
-                 .layer = static_cast<int>(block.first_layer + layer)});
-          }
-      }
-    }
-  }
-  return model;
 }
 
 std::vector<double> StepTimes(const RunSummary& summary) {
@@ -194,6 +107,136 @@ long Preemptions() {
   return usage.ru_nivcsw;
 }
 
+// Empty without --replay-rank.
+absl::StatusOr<std::vector<int>> Execute::ReplayedRanks(ClockKind kind,
+                                                        int pp) const {
+  std::vector<int> ranks;
+  if (replay_rank.empty()) return ranks;
+  if (kind == ClockKind::kPaced) {
+    return BadValue("--clock", "paced", "virtual or real with --replay-rank");
+  }
+  if (MpiJob::Started()) {
+    return absl::InvalidArgumentError(
+        "--replay-rank: runs in one process; allowed: without mpirun");
+  }
+  int rank = 0;
+  if (replay_rank == "all") {
+    for (; rank < pp; ++rank) ranks.push_back(rank);
+  } else if (absl::SimpleAtoi(replay_rank, &rank) && rank >= 0 && rank < pp) {
+    ranks.push_back(rank);
+  } else {
+    return BadValue("--replay-rank", replay_rank,
+                    absl::StrCat("0 to ", pp - 1, ", all"));
+  }
+  return ranks;
+}
+
+absl::StatusOr<const PwKernels*> Execute::Kernels() const {
+  char error[512] = "";
+  const PwKernels* const kernels =
+      pw_load_kernels(device.c_str(), error, sizeof(error));
+  if (kernels == nullptr) {
+    return absl::UnavailableError(absl::StrCat("--device: ", error));
+  }
+  if (kernels->device_count() < 1) {
+    return absl::UnavailableError(
+        absl::StrCat("--device ", device, ": ", kernels->error()));
+  }
+  return kernels;
+}
+
+absl::Status Execute::Train(const PreparedRun& run, const Program& program,
+                            TrainingOptions training, MpiJob* job,
+                            ExecuteReport* report, Executed* executed) {
+  PW_ASSIGN_OR_RETURN(const std::vector<int> ranks,
+                      ReplayedRanks(report->clock, program.pp()));
+  if (report->clock == ClockKind::kPaced) {
+    const MakeWorker make_worker = [](Address) {
+      return std::make_unique<FixedWorker>();
+    };
+    if (job == nullptr) {
+      PW_ASSIGN_OR_RETURN(executed->run,
+                          RunThreads(program, make_worker, training.execute));
+      return absl::OkStatus();
+    }
+    PW_ASSIGN_OR_RETURN(MpiRun ran,
+                        RunMpi(job, program, make_worker, training.execute));
+    executed->run = std::move(ran.run);
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(const PwKernels* const kernels, Kernels());
+  PW_ASSIGN_OR_RETURN(const ExecutedModel model,
+                      ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
+                                   seed, &executed->warnings));
+  training.worker =
+      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
+                       run.lower.costs.held_until_weight);
+  if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
+  training.worker.parts = green_contexts;
+  report->green_contexts = green_contexts;
+  report->one_at_a_time =
+      one_at_a_time || (device == "cuda" && !green_contexts);
+  if (no_check) training.worker.snapshot_iterations.clear();
+  TrainedRun trained;
+  if (!ranks.empty()) {
+    if (ranks.size() < static_cast<size_t>(program.pp()) && !HasTimes(run)) {
+      return absl::InvalidArgumentError(
+          "--replay-rank: how long the other ranks take is not known; allowed: "
+          "with pass times (--profile, --forward, …), or all");
+    }
+    training.check = false;
+    PW_ASSIGN_OR_RETURN(ReplayedTraining replayed,
+                        TrainReplay(program, model, kernels, training,
+                                    {.clock = report->clock,
+                                     .ranks = ranks,
+                                     .times_known = HasTimes(run),
+                                     .trace = training.execute.trace,
+                                     .timeout_s = timeout_s,
+                                     .faults = training.execute.faults}));
+    trained = std::move(replayed.trained);
+    trained.run = std::move(replayed.replay.composed);
+    for (const int rank : ranks) {
+      executed->peak_activations[rank] = trained.peak_activations[rank];
+    }
+    report->replay = std::move(replayed.replay);
+  } else {
+    PW_ASSIGN_OR_RETURN(trained,
+                        job != nullptr
+                            ? TrainMpi(job, program, model, kernels, training)
+                            : TrainThreads(program, model, kernels, training));
+    executed->peak_activations = trained.peak_activations;
+  }
+  executed->run = std::move(trained.run);
+  report->peak_bytes = trained.peak_bytes;
+  report->resident_bytes = trained.resident_bytes;
+  report->device = trained.device;
+  report->libraries = trained.libraries;
+  if (training.check) report->check = trained.check;
+  return absl::OkStatus();
+}
+
+void Execute::PutFiles(const Program& program, const Executed& executed,
+                       const ExecuteReport& report) {
+  const std::vector<double> step_s = StepTimes(executed.run.summary);
+  const std::vector<TraceOp>& ops = executed.run.ops;
+  files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
+                       : ExecuteReportToText(report, step_s));
+  if (files.wanted("--trace")) {
+    files.Put("--trace", ChromeTraceJson(program, ops, nullptr));
+  }
+  if (files.wanted("--perfetto")) {
+    files.Put("--perfetto", PerfettoTrace(program, ops, nullptr));
+  }
+  if (files.wanted("--svg")) {
+    files.Put("--svg",
+              ScheduleGridSvg(program, ops, {.title = ExecuteTitle(report)}));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", ReportHtml(report.report, program, ops,
+                                   ExecuteSections(report, step_s)));
+  }
+}
+
 absl::Status Execute::Run() {
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const ClockKind kind, Clock());
@@ -207,16 +250,29 @@ absl::Status Execute::Run() {
   if (!(timeout_s > 0)) {
     return BadValue("--timeout", absl::StrCat(timeout_s), "above 0 s");
   }
+  if (green_contexts &&
+      (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
+    return absl::InvalidArgumentError(
+        "--green-contexts: gives each rank a part of one GPU; allowed: with "
+        "--device cuda, without --one-at-a-time and --replay-rank");
+  }
   TrainingOptions training;
   PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
   training.execute.clock = kind;
   training.execute.timeout_s = timeout_s;
-  training.execute.trace =
-      files.wanted("--trace") || files.wanted("--perfetto");
+  for (const char* const flag : {"--trace", "--perfetto", "--svg", "--html"}) {
+    training.execute.trace |= files.wanted(flag);
+  }
   training.check = !no_check;
-  std::vector<std::string> warnings;
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, PrepareRun(&warnings));
-  warnings.insert(warnings.begin(), run.warnings.begin(), run.warnings.end());
+  Executed executed;
+  PW_ASSIGN_OR_RETURN(const RunConfig read,
+                      config.Read({{.path = "iterations",
+                                    .value = absl::StrCat(steps),
+                                    .origin = "--steps"}}));
+  PW_ASSIGN_OR_RETURN(const PreparedRun run,
+                      PrepareToTrain(read, &executed.warnings));
+  executed.warnings.insert(executed.warnings.begin(), run.warnings.begin(),
+                           run.warnings.end());
   PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       run.lower.data_parallel >= DataParallel::kZero1 && program.replicas > 1) {
@@ -250,55 +306,13 @@ absl::Status Execute::Run() {
   report.clock = kind;
   report.transport = job != nullptr ? "mpi" : "threads";
   report.steps = steps;
-  ExecutedRun executed;
-  const std::vector<double> predicted_peaks =
+  report.predicted_peak_activations =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
-  std::vector<double> peaks = predicted_peaks;
+  executed.peak_activations = report.predicted_peak_activations;
   const long preempted = Preemptions();
-  if (kind == ClockKind::kPaced) {
-    const MakeWorker make_worker = [](Address) {
-      return std::make_unique<FixedWorker>();
-    };
-    if (job != nullptr) {
-      absl::StatusOr<MpiRun> ran =
-          RunMpi(job.get(), program, make_worker, training.execute);
-      if (!ran.ok()) return mine(ran.status());
-      executed = std::move(ran->run);
-    } else {
-      PW_ASSIGN_OR_RETURN(executed,
-                          RunThreads(program, make_worker, training.execute));
-    }
-  } else {
-    char error[512] = "";
-    const PwKernels* const kernels =
-        pw_load_kernels(device.c_str(), error, sizeof(error));
-    if (kernels == nullptr) {
-      return absl::UnavailableError(absl::StrCat("--device: ", error));
-    }
-    if (kernels->device_count() < 1) {
-      return absl::UnavailableError(
-          absl::StrCat("--device ", device, ": ", kernels->error()));
-    }
-    PW_ASSIGN_OR_RETURN(
-        const ExecutedModel model,
-        ModelOf(run, device == "cpu" ? PW_FP32 : PW_BF16, &warnings));
-    training.worker =
-        WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
-                         run.lower.costs.held_until_weight);
-    if (no_check) training.worker.snapshot_iterations.clear();
-    absl::StatusOr<TrainedRun> ran =
-        job != nullptr ? TrainMpi(job.get(), program, model, kernels, training)
-                       : TrainThreads(program, model, kernels, training);
-    if (!ran.ok()) return mine(ran.status());
-    TrainedRun& trained = *ran;
-    executed = std::move(trained.run);
-    peaks = trained.peak_activations;
-    report.peak_bytes = trained.peak_bytes;
-    report.resident_bytes = trained.resident_bytes;
-    report.device = trained.device;
-    report.libraries = trained.libraries;
-    if (training.check) report.check = trained.check;
-  }
+  const absl::Status trained =
+      Train(run, program, training, job.get(), &report, &executed);
+  if (!trained.ok()) return mine(trained);
   const absl::Status verdict =
       report.check && !report.check->ok()
           ? absl::DataLossError(
@@ -306,38 +320,15 @@ absl::Status Execute::Run() {
           : absl::OkStatus();
   if (job != nullptr && !job->speaks()) return mine(verdict);
   report.preemptions = Preemptions() - preempted;
-  PrintWarnings(warnings);
-  report.late_s = executed.late_s;
-  report.wall_s = executed.wall_s;
-  report.report = Summarize(program, executed.summary, std::move(peaks));
-  report.report.engine = "hardware";
-  report.report.network = run.network_name;
-  report.report.params = run.params;
-  report.report.model = run.model;
-  report.report.system = run.system;
-  report.report.data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
-  report.report.gradient_sync = report.report.data_parallel;
-  report.report.optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  report.report.waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-  report.report.warnings = warnings;
-  if (HasPassTimes(run)) {
-    PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-    PW_ASSIGN_OR_RETURN(const RunSummary predicted,
-                        engine->run(program, EngineOptions()));
-    report.predicted_iteration_s = predicted.iteration_s();
-    report.predicted_by = run.engine;
-  }
-  report.predicted_peak_activations = predicted_peaks;
-  const std::vector<double> step_s = StepTimes(executed.summary);
-  files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
-                       : ExecuteReportToText(report, step_s));
-  if (files.wanted("--trace")) {
-    files.Put("--trace", ChromeTraceJson(program, executed.ops, nullptr));
-  }
-  if (files.wanted("--perfetto")) {
-    files.Put("--perfetto", PerfettoTrace(program, executed.ops, nullptr));
-  }
+  PrintWarnings(executed.warnings);
+  report.late_s = executed.run.late_s;
+  report.wall_s = executed.run.wall_s;
+  report.report =
+      Summarize(program, executed.run.summary, executed.peak_activations);
+  DescribeExecuted(run, &report.report);
+  report.report.warnings = executed.warnings;
+  PW_RETURN_IF_ERROR(Predict(run, program, &report));
+  PutFiles(program, executed, report);
   PW_RETURN_IF_ERROR(files.Write());
   if (!row.empty()) PW_RETURN_IF_ERROR(row_file.Append(report));
   return verdict;
@@ -371,6 +362,15 @@ void AddExecute(CLI::App* app, Action* action) {
                    "seconds that a rank waits before it asks the others")
       ->type_name("SECONDS")
       ->capture_default_str();
+  verb->add_option("--replay-rank", execute->replay_rank,
+                   "run this rank alone, or all of them one after the other; "
+                   "what others send comes when a composed timeline says so")
+      ->type_name("RANK|all");
+  verb->add_flag("--one-at-a-time", execute->one_at_a_time,
+                 "one rank computes at a time, as on a GPU that all share");
+  verb->add_flag("--green-contexts", execute->green_contexts,
+                 "with cuda: each rank has a part of the GPU's processors and "
+                 "all compute at the same time");
   verb->add_flag("--no-check", execute->no_check, "without the sequential run");
   verb->add_option("--fault-slow", execute->slow,
                    "on purpose: passes take longer, KIND[@RANK]:FACTOR");
@@ -386,6 +386,8 @@ void AddExecute(CLI::App* app, Action* action) {
       ->group("Output");
   OutputFiles& files = execute->files;
   files.AddTo(verb, "-o", "the report, instead of standard output");
+  files.AddTo(verb, "--svg", "picture of the first iteration");
+  files.AddTo(verb, "--html", "report as one page");
   files.AddTo(verb, "--trace", "Chrome trace, JSON");
   files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
   verb->callback(

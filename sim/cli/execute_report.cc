@@ -1,10 +1,13 @@
 #include "sim/cli/execute_report.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/quantity.h"
+#include "sim/report/format.h"
 
 namespace pipewright {
 namespace {
@@ -27,21 +30,155 @@ std::string ClockName(ClockKind clock) {
   return "";
 }
 
-std::string NotValidated(ClockKind clock) {
-  switch (clock) {
-    case ClockKind::kVirtual:
-      return "links and copies take the model's time without contention; "
-             "passes take the CPU time of their own thread, so that what they "
-             "do to each other is left out";
-    case ClockKind::kPaced:
-      return "passes only wait: no kernel has run, no gradient was computed; "
-             "links are the model's";
-    case ClockKind::kReal:
-      return "threads of one machine stand for devices, its memory for their "
-             "links";
+std::string NotValidated(const ExecuteReport& report) {
+  std::vector<std::string> texts;
+  if (report.replay) {
+    texts.push_back(
+        "ranks have run alone, each with made-up data in place of what others "
+        "send: no loss and no gradient is checked");
+    texts.push_back(
+        "what comes from others, and every link and collective, takes the "
+        "program's time without contention");
   }
-  return "";
+  switch (report.clock) {
+    case ClockKind::kVirtual:
+      texts.push_back(
+          "links and copies take the model's time without contention; passes "
+          "take the CPU time of their own thread, so that what they do to each "
+          "other is left out");
+      break;
+    case ClockKind::kPaced:
+      texts.push_back(
+          "passes only wait: no kernel has run, no gradient was computed; "
+          "links are the model's");
+      break;
+    case ClockKind::kReal:
+      if (report.replay) {
+        texts.push_back(
+            "devices that compute at the same time (power, memory of the "
+            "host)");
+      } else {
+        texts.push_back(
+            "threads of one machine stand for devices, its memory for their "
+            "links");
+      }
+      break;
+  }
+  if (report.one_at_a_time && !report.replay) {
+    texts.push_back(
+        report.clock == ClockKind::kReal
+            ? "one rank computes at a time: no overlap of ranks, the times are "
+              "those of ranks that take turns"
+            : "one rank computes at a time: how they overlap is computed");
+  }
+  if (report.green_contexts) {
+    texts.push_back(
+        "each rank has a part of one GPU: rates are those of the part beside "
+        "busy others, and nothing promises that parts run at the same time");
+  }
+  return absl::StrJoin(texts, "; ");
 }
+
+std::string HowExecuted(const ExecuteReport& report) {
+  std::string how = absl::StrCat(ClockName(report.clock), " clock, ");
+  if (report.replay) {
+    const std::vector<ReplayedRank>& ranks = report.replay->ranks;
+    absl::StrAppend(&how, ranks.size() > 1
+                              ? "every rank alone, one after the other"
+                              : absl::StrCat("rank ", ranks[0].rank, " alone"));
+  } else {
+    absl::StrAppend(&how, report.transport,
+                    report.one_at_a_time ? ", one computes at a time" : "",
+                    report.green_contexts ? ", a green context each" : "");
+  }
+  if (!report.device.empty()) absl::StrAppend(&how, ", ", report.device);
+  if (!report.libraries.empty()) {
+    absl::StrAppend(&how, " (", report.libraries, ")");
+  }
+  return how;
+}
+
+std::string ReplayInWords(const ExecuteReport& report) {
+  const ReplayedRun& replay = *report.replay;
+  if (report.clock == ClockKind::kVirtual) {
+    return "1 pass: what a rank takes does not depend on when messages come";
+  }
+  return absl::StrFormat(
+      "%d pass%s; arrivals then changed by %s at most (%s of a step)%s",
+      replay.passes, replay.passes == 1 ? "" : "es",
+      FormatSeconds(replay.change_s),
+      FormatPercent(replay.change_s / report.report.iteration_s),
+      replay.consistent ? ""
+                        : ": NOT CONSISTENT, the times of passes change from "
+                          "run to run");
+}
+
+std::string CheckInWords(const ExecuteReport& report) {
+  const TrainingCheck& check = *report.check;
+  return absl::StrCat(
+      check.ok() ? "agree with" : "DIFFER from", " the sequential run",
+      report.report.weight_versions.empty() ? ""
+                                            : " on the same weight versions",
+      ": ",
+      check.same_bits
+          ? "bit for bit, losses, gradients and weights of every step"
+          : absl::StrFormat(
+                "losses to %.1e, gradients of the first step to %.1e, of all "
+                "to %.1e, weights to %.1e%s",
+                check.loss_error, check.first_gradient_error,
+                check.gradient_error, check.weight_error,
+                check.same_order ? "" : " (added up in another order)"));
+}
+
+std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
+  if (report.predicted_span_s.empty() || report.predicted_span_s[rank] <= 0) {
+    return std::nullopt;
+  }
+  return report.report.ranks[rank].span_s / report.predicted_span_s[rank] - 1;
+}
+
+namespace {
+
+nlohmann::ordered_json ReplayJson(const ExecuteReport& report) {
+  using Json = nlohmann::ordered_json;
+  if (!report.replay) return nullptr;
+  const ReplayedRun& replay = *report.replay;
+  Json ranks = Json::array();
+  for (const ReplayedRank& each : replay.ranks) {
+    ranks.push_back({{"rank", each.rank},
+                     {"span_s", each.times.span_s()},
+                     {"composed_span_s", report.report.ranks[each.rank].span_s},
+                     {"late_s", each.late_s},
+                     {"change_s", each.change_s}});
+  }
+  return {{"ranks", ranks},
+          {"passes", replay.passes},
+          {"change_s", replay.change_s},
+          {"consistent", replay.consistent}};
+}
+
+std::string ReplayText(const ExecuteReport& report) {
+  const ReplayedRun& replay = *report.replay;
+  std::string text =
+      absl::StrCat("replay        ", ReplayInWords(report), "\n");
+  for (const ReplayedRank& each : replay.ranks) {
+    absl::StrAppendFormat(&text, "              rank %d: span %s", each.rank,
+                          FormatSeconds(report.report.ranks[each.rank].span_s));
+    if (report.clock == ClockKind::kReal) {
+      absl::StrAppend(&text, " composed, ", FormatSeconds(each.times.span_s()),
+                      " in its own run");
+    }
+    if (const std::optional<double> error = SpanErrorOf(report, each.rank)) {
+      absl::StrAppendFormat(&text, ", %s predicted (%+.2f %%)",
+                            FormatSeconds(report.predicted_span_s[each.rank]),
+                            100 * *error);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s) {
@@ -59,7 +196,11 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_span_s"] =
+      report.predicted_span_s.empty() ? Json() : Json(report.predicted_span_s);
   execute["predicted_peak_activations"] = report.predicted_peak_activations;
+  execute["one_at_a_time"] = report.one_at_a_time;
+  execute["replay"] = ReplayJson(report);
   execute["peak_bytes"] = report.peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["wall_s"] = report.wall_s;
@@ -83,7 +224,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   } else {
     execute["check"] = nullptr;
   }
-  execute["not_validated"] = NotValidated(report.clock);
+  execute["not_validated"] = NotValidated(report);
   return out.dump(2);
 }
 
@@ -91,10 +232,7 @@ std::string ExecuteReportToText(const ExecuteReport& report,
                                 const std::vector<double>& step_s) {
   std::string text = ReportToText(report.report);
   absl::StrAppend(&text, "\nexecuted      ", report.steps, " steps, ",
-                  ClockName(report.clock), " clock, ", report.transport,
-                  report.device.empty() ? "" : ", ", report.device,
-                  report.libraries.empty() ? "" : " (", report.libraries,
-                  report.libraries.empty() ? "" : ")", "\n");
+                  HowExecuted(report), "\n");
   std::vector<std::string> steps;
   for (const double seconds : step_s) steps.push_back(FormatSeconds(seconds));
   absl::StrAppend(&text, "steps         ");
@@ -108,29 +246,20 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   }
   if (report.check) {
     const TrainingCheck& check = *report.check;
-    absl::StrAppendFormat(
-        &text, "gradients     %s the sequential run%s: %s\n",
-        check.ok() ? "agree with" : "DIFFER from",
-        report.report.weight_versions.empty() ? ""
-                                              : " on the same weight versions",
-        check.same_bits
-            ? "bit for bit, losses, gradients and weights of every step"
-            : absl::StrFormat(
-                  "losses to %.1e, gradients of the first step to %.1e, of all "
-                  "to %.1e, weights to %.1e%s",
-                  check.loss_error, check.first_gradient_error,
-                  check.gradient_error, check.weight_error,
-                  check.same_order ? "" : " (added up in another order)"));
+    absl::StrAppend(&text, "gradients     ", CheckInWords(report), "\n");
     absl::StrAppend(&text, "loss         ");
     for (const double loss : check.losses) {
       absl::StrAppendFormat(&text, " %.6f", loss);
     }
     absl::StrAppend(&text, "\n");
   }
+  if (report.replay) absl::StrAppend(&text, ReplayText(report));
+  const char* head = "memory peak   ";
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
+    if (report.peak_bytes[rank] <= 0) continue;  // has not run
     absl::StrAppendFormat(
         &text, "%s%s of it weights and optimizer %s\n",
-        rank == 0 ? "memory peak   " : "              ",
+        std::exchange(head, "              "),
         absl::StrCat("rank ", rank, ": ", FormatBytes(report.peak_bytes[rank])),
         FormatBytes(report.resident_bytes[rank]));
   }
@@ -142,7 +271,7 @@ std::string ExecuteReportToText(const ExecuteReport& report,
     absl::StrAppend(&text, "preempted     ", report.preemptions,
                     " times; above 0 the times are not to be compared\n");
   }
-  absl::StrAppend(&text, "not validated ", NotValidated(report.clock), "\n");
+  absl::StrAppend(&text, "not validated ", NotValidated(report), "\n");
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "execute/replay.h"
 #include "execute/training.h"
 #include "sim/report/report.h"
 
@@ -24,7 +25,12 @@ struct ExecuteReport {
   std::vector<double> resident_bytes;  // [rank]
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
-  std::string predicted_by;                        // engine
+  std::vector<double> predicted_span_s;  // [rank] of replica 0; the same
+  std::string predicted_by;              // engine
+  // Where ranks have run alone; what is composed of them is in `report`.
+  std::optional<ReplayedRun> replay;
+  bool one_at_a_time = false;  // one rank computes at a time
+  bool green_contexts = false;
   std::vector<double> predicted_peak_activations;  // [rank], the schedule's
   double late_s = 0;                               // of the paced clock
   double wall_s = 0;
@@ -34,14 +40,25 @@ struct ExecuteReport {
 // "virtual", "paced", "real".
 std::string ClockName(ClockKind clock);
 
-// What a run under this clock does not show.
-std::string NotValidated(ClockKind clock);
+// What a run like this does not show.
+std::string NotValidated(const ExecuteReport& report);
+
+// How the run was done, in words: "virtual clock, threads".
+std::string HowExecuted(const ExecuteReport& report);
+// How often the ranks ran alone and what that changed; there is a replay.
+std::string ReplayInWords(const ExecuteReport& report);
+// "agree with the sequential run: bit for bit, …"; there is a check.
+std::string CheckInWords(const ExecuteReport& report);
+// What the rank takes, over what was predicted, less 1; nothing where nothing
+// was predicted.
+std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 
 // The keys of simulate, and "execute" with: clock, transport, device, steps,
-// step_s (list), predicted_iteration_s, error, predicted_peak_activations
-// (list), peak_bytes, resident_bytes,
-// check {agrees, same_order, same_bits, loss_error, gradient_error,
-// weight_error, losses, sequential_losses}, not_validated.
+// step_s (list), predicted_iteration_s, error, predicted_span_s (list),
+// predicted_peak_activations (list), peak_bytes, resident_bytes, check {agrees,
+// same_order, same_bits, loss_error, gradient_error, weight_error, losses,
+// sequential_losses}, replay {ranks [rank, span_s, composed_span_s, late_s,
+// change_s], passes, change_s, consistent}, not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s);
 std::string ExecuteReportToText(const ExecuteReport& report,

@@ -11,6 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_model.h"
 #include "sim/cost/profile_costs.h"
 
 namespace pipewright {
@@ -58,11 +59,6 @@ std::string CountsText(const std::vector<double>& counts) {
 
 }  // namespace
 
-bool HasPassTimes(const PreparedRun& run) {
-  return run.profile || run.analytic || run.config.costs.forward_s ||
-         !run.config.costs.stage_forward_s.empty();
-}
-
 absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
                            int steps, ClockKind clock) {
   path_ = path;
@@ -70,7 +66,7 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
     return BadValue("--row", path,
                     "with a model and a clock that runs kernels");
   }
-  if (!HasPassTimes(run)) {
+  if (!HasTimes(run)) {
     return BadValue("--row", path,
                     "with pass times to predict from (--profile)");
   }

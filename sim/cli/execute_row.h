@@ -10,9 +10,6 @@
 
 namespace pipewright {
 
-// Are there pass times to predict a step from?
-bool HasPassTimes(const PreparedRun& run);
-
 class RowFile {
  public:
   // Reads what is there and what is known of `run` in advance. Errors: a file

@@ -29,6 +29,7 @@ struct Page {
   const Report& report;
   const Program& program;
   const std::vector<TraceOp>& ops;
+  absl::string_view more;
   int replica = 0;
   int iteration = 0;
 
@@ -110,6 +111,8 @@ std::string Headline(const Page& page) {
       report.throughput ? ThroughputCard(*report.throughput) : "",
       "</section>\n");
 }
+
+std::string More(const Page& page) { return std::string(page.more); }
 
 std::string Costs(const Page& page) {
   return page.report.costs ? CostSection(*page.report.costs) : "";
@@ -363,14 +366,15 @@ std::string HowToRead(const Page& page) {
 
 // In the order of the page. A section with nothing to say returns "".
 constexpr std::array kSections = {
-    Heading,   Headline, Warnings,  GridSection, MemoryBytesSection, Memory,
-    RankTable, Costs,    Transfers, Devices,     HowToRead};
+    Heading, Headline,  More,  Warnings,  GridSection, MemoryBytesSection,
+    Memory,  RankTable, Costs, Transfers, Devices,     HowToRead};
 
 }  // namespace
 
 std::string ReportHtml(const Report& report, const Program& program,
-                       const std::vector<TraceOp>& ops) {
-  Page page{report, program, ops};
+                       const std::vector<TraceOp>& ops,
+                       absl::string_view more) {
+  Page page{report, program, ops, more};
   if (!ops.empty()) {
     const auto earlier = [](const TraceOp& one, const TraceOp& other) {
       return std::tie(one.iteration, one.replica) <

@@ -1,6 +1,7 @@
 // What the tests of the MPI transport start under mpirun: trains a small model
 // and leaves in a folder, as files NAME.PROCESS, what a test wants to know:
 //   pid   the process, once it is a part of the job
+//   local which process of its node it is
 //   said  the error, or "ok"
 //   exit  the exit code
 //   bits  of process 0: losses, gradients and weights of all ranks
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -79,6 +81,8 @@ int Run(const Options& options) {
     return 1;
   }
   const int process = (*job)->process();
+  const char* const local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  Leave(options, "local", process, local == nullptr ? "" : local);
   Leave(options, "pid", process, absl::StrCat(::getpid()));
   const absl::Status status = Train(job->get(), options);
   const int code = ExitCode(status);

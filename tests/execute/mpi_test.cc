@@ -65,6 +65,50 @@ TEST_CASE("mpi: the same bits as with threads", "[execute][mpi]") {
   }
 }
 
+TEST_CASE("mpi: the same bits on two nodes", "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  for (const char* schedule : {"1f1b", "zb-v"}) {
+    INFO(schedule);
+    const absl::StatusOr<SmallTraining> training =
+        MakeSmallTraining(schedule, 4, 1, WaitRule::kBuffered);
+    REQUIRE(training.ok());
+    const absl::StatusOr<TrainedRun> threads =
+        TrainThreads(training->program, training->model, pw_cpu_kernels(),
+                     training->options);
+    REQUIRE(threads.ok());
+    MpiRunner runner(4, {"--schedule", schedule}, 1, 2);
+    runner.Await();
+    INFO(runner.output());
+    for (int process = 0; process < 4; ++process) {
+      CHECK(runner.Read("said", process) == "ok");
+      CHECK(runner.Read("exit", process) == "0");
+      CHECK(runner.Read("local", process) == absl::StrCat(process % 2));
+    }
+    const bool same = runner.Read("bits", 0) == testing::BitsOf(*threads);
+    CHECK(same);
+  }
+}
+
+TEST_CASE("mpi: a process killed on another node ends those of all",
+          "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  MpiRunner runner(4, Endless("60"), 4, 2);
+  for (int process = 0; process < 4; ++process) runner.Pid(process);
+  ::kill(runner.Pid(3), SIGKILL);
+  runner.Await();
+  INFO(runner.output());
+  CHECK(runner.Read("exit", 3) == "");
+  // Open MPI itself ends its neighbour, whose connection breaks, without a
+  // word.
+  CHECK(runner.Read("exit", 2) != "0");
+  for (const int process : {0, 1}) {
+    const std::string said = runner.Read("said", process);
+    INFO(said);
+    CHECK(absl::StrContains(said, absl::StrCat("rank ", process)));
+    CHECK(runner.Read("exit", process) == "1");
+  }
+}
+
 TEST_CASE("mpi: a killed process ends the others with what they wait for",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;

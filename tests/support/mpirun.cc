@@ -1,6 +1,7 @@
 #include "tests/support/mpirun.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,7 +53,7 @@ BinaryResult RunBinaryUnderMpirun(int processes,
 }
 
 MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
-                     int kill_after_s) {
+                     int kill_after_s, int nodes) {
   std::vector<std::string> words = {"mpirun",
                                     "--allow-run-as-root",
                                     "--oversubscribe",
@@ -60,12 +61,26 @@ MpiRunner::MpiRunner(int processes, const std::vector<std::string>& arguments,
                                     kLimit_s,
                                     "--mca",
                                     "odls_base_sigkill_timeout",
-                                    absl::StrCat(kill_after_s),
-                                    "-n",
-                                    absl::StrCat(processes),
-                                    PIPEWRIGHT_MPI_RUNNER,
-                                    "--folder",
-                                    folder_.Path("")};
+                                    absl::StrCat(kill_after_s)};
+  const auto add = [&words](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  if (nodes > 1) {
+    // Instead of ssh: the same machine whatever it is called.
+    const std::string agent =
+        folder_.Write("agent", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+    PW_CHECK(::chmod(agent.c_str(), 0700) == 0);
+    const int slots = (processes + nodes - 1) / nodes;
+    add({"--host", absl::StrCat("localhost:", slots, ",node-b:", slots),
+         "--mca", "plm_rsh_agent", agent});
+    for (const char* const layer :
+         {"oob_tcp_if_include", "btl_tcp_if_include"}) {
+      add({"--mca", layer, "lo"});
+    }
+    add({"--mca", "btl", "tcp,self", "--mca", "pml", "ob1"});
+  }
+  add({"-n", absl::StrCat(processes), PIPEWRIGHT_MPI_RUNNER, "--folder",
+       folder_.Path("")});
   words.insert(words.end(), arguments.begin(), arguments.end());
   const std::string output = folder_.Write("output", "");
   mpirun_ = ::fork();

@@ -22,9 +22,11 @@ class MpiRunner {
  public:
   // Starts it with `processes` processes. When one is lost mpirun sends SIGTERM
   // to the others and `kill_after_s` later SIGKILL; one second, its default,
-  // has not let all of them speak on a busy machine.
+  // has not let all of them speak on a busy machine. With two `nodes` the
+  // second is this machine under another name: a daemon of its own, and TCP
+  // instead of shared memory.
   MpiRunner(int processes, const std::vector<std::string>& arguments,
-            int kill_after_s = 1);
+            int kill_after_s = 1, int nodes = 1);
   // Awaits the end of all of it.
   ~MpiRunner();
 

@@ -34,7 +34,8 @@ ExecutedModel SmallModel(PwStyle style, int stages, int slices) {
 absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
                                                 int pp, int dp,
                                                 WaitRule wait_rule,
-                                                int iterations) {
+                                                int iterations,
+                                                DataParallel data_parallel) {
   PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(schedule));
   ScheduleParams params;
   params.pp = pp;
@@ -52,7 +53,7 @@ absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
   lower.gradient_bytes.assign(stages, 4);
   lower.parameter_bytes.assign(stages, 4);
   if (dp > 1 || training.schedule->replicas > 1) {
-    lower.data_parallel = DataParallel::kDdp;
+    lower.data_parallel = data_parallel;
   }
   lower.replicas = dp;
   lower.optimizer = OptimizerMode::kSynchronised;

@@ -23,11 +23,11 @@ struct SmallTraining {
 };
 
 // Two steps of `schedule` on dp x pp ranks with two microbatches a rank.
+// `data_parallel` where stages have several copies.
 // Error: the schedule's.
-absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
-                                                int pp, int dp,
-                                                WaitRule wait_rule,
-                                                int iterations = 2);
+absl::StatusOr<SmallTraining> MakeSmallTraining(
+    const std::string& schedule, int pp, int dp, WaitRule wait_rule,
+    int iterations = 2, DataParallel data_parallel = DataParallel::kDdp);
 
 // Losses, gradients and weights of all ranks as bytes.
 std::string BitsOf(const TrainedRun& trained);

@@ -1,0 +1,148 @@
+#include "sim/cli/execute_model.h"
+
+#include "absl/strings/str_cat.h"
+#include "calibrate/grid.h"
+#include "sim/base/status.h"
+#include "sim/config/run_config_fields.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kDefaultClip = 1;  // Megatron-LM's --clip-grad
+
+}  // namespace
+
+absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
+                                           std::vector<std::string>* warnings) {
+  PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
+  const bool unflushed = run.schedule->update_every > 0;
+  if (!read.strategy.optimizer && !unflushed) {
+    run.lower.optimizer = OptimizerMode::kSynchronised;
+  }
+  const bool copies = run.lower.replicas > 1 || run.schedule->replicas > 1;
+  if (copies && run.lower.data_parallel == DataParallel::kNone) {
+    if (read.strategy.data_parallel) {
+      warnings->push_back(
+          "strategy.data_parallel is none: copies of a stage part from each "
+          "other, and the check against the sequential run will say so");
+    } else {
+      run.lower.data_parallel = DataParallel::kDdp;
+    }
+  }
+  const auto stages = static_cast<size_t>(run.schedule->stages());
+  if (run.lower.data_parallel != DataParallel::kNone) {
+    if (run.lower.gradient_bytes.empty()) {
+      run.lower.gradient_bytes.assign(stages, 0);
+    }
+    if (run.lower.parameter_bytes.empty()) {
+      run.lower.parameter_bytes.assign(stages, 0);
+    }
+  }
+  return run;
+}
+
+bool HasTimes(const PreparedRun& run) {
+  return run.profile || run.analytic || run.config.costs.forward_s ||
+         !run.config.costs.stage_forward_s.empty();
+}
+
+void DescribeExecuted(const PreparedRun& run, Report* report) {
+  report->engine = "hardware";
+  report->network = run.network_name;
+  report->params = run.params;
+  report->model = run.model;
+  report->system = run.system;
+  report->data_parallel =
+      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  report->gradient_sync = report->data_parallel;
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
+}
+
+absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
+                                           uint64_t seed,
+                                           std::vector<std::string>* warnings) {
+  if (!run.prepared_model) {
+    return absl::InvalidArgumentError(
+        "model: missing; allowed: a model to train (--model gpt-tiny), or "
+        "--clock paced, which runs no kernels");
+  }
+  const PreparedModel& prepared = *run.prepared_model;
+  const TrainingSpec& training = prepared.training;
+  if (training.tp * training.cp * training.ep > 1) {
+    return absl::InvalidArgumentError(
+        "strategy.tp, cp, ep: the executor runs none of them; allowed: 1");
+  }
+  if (training.vocabulary == VocabularyPlacement::kSpread) {
+    return BadValue("strategy.vocabulary", "spread", "ends");
+  }
+  if (run.schedule->backward != BackwardRule::kChain) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule ", run.schedule->name,
+        ": its backwards do not follow the chain of stages; the executor "
+        "trains only those that do"));
+  }
+  PW_ASSIGN_OR_RETURN(const Grid grid,
+                      MakeGrid(prepared.spec, type,
+                               {.microbatch_sizes = {training.microbatch_size},
+                                .sequences = {training.sequence},
+                                .tps = {1}}));
+  warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
+  if (prepared.spec.tied_embeddings) {
+    warnings->push_back(absl::StrCat("model ", prepared.spec.name,
+                                     ": embedding and head are trained apart "
+                                     "(tied in the model)"));
+  }
+  ExecutedModel model;
+  model.shape = grid.shapes[0].model;
+  model.batch = training.microbatch_size;
+  model.sequence = training.sequence;
+  model.slices = run.schedule->slices;
+  model.seed = seed;
+  // Otherwise nobody waits for the norm: a post-validated step that clips is
+  // one that fails, which the program has to know of.
+  if (run.lower.optimizer == OptimizerMode::kSynchronised) {
+    model.clip_norm = kDefaultClip;
+  }
+  model.failing_steps = run.lower.failing_steps;
+  SetWeightVersions(*run.schedule, &model);
+  switch (training.recompute) {
+    case Recompute::kNone:
+      break;
+    case Recompute::kFull:
+      model.recompute = true;
+      break;
+    default:
+      warnings->push_back(
+          "strategy.recompute: the executor recomputes whole stages or "
+          "nothing; here nothing");
+  }
+  for (int rank = 0; rank < run.schedule->pp(); ++rank) {
+    for (const Pass pass : run.schedule->order(rank)) {
+      model.recompute |= pass.kind() == PassKind::kRecompute;
+    }
+  }
+  for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
+    std::vector<StagePart>& stage = model.stages.emplace_back();
+    for (const StageBlock& block : blocks) {
+      switch (block.kind) {
+        case BlockKind::kEmbedding:
+          stage.push_back({.part = PW_EMBEDDING});
+          break;
+        case BlockKind::kHead:
+          stage.push_back({.part = PW_HEAD});
+          break;
+        default:
+          for (int64_t layer = 0; layer < block.count; ++layer) {
+            stage.push_back(
+                {.part = PW_LAYER,
+                 .layer = static_cast<int>(block.first_layer + layer)});
+          }
+      }
+    }
+  }
+  return model;
+}
+
+}  // namespace pipewright

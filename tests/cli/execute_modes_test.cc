@@ -1,0 +1,137 @@
+// What `pipewright execute` says about each way to run, and its pictures.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/base/file.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+using testing::BinaryResult;
+using testing::RunBinary;
+using testing::TemporaryFolder;
+using Arguments = std::vector<std::string>;
+
+BinaryResult Execute(const Arguments& more) {
+  Arguments arguments = {
+      "execute", "--model", "gpt-tiny",       "--schedule", "1f1b",
+      "--pp",    "2",       "--p2p",          "1ms",        "--steps",
+      "2",       "--json",  "--microbatches", "4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunBinary(arguments);
+}
+
+const Arguments kTimes = {
+    "--forward",         "6ms", "--backward-input", "6ms",
+    "--backward-weight", "6ms", "--engine",         "fast"};
+
+TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
+  const TemporaryFolder folder;
+  Arguments more = kTimes;
+  for (const char* const name : {"svg", "html", "trace", "perfetto"}) {
+    more.push_back(std::string("--") + name);
+    more.push_back(folder.Path(name));
+  }
+  const BinaryResult run = Execute(more);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const json report = json::parse(run.out);
+  CHECK(report["execute"]["check"]["same_bits"] == true);
+  CHECK(report["execute"]["replay"] == nullptr);
+  CHECK(report["execute"]["predicted_span_s"].size() == 2);
+  const std::string svg = *ReadFile(folder.Path("svg"));
+  CHECK(
+      absl::StrContains(svg, "1f1b, pp 2, 4 microbatches, executed, virtual"));
+  CHECK(absl::StrContains(svg, "rank 1"));
+  const std::string html = *ReadFile(folder.Path("html"));
+  for (const char* const text :
+       {"Gradients agree with the sequential run: bit for bit",
+        "measured over predicted", "<svg", "not validated",
+        "links and copies take the model"}) {
+    INFO(text);
+    CHECK(absl::StrContains(html, text));
+  }
+  CHECK(json::parse(*ReadFile(folder.Path("trace")))["traceEvents"].size() >
+        16);
+}
+
+TEST_CASE("cli: each way to execute says what it does not validate",
+          "[cli][execute]") {
+  struct Case {
+    Arguments more;
+    std::string says;
+    bool checked;
+  };
+  const TemporaryFolder folder;
+  for (const auto& [more, says, checked] :
+       {Case{{}, "links and copies take the model's time", true},
+        Case{{"--clock", "real"}, "threads of one machine stand for", true},
+        Case{{"--clock", "paced"}, "no kernel has run", false},
+        Case{{"--one-at-a-time"}, "one rank computes at a time", true},
+        Case{{"--replay-rank", "1"}, "no gradient is checked", false},
+        Case{{"--replay-rank", "all"}, "every link and collective", false},
+        Case{{"--replay-rank", "all", "--clock", "real"},
+             "devices that compute at the same time",
+             false}}) {
+    Arguments arguments = kTimes;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.insert(arguments.end(), {"--html", folder.Path("page.html")});
+    const BinaryResult run = Execute(arguments);
+    INFO(says << run.err);
+    REQUIRE(run.exit_code == 0);
+    const json execute = json::parse(run.out)["execute"];
+    CHECK(absl::StrContains(execute["not_validated"].get<std::string>(), says));
+    CHECK(execute["check"].is_null() == !checked);
+    CHECK(absl::StrContains(*ReadFile(folder.Path("page.html")),
+                            "nothing says that the gradients are right") ==
+          !checked);
+  }
+}
+
+TEST_CASE("cli: a rank alone stands among the predicted others",
+          "[cli][execute]") {
+  Arguments more = kTimes;
+  more.insert(more.end(), {"--replay-rank", "1"});
+  const BinaryResult run = Execute(more);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const json report = json::parse(run.out);
+  const json& replay = report["execute"]["replay"];
+  REQUIRE(replay["ranks"].size() == 1);
+  CHECK(replay["ranks"][0]["rank"] == 1);
+  CHECK(replay["passes"] == 1);
+  // Four microbatches of 18 ms on the one that has not run.
+  CHECK(report["ranks"][0]["busy_s"].get<double>() ==
+        Approx(0.072).epsilon(1e-9));
+  CHECK(report["ranks"][1]["busy_s"].get<double>() > 0);
+  CHECK(report["ranks"][1]["busy_s"].get<double>() !=
+        Approx(0.072).epsilon(1e-9));
+  CHECK(report["execute"]["peak_bytes"][0] == 0);
+  CHECK(report["execute"]["peak_bytes"][1].get<double>() > 1e6);
+}
+
+TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {
+  struct Case {
+    Arguments more;
+    std::string says;
+  };
+  for (const auto& [more, says] :
+       {Case{{"--replay-rank", "2"}, "0 to 1, all"},
+        Case{{"--replay-rank", "one"}, "0 to 1, all"},
+        Case{{"--replay-rank", "1"}, "how long the other ranks take"},
+        Case{{"--replay-rank", "all", "--clock", "paced"}, "virtual or real"},
+        Case{{"--green-contexts"}, "--device cuda"}}) {
+    const BinaryResult run = Execute(more);
+    INFO(says << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, says));
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/grid.h"
+#include "execute/training.h"
 #include "sim/base/status.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/schedule/schedule.h"

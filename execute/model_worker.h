@@ -67,6 +67,14 @@ class ModelWorker : public Worker {
   absl::Status BeginStart(const Start& start) override;
   absl::Status EndIteration(int iteration) override;
   void Forget() override;
+  absl::StatusOr<Payload> TakeMemory(size_t bytes) override {
+    return arena_->TakeSettled(bytes);
+  }
+  // After WarmUp, whose kernels have ended.
+  absl::Status ReserveMemory(int inputs) override {
+    arena_->Settle();
+    return arena_->Reserve(model_.BoundaryBytes(), inputs);
+  }
   void BeginBlock(const Pass* block, int parts) override;
   void EndBlock(const Pass* block, int parts) override;
   absl::StatusOr<double> RunPass(Pass pass, int stage) override;
@@ -112,7 +120,8 @@ class ModelWorker : public Worker {
   std::pair<int64_t, int64_t> OwnShard(const Stage& stage) const;
   int64_t SampleOf(Pass pass, int iteration) const;
   float LossScale() const;
-  absl::Status RunKernels(Pass pass, int stage);
+  // *held: what its kernels still read when it returns.
+  absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);
@@ -127,6 +136,7 @@ class ModelWorker : public Worker {
     return program_.ranks[self_.rank].side_ops[side_op];
   }
   std::vector<Stage*> StagesOfOp(const SideOp& op);
+  absl::Status Synchronize(const char* what);
   absl::Status CopyOut(const float* from, int64_t count, Payload* payload);
   absl::Status Failed(PwStatus status, const char* what) const {
     return KernelStatus(*handle_.kernels, status, what);

@@ -17,7 +17,7 @@ namespace {
 constexpr double kFailingLimit = 1e-3;
 
 template <class T>
-Payload HostPayload(const T& value) {
+Payload ValuePayload(const T& value) {
   auto owner = std::make_shared<T>(value);
   return {.data = std::shared_ptr<void>(owner, owner.get()),
           .bytes = sizeof(T)};
@@ -45,6 +45,11 @@ std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
   return found;
 }
 
+absl::Status ModelWorker::Synchronize(const char* what) {
+  return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
+                what);
+}
+
 absl::Status ModelWorker::CopyOut(const float* from, int64_t count,
                                   Payload* payload) {
   PW_ASSIGN_OR_RETURN(*payload, arena_->Take(static_cast<size_t>(count) * 4));
@@ -61,7 +66,7 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
     if (op.kind != OpKind::kAllReduce) return payload;
     NormState state;
     failed_.Update(LocalNorm(&state));
-    return HostPayload(state);
+    return ValuePayload(state);
   }
   const std::vector<Stage*> stages = StagesOfOp(op);
   Stage& stage = *stages[0];
@@ -231,9 +236,9 @@ void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
 
 Payload ModelWorker::GiveSideOutput(int32_t, int32_t channel) {
   const Channel& link = program_.channels[channel];
-  if (link.to_rank < self_.rank) return HostPayload(full_);
+  if (link.to_rank < self_.rank) return ValuePayload(full_);
   failed_.Update(PartialNorm());
-  return HostPayload(partial_);
+  return ValuePayload(partial_);
 }
 
 double ModelWorker::Limit(int iteration, double norm) const {
@@ -381,6 +386,7 @@ Payload ModelWorker::ServePull(Address from, int32_t side_op) {
   if (stages.empty()) return payload;
   failed_.Update(
       CopyOut(stages[0]->master(), stages[0]->parameters(), &payload));
+  failed_.Update(Synchronize("pull"));
   return payload;
 }
 
@@ -393,6 +399,7 @@ void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
                                    payload.data.get(), payload.bytes),
              "pull"));
   failed_.Update(stages[0]->Publish(0, stages[0]->parameters()));
+  failed_.Update(Synchronize("pull"));
 }
 
 Payload ModelWorker::GivePush(int32_t side_op) {
@@ -401,6 +408,7 @@ Payload ModelWorker::GivePush(int32_t side_op) {
   if (stages.empty()) return payload;
   failed_.Update(
       CopyOut(stages[0]->gradients(), stages[0]->parameters(), &payload));
+  failed_.Update(Synchronize("push"));
   return payload;
 }
 
@@ -414,6 +422,7 @@ void ModelWorker::TakePush(Address from, int32_t side_op, Payload payload) {
                                   static_cast<const float*>(payload.data.get()),
                                   stages[0]->gradients()),
       "push"));
+  failed_.Update(Synchronize("push"));
 }
 
 }  // namespace pipewright

@@ -17,19 +17,6 @@
 namespace pipewright {
 namespace {
 
-Payload TextPayload(absl::string_view text) {
-  auto owner = std::make_shared<std::string>(text);
-  const size_t bytes = owner->size();
-  char* const data = owner->data();
-  return {.data = std::shared_ptr<void>(std::move(owner), data),
-          .bytes = bytes};
-}
-
-std::string TextOf(const Payload& payload) {
-  return std::string(static_cast<const char*>(payload.data.get()),
-                     payload.bytes);
-}
-
 bool HasOneSided(const Program& program) {
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
@@ -47,6 +34,15 @@ std::string RankName(const Program& program, Address address) {
                                               " of replica ", address.replica);
 }
 
+bool IsCombined(const Program& program, const SideOp& op) {
+  if (op.stage < 0 || op.group < 0) return false;
+  if (GroupMembers(program, program.groups[op.group], 0).size() < 2) {
+    return false;
+  }
+  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
+         op.kind == OpKind::kAllGather;
+}
+
 std::vector<Address> RankRun::Others() const {
   std::vector<Address> others;
   for (int replica = 0; replica < program_.replicas; ++replica) {
@@ -62,7 +58,7 @@ void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
   for (const Address other : Others()) {
     endpoint_.Send(
         other,
-        {.kind = kind, .number = question_, .payload = TextPayload(text)});
+        {.kind = kind, .number = question_, .payload = HostPayload(text)});
   }
 }
 
@@ -225,11 +221,16 @@ absl::Status RankRun::Take(RankMessage message) {
           continue;
         }
         meetings_[{message.index, message.number}]
-            .parts[static_cast<int>(member)] = {message.time_s,
-                                                std::move(message.payload)};
+            .parts[static_cast<int>(member)] = {
+            .time_s = message.time_s,
+            .payload = std::move(message.payload),
+            .bytes = message.key};
       }
       return absl::OkStatus();
     }
+    case RankMessage::Kind::kCombined:
+      combined_.at({message.index, message.number}).ended = true;
+      return absl::OkStatus();
     case RankMessage::Kind::kPull:
       endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
                                     .index = message.index,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "execute/clock.h"
 #include "execute/faults.h"
+#include "execute/transport.h"
 #include "execute/worker.h"
 #include "sim/engine/engine.h"
 
@@ -22,6 +23,11 @@ struct ExecuteOptions {
   bool trace = false;
   double timeout_s = 60;
   Faults faults;
+  // Puts an end of its own in front of the one that it is given, which must
+  // outlive it; see nccl_transport.h.
+  std::function<std::unique_ptr<Endpoint>(const Program& program, Address self,
+                                          Endpoint* control)>
+      data_path;
 };
 
 struct ExecutedRun {

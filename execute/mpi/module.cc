@@ -98,13 +98,13 @@ int Check(int code, const char* what) {
 
 int Start() {
   int level = 0;
-  // The caller's thread only; others send to their own process without MPI.
-  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
+  // Of threads that call one at a time.
+  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level),
             "MPI_Init_thread")) {
     return -1;
   }
-  if (level < MPI_THREAD_FUNNELED) {
-    TheJob().error = "this MPI allows no second thread in a process";
+  if (level < MPI_THREAD_SERIALIZED) {
+    TheJob().error = "this MPI may be called by one thread only";
     return -1;
   }
   if (Check(Real().comm_dup(MPI_COMM_WORLD, &TheJob().all), "MPI_Comm_dup")) {
@@ -191,6 +191,8 @@ int Receive(void* into) {
 
 int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
 
+void Leave() {}
+
 const char* Error() { return TheJob().error.c_str(); }
 
 }  // namespace
@@ -206,6 +208,7 @@ extern "C" const PwMpi* pw_mpi(void) {
       .receive = Receive,
       .unsent = Unsent,
       .finish = Finish,
+      .leave = Leave,
       .error = Error,
   };
   return &table;

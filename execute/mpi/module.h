@@ -1,6 +1,7 @@
 /* The C interface between the program and libpipewright_mpi.so, the only part
  * that is linked with MPI: bytes to and from processes. No schedule, no Message
- * (see mpi_transport.h). All functions from one thread. */
+ * (see mpi_transport.h). All functions from one thread at a time. The same
+ * interface over sockets: socket_job.h. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 1
+#define PW_MPI_ABI 2
 
 typedef struct PwMpi {
   int abi;
@@ -29,6 +30,8 @@ typedef struct PwMpi {
   int (*unsent)(void);
   /* Waits for all processes to come to the same. */
   int (*finish)(void);
+  /* Instead, when processes are missing or the job has failed. */
+  void (*leave)(void);
   const char* (*error)(void);
 } PwMpi;
 

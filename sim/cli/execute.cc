@@ -15,6 +15,7 @@
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_job.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
@@ -37,6 +38,7 @@ struct Execute {
   int steps = 3;
   uint64_t seed = 1;
   double timeout_s = 60;
+  JobOptions job_options;
   bool no_check = false;
   std::vector<std::string> slow;
   std::vector<std::string> late;
@@ -221,10 +223,19 @@ absl::Status Execute::Run() {
                     "shard)");
   }
 
-  // Under mpirun this process is one rank, and one of them speaks for all.
-  std::unique_ptr<MpiJob> job;
-  if (MpiJob::Started()) {
-    PW_ASSIGN_OR_RETURN(job, MpiJob::Create());
+  // A process a rank: one of them speaks for all.
+  job_options.timeout_s = timeout_s;
+  job_options.device = device;
+  PW_ASSIGN_OR_RETURN(ProcessJob processes, JoinJob(job_options));
+  const std::unique_ptr<MpiJob>& job = processes.job;
+  if (processes.nccl != nullptr) {
+    if (kind == ClockKind::kPaced) {
+      return BadValue("--clock", "paced with --transport nccl",
+                      "virtual or real (paced sends nothing)");
+    }
+    training.device_index = processes.device_index;
+    training.device_path = true;
+    training.execute.data_path = DataPath(processes, timeout_s);
   }
   const auto mine = [&job](absl::Status status) {
     return job == nullptr || job->speaks() || status.ok()
@@ -233,7 +244,7 @@ absl::Status Execute::Run() {
   };
   ExecuteReport report;
   report.clock = kind;
-  report.transport = job != nullptr ? "mpi" : "threads";
+  report.transport = processes.name;
   report.steps = steps;
   ExecutedRun executed;
   std::vector<double> peaks =
@@ -363,6 +374,7 @@ void AddExecute(CLI::App* app, Action* action) {
                    "seconds that a rank waits before it asks the others")
       ->type_name("SECONDS")
       ->capture_default_str();
+  AddJobOptions(verb, &execute->job_options);
   verb->add_flag("--no-check", execute->no_check, "without the sequential run");
   verb->add_option("--fault-slow", execute->slow,
                    "on purpose: passes take longer, KIND[@RANK]:FACTOR");

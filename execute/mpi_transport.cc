@@ -99,14 +99,14 @@ bool MpiJob::Started() {
 
 absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
   PW_ASSIGN_OR_RETURN(const PwMpi* const mpi, Load());
-  return Create(mpi, "MPI");
+  return Create(mpi, "MPI", "mpirun -n");
 }
 
-absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create(const PwMpi* mpi,
-                                                       const char* name) {
+absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create(
+    const PwMpi* mpi, const char* name, const char* count_option) {
   // Before MPI starts its threads: they are to have it blocked as well.
   TakeTerminate();
-  std::unique_ptr<MpiJob> job(new MpiJob(mpi, name));
+  std::unique_ptr<MpiJob> job(new MpiJob(mpi, name, count_option));
   if (!job->Failed(job->mpi_.start())) {
     job->process_ = job->mpi_.process();
     job->processes_ = job->mpi_.processes();

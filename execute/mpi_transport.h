@@ -29,15 +29,17 @@ class MpiJob {
   // Error: kUnavailable, with what is missing.
   static absl::StatusOr<std::unique_ptr<MpiJob>> Create();
   // Processes that something else brings together, see socket_job.h; `name` is
-  // what it calls itself in messages.
-  static absl::StatusOr<std::unique_ptr<MpiJob>> Create(const PwMpi* mpi,
-                                                        const char* name);
+  // what it calls itself in messages, `count_option` what says how many.
+  static absl::StatusOr<std::unique_ptr<MpiJob>> Create(
+      const PwMpi* mpi, const char* name, const char* count_option);
   // Waits for all others to come to the same, unless Abandon() was called.
   ~MpiJob();
   MpiJob(const MpiJob&) = delete;
 
   int process() const { return process_; }
   int processes() const { return processes_; }
+  // What has said how many there are.
+  const char* count_option() const { return count_option_; }
 
   enum Tag : int { kPipeline = 0, kControl = 1 };
   struct Incoming {
@@ -70,12 +72,14 @@ class MpiJob {
   }
 
  private:
-  MpiJob(const PwMpi* mpi, const char* name) : mpi_(*mpi), name_(name) {}
+  MpiJob(const PwMpi* mpi, const char* name, const char* count_option)
+      : mpi_(*mpi), name_(name), count_option_(count_option) {}
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);
 
   const PwMpi& mpi_;
   const char* const name_;
+  const char* const count_option_;
   // Of calls of mpi_, and of failure_: a transport in front of this one may
   // have a thread of its own.
   mutable std::mutex mutex_;

@@ -274,7 +274,7 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const MpiReports& reports) {
   if (job->processes() != program.replicas * program.pp()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "mpirun -n: ", job->processes(),
+        job->count_option(), ": ", job->processes(),
         " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
         program.replicas, " x pp ", program.pp(), ")"));
   }

@@ -391,7 +391,7 @@ absl::StatusOr<std::unique_ptr<MpiJob>> CreateSocketJob(
   SocketJob& job = SocketJob::The();
   job.options = options;
   absl::StatusOr<std::unique_ptr<MpiJob>> made =
-      MpiJob::Create(&kTable, "sockets");
+      MpiJob::Create(&kTable, "sockets", "--ranks");
   if (!made.ok() && !job.error.empty()) {
     return absl::Status(job.code, job.error);
   }

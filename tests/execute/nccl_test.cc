@@ -376,6 +376,7 @@ TEST_CASE("nccl: what is under way for too long is named", "[execute][nccl]") {
   {
     Group group(2);
     const Payload from = HostWorker::Of({1});
+    REQUIRE(group[1].Pump(60).ok());
     group[0].Enqueue({.what = "send of 4 bytes to rank 1",
                       .issue = [from](const PwNccl& nccl, PwNcclComm* comm) {
                         return nccl.send(comm, from.data.get(), from.bytes, 1);

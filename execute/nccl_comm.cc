@@ -18,7 +18,7 @@ NcclComm::~NcclComm() {
 }
 
 void NcclComm::Abort() {
-  if (comm_ != nullptr) nccl_.abort(comm_);
+  if (comm_ != nullptr) nccl_.cut_off(comm_);
   comm_ = nullptr;
   queued_.clear();
   running_.clear();

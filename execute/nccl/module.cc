@@ -351,7 +351,7 @@ extern "C" __attribute__((visibility("default"))) const PwNccl* pw_nccl(void) {
       .copy = Copy,
       .mark = Mark,
       .reached = Reached,
-      .abort = Abort,
+      .cut_off = Abort,
       .leave = Leave,
       .error = Error,
   };

@@ -65,7 +65,7 @@ typedef struct PwNccl {
 
   /* Ends what is under way, here at once and elsewhere by its failure, and
    * frees `comm`; no other member needs to do anything. */
-  void (*abort)(PwNcclComm* comm);
+  void (*cut_off)(PwNcclComm* comm);
   /* Frees `comm`, which has nothing under way. */
   void (*leave)(PwNcclComm* comm);
   /* Of this thread's last call. */

@@ -122,7 +122,7 @@ int Run(const PwNccl* nccl, const PwKernels* kernels, PwDevice* device) {
   }
   std::printf("ok       waits for a member that never comes: state %d\n",
               nccl->state(second));
-  nccl->abort(second);
+  nccl->cut_off(second);
   std::printf("ok       and is aborted\n");
   kernels->release(device, from);
   kernels->release(device, into);

@@ -334,7 +334,7 @@ const PwNccl* FakeNccl() {
           },
       .mark = [](Comm comm) { return FakeCalls::Add(comm, {"mark"}); },
       .reached = FakeCalls::Reached,
-      .abort = [](Comm comm) { FakeCalls::End(comm, true); },
+      .cut_off = [](Comm comm) { FakeCalls::End(comm, true); },
       .leave = [](Comm comm) { FakeCalls::End(comm, false); },
       .error = [] { return last_error.c_str(); },
   };

@@ -58,6 +58,7 @@ class CopyBench {
   // Copies of `bytes` each way, not timed and not behind a hold: the driver
   // may load what it copies with.
   absl::Status WarmUp(int64_t bytes);
+  int64_t max_bytes() const { return max_bytes_; }
   PwStream* stream(CopyDirection direction) const {
     return streams_[static_cast<size_t>(direction)];
   }

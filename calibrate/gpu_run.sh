@@ -158,7 +158,7 @@ for library in libcublasLt.so.13 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; d
 done
 [[ $path == *[!:]* ]] || say "no CUDA library found under $cuda or in Python"
 for library in libcudnn.so.9:'attention uses the own kernels' \
-  libnccl.so.2:'transfers between GPUs are not measured yet with it either'; do
+  libnccl.so.2:'the NCCL transport is left out'; do
   [[ -n $(holder "${library%%:*}") ]] ||
     say "${library%%:*} is missing: ${library#*:}"
 done
@@ -228,8 +228,11 @@ build() {
     options+=("-DCMAKE_CUDA_COMPILER=$cuda/bin/nvcc")
   [[ -z $cublas ]] || options+=("-DPIPEWRIGHT_CUBLASLT_INCLUDE=$cublas")
   [[ -z $cudnn ]] || options+=("-DPIPEWRIGHT_CUDNN_INCLUDE=$cudnn")
+  [[ -z $nccl ]] || options+=("-DPIPEWRIGHT_NCCL_INCLUDE=$nccl")
   cmake "${options[@]}" || return 1
-  cmake --build "$work/tree" --target pipewright pipewright_cuda gpu_kernels
+  local targets=(pipewright pipewright_cuda gpu_kernels)
+  [[ -z $nccl ]] || targets+=(pipewright_nccl gpu_nccl)
+  cmake --build "$work/tree" --target "${targets[@]}"
 }
 export -f build
 if [[ -n $prefix ]]; then
@@ -240,7 +243,8 @@ if [[ -n $prefix ]]; then
 fi
 cublas=$(header cublasLt.h)
 cudnn=$(header cudnn_graph.h)
-export prefix work cublas cudnn
+nccl=$(header nccl.h)
+export prefix work cublas cudnn nccl
 tree=$work/tree
 if [[ -n $carried ]]; then
   tree=$carried
@@ -265,6 +269,10 @@ if wanted checks; then
     fi
     tail -n 1 "$out/checks.log"
     PIPEWRIGHT_CUDNN=off step checks-own-attention 200 "$checks" attention
+    if [[ -x $tree/tests/gpu/gpu_nccl ]]; then
+      step checks-nccl 120 "$tree/tests/gpu/gpu_nccl" \
+        "$tree/libpipewright_nccl.so"
+    fi
   else
     say "no gpu_kernels in $tree: the kernels are not checked"
   fi
@@ -293,6 +301,36 @@ for verb in calibrate execute; do
     fi
   done
 done
+
+# Ranks on GPUs of their own, where there are several: a process each, without
+# MPI. NCCL takes no two ranks on one GPU.
+execute_nccl() {
+  local gpus=$1 name=$2 model=$3 rank pids=() status=0
+  rm -f "$work/job"*
+  for ((rank = 0; rank < gpus; ++rank)); do
+    "$tree/pipewright" execute --schedule 1f1b --pp "$gpus" \
+      --microbatches $((2 * gpus)) --model "$model" --device cuda \
+      --clock real --steps 2 --transport nccl --timeout 60 --json \
+      --bootstrap "file:$work/job" --rank "$rank" --ranks "$gpus" \
+      -o "$out/$name.json" &
+    pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || status=$?; done
+  return "$status"
+}
+export -f execute_nccl
+export tree out
+if wanted execute && [[ -e $tree/libpipewright_nccl.so ]]; then
+  gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
+  if [[ $gpus -lt 2 ]]; then
+    say "one GPU: ranks over NCCL are not executed"
+  else
+    for model in "${models[@]}"; do
+      step "execute-nccl-$model" "$limit" bash -c 'execute_nccl "$@"' \
+        execute_nccl $((gpus < 4 ? gpus : 4)) "execute-nccl-$model" "$model"
+    done
+  fi
+fi
 
 say "$failures steps failed; results in $out"
 [[ $failures -eq 0 ]]

@@ -26,6 +26,9 @@ constexpr ProfilePass kMatrixPasses[] = {kForward, kBackwardInput,
                                          kBackwardWeight};
 constexpr int64_t kHostPiece = 1 << 20;  // bytes of a copy or transfer beside
 constexpr int64_t kGpuPiece = 16 << 20;
+// Launches that are queued behind a hold on one stream; the driver takes about
+// a thousand (kernels/cuda/hold.cu).
+constexpr int kMostQueued = 256;
 
 // What runs beside on a CPU: on threads, from begin to end.
 struct Background {
@@ -133,8 +136,7 @@ class GpuVisit {
     PW_ASSIGN_OR_RETURN(const double pass_alone, Time(pass, {}, 0));
     PW_ASSIGN_OR_RETURN(const double copy_alone,
                         copies_->Time(directions[0], kGpuPiece, false));
-    const int covering =
-        1 + static_cast<int>(std::ceil(2 * pass_alone / copy_alone));
+    const double covering = 1 + std::ceil(2 * pass_alone / copy_alone);
     PW_ASSIGN_OR_RETURN(const double pass_beside,
                         Time(pass, directions, covering));
     PW_ASSIGN_OR_RETURN(
@@ -179,12 +181,20 @@ class GpuVisit {
 
   absl::StatusOr<double> Time(ProfilePass pass,
                               const std::vector<CopyDirection>& directions,
-                              int count) {
+                              double pieces) {
+    // Beside a long pass fewer and larger ones: as many bytes, and no more
+    // launches than a held stream takes.
+    const auto larger = std::min(
+        std::ceil(pieces / kMostQueued),
+        std::floor(static_cast<double>(copies_->max_bytes()) / kGpuPiece));
+    const int64_t bytes = kGpuPiece * std::max<int64_t>(1, std::lround(larger));
+    const int count = static_cast<int>(std::min<double>(
+        kMostQueued, std::ceil(pieces * kGpuPiece / double(bytes))));
     PW_RETURN_IF_ERROR(runner_->Prepare(pass));
     PW_RETURN_IF_ERROR(watch_.Start());
     PW_RETURN_IF_ERROR(Hold(directions));
     for (const CopyDirection direction : directions) {
-      PW_RETURN_IF_ERROR(copies_->Queue(direction, kGpuPiece, count));
+      PW_RETURN_IF_ERROR(copies_->Queue(direction, bytes, count));
     }
     PW_RETURN_IF_ERROR(watch_.Mark());
     PW_RETURN_IF_ERROR(runner_->Run(pass));
@@ -200,7 +210,8 @@ class GpuVisit {
       ProfilePass pass, const std::vector<CopyDirection>& directions,
       double copy_alone, double pass_alone, bool beside) {
     const PwKernels* kernels = device_->kernels();
-    const int count = std::max(1, static_cast<int>(pass_alone / copy_alone));
+    const int count =
+        std::clamp(static_cast<int>(pass_alone / copy_alone), 1, kMostQueued);
     PW_RETURN_IF_ERROR(runner_->Prepare(pass));
     PW_RETURN_IF_ERROR(watch_.Start());
     PW_RETURN_IF_ERROR(Hold(directions));

@@ -69,6 +69,8 @@ class PartBench {
 
   // Queues a pass of layer `layer`.
   absl::Status Run(ProfilePass pass, int layer);
+  // Where its activations lie: another address with a renewed arena.
+  const void* place() const { return arena_->data(); }
   // Queues the matrix products of F, B or W alone.
   absl::Status RunGemms(PwPassKind pass, int layer);
 

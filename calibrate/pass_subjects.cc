@@ -1,6 +1,7 @@
 #include "calibrate/pass_subjects.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
 #include "calibrate/kernel_bench.h"
+#include "calibrate/pass_graphs.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -73,6 +75,9 @@ class PassTimer {
         sweeps_.push_back({{pass}, true});
       }
     }
+    if (TakesGraphs(*device_, *bench_)) {
+      graphs_ = std::make_unique<PassGraphs>(device_);
+    }
     if (!chains) return;
     chains_ = {{{kForward, kBackwardInput, kBackwardWeight}},
                {{kForward, kBackwardFull}},
@@ -87,6 +92,9 @@ class PassTimer {
     for (size_t index = 0; index < sweeps_.size(); ++index) {
       PW_ASSIGN_OR_RETURN(const double seconds, Sweep(sweeps_[index]));
       if (index != unkept_) samples->push_back(seconds);
+    }
+    if (graphs_ != nullptr) {
+      PW_RETURN_IF_ERROR(VisitGraphs(samples));
     }
     // Each chain comes to every layer: as many chains as layers, stepped once
     // a chain, would leave each with a layer of its own.
@@ -108,6 +116,10 @@ class PassTimer {
 
   const std::vector<Piece>& sweeps() const { return sweeps_; }
   size_t unkept() const { return unkept_; }
+  // Is the sweep timed as a graph too?
+  bool has_graph(size_t sweep) const {
+    return graphs_ != nullptr && sweep != unkept_ && !sweeps_[sweep].gemms;
+  }
   const std::vector<Piece>& chains() const { return chains_; }
   const PartBench& bench() const { return *bench_; }
   std::string Implementation() const {
@@ -138,6 +150,24 @@ class PassTimer {
     return absl::OkStatus();
   }
 
+  absl::Status VisitGraphs(std::vector<double>* samples) {
+    std::vector<std::function<absl::Status()>> works;
+    for (const Piece& sweep : sweeps_) {
+      if (!sweep.gemms)
+        works.push_back([this, &sweep] { return Queue(sweep); });
+    }
+    PW_RETURN_IF_ERROR(graphs_->Capture(bench_->place(), works));
+    for (size_t index = 0; index < works.size(); ++index) {
+      PW_RETURN_IF_ERROR(watch_.Start());
+      PW_RETURN_IF_ERROR(watch_.Mark());
+      PW_RETURN_IF_ERROR(graphs_->Launch(index));
+      PW_RETURN_IF_ERROR(watch_.Mark());
+      PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
+      if (has_graph(index)) samples->push_back(seconds_[0] / bench_->layers());
+    }
+    return absl::OkStatus();
+  }
+
   // Mean over the layers.
   absl::StatusOr<double> Sweep(const Piece& piece) {
     PW_RETURN_IF_ERROR(watch_.Start());
@@ -151,8 +181,9 @@ class PassTimer {
   MeasuredDevice* device_;
   std::shared_ptr<PartBench> bench_;
   Stopwatch watch_;
-  std::vector<Piece> sweeps_;
+  std::vector<Piece> sweeps_;  // those of whole passes first
   size_t unkept_ = 0;
+  std::unique_ptr<PassGraphs> graphs_;  // null: none
   std::vector<Piece> chains_;
   int layer_ = 0;
   bool warm_ = false;
@@ -194,6 +225,14 @@ Series SweepSeries(const std::shared_ptr<PassTimer>& timer,
     found->time = measured;
     found->implementation = timer->Implementation();
   };
+  return series;
+}
+
+Series GraphSeries(const PassTimer& timer, const ProfileModel& model,
+                   const Piece& piece) {
+  Series series = EntrySeries(EntryOf(timer, model, piece.passes[0]),
+                              &Profile::passes, &PassEntry::graph);
+  series.key = absl::StrCat("graph of ", series.key);
   return series;
 }
 
@@ -322,6 +361,11 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
         if (index == timer->unkept()) continue;
         subject.series.push_back(
             SweepSeries(timer, grid.model, timer->sweeps()[index]));
+      }
+      for (size_t index = 0; index < timer->sweeps().size(); ++index) {
+        if (!timer->has_graph(index)) continue;
+        subject.series.push_back(
+            GraphSeries(*timer, grid.model, timer->sweeps()[index]));
       }
       for (const Piece& chain : timer->chains()) {
         subject.series.push_back(ChainSeries(*timer, grid.model, chain));

@@ -25,8 +25,10 @@ absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
 }
 
 MemoryPool::~MemoryPool() {
-  for (const auto& [bytes, blocks] : free_) {
-    for (void* const block : blocks) Free(block);
+  for (const Blocks* const all : {&free_, &unsettled_}) {
+    for (const auto& [bytes, blocks] : *all) {
+      for (void* const block : blocks) Free(block);
+    }
   }
 }
 
@@ -48,6 +50,12 @@ absl::StatusOr<void*> MemoryPool::Allocate(size_t bytes) {
     Free(memory);
     return KernelStatus(*kernels_, zeroed, "device memory");
   }
+  // Whoever gets it may write it on another stream.
+  const PwStatus touched = kernels_->synchronize(device_.get(), nullptr);
+  if (touched != PW_OK) {
+    Free(memory);
+    return KernelStatus(*kernels_, touched, "device memory");
+  }
   return memory;
 }
 
@@ -59,16 +67,21 @@ void MemoryPool::Free(void* memory) {
   }
 }
 
-absl::StatusOr<Payload> MemoryPool::Take(size_t bytes) {
+void* MemoryPool::TakeFrom(Blocks& blocks, size_t bytes) {
+  const auto found = blocks.find(bytes);
+  if (found == blocks.end() || found->second.empty()) return nullptr;
+  void* const memory = found->second.back();
+  found->second.pop_back();
+  return memory;
+}
+
+absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
   if (bytes == 0) return Payload();
   void* memory = nullptr;
   {
     std::lock_guard lock(mutex_);
-    std::vector<void*>& blocks = free_[bytes];
-    if (!blocks.empty()) {
-      memory = blocks.back();
-      blocks.pop_back();
-    }
+    if (!settled) memory = TakeFrom(unsettled_, bytes);
+    if (memory == nullptr) memory = TakeFrom(free_, bytes);
   }
   if (memory == nullptr) {
     PW_ASSIGN_OR_RETURN(memory, Allocate(bytes));
@@ -79,13 +92,38 @@ absl::StatusOr<Payload> MemoryPool::Take(size_t bytes) {
   return Payload{.data = std::shared_ptr<void>(
                      memory, [self = shared_from_this(), bytes](
                                  void* block) { self->Return(block, bytes); }),
-                 .bytes = bytes};
+                 .bytes = bytes,
+                 .on_device = kind_ == PoolKind::kDevice};
 }
 
 void MemoryPool::Return(void* memory, size_t bytes) {
   std::lock_guard lock(mutex_);
   used_ -= bytes;
-  free_[bytes].push_back(memory);
+  (kind_ == PoolKind::kDevice ? unsettled_ : free_)[bytes].push_back(memory);
+}
+
+void MemoryPool::Settle() {
+  std::lock_guard lock(mutex_);
+  for (auto& [bytes, blocks] : unsettled_) {
+    std::vector<void*>& free = free_[bytes];
+    free.insert(free.end(), blocks.begin(), blocks.end());
+    blocks.clear();
+  }
+}
+
+absl::Status MemoryPool::Reserve(size_t bytes, int count) {
+  if (bytes == 0) return absl::OkStatus();
+  while (true) {
+    {
+      std::lock_guard lock(mutex_);
+      if (static_cast<int>(free_[bytes].size()) >= count) {
+        return absl::OkStatus();
+      }
+    }
+    PW_ASSIGN_OR_RETURN(void* const memory, Allocate(bytes));
+    std::lock_guard lock(mutex_);
+    free_[bytes].push_back(memory);
+  }
 }
 
 size_t MemoryPool::used() const {

@@ -34,7 +34,18 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   // A block that returns when the last holder lets go of it, on any thread. No
   // bytes: an empty one. Error: kResourceExhausted.
-  absl::StatusOr<Payload> Take(size_t bytes);
+  //
+  // For work that is queued behind what used it before: a block that has
+  // returned may still wait for a kernel that was queued with it.
+  absl::StatusOr<Payload> Take(size_t bytes) { return Give(bytes, false); }
+  // For work on another stream: nothing that is queued uses it.
+  absl::StatusOr<Payload> TakeSettled(size_t bytes) {
+    return Give(bytes, true);
+  }
+  // All that was queued with blocks returned so far has ended.
+  void Settle();
+  // Allocates until `count` blocks are free for TakeSettled.
+  absl::Status Reserve(size_t bytes, int count);
 
   // Of what is taken, now and at most; free blocks do not count.
   size_t used() const;
@@ -42,6 +53,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   void ResetPeak();
 
  private:
+  absl::StatusOr<Payload> Give(size_t bytes, bool settled);
   absl::StatusOr<void*> Allocate(size_t bytes);
   void Free(void* memory);
   void Return(void* memory, size_t bytes);
@@ -50,7 +62,11 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   const std::shared_ptr<PwDevice> device_;
   const PoolKind kind_;
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // [bytes]
+  using Blocks = std::map<size_t, std::vector<void*>>;  // [bytes]
+  static void* TakeFrom(Blocks& blocks, size_t bytes);
+
+  Blocks free_;
+  Blocks unsettled_;  // returned since the last Settle; device memory only
   size_t used_ = 0;
   size_t peak_ = 0;
 };

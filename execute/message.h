@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 
@@ -17,6 +18,9 @@ namespace pipewright {
 struct Payload {
   std::shared_ptr<void> data;
   size_t bytes = 0;
+  // Memory of the worker's device, which a transport between processes may
+  // not read. A message without its data says how many bytes there are.
+  bool on_device = false;
 };
 
 // A text as the data of a message, and back.
@@ -42,6 +46,8 @@ struct RankMessage {
     kPulled,     // and gets it
     kPush,       // writes one-sided
     kCopied,     // a copy of `index` (stream) of the rank itself has ended
+    kCombined,   // so has the collective of meeting `number` of group `index`
+    kJoin,       // how to join communicator `index` of the transport
     kDone,       // the sender needs nothing more from anybody
     kAsk,        // the sender has waited for too long: does the receiver wait
                  // too? `number` is of the question
@@ -59,5 +65,18 @@ struct RankMessage {
   double time_s = 0;   // the sender's clock; of a token, its arrival
   Payload payload;
 };
+
+// Bytes of the host as a payload, and back.
+inline Payload HostPayload(absl::string_view text) {
+  auto owner = std::make_shared<std::string>(text);
+  const size_t bytes = owner->size();
+  char* const data = owner->data();
+  return {.data = std::shared_ptr<void>(std::move(owner), data),
+          .bytes = bytes};
+}
+inline std::string TextOf(const Payload& payload) {
+  return std::string(static_cast<const char*>(payload.data.get()),
+                     payload.bytes);
+}
 
 }  // namespace pipewright

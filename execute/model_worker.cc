@@ -270,6 +270,7 @@ absl::StatusOr<double> ModelWorker::Timed(
       Failed(kernels.record(handle_.device, handle_.stream, end_), "event"));
   PW_RETURN_IF_ERROR(Failed(kernels.synchronize(handle_.device, handle_.stream),
                             "synchronize"));
+  arena_->Settle();
   double seconds = 0;
   PW_RETURN_IF_ERROR(
       Failed(kernels.elapsed(handle_.device, begin_, end_, &seconds), "event"));
@@ -284,10 +285,12 @@ absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
     PW_RETURN_IF_ERROR(StageOf(stage, pass.replica()).ZeroGradients());
     stale = false;
   }
-  return Timed([&] { return RunKernels(pass, stage); });
+  // Of another rank's memory, who may use it again as soon as it returns.
+  Payload held;
+  return Timed([&] { return RunKernels(pass, stage, &held); });
 }
 
-absl::Status ModelWorker::RunKernels(Pass pass, int stage) {
+absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
   Stage& target = StageOf(stage, pass.replica());
   const Stage::Key key = {pass.microbatch(), pass.slice()};
   const bool forward = pass.kind() == PassKind::kForward;
@@ -307,6 +310,7 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage) {
     }
     input = std::move(found->second);
     inputs_.erase(found);
+    *held = input;
   }
   Payload output;
   if (forward) {

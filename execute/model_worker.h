@@ -78,6 +78,14 @@ class ModelWorker : public Worker {
   absl::Status EndIteration(int iteration) override;
   bool WantsAllEnded(int iteration) const override;
   void Forget() override;
+  absl::StatusOr<Payload> TakeMemory(size_t bytes) override {
+    return arena_->TakeSettled(bytes);
+  }
+  // After WarmUp, whose kernels have ended.
+  absl::Status ReserveMemory(int inputs) override {
+    arena_->Settle();
+    return arena_->Reserve(model_.BoundaryBytes(), inputs);
+  }
   void BeginBlock(const Pass* block, int parts) override;
   void EndBlock(const Pass* block, int parts) override;
   absl::StatusOr<double> RunPass(Pass pass, int stage) override;
@@ -125,7 +133,8 @@ class ModelWorker : public Worker {
   float LossScale() const;
   // Steps that the weights of a forward of `iteration` are behind the newest.
   int Behind(int iteration) const;
-  absl::Status RunKernels(Pass pass, int stage);
+  // *held: what its kernels still read when it returns.
+  absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
   absl::StatusOr<Payload> RandomBlock();
   bool WantsSnapshot(int iteration) const;
@@ -144,6 +153,7 @@ class ModelWorker : public Worker {
     return program_.ranks[self_.rank].side_ops[side_op];
   }
   std::vector<Stage*> StagesOfOp(const SideOp& op);
+  absl::Status Synchronize(const char* what);
   absl::Status CopyOut(const void* from, size_t bytes, Payload* payload);
   // The same of fp32 values.
   absl::Status CopyFloats(const float* from, int64_t count, Payload* payload) {

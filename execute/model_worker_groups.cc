@@ -34,6 +34,11 @@ std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
   return found;
 }
 
+absl::Status ModelWorker::Synchronize(const char* what) {
+  return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
+                what);
+}
+
 absl::Status ModelWorker::CopyOut(const void* from, size_t bytes,
                                   Payload* payload) {
   PW_ASSIGN_OR_RETURN(*payload, arena_->Take(bytes));
@@ -182,6 +187,7 @@ Payload ModelWorker::ServePull(Address from, int32_t side_op) {
   if (stages.empty()) return payload;
   failed_.Update(
       CopyFloats(stages[0]->master(), stages[0]->parameters(), &payload));
+  failed_.Update(Synchronize("pull"));
   return payload;
 }
 
@@ -194,6 +200,7 @@ void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
                                    payload.data.get(), payload.bytes),
              "pull"));
   failed_.Update(stages[0]->Publish(0, stages[0]->parameters()));
+  failed_.Update(Synchronize("pull"));
 }
 
 Payload ModelWorker::GivePush(int32_t side_op) {
@@ -202,6 +209,7 @@ Payload ModelWorker::GivePush(int32_t side_op) {
   if (stages.empty()) return payload;
   failed_.Update(
       CopyFloats(stages[0]->gradients(), stages[0]->parameters(), &payload));
+  failed_.Update(Synchronize("push"));
   return payload;
 }
 
@@ -215,6 +223,7 @@ void ModelWorker::TakePush(Address from, int32_t side_op, Payload payload) {
                                   static_cast<const float*>(payload.data.get()),
                                   stages[0]->gradients()),
       "push"));
+  failed_.Update(Synchronize("push"));
 }
 
 }  // namespace pipewright

@@ -1,11 +1,9 @@
 #include "execute/mpi_transport.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,12 +13,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "execute/clock.h"
+#include "execute/load_module.h"
 #include "sim/base/signal_thread.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr char kLibrary[] = "libpipewright_mpi.so";
 // Of payloads, as blocks of an allocator for kernels have it.
 constexpr size_t kAlignment = 64;
 
@@ -37,40 +36,22 @@ void TakeTerminate() {
   static_cast<void>(thread);
 }
 
-// "/usr/bin/" of a binary there; "" when not known.
-std::string BinaryFolder() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  if (length <= 0) return "";
-  const std::string whole(path, static_cast<size_t>(length));
-  return whole.substr(0, whole.rfind('/') + 1);
-}
-
 absl::StatusOr<const PwMpi*> Load() {
-  std::vector<std::string> candidates = {
-      BinaryFolder() + kLibrary, BinaryFolder() + "../" + kLibrary, kLibrary};
-  // Whoever names one wants that one and no other.
-  const char* const chosen = getenv("PIPEWRIGHT_MPI_LIBRARY");
-  if (chosen != nullptr && chosen[0] != '\0') candidates = {chosen};
-  std::string tried;
-  for (const std::string& path : candidates) {
-    // Global: parts of Open MPI that it loads itself look for its symbols.
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) {
-      absl::StrAppend(&tried, tried.empty() ? "" : "; ", dlerror());
-      continue;
-    }
-    const auto table =
-        reinterpret_cast<const PwMpi* (*)(void)>(dlsym(library, "pw_mpi"));
-    if (table == nullptr || table()->abi != PW_MPI_ABI) {
-      return absl::UnavailableError(absl::StrCat(
-          path, " is of another version: build both from the same sources"));
-    }
-    return table();
+  PW_ASSIGN_OR_RETURN(
+      void* const function,
+      // Global: parts of Open MPI that it loads itself look for its symbols.
+      LoadModule({.library = "libpipewright_mpi.so",
+                  .variable = "PIPEWRIGHT_MPI_LIBRARY",
+                  .function = "pw_mpi",
+                  .global = true},
+                 "build with libopenmpi-dev, or run without mpirun"));
+  const PwMpi* const mpi = reinterpret_cast<const PwMpi* (*)(void)>(function)();
+  if (mpi->abi != PW_MPI_ABI) {
+    return absl::UnavailableError(
+        "libpipewright_mpi.so is of another version: build both from the same "
+        "sources");
   }
-  return absl::UnavailableError(
-      absl::StrCat("the MPI transport is not there (", tried,
-                   "); build with libopenmpi-dev, or run without mpirun"));
+  return mpi;
 }
 
 // A message of a pipeline as it goes over the wire, in front of its payload.
@@ -83,6 +64,7 @@ struct alignas(kAlignment) Header {
   Address from;
   int32_t index = 0;
   RankMessage::Kind kind = RankMessage::Kind::kToken;
+  uint64_t elsewhere = 0;  // bytes that come by another way
 };
 
 // Lets others have the processor: at once while a message is likely to be on
@@ -116,24 +98,31 @@ bool MpiJob::Started() {
 }
 
 absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
-  absl::StatusOr<const PwMpi*> mpi = Load();
-  if (!mpi.ok()) return mpi.status();
+  PW_ASSIGN_OR_RETURN(const PwMpi* const mpi, Load());
+  return Create(mpi, "MPI", "mpirun -n");
+}
+
+absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create(
+    const PwMpi* mpi, const char* name, const char* count_option) {
   // Before MPI starts its threads: they are to have it blocked as well.
   TakeTerminate();
-  std::unique_ptr<MpiJob> job(new MpiJob(*mpi));
+  std::unique_ptr<MpiJob> job(new MpiJob(mpi, name, count_option));
   if (!job->Failed(job->mpi_.start())) {
     job->process_ = job->mpi_.process();
     job->processes_ = job->mpi_.processes();
   }
   if (!job->failure_.empty() || job->process_ < 0 || job->processes_ < 1) {
     job->Abandon();
-    return absl::UnavailableError(absl::StrCat("MPI: ", job->mpi_.error()));
+    return absl::UnavailableError(absl::StrCat(name, ": ", job->mpi_.error()));
   }
   return job;
 }
 
 MpiJob::~MpiJob() {
-  if (abandoned_ || !ended_by().empty()) return;
+  if (abandoned_ || !ended_by().empty()) {
+    mpi_.leave();
+    return;
+  }
   Backoff backoff;
   while (mpi_.unsent() > 0 && !terminated) backoff.Rest();
   if (!terminated) mpi_.finish();
@@ -141,13 +130,14 @@ MpiJob::~MpiJob() {
 
 bool MpiJob::Failed(int code) {
   if (code < 0 && failure_.empty()) {
-    failure_ = absl::StrCat("MPI: ", mpi_.error());
+    failure_ = absl::StrCat(name_, ": ", mpi_.error());
   }
   return code < 0;
 }
 
 std::string MpiJob::ended_by() const {
   if (terminated) return "the job is ended from outside (SIGTERM)";
+  std::lock_guard lock(mutex_);
   return failure_;
 }
 
@@ -164,11 +154,13 @@ absl::StatusOr<double> MpiJob::Transfer(PwMpiTransfer kind, int64_t bytes,
 
 void MpiJob::Send(int to, Tag tag, absl::string_view head, const void* body,
                   size_t bytes) {
+  std::lock_guard lock(mutex_);
   if (!failure_.empty()) return;
   Failed(mpi_.send(to, tag, head.data(), head.size(), body, bytes));
 }
 
 bool MpiJob::Probe(Tag tag, Incoming* incoming) {
+  std::lock_guard lock(mutex_);
   if (!failure_.empty()) return false;
   const int come = mpi_.probe(tag, &incoming->from, &incoming->bytes);
   if (Failed(come) || come == 0) return false;
@@ -190,7 +182,7 @@ Received MpiJob::Receive(Tag tag, double timeout_s, Incoming* incoming,
   double deadline_s = 0;
   while (true) {
     if ((also && also()) || Probe(tag, incoming)) return Received::kMessage;
-    if (terminated || !failure_.empty()) return Received::kEnded;
+    if (!ended_by().empty()) return Received::kEnded;
     if (timeout_s <= 0) return Received::kTimeOut;
     const double now_s = SteadySeconds();
     if (deadline_s == 0) deadline_s = now_s + timeout_s;
@@ -215,9 +207,12 @@ void MpiEndpoint::Send(Address to, RankMessage message) {
   header.from = message.from;
   header.index = message.index;
   header.kind = message.kind;
+  const Payload& payload = message.payload;
+  const size_t here = payload.data == nullptr ? 0 : payload.bytes;
+  header.elsewhere = payload.bytes - here;
   job_.Send(to.replica * pp_ + to.rank, MpiJob::kPipeline,
             {reinterpret_cast<const char*>(&header), sizeof(header)},
-            message.payload.data.get(), message.payload.bytes);
+            payload.data.get(), here);
 }
 
 bool MpiEndpoint::TakeOwn(RankMessage* message) {
@@ -253,6 +248,10 @@ Received MpiEndpoint::Receive(double timeout_s, RankMessage* message) {
                 .number = header.number,
                 .start_s = header.start_s,
                 .time_s = header.time_s};
+    if (header.elsewhere > 0) {
+      message->payload = {.bytes = header.elsewhere, .on_device = true};
+      return Received::kMessage;
+    }
     message->payload.bytes = incoming.bytes - sizeof(header);
     message->payload.data = std::shared_ptr<void>(
         incoming.data, incoming.data.get() + sizeof(header));

@@ -17,10 +17,10 @@
 
 namespace pipewright {
 
-// This process as part of what mpirun has started. One a process, on one
-// thread. From its creation on SIGTERM does not end the process but its waits,
-// so that it can say what it waited for: mpirun sends it to all when one
-// process dies, and SIGKILL a second later.
+// This process as part of what mpirun has started. One a process; Send and
+// Receive from any thread. From its creation on SIGTERM does not end the
+// process but its waits, so that it can say what it waited for: mpirun sends it
+// to all when one process dies, and SIGKILL a second later.
 class MpiJob {
  public:
   // True where mpirun, or another starter of MPI processes, has set the
@@ -28,6 +28,10 @@ class MpiJob {
   static bool Started();
   // Error: kUnavailable, with what is missing.
   static absl::StatusOr<std::unique_ptr<MpiJob>> Create();
+  // Processes that something else brings together, see socket_job.h; `name` is
+  // what it calls itself in messages, `count_option` what says how many.
+  static absl::StatusOr<std::unique_ptr<MpiJob>> Create(
+      const PwMpi* mpi, const char* name, const char* count_option);
   // Waits for all others to come to the same, unless Abandon() was called.
   ~MpiJob();
   MpiJob(const MpiJob&) = delete;
@@ -39,6 +43,8 @@ class MpiJob {
   // All processes call it alike; see module.h. Error: kInternal, MPI's.
   absl::StatusOr<double> Transfer(PwMpiTransfer kind, int64_t bytes,
                                   int repeats);
+  // What has said how many there are.
+  const char* count_option() const { return count_option_; }
 
   enum Tag : int { kPipeline = 0, kControl = 1 };
   struct Incoming {
@@ -71,11 +77,17 @@ class MpiJob {
   }
 
  private:
-  explicit MpiJob(const PwMpi* mpi) : mpi_(*mpi) {}
+  MpiJob(const PwMpi* mpi, const char* name, const char* count_option)
+      : mpi_(*mpi), name_(name), count_option_(count_option) {}
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);
 
   const PwMpi& mpi_;
+  const char* const name_;
+  const char* const count_option_;
+  // Of calls of mpi_, and of failure_: a transport in front of this one may
+  // have a thread of its own.
+  mutable std::mutex mutex_;
   int process_ = 0;
   int processes_ = 1;
   bool abandoned_ = false;
@@ -95,7 +107,6 @@ class MpiEndpoint : public Endpoint {
 
   Address self() const { return self_; }
 
-  // To itself from any thread, to others from the job's.
   void Send(Address to, RankMessage message) override;
   Received Receive(double timeout_s, RankMessage* message) override;
   // Nobody sees from outside that all wait.

@@ -30,14 +30,19 @@ RankOutcome RunRank(const Program& program, Address self,
                     const IsolatedTimes& times, Endpoint* endpoint,
                     const MakeWorker& make_worker,
                     const ExecuteOptions& options,
-                    const std::function<absl::StatusOr<double>()>& start,
+                    const std::function<absl::StatusOr<double>(bool)>& start,
                     std::unique_ptr<Worker>* worker) {
   RankOutcome outcome;
   outcome.result.address = self;
   absl::StatusOr<std::unique_ptr<Worker>> made = make_worker(self);
-  const absl::StatusOr<double> epoch_s = start();
-  outcome.status = made.ok() ? epoch_s.status() : made.status();
+  outcome.status = made.status();
+  const absl::Status connected =
+      endpoint->Connect(made.ok() ? made->get() : nullptr);
+  outcome.status.Update(connected);
+  const absl::StatusOr<double> epoch_s = start(outcome.status.ok());
+  outcome.status.Update(epoch_s.status());
   if (!outcome.status.ok()) {
+    endpoint->Disconnect(false).IgnoreError();
     outcome.blocked = absl::StrCat(RankName(program, self), ": did not start");
     return outcome;
   }
@@ -54,6 +59,7 @@ RankOutcome RunRank(const Program& program, Address self,
                : &(*options.records)[self.replica * program.pp() + self.rank],
        .takes = options.takes.empty() ? nullptr : options.takes[self.rank]});
   outcome.status = run.Run();
+  outcome.status.Update(endpoint->Disconnect(outcome.status.ok()));
   if (outcome.status.code() == absl::StatusCode::kAborted) {
     outcome.blocked = absl::StrCat(RankName(program, self), ": lost");
   } else if (!outcome.status.ok()) {

@@ -24,13 +24,14 @@ struct RankOutcome {
 };
 
 // Makes the worker and runs it. `start` is called in between, with whether
-// there is a worker, and gives the time that is zero for all ranks. The
-// worker is put into *worker, where others may still hold what it has sent.
+// there is a worker that is connected, and gives the time that is zero for all
+// ranks. The worker is put into *worker, where others may still hold what it
+// has sent.
 RankOutcome RunRank(const Program& program, Address self,
                     const IsolatedTimes& times, Endpoint* endpoint,
                     const MakeWorker& make_worker,
                     const ExecuteOptions& options,
-                    const std::function<absl::StatusOr<double>()>& start,
+                    const std::function<absl::StatusOr<double>(bool)>& start,
                     std::unique_ptr<Worker>* worker);
 
 // One error for the user out of those of all ranks, or none:

@@ -45,6 +45,10 @@ namespace pipewright {
 // "rank 2", "rank 2 of replica 1".
 std::string RankName(const Program& program, Address address);
 
+// Is `op` a collective on fp32 data of a device: gradients or parameters of a
+// stage on more than one rank? The others tell each other a few values.
+bool IsCombined(const Program& program, const SideOp& op);
+
 struct RankRunOptions {
   // How long the rank waits for anything before it asks the others.
   double timeout_s = 60;
@@ -106,9 +110,15 @@ class RankRun {
   struct Part {
     double time_s = 0;
     Payload payload;
+    size_t bytes = 0;  // where the transport moves it
   };
   struct Meeting {
     std::map<int, Part> parts;  // [member]
+  };
+  struct Combined {
+    std::shared_ptr<Collective> collective;
+    bool begun = false;
+    bool ended = false;
   };
 
   // rank_run.cc
@@ -151,6 +161,7 @@ class RankRun {
   absl::StatusOr<bool> TryCopy(Issued& issued, double* stream_s);
   absl::StatusOr<bool> TrySideOp(Issued& issued, double* stream_s);
   absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
+  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
   bool TakeSideInputs(const SideOp& op, Issued& issued, double stream_s);
   absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
   const RankRecord::Block* TakenBlock();
@@ -232,6 +243,7 @@ class RankRun {
   std::vector<int> self_in_group_;            // [group], -1: not in it
   std::vector<int64_t> met_;                  // [group]
   std::map<std::pair<int, int64_t>, Meeting> meetings_;
+  std::map<std::pair<int, int64_t>, Combined> combined_;
   absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
   struct Copied {
     absl::Status status;

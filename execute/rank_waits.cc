@@ -34,6 +34,15 @@ std::string RankName(const Program& program, Address address) {
                                               " of replica ", address.replica);
 }
 
+bool IsCombined(const Program& program, const SideOp& op) {
+  if (op.stage < 0 || op.group < 0) return false;
+  if (GroupMembers(program, program.groups[op.group], 0).size() < 2) {
+    return false;
+  }
+  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
+         op.kind == OpKind::kAllGather;
+}
+
 std::vector<Address> RankRun::Others() const {
   std::vector<Address> others;
   for (int replica = 0; replica < program_.replicas; ++replica) {
@@ -49,7 +58,7 @@ void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
   for (const Address other : Others()) {
     endpoint_.Send(
         other,
-        {.kind = kind, .number = question_, .payload = TextPayload(text)});
+        {.kind = kind, .number = question_, .payload = HostPayload(text)});
   }
 }
 
@@ -233,11 +242,16 @@ absl::Status RankRun::Take(RankMessage message) {
           continue;
         }
         meetings_[{message.index, message.number}]
-            .parts[static_cast<int>(member)] = {message.time_s,
-                                                std::move(message.payload)};
+            .parts[static_cast<int>(member)] = {
+            .time_s = message.time_s,
+            .payload = std::move(message.payload),
+            .bytes = message.key};
       }
       return absl::OkStatus();
     }
+    case RankMessage::Kind::kCombined:
+      combined_.at({message.index, message.number}).ended = true;
+      return absl::OkStatus();
     case RankMessage::Kind::kPull:
       endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
                                     .index = message.index,

@@ -274,31 +274,31 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const MpiReports& reports) {
   if (job->processes() != program.replicas * program.pp()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "mpirun -n: ", job->processes(),
+        job->count_option(), ": ", job->processes(),
         " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
         program.replicas, " x pp ", program.pp(), ")"));
   }
   Party party(job, program, options);
   MpiEndpoint endpoint(job, program.pp(), party.run());
   const Address self = endpoint.self();
+  // Until all have told how they have ended.
+  std::unique_ptr<Endpoint> data_path;
+  if (options.data_path) {
+    data_path = options.data_path(program, self, &endpoint);
+  }
   const ReplicaRows rows = SortReplicas(program);
   double epoch_s = 0;
   RankOutcome outcome;
   {
     std::unique_ptr<Worker> worker;
-    bool has_worker = false;
-    const MakeWorker make = [&](Address address) {
-      absl::StatusOr<std::unique_ptr<Worker>> made = make_worker(address);
-      has_worker = made.ok();
-      return made;
-    };
-    const auto start = [&]() -> absl::StatusOr<double> {
+    const auto start = [&](bool has_worker) -> absl::StatusOr<double> {
       PW_ASSIGN_OR_RETURN(epoch_s, party.Start(has_worker));
       return epoch_s;
     };
     outcome =
         RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
-                &endpoint, make, options, start, &worker);
+                data_path == nullptr ? &endpoint : data_path.get(), make_worker,
+                options, start, &worker);
     if (outcome.status.code() == absl::StatusCode::kAborted) raise(SIGKILL);
   }
   // mpirun lets nobody agree on anything then.

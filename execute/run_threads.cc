@@ -48,12 +48,19 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
                                     program.pp());
   // Until all have ended: others may hold what a worker has sent.
   std::vector<std::unique_ptr<Worker>> workers(outcomes.size());
+  // These too: one may not take itself apart while others use it.
+  std::vector<std::unique_ptr<Endpoint>> data_paths(outcomes.size());
   const auto run_rank = [&](Address self, RankOutcome* outcome,
-                            std::unique_ptr<Worker>* worker) {
+                            std::unique_ptr<Worker>* worker,
+                            std::unique_ptr<Endpoint>* data_path) {
+    Endpoint* endpoint = fabric.endpoint(self);
+    if (options.data_path) {
+      *data_path = options.data_path(program, self, endpoint);
+      endpoint = data_path->get();
+    }
     *outcome = RunRank(
-        program, self, rows.times[rows.row_of_replica[self.replica]],
-        fabric.endpoint(self), make_worker, options,
-        [epoch_s] { return epoch_s; }, worker);
+        program, self, rows.times[rows.row_of_replica[self.replica]], endpoint,
+        make_worker, options, [epoch_s](bool) { return epoch_s; }, worker);
     // A rank that knows of a deadlock has nothing more to give either.
     fabric.Leave(self, !outcome->status.ok() &&
                            outcome->status.code() !=
@@ -63,13 +70,16 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   for (size_t index = 0; index < outcomes.size(); ++index) {
     const Address self = {static_cast<int32_t>(index / program.pp()),
                           static_cast<int32_t>(index % program.pp())};
-    threads.emplace_back(run_rank, self, &outcomes[index], &workers[index]);
+    threads.emplace_back(run_rank, self, &outcomes[index], &workers[index],
+                         &data_paths[index]);
   }
   for (std::thread& thread : threads) thread.join();
-  // What one has been given lies in the memory of another.
+  // What one has been given lies in the memory of another. Threads of copies
+  // end here, which tell the data paths.
   for (const auto& worker : workers) {
     if (worker != nullptr) worker->Forget();
   }
+  data_paths.clear();
   workers.clear();
   const absl::Status verdict = Verdict(program, outcomes);
   if (!verdict.ok()) return verdict;

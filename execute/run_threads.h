@@ -10,6 +10,7 @@
 #include "execute/clock.h"
 #include "execute/faults.h"
 #include "execute/rank_record.h"
+#include "execute/transport.h"
 #include "execute/worker.h"
 #include "sim/engine/engine.h"
 
@@ -30,6 +31,11 @@ struct ExecuteOptions {
   // where it is the program's.
   std::vector<RankRecord>* records = nullptr;
   std::vector<const RankRecord*> takes;
+  // Puts an end of its own in front of the one that it is given, which must
+  // outlive it; see nccl_transport.h.
+  std::function<std::unique_ptr<Endpoint>(const Program& program, Address self,
+                                          Endpoint* control)>
+      data_path;
 };
 
 struct ExecutedRun {

@@ -159,7 +159,8 @@ absl::Status Stage::Offload(Key key, PwStream* stream) {
 absl::Status Stage::Load(Key key, PwStream* stream) {
   Activations& activations = Find(key);
   for (const auto& [block, host] : activations.offloaded) {
-    PW_ASSIGN_OR_RETURN(*block, arena_.Take(host.bytes));
+    // Its copy is queued behind nothing that passes have queued.
+    PW_ASSIGN_OR_RETURN(*block, arena_.TakeSettled(host.bytes));
     PW_RETURN_IF_ERROR(Check(
         handle_.kernels->copy(handle_.device, stream, PW_HOST_TO_DEVICE,
                               block->data.get(), host.data.get(), host.bytes),

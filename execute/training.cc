@@ -220,11 +220,12 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
                                     const PwKernels* kernels,
                                     const TrainingOptions& options) {
   PW_RETURN_IF_ERROR(CheckSupported(program, model));
-  // MPI would read the device's memory as the host's.
-  if (kernels != pw_cpu_kernels()) {
-    return BadValue("execute --transport",
-                    absl::StrCat("mpi with ", kernels->name),
-                    "mpi with cpu, threads");
+  // They would read the device's memory as the host's.
+  if (kernels != pw_cpu_kernels() && !options.device_path) {
+    return BadValue(
+        "--transport",
+        absl::StrCat("mpi or sockets with --device ", kernels->name),
+        "nccl with cuda, any with cpu, threads with all");
   }
   TrainedRun trained;
   const MakeWorker make_worker =

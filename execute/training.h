@@ -54,6 +54,9 @@ struct TrainingOptions {
   WorkerOptions worker;
   bool check = true;
   int device_index = 0;
+  // Data of the device does not go through MpiJob: see
+  // ExecuteOptions::data_path.
+  bool device_path = false;
 };
 
 // What the worker has to know of how `program` was lowered.

@@ -29,6 +29,13 @@ class Worker {
   virtual bool WantsAllEnded(int iteration) const = 0;
   // The run is over for all ranks: lets go of what others have given.
   virtual void Forget() {}
+  // Memory of its device for what others send. From any thread.
+  virtual absl::StatusOr<Payload> TakeMemory(size_t) {
+    return absl::UnimplementedError("a worker without memory of a device");
+  }
+  // Room for that many inputs of passes, so that taking it allocates nothing
+  // in the middle of a run.
+  virtual absl::Status ReserveMemory(int) { return absl::OkStatus(); }
 
   // A block of one pass, or of two that are one operation (X&Y), begins and
   // has ended.

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Raised with every change of this header; a library of another one is not
  * loaded. */
-#define PW_KERNELS_ABI 2
+#define PW_KERNELS_ABI 3
 
 typedef enum PwStatus {
   PW_OK = 0,
@@ -93,6 +93,13 @@ typedef struct PwGemm {
   int64_t tokens;
   int64_t inputs;
   int64_t outputs;
+  /* Of PW_FP8 only. 1: dy is e5m2, of a wider range, and x and w are e4m3 as
+   * ever (arXiv 2209.05433, section 3). */
+  int32_t dy_e5m2;
+  /* What the stored values of a and b stand for times; one fp32 on the device
+   * each, NULL is 1. Of all groups the same. */
+  const float* a_scale;
+  const float* b_scale;
 } PwGemm;
 
 typedef enum PwNorm { PW_RMS_NORM = 0, PW_LAYER_NORM = 1 } PwNorm;

@@ -54,6 +54,10 @@ const PwKernels* LoadCuda(std::string* error) {
   // A kernel that is loaded at its first launch waits for the device, which
   // a held stream keeps from answering. Whoever has set it wants it so.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Of the default 8 hardware queues streams beyond the eighth share: a held
+  // stream, or a transfer that waits for its other end, would keep back one
+  // that has nothing to do with it.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::string tried;
   for (const std::string& path : Candidates()) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -113,13 +113,13 @@ int Check(int code, const char* what) {
 
 int Start() {
   int level = 0;
-  // The caller's thread only; others send to their own process without MPI.
-  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
+  // Of threads that call one at a time.
+  if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level),
             "MPI_Init_thread")) {
     return -1;
   }
-  if (level < MPI_THREAD_FUNNELED) {
-    TheJob().error = "this MPI allows no second thread in a process";
+  if (level < MPI_THREAD_SERIALIZED) {
+    TheJob().error = "this MPI may be called by one thread only";
     return -1;
   }
   if (Check(Real().comm_dup(MPI_COMM_WORLD, &TheJob().all), "MPI_Comm_dup")) {
@@ -290,6 +290,7 @@ const char* Version() {
   }();
   return version->c_str();
 }
+void Leave() {}
 
 const char* Error() { return TheJob().error.c_str(); }
 
@@ -308,6 +309,7 @@ extern "C" const PwMpi* pw_mpi(void) {
       .finish = Finish,
       .transfer = Transfer,
       .version = Version,
+      .leave = Leave,
       .error = Error,
   };
   return &table;

@@ -1,6 +1,7 @@
 /* The C interface between the program and libpipewright_mpi.so, the only part
  * that is linked with MPI: bytes to and from processes. No schedule, no Message
- * (see mpi_transport.h). All functions from one thread. */
+ * (see mpi_transport.h). All functions from one thread at a time. The same
+ * interface over sockets: socket_job.h. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 2
+#define PW_MPI_ABI 3
 
 /* MPI's own transfers, for measuring them. Bytes as NCCL counts them: of the
  * all-gather the gathered, of the reduce-scatter the scattered buffer. */
@@ -44,6 +45,8 @@ typedef struct PwMpi {
                   double* seconds);
   /* "Open MPI v4.1.4". */
   const char* (*version)(void);
+  /* Instead, when processes are missing or the job has failed. */
+  void (*leave)(void);
   const char* (*error)(void);
 } PwMpi;
 

@@ -3,7 +3,6 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "kernels/cuda/arithmetic.h"
 #include "kernels/cuda/functions.h"
@@ -18,8 +17,6 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 // The heuristic assumes 256 bytes where nothing is said (cublasLt.h,
 // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES).
 constexpr uint32_t kMostAlignment = 256;
-// Experts of a grouped GEMM run side by side on this many streams.
-constexpr size_t kLanes = 4;
 
 struct Api {
   Api() : library({"libcublasLt.so.13", "libcublasLt.so.12"}) {
@@ -74,9 +71,11 @@ PwStatus FromLt(cublasStatus_t status, const char* what) {
 
 #define PW_LT(call) PW_RETURN_IF_FAILED(FromLt(Lt().call, "cublasLt: " #call))
 
-cudaDataType InputType(PwType type) {
-  if (type == PW_FP32) return CUDA_R_32F;
-  return type == PW_FP8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
+// Of cuBLASLt's A or B.
+cudaDataType InputType(const PwGemm& gemm, bool is_dy) {
+  if (gemm.type == PW_FP32) return CUDA_R_32F;
+  if (gemm.type != PW_FP8) return CUDA_R_16BF;
+  return is_dy && gemm.dy_e5m2 != 0 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
 }
 
 cudaDataType OutputType(const PwGemm& gemm) {
@@ -84,11 +83,6 @@ cudaDataType OutputType(const PwGemm& gemm) {
     return CUDA_R_32F;
   }
   return CUDA_R_16BF;
-}
-
-int64_t InputBytes(PwType type) {
-  if (type == PW_FP32) return 4;
-  return type == PW_FP8 ? 1 : 2;
 }
 
 std::string Text(const PwGemm& gemm) {
@@ -101,11 +95,19 @@ std::string Text(const PwGemm& gemm) {
          std::to_string(gemm.outputs);
 }
 
-PwStatus Check(const PwDevice* device, const PwGemm& gemm) {
+}  // namespace
+
+PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm) {
   if (gemm.tokens < 0 || gemm.inputs < 1 || gemm.outputs < 1) {
     return Fail(PW_INVALID, "gemm: sizes below 1: " + Text(gemm));
   }
-  if (gemm.type != PW_FP8) return PW_OK;
+  if (gemm.type != PW_FP8) {
+    if (gemm.dy_e5m2 == 0 && gemm.a_scale == nullptr &&
+        gemm.b_scale == nullptr) {
+      return PW_OK;
+    }
+    return Fail(PW_INVALID, "gemm: e5m2 and scales are of fp8: " + Text(gemm));
+  }
   if (device->capability < 89) {
     return Fail(PW_INVALID, "gemm: " + device->name +
                                 " has no fp8; compute capability 8.9 does");
@@ -118,8 +120,6 @@ PwStatus Check(const PwDevice* device, const PwGemm& gemm) {
   }
   return PW_OK;
 }
-
-}  // namespace
 
 struct GemmPlan {
   ~GemmPlan() {
@@ -153,6 +153,18 @@ PwStatus SetBias(GemmPlan* plan, const void* bias) {
                       sizeof(bias));
 }
 
+// Of this call, as cuBLASLt's A and B stand; NULL is 1.
+PwStatus SetScales(GemmPlan* plan, const PwGemm& gemm) {
+  if (gemm.type != PW_FP8) return PW_OK;
+  const bool swapped = plan->layout.swapped;
+  const void* a = swapped ? gemm.b_scale : gemm.a_scale;
+  const void* b = swapped ? gemm.a_scale : gemm.b_scale;
+  PW_RETURN_IF_FAILED(
+      SetOperation(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof(a)));
+  return SetOperation(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b,
+                      sizeof(b));
+}
+
 PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
   const PwGemm& gemm = key.gemm;
   plan->layout = LayoutOf(gemm);
@@ -164,7 +176,9 @@ PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
       SetOperation(plan, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof(a)));
   PW_RETURN_IF_FAILED(
       SetOperation(plan, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof(b)));
-  const cudaDataType input = InputType(gemm.type);
+  // dy is a of the pass B, cuBLASLt's B there, and b of W, its B too.
+  const cudaDataType first = InputType(gemm, false);
+  const cudaDataType second = InputType(gemm, gemm.pass != PW_GEMM_FORWARD);
   const cudaDataType output = OutputType(gemm);
   if (key.bias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -179,8 +193,8 @@ PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
                       static_cast<uint64_t>(matrix.columns), matrix.leading));
     return PW_OK;
   };
-  PW_RETURN_IF_FAILED(make(layout.a, input, &plan->a));
-  PW_RETURN_IF_FAILED(make(layout.b, input, &plan->b));
+  PW_RETURN_IF_FAILED(make(layout.a, first, &plan->a));
+  PW_RETURN_IF_FAILED(make(layout.b, second, &plan->b));
   return make(layout.c, output, &plan->c);
 }
 
@@ -314,6 +328,7 @@ PwStatus GemmPlans::Run(PwDevice* device, PwStream* on, const PwGemm& gemm,
     }
   }
   PW_RETURN_IF_FAILED(SetBias(plan, bias));
+  PW_RETURN_IF_FAILED(SetScales(plan, gemm));
   void* workspace = nullptr;
   PW_RETURN_IF_FAILED(on->gemm.Get(kWorkspaceBytes, &workspace));
   const float alpha = 1.0f;
@@ -328,72 +343,13 @@ PwStatus GemmPlans::Run(PwDevice* device, PwStream* on, const PwGemm& gemm,
 PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
               const void* a, const void* b, const void* bias, void* c) {
   PW_RETURN_IF_FAILED(Enter(device));
-  PW_RETURN_IF_FAILED(Check(device, *gemm));
+  PW_RETURN_IF_FAILED(CheckGemm(device, *gemm));
   if (bias != nullptr && gemm->pass != PW_GEMM_FORWARD) {
     return Fail(PW_INVALID, "gemm: a bias is for the forward pass only");
   }
   if (gemm->tokens == 0) return PW_OK;
   return device->gemm_plans->Run(device, StreamOf(device, stream), *gemm, a, b,
                                  bias, c);
-}
-
-PwStatus GroupedGemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
-                     int32_t groups, const int64_t* tokens_of, const void* a,
-                     const void* b, void* c) {
-  PW_RETURN_IF_FAILED(Enter(device));
-  const int64_t total =
-      std::accumulate(tokens_of, tokens_of + groups, int64_t{0});
-  if (total != gemm->tokens) {
-    return Fail(PW_INVALID, "grouped_gemm: the experts have " +
-                                std::to_string(total) + " tokens, not " +
-                                std::to_string(gemm->tokens));
-  }
-  PwStream* on = StreamOf(device, stream);
-  const size_t lanes =
-      std::min(kLanes, static_cast<size_t>(std::max(groups, 1)));
-  PW_RETURN_IF_FAILED(OpenLane(device, lanes - 1));
-  PW_CUDA(cudaEventRecord(device->lane_events[0], on->stream));
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    PW_CUDA(cudaStreamWaitEvent(device->lanes[lane]->stream,
-                                device->lane_events[0], 0));
-  }
-  const int64_t input_bytes = InputBytes(gemm->type);
-  const int64_t output_bytes = OutputType(*gemm) == CUDA_R_32F ? 4 : 2;
-  const bool weights = gemm->pass == PW_GEMM_BACKWARD_WEIGHT;
-  const bool forward = gemm->pass == PW_GEMM_FORWARD;
-  const uint8_t* first = static_cast<const uint8_t*>(a);
-  const uint8_t* second = static_cast<const uint8_t*>(b);
-  uint8_t* result = static_cast<uint8_t*>(c);
-  const int64_t matrix = gemm->inputs * gemm->outputs;
-  PwStatus status = PW_OK;
-  for (int32_t group = 0; group < groups && status == PW_OK; ++group) {
-    PwGemm one = *gemm;
-    one.tokens = tokens_of[group];
-    status = Check(device, one);
-    if (status == PW_OK && one.tokens > 0) {
-      PwStream* lane = device->lanes[static_cast<size_t>(group) % lanes].get();
-      status = device->gemm_plans->Run(device, lane, one, first, second,
-                                       nullptr, result);
-    }
-    // x or dy; w or dy; y, dx or dw.
-    const int64_t width =
-        gemm->pass == PW_GEMM_BACKWARD_INPUT ? gemm->outputs : gemm->inputs;
-    first += one.tokens * width * input_bytes;
-    second += (weights ? one.tokens * gemm->outputs : matrix) * input_bytes;
-    result +=
-        (weights ? matrix
-                 : one.tokens * (forward ? gemm->outputs : gemm->inputs)) *
-        output_bytes;
-  }
-  // Joined whatever happened: a graph that is being captured must not keep
-  // lanes that never come back.
-  const std::string message = LastError();
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    PW_CUDA(cudaEventRecord(device->lane_events[lane + 1],
-                            device->lanes[lane]->stream));
-    PW_CUDA(cudaStreamWaitEvent(on->stream, device->lane_events[lane + 1], 0));
-  }
-  return status == PW_OK ? PW_OK : Fail(status, message);
 }
 
 }  // namespace pipewright::cuda

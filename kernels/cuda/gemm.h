@@ -35,6 +35,9 @@ class GemmPlans {
   std::unordered_map<GemmKey, std::unique_ptr<GemmPlan>, GemmKeyHash> plans_;
 };
 
+// What no device does, or this one not.
+PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm);
+
 // to[columns, rows] = transpose of from[rows, columns], one byte an element.
 PwStatus TransposeBytes(cudaStream_t queue, int64_t rows, int64_t columns,
                         const void* from, void* to);

@@ -96,7 +96,8 @@ inline GemmLayout LayoutOf(const PwGemm& gemm) {
   return layout;
 }
 
-// What decides which algorithm fits: the plan of one key is asked for once.
+// What decides which algorithm fits: the plan of one key is asked for once. The
+// places of scales and of the bias are those of a call.
 struct GemmKey {
   PwGemm gemm;
   bool bias;
@@ -109,7 +110,8 @@ struct GemmKey {
            left.gemm.type == right.gemm.type &&
            left.gemm.tokens == right.gemm.tokens &&
            left.gemm.inputs == right.gemm.inputs &&
-           left.gemm.outputs == right.gemm.outputs && left.bias == right.bias &&
+           left.gemm.outputs == right.gemm.outputs &&
+           left.gemm.dy_e5m2 == right.gemm.dy_e5m2 && left.bias == right.bias &&
            left.a_alignment == right.a_alignment &&
            left.b_alignment == right.b_alignment &&
            left.c_alignment == right.c_alignment;
@@ -122,8 +124,8 @@ struct GemmKeyHash {
     for (const int64_t part :
          {static_cast<int64_t>(key.gemm.pass),
           static_cast<int64_t>(key.gemm.type), key.gemm.tokens, key.gemm.inputs,
-          key.gemm.outputs, static_cast<int64_t>(key.bias),
-          static_cast<int64_t>(key.a_alignment),
+          key.gemm.outputs, static_cast<int64_t>(key.gemm.dy_e5m2),
+          static_cast<int64_t>(key.bias), static_cast<int64_t>(key.a_alignment),
           static_cast<int64_t>(key.b_alignment),
           static_cast<int64_t>(key.c_alignment)}) {
       // boost::hash_combine's mixing, with 2^64 over the golden ratio.

@@ -42,6 +42,37 @@ __device__ inline Rows<T> HeadRows(T* tensor, int64_t batch, int64_t tokens,
 // One float more a row, so that a column's elements lie in different banks.
 __device__ inline int Pitch(int head_dim) { return head_dim + 1; }
 
+// Where a thread stands: a block has kTile rows of one head of one sequence of
+// the batch, of them its warp kRows. The grid's second dimension
+// counts query heads, or key-value heads.
+struct Place {
+  int warp;
+  int lane;
+  int64_t batch;
+  int64_t head;     // of the grid
+  int64_t kv_head;  // of it, where the grid has query heads
+  int64_t start;    // first row of the block
+  int64_t first;    // and of the warp
+};
+
+__device__ inline Place PlaceOf(const PwAttention& shape, bool kv_heads) {
+  Place place;
+  place.warp = static_cast<int>(threadIdx.x) / kWarp;
+  place.lane = static_cast<int>(threadIdx.x) % kWarp;
+  place.batch = blockIdx.z;
+  place.head = blockIdx.y;
+  place.kv_head =
+      kv_heads ? place.head : place.head / (shape.heads / shape.kv_heads);
+  place.start = static_cast<int64_t>(blockIdx.x) * kTile;
+  place.first = place.start + place.warp * kRows;
+  return place;
+}
+
+// Tile number `index` of a kernel's shared memory.
+__device__ inline float* Tile(float* tiles, int index, int head_dim) {
+  return tiles + index * kTile * Pitch(head_dim);
+}
+
 // Copies kTile rows to shared memory; rows behind the last are zeros.
 template <typename T>
 __device__ inline void LoadTile(const Rows<const T>& rows, int64_t start,

@@ -31,17 +31,14 @@ __global__ void __launch_bounds__(kThreads)
                       T* dk, T* dv) {
   extern __shared__ float tiles[];
   const int head_dim = static_cast<int>(shape.head_dim);
-  float* own_k = tiles;
-  float* own_v = own_k + kTile * Pitch(head_dim);
-  float* queries = own_v + kTile * Pitch(head_dim);
-  float* gradients = queries + kTile * Pitch(head_dim);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t kv_head = blockIdx.y;
+  float* own_k = Tile(tiles, 0, head_dim);
+  float* own_v = Tile(tiles, 1, head_dim);
+  float* queries = Tile(tiles, 2, head_dim);
+  float* gradients = Tile(tiles, 3, head_dim);
+  // The grid's heads are the key-value heads themselves.
+  const auto [warp, lane, batch, head_of_grid, kv_head, start, first] =
+      PlaceOf(shape, /*kv_heads=*/true);
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t batch = blockIdx.z;
-  const int64_t start = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t first = start + warp * kRows;
   LoadTile(HeadRows(k, batch, shape.keys, shape.k_stride, kv_head, head_dim),
            start, head_dim, own_k);
   LoadTile(HeadRows(v, batch, shape.keys, shape.k_stride, kv_head, head_dim),
@@ -98,17 +95,12 @@ __global__ void __launch_bounds__(kThreads)
                         T* dq) {
   extern __shared__ float tiles[];
   const int head_dim = static_cast<int>(shape.head_dim);
-  float* own_q = tiles;
-  float* own_o = own_q + kTile * Pitch(head_dim);
-  float* keys = own_o + kTile * Pitch(head_dim);
-  float* values = keys + kTile * Pitch(head_dim);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t head = blockIdx.y;
-  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
-  const int64_t batch = blockIdx.z;
-  const int64_t start = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t first = start + warp * kRows;
+  float* own_q = Tile(tiles, 0, head_dim);
+  float* own_o = Tile(tiles, 1, head_dim);
+  float* keys = Tile(tiles, 2, head_dim);
+  float* values = Tile(tiles, 3, head_dim);
+  const auto [warp, lane, batch, head, kv_head, start, first] =
+      PlaceOf(shape, /*kv_heads=*/false);
   LoadTile(HeadRows(q, batch, shape.queries, shape.q_stride, head, head_dim),
            start, head_dim, own_q);
   LoadTile(HeadRows(d_o, batch, shape.queries, shape.o_stride, head, head_dim),

@@ -9,16 +9,11 @@ __global__ void __launch_bounds__(kThreads)
                   float* lse) {
   extern __shared__ float tiles[];
   const int head_dim = static_cast<int>(shape.head_dim);
-  float* own = tiles;
-  float* keys = own + kTile * Pitch(head_dim);
-  float* values = keys + kTile * Pitch(head_dim);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t head = blockIdx.y;
-  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
-  const int64_t batch = blockIdx.z;
-  const int64_t start = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t first = start + warp * kRows;
+  float* own = Tile(tiles, 0, head_dim);
+  float* keys = Tile(tiles, 1, head_dim);
+  float* values = Tile(tiles, 2, head_dim);
+  const auto [warp, lane, batch, head, kv_head, start, first] =
+      PlaceOf(shape, /*kv_heads=*/false);
   LoadTile(HeadRows(q, batch, shape.queries, shape.q_stride, head, head_dim),
            start, head_dim, own);
   const auto k_rows =

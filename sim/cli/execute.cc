@@ -18,6 +18,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"
+#include "sim/cli/execute_job.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_row.h"
@@ -63,6 +64,7 @@ struct Execute {
   int steps = 3;
   uint64_t seed = 1;
   double timeout_s = 60;
+  JobOptions job_options;
   bool no_check = false;
   std::string row;
   std::string replay_rank;
@@ -292,10 +294,19 @@ absl::Status Execute::Run() {
     }
   }
 
-  // Under mpirun this process is one rank, and one of them speaks for all.
-  std::unique_ptr<MpiJob> job;
-  if (MpiJob::Started()) {
-    PW_ASSIGN_OR_RETURN(job, MpiJob::Create());
+  // A process a rank: one of them speaks for all.
+  job_options.timeout_s = timeout_s;
+  job_options.device = device;
+  PW_ASSIGN_OR_RETURN(ProcessJob processes, JoinJob(job_options));
+  const std::unique_ptr<MpiJob>& job = processes.job;
+  if (processes.nccl != nullptr) {
+    if (kind == ClockKind::kPaced) {
+      return BadValue("--clock", "paced with --transport nccl",
+                      "virtual or real (paced sends nothing)");
+    }
+    training.device_index = processes.device_index;
+    training.device_path = true;
+    training.execute.data_path = DataPath(processes, timeout_s);
   }
   const auto mine = [&job](absl::Status status) {
     return job == nullptr || job->speaks() || status.ok()
@@ -304,7 +315,7 @@ absl::Status Execute::Run() {
   };
   ExecuteReport report;
   report.clock = kind;
-  report.transport = job != nullptr ? "mpi" : "threads";
+  report.transport = processes.name;
   report.steps = steps;
   report.predicted_peak_activations =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
@@ -371,6 +382,7 @@ void AddExecute(CLI::App* app, Action* action) {
   verb->add_flag("--green-contexts", execute->green_contexts,
                  "with cuda: each rank has a part of the GPU's processors and "
                  "all compute at the same time");
+  AddJobOptions(verb, &execute->job_options);
   verb->add_flag("--no-check", execute->no_check, "without the sequential run");
   verb->add_option("--fault-slow", execute->slow,
                    "on purpose: passes take longer, KIND[@RANK]:FACTOR");

@@ -77,6 +77,8 @@ struct PassEntry {
   double gemm_s = 0;  // of its matrix products alone; 0: not measured
   double flops = 0;   // of one device
   std::string implementation;
+  // The same pass launched as one CUDA graph; empty where it was not.
+  Distribution graph;
   bool operator==(const PassEntry&) const = default;
 };
 

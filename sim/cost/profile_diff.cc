@@ -63,6 +63,10 @@ void Append(const std::vector<Entry>& entries, std::vector<NamedTime>* times) {
 std::vector<NamedTime> AllTimes(const Profile& profile) {
   std::vector<NamedTime> times;
   Append(profile.passes, &times);
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.graph.count == 0) continue;
+    times.push_back({absl::StrCat("graph of ", KeyOf(entry)), &entry.graph});
+  }
   for (const SplitEntry& entry : profile.splits) {
     times.push_back({KeyOf(entry), &entry.chain});
     times.push_back({absl::StrCat(KeyOf(entry), " fused"), &entry.fused});

@@ -58,6 +58,7 @@ void Visit(Io& io, PassEntry& entry) {
   io.Time("gemm_us", &entry.gemm_s);
   io.Number("flops", &entry.flops);
   io.Text("implementation", &entry.implementation);
+  io.Optional("graph", &entry.graph);
 }
 
 template <class Io>

@@ -192,6 +192,19 @@ void AppendPasses(const Profile& profile, std::string* text) {
   }
 }
 
+// Small passes once more, launched as one.
+void AppendGraphs(const Profile& profile, std::string* text) {
+  bool first = true;
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.graph.count == 0) continue;
+    if (first) absl::StrAppend(text, "\nas one CUDA graph; over the above\n");
+    first = false;
+    absl::StrAppendFormat(text, "%-40s %10s  %.3f\n", KeyOf(entry),
+                          FormatSeconds(entry.graph.median_s),
+                          entry.graph.median_s / entry.time.median_s);
+  }
+}
+
 void AppendSplits(const Profile& profile, std::string* text) {
   if (profile.splits.empty()) return;
   absl::StrAppend(text,
@@ -300,6 +313,7 @@ std::string ToText(const Profile& profile) {
   std::string text;
   AppendSources(profile, &text);
   AppendPasses(profile, &text);
+  AppendGraphs(profile, &text);
   AppendSplits(profile, &text);
   AppendKernels(profile, &text);
   AppendTimes("optimizer", profile.optimizers, &text);

@@ -160,6 +160,52 @@ TEST_CASE("calibrate: impossible rates of single kernels are flagged",
   CHECK(flagged("gelu.forward 16x64 fp32: "));
 }
 
+// Where launches take longer than what they launch.
+TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
+          "[calibrate]") {
+  Saves saves;
+  CalibrateOptions options = Tiny();
+  options.heat_s = 0;
+  options.type = "fp32";
+  const Profile profile =
+      Calibrate(FakeKernels({.name = "cuda", .capability = 90}), options,
+                saves.Hooks())
+          .value()
+          .profile;
+  int graphs = 0;
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.part != ProfilePart::kLayer) {
+      CHECK(entry.graph == Distribution());
+      continue;
+    }
+    ++graphs;
+    CHECK(entry.graph.median_s == Approx(1e-3 / 4));
+    CHECK(entry.graph.count == entry.time.count);
+  }
+  CHECK(graphs == 5);
+  const testing::FakeGraphs made = testing::GraphsOfFake();
+  // F, R, B, W, F again, BW; anew when the arena is renewed, each launched
+  // once before it is timed.
+  CHECK(made.captured >= 6);
+  CHECK(made.captured % 6 == 0);
+  CHECK(made.destroyed == made.captured);
+  CHECK(made.launched > 2 * made.captured);
+  // A file keeps them, where there are any.
+  const Profile read = ReadProfile(WriteProfile(profile), "p").value();
+  REQUIRE(read.passes.size() == profile.passes.size());
+  for (size_t index = 0; index < read.passes.size(); ++index) {
+    const Distribution& graph = read.passes[index].graph;
+    CHECK(graph.count == profile.passes[index].graph.count);
+    CHECK(graph.median_s == Approx(profile.passes[index].graph.median_s));
+  }
+  // A backend without graphs has none.
+  const Profile plain =
+      Calibrate(FakeKernels({}), options, saves.Hooks()).value().profile;
+  for (const PassEntry& entry : plain.passes) {
+    CHECK(entry.graph == Distribution());
+  }
+}
+
 TEST_CASE("calibrate: a GPU's clock is read once a round", "[calibrate]") {
   Saves saves;
   CalibrateOptions options = Tiny();

@@ -6,16 +6,21 @@
 #include <thread>
 
 #include "kernels/cuda/arithmetic.h"
+#include "kernels/cuda/e5m2.h"
 
 namespace pipewright {
 namespace {
 
-// A tensor in fp8 on the device, and what was stored.
-const void* PutFp8(KernelRig* rig, Values* values) {
+// A tensor in fp8 on the device, and what was stored, times `scale`.
+const void* PutFp8(KernelRig* rig, Values* values, bool e5m2 = false,
+                   double scale = 1) {
   std::vector<uint8_t> codes;
   for (double& value : *values) {
-    codes.push_back(cuda::Fp8OfFloat(static_cast<float>(value)));
-    value = cuda::FloatOfFp8(codes.back());
+    const float wanted = static_cast<float>(value / scale);
+    codes.push_back(e5m2 ? cuda::E5m2OfFloat(wanted)
+                         : cuda::Fp8OfFloat(wanted));
+    value = scale * (e5m2 ? cuda::FloatOfE5m2(codes.back())
+                          : cuda::FloatOfFp8(codes.back()));
   }
   void* memory = rig->Space(codes.size());
   rig->Ok(rig->kernels()->copy(rig->device(), nullptr, PW_HOST_TO_DEVICE,
@@ -25,7 +30,9 @@ const void* PutFp8(KernelRig* rig, Values* values) {
   return memory;
 }
 
-KernelResult Fp8Gemm(const PwKernels* kernels, PwDevice* device, PwType) {
+// With `scaled`, gradients in e5m2 and a scale of each tensor.
+KernelResult Fp8Product(const PwKernels* kernels, PwDevice* device,
+                        bool scaled) {
   // Sums of 96 to 128 products; tensor cores keep less than fp32 of partial
   // sums in fp8, and y and dx are rounded to bf16.
   constexpr double kTolerance = 1e-2;
@@ -38,14 +45,25 @@ KernelResult Fp8Gemm(const PwKernels* kernels, PwDevice* device, PwType) {
   Values w = RandomValues(kOutputs * kInputs, 2, 2);
   Values dy = RandomValues(kTokens * kOutputs, 3, 2);
   Values start = RandomValues(kOutputs * kInputs, 4, 2);
-  const void* x_there = PutFp8(&rig, &x);
-  const void* w_there = PutFp8(&rig, &w);
-  const void* dy_there = PutFp8(&rig, &dy);
+  // No two the same, so that none can stand for another.
+  Values scales = {1, 0.25, 8};
+  if (!scaled) scales = {1, 1, 1};
+  const void* x_there = PutFp8(&rig, &x, false, scales[0]);
+  const void* w_there = PutFp8(&rig, &w, false, scales[1]);
+  const void* dy_there = PutFp8(&rig, &dy, scaled, scales[2]);
+  const float* scales_there = static_cast<float*>(rig.Put(&scales, PW_FP32));
+  const auto scale_of = [&](const void* tensor) -> const float* {
+    if (!scaled || tensor == x_there) return nullptr;
+    return scales_there + (tensor == w_there ? 1 : 2);
+  };
   void* y = rig.Space(kTokens * kOutputs, PW_BF16);
   void* dx = rig.Space(kTokens * kInputs, PW_BF16);
   void* dw = rig.Put(&start, PW_FP32);
   const auto run = [&](PwGemmPass pass, const void* a, const void* b, void* c) {
-    const PwGemm gemm = {pass, PW_FP8, kTokens, kInputs, kOutputs};
+    PwGemm gemm = {pass, PW_FP8, kTokens, kInputs, kOutputs};
+    gemm.dy_e5m2 = scaled && pass != PW_GEMM_FORWARD ? 1 : 0;
+    gemm.a_scale = scale_of(a);
+    gemm.b_scale = scale_of(b);
     rig.Ok(kernels->gemm(device, nullptr, &gemm, a, b, nullptr, c), "fp8 gemm");
   };
   run(PW_GEMM_FORWARD, x_there, w_there, y);
@@ -61,6 +79,14 @@ KernelResult Fp8Gemm(const PwKernels* kernels, PwDevice* device, PwType) {
   }
   compare.Device("dw", dw, PW_FP32, want);
   return compare.Result();
+}
+
+KernelResult Fp8Gemm(const PwKernels* kernels, PwDevice* device, PwType) {
+  return Fp8Product(kernels, device, false);
+}
+
+KernelResult Fp8ScaledGemm(const PwKernels* kernels, PwDevice* device, PwType) {
+  return Fp8Product(kernels, device, true);
 }
 
 // A graph of a grouped weight gradient (several streams inside) and a sum,
@@ -192,6 +218,7 @@ std::vector<KernelCheck> CudaChecks() {
       {"fp8 conversion", false, false, Fp8Convert},
       // Devices before compute capability 8.9 refuse it.
       {"fp8 gemm", false, true, Fp8Gemm},
+      {"fp8 gemm, e5m2 gradients and scales", false, true, Fp8ScaledGemm},
       {"graph of a grouped gemm", false, false, Graph},
       {"held stream", false, false, Hold},
   };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/fp8.h"
+#include "kernels/cuda/e5m2.h"
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/random.h"
 
@@ -46,6 +47,40 @@ TEST_CASE("kernels: fp8 rounds to the nearest, ties to even", "[kernels]") {
   CHECK(Fp8OfFloat(449.0f) == 0x7e);
   CHECK(Fp8OfFloat(std::numeric_limits<float>::infinity()) == 0x7e);
   CHECK(Fp8OfFloat(-1e30f) == 0xfe);
+}
+
+TEST_CASE("kernels: e5m2 reads back and rounds to the nearest", "[kernels]") {
+  CHECK(FloatOfE5m2(0x3c) == 1);
+  CHECK(FloatOfE5m2(0x7b) == 57344);
+  CHECK(FloatOfE5m2(0x01) == std::ldexp(1.0f, -16));
+  CHECK(FloatOfE5m2(0xfc) == -std::numeric_limits<float>::infinity());
+  for (int code = 0; code < 0x7b; ++code) {
+    const auto low = static_cast<uint8_t>(code);
+    const auto high = static_cast<uint8_t>(code + 1);
+    INFO("code " << code);
+    CHECK(FloatOfE5m2(low) < FloatOfE5m2(high));
+    CHECK(E5m2OfFloat(FloatOfE5m2(low)) == low);
+    const float middle = 0.5f * (FloatOfE5m2(low) + FloatOfE5m2(high));
+    CHECK(E5m2OfFloat(std::nextafter(middle, 0.0f)) == low);
+    CHECK(E5m2OfFloat(std::nextafter(middle, 1e30f)) == high);
+    CHECK(E5m2OfFloat(-middle) == ((code % 2 == 0 ? low : high) | 0x80));
+  }
+  CHECK(E5m2OfFloat(1e30f) == 0x7b);
+  CHECK(std::isnan(FloatOfE5m2(E5m2OfFloat(NAN))));
+}
+
+// One plan must not serve another format of gradients; scales are no part.
+TEST_CASE("kernels: plans of products differ by what dy is", "[kernels]") {
+  const float scale = 1;
+  GemmKey key = {
+      {PW_GEMM_BACKWARD_INPUT, PW_FP8, 16, 16, 16}, false, 16, 16, 16};
+  GemmKey other = key;
+  other.gemm.a_scale = &scale;
+  CHECK(key == other);
+  CHECK(GemmKeyHash()(key) == GemmKeyHash()(other));
+  other.gemm.dy_e5m2 = 1;
+  CHECK_FALSE(key == other);
+  CHECK(GemmKeyHash()(key) != GemmKeyHash()(other));
 }
 
 TEST_CASE("kernels: CUDA's and the CPU's fp8 and bf16 agree", "[kernels]") {

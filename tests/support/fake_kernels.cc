@@ -6,12 +6,14 @@ namespace {
 FakeDevice fake;
 int readings = 0;
 std::vector<AdamCall> adam_calls;
+FakeGraphs graphs;
 
 int32_t Devices() { return fake.devices; }
 
 PwStatus Info(PwDevice* device, PwDeviceInfo* info) {
   const PwStatus status = pw_cpu_kernels()->info(device, info);
   info->free_bytes = fake.free_bytes;
+  info->capability = fake.capability;
   return status;
 }
 
@@ -19,6 +21,21 @@ PwStatus Elapsed(PwDevice*, PwEvent*, PwEvent*, double* seconds) {
   *seconds = fake.seconds;
   return PW_OK;
 }
+
+PwStatus BeginGraph(PwDevice*, PwStream*) { return PW_OK; }
+
+PwStatus EndGraph(PwDevice*, PwStream*, PwGraph** graph) {
+  *graph = reinterpret_cast<PwGraph*>(&graphs);
+  ++graphs.captured;
+  return PW_OK;
+}
+
+PwStatus LaunchGraph(PwDevice*, PwStream*, PwGraph*) {
+  ++graphs.launched;
+  return PW_OK;
+}
+
+void DestroyGraph(PwDevice*, PwGraph*) { ++graphs.destroyed; }
 
 PwStatus State(PwDevice*, PwDeviceState* state) {
   *state = {-1, -1, -1, -1, -1, 0, -1, -1};
@@ -45,11 +62,13 @@ PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
 }  // namespace
 
 const std::vector<AdamCall>& AdamCalls() { return adam_calls; }
+FakeGraphs GraphsOfFake() { return graphs; }
 
 const PwKernels* FakeKernels(const FakeDevice& device) {
   fake = device;
   readings = 0;
   adam_calls.clear();
+  graphs = {};
   static PwKernels table = *pw_cpu_kernels();
   table.device_count = Devices;
   table.info = Info;
@@ -58,6 +77,10 @@ const PwKernels* FakeKernels(const FakeDevice& device) {
   table.state = State;
   table.adam = Adam;
   table.adam_host = AdamHost;
+  table.begin_graph = BeginGraph;
+  table.end_graph = EndGraph;
+  table.launch_graph = LaunchGraph;
+  table.destroy_graph = DestroyGraph;
   return &table;
 }
 

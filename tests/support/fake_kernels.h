@@ -14,6 +14,7 @@ struct FakeDevice {
   int64_t free_bytes = 1LL << 34;  // that the device claims
   int32_t devices = 1;
   const char* name = "cpu";
+  int32_t capability = 0;  // 90: it takes graphs, as sm_90 does
   // Of each reading of the state in turn, from 1000 by so much.
   double clock_step_mhz = 0;
 };
@@ -26,6 +27,13 @@ struct AdamCall {
 };
 // Since the last FakeKernels().
 const std::vector<AdamCall>& AdamCalls();
+// What became of graphs since the last FakeKernels.
+struct FakeGraphs {
+  int captured = 0;
+  int launched = 0;
+  int destroyed = 0;
+};
+FakeGraphs GraphsOfFake();
 
 // One at a time: the table's functions have no place for more.
 const PwKernels* FakeKernels(const FakeDevice& device);

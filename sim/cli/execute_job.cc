@@ -1,0 +1,134 @@
+#include "sim/cli/execute_job.h"
+
+#include <stdlib.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "execute/socket_job.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// The how-manieth process of its machine: Open MPI, MPICH and Intel MPI, Slurm,
+// torchrun.
+constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "MPI_LOCALRANKID", "SLURM_LOCALID",
+                                         "LOCAL_RANK"};
+
+absl::StatusOr<int> DeviceOf(const PwNccl& nccl, int process) {
+  const int devices = nccl.device_count();
+  if (devices < 1) {
+    return absl::UnavailableError(
+        absl::StrCat("--transport nccl: no CUDA device",
+                     devices < 0 ? ": " : "", devices < 0 ? nccl.error() : ""));
+  }
+  int local = process;
+  for (const char* const variable : kLocalNumbers) {
+    const char* const value = getenv(variable);
+    if (value != nullptr && absl::SimpleAtoi(value, &local)) break;
+  }
+  return local % devices;
+}
+
+absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
+  absl::string_view path = options.bootstrap;
+  if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
+    return BadValue("--bootstrap", options.bootstrap, "file:PATH");
+  }
+  if (options.ranks < 1) {
+    return BadValue("--ranks", absl::StrCat(options.ranks), "1 or more");
+  }
+  if (options.rank < 0 || options.rank >= options.ranks) {
+    return BadValue("--rank", absl::StrCat(options.rank),
+                    absl::StrCat("0 to ", options.ranks - 1));
+  }
+  return CreateSocketJob({.path = std::string(path),
+                          .process = options.rank,
+                          .processes = options.ranks,
+                          .timeout_s = options.timeout_s});
+}
+
+}  // namespace
+
+void AddJobOptions(CLI::App* verb, JobOptions* options) {
+  verb->add_option("--transport", options->transport,
+                   "threads; mpi (under mpirun); sockets (--bootstrap); nccl: "
+                   "data between GPUs, a process each; by default what the "
+                   "process was started with")
+      ->type_name("NAME");
+  verb->add_option("--bootstrap", options->bootstrap,
+                   "file:PATH, on a file system that all processes see: how "
+                   "they find each other without mpirun")
+      ->type_name("file:PATH");
+  verb->add_option("--rank", options->rank,
+                   "with --bootstrap: this process's number, dp rank * pp + "
+                   "rank")
+      ->type_name("R");
+  verb->add_option("--ranks", options->ranks, "and how many there are")
+      ->type_name("P");
+}
+
+absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
+  const bool by_file = !options.bootstrap.empty();
+  const bool mpi = MpiJob::Started() && !by_file;
+  std::string name = options.transport;
+  if (name.empty()) name = by_file ? "sockets" : mpi ? "mpi" : "threads";
+  if (name != "threads" && name != "mpi" && name != "sockets" &&
+      name != "nccl") {
+    return UnknownName("--transport", name,
+                       {"threads", "mpi", "sockets", "nccl"});
+  }
+  if (!by_file && (options.rank >= 0 || options.ranks >= 0)) {
+    return BadValue("--rank, --ranks", "given",
+                    "together with --bootstrap file:PATH only");
+  }
+  ProcessJob joined = {.name = name};
+  if (name == "threads") {
+    if (!by_file) return joined;
+    return BadValue("--transport", "threads with --bootstrap",
+                    "sockets or nccl");
+  }
+  if (name == "mpi" && by_file) {
+    return BadValue("--transport", "mpi with --bootstrap",
+                    "mpi under mpirun; sockets or nccl with --bootstrap");
+  }
+  if (name == "sockets" && !by_file) {
+    return BadValue("--transport", "sockets without --bootstrap",
+                    "--bootstrap file:PATH --rank R --ranks P");
+  }
+  if (name == "nccl") {
+    if (options.device != "cuda") {
+      return BadValue("--transport",
+                      absl::StrCat("nccl with --device ", options.device),
+                      "nccl with --device cuda");
+    }
+    if (!by_file && !mpi) {
+      return BadValue("--transport", "nccl in one process",
+                      "mpirun -n P, or --bootstrap file:PATH --rank R "
+                      "--ranks P");
+    }
+    // Before anything is done on a device.
+    PW_ASSIGN_OR_RETURN(joined.nccl, LoadNccl());
+  }
+  PW_ASSIGN_OR_RETURN(joined.job,
+                      by_file ? JoinByFile(options) : MpiJob::Create());
+  if (joined.nccl != nullptr) {
+    PW_ASSIGN_OR_RETURN(joined.device_index,
+                        DeviceOf(*joined.nccl, joined.job->process()));
+  }
+  return joined;
+}
+
+std::function<std::unique_ptr<Endpoint>(const Program&, Address, Endpoint*)>
+DataPath(const ProcessJob& job, double timeout_s) {
+  const NcclOptions options = {
+      .nccl = job.nccl, .device = job.device_index, .timeout_s = timeout_s};
+  return [options](const Program& program, Address self, Endpoint* control) {
+    return std::make_unique<NcclEndpoint>(program, self, control, options);
+  };
+}
+
+}  // namespace pipewright

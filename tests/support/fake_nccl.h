@@ -1,0 +1,51 @@
+// NCCL between threads, on memory of the host: a table of the transport's
+// (execute/nccl/module.h) that works under NCCL's rules and notes where they
+// are broken. Streams run in order; a send or a collective runs when all its
+// members stand before it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "execute/nccl/module.h"
+
+namespace pipewright::testing {
+
+// One at a time is behind FakeNccl().
+class FakeNcclWorld {
+ public:
+  FakeNcclWorld();
+  ~FakeNcclWorld();
+
+  // How often state() says that a call goes on before it is over.
+  int calls_go_on = 2;
+  // Communicators in the order of their ids: nothing on it ever ends, or it
+  // fails after that many calls.
+  int hangs = -1;
+  int fails = -1;
+  int fails_after = 0;
+
+  // What breaks the rules of the library.
+  std::vector<std::string> violations;
+  // Of all communicators: how many were made, and how they have ended.
+  int made = 0;
+  int aborted = 0;
+  int left = 0;
+  // "all_reduce", ...: how often it ran, once for all members.
+  std::map<std::string, int> ran;
+
+  struct Instance;
+
+ private:
+  friend struct FakeCalls;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Instance>> instances_;  // [id]
+  int ids_ = 0;
+};
+
+const PwNccl* FakeNccl();
+
+}  // namespace pipewright::testing

@@ -4,12 +4,11 @@
 
 namespace pipewright {
 
-Payload TextPayload(absl::string_view text) {
-  auto owner = std::make_shared<std::string>(text);
-  const size_t bytes = owner->size();
+Payload HostPayload(absl::string_view bytes) {
+  auto owner = std::make_shared<std::string>(bytes);
   char* const data = owner->data();
   return {.data = std::shared_ptr<void>(std::move(owner), data),
-          .bytes = bytes};
+          .bytes = bytes.size()};
 }
 
 std::string TextOf(const Payload& payload) {

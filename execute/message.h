@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/string_view.h"
 
@@ -23,8 +22,8 @@ struct Payload {
   bool on_device = false;
 };
 
-// A text as the data of a message, and back.
-Payload TextPayload(absl::string_view text);
+// Bytes of the host as a payload, and back.
+Payload HostPayload(absl::string_view bytes);
 std::string TextOf(const Payload& payload);
 
 // A rank of one data-parallel replica of the pipeline.
@@ -65,18 +64,5 @@ struct RankMessage {
   double time_s = 0;   // the sender's clock; of a token, its arrival
   Payload payload;
 };
-
-// Bytes of the host as a payload, and back.
-inline Payload HostPayload(absl::string_view text) {
-  auto owner = std::make_shared<std::string>(text);
-  const size_t bytes = owner->size();
-  char* const data = owner->data();
-  return {.data = std::shared_ptr<void>(std::move(owner), data),
-          .bytes = bytes};
-}
-inline std::string TextOf(const Payload& payload) {
-  return std::string(static_cast<const char*>(payload.data.get()),
-                     payload.bytes);
-}
 
 }  // namespace pipewright

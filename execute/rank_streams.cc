@@ -104,7 +104,7 @@ void RankRun::StartCopies(Stream stream) {
                             .index = index,
                             .time_s = clock->Now()};
                         if (!ended.ok())
-                          message.payload = TextPayload(ended.message());
+                          message.payload = HostPayload(ended.message());
                         endpoint->Send(self, std::move(message));
                         endpoint->Pending(-1);
                       });

@@ -106,7 +106,7 @@ absl::Status RunAlone(const Program& program, int rank,
     std::unique_ptr<Worker> worker;
     outcome = RunRank(
         program, self, times, &endpoint, make_worker, execute,
-        [] { return SteadySeconds(); }, &worker);
+        [](bool) { return SteadySeconds(); }, &worker);
     if (worker != nullptr) worker->Forget();
   });
   thread.join();

@@ -98,7 +98,7 @@ TEST_CASE("execute: a run may be over before the threads of its copies",
   const RankOutcome outcome = RunRank(
       *program, {}, rows.times[0], &endpoint,
       [&](Address) { return std::make_unique<CopyingWorker>(&copies); },
-      {.clock = ClockKind::kReal}, [] { return 0.0; }, &worker);
+      {.clock = ClockKind::kReal}, [](bool) { return 0.0; }, &worker);
   OverwriteStack();
   CHECK(outcome.status.ok());
   CHECK(copies.size() >= 4);

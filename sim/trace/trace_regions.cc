@@ -10,6 +10,7 @@ namespace pipewright {
 namespace {
 
 constexpr size_t kNamesKept = 12;
+constexpr size_t kNameSearched = 256;
 
 int64_t Correlation(const TraceEvent& event) {
   const double* const value = event.Number("correlation");
@@ -93,14 +94,16 @@ absl::Status RegionReader::See(const TraceEvent& event) {
   if (!categories_.empty() && categories_.count(category) == 0) {
     return absl::OkStatus();
   }
+  // The library's search takes time, and stack, with the length.
+  const std::string start = event.name.substr(0, kNameSearched);
   for (const auto& [region, pattern] : patterns_) {
-    if (!std::regex_search(event.name, pattern)) continue;
+    if (!std::regex_search(start, pattern)) continue;
     named_.push_back({region, category == "gpu_user_annotation", event.name,
                       event.process, event.thread, start_us, end_us});
     return absl::OkStatus();
   }
   if (category != "cpu_op" && names_.size() < kNamesKept) {
-    names_.insert(event.name);
+    names_.insert(start);
   }
   return absl::OkStatus();
 }

@@ -19,10 +19,11 @@ using testing::TemporaryFolder;
 
 std::string Simulate(const TemporaryFolder& folder, const std::string& name,
                      const std::string& forward,
-                     const std::string& microbatches = "8") {
+                     const std::string& microbatches = "8",
+                     const std::string& schedule = "zb-h1") {
   const std::string path = folder.Path(name);
   const BinaryResult run =
-      RunBinary({"simulate", "--schedule", "zb-h1", "--pp", "4",
+      RunBinary({"simulate", "--schedule", schedule, "--pp", "4",
                  "--microbatches", microbatches, "--forward", forward,
                  "--backward-input", "12ms", "--backward-weight", "8ms",
                  "--p2p", "1ms", "--iterations", "3", "--trace", path});
@@ -104,6 +105,23 @@ TEST_CASE("cli: compare refuses what does not belong together", "[cli]") {
   const BinaryResult sizes = RunBinary({"compare", simulated, other});
   CHECK(sizes.exit_code == 2);
   CHECK(absl::StrContains(sizes.err, "has no F8 on rank 0"));
+  const std::string another =
+      Simulate(folder, "1f1b.json", "10ms", "8", "1f1b");
+  const BinaryResult schedules = RunBinary({"compare", simulated, another});
+  CHECK(schedules.exit_code == 2);
+  CHECK(absl::StrContains(schedules.err, "is of schedule 1f1b"));
+  // The same passes, two of them the other way round.
+  const auto swap = [&](const std::string& from, const std::string& to) {
+    std::string text = ReadFile(simulated).value();
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return folder.Write("swapped.json", text.replace(at, from.size(), to));
+  };
+  const BinaryResult order =
+      RunBinary({"compare", simulated, swap("\"ts\":0.000,", "\"ts\":25000.000,")});
+  INFO(order.err);
+  CHECK(order.exit_code == 2);
+  CHECK(absl::StrContains(order.err, "runs F1 of iteration 0 before F0"));
   const BinaryResult far =
       RunBinary({"compare", simulated, simulated, "--iteration", "3"});
   CHECK(far.exit_code == 2);

@@ -65,7 +65,7 @@ TEST_CASE("mpi: the same bits as with threads", "[execute][mpi]") {
   }
 }
 
-TEST_CASE("mpi: the same bits on two nodes", "[execute][mpi]") {
+TEST_CASE("mpi: the same bits on two nodes", "[execute][mpi][nodes]") {
   if (!HaveMpirun()) return;
   for (const char* schedule : {"1f1b", "zb-v"}) {
     INFO(schedule);
@@ -90,7 +90,7 @@ TEST_CASE("mpi: the same bits on two nodes", "[execute][mpi]") {
 }
 
 TEST_CASE("mpi: a process killed on another node ends those of all",
-          "[execute][mpi]") {
+          "[execute][mpi][nodes]") {
   if (!HaveMpirun()) return;
   MpiRunner runner(4, Endless("60"), 4, 2);
   for (int process = 0; process < 4; ++process) runner.Pid(process);
@@ -98,14 +98,15 @@ TEST_CASE("mpi: a process killed on another node ends those of all",
   runner.Await();
   INFO(runner.output());
   CHECK(runner.Read("exit", 3) == "");
-  // Open MPI itself ends its neighbour, whose connection breaks, without a
-  // word.
-  CHECK(runner.Read("exit", 2) != "0");
-  for (const int process : {0, 1}) {
+  // Open MPI itself may end those whose connection breaks, without a word;
+  // the others say what they wait for. Nobody goes on, and nobody succeeds.
+  for (const int process : {0, 1, 2}) {
     const std::string said = runner.Read("said", process);
-    INFO(said);
-    CHECK(absl::StrContains(said, absl::StrCat("rank ", process)));
-    CHECK(runner.Read("exit", process) == "1");
+    const std::string exit = runner.Read("exit", process);
+    INFO(process << " exit " << exit << ": " << said);
+    CHECK(exit != "0");
+    CHECK((exit != "1" ||
+           absl::StrContains(said, absl::StrCat("rank ", process))));
   }
 }
 

@@ -143,7 +143,6 @@ class ModelWorker : public Worker {
   absl::Status LocalNorm(NormState* state);
   // What the gradients are multiplied with, from the norm that is known.
   float ClipScale(int iteration, const NormState& state) const;
-  double Limit(int iteration, double norm) const;
   absl::Status Assemble();
   absl::Status PartialNorm();
   // In memory of the host.
@@ -193,8 +192,7 @@ class ModelWorker : public Worker {
   // begins anew.
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
-  absl::Status failed_;    // of a function that cannot say so itself
-  double blocks_now_ = 0;  // activations of one slice of one chunk
+  absl::Status failed_;  // of a function that cannot say so itself
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
 };

@@ -283,7 +283,8 @@ TEST_CASE("execute: a version that is one off is found out", "[execute]") {
     const auto agrees = [&](const SequentialOptions& options) {
       const TrainingCheck check = CheckTraining(
           *program, setup.model, run.records,
-          *RunSequential(setup.model, pw_cpu_kernels(), 0, options));
+          *RunSequential(setup.model, pw_cpu_kernels(), 0, options),
+          /*deterministic=*/true);
       CHECK(check.ok() == check.same_bits);
       return check.ok();
     };

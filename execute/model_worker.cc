@@ -92,7 +92,7 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
 ModelWorker::~ModelWorker() {
   copies_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
-    record_.peak_bytes = arena_->peak();
+    record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
     *options_.record = std::move(record_);
   }
   inputs_.clear();
@@ -208,6 +208,7 @@ void ModelWorker::Forget() {
 // What the stages hold, and what the block is about to: a pair allocates at its
 // common start. Whole numbers, so that no error adds up.
 void ModelWorker::BeginBlock(const Pass* block, int parts) {
+  record_.peak_bytes = std::max(record_.peak_bytes, arena_->ResetPeak());
   Stage::Held held;
   for (const auto& [key, stage] : stages_) {
     const Stage::Held each = stage->held();
@@ -224,7 +225,16 @@ void ModelWorker::BeginBlock(const Pass* block, int parts) {
       (held.whole + options_.held_until_weight * held.weight_part) / slices);
 }
 
-void ModelWorker::EndBlock(const Pass*, int) {}
+void ModelWorker::EndBlock(const Pass*, int parts) {
+  const size_t peak = arena_->ResetPeak();
+  record_.peak_bytes = std::max(record_.peak_bytes, peak);
+  // A pair is one operation: its first part stands at the pair's highest point.
+  for (int part = 0; part < parts; ++part) {
+    const size_t after = part + 1 < parts ? peak : arena_->used();
+    record_.memory.push_back(
+        {static_cast<double>(peak), static_cast<double>(after)});
+  }
+}
 
 void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {
   if (options_.alone) {

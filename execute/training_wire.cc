@@ -22,6 +22,7 @@ void PutRecord(const WorkerRecord& record, WireWriter* writer) {
   writer->Put(record.resident_bytes);
   writer->Put(record.peak_activations);
   writer->Put(record.weight_versions);
+  writer->PutAll(record.memory);
 }
 
 WorkerRecord GetRecord(WireReader* reader) {
@@ -46,6 +47,7 @@ WorkerRecord GetRecord(WireReader* reader) {
   record.resident_bytes = reader->Get<size_t>();
   record.peak_activations = reader->Get<double>();
   record.weight_versions = reader->Get<int>();
+  record.memory = reader->GetAll<PassBytes>();
   return record;
 }
 

@@ -310,7 +310,7 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
     return BadValue(
         "--transport",
         absl::StrCat("mpi or sockets with --device ", kernels->name),
-        "nccl with cuda, any with cpu, threads with all");
+        "threads or nccl with cuda; threads, mpi or sockets with cpu");
   }
   TrainedRun trained;
   const MakeWorker make_worker =

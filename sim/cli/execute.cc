@@ -369,7 +369,9 @@ void AddExecute(CLI::App* app, Action* action) {
                    "real: wall time")
       ->type_name("NAME")
       ->capture_default_str();
-  verb->add_option("--steps", execute->steps, "training steps")
+  verb->add_option("--steps", execute->steps,
+                   "training steps; of more than 3 the first and the last are "
+                   "compared in full, of the others the losses")
       ->type_name("N")
       ->capture_default_str();
   verb->add_option("--train-seed", execute->seed,

@@ -82,6 +82,10 @@ TEST_CASE("execute: an optimizer that does nothing fails the check",
     const TrainingCheck check = trained.Check(/*deterministic=*/false);
     CHECK(check.weight_error == Approx(1));
     CHECK_FALSE(check.ok());
+    trained.training.model.shape.type = PW_BF16;
+    const TrainingCheck half = trained.Check(/*deterministic=*/false);
+    CHECK(half.weight_error == Approx(1));
+    CHECK_FALSE(half.ok());
   }
 }
 

@@ -14,7 +14,7 @@ constexpr uint64_t kTokenSeed = uint64_t{1} << 40;
 
 size_t ExecutedModel::BoundaryBytes() const {
   return static_cast<size_t>(batch * slice_tokens() * shape.hidden) *
-         (shape.type == PW_FP32 ? 4 : 2);
+         type_bytes();
 }
 
 uint64_t ExecutedModel::SeedOf(const StagePart& part) const {

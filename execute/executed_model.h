@@ -2,6 +2,7 @@
 // and random tokens, all of it a function of a seed, cut into pipeline stages.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -42,9 +43,17 @@ struct ExecutedModel {
               .gradient_scale = 1};
   // Gradients whose norm is larger are scaled down to it; 0: never.
   double clip_norm = 0;
-  // Iterations whose step is made to fail its validation: their limit is a
-  // thousandth of their norm.
+  // Iterations whose step is made to fail its validation: their limit is
+  // kFailingLimit of their norm.
+  static constexpr double kFailingLimit = 1e-3;
   std::vector<int> failing_steps;
+  // What the norm of the gradients of a step is scaled down to where it is
+  // `norm`; `clip` of a step that does not fail.
+  double NormLimit(int64_t step, double norm, double clip) const {
+    const bool fails = std::find(failing_steps.begin(), failing_steps.end(),
+                                 step) != failing_steps.end();
+    return fails ? norm * kFailingLimit : clip;
+  }
 
   int num_stages() const { return static_cast<int>(stages.size()); }
   int64_t slice_tokens() const { return sequence / slices; }
@@ -54,6 +63,8 @@ struct ExecutedModel {
             .slice_first = slice * slice_tokens(),
             .slice_tokens = slice_tokens()};
   }
+  // Of a weight or an activation.
+  size_t type_bytes() const { return shape.type == PW_FP32 ? 4 : 2; }
   // Bytes of an activation of one slice.
   size_t BoundaryBytes() const;
   // Of the weights of a part, wherever it lives.

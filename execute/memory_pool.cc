@@ -136,9 +136,9 @@ size_t MemoryPool::peak() const {
   return peak_;
 }
 
-void MemoryPool::ResetPeak() {
+size_t MemoryPool::ResetPeak() {
   std::lock_guard lock(mutex_);
-  peak_ = used_;
+  return std::exchange(peak_, used_);
 }
 
 }  // namespace pipewright

@@ -50,7 +50,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // Of what is taken, now and at most; free blocks do not count.
   size_t used() const;
   size_t peak() const;
-  void ResetPeak();
+  // The peak until now; the next one begins at what is in use.
+  size_t ResetPeak();
 
  private:
   absl::StatusOr<Payload> Give(size_t bytes, bool settled);

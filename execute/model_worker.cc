@@ -92,7 +92,7 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
 ModelWorker::~ModelWorker() {
   copies_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
-    record_.peak_bytes = arena_->peak();
+    record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
     *options_.record = std::move(record_);
   }
   inputs_.clear();
@@ -195,7 +195,6 @@ absl::Status ModelWorker::BeginStart(const Start& start) {
   inputs_.clear();
   outputs_.clear();
   for (auto& [key, stage] : stages_) stage->DropActivations();
-  blocks_now_ = 0;
   return absl::OkStatus();
 }
 
@@ -206,31 +205,34 @@ void ModelWorker::Forget() {
   for (auto& [key, stage] : stages_) stage->DropActivations();
 }
 
+// What the stages hold, and what the block is about to: a pair allocates at its
+// common start. Whole numbers, so that no error adds up.
 void ModelWorker::BeginBlock(const Pass* block, int parts) {
+  record_.peak_bytes = std::max(record_.peak_bytes, arena_->ResetPeak());
+  Stage::Held held;
+  for (const auto& [key, stage] : stages_) {
+    const Stage::Held each = stage->held();
+    held.whole += each.whole;
+    held.weight_part += each.weight_part;
+  }
   for (int part = 0; part < parts; ++part) {
-    if (block[part].kind() == PassKind::kForward) ++blocks_now_;
+    held.whole += block[part].kind() == PassKind::kForward ? 1 : 0;
   }
   const Schedule& schedule = *program_.schedule;
-  record_.peak_activations =
-      std::max(record_.peak_activations,
-               blocks_now_ / (schedule.vpp() * schedule.slices));
+  const double slices = static_cast<double>(schedule.vpp()) * schedule.slices;
+  record_.peak_activations = std::max(
+      record_.peak_activations,
+      (held.whole + options_.held_until_weight * held.weight_part) / slices);
 }
 
-void ModelWorker::EndBlock(const Pass* block, int parts) {
+void ModelWorker::EndBlock(const Pass*, int parts) {
+  const size_t peak = arena_->ResetPeak();
+  record_.peak_bytes = std::max(record_.peak_bytes, peak);
+  // A pair is one operation: its first part stands at the pair's highest point.
   for (int part = 0; part < parts; ++part) {
-    switch (block[part].kind()) {
-      case PassKind::kBackwardInput:
-        blocks_now_ -= 1 - options_.held_until_weight;
-        break;
-      case PassKind::kBackwardWeight:
-        blocks_now_ -= options_.held_until_weight;
-        break;
-      case PassKind::kBackwardFull:
-        --blocks_now_;
-        break;
-      default:
-        break;
-    }
+    const size_t after = part + 1 < parts ? peak : arena_->used();
+    record_.memory.push_back(
+        {static_cast<double>(peak), static_cast<double>(after)});
   }
 }
 

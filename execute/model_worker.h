@@ -16,6 +16,7 @@
 #include "execute/executed_model.h"
 #include "execute/stage.h"
 #include "execute/worker.h"
+#include "sim/trace/export.h"
 
 namespace pipewright {
 
@@ -38,10 +39,11 @@ struct WorkerRecord {
   // [iteration] mean over the tokens of the run's own microbatches; only of
   // ranks with a head.
   std::map<int, double> loss_sum;
-  size_t peak_bytes = 0;        // of activations, weights and all else
-  size_t resident_bytes = 0;    // weights, gradients, optimizer
-  double peak_activations = 0;  // units of DESIGN section 3
-  int weight_versions = 1;      // at most at one time, of one stage
+  size_t peak_bytes = 0;          // of activations, weights and all else
+  size_t resident_bytes = 0;      // weights, gradients, optimizer
+  double peak_activations = 0;    // units of DESIGN section 3
+  std::vector<PassBytes> memory;  // [pass], as it has run
+  int weight_versions = 1;        // at most at one time, of one stage
 };
 
 struct WorkerOptions {
@@ -143,7 +145,6 @@ class ModelWorker : public Worker {
   absl::Status LocalNorm(NormState* state);
   // What the gradients are multiplied with, from the norm that is known.
   float ClipScale(int iteration, const NormState& state) const;
-  double Limit(int iteration, double norm) const;
   absl::Status Assemble();
   absl::Status PartialNorm();
   // In memory of the host.
@@ -193,8 +194,7 @@ class ModelWorker : public Worker {
   // begins anew.
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
-  absl::Status failed_;    // of a function that cannot say so itself
-  double blocks_now_ = 0;  // activations of one slice of one chunk
+  absl::Status failed_;  // of a function that cannot say so itself
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
 };

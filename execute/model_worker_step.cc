@@ -10,12 +10,6 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-namespace {
-
-// A failing step's limit, as part of its norm.
-constexpr double kFailingLimit = 1e-3;
-
-}  // namespace
 
 // Sharded gradients come together where the step takes them.
 absl::Status ModelWorker::Assemble() {
@@ -74,17 +68,9 @@ Payload ModelWorker::GiveSideOutput(int32_t, int32_t channel) {
   return PayloadOf(partial_);
 }
 
-double ModelWorker::Limit(int iteration, double norm) const {
-  const std::vector<int>& failing = model_.failing_steps;
-  if (std::find(failing.begin(), failing.end(), iteration) != failing.end()) {
-    return norm * kFailingLimit;
-  }
-  return model_.clip_norm;
-}
-
 float ModelWorker::ClipScale(int iteration, const NormState& state) const {
   const double norm = std::sqrt(state.squares);
-  const double limit = Limit(iteration, norm);
+  const double limit = model_.NormLimit(iteration, norm, model_.clip_norm);
   return limit <= 0 || norm <= limit ? 1.0f : static_cast<float>(limit / norm);
 }
 

@@ -11,8 +11,6 @@
 namespace pipewright {
 namespace {
 
-constexpr double kFailingLimit = 1e-3;  // as the executor's
-
 class Sequential {
  public:
   Sequential(const ExecutedModel& model, const PwKernels* kernels)
@@ -27,6 +25,7 @@ class Sequential {
     PW_RETURN_IF_ERROR(Check(kernels_.open(device_index, &device_)));
     PW_RETURN_IF_ERROR(Allocate(options));
     SequentialRun run;
+    PW_RETURN_IF_ERROR(Keep(&Part::master, &run.initial_weights));
     for (int iteration = 0; iteration < options.iterations; ++iteration) {
       PW_ASSIGN_OR_RETURN(SequentialRun::Step step,
                           OneIteration(iteration, options));
@@ -63,8 +62,6 @@ class Sequential {
   absl::Status Check(PwStatus status) const {
     return KernelStatus(kernels_, status, "sequential run");
   }
-  size_t type_bytes() const { return model_.shape.type == PW_FP32 ? 4 : 2; }
-
   template <class T>
   absl::Status New(size_t bytes, T** memory) {
     *memory = nullptr;
@@ -104,7 +101,8 @@ class Sequential {
         PW_RETURN_IF_ERROR(New(floats, &part.moment2));
         const int versions =
             1 + (options.behind.empty() ? 0 : options.behind[stage]);
-        const auto bytes = static_cast<size_t>(part.parameters) * type_bytes();
+        const auto bytes =
+            static_cast<size_t>(part.parameters) * model_.type_bytes();
         char* weights = nullptr;
         for (int version = 0; version < versions; ++version) {
           PW_RETURN_IF_ERROR(New(bytes, &weights));
@@ -175,7 +173,9 @@ class Sequential {
                                            host_losses_.data(), losses_,
                                            host_losses_.size() * 4)));
     PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
-    for (const float each : host_losses_) *loss += each;
+    double sum = 0;
+    for (const float each : host_losses_) sum += each;
+    *loss += sum;
     return absl::OkStatus();
   }
 
@@ -266,6 +266,8 @@ class Sequential {
         static_cast<double>(model_.batch) * model_.sequence * every;
     loss_scale_ = static_cast<float>(1.0 / tokens);
     const int64_t before = int64_t{iteration} * options.microbatches;
+    const bool kept = std::find(options.kept.begin(), options.kept.end(),
+                                iteration) != options.kept.end();
     for (int first = 0; first < options.microbatches; first += every) {
       const int64_t taken = (before + first) / every;
       PW_RETURN_IF_ERROR(ChooseWeights(taken, options));
@@ -279,7 +281,7 @@ class Sequential {
                                          options.predicts && model_.recompute,
                                          &result.loss));
       }
-      if (first + every == options.microbatches) {
+      if (kept && first + every == options.microbatches) {
         PW_RETURN_IF_ERROR(Keep(&Part::gradients, &result.gradients));
       }
       if (options.optimizer) {
@@ -287,7 +289,7 @@ class Sequential {
       }
     }
     result.loss /= tokens * options.microbatches / every;
-    PW_RETURN_IF_ERROR(Keep(&Part::master, &result.weights));
+    if (kept) PW_RETURN_IF_ERROR(Keep(&Part::master, &result.weights));
     return result;
   }
 
@@ -346,12 +348,8 @@ class Sequential {
       squares += sum;
     }
     *norm = std::sqrt(squares);
-    const std::vector<int>& failing = model_.failing_steps;
-    const bool fails =
-        std::find(failing.begin(), failing.end(), taken) != failing.end();
-    const double limit = fails           ? *norm * kFailingLimit
-                         : options.clips ? model_.clip_norm
-                                         : 0;
+    const double limit =
+        model_.NormLimit(taken, *norm, options.clips ? model_.clip_norm : 0);
     PwAdam adam = model_.adam;
     adam.step = taken + 1;
     adam.gradient_scale =

@@ -30,18 +30,22 @@ struct SequentialOptions {
   // Stages in the groups in which their norms are added up; sums of doubles
   // depend on it in the last bit.
   std::vector<std::vector<int>> norm_groups;
+  // Iterations whose gradients and weights are kept; losses are of all.
+  std::vector<int> kept;
 };
 
 struct SequentialRun {
   struct Step {
     double loss = 0;  // mean over tokens, nats
     double norm = 0;  // of all gradients; 0 without an optimizer
-    // Both of the last step of the iteration, if it has several.
+    // Both of the last step of the iteration, if it has several; empty where
+    // the iteration is not to be kept.
     // [stage][parameter], parts in their order; before clipping.
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<float>> weights;  // after the step
   };
-  std::vector<Step> steps;  // [iteration]
+  std::vector<std::vector<float>> initial_weights;  // as those of a step
+  std::vector<Step> steps;                          // [iteration]
 };
 
 // Error: what the kernels say.

@@ -81,7 +81,7 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
   const size_t index = static_cast<size_t>(&part - parts_.data());
   const auto cache = caches_.find({microbatch, index});
   return {.weights = static_cast<const char*>(weights.data.get()) +
-                     static_cast<size_t>(part.offset) * type_bytes(),
+                     static_cast<size_t>(part.offset) * model_.type_bytes(),
           .gradients = gradients_ + part.offset,
           .ids = static_cast<const int32_t*>(ids_.data.get()),
           .losses = static_cast<float*>(token_losses_.data.get()),

@@ -59,6 +59,15 @@ class Stage {
   absl::Status Offload(Key key, PwStream* stream);
   absl::Status Load(Key key, PwStream* stream);
 
+  // Of how many (microbatch, slice) it holds the activations on the device:
+  // whole, from the forward on, and what only W needs. What has gone to the
+  // host is not held; what is on its way is.
+  struct Held {
+    int64_t whole = 0;
+    int64_t weight_part = 0;
+  };
+  Held held() const;
+
   // Forgets the activations of all microbatches.
   void DropActivations();
 
@@ -110,6 +119,9 @@ class Stage {
     bool recomputed = false;
     // On the host, while they are offloaded.
     std::vector<std::pair<Payload*, Payload>> offloaded;
+    // Which thread the blocks are of, for held(): those of a copy that is under
+    // way are not looked at. Under activations_mutex_.
+    enum class Place { kDevice, kMoving, kHost } place = Place::kDevice;
   };
 
   Stage(const ExecutedModel& model, DeviceHandle handle, MemoryPool* arena,
@@ -132,7 +144,6 @@ class Stage {
     return KernelStatus(*handle_.kernels, status, what);
   }
   int64_t tokens() const { return model_.batch * model_.slice_tokens(); }
-  size_t type_bytes() const { return model_.shape.type == PW_FP32 ? 4 : 2; }
 
   const ExecutedModel& model_;
   const DeviceHandle handle_;
@@ -158,9 +169,10 @@ class Stage {
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
   Activations& Find(Key key);
+  void Move(Activations& activations, Activations::Place place);
   void Erase(Key key);
 
-  std::mutex activations_mutex_;  // of the map, not of what is in it
+  mutable std::mutex activations_mutex_;  // of the map, not of what is in it
   std::map<Key, Activations> activations_;
   std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
   std::map<int, int> slices_left_;                    // of a cached microbatch

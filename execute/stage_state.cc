@@ -26,7 +26,7 @@ absl::Status Stage::Publish(int64_t begin, int64_t end) {
                 .bytes = static_cast<size_t>(parameters_) * 4};
     return absl::OkStatus();
   }
-  const size_t bytes = static_cast<size_t>(parameters_) * type_bytes();
+  const size_t bytes = static_cast<size_t>(parameters_) * model_.type_bytes();
   if (model_.weight_delay > 0 && weights_.bytes > 0) {
     older_.push_back(weights_);
     if (older_.size() > static_cast<size_t>(model_.weight_delay)) {
@@ -53,7 +53,7 @@ absl::Status Stage::Convert(const float* from, const Payload& weights,
   return Check(handle_.kernels->convert(
                    handle_.device, handle_.stream, model_.shape.type,
                    static_cast<char*>(weights.data.get()) +
-                       static_cast<size_t>(begin) * type_bytes(),
+                       static_cast<size_t>(begin) * model_.type_bytes(),
                    PW_FP32, from, end - begin),
                "weights");
 }
@@ -62,8 +62,8 @@ absl::Status Stage::Predict(int64_t step, int steps) {
   PwAdam adam = model_.adam;
   adam.step = step;
   predicted_ = {};
-  PW_ASSIGN_OR_RETURN(
-      predicted_, arena_.Take(static_cast<size_t>(parameters_) * type_bytes()));
+  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(static_cast<size_t>(parameters_) *
+                                              model_.type_bytes()));
   return Check(
       handle_.kernels->predict(handle_.device, handle_.stream, &adam, steps,
                                model_.shape.type, parameters_, master_,
@@ -133,9 +133,37 @@ absl::Status Stage::Restore() {
   return Publish(0, parameters_);
 }
 
+void Stage::Move(Activations& activations, Activations::Place place) {
+  std::lock_guard lock(activations_mutex_);
+  activations.place = place;
+}
+
+Stage::Held Stage::held() const {
+  std::lock_guard lock(activations_mutex_);
+  Held held;
+  for (const auto& [key, activations] : activations_) {
+    if (activations.place == Activations::Place::kHost) continue;
+    if (activations.place == Activations::Place::kMoving) {
+      ++held.whole;
+      continue;
+    }
+    // A backward of the input frees what it alone needs and leaves gradients of
+    // its own for W. A part that saves nothing has only the latter.
+    bool saved = false;
+    bool left = false;
+    for (const PartBlocks& blocks : activations.parts) {
+      saved |= blocks.saved.bytes > 0;
+      left |= blocks.grads.bytes > 0;
+    }
+    ++(left && !saved ? held.weight_part : held.whole);
+  }
+  return held;
+}
+
 absl::Status Stage::Offload(Key key, PwStream* stream) {
   Activations& activations = Find(key);
   PW_CHECK(activations.offloaded.empty());
+  Move(activations, Activations::Place::kMoving);
   std::vector<Payload*> blocks;
   if (activations.input.bytes > 0) blocks.push_back(&activations.input);
   for (PartBlocks& part : activations.parts) {
@@ -153,11 +181,13 @@ absl::Status Stage::Offload(Key key, PwStream* stream) {
   PW_RETURN_IF_ERROR(
       Check(handle_.kernels->synchronize(handle_.device, stream), "offload"));
   for (const auto& [block, host] : activations.offloaded) *block = {};
+  Move(activations, Activations::Place::kHost);
   return absl::OkStatus();
 }
 
 absl::Status Stage::Load(Key key, PwStream* stream) {
   Activations& activations = Find(key);
+  Move(activations, Activations::Place::kMoving);
   for (const auto& [block, host] : activations.offloaded) {
     // Its copy is queued behind nothing that passes have queued.
     PW_ASSIGN_OR_RETURN(*block, arena_.TakeSettled(host.bytes));
@@ -169,6 +199,7 @@ absl::Status Stage::Load(Key key, PwStream* stream) {
   PW_RETURN_IF_ERROR(
       Check(handle_.kernels->synchronize(handle_.device, stream), "load"));
   activations.offloaded.clear();
+  Move(activations, Activations::Place::kDevice);
   return absl::OkStatus();
 }
 

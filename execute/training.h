@@ -19,18 +19,28 @@ struct TrainingCheck {
   // The order in which gradients are added up is that of the sequential run,
   // so that on a deterministic device the bits are equal.
   bool same_order = false;
+  // same_order, and the device is deterministic (the CPU): then nothing but
+  // the same bits will do.
+  bool bits_owed = false;
   bool same_bits = false;  // losses, gradients, weights
-  // Largest differences: of losses relative to the loss, of gradients and
-  // weights relative to the largest of their stage. AdamW divides a gradient
-  // by its own size, so that the last bits of a small one move its weight as
-  // far as a large one would: where the order of addition differs, what comes
-  // behind the first step is held to less.
+  // Steps whose gradients and weights are compared; losses are of all.
+  std::vector<int> steps_in_full;
+  // Stages whose gradients and weights of a step some replica or direction has
+  // not told, counted by step.
+  int missing = 0;
+  // Largest differences: of losses relative to the loss, of gradients relative
+  // to the largest of their stage, of weights relative to the largest change
+  // that the optimizer has made in their stage since the start. AdamW divides a
+  // gradient by its own size, so that the last bits of a small one move its
+  // weight as far as a large one would: where the order of addition differs,
+  // what comes behind the first step is held to less.
   double loss_error = 0;
   double first_gradient_error = 0;  // of the first step
   double gradient_error = 0;        // of all
   double weight_error = 0;
   double tolerance = 0;                   // of losses and first gradients
-  double later_tolerance = 0;             // of all else
+  double later_tolerance = 0;             // of later gradients
+  double weight_tolerance = 0;            // of weights
   std::vector<double> losses;             // [iteration]
   std::vector<double> sequential_losses;  // the same
 
@@ -90,8 +100,13 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
                                     const TrainingOptions& options);
 
 // Holds the records of all ranks, [replica * pp + rank], against `sequential`.
+// `deterministic`: the device adds up in the same order every time.
 TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
                             const std::vector<WorkerRecord>& records,
-                            const SequentialRun& sequential);
+                            const SequentialRun& sequential,
+                            bool deterministic);
+
+// kDataLoss where a rank has seen a loss that is not finite.
+absl::Status CheckLossesFinite(const std::vector<WorkerRecord>& records);
 
 }  // namespace pipewright

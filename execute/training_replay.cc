@@ -18,6 +18,7 @@ absl::StatusOr<ReplayedTraining> TrainReplay(const Program& program,
   const MakeWorker make_worker =
       ModelWorkers(program, model, kernels, alone, &replayed.trained.records);
   PW_ASSIGN_OR_RETURN(replayed.replay, Replay(program, make_worker, replay));
+  PW_RETURN_IF_ERROR(CheckLossesFinite(replayed.trained.records));
   PW_RETURN_IF_ERROR(
       DescribeRun(program, kernels, options.device_index, &replayed.trained));
   return replayed;

@@ -22,6 +22,7 @@ void PutRecord(const WorkerRecord& record, WireWriter* writer) {
   writer->Put(record.resident_bytes);
   writer->Put(record.peak_activations);
   writer->Put(record.weight_versions);
+  writer->PutAll(record.memory);
 }
 
 WorkerRecord GetRecord(WireReader* reader) {
@@ -46,18 +47,23 @@ WorkerRecord GetRecord(WireReader* reader) {
   record.resident_bytes = reader->Get<size_t>();
   record.peak_activations = reader->Get<double>();
   record.weight_versions = reader->Get<int>();
+  record.memory = reader->GetAll<PassBytes>();
   return record;
 }
 
 void PutCheck(const TrainingCheck& check, WireWriter* writer) {
   writer->Put(check.same_order);
+  writer->Put(check.bits_owed);
   writer->Put(check.same_bits);
+  writer->PutAll(check.steps_in_full);
+  writer->Put(check.missing);
   writer->Put(check.loss_error);
   writer->Put(check.first_gradient_error);
   writer->Put(check.gradient_error);
   writer->Put(check.weight_error);
   writer->Put(check.tolerance);
   writer->Put(check.later_tolerance);
+  writer->Put(check.weight_tolerance);
   writer->PutAll(check.losses);
   writer->PutAll(check.sequential_losses);
 }
@@ -65,13 +71,17 @@ void PutCheck(const TrainingCheck& check, WireWriter* writer) {
 TrainingCheck GetCheck(WireReader* reader) {
   TrainingCheck check;
   check.same_order = reader->Get<bool>();
+  check.bits_owed = reader->Get<bool>();
   check.same_bits = reader->Get<bool>();
+  check.steps_in_full = reader->GetAll<int>();
+  check.missing = reader->Get<int>();
   check.loss_error = reader->Get<double>();
   check.first_gradient_error = reader->Get<double>();
   check.gradient_error = reader->Get<double>();
   check.weight_error = reader->Get<double>();
   check.tolerance = reader->Get<double>();
   check.later_tolerance = reader->Get<double>();
+  check.weight_tolerance = reader->Get<double>();
   check.losses = reader->GetAll<double>();
   check.sequential_losses = reader->GetAll<double>();
   return check;

@@ -37,6 +37,7 @@ constexpr int kMostSteps = 1000;
 struct Executed {
   ExecutedRun run;
   std::vector<double> peak_activations;
+  MeasuredMemory memory;
   std::vector<std::string> warnings;
 };
 
@@ -209,6 +210,9 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
     executed->peak_activations = trained.peak_activations;
   }
   executed->run = std::move(trained.run);
+  for (WorkerRecord& record : trained.records) {
+    executed->memory.push_back(std::move(record.memory));
+  }
   report->peak_bytes = trained.peak_bytes;
   report->resident_bytes = trained.resident_bytes;
   report->device = trained.device;
@@ -221,13 +225,16 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
                        const ExecuteReport& report) {
   const std::vector<double> step_s = StepTimes(executed.run.summary);
   const std::vector<TraceOp>& ops = executed.run.ops;
+  // The paced clock has none.
+  const MeasuredMemory* const memory =
+      executed.memory.empty() ? nullptr : &executed.memory;
   files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
                        : ExecuteReportToText(report, step_s));
   if (files.wanted("--trace")) {
-    files.Put("--trace", ChromeTraceJson(program, ops, nullptr));
+    files.Put("--trace", ChromeTraceJson(program, ops, nullptr, memory));
   }
   if (files.wanted("--perfetto")) {
-    files.Put("--perfetto", PerfettoTrace(program, ops, nullptr));
+    files.Put("--perfetto", PerfettoTrace(program, ops, nullptr, memory));
   }
   if (files.wanted("--svg")) {
     files.Put("--svg",
@@ -362,7 +369,9 @@ void AddExecute(CLI::App* app, Action* action) {
                    "real: wall time")
       ->type_name("NAME")
       ->capture_default_str();
-  verb->add_option("--steps", execute->steps, "training steps")
+  verb->add_option("--steps", execute->steps,
+                   "training steps; of more than 3 the first and the last are "
+                   "compared in full, of the others the losses")
       ->type_name("N")
       ->capture_default_str();
   verb->add_option("--train-seed", execute->seed,

@@ -67,13 +67,18 @@ std::string CheckSection(const ExecuteReport& report) {
   }
   return SectionHtml(
       "check", "Check against the sequential run",
-      absl::StrCat(check.ok() ? "<p>" : "<p class=\"bad\">", "Gradients ",
-                   EscapeXml(CheckInWords(report)),
-                   ".</p>\n<p class=\"quiet\">Allowed: ",
-                   absl::StrFormat("%.0e for losses and the first gradients, "
-                                   "%.0e for all else",
-                                   check.tolerance, check.later_tolerance),
-                   ".</p>\n", TableHtml(table, kMaxRows)));
+      absl::StrCat(
+          check.ok() ? "<p>" : "<p class=\"bad\">", "Gradients ",
+          EscapeXml(CheckInWords(report)),
+          ".</p>\n<p class=\"quiet\">Allowed: ",
+          check.bits_owed
+              ? std::string("not a bit, as gradients are added up in "
+                            "the same order")
+              : absl::StrFormat("%.0e for losses and the first gradients, %.0e "
+                                "for later ones, %.0e for weights",
+                                check.tolerance, check.later_tolerance,
+                                check.weight_tolerance),
+          ".</p>\n", TableHtml(table, kMaxRows)));
 }
 
 std::string MeasuredSection(const ExecuteReport& report) {

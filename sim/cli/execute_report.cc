@@ -115,19 +115,38 @@ std::string ReplayInWords(const ExecuteReport& report) {
 
 std::string CheckInWords(const ExecuteReport& report) {
   const TrainingCheck& check = *report.check;
-  return absl::StrCat(
+  const bool all = check.steps_in_full.size() == check.losses.size();
+  std::string words = absl::StrCat(
       check.ok() ? "agree with" : "DIFFER from", " the sequential run",
       report.report.weight_versions.empty() ? ""
                                             : " on the same weight versions",
-      ": ",
-      check.same_bits
-          ? "bit for bit, losses, gradients and weights of every step"
-          : absl::StrFormat(
-                "losses to %.1e, gradients of the first step to %.1e, of all "
-                "to %.1e, weights to %.1e%s",
-                check.loss_error, check.first_gradient_error,
-                check.gradient_error, check.weight_error,
-                check.same_order ? "" : " (added up in another order)"));
+      ": ");
+  if (check.same_bits) {
+    absl::StrAppend(&words, "bit for bit, losses",
+                    all ? ", gradients and weights of every step"
+                        : " of every step, gradients and weights");
+  } else {
+    absl::StrAppendFormat(
+        &words,
+        "losses to %.1e, gradients of the first step to %.1e, of all to %.1e, "
+        "weights to %.1e of what the optimizer has moved them%s",
+        check.loss_error, check.first_gradient_error, check.gradient_error,
+        check.weight_error,
+        check.bits_owed    ? " (the same bits are owed)"
+        : check.same_order ? ""
+                           : " (added up in another order)");
+  }
+  if (!all) {
+    absl::StrAppend(&words, " of step",
+                    check.steps_in_full.size() == 1 ? " " : "s ",
+                    absl::StrJoin(check.steps_in_full, " and "),
+                    check.same_bits ? "" : " only");
+  }
+  if (check.missing > 0) {
+    absl::StrAppend(&words, "; ", check.missing,
+                    " stages have not told theirs");
+  }
+  return words;
 }
 
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
@@ -184,6 +203,11 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s) {
   using Json = nlohmann::ordered_json;
   Json out = Json::parse(ReportToJson(report.report));
+  Json peaks = Json::array();
+  for (const double bytes : report.peak_bytes) {
+    peaks.push_back(bytes > 0 ? Json(bytes) : Json());  // has not run
+  }
+  if (!peaks.empty()) out["peak_memory_bytes"] = std::move(peaks);
   Json& execute = out["execute"];
   execute["clock"] = ClockName(report.clock);
   execute["transport"] = report.transport;
@@ -212,13 +236,17 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
     const TrainingCheck& check = *report.check;
     execute["check"] = {{"agrees", check.ok()},
                         {"same_order", check.same_order},
+                        {"bits_owed", check.bits_owed},
                         {"same_bits", check.same_bits},
+                        {"steps_in_full", check.steps_in_full},
+                        {"missing", check.missing},
                         {"loss_error", check.loss_error},
                         {"first_gradient_error", check.first_gradient_error},
                         {"gradient_error", check.gradient_error},
                         {"weight_error", check.weight_error},
                         {"tolerance", check.tolerance},
                         {"later_tolerance", check.later_tolerance},
+                        {"weight_tolerance", check.weight_tolerance},
                         {"losses", check.losses},
                         {"sequential_losses", check.sequential_losses}};
   } else {

@@ -147,8 +147,9 @@ class Writer {
 
 std::string ChromeTraceJson(const Program& program,
                             const std::vector<TraceOp>& ops,
-                            const ScheduleMemory* memory) {
-  const Timeline timeline = BuildTimeline(program, ops, memory);
+                            const ScheduleMemory* memory,
+                            const MeasuredMemory* measured) {
+  const Timeline timeline = BuildTimeline(program, ops, memory, measured);
   Writer writer(program, timeline);
   for (const Timeline::Process& process : timeline.processes) {
     writer.Metadata("process_name", process.id, 0, "name",

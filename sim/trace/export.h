@@ -1,6 +1,6 @@
 // Traces for viewers. A process a rank, a track a stream, flow arrows for
 // transfers, a counter of activations in flight for each rank and, where
-// `memory` is not null, of its bytes.
+// `memory` or `measured` is not null, of its bytes.
 #pragma once
 
 #include <string>
@@ -12,14 +12,26 @@
 
 namespace pipewright {
 
+// Bytes of a rank's memory as a run has measured them: the most during a pass,
+// and what is in use behind it.
+struct PassBytes {
+  double peak = 0;
+  double after = 0;
+};
+// [replica * pp + rank][pass, in the order in which they have run]; what has
+// another number of passes than the trace is left out.
+using MeasuredMemory = std::vector<std::vector<PassBytes>>;
+
 // Chrome's JSON ("traceEvents", microseconds).
 std::string ChromeTraceJson(const Program& program,
                             const std::vector<TraceOp>& ops,
-                            const ScheduleMemory* memory = nullptr);
+                            const ScheduleMemory* memory = nullptr,
+                            const MeasuredMemory* measured = nullptr);
 
 // Perfetto TrackEvent protobuf (bytes of a perfetto.protos.Trace).
 std::string PerfettoTrace(const Program& program,
                           const std::vector<TraceOp>& ops,
-                          const ScheduleMemory* memory = nullptr);
+                          const ScheduleMemory* memory = nullptr,
+                          const MeasuredMemory* measured = nullptr);
 
 }  // namespace pipewright

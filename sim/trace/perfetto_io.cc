@@ -110,8 +110,9 @@ void Annotate(const TraceOp& op, perfetto::TrackEvent* event) {
 
 std::string PerfettoTrace(const Program& program,
                           const std::vector<TraceOp>& ops,
-                          const ScheduleMemory* memory) {
-  const Timeline timeline = BuildTimeline(program, ops, memory);
+                          const ScheduleMemory* memory,
+                          const MeasuredMemory* measured) {
+  const Timeline timeline = BuildTimeline(program, ops, memory, measured);
   Writer writer;
   WriteDescriptors(timeline, &writer);
   // Readers sort by time and keep the order of the file where times are

@@ -279,8 +279,45 @@ std::vector<CounterBuilder> CountMemory(const Program& program,
   return counters;
 }
 
+// The same of what a run has measured.
+std::vector<CounterBuilder> CountMeasured(const Program& program,
+                                          const MeasuredMemory* measured,
+                                          const Timeline& timeline) {
+  if (measured == nullptr) return {};
+  struct Place {
+    size_t passes = 0;  // of the rank, so far
+    int64_t now = 0;
+  };
+  std::vector<Place> counts(measured->size());
+  const auto index_of = [&program](const TraceOp& op) {
+    return static_cast<size_t>(op.replica) * program.pp() + op.rank;
+  };
+  for (const Timeline::Slice& slice : timeline.slices) {
+    if (slice.op->kind == OpKind::kPass) ++counts[index_of(*slice.op)].passes;
+  }
+  std::vector<bool> told(counts.size());
+  for (size_t index = 0; index < counts.size(); ++index) {
+    told[index] = counts[index].passes == (*measured)[index].size();
+    counts[index].passes = 0;
+  }
+  std::vector<CounterBuilder> counters(timeline.processes.size());
+  for (const Timeline::Slice& slice : timeline.slices) {
+    const size_t index = index_of(*slice.op);
+    if (slice.op->kind != OpKind::kPass || !told[index]) continue;
+    Place& place = counts[index];
+    const PassBytes& bytes = (*measured)[index][place.passes++];
+    const auto peak = static_cast<int64_t>(bytes.peak);
+    const auto after = static_cast<int64_t>(bytes.after);
+    CounterBuilder& counter = counters[timeline.tracks[slice.track].process];
+    counter.Add(slice.start_ns, peak - place.now);
+    counter.Add(slice.end_ns, after - peak);
+    place.now = after;
+  }
+  return counters;
+}
+
 void AddCounters(const Program& program, const ScheduleMemory* memory,
-                 Timeline* timeline) {
+                 const MeasuredMemory* measured, Timeline* timeline) {
   const size_t processes = timeline->processes.size();
   std::vector<CounterBuilder> activations(processes);
   std::vector<CounterBuilder> transfers(processes);
@@ -301,7 +338,9 @@ void AddCounters(const Program& program, const ScheduleMemory* memory,
   int next_id =
       static_cast<int>(timeline->processes.size() + timeline->tracks.size()) +
       1;
-  std::vector<CounterBuilder> bytes = CountMemory(program, memory, *timeline);
+  std::vector<CounterBuilder> bytes =
+      measured != nullptr ? CountMeasured(program, measured, *timeline)
+                          : CountMemory(program, memory, *timeline);
   for (size_t process = 0; process < processes; ++process) {
     const auto add = [&](const char* name, CounterBuilder* builder, double unit,
                          bool in_bytes) {
@@ -318,12 +357,13 @@ void AddCounters(const Program& program, const ScheduleMemory* memory,
 }  // namespace
 
 Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops,
-                       const ScheduleMemory* memory) {
+                       const ScheduleMemory* memory,
+                       const MeasuredMemory* measured) {
   Timeline timeline;
   timeline.slices = SortedSlices(ops);
   PlaceSlices(program, &timeline);
   FlowFinder(program, &timeline).Run();
-  AddCounters(program, memory, &timeline);
+  AddCounters(program, memory, measured, &timeline);
   return timeline;
 }
 

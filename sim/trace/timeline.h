@@ -10,6 +10,7 @@
 
 #include "sim/memory/schedule_memory.h"
 #include "sim/program/program.h"
+#include "sim/trace/export.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
@@ -68,9 +69,10 @@ struct Timeline {
 };
 
 // `ops` must outlive the result. Waits that take no time are left out.
-// `memory` may be null.
+// `memory` and `measured` may be null; at most one is not.
 Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops,
-                       const ScheduleMemory* memory = nullptr);
+                       const ScheduleMemory* memory = nullptr,
+                       const MeasuredMemory* measured = nullptr);
 
 // "F3.1", "send F3.1", "O2", "all-reduce chunk 0", "optimizer".
 std::string SliceName(const Program& program, const TraceOp& op);

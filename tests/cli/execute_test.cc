@@ -136,7 +136,8 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
   };
   run("simulate", {"--iterations", "2", "--optimizer", "synchronised",
                    "--trace", simulated});
-  run("execute", {"--steps", "2", "--trace", measured});
+  const std::string report = folder.Path("report.json");
+  run("execute", {"--steps", "2", "--trace", measured, "--json", "-o", report});
   const BinaryResult compared =
       RunBinary({"compare", simulated, measured, "--json", "--html",
                  folder.Path("c.html")});
@@ -150,6 +151,20 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
     CHECK(rank["peak_activations"]["simulated"] ==
           rank["peak_activations"]["measured"]);
   }
+  // Of the model by its formulas, and of what the executor has allocated.
+  const auto peaks =
+      nlohmann::json::parse(ReadFile(report).value())["peak_memory_bytes"];
+  REQUIRE(peaks.size() == 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto& memory = json["ranks"][rank]["peak_memory_bytes"];
+    CHECK(memory["simulated"].get<double>() > 0);
+    const double peak = peaks[rank].get<double>();
+    CHECK(memory["measured"].get<double>() > 0.9 * peak);
+    CHECK(memory["measured"].get<double>() <= peak);
+  }
+  // The last rank holds one microbatch, the first as many as there are ranks.
+  CHECK(json["ranks"][0]["peak_memory_bytes"]["measured"] !=
+        json["ranks"][1]["peak_memory_bytes"]["measured"]);
   // Of the differences, what is left of the step is nothing.
   double together = 0;
   for (const auto& difference : json["differences"]) {

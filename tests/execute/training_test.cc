@@ -209,7 +209,11 @@ TEST_CASE("execute: activations come back from the host, passes run again",
     const TrainedRun run = Train(each);
     CheckTrained(run);
     CHECK(run.check.same_bits);
+    CHECK(run.peak_activations == PeakActivations(*each.schedule, 1));
   }
+  // What is on the host is not held.
+  CHECK(PeakActivations(*copies.schedule, 1) !=
+        PeakActivations(*setup->schedule, 1));
   // Copies on their own threads, in wall time.
   CheckTrained(Train(copies, {.clock = ClockKind::kReal}));
   CHECK(Train(recomputes).peak_bytes[0] < Train(*setup).peak_bytes[0]);
@@ -283,7 +287,8 @@ TEST_CASE("execute: a version that is one off is found out", "[execute]") {
     const auto agrees = [&](const SequentialOptions& options) {
       const TrainingCheck check = CheckTraining(
           *program, setup.model, run.records,
-          *RunSequential(setup.model, pw_cpu_kernels(), 0, options));
+          *RunSequential(setup.model, pw_cpu_kernels(), 0, options),
+          /*deterministic=*/true);
       CHECK(check.ok() == check.same_bits);
       return check.ok();
     };

@@ -71,6 +71,7 @@ std::string BitsOf(const TrainedRun& trained) {
     WorkerRecord bits = record;
     // Where messages lie in memory is the transport's own affair.
     bits.peak_bytes = 0;
+    bits.memory.clear();
     PutRecord(bits, &writer);
   }
   return writer.bytes();

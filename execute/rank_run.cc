@@ -9,6 +9,19 @@
 #include "sim/program/cursor.h"
 
 namespace pipewright {
+namespace {
+
+bool HasOneSided(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (IsOneSided(op.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 RankRun::RankRun(const Program& program, Address self,
                  const IsolatedTimes& times, Endpoint* endpoint, Worker* worker,
                  std::shared_ptr<Clock> clock, RankRunOptions options)
@@ -20,6 +33,7 @@ RankRun::RankRun(const Program& program, Address self,
       clock_(std::move(clock)),
       options_(std::move(options)),
       holds_(program.wait_rule != WaitRule::kBuffered),
+      one_sided_(HasOneSided(program)),
       sequence_(program.ranks[self.rank]),
       hook_ends_(program.ranks[self.rank].hooks.size()) {
   for (const Group& group : program.groups) {
@@ -34,6 +48,7 @@ RankRun::RankRun(const Program& program, Address self,
     self_in_group_.push_back(mine);
   }
   met_.resize(program.groups.size());
+  traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
 }
 
 absl::Status RankRun::Run() {

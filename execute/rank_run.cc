@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "execute/rank_outcome.h"
 #include "sim/base/status.h"
 #include "sim/program/cursor.h"
 
@@ -52,21 +53,23 @@ RankRun::RankRun(const Program& program, Address self,
 }
 
 absl::Status RankRun::Run() {
+  const absl::Status ran = WithoutExceptions([this] { return RunAll(); });
+  // Of the others whoever finds out says so himself; who is lost on purpose
+  // says nothing.
+  if (!ran.ok() && ran.code() != absl::StatusCode::kFailedPrecondition &&
+      ran.code() != absl::StatusCode::kUnavailable &&
+      ran.code() != absl::StatusCode::kAborted) {
+    Tell(RankMessage::Kind::kFailed, ran.message());
+  }
+  return ran;
+}
+
+absl::Status RankRun::RunAll() {
   for (int iteration = 0; iteration < program_.iterations; ++iteration) {
     sent_ = 0;
     ends_s_.push_back(0);
     for (const Start& start : program_.StartsOf(iteration)) {
-      const absl::Status ran = RunStart(start);
-      if (!ran.ok()) {
-        // Of the others whoever finds out says so himself; who is lost on
-        // purpose says nothing.
-        if (ran.code() != absl::StatusCode::kFailedPrecondition &&
-            ran.code() != absl::StatusCode::kUnavailable &&
-            ran.code() != absl::StatusCode::kAborted) {
-          Tell(RankMessage::Kind::kFailed, ran.message());
-        }
-        return ran;
-      }
+      PW_RETURN_IF_ERROR(RunStart(start));
     }
     EndedAt(iteration, compute_s_);
     for (const double stream_s : stream_s_) EndedAt(iteration, stream_s);

@@ -70,7 +70,7 @@ class RankRun {
           RankRunOptions options);
 
   // All iterations. Error: kFailedPrecondition, a deadlock; kUnavailable, a
-  // rank that is lost or has failed; what the worker says.
+  // rank that is lost or has failed; what the worker says or throws.
   absl::Status Run();
 
   // What the rank waits for, one line; "" when it has ended.
@@ -123,6 +123,7 @@ class RankRun {
   };
 
   // rank_run.cc
+  absl::Status RunAll();
   absl::StatusOr<bool> Step();
   absl::Status RunStart(const Start& start);
   bool Ended() const;

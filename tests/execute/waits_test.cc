@@ -20,8 +20,7 @@ namespace {
 
 // What the ends of one run have in common.
 struct Watch {
-  // The first token that rank 0 sends is kept back for so many answers; below
-  // 0: no token is.
+  // The first token of all is kept back for so many answers; below 0: none is.
   int kept_for_answers = -1;
   std::atomic<int> answers{0};
   std::atomic<int> kept{0};
@@ -46,8 +45,7 @@ class BlindEndpoint : public Endpoint {
 
   void Send(Address to, RankMessage message) override {
     if (message.kind == RankMessage::Kind::kToken &&
-        watch_.kept_for_answers >= 0 && message.number == 0 &&
-        watch_.kept.fetch_add(1) == 0) {
+        watch_.kept_for_answers >= 0 && watch_.kept.fetch_add(1) == 0) {
       late_.emplace_back([this, to, message = std::move(message)] {
         watch_.AwaitAnswers(watch_.kept_for_answers);
         control_.Send(to, message);
@@ -79,8 +77,9 @@ class BlindEndpoint : public Endpoint {
 class SlowCopies : public FixedWorker {
  public:
   explicit SlowCopies(Watch* watch) : watch_(*watch) {}
-  ~SlowCopies() override {
+  void Forget() override {
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
   void StartCopy(Pass, int, std::function<void(absl::Status)> ended) override {
     threads_.emplace_back([this, ended = std::move(ended)] {

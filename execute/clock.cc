@@ -1,5 +1,6 @@
 #include "execute/clock.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class VirtualClock : public Clock {
   const bool takes_given_;
 };
 
-// Sleeps to absolute times, so that errors do not add up.
+// Sleeps to absolute times; what it tells is when it has really woken.
 class PacedClock : public Clock {
  public:
   PacedClock(double epoch_s, double* late_s)
@@ -35,17 +36,13 @@ class PacedClock : public Clock {
   bool Reached(double date_s) const override {
     return date_s - Now() <= kSpin_s;  // Begin waits for the rest
   }
-  double Begin(double ready_s) override {
-    WaitUntil(ready_s);
-    return ready_s;
-  }
+  double Begin(double ready_s) override { return WaitUntil(ready_s); }
   double End(double start_s, double seconds) override {
-    WaitUntil(start_s + seconds);
-    return start_s + seconds;
+    return WaitUntil(start_s + seconds);
   }
 
  private:
-  void WaitUntil(double date_s) {
+  double WaitUntil(double date_s) {
     const double wall_s = epoch_s_ + date_s;
     if (wall_s - SteadySeconds() > kSpin_s) {
       const double wake_s = wall_s - kSpin_s;
@@ -53,14 +50,15 @@ class PacedClock : public Clock {
       wake.tv_sec = static_cast<time_t>(wake_s);
       wake.tv_nsec =
           static_cast<long>((wake_s - static_cast<double>(wake.tv_sec)) * 1e9);
-      while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr)) {
+      while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr) ==
+             EINTR) {
       }
     }
-    while (SteadySeconds() < wall_s) {
-    }
-    if (late_s_ != nullptr) {
-      *late_s_ = std::max(*late_s_, SteadySeconds() - wall_s);
-    }
+    // Rounding may have it before the date that has come.
+    double now_s = Now();
+    while (now_s < date_s) now_s = Now();
+    if (late_s_ != nullptr) *late_s_ = std::max(*late_s_, now_s - date_s);
+    return now_s;
   }
 
   const double epoch_s_;

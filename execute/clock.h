@@ -2,8 +2,9 @@
 //   virtual  an operation starts when its inputs are there and takes what the
 //            worker measured, or what the program says; nobody waits for it.
 //            Any number of ranks on any number of cores.
-//   paced    the program's durations in wall time: passes sleep, messages
-//            come to be seen when the link would have brought them.
+//   paced    the program's durations in wall time: passes sleep and take until
+//            they have woken, messages come to be seen when the link would have
+//            brought them after that.
 //   real     everything takes what it takes.
 //   replay   as real for what the rank does itself; what others do, and the
 //            network, take the times that they say (replay.h).
@@ -21,8 +22,9 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // True where times follow from messages and durations alone. Else an
-  // operation's times are when it happened.
+  // True where what nobody waits for (copies, the network) follows from
+  // messages and durations alone. Else an operation's times are when it
+  // happened.
   virtual bool computed() const = 0;
   // True where durations are the program's, not the worker's.
   virtual bool takes_given() const = 0;

@@ -47,10 +47,11 @@ struct RankMessage {
     kCopied,     // a copy of `index` (stream) of the rank itself has ended
     kCombined,   // so has the collective of meeting `number` of group `index`
     kJoin,       // how to join communicator `index` of the transport
-    kDone,       // the sender needs nothing more from anybody
+    kDone,       // the sender needs nothing more from anybody; the payload is
+                 // as of kAnswer
     kAsk,        // the sender has waited for too long: does the receiver wait
                  // too? `number` is of the question
-    kAnswer,     // it does, and has taken `key` messages so far
+    kAnswer,     // it does; the payload says what it has sent and taken so far
     kDeadlock,   // everybody waits, as the sender has found out
     kLost,       // the sender gives up on somebody; the payload says on whom
     kFailed,     // the sender gives up; the payload says why

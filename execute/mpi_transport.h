@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -68,6 +69,15 @@ class MpiJob {
   // is not taken for a part of the next.
   int64_t BeginRun() { return ++runs_; }
 
+  // What to do where a run cannot return when the job is ended, because a
+  // thread of it still computes: is told why, says so and ends the process.
+  void SetLastWords(std::function<void(const std::string&)> last_words) {
+    last_words_ = std::move(last_words);
+  }
+  void EndAtOnce(const std::string& why) {
+    if (last_words_) last_words_(why);
+  }
+
   // Processes are missing: MPI can no longer be left in good order.
   void Abandon() { abandoned_ = true; }
   // Should this process say how the run has ended? One does for all, but where
@@ -93,6 +103,7 @@ class MpiJob {
   bool abandoned_ = false;
   int64_t runs_ = 0;
   std::string failure_;
+  std::function<void(const std::string&)> last_words_;
 };
 
 // The end of this process's rank in run number `run` of the job: process
@@ -109,7 +120,7 @@ class MpiEndpoint : public Endpoint {
 
   void Send(Address to, RankMessage message) override;
   Received Receive(double timeout_s, RankMessage* message) override;
-  // Nobody sees from outside that all wait.
+  // Nobody sees from outside that all wait; ranks ask each other.
   void Pending(int) override {}
   std::string ended_by() const override { return job_.ended_by(); }
 

@@ -1,5 +1,9 @@
 #include "execute/rank_outcome.h"
 
+#include <sys/resource.h>
+
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +28,24 @@ std::unique_ptr<Clock> MakeClock(const ExecuteOptions& options, double epoch_s,
   return nullptr;
 }
 
+// Of this thread.
+int64_t Preemptions() {
+  struct rusage usage {};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
+
 }  // namespace
+
+absl::Status WithoutExceptions(const std::function<absl::Status()>& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory");
+  } catch (const std::exception& exception) {
+    return absl::InternalError(exception.what());
+  }
+}
 
 RankOutcome RunRank(const Program& program, Address self,
                     const IsolatedTimes& times, Endpoint* endpoint,
@@ -34,11 +55,14 @@ RankOutcome RunRank(const Program& program, Address self,
                     std::unique_ptr<Worker>* worker) {
   RankOutcome outcome;
   outcome.result.address = self;
-  absl::StatusOr<std::unique_ptr<Worker>> made = make_worker(self);
-  outcome.status = made.status();
-  const absl::Status connected =
-      endpoint->Connect(made.ok() ? made->get() : nullptr);
-  outcome.status.Update(connected);
+  absl::StatusOr<std::unique_ptr<Worker>> made = nullptr;
+  outcome.status = WithoutExceptions([&] {
+    made = make_worker(self);
+    return made.status();
+  });
+  outcome.status.Update(WithoutExceptions([&] {
+    return endpoint->Connect(outcome.status.ok() ? made->get() : nullptr);
+  }));
   const absl::StatusOr<double> epoch_s = start(outcome.status.ok());
   outcome.status.Update(epoch_s.status());
   if (!outcome.status.ok()) {
@@ -58,7 +82,9 @@ RankOutcome RunRank(const Program& program, Address self,
                ? nullptr
                : &(*options.records)[self.replica * program.pp() + self.rank],
        .takes = options.takes.empty() ? nullptr : options.takes[self.rank]});
+  const int64_t preempted = Preemptions();
   outcome.status = run.Run();
+  outcome.preemptions = Preemptions() - preempted;
   outcome.status.Update(endpoint->Disconnect(outcome.status.ok()));
   if (outcome.status.code() == absl::StatusCode::kAborted) {
     outcome.blocked = absl::StrCat(RankName(program, self), ": lost");

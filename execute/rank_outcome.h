@@ -21,7 +21,11 @@ struct RankOutcome {
   std::string blocked;   // what it waited for, if it has not ended
   int64_t position = 0;  // in its order
   double late_s = 0;     // see ExecutedRun
+  int64_t preemptions = 0;
 };
+
+// What `body` throws as a status: kResourceExhausted, kInternal.
+absl::Status WithoutExceptions(const std::function<absl::Status()>& body);
 
 // Makes the worker and runs it. `start` is called in between, with whether
 // there is a worker that is connected, and gives the time that is zero for all

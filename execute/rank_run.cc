@@ -5,10 +5,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "execute/rank_outcome.h"
 #include "sim/base/status.h"
 #include "sim/program/cursor.h"
 
 namespace pipewright {
+namespace {
+
+bool HasOneSided(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (IsOneSided(op.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 RankRun::RankRun(const Program& program, Address self,
                  const IsolatedTimes& times, Endpoint* endpoint, Worker* worker,
                  std::shared_ptr<Clock> clock, RankRunOptions options)
@@ -20,6 +34,7 @@ RankRun::RankRun(const Program& program, Address self,
       clock_(std::move(clock)),
       options_(std::move(options)),
       holds_(program.wait_rule != WaitRule::kBuffered),
+      one_sided_(HasOneSided(program)),
       sequence_(program.ranks[self.rank]),
       hook_ends_(program.ranks[self.rank].hooks.size()) {
   for (const Group& group : program.groups) {
@@ -34,24 +49,27 @@ RankRun::RankRun(const Program& program, Address self,
     self_in_group_.push_back(mine);
   }
   met_.resize(program.groups.size());
+  traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
 }
 
 absl::Status RankRun::Run() {
+  const absl::Status ran = WithoutExceptions([this] { return RunAll(); });
+  // Of the others whoever finds out says so himself; who is lost on purpose
+  // says nothing.
+  if (!ran.ok() && ran.code() != absl::StatusCode::kFailedPrecondition &&
+      ran.code() != absl::StatusCode::kUnavailable &&
+      ran.code() != absl::StatusCode::kAborted) {
+    Tell(RankMessage::Kind::kFailed, ran.message());
+  }
+  return ran;
+}
+
+absl::Status RankRun::RunAll() {
   for (int iteration = 0; iteration < program_.iterations; ++iteration) {
     sent_ = 0;
     ends_s_.push_back(0);
     for (const Start& start : program_.StartsOf(iteration)) {
-      const absl::Status ran = RunStart(start);
-      if (!ran.ok()) {
-        // Of the others whoever finds out says so himself; who is lost on
-        // purpose says nothing.
-        if (ran.code() != absl::StatusCode::kFailedPrecondition &&
-            ran.code() != absl::StatusCode::kUnavailable &&
-            ran.code() != absl::StatusCode::kAborted) {
-          Tell(RankMessage::Kind::kFailed, ran.message());
-        }
-        return ran;
-      }
+      PW_RETURN_IF_ERROR(RunStart(start));
     }
     EndedAt(iteration, compute_s_);
     for (const double stream_s : stream_s_) EndedAt(iteration, stream_s);

@@ -70,7 +70,7 @@ class RankRun {
           RankRunOptions options);
 
   // All iterations. Error: kFailedPrecondition, a deadlock; kUnavailable, a
-  // rank that is lost or has failed; what the worker says.
+  // rank that is lost or has failed; what the worker says or throws.
   absl::Status Run();
 
   // What the rank waits for, one line; "" when it has ended.
@@ -87,6 +87,7 @@ class RankRun {
     double time_s = 0;
     Payload payload;
   };
+  using RankKey = std::pair<int32_t, int32_t>;    // replica, rank
   using TokenKey = std::pair<int32_t, uint64_t>;  // channel, pass
   // One side of a transfer that holds its rank.
   struct Handshake {
@@ -122,6 +123,7 @@ class RankRun {
   };
 
   // rank_run.cc
+  absl::Status RunAll();
   absl::StatusOr<bool> Step();
   absl::Status RunStart(const Start& start);
   bool Ended() const;
@@ -130,6 +132,15 @@ class RankRun {
   // Something of `iteration` has ended.
   void EndedAt(int iteration, double end_s);
 
+  // What a rank has done by the time at which it waits.
+  struct Traffic {
+    std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
+    int64_t taken = 0;          // of those of all ranks
+    int64_t under_way = 0;  // copies and collectives of its own, not yet ended
+
+    friend bool operator==(const Traffic&, const Traffic&) = default;
+  };
+
   // rank_waits.cc
   absl::Status AwaitOthers();
   absl::Status Wait();
@@ -137,6 +148,15 @@ class RankRun {
   absl::Status Take(RankMessage message);
   absl::Status AskOthers();
   absl::Status AwaitAnswers();
+  std::vector<Address> Unanswered() const;
+  bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
+  absl::Status GiveUp(const std::string& text);
+  std::string TrafficText() const;
+  Traffic TrafficOf(const Payload& payload) const;
+  void SendTo(Address to, RankMessage message);
+  size_t IndexOf(Address address) const {
+    return static_cast<size_t>(address.replica) * program_.pp() + address.rank;
+  }
   absl::Status WaitForWake();
   void Answer();
   void Tell(RankMessage::Kind kind, absl::string_view text);
@@ -207,6 +227,7 @@ class RankRun {
   const std::shared_ptr<Clock> clock_;
   const RankRunOptions options_;
   const bool holds_;
+  const bool one_sided_;  // who has ended still serves the others
 
   SideSequence sequence_;
   Start start_;
@@ -252,10 +273,12 @@ class RankRun {
   std::array<std::deque<Copied>, kNumStreams> copied_;
   std::array<size_t, kNumStreams> copying_{};  // of the queue's first
 
-  using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
-  int64_t taken_ = 0;                    // messages that carry the run on
-  int64_t question_ = 0;                 // the last that was asked
-  std::map<RankKey, uint64_t> answers_;  // to it, what they have taken
+  int64_t taken_ = 0;  // messages that carry the run on, its own too
+  Traffic traffic_;
+  int64_t question_ = 0;                // the last that was asked
+  std::map<RankKey, Traffic> answers_;  // to it
+  std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
+  std::map<RankKey, Traffic> last_;     // of those that have ended
   std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
   std::set<RankKey> done_;  // others that need nothing more
   int64_t sent_ = 0;        // to other ranks in this iteration

@@ -95,6 +95,7 @@ void RankRun::StartCopies(Stream stream) {
     issued.start_s = clock_->Now();
     ++copying_[index];
     endpoint_.Pending(1);
+    ++traffic_.under_way;
     // The run may be over before the copy's thread: nothing of it here.
     worker_.StartCopy(issued.pass, LaneOf(issued.pass).stage,
                       [endpoint = &endpoint_, clock = clock_, self = self_,
@@ -228,13 +229,12 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
     if (begins && op.kind == OpKind::kPush) {
-      endpoint_.Send(peer, {.kind = RankMessage::Kind::kPush,
-                            .index = index,
-                            .payload = worker_.GivePush(index)});
+      SendTo(peer, {.kind = RankMessage::Kind::kPush,
+                    .index = index,
+                    .payload = worker_.GivePush(index)});
     } else if (op.kind == OpKind::kPull) {
       if (begins) {
-        endpoint_.Send(peer,
-                       {.kind = RankMessage::Kind::kPull, .index = index});
+        SendTo(peer, {.kind = RankMessage::Kind::kPull, .index = index});
       }
       std::deque<Payload>& pulled = pulled_[index];
       if (pulled.empty()) return false;
@@ -297,12 +297,12 @@ absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
         meetings_[{op.group, issued.meeting}].parts[self] = std::move(part);
         continue;
       }
-      endpoint_.Send({members[member].replica, members[member].rank},
-                     {.kind = RankMessage::Kind::kArrive,
-                      .index = op.group,
-                      .number = issued.meeting,
-                      .time_s = part.time_s,
-                      .payload = std::move(part.payload)});
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .number = issued.meeting,
+              .time_s = part.time_s,
+              .payload = std::move(part.payload)});
     }
   }
   const auto meeting = meetings_.find({op.group, issued.meeting});
@@ -339,12 +339,12 @@ absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
     const uint64_t bytes = collective->give.front().bytes;
     for (int member = 0; member < count; ++member) {
       if (member == self) continue;
-      endpoint_.Send({members[member].replica, members[member].rank},
-                     {.kind = RankMessage::Kind::kArrive,
-                      .index = op.group,
-                      .key = bytes,
-                      .number = issued.meeting,
-                      .time_s = issued.start_s});
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .key = bytes,
+              .number = issued.meeting,
+              .time_s = issued.start_s});
     }
     meetings_[{op.group, issued.meeting}].parts[self] = {
         .time_s = issued.start_s, .bytes = bytes};
@@ -361,6 +361,7 @@ absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
     }
     meetings_.erase(key);
     combined.begun = true;
+    ++traffic_.under_way;
     endpoint_.Combine(combined.collective);
   }
   if (!combined.ended) return false;

@@ -38,7 +38,7 @@ double RankRun::SendMessage(Address to, RankMessage message) {
     message.time_s += fault.seconds;
   }
   const double time_s = message.time_s;
-  endpoint_.Send(to, std::move(message));
+  SendTo(to, std::move(message));
   return time_s;
 }
 

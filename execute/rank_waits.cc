@@ -1,10 +1,13 @@
 // Waiting for other ranks, and what a rank does when nothing comes.
 //
 // A rank that has waited for its time-out asks all others. Whoever waits too
-// answers with the number of messages that it has taken; whoever is busy
-// answers when it waits again; whoever has ended has said so. Two rounds of
-// answers with the same numbers: there was a time between them at which
-// everybody waited, so nothing will ever come. No answer: lost.
+// answers with what it has sent and taken so far; whoever is busy answers when
+// it waits again; whoever has ended has said so, and what it has sent. Two
+// rounds of answers with the same numbers: there was a time between them at
+// which everybody waited. If by these numbers all that was sent to those who
+// wait was taken, and they have no copies of their own under way, then nothing
+// will ever come: a deadlock. Something that is under way for another time-out:
+// lost. No answer: lost.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,22 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "execute/rank_run.h"
+#include "execute/wire.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
-namespace {
-
-bool HasOneSided(const Program& program) {
-  for (const RankProgram& rank : program.ranks) {
-    for (const SideOp& op : rank.side_ops) {
-      if (IsOneSided(op.kind)) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 std::string RankName(const Program& program, Address address) {
   return program.replicas == 1 ? absl::StrCat("rank ", address.rank)
                                : absl::StrCat("rank ", address.rank,
@@ -64,8 +55,8 @@ void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
 
 // Somebody may still pull from a rank that has ended.
 absl::Status RankRun::AwaitOthers() {
-  Tell(RankMessage::Kind::kDone, "");
-  if (!HasOneSided(program_)) return absl::OkStatus();
+  Tell(RankMessage::Kind::kDone, TrafficText());
+  if (!one_sided_) return absl::OkStatus();
   while (done_.size() < Others().size()) {
     PW_RETURN_IF_ERROR(Wait());
   }
@@ -126,14 +117,51 @@ absl::Status RankRun::Wait() {
   return AskOthers();
 }
 
+void RankRun::SendTo(Address to, RankMessage message) {
+  ++traffic_.sent[IndexOf(to)];
+  endpoint_.Send(to, std::move(message));
+}
+
+RankRun::Traffic RankRun::TrafficOf(const Payload& payload) const {
+  const std::string text = TextOf(payload);
+  WireReader reader(text);
+  Traffic traffic;
+  traffic.taken = reader.Get<int64_t>();
+  traffic.under_way = reader.Get<int64_t>();
+  traffic.sent = reader.GetAll<int64_t>();
+  traffic.sent.resize(traffic_.sent.size());  // a replay's end says nothing
+  return traffic;
+}
+
+std::string RankRun::TrafficText() const {
+  WireWriter writer;
+  writer.Put(traffic_.taken);
+  writer.Put(traffic_.under_way);
+  writer.PutAll(traffic_.sent);
+  return writer.bytes();
+}
+
 // Who has asked while this rank was busy, too.
 void RankRun::Answer() {
   for (const auto& [who, question] : asked_) {
     endpoint_.Send(who, {.kind = RankMessage::Kind::kAnswer,
-                         .key = static_cast<uint64_t>(taken_),
-                         .number = question});
+                         .number = question,
+                         .payload = HostPayload(TrafficText())});
   }
   asked_.clear();
+}
+
+std::vector<Address> RankRun::Unanswered() const {
+  std::vector<Address> silent;
+  for (const Address other : Others()) {
+    const RankKey key = {other.replica, other.rank};
+    // Who has ended serves this one until it has ended too.
+    const bool served = one_sided_ && !ended_;
+    if (answers_.count(key) == 0 && (served || done_.count(key) == 0)) {
+      silent.push_back(other);
+    }
+  }
+  return silent;
 }
 
 // Until all have answered, or no longer.
@@ -141,7 +169,7 @@ absl::Status RankRun::AwaitAnswers() {
   const double deadline_s =
       SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
   const int64_t taken = taken_;
-  while (answers_.size() + done_.size() < Others().size()) {
+  while (!Unanswered().empty()) {
     Answer();
     RankMessage message;
     const double left_s = deadline_s - SteadySeconds();
@@ -155,9 +183,29 @@ absl::Status RankRun::AwaitAnswers() {
   return absl::OkStatus();
 }
 
+absl::Status RankRun::GiveUp(const std::string& text) {
+  Tell(RankMessage::Kind::kLost, text);
+  return absl::UnavailableError(text);
+}
+
+// Has all been taken that was sent to those who wait?
+bool RankRun::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
+  for (const auto& [waits, its] : traffic) {
+    if (its.under_way > 0) return false;
+    const size_t index = IndexOf({waits.first, waits.second});
+    int64_t sent = 0;
+    for (const auto& [from, each] : traffic) sent += each.sent[index];
+    for (const auto& [from, each] : last_) {
+      if (traffic.count(from) == 0) sent += each.sent[index];
+    }
+    if (sent != its.taken) return false;
+  }
+  return true;
+}
+
 absl::Status RankRun::AskOthers() {
   const int64_t taken = taken_;
-  std::map<RankKey, uint64_t> before;
+  std::map<RankKey, Traffic> before;
   for (const bool again : {false, true}) {
     ++question_;
     answers_.clear();
@@ -165,25 +213,33 @@ absl::Status RankRun::AskOthers() {
     PW_RETURN_IF_ERROR(AwaitAnswers());
     if (taken_ != taken) return absl::OkStatus();
     std::vector<std::string> silent;
-    for (const Address other : Others()) {
-      const RankKey key = {other.replica, other.rank};
-      if (answers_.count(key) == 0 && done_.count(key) == 0) {
-        silent.push_back(RankName(program_, other));
-      }
+    for (const Address other : Unanswered()) {
+      silent.push_back(RankName(program_, other));
     }
     if (!silent.empty()) {
-      const std::string text = absl::StrCat(
+      return GiveUp(absl::StrCat(
           absl::StrJoin(silent, ", "),
           ": no answer; lost, or busy for longer than the time-out of ",
-          options_.timeout_s, " s");
-      Tell(RankMessage::Kind::kLost, text);
-      return absl::UnavailableError(text);
+          options_.timeout_s, " s"));
     }
+    // Those that still need something see for themselves.
+    if (ended_) return absl::OkStatus();
+    answers_[{self_.replica, self_.rank}] = traffic_;
     if (again && answers_ != before) return absl::OkStatus();
     before = answers_;
   }
-  Tell(RankMessage::Kind::kDeadlock, "");
-  return absl::FailedPreconditionError(Blocked());
+  if (NothingComes(before)) {
+    Tell(RankMessage::Kind::kDeadlock, "");
+    return absl::FailedPreconditionError(Blocked());
+  }
+  if (before == stalled_) {
+    return GiveUp(absl::StrCat(
+        "what is under way between ranks, or a copy, has not come for longer "
+        "than the time-out of ",
+        options_.timeout_s, " s: lost"));
+  }
+  stalled_ = std::move(before);
+  return absl::OkStatus();
 }
 
 absl::Status RankRun::Take(RankMessage message) {
@@ -192,12 +248,15 @@ absl::Status RankRun::Take(RankMessage message) {
     case RankMessage::Kind::kDone:
       done_.insert(from);
       answers_.erase(from);
+      last_[from] = TrafficOf(message.payload);
       return absl::OkStatus();
     case RankMessage::Kind::kAsk:
       asked_.emplace_back(message.from, message.number);
       return absl::OkStatus();
     case RankMessage::Kind::kAnswer:
-      if (message.number == question_) answers_[from] = message.key;
+      if (message.number == question_) {
+        answers_[from] = TrafficOf(message.payload);
+      }
       return absl::OkStatus();
     case RankMessage::Kind::kDeadlock:
       return absl::FailedPreconditionError(Blocked());
@@ -211,6 +270,12 @@ absl::Status RankRun::Take(RankMessage message) {
       break;
   }
   ++taken_;
+  if (message.kind == RankMessage::Kind::kCopied ||
+      message.kind == RankMessage::Kind::kCombined) {
+    --traffic_.under_way;
+  } else {
+    ++traffic_.taken;
+  }
   if (options_.record != nullptr && message.kind != RankMessage::Kind::kPull &&
       message.kind != RankMessage::Kind::kPush &&
       message.kind != RankMessage::Kind::kCopied) {
@@ -253,10 +318,10 @@ absl::Status RankRun::Take(RankMessage message) {
       combined_.at({message.index, message.number}).ended = true;
       return absl::OkStatus();
     case RankMessage::Kind::kPull:
-      endpoint_.Send(message.from, {.kind = RankMessage::Kind::kPulled,
-                                    .index = message.index,
-                                    .payload = worker_.ServePull(
-                                        message.from, message.index)});
+      SendTo(message.from,
+             {.kind = RankMessage::Kind::kPulled,
+              .index = message.index,
+              .payload = worker_.ServePull(message.from, message.index)});
       return absl::OkStatus();
     case RankMessage::Kind::kPulled:
       pulled_[message.index].push_back(std::move(message.payload));

@@ -120,6 +120,7 @@ absl::Status RunAlone(const Program& program, int rank,
   *taken = std::move(records[rank]);
   replayed->rank = rank;
   replayed->times = outcome.result.times;
+  replayed->preemptions = outcome.preemptions;
   replayed->late_s = 0;
   for (const RankRecord::Block& block : taken->compute) {
     replayed->late_s += block.late_s;
@@ -167,6 +168,9 @@ absl::StatusOr<ReplayedRun> Replay(const Program& program,
         options.clock == ClockKind::kVirtual ||
         replayed.change_s <=
             options.tolerance * replayed.composed.summary.iteration_s();
+  }
+  for (const ReplayedRank& each : replayed.ranks) {
+    replayed.composed.preemptions += each.preemptions;
   }
   replayed.composed.wall_s = SteadySeconds() - begin_s;
   return replayed;

@@ -36,9 +36,10 @@ struct ReplayOptions {
 
 struct ReplayedRank {
   int rank = 0;
-  RankTimes times;      // of the rank's own run, the last
-  double late_s = 0;    // in all, between when its work could begin and did
-  double change_s = 0;  // of the arrivals that it was told, the largest
+  RankTimes times;          // of the rank's own run, the last
+  double late_s = 0;        // in all, between when its work could begin and did
+  double change_s = 0;      // of the arrivals that it was told, the largest
+  int64_t preemptions = 0;  // see ExecutedRun
 };
 
 struct ReplayedRun {

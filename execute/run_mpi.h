@@ -47,4 +47,10 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const ExecuteOptions& options,
                               const MpiReports& reports = {});
 
+// What process 0 does once more for all, such as writing files: with its status
+// on all processes, so that they exit with one code. Not after a failed RunMpi.
+absl::Status LastOfMpi(MpiJob* job, const Program& program,
+                       const ExecuteOptions& options,
+                       const std::function<absl::Status()>& last);
+
 }  // namespace pipewright

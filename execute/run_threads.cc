@@ -1,6 +1,7 @@
 #include "execute/run_threads.h"
 
 #include <algorithm>
+#include <barrier>
 #include <thread>
 #include <utility>
 
@@ -43,9 +44,16 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
                                        const ExecuteOptions& options) {
   const ReplicaRows rows = SortReplicas(program);
   ThreadFabric fabric(program.replicas, program.pp());
-  const double epoch_s = SteadySeconds();
   std::vector<RankOutcome> outcomes(static_cast<size_t>(program.replicas) *
                                     program.pp());
+  // Zero is when the last worker has been made: warming up is no step.
+  double epoch_s = 0;
+  std::barrier made(static_cast<std::ptrdiff_t>(outcomes.size()),
+                    [&epoch_s]() noexcept { epoch_s = SteadySeconds(); });
+  const auto start = [&](bool) {
+    made.arrive_and_wait();
+    return epoch_s;
+  };
   // Until all have ended: others may hold what a worker has sent.
   std::vector<std::unique_ptr<Worker>> workers(outcomes.size());
   // These too: one may not take itself apart while others use it.
@@ -58,9 +66,9 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
       *data_path = options.data_path(program, self, endpoint);
       endpoint = data_path->get();
     }
-    *outcome = RunRank(
-        program, self, rows.times[rows.row_of_replica[self.replica]], endpoint,
-        make_worker, options, [epoch_s](bool) { return epoch_s; }, worker);
+    *outcome =
+        RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
+                endpoint, make_worker, options, start, worker);
     // A rank that knows of a deadlock has nothing more to give either.
     fabric.Leave(self, !outcome->status.ok() &&
                            outcome->status.code() !=
@@ -85,11 +93,14 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   if (!verdict.ok()) return verdict;
   std::vector<RankResult> results;
   double late_s = 0;
+  int64_t preemptions = 0;
   for (RankOutcome& outcome : outcomes) {
     late_s = std::max(late_s, outcome.late_s);
+    preemptions += outcome.preemptions;
     results.push_back(std::move(outcome.result));
   }
   ExecutedRun run = GatherResults(program, std::move(results));
+  run.preemptions = preemptions;
   run.late_s = late_s;
   run.wall_s = SteadySeconds() - epoch_s;
   return run;

@@ -2,6 +2,7 @@
 // transport of the executor.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -43,6 +44,8 @@ struct ExecutedRun {
   std::vector<TraceOp> ops;  // by start
   double late_s = 0;         // of the paced clock: worst late waking
   double wall_s = 0;
+  // Involuntary context switches of the ranks' threads while they ran.
+  int64_t preemptions = 0;
 };
 
 // Makes the worker of one rank; called on the thread that it will live on.

@@ -1,7 +1,7 @@
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +33,9 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
+constexpr double kUsualTimeout_s = 60;
+// 11 days; a date so far away is still one that the system knows.
+constexpr double kMostTimeout_s = 1e6;
 
 struct Executed {
   ExecutedRun run;
@@ -64,7 +67,7 @@ struct Execute {
   std::string clock = "virtual";
   int steps = 3;
   uint64_t seed = 1;
-  double timeout_s = 60;
+  double timeout_s = kUsualTimeout_s;
   JobOptions job_options;
   bool no_check = false;
   std::string row;
@@ -77,6 +80,10 @@ struct Execute {
   absl::Status Run();
 
  private:
+  absl::Status CheckOptions() const;
+  absl::Status RunIn(const ProcessJob& processes);
+  absl::Status Conclude(const PreparedRun& run, const Program& program,
+                        Executed* executed, ExecuteReport* report);
   absl::StatusOr<ClockKind> Clock() const;
   absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
   absl::StatusOr<const PwKernels*> Kernels() const;
@@ -102,12 +109,6 @@ std::vector<double> StepTimes(const RunSummary& summary) {
     before_s = end_s;
   }
   return steps;
-}
-
-long Preemptions() {
-  struct rusage usage {};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
 }
 
 // Empty without --replay-rank.
@@ -246,9 +247,8 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
   }
 }
 
-absl::Status Execute::Run() {
+absl::Status Execute::CheckOptions() const {
   PW_RETURN_IF_ERROR(files.Check());
-  PW_ASSIGN_OR_RETURN(const ClockKind kind, Clock());
   if (device != "cpu" && device != "cuda") {
     return UnknownName("--device", device, {"cpu", "cuda"});
   }
@@ -256,8 +256,9 @@ absl::Status Execute::Run() {
     return BadValue("--steps", absl::StrCat(steps),
                     absl::StrCat("1 to ", kMostSteps));
   }
-  if (!(timeout_s > 0)) {
-    return BadValue("--timeout", absl::StrCat(timeout_s), "above 0 s");
+  if (!(timeout_s > 0 && timeout_s <= kMostTimeout_s)) {
+    return BadValue("--timeout", absl::StrCat(timeout_s),
+                    "above 0 s, at most 1e6 s");
   }
   if (green_contexts &&
       (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
@@ -265,6 +266,32 @@ absl::Status Execute::Run() {
         "--green-contexts: gives each rank a part of one GPU; allowed: with "
         "--device cuda, without --one-at-a-time and --replay-rank");
   }
+  return absl::OkStatus();
+}
+
+// A process a rank: one of them speaks for all.
+absl::Status Execute::Run() {
+  const absl::Status checked = CheckOptions();
+  // What is wrong with it is said below.
+  job_options.timeout_s = checked.ok() ? timeout_s : kUsualTimeout_s;
+  job_options.device = device;
+  PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job_options));
+  MpiJob* const job = processes.job.get();
+  if (job != nullptr) {
+    job->SetLastWords([](const std::string& why) {
+      std::fprintf(stderr, "pipewright: error: %s\n", why.c_str());
+      std::_Exit(ExitCode(absl::UnavailableError(why)));
+    });
+  }
+  const absl::Status status = checked.ok() ? RunIn(processes) : checked;
+  return job == nullptr || job->speaks() || status.ok()
+             ? status
+             : absl::Status(status.code(), "");
+}
+
+absl::Status Execute::RunIn(const ProcessJob& processes) {
+  MpiJob* const job = processes.job.get();
+  PW_ASSIGN_OR_RETURN(const ClockKind kind, Clock());
   TrainingOptions training;
   PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
   training.execute.clock = kind;
@@ -278,11 +305,17 @@ absl::Status Execute::Run() {
                       config.Read({{.path = "iterations",
                                     .value = absl::StrCat(steps),
                                     .origin = "--steps"}}));
+  if (read.iterations && *read.iterations != steps) {
+    return BadValue("--iterations", absl::StrCat(*read.iterations),
+                    absl::StrCat("--steps ", *read.iterations,
+                                 " (here an iteration is a training step)"));
+  }
   PW_ASSIGN_OR_RETURN(const PreparedRun run,
                       PrepareToTrain(read, &executed.warnings));
   executed.warnings.insert(executed.warnings.begin(), run.warnings.begin(),
                            run.warnings.end());
   PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
+  PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       run.lower.data_parallel >= DataParallel::kZero1 && program.replicas > 1) {
     return BadValue("strategy.optimizer", "post-validated",
@@ -295,17 +328,13 @@ absl::Status Execute::Run() {
   if (!row.empty()) {
     PW_RETURN_IF_ERROR(row_file.Open(row, run, steps, kind));
     if (row_file.has_run()) {
+      if (job != nullptr && !job->speaks()) return absl::OkStatus();
       PrintWarnings({absl::StrCat("--row: ", row_file.key(), " is in ", row,
                                   " and is not run again")});
       return absl::OkStatus();
     }
   }
 
-  // A process a rank: one of them speaks for all.
-  job_options.timeout_s = timeout_s;
-  job_options.device = device;
-  PW_ASSIGN_OR_RETURN(ProcessJob processes, JoinJob(job_options));
-  const std::unique_ptr<MpiJob>& job = processes.job;
   if (processes.nccl != nullptr) {
     if (kind == ClockKind::kPaced) {
       return BadValue("--clock", "paced with --transport nccl",
@@ -315,11 +344,6 @@ absl::Status Execute::Run() {
     training.device_path = true;
     training.execute.data_path = DataPath(processes, timeout_s);
   }
-  const auto mine = [&job](absl::Status status) {
-    return job == nullptr || job->speaks() || status.ok()
-               ? status
-               : absl::Status(status.code(), "");
-  };
   ExecuteReport report;
   report.clock = kind;
   report.transport = processes.name;
@@ -327,29 +351,36 @@ absl::Status Execute::Run() {
   report.predicted_peak_activations =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
   executed.peak_activations = report.predicted_peak_activations;
-  const long preempted = Preemptions();
-  const absl::Status trained =
-      Train(run, program, training, job.get(), &report, &executed);
-  if (!trained.ok()) return mine(trained);
-  const absl::Status verdict =
-      report.check && !report.check->ok()
-          ? absl::DataLossError(
-                "losses, gradients or weights differ from the sequential run")
-          : absl::OkStatus();
-  if (job != nullptr && !job->speaks()) return mine(verdict);
-  report.preemptions = Preemptions() - preempted;
-  PrintWarnings(executed.warnings);
-  report.late_s = executed.run.late_s;
-  report.wall_s = executed.run.wall_s;
-  report.report =
-      Summarize(program, executed.run.summary, executed.peak_activations);
-  DescribeExecuted(run, &report.report);
-  report.report.warnings = executed.warnings;
-  PW_RETURN_IF_ERROR(Predict(run, program, &report));
-  PutFiles(program, executed, report);
-  PW_RETURN_IF_ERROR(files.Write());
-  if (!row.empty()) PW_RETURN_IF_ERROR(row_file.Append(report));
-  return verdict;
+  PW_RETURN_IF_ERROR(Train(run, program, training, job, &report, &executed));
+  const auto conclude = [&]() -> absl::Status {
+    PW_RETURN_IF_ERROR(Conclude(run, program, &executed, &report));
+    if (!row.empty()) PW_RETURN_IF_ERROR(row_file.Append(report));
+    return absl::OkStatus();
+  };
+  PW_RETURN_IF_ERROR(job == nullptr
+                         ? conclude()
+                         : LastOfMpi(job, program, training.execute, conclude));
+  return report.check && !report.check->ok()
+             ? absl::DataLossError(
+                   "losses, gradients or weights differ from "
+                   "the sequential run")
+             : absl::OkStatus();
+}
+
+// Predicts the run, and writes what is wanted of it.
+absl::Status Execute::Conclude(const PreparedRun& run, const Program& program,
+                               Executed* executed, ExecuteReport* report) {
+  report->preemptions = executed->run.preemptions;
+  PrintWarnings(executed->warnings);
+  report->late_s = executed->run.late_s;
+  report->wall_s = executed->run.wall_s;
+  report->report =
+      Summarize(program, executed->run.summary, executed->peak_activations);
+  DescribeExecuted(run, &report->report);
+  report->report.warnings = executed->warnings;
+  PW_RETURN_IF_ERROR(Predict(run, program, report));
+  PutFiles(program, *executed, *report);
+  return files.Write();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -62,6 +63,48 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
     CHECK(execute["predicted_peak_activations"] == report["peak_activations"]);
     CHECK(report["staleness"].is_array() ==
           (options[1] == "pipedream-2bw" || options[1] == "pipeoptim"));
+  }
+}
+
+TEST_CASE("cli: execute refuses what would hang, never come or not count",
+          "[cli][execute]") {
+  struct Case {
+    std::vector<std::string> options;
+    const char* words;
+  };
+  for (const auto& [options, words] :
+       {Case{{"--timeout", "inf"}, "--timeout: inf is not allowed"},
+        Case{{"--timeout", "1e300"}, "at most 1e6 s"},
+        Case{{"--timeout", "nan"}, "--timeout: nan is not allowed"},
+        Case{{"--fault-late", "7:0:0:1"}, "--fault-late: rank 7"},
+        Case{{"--fault-slow", "W:2"}, "--fault-slow: W"},
+        Case{{"--iterations", "5"}, "--iterations: 5 is not allowed"}}) {
+    std::vector<std::string> more = {"--schedule", "1f1b", "--microbatches",
+                                     "4"};
+    more.insert(more.end(), options.begin(), options.end());
+    const BinaryResult run = RunBinary(Small("execute", more));
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, words));
+  }
+}
+
+TEST_CASE("cli: processes that cannot write say so once and exit alike",
+          "[cli][execute][mpi]") {
+  if (!testing::HaveMpirun()) return;
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--svg", "/proc/none.svg"},
+        std::vector<std::string>{"--timeout", "inf"}}) {
+    std::vector<std::string> more = {"--schedule", "1f1b",    "--microbatches",
+                                     "4",          "--steps", "1"};
+    more.insert(more.end(), options.begin(), options.end());
+    const BinaryResult run =
+        testing::RunBinaryUnderMpirun(4, Small("execute", more));
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    const size_t first = run.err.find("pipewright: error:");
+    REQUIRE(first != std::string::npos);
+    CHECK(run.err.find("pipewright: error:", first + 1) == std::string::npos);
   }
 }
 

@@ -5,17 +5,23 @@
 //   said  the error, or "ok"
 //   exit  the exit code
 //   bits  of process 0: losses, gradients and weights of all ranks
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "execute/fixed_worker.h"
 #include "execute/mpi_transport.h"
+#include "execute/run_mpi.h"
 #include "execute/training.h"
 #include "sim/base/status.h"
 #include "tests/support/small_training.h"
@@ -33,6 +39,10 @@ struct Options {
   double timeout_s = 60;
   int drop_of_rank = -1;  // its first message is lost
   int dies = -1;          // rank that kills itself in its second iteration
+  // Without kernels: process 0 takes so long to make its worker, or for its
+  // conclusion, during which process 2 dies.
+  double start_s = 0;
+  double conclude_s = 0;
 };
 
 void Leave(const Options& options, const std::string& name, int process,
@@ -42,6 +52,46 @@ void Leave(const Options& options, const std::string& name, int process,
   std::ofstream(path + ".part") << text;
   // Whoever sees the file sees all of it.
   ::rename((path + ".part").c_str(), path.c_str());
+}
+
+void Sleep(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+absl::Status RunFixed(MpiJob* job, const Options& options,
+                      const Program& program, const ExecuteOptions& execute) {
+  const int process = job->process();
+  job->SetLastWords([&options, process](const std::string& why) {
+    Leave(options, "said", process, why);
+    Leave(options, "exit", process, "1");
+    ::_exit(1);
+  });
+  MpiReports reports;
+  if (options.conclude_s > 0) {
+    reports.report = [process]() -> std::string {
+      if (process == 2) {
+        std::thread([] {
+          Sleep(0.5);
+          ::raise(SIGKILL);
+        }).detach();
+      }
+      return "";
+    };
+    reports.conclude =
+        [&](const ExecutedRun&,
+            const std::vector<std::string>&) -> absl::StatusOr<std::string> {
+      Sleep(options.conclude_s);
+      return "";
+    };
+  }
+  return RunMpi(
+             job, program,
+             [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+               if (self.rank == 0) Sleep(options.start_s);
+               return std::make_unique<FixedWorker>();
+             },
+             execute, reports)
+      .status();
 }
 
 absl::Status Train(MpiJob* job, const Options& options) {
@@ -59,6 +109,9 @@ absl::Status Train(MpiJob* job, const Options& options) {
   }
   if (options.dies >= 0) {
     execute.faults.death = {.rank = options.dies, .iteration = 1};
+  }
+  if (options.start_s > 0 || options.conclude_s > 0) {
+    return RunFixed(job, options, training.program, execute);
   }
   // A run that a test ends.
   if (options.iterations > 10) {
@@ -108,6 +161,8 @@ int main(int argc, char** argv) {
   app.add_option("--timeout", options.timeout_s);
   app.add_option("--drop", options.drop_of_rank);
   app.add_option("--dies", options.dies);
+  app.add_option("--start", options.start_s);
+  app.add_option("--conclude", options.conclude_s);
   CLI11_PARSE(app, argc, argv);
   return pipewright::testing::Run(options);
 }

@@ -192,6 +192,30 @@ TEST_CASE("mpi: an order that deadlocks is the schedule's fault",
   }
 }
 
+TEST_CASE("mpi: a long warm-up of process 0 is no loss", "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  MpiRunner runner(4, {"--start", "4", "--timeout", "1"});
+  runner.Await();
+  INFO(runner.output());
+  for (int process = 0; process < 4; ++process) {
+    CHECK(runner.Read("said", process) == "ok");
+    CHECK(runner.Read("exit", process) == "0");
+  }
+}
+
+TEST_CASE("mpi: a process that dies while process 0 concludes is no success",
+          "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  MpiRunner runner(4, {"--conclude", "30"}, 20);
+  runner.Await();
+  INFO(runner.output());
+  const std::string said = runner.Read("said", 0);
+  INFO(said);
+  CHECK(absl::StrContains(said, "SIGTERM"));
+  CHECK(absl::StrContains(said, "rank 0: has ended and concludes"));
+  CHECK(runner.Read("exit", 0) == "1");
+}
+
 TEST_CASE("mpi: the wrong number of processes is a wrong use",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;

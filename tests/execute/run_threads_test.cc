@@ -2,12 +2,19 @@
 #include "execute/run_threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
+#include <new>
+#include <stdexcept>
+#include <thread>
 #include <tuple>
 
 #include "execute/fixed_worker.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/program/lower.h"
+#include "sim/schedule/registry.h"
 #include "tests/support/random_program.h"
 
 namespace pipewright {
@@ -81,6 +88,87 @@ TEST_CASE("execute: virtual time with given durations equals fast",
   }
   CHECK(compared > 300);
   CHECK(deadlocks > 3);
+}
+
+absl::StatusOr<Program> SmallProgram() {
+  ScheduleParams params;
+  params.pp = 2;
+  params.microbatches = 2;
+  absl::StatusOr<Schedule> built = BuildSchedule("1f1b", params);
+  if (!built.ok()) return built.status();
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(1, 2, {});
+  return Lower(std::make_shared<const Schedule>(*std::move(built)), options);
+}
+
+TEST_CASE("execute: the paced clock tells when it was late", "[execute]") {
+  double late_s = 0;
+  // It is 10 s by this clock.
+  const std::unique_ptr<Clock> clock =
+      MakePacedClock(SteadySeconds() - 10, &late_s);
+  CHECK(clock->Begin(4) >= 10);
+  CHECK(clock->End(4, 2) >= 10);
+  CHECK(late_s >= 4);
+  const double soon_s = clock->Now() + 1e-3;
+  CHECK(clock->Begin(soon_s) >= soon_s);
+}
+
+TEST_CASE("execute: warming up is no part of a step", "[execute]") {
+  const absl::StatusOr<Program> program = SmallProgram();
+  REQUIRE(program.ok());
+  std::atomic<double> made_s{0};
+  const auto make_worker =
+      [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+    if (self.rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      made_s = SteadySeconds();
+    }
+    return std::make_unique<FixedWorker>();
+  };
+  const absl::StatusOr<ExecutedRun> run =
+      RunThreads(*program, make_worker, {.clock = ClockKind::kReal});
+  const double all_s = SteadySeconds() - made_s;
+  REQUIRE(run.ok());
+  CHECK(run->summary.iteration_end_s.front() <= all_s);
+}
+
+class ThrowingWorker : public FixedWorker {
+ public:
+  explicit ThrowingWorker(bool memory) : memory_(memory) {}
+  absl::StatusOr<double> RunPass(Pass, int) override {
+    if (memory_) throw std::bad_alloc();
+    throw std::runtime_error("a kernel has thrown");
+  }
+
+ private:
+  const bool memory_;
+};
+
+TEST_CASE("execute: what a worker throws is an error of the run", "[execute]") {
+  const absl::StatusOr<Program> program = SmallProgram();
+  REQUIRE(program.ok());
+  for (const bool memory : {false, true}) {
+    const auto make_worker =
+        [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+      if (self.rank == 0) return std::make_unique<FixedWorker>();
+      return std::make_unique<ThrowingWorker>(memory);
+    };
+    const absl::Status status =
+        RunThreads(*program, make_worker, {.timeout_s = 3600}).status();
+    INFO(status);
+    CHECK(status.code() == (memory ? absl::StatusCode::kResourceExhausted
+                                   : absl::StatusCode::kInternal));
+  }
+  const absl::Status status =
+      RunThreads(*program,
+                 [](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+                   if (self.rank == 1) throw std::bad_alloc();
+                   return std::make_unique<FixedWorker>();
+                 },
+                 {.timeout_s = 3600})
+          .status();
+  INFO(status);
+  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -1,0 +1,155 @@
+// Ranks that nobody sees from outside, as processes are: what they make of it
+// when nothing comes.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "execute/fixed_worker.h"
+#include "execute/run_threads.h"
+#include "sim/program/lower.h"
+#include "sim/schedule/registry.h"
+#include "tests/support/random_schedule.h"
+
+namespace pipewright {
+namespace {
+
+// What the ends of one run have in common.
+struct Watch {
+  // The first token of all is kept back for so many answers; below 0: none is.
+  int kept_for_answers = -1;
+  std::atomic<int> answers{0};
+  std::atomic<int> kept{0};
+
+  // Long enough for the round of questions after it, short against a time-out.
+  void AwaitAnswers(int count) const {
+    while (answers < count) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+};
+
+// In front of an end of the fabric, of which it uses nothing but messages.
+class BlindEndpoint : public Endpoint {
+ public:
+  BlindEndpoint(Endpoint* control, Watch* watch)
+      : control_(*control), watch_(*watch) {}
+  ~BlindEndpoint() override {
+    for (std::thread& thread : late_) thread.join();
+  }
+
+  void Send(Address to, RankMessage message) override {
+    if (message.kind == RankMessage::Kind::kToken &&
+        watch_.kept_for_answers >= 0 && watch_.kept.fetch_add(1) == 0) {
+      late_.emplace_back([this, to, message = std::move(message)] {
+        watch_.AwaitAnswers(watch_.kept_for_answers);
+        control_.Send(to, message);
+      });
+      return;
+    }
+    const bool answers = message.kind == RankMessage::Kind::kAnswer;
+    control_.Send(to, std::move(message));
+    if (answers) ++watch_.answers;
+  }
+  Received Receive(double timeout_s, RankMessage* message) override {
+    const double deadline_s = SteadySeconds() + timeout_s;
+    while (true) {
+      const Received received = control_.Receive(0, message);
+      if (received == Received::kMessage) return received;
+      if (SteadySeconds() >= deadline_s) return Received::kTimeOut;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  void Pending(int) override {}
+
+ private:
+  Endpoint& control_;
+  Watch& watch_;
+  std::vector<std::thread> late_;
+};
+
+// Its copies take until others have answered.
+class SlowCopies : public FixedWorker {
+ public:
+  explicit SlowCopies(Watch* watch) : watch_(*watch) {}
+  void Forget() override {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  void StartCopy(Pass, int, std::function<void(absl::Status)> ended) override {
+    threads_.emplace_back([this, ended = std::move(ended)] {
+      watch_.AwaitAnswers(1);
+      ended(absl::OkStatus());
+    });
+  }
+
+ private:
+  Watch& watch_;
+  std::vector<std::thread> threads_;
+};
+
+absl::StatusOr<Program> Lowered(int pp, bool copies) {
+  ScheduleParams params;
+  params.pp = pp;
+  params.microbatches = 4;
+  absl::StatusOr<Schedule> built = BuildSchedule("1f1b", params);
+  if (!built.ok()) return built.status();
+  Random random(3);
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(1, pp, {});
+  return Lower(std::make_shared<const Schedule>(
+                   copies ? WithCopies(*built, random) : *built),
+               options);
+}
+
+absl::Status RunBlind(const Program& program, const MakeWorker& make_worker,
+                      Watch* watch) {
+  ExecuteOptions options;
+  options.clock = ClockKind::kReal;
+  options.timeout_s = 1;
+  options.data_path = [watch](const Program&, Address, Endpoint* control) {
+    return std::make_unique<BlindEndpoint>(control, watch);
+  };
+  return RunThreads(program, make_worker, options).status();
+}
+
+absl::StatusOr<std::unique_ptr<Worker>> Fixed(Address) {
+  return std::make_unique<FixedWorker>();
+}
+
+TEST_CASE("waits: a rank that waits for its own copy is not stuck",
+          "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(2, /*copies=*/true);
+  REQUIRE(program.ok());
+  Watch watch;
+  const absl::Status status = RunBlind(
+      *program,
+      [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+        if (self.rank > 0) return std::make_unique<FixedWorker>();
+        return std::make_unique<SlowCopies>(&watch);
+      },
+      &watch);
+  INFO(status);
+  CHECK(status.ok());
+  CHECK(watch.answers >= 1);
+}
+
+TEST_CASE("waits: a message on its way between others is no deadlock",
+          "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
+  REQUIRE(program.ok());
+  Watch watch;
+  watch.kept_for_answers = 3;  // of one question
+  const absl::Status status = RunBlind(*program, Fixed, &watch);
+  INFO(status);
+  CHECK(status.ok());
+  CHECK(watch.kept > 0);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -5,11 +5,13 @@
 // Why not a block that repeats every microbatch (v_blocks.h, v_greedy.h): on
 // their way F.0 and F.1, and B.1 and B.0, of different microbatches pass each
 // other on every n-th rank and take turns there. That is a dependency cycle,
-// and a block's period is at least n max(F, B) + 2(n - 1) hops for a whole n,
-// while it holds about 2pp/n chunks: V-Min has n = 3, V-Half n = 2. Launches
-// that mix two gaps have an n between, so the period falls as far as the limit
-// lets it: V-Min's down to the work of a rank at 5 ranks, less far with more
-// ranks, and hardly where pp mod 3 is 1 (a table is in v_min.cc).
+// and the period of a block with these slots is at least n max(F, B) +
+// 2(n - 1) hops for a whole n, while it holds about 2pp/n chunks: V-Min has
+// n = 3, V-Half n = 2. Launches that mix two gaps have an n between, so the
+// period falls as far as the limit lets it: V-Min's down to the work of a rank
+// at 5 ranks, less far with more ranks, and hardly where pp mod 3 is 1 (a table
+// is in v_min.cc; what remains there is the memory's, see
+// experiments/v_min_optimum).
 //
 // Source: our own; the slots of one microbatch are those of V-Min in Pipeline
 // Parallelism with Controllable Memory, arXiv 2405.15362, section 4.

@@ -3,18 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "execute/fixed_worker.h"
 #include "execute/run_mpi.h"
 #include "execute/training.h"
-#include "execute/training_replay.h"
-#include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"
@@ -22,6 +17,7 @@
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_row.h"
+#include "sim/cli/execute_verb.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
@@ -33,16 +29,8 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
-constexpr double kUsualTimeout_s = 60;
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
-
-struct Executed {
-  ExecutedRun run;
-  std::vector<double> peak_activations;
-  MeasuredMemory memory;
-  std::vector<std::string> warnings;
-};
 
 // The simulated run of the same program, where pass times are given.
 absl::Status Predict(const PreparedRun& run, const Program& program,
@@ -59,48 +47,6 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
   return absl::OkStatus();
 }
 
-struct Execute {
-  ConfigOptions config;
-  OutputFiles files;
-  bool json = false;
-  std::string device = "cpu";
-  std::string clock = "virtual";
-  int steps = 3;
-  uint64_t seed = 1;
-  double timeout_s = kUsualTimeout_s;
-  JobOptions job_options;
-  bool no_check = false;
-  std::string row;
-  std::string replay_rank;
-  bool one_at_a_time = false;
-  bool green_contexts = false;
-  std::vector<std::string> slow;
-  std::vector<std::string> late;
-
-  absl::Status Run();
-
- private:
-  absl::Status CheckOptions() const;
-  absl::Status RunIn(const ProcessJob& processes);
-  absl::Status Conclude(const PreparedRun& run, const Program& program,
-                        Executed* executed, ExecuteReport* report);
-  absl::StatusOr<ClockKind> Clock() const;
-  absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
-  absl::StatusOr<const PwKernels*> Kernels() const;
-  absl::Status Train(const PreparedRun& run, const Program& program,
-                     TrainingOptions training, MpiJob* job,
-                     ExecuteReport* report, Executed* executed);
-  void PutFiles(const Program& program, const Executed& executed,
-                const ExecuteReport& report);
-};
-
-absl::StatusOr<ClockKind> Execute::Clock() const {
-  if (clock == "virtual") return ClockKind::kVirtual;
-  if (clock == "paced") return ClockKind::kPaced;
-  if (clock == "real") return ClockKind::kReal;
-  return UnknownName("--clock", clock, {"virtual", "paced", "real"});
-}
-
 std::vector<double> StepTimes(const RunSummary& summary) {
   std::vector<double> steps;
   double before_s = 0;
@@ -111,115 +57,13 @@ std::vector<double> StepTimes(const RunSummary& summary) {
   return steps;
 }
 
-// Empty without --replay-rank.
-absl::StatusOr<std::vector<int>> Execute::ReplayedRanks(ClockKind kind,
-                                                        int pp) const {
-  std::vector<int> ranks;
-  if (replay_rank.empty()) return ranks;
-  if (kind == ClockKind::kPaced) {
-    return BadValue("--clock", "paced", "virtual or real with --replay-rank");
-  }
-  if (MpiJob::Started()) {
-    return absl::InvalidArgumentError(
-        "--replay-rank: runs in one process; allowed: without mpirun");
-  }
-  int rank = 0;
-  if (replay_rank == "all") {
-    for (; rank < pp; ++rank) ranks.push_back(rank);
-  } else if (absl::SimpleAtoi(replay_rank, &rank) && rank >= 0 && rank < pp) {
-    ranks.push_back(rank);
-  } else {
-    return BadValue("--replay-rank", replay_rank,
-                    absl::StrCat("0 to ", pp - 1, ", all"));
-  }
-  return ranks;
-}
+}  // namespace
 
-absl::StatusOr<const PwKernels*> Execute::Kernels() const {
-  char error[512] = "";
-  const PwKernels* const kernels =
-      pw_load_kernels(device.c_str(), error, sizeof(error));
-  if (kernels == nullptr) {
-    return absl::UnavailableError(absl::StrCat("--device: ", error));
-  }
-  if (kernels->device_count() < 1) {
-    return absl::UnavailableError(
-        absl::StrCat("--device ", device, ": ", kernels->error()));
-  }
-  return kernels;
-}
-
-absl::Status Execute::Train(const PreparedRun& run, const Program& program,
-                            TrainingOptions training, MpiJob* job,
-                            ExecuteReport* report, Executed* executed) {
-  PW_ASSIGN_OR_RETURN(const std::vector<int> ranks,
-                      ReplayedRanks(report->clock, program.pp()));
-  if (report->clock == ClockKind::kPaced) {
-    const MakeWorker make_worker = [](Address) {
-      return std::make_unique<FixedWorker>();
-    };
-    if (job == nullptr) {
-      PW_ASSIGN_OR_RETURN(executed->run,
-                          RunThreads(program, make_worker, training.execute));
-      return absl::OkStatus();
-    }
-    PW_ASSIGN_OR_RETURN(MpiRun ran,
-                        RunMpi(job, program, make_worker, training.execute));
-    executed->run = std::move(ran.run);
-    return absl::OkStatus();
-  }
-  PW_ASSIGN_OR_RETURN(const PwKernels* const kernels, Kernels());
-  PW_ASSIGN_OR_RETURN(const ExecutedModel model,
-                      ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
-                                   seed, &executed->warnings));
-  training.worker =
-      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
-                       run.lower.costs.held_until_weight);
-  if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
-  training.worker.parts = green_contexts;
-  report->green_contexts = green_contexts;
-  report->one_at_a_time =
-      one_at_a_time || (device == "cuda" && !green_contexts);
-  if (no_check) training.worker.snapshot_iterations.clear();
-  TrainedRun trained;
-  if (!ranks.empty()) {
-    if (ranks.size() < static_cast<size_t>(program.pp()) && !HasTimes(run)) {
-      return absl::InvalidArgumentError(
-          "--replay-rank: how long the other ranks take is not known; allowed: "
-          "with pass times (--profile, --forward, …), or all");
-    }
-    training.check = false;
-    PW_ASSIGN_OR_RETURN(ReplayedTraining replayed,
-                        TrainReplay(program, model, kernels, training,
-                                    {.clock = report->clock,
-                                     .ranks = ranks,
-                                     .times_known = HasTimes(run),
-                                     .trace = training.execute.trace,
-                                     .timeout_s = timeout_s,
-                                     .faults = training.execute.faults}));
-    trained = std::move(replayed.trained);
-    trained.run = std::move(replayed.replay.composed);
-    for (const int rank : ranks) {
-      executed->peak_activations[rank] = trained.peak_activations[rank];
-    }
-    report->replay = std::move(replayed.replay);
-  } else {
-    PW_ASSIGN_OR_RETURN(trained,
-                        job != nullptr
-                            ? TrainMpi(job, program, model, kernels, training)
-                            : TrainThreads(program, model, kernels, training));
-    executed->peak_activations = trained.peak_activations;
-  }
-  executed->run = std::move(trained.run);
-  for (WorkerRecord& record : trained.records) {
-    executed->memory.push_back(std::move(record.memory));
-  }
-  report->peak_bytes = trained.peak_bytes;
-  report->resident_bytes = trained.resident_bytes;
-  report->device = trained.device;
-  report->libraries = trained.libraries;
-  if (training.check) report->check = trained.check;
-  return absl::OkStatus();
+absl::StatusOr<ClockKind> Execute::Clock() const {
+  if (clock == "virtual") return ClockKind::kVirtual;
+  if (clock == "paced") return ClockKind::kPaced;
+  if (clock == "real") return ClockKind::kReal;
+  return UnknownName("--clock", clock, {"virtual", "paced", "real"});
 }
 
 void Execute::PutFiles(const Program& program, const Executed& executed,
@@ -382,8 +226,6 @@ absl::Status Execute::Conclude(const PreparedRun& run, const Program& program,
   PutFiles(program, *executed, *report);
   return files.Write();
 }
-
-}  // namespace
 
 void AddExecute(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(

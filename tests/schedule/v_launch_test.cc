@@ -156,6 +156,28 @@ TEST_CASE("V launches: where the peak leaves room, V-Min does not stall",
   }
 }
 
+// Shortest periods that solvers have found, and proved, within V-Min's memory:
+// experiments/v_min_optimum.
+TEST_CASE("V launches: V-Min is near the optimum of its memory", "[schedule]") {
+  struct Row {
+    int pp;
+    PlanCosts costs;
+    double least;  // period over work
+  };
+  for (const Row& row :
+       {Row{4, Costs(10, 11, 6, 0), 1.1944}, Row{4, Costs(10, 13, 7, 0), 1.15},
+        Row{4, Costs(6, 5, 5, 0), 1.1042}, Row{7, Costs(10, 11, 6, 0), 1.2222},
+        Row{7, Costs(10, 13, 7, 0), 1.2556}, Row{7, Costs(6, 5, 5, 0), 1.125},
+        Row{16, Costs(10, 11, 6, 0), 1.2222}, Row{16, Costs(10, 13, 7, 0), 1.3},
+        Row{16, Costs(6, 5, 5, 0), 1.125}}) {
+    const double period = Period("v-min", row.pp, row.costs) / row.costs.work();
+    INFO("pp " << row.pp << " F " << row.costs.forward << " B "
+               << row.costs.backward_input << ": " << period);
+    CHECK(period >= row.least - 1e-4);
+    CHECK(period <= row.least * 1.04);
+  }
+}
+
 TEST_CASE("V launches: plans are faster at no higher peak", "[schedule]") {
   for (const char* name : {"v-min", "v-half"}) {
     for (const double held : {1.0, 0.37}) {

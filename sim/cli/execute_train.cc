@@ -1,0 +1,130 @@
+// The part of the verb execute that runs the ranks.
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "execute/fixed_worker.h"
+#include "execute/run_mpi.h"
+#include "execute/training_replay.h"
+#include "kernels/loader.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/cli/execute_model.h"
+#include "sim/cli/execute_verb.h"
+
+namespace pipewright {
+
+// Empty without --replay-rank.
+absl::StatusOr<std::vector<int>> Execute::ReplayedRanks(ClockKind kind,
+                                                        int pp) const {
+  std::vector<int> ranks;
+  if (replay_rank.empty()) return ranks;
+  if (kind == ClockKind::kPaced) {
+    return BadValue("--clock", "paced", "virtual or real with --replay-rank");
+  }
+  if (MpiJob::Started()) {
+    return absl::InvalidArgumentError(
+        "--replay-rank: runs in one process; allowed: without mpirun");
+  }
+  int rank = 0;
+  if (replay_rank == "all") {
+    for (; rank < pp; ++rank) ranks.push_back(rank);
+  } else if (absl::SimpleAtoi(replay_rank, &rank) && rank >= 0 && rank < pp) {
+    ranks.push_back(rank);
+  } else {
+    return BadValue("--replay-rank", replay_rank,
+                    absl::StrCat("0 to ", pp - 1, ", all"));
+  }
+  return ranks;
+}
+
+absl::StatusOr<const PwKernels*> Execute::Kernels() const {
+  char error[512] = "";
+  const PwKernels* const kernels =
+      pw_load_kernels(device.c_str(), error, sizeof(error));
+  if (kernels == nullptr) {
+    return absl::UnavailableError(absl::StrCat("--device: ", error));
+  }
+  if (kernels->device_count() < 1) {
+    return absl::UnavailableError(
+        absl::StrCat("--device ", device, ": ", kernels->error()));
+  }
+  return kernels;
+}
+
+absl::Status Execute::Train(const PreparedRun& run, const Program& program,
+                            TrainingOptions training, MpiJob* job,
+                            ExecuteReport* report, Executed* executed) {
+  PW_ASSIGN_OR_RETURN(const std::vector<int> ranks,
+                      ReplayedRanks(report->clock, program.pp()));
+  if (report->clock == ClockKind::kPaced) {
+    const MakeWorker make_worker = [](Address) {
+      return std::make_unique<FixedWorker>();
+    };
+    if (job == nullptr) {
+      PW_ASSIGN_OR_RETURN(executed->run,
+                          RunThreads(program, make_worker, training.execute));
+      return absl::OkStatus();
+    }
+    PW_ASSIGN_OR_RETURN(MpiRun ran,
+                        RunMpi(job, program, make_worker, training.execute));
+    executed->run = std::move(ran.run);
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(const PwKernels* const kernels, Kernels());
+  PW_ASSIGN_OR_RETURN(const ExecutedModel model,
+                      ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
+                                   seed, &executed->warnings));
+  training.worker =
+      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
+                       run.lower.costs.held_until_weight);
+  if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
+  training.worker.parts = green_contexts;
+  report->green_contexts = green_contexts;
+  report->one_at_a_time =
+      one_at_a_time || (device == "cuda" && !green_contexts);
+  if (no_check) training.worker.snapshot_iterations.clear();
+  TrainedRun trained;
+  if (!ranks.empty()) {
+    if (ranks.size() < static_cast<size_t>(program.pp()) && !HasTimes(run)) {
+      return absl::InvalidArgumentError(
+          "--replay-rank: how long the other ranks take is not known; allowed: "
+          "with pass times (--profile, --forward, …), or all");
+    }
+    training.check = false;
+    PW_ASSIGN_OR_RETURN(ReplayedTraining replayed,
+                        TrainReplay(program, model, kernels, training,
+                                    {.clock = report->clock,
+                                     .ranks = ranks,
+                                     .times_known = HasTimes(run),
+                                     .trace = training.execute.trace,
+                                     .timeout_s = timeout_s,
+                                     .faults = training.execute.faults}));
+    trained = std::move(replayed.trained);
+    trained.run = std::move(replayed.replay.composed);
+    for (const int rank : ranks) {
+      executed->peak_activations[rank] = trained.peak_activations[rank];
+    }
+    report->replay = std::move(replayed.replay);
+  } else {
+    PW_ASSIGN_OR_RETURN(trained,
+                        job != nullptr
+                            ? TrainMpi(job, program, model, kernels, training)
+                            : TrainThreads(program, model, kernels, training));
+    executed->peak_activations = trained.peak_activations;
+  }
+  executed->run = std::move(trained.run);
+  for (WorkerRecord& record : trained.records) {
+    executed->memory.push_back(std::move(record.memory));
+  }
+  report->peak_bytes = trained.peak_bytes;
+  report->resident_bytes = trained.resident_bytes;
+  report->device = trained.device;
+  report->libraries = trained.libraries;
+  if (training.check) report->check = trained.check;
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

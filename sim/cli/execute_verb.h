@@ -1,0 +1,64 @@
+// The verb execute: its options, and the steps of a run (execute.cc). What the
+// ranks do is in execute_train.cc, what is said of it in execute_report.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/training.h"
+#include "kernels/kernels.h"
+#include "sim/cli/execute_job.h"
+#include "sim/cli/execute_report.h"
+#include "sim/cli/verbs.h"
+#include "sim/config/prepare.h"
+
+namespace pipewright {
+
+inline constexpr double kUsualTimeout_s = 60;
+
+struct Executed {
+  ExecutedRun run;
+  std::vector<double> peak_activations;
+  MeasuredMemory memory;
+  std::vector<std::string> warnings;
+};
+
+struct Execute {
+  ConfigOptions config;
+  OutputFiles files;
+  bool json = false;
+  std::string device = "cpu";
+  std::string clock = "virtual";
+  int steps = 3;
+  uint64_t seed = 1;
+  double timeout_s = kUsualTimeout_s;
+  JobOptions job_options;
+  bool no_check = false;
+  std::string row;
+  std::string replay_rank;
+  bool one_at_a_time = false;
+  bool green_contexts = false;
+  std::vector<std::string> slow;
+  std::vector<std::string> late;
+
+  absl::Status Run();
+
+ private:
+  absl::Status CheckOptions() const;
+  absl::Status RunIn(const ProcessJob& processes);
+  absl::Status Conclude(const PreparedRun& run, const Program& program,
+                        Executed* executed, ExecuteReport* report);
+  absl::StatusOr<ClockKind> Clock() const;
+  absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
+  absl::StatusOr<const PwKernels*> Kernels() const;
+  absl::Status Train(const PreparedRun& run, const Program& program,
+                     TrainingOptions training, MpiJob* job,
+                     ExecuteReport* report, Executed* executed);
+  void PutFiles(const Program& program, const Executed& executed,
+                const ExecuteReport& report);
+};
+
+}  // namespace pipewright

@@ -61,7 +61,7 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
     CHECK((!in_order || execute["check"]["same_bits"] == true));
     CHECK(execute["check"]["losses"].size() == 3);
     CHECK(execute["predicted_peak_activations"] == report["peak_activations"]);
-    CHECK(report["staleness"].is_array() ==
+    CHECK(report.contains("staleness") ==
           (options[1] == "pipedream-2bw" || options[1] == "pipeoptim"));
   }
 }

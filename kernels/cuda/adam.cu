@@ -14,6 +14,14 @@ struct Step {
   float correction2;
 };
 
+// Where the moments move a weight.
+__device__ float Moved(float weight, float first, float second, float rate,
+                       const Step& step) {
+  const float mean = first * step.correction1;
+  const float deviation = sqrtf(second * step.correction2) + step.adam.epsilon;
+  return weight - rate * (mean / deviation + step.adam.weight_decay * weight);
+}
+
 template <typename T, int kWidth>
 __global__ void AdamKernel(Step step, const float* gradients, float* master,
                            float* moment1, float* moment2, T* weights,
@@ -37,11 +45,8 @@ __global__ void AdamKernel(Step step, const float* gradients, float* master,
     first[lane] = adam.beta1 * first[lane] + (1.0f - adam.beta1) * scaled;
     second[lane] =
         adam.beta2 * second[lane] + (1.0f - adam.beta2) * scaled * scaled;
-    const float mean = first[lane] * step.correction1;
-    const float deviation =
-        sqrtf(second[lane] * step.correction2) + adam.epsilon;
-    weight[lane] -= adam.learning_rate *
-                    (mean / deviation + adam.weight_decay * weight[lane]);
+    weight[lane] = Moved(weight[lane], first[lane], second[lane],
+                         adam.learning_rate, step);
   }
   StoreFloats(weight, master + index);
   StoreFloats(first, moment1 + index);
@@ -66,11 +71,7 @@ __global__ void PredictKernel(Step step, float rate, const float* master,
   LoadFloats(moment2 + index, second);
 #pragma unroll
   for (int lane = 0; lane < kWidth; ++lane) {
-    const float mean = first[lane] * step.correction1;
-    const float deviation =
-        sqrtf(second[lane] * step.correction2) + step.adam.epsilon;
-    weight[lane] -=
-        rate * (mean / deviation + step.adam.weight_decay * weight[lane]);
+    weight[lane] = Moved(weight[lane], first[lane], second[lane], rate, step);
   }
   Store(weight, predicted + index);
 }

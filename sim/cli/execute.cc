@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

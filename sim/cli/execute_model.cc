@@ -4,7 +4,7 @@
 #include "calibrate/grid.h"
 #include "execute/training.h"
 #include "sim/base/status.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/describe_costs.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -50,15 +50,8 @@ bool HasTimes(const PreparedRun& run) {
 
 void DescribeExecuted(const PreparedRun& run, Report* report) {
   report->engine = "hardware";
-  report->network = run.network_name;
-  report->params = run.params;
-  report->model = run.model;
-  report->system = run.system;
-  report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  DescribeRun(run, report);
   report->gradient_sync = report->data_parallel;
-  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }
 
 absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,

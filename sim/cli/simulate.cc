@@ -6,7 +6,6 @@
 #include "sim/cli/verbs.h"
 #include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
@@ -56,18 +55,11 @@ bool IsDrawn(const TraceOp& op) { return op.iteration == 0 && op.replica == 0; }
 // What the program does not know.
 void Describe(const PreparedRun& run, Report* report) {
   report->engine = run.engine;
-  report->network = run.network_name;
-  report->params = run.params;
-  report->model = run.model;
-  report->system = run.system;
-  report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  DescribeRun(run, report);
   // Prepare fills these in where there is something to synchronise.
   if (!run.lower.gradient_bytes.empty()) {
     report->gradient_sync = report->data_parallel;
   }
-  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
   DescribeCosts(run, report);
   if (run.limit) report->fits = run.limit->ok();
   report->memory = run.memory;

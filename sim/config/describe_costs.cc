@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/model/flops.h"
 
 namespace pipewright {
@@ -44,6 +45,17 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
 }
 
 }  // namespace
+
+void DescribeRun(const PreparedRun& run, Report* report) {
+  report->network = run.network_name;
+  report->params = run.params;
+  report->model = run.model;
+  report->system = run.system;
+  report->data_parallel =
+      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
+}
 
 void DescribeCosts(const PreparedRun& run, Report* report) {
   const std::optional<PreparedModel>& model = run.prepared_model;

@@ -1,11 +1,15 @@
-// What of a report follows from the model, the device and the price rather
-// than from the run alone.
+// What of a report follows from the configuration, the model, the device and
+// the price rather than from the run alone.
 #pragma once
 
 #include "sim/config/prepare.h"
 #include "sim/report/report.h"
 
 namespace pipewright {
+
+// Fills in what was run: schedule parameters, model, system, network, and the
+// rules of synchronisation.
+void DescribeRun(const PreparedRun& run, Report* report);
 
 // Fills in throughput, costs and what estimated times leave out. iteration_s
 // must be known.

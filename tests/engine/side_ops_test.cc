@@ -139,30 +139,9 @@ TEST_CASE("operations: each kind is timed as its rule says", "[engine]") {
   }
 }
 
-TEST_CASE("operations: a load that is late holds its backward", "[engine]") {
-  const auto schedule =
-      Parsed("pp 1 vpp 1 microbatches 2\n0: F0 O0 F1 L0 BW1 BW0");
-  LowerOptions options;
-  options.costs = CostsOf(
-      *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
-  options.costs.stages[0].offload_s = 5;
-  options.costs.stages[0].load_s = 7;
-  options.iterations = 1;
-  const Program program = Lowered(schedule, options);
-  for (const auto& [name, run] : kEngines) {
-    INFO(name);
-    const auto summary = run(program, {});
-    REQUIRE(summary.ok());
-    // O0 1 to 6, L0 6 to 13; BW1 2 to 4, BW0 13 to 15.
-    CHECK(summary->times[0][0].last_end_s == Approx(15).epsilon(kSame));
-    CHECK(summary->times[0][0].busy_s == Approx(6).epsilon(kSame));
-  }
-}
-
-TEST_CASE("operations: a load that is late holds the passes that run again",
-          "[engine]") {
-  const auto schedule =
-      Parsed("pp 1 vpp 1 microbatches 2\n0: F0 O0 F1 L0 R0 R1 BW0 BW1");
+// Of one rank whose offload takes 5, load 7 and R 3; all else takes 1.
+void CheckLateLoad(const std::string& order, double last_end_s, double busy_s) {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 2\n0: " + order);
   LowerOptions options;
   options.costs = CostsOf(
       *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
@@ -175,10 +154,20 @@ TEST_CASE("operations: a load that is late holds the passes that run again",
     INFO(name);
     const auto summary = run(program, {});
     REQUIRE(summary.ok());
-    // O0 1 to 6, L0 6 to 13, R0 13 to 16, R1 to 19, BW0 and BW1 to 23.
-    CHECK(summary->times[0][0].last_end_s == Approx(23).epsilon(kSame));
-    CHECK(summary->times[0][0].busy_s == Approx(12).epsilon(kSame));
+    CHECK(summary->times[0][0].last_end_s == Approx(last_end_s).epsilon(kSame));
+    CHECK(summary->times[0][0].busy_s == Approx(busy_s).epsilon(kSame));
   }
+}
+
+TEST_CASE("operations: a load that is late holds its backward", "[engine]") {
+  // O0 1 to 6, L0 6 to 13; BW1 2 to 4, BW0 13 to 15.
+  CheckLateLoad("F0 O0 F1 L0 BW1 BW0", 15, 6);
+}
+
+TEST_CASE("operations: a load that is late holds the passes that run again",
+          "[engine]") {
+  // O0 1 to 6, L0 6 to 13, R0 13 to 16, R1 to 19, BW0 and BW1 to 23.
+  CheckLateLoad("F0 O0 F1 L0 R0 R1 BW0 BW1", 23, 12);
 }
 
 // Rank 0 sends F1 before it takes BW0; rank 1 sends BW0 before it takes F1.

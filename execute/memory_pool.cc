@@ -7,6 +7,14 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
+namespace {
+
+constexpr size_t kAlignment = 512;
+// Each slab is twice the one before, up to the last.
+constexpr size_t kFirstSlab = size_t{1} << 20;
+constexpr size_t kLastSlab = size_t{32} << 20;
+
+}  // namespace
 
 absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
                           const char* what) {
@@ -25,46 +33,55 @@ absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
 }
 
 MemoryPool::~MemoryPool() {
-  for (const Blocks* const all : {&free_, &unsettled_}) {
-    for (const auto& [bytes, blocks] : *all) {
-      for (void* const block : blocks) Free(block);
+  for (void* const slab : slabs_) {
+    if (kind_ == PoolKind::kPinnedHost) {
+      kernels_->release_host(device_.get(), slab);
+    } else {
+      kernels_->release(device_.get(), slab);
     }
   }
 }
 
 // Touches every page.
-absl::StatusOr<void*> MemoryPool::Allocate(size_t bytes) {
+absl::StatusOr<void*> MemoryPool::AllocateSlab(size_t bytes) {
   void* memory = nullptr;
   if (kind_ == PoolKind::kPinnedHost) {
     PW_RETURN_IF_ERROR(KernelStatus(
         *kernels_, kernels_->allocate_host(device_.get(), bytes, &memory),
         "pinned host memory"));
+    slabs_.push_back(memory);
     std::memset(memory, 0, bytes);
     return memory;
   }
   PW_RETURN_IF_ERROR(
       KernelStatus(*kernels_, kernels_->allocate(device_.get(), bytes, &memory),
                    "device memory"));
-  const PwStatus zeroed = kernels_->zero(device_.get(), nullptr, memory, bytes);
-  if (zeroed != PW_OK) {
-    Free(memory);
-    return KernelStatus(*kernels_, zeroed, "device memory");
-  }
+  slabs_.push_back(memory);
+  PW_RETURN_IF_ERROR(KernelStatus(
+      *kernels_, kernels_->zero(device_.get(), nullptr, memory, bytes),
+      "device memory"));
   // Whoever gets it may write it on another stream.
-  const PwStatus touched = kernels_->synchronize(device_.get(), nullptr);
-  if (touched != PW_OK) {
-    Free(memory);
-    return KernelStatus(*kernels_, touched, "device memory");
-  }
+  PW_RETURN_IF_ERROR(KernelStatus(*kernels_,
+                                  kernels_->synchronize(device_.get(), nullptr),
+                                  "device memory"));
   return memory;
 }
 
-void MemoryPool::Free(void* memory) {
-  if (kind_ == PoolKind::kPinnedHost) {
-    kernels_->release_host(device_.get(), memory);
-  } else {
-    kernels_->release(device_.get(), memory);
+absl::StatusOr<void*> MemoryPool::Cut(size_t bytes) {
+  const size_t aligned = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (aligned > kLastSlab / 4) return AllocateSlab(aligned);
+  while (rest_bytes_ < aligned) {
+    // What is left is lost: little of it, with blocks this small.
+    next_slab_ = std::clamp(2 * next_slab_, kFirstSlab, kLastSlab);
+    if (next_slab_ < aligned) continue;
+    PW_ASSIGN_OR_RETURN(void* const slab, AllocateSlab(next_slab_));
+    rest_ = static_cast<char*>(slab);
+    rest_bytes_ = next_slab_;
   }
+  void* const block = rest_;
+  rest_ += aligned;
+  rest_bytes_ -= aligned;
+  return block;
 }
 
 void* MemoryPool::TakeFrom(Blocks& blocks, size_t bytes) {
@@ -77,16 +94,12 @@ void* MemoryPool::TakeFrom(Blocks& blocks, size_t bytes) {
 
 absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
   if (bytes == 0) return Payload();
-  void* memory = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (!settled) memory = TakeFrom(unsettled_, bytes);
-    if (memory == nullptr) memory = TakeFrom(free_, bytes);
-  }
-  if (memory == nullptr) {
-    PW_ASSIGN_OR_RETURN(memory, Allocate(bytes));
-  }
   std::lock_guard lock(mutex_);
+  void* memory = settled ? nullptr : TakeFrom(unsettled_, bytes);
+  if (memory == nullptr) memory = TakeFrom(free_, bytes);
+  if (memory == nullptr) {
+    PW_ASSIGN_OR_RETURN(memory, Cut(bytes));
+  }
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return Payload{.data = std::shared_ptr<void>(
@@ -113,17 +126,12 @@ void MemoryPool::Settle() {
 
 absl::Status MemoryPool::Reserve(size_t bytes, int count) {
   if (bytes == 0) return absl::OkStatus();
-  while (true) {
-    {
-      std::lock_guard lock(mutex_);
-      if (static_cast<int>(free_[bytes].size()) >= count) {
-        return absl::OkStatus();
-      }
-    }
-    PW_ASSIGN_OR_RETURN(void* const memory, Allocate(bytes));
-    std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex_);
+  while (static_cast<int>(free_[bytes].size()) < count) {
+    PW_ASSIGN_OR_RETURN(void* const memory, Cut(bytes));
     free_[bytes].push_back(memory);
   }
+  return absl::OkStatus();
 }
 
 size_t MemoryPool::used() const {

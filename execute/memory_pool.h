@@ -1,6 +1,8 @@
 // Device memory, or pinned host memory, of one rank: blocks that are used again
 // once they are free, and how much is in use at most. Allocating and first
-// touching memory inside a pass would be timed with it.
+// touching memory inside a pass would be timed with it. Blocks are cut from
+// slabs, as caching allocators do: on a CPU a slab has large pages, which a
+// block of a few MiB by itself would not get.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +57,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
  private:
   absl::StatusOr<Payload> Give(size_t bytes, bool settled);
-  absl::StatusOr<void*> Allocate(size_t bytes);
-  void Free(void* memory);
+  // Under the lock.
+  absl::StatusOr<void*> Cut(size_t bytes);
+  absl::StatusOr<void*> AllocateSlab(size_t bytes);
   void Return(void* memory, size_t bytes);
 
   const PwKernels* const kernels_;
@@ -66,6 +69,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   using Blocks = std::map<size_t, std::vector<void*>>;  // [bytes]
   static void* TakeFrom(Blocks& blocks, size_t bytes);
 
+  std::vector<void*> slabs_;
+  char* rest_ = nullptr;  // of the newest shared slab
+  size_t rest_bytes_ = 0;
+  size_t next_slab_ = 0;
   Blocks free_;
   Blocks unsettled_;  // returned since the last Settle; device memory only
   size_t used_ = 0;

@@ -153,6 +153,7 @@ absl::Status ModelWorker::WarmUp() {
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
+  PW_RETURN_IF_ERROR(ReserveActivations());
   arena_->ResetPeak();
   return absl::OkStatus();
 }
@@ -203,37 +204,6 @@ void ModelWorker::Forget() {
   inputs_.clear();
   outputs_.clear();
   for (auto& [key, stage] : stages_) stage->DropActivations();
-}
-
-// What the stages hold, and what the block is about to: a pair allocates at its
-// common start. Whole numbers, so that no error adds up.
-void ModelWorker::BeginBlock(const Pass* block, int parts) {
-  record_.peak_bytes = std::max(record_.peak_bytes, arena_->ResetPeak());
-  Stage::Held held;
-  for (const auto& [key, stage] : stages_) {
-    const Stage::Held each = stage->held();
-    held.whole += each.whole;
-    held.weight_part += each.weight_part;
-  }
-  for (int part = 0; part < parts; ++part) {
-    held.whole += block[part].kind() == PassKind::kForward ? 1 : 0;
-  }
-  const Schedule& schedule = *program_.schedule;
-  const double slices = static_cast<double>(schedule.vpp()) * schedule.slices;
-  record_.peak_activations = std::max(
-      record_.peak_activations,
-      (held.whole + options_.held_until_weight * held.weight_part) / slices);
-}
-
-void ModelWorker::EndBlock(const Pass*, int parts) {
-  const size_t peak = arena_->ResetPeak();
-  record_.peak_bytes = std::max(record_.peak_bytes, peak);
-  // A pair is one operation: its first part stands at the pair's highest point.
-  for (int part = 0; part < parts; ++part) {
-    const size_t after = part + 1 < parts ? peak : arena_->used();
-    record_.memory.push_back(
-        {static_cast<double>(peak), static_cast<double>(after)});
-  }
 }
 
 void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {

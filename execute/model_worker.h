@@ -139,6 +139,8 @@ class ModelWorker : public Worker {
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
   absl::StatusOr<Payload> RandomBlock();
+  // Makes the blocks that the passes of an iteration hold together.
+  absl::Status ReserveActivations();
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "execute/executed_model.h"
 #include "execute/memory_pool.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 
@@ -70,6 +71,11 @@ class Stage {
 
   // Forgets the activations of all microbatches.
   void DropActivations();
+
+  // What a pass takes of the arena and gives back, block by block in its order,
+  // as {bytes, +1 or -1}: what it keeps for other passes, not what it passes
+  // on.
+  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind) const;
 
   int64_t parameters() const { return parameters_; }
   // [parameters], parts in their order.

@@ -14,13 +14,14 @@ sizes=("$@")
 mkdir -p "$out"
 profile=$out/profile.txtpb
 table=$out/measured.csv
-# Four sequences: 5 ms and more of each pass of a layer. More for slices.
-microbatch_sizes=4
-for pp in "${sizes[@]}"; do microbatch_sizes+=,$((2 * pp)); done
+# Four sequences: 5 ms and more of each pass of a layer. The slices below have
+# the tokens of two.
 [[ -s $profile ]] || "$pipewright" calibrate --device cpu --model gpt-tiny \
-  --microbatch-sizes "$microbatch_sizes" --sequences 128 --tp 1 -o "$profile"
+  --microbatch-sizes 2,4 --sequences 128 --tp 1 -o "$profile"
 
-# Two layers a rank, 8 pp sequences a step, as many microbatches as that gives.
+# One rank computes at a time: each stands for a device of its own, and two that
+# share caches and memory slow each other down by some per cent. Two layers a
+# rank, 8 pp sequences a step, as many microbatches as that gives.
 run() { # SCHEDULE PP SEQUENCES [OPTIONS]
   local schedule=$1 pp=$2 sequences=$3
   shift 3
@@ -30,7 +31,7 @@ run() { # SCHEDULE PP SEQUENCES [OPTIONS]
   "$pipewright" execute --schedule "$schedule" --pp "$pp" \
     --microbatches $((8 * pp / sequences)) --microbatch-size "$sequences" \
     --model gpt-tiny --set model.layers=$((2 * pp)) --profile "$profile" \
-    --p2p 0ms --interference off --steps 2 "$@" --row "$table" -o /dev/null \
+    --p2p 0ms --interference off --steps 2 --one-at-a-time "$@" --row "$table" -o /dev/null \
     2>> "$out/log.txt" || {
     local status=$?
     echo "  exit $status: $(tail -n 1 "$out/log.txt")" >&2

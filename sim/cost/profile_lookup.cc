@@ -136,13 +136,17 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   if (entries.empty()) return nullptr;
   std::vector<GridPoint> points;
   for (const PassEntry* entry : entries) {
-    points.push_back(PointOf(part, pass, entry->model, entry->microbatch_size,
+    points.push_back(PointOf(part, pass, entry->model,
+                             static_cast<double>(entry->microbatch_size),
                              entry->sequence, entry->tp));
     points.back().seconds = entry->time.median_s;
   }
+  // A slice has the tokens, and so the matrices, of a smaller microbatch; of
+  // attention it has its part in the mean.
+  const double slices = training_.slices;
   const GridPoint wanted =
-      PointOf(part, pass, shape_, training_.microbatch_size, training_.sequence,
-              training_.tp);
+      PointOf(part, pass, shape_, training_.microbatch_size / slices,
+              training_.sequence, training_.tp);
   ProfiledTime time = {.part = part, .pass = pass};
   time.points = static_cast<int>(points.size());
   time.nearest = Nearest(entries, points, wanted.where);
@@ -154,12 +158,13 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   if (!same_tp && !options_.scale_shapes) return nullptr;
   const Interpolated value =
       Interpolation(std::move(points)).At(wanted.work, wanted.where);
-  time.seconds = value.seconds;
+  time.seconds = slices * value.seconds;
   time.error = value.error;
-  time.how = scaled           ? ProfiledTime::How::kScaled
-             : value.measured ? ProfiledTime::How::kMeasured
-             : value.inside   ? ProfiledTime::How::kInterpolated
-                              : ProfiledTime::How::kExtrapolated;
+  time.how = scaled          ? ProfiledTime::How::kScaled
+             : !value.inside ? ProfiledTime::How::kExtrapolated
+             : value.measured && training_.slices == 1
+                 ? ProfiledTime::How::kMeasured
+                 : ProfiledTime::How::kInterpolated;
   found->second = static_cast<int>(times_.size());
   Note(time);
   times_.push_back(time);

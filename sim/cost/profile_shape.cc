@@ -81,10 +81,9 @@ bool SameShape(ProfilePart part, const ProfileModel& one,
 }
 
 GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
-                  int64_t microbatch_size, int64_t sequence, int64_t tp) {
+                  double microbatch_size, int64_t sequence, int64_t tp) {
   const PassWork work = WorkOf(pass);
-  const double tokens =
-      static_cast<double>(microbatch_size) * static_cast<double>(sequence);
+  const double tokens = microbatch_size * static_cast<double>(sequence);
   const auto shards = static_cast<double>(tp);
   const double parameters = Parameters(part, model);
   double linear = 2 * tokens * parameters / shards;
@@ -101,8 +100,8 @@ GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
   }
   return {.work = {work.linear * linear, work.attention * attention,
                    work.streamed * streamed},
-          .where = {static_cast<double>(microbatch_size),
-                    static_cast<double>(sequence), shards, parameters}};
+          .where = {microbatch_size, static_cast<double>(sequence), shards,
+                    parameters}};
 }
 
 std::vector<const PassEntry*> EntriesOf(const Profile& profile,
@@ -153,8 +152,8 @@ std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {
     std::vector<GridPoint> points;
     for (const PassEntry* entry : row.entries) {
       points.push_back(PointOf(entry->part, entry->pass, entry->model,
-                               entry->microbatch_size, entry->sequence,
-                               entry->tp));
+                               static_cast<double>(entry->microbatch_size),
+                               entry->sequence, entry->tp));
       points.back().seconds = entry->time.median_s;
     }
     if (points.size() < 2) continue;

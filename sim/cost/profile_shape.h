@@ -28,9 +28,9 @@ bool SameShape(ProfilePart part, const ProfileModel& one,
 
 // Linear FLOPs, FLOPs of attention, streamed elements of one device, and where
 // the shape lies (microbatch size, sequence, tp, parameters of the part); no
-// seconds.
+// seconds. A slice is a part of a microbatch.
 GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
-                  int64_t microbatch_size, int64_t sequence, int64_t tp);
+                  double microbatch_size, int64_t sequence, int64_t tp);
 
 // All entries of (part, pass, type) of the shape of `model`, or of any shape
 // of its style.

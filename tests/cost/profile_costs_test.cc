@@ -176,6 +176,31 @@ TEST_CASE("cost: a shape between two is interpolated and says so", "[cost]") {
   CHECK(Mentions(outside->warnings, "layer F lies outside"));
 }
 
+TEST_CASE("cost: a slice takes what a microbatch of its tokens takes",
+          "[cost]") {
+  Profile profile = TinyProfile();
+  const Profile once = profile;
+  // Four sequences together take less than four alone: slices of one give that
+  // away.
+  for (const PassEntry& entry : once.passes) {
+    PassEntry more = entry;
+    more.microbatch_size = 4;
+    more.time = Exactly(3 * entry.time.median_s);
+    profile.passes.push_back(more);
+  }
+  TrainingSpec training;
+  training.microbatch_size = 4;
+  const absl::StatusOr<ProfileCosts> whole = CostsOf(profile, training);
+  REQUIRE(whole.ok());
+  training.slices = 4;
+  const absl::StatusOr<ProfileCosts> sliced = CostsOf(profile, training);
+  REQUIRE(sliced.ok());
+  CHECK(whole->costs.stages[1].forward_s == Approx(6e-3));
+  CHECK(sliced->costs.stages[1].forward_s == Approx(8e-3));
+  CHECK(whole->times[0].how == ProfiledTime::How::kMeasured);
+  CHECK(sliced->times[0].how == ProfiledTime::How::kInterpolated);
+}
+
 TEST_CASE("cost: what was not measured is named with the command", "[cost]") {
   TrainingSpec training;
   training.tp = 2;

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -17,9 +19,14 @@
 namespace pipewright {
 namespace {
 
-// A quiet process is interrupted a few times a second by the kernel's own
-// threads.
-constexpr double kQuietPreemptions = 20;
+// Cores that others may use, of every core there is: what the kernel's own
+// threads and a shell take.
+constexpr double kQuiet = 0.05;
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) +
+         1e-6 * static_cast<double>(time.tv_usec);
+}
 
 std::string Distribution() {
   const auto text = ReadFile("/etc/os-release");
@@ -65,23 +72,48 @@ MachineLoad CurrentLoad() {
   load.runnable = ::getloadavg(&average, 1) == 1 ? average : -1;
   rusage usage = {};
   if (::getrusage(RUSAGE_SELF, &usage) == 0) {
-    load.preemptions = usage.ru_nivcsw;
+    load.own_s = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+  }
+  if (const auto stat = ReadFile("/proc/stat"); stat.ok()) {
+    load.busy_s =
+        BusySeconds(*stat, static_cast<double>(::sysconf(_SC_CLK_TCK)));
   }
   return load;
 }
 
+double BusySeconds(absl::string_view stat, double ticks_per_second) {
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(stat.substr(0, stat.find('\n')), ' ', absl::SkipEmpty());
+  // cpu user nice system idle iowait irq softirq steal; guests are in user.
+  constexpr size_t kBusy[] = {1, 2, 3, 6, 7, 8};
+  if (fields.size() <= 8 || fields[0] != "cpu" || ticks_per_second <= 0) {
+    return -1;
+  }
+  double ticks = 0;
+  for (const size_t field : kBusy) {
+    double value = 0;
+    if (!absl::SimpleAtod(fields[field], &value)) return -1;
+    ticks += value;
+  }
+  return ticks / ticks_per_second;
+}
+
 void AppendLoadWarnings(const MachineLoad& before, const MachineLoad& after,
                         double seconds, std::vector<std::string>* warnings) {
-  const double rate =
-      static_cast<double>(after.preemptions - before.preemptions) /
-      std::max(seconds, 1e-3);
-  if (before.runnable > after.cores - 1 || rate > kQuietPreemptions) {
-    warnings->push_back(absl::StrFormat(
-        "the machine was busy: load %.1f on %d cores before the run, preempted "
-        "%.0f times a second; wall-clock times (transfers, what runs beside a "
-        "pass) are less sure than thread times",
-        before.runnable, after.cores, rate));
+  const bool known = before.busy_s >= 0 && after.busy_s >= 0;
+  const double others =
+      known ? (after.busy_s - before.busy_s - (after.own_s - before.own_s)) /
+                  std::max(seconds, 1e-3)
+            : 0;
+  if (before.runnable <= after.cores - 1 && others <= kQuiet * after.cores) {
+    return;
   }
+  warnings->push_back(absl::StrFormat(
+      "the machine was busy: load %.1f on %d cores before the run, others used "
+      "%s of them during it; wall-clock times (transfers, what runs beside a "
+      "pass) are less sure than thread times",
+      before.runnable, after.cores,
+      known ? absl::StrFormat("%.1f", others) : "an unknown part"));
 }
 
 }  // namespace pipewright

@@ -1,9 +1,10 @@
 // What the machine says of itself: name of the system, date, how busy it is.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace pipewright {
 
@@ -14,13 +15,18 @@ std::string UtcDate();     // ISO 8601
 double ThreadSeconds();
 
 struct MachineLoad {
-  double runnable = 0;      // one-minute load average; below 0: not known
-  int64_t preemptions = 0;  // involuntary context switches of this process
+  double runnable = 0;  // one-minute load average; below 0: not known
+  // CPU seconds of all cores since the machine came up, and of this process;
+  // `busy_s` below 0: not known. The first has what a hypervisor took.
+  double busy_s = -1;
+  double own_s = 0;
   int cores = 1;
 };
 MachineLoad CurrentLoad();
+// Busy seconds of the first line of Linux's /proc/stat; below 0: it is none.
+double BusySeconds(absl::string_view stat, double ticks_per_second);
 
-// Warns when others wanted the cores while this process measured.
+// Warns when others used the cores while this process measured for `seconds`.
 void AppendLoadWarnings(const MachineLoad& before, const MachineLoad& after,
                         double seconds, std::vector<std::string>* warnings);
 

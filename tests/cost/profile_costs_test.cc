@@ -195,8 +195,8 @@ TEST_CASE("cost: a slice takes what a microbatch of its tokens takes",
   training.slices = 4;
   const absl::StatusOr<ProfileCosts> sliced = CostsOf(profile, training);
   REQUIRE(sliced.ok());
-  CHECK(whole->costs.stages[1].forward_s == Approx(6e-3));
-  CHECK(sliced->costs.stages[1].forward_s == Approx(8e-3));
+  CHECK(whole->costs.stages[1].forward_s == Approx(12e-3));
+  CHECK(sliced->costs.stages[1].forward_s == Approx(16e-3));
   CHECK(whole->times[0].how == ProfiledTime::How::kMeasured);
   CHECK(sliced->times[0].how == ProfiledTime::How::kInterpolated);
 }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/rank_outcome.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/program/cursor.h"
 

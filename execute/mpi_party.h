@@ -105,8 +105,11 @@ class Party {
     return epoch_s;
   }
 
-  void Report(const RankOutcome& outcome, absl::string_view more) {
+  // To process 0. `leaves`: awaits nothing more.
+  void Report(const RankOutcome& outcome, absl::string_view more,
+              bool leaves = false) {
     WireWriter report = Begin(Control::kReport);
+    report.Put(leaves);
     PutOutcome(outcome, &report);
     report.PutText(more);
     job_.Send(0, MpiJob::kControl, report.bytes());
@@ -133,6 +136,7 @@ class Party {
         outcome.blocked = absl::StrCat(NameOf(process), ": lost");
       } else {
         WireReader reader(found->second);
+        if (reader.Get<bool>()) all_there_ = false;
         outcome = GetOutcome(&reader);
         its_more = reader.GetText();
         if (!reader.ok()) outcome.status = absl::InternalError("short report");
@@ -175,6 +179,13 @@ class Party {
   absl::StatusOr<std::string> Conclude(
       const std::function<absl::StatusOr<std::string>()>& conclude) {
     return Watch("has ended and concludes the run for all", conclude);
+  }
+
+  // When this process is ended from outside, and perhaps no other.
+  void TakeLeave(const RankOutcome& outcome, const absl::Status& status) {
+    if (job_.process() > 0) return Report(outcome, "", /*leaves=*/true);
+    all_there_ = false;
+    Judge(status);
   }
 
   void Judge(const absl::StatusOr<std::string>& conclusion) {

@@ -162,7 +162,8 @@ class RankRun {
   void Answer(bool goes_on);
   void Tell(RankMessage::Kind kind, absl::string_view text);
   std::vector<Address> Others() const;
-  absl::Status EndedFromOutside() const;
+  absl::Status EndedFromOutside();
+  absl::Status CheckLateCame(int iteration) const;
 
   // rank_passes.cc
   absl::StatusOr<bool> RunBlock();

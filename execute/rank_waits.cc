@@ -66,8 +66,12 @@ absl::Status RankRun::AwaitOthers() {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::EndedFromOutside() const {
-  return absl::UnavailableError(endpoint_.ended_by());
+// The others get to know, where nobody ends them too.
+absl::Status RankRun::EndedFromOutside() {
+  const std::string why = endpoint_.ended_by();
+  Tell(RankMessage::Kind::kLost,
+       absl::StrCat(RankName(program_, self_), ": ", why));
+  return absl::UnavailableError(why);
 }
 
 absl::Status RankRun::Poll() {

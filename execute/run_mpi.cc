@@ -75,8 +75,10 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                          ? RankName(program, self) + ": has ended"
                          : outcome.blocked));
   };
-  if (!job->ended_by().empty()) {
-    return ended(absl::UnavailableError(job->ended_by()));
+  if (const std::string why = job->ended_by(); !why.empty()) {
+    party.TakeLeave(outcome, absl::UnavailableError(absl::StrCat(
+                                 RankName(program, self), ": ", why)));
+    return ended(absl::UnavailableError(why));
   }
   std::string more;
   if (outcome.status.ok() && reports.report) more = reports.report();

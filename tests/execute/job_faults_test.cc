@@ -3,13 +3,16 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/file.h"
 #include "tests/support/execute_job.h"
 
@@ -65,6 +68,34 @@ TEST_CASE("job: a process that falls silent is named after the time-out",
   }
   CHECK(absl::StrContains(job.Err(0), "rank 2: no answer"));
   job.Kill(2, SIGKILL);
+}
+
+TEST_CASE("job: who is told to end tells the others", "[execute][sockets]") {
+  for (const int victim : {0, 2}) {
+    // Longer than the test may take.
+    ExecuteJob job(4, SmallRun({"--pp", "4", "--steps", "1000", "--no-check",
+                                "--timeout", "1000"}));
+    job.AwaitMeeting();
+    job.Kill(victim, SIGTERM);
+    CHECK(job.Await() == std::vector<int>{1, 1, 1, 1});
+    INFO(job.Err(0));
+    CHECK(absl::StrContains(job.Err(0), "SIGTERM"));
+    CHECK(absl::StrContains(job.Err(victim),
+                            absl::StrCat("rank ", victim, ", iteration ")));
+  }
+}
+
+TEST_CASE("job: who is told to end while it waits for others ends",
+          "[execute][sockets]") {
+  ExecuteJob job(3, SmallRun({"--pp", "3", "--timeout", "1000"}), 1);
+  for (int tries = 0; tries < 20000; ++tries) {
+    if (absl::StrContains(absl::StrJoin(job.Files(), " "), "job")) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  job.Kill(0, SIGTERM);
+  CHECK(job.Await() == std::vector<int>{1});
+  CHECK(absl::StrContains(job.Err(0), "(SIGTERM) before all have come"));
+  CHECK(job.Files() == std::vector<std::string>{"err0", "out0"});
 }
 
 TEST_CASE("job: what cannot be written is the error of all, and no file is",

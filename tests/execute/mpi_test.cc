@@ -235,7 +235,7 @@ TEST_CASE("mpi: what one process throws is the error of all",
 TEST_CASE("mpi: a process that dies while process 0 concludes is no success",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;
-  MpiRunner runner(4, {"--conclude", "30"}, 20);
+  MpiRunner runner(4, {"--conclude", "30"}, 4);
   runner.Await();
   INFO(runner.output());
   const std::string said = runner.Read("said", 0);

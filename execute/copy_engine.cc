@@ -2,44 +2,46 @@
 
 #include <utility>
 
+#include "sim/base/exceptions.h"
+
 namespace pipewright {
 
-CopyEngine::CopyEngine() {
-  for (Lane& lane : lanes_) lane.thread = std::thread(Run, &lane);
+void CopyEngine::Start(Direction direction, Copy copy, Ended ended) {
+  lanes_[direction].Start({std::move(copy), std::move(ended)});
 }
 
-CopyEngine::~CopyEngine() {
-  for (Lane& lane : lanes_) {
-    {
-      std::lock_guard lock(lane.mutex);
-      lane.stops = true;
-    }
-    lane.wake.notify_one();
-    lane.thread.join();
-  }
-}
-
-void CopyEngine::Start(Direction direction, std::function<void()> copy) {
-  Lane& lane = lanes_[direction];
+CopyEngine::Lane::~Lane() {
   {
-    std::lock_guard lock(lane.mutex);
-    lane.waiting.push_back(std::move(copy));
+    std::lock_guard lock(mutex_);
+    stops_ = true;
   }
-  lane.wake.notify_one();
+  wake_.notify_one();
+  thread_.join();
 }
 
-void CopyEngine::Run(Lane* lane) {
+void CopyEngine::Lane::Start(Given given) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(given));
+  }
+  wake_.notify_one();
+}
+
+void CopyEngine::Lane::Run() {
   while (true) {
-    std::function<void()> copy;
+    Given given;
     {
-      std::unique_lock lock(lane->mutex);
-      lane->wake.wait(lock,
-                      [lane] { return !lane->waiting.empty() || lane->stops; });
-      if (lane->waiting.empty()) return;
-      copy = std::move(lane->waiting.front());
-      lane->waiting.pop_front();
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return !waiting_.empty() || stops_; });
+      if (waiting_.empty()) return;
+      given = std::move(waiting_.front());
+      waiting_.pop_front();
     }
-    copy();
+    absl::Status copied = WithoutExceptions(given.copy);
+    WithoutExceptions([&] {
+      given.ended(std::move(copied));
+      return absl::OkStatus();
+    }).IgnoreError();
   }
 }
 

@@ -10,28 +10,44 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/status/status.h"
+
 namespace pipewright {
 
 class CopyEngine {
  public:
   enum Direction { kToHost = 0, kToDevice = 1 };
+  using Copy = std::function<absl::Status()>;
+  using Ended = std::function<void(absl::Status)>;
 
-  CopyEngine();
   // Ends what has been given first.
-  ~CopyEngine();
+  CopyEngine() = default;
   CopyEngine(const CopyEngine&) = delete;
 
-  void Start(Direction direction, std::function<void()> copy);
+  // `ended` is told on the thread what `copy` gives, or what it throws as an
+  // error. What `ended` throws is lost: whoever awaits it has a time-out.
+  void Start(Direction direction, Copy copy, Ended ended);
 
  private:
-  struct Lane {
-    std::mutex mutex;
-    std::condition_variable wake;
-    std::deque<std::function<void()>> waiting;
-    bool stops = false;
-    std::thread thread;
+  struct Given {
+    Copy copy;
+    Ended ended;
   };
-  static void Run(Lane* lane);
+  class Lane {
+   public:
+    Lane() : thread_([this] { Run(); }) {}
+    ~Lane();
+    void Start(Given given);
+
+   private:
+    void Run();
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<Given> waiting_;
+    bool stops_ = false;
+    std::thread thread_;
+  };
 
   std::array<Lane, 2> lanes_;
 };

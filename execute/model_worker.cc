@@ -330,9 +330,11 @@ void ModelWorker::StartCopy(Pass pass, int stage,
   const auto direction = out ? CopyEngine::kToHost : CopyEngine::kToDevice;
   PwStream* const stream = copy_streams_[direction];
   copies_->Start(
-      direction, [target, key, out, stream, ended = std::move(ended)] {
-        ended(out ? target->Offload(key, stream) : target->Load(key, stream));
-      });
+      direction,
+      [target, key, out, stream] {
+        return out ? target->Offload(key, stream) : target->Load(key, stream);
+      },
+      std::move(ended));
 }
 
 }  // namespace pipewright

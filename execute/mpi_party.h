@@ -4,34 +4,34 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <future>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "execute/mpi_transport.h"
+#include "execute/pulse.h"
 #include "execute/rank_outcome.h"
 #include "execute/rank_run.h"
+#include "execute/run_mpi.h"
 #include "execute/wire.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 
 // Between processes, beside the messages of the pipeline.
 enum class Control : uint8_t {
-  kReady,    // to process 0: is there a worker?
-  kGo,       // from it: does everybody run, and since when
-  kReport,   // to it: how a rank has ended
-  kAlive,    // from it and to it: what comes next takes its time
-  kVerdict,  // from it
+  kPrepared,  // to process 0: what it makes of options and files
+  kReady,     // to it: is there a worker?
+  kGo,        // from it: does everybody run, and since when
+  kReport,    // to it: how a rank has ended
+  kVerdict,   // from it
 };
 
 // The same on all processes of one machine, which also share its clock.
@@ -42,51 +42,30 @@ absl::Status GetStatus(WireReader* reader);
 void PutOutcome(const RankOutcome& outcome, WireWriter* writer);
 RankOutcome GetOutcome(WireReader* reader);
 
-// The agreement of the processes of one run.
+// The agreement of the processes of one run. While it lasts a process is there
+// as long as its pulse is, whatever it does.
 class Party {
  public:
-  Party(MpiJob* job, const Program& program, const ExecuteOptions& options)
+  // `program`: null while there is none.
+  Party(MpiJob* job, const Program* program, double timeout_s)
       : job_(*job),
         program_(program),
-        options_(options),
-        run_(job->BeginRun()) {}
+        timeout_s_(timeout_s),
+        run_(job->BeginRun()),
+        pulse_(job, timeout_s) {}
 
   int64_t run() const { return run_; }
+  Pulse& pulse() { return pulse_; }
   Address AddressOf(int process) const {
-    return {process / program_.pp(), process % program_.pp()};
+    return {process / program_->pp(), process % program_->pp()};
   }
   std::string NameOf(int process) const {
-    return RankName(program_, AddressOf(process));
+    return program_ == nullptr ? absl::StrCat("process ", process)
+                               : RankName(*program_, AddressOf(process));
   }
 
-  // Says that this process is still there, while it lives: to process 0, or
-  // from it to all.
-  class Heartbeat {
-   public:
-    explicit Heartbeat(Party* party)
-        : thread_([this, party] {
-            const std::chrono::duration<double> pause(
-                party->options_.timeout_s / 4);
-            std::unique_lock lock(mutex_);
-            while (!wake_.wait_for(lock, pause, [this] { return ends_; })) {
-              party->SayAlive();
-            }
-          }) {}
-    ~Heartbeat() {
-      {
-        std::lock_guard lock(mutex_);
-        ends_ = true;
-      }
-      wake_.notify_all();
-      thread_.join();
-    }
-
-   private:
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool ends_ = false;
-    std::thread thread_;
-  };
+  // See FirstOfMpi.
+  absl::StatusOr<std::string> Agree(const absl::StatusOr<FirstWord>& own);
 
   // All have come as far as this: the time that is zero for all.
   absl::StatusOr<double> Start(bool has_worker) {
@@ -126,8 +105,11 @@ class Party {
     return epoch_s;
   }
 
-  void Report(const RankOutcome& outcome, absl::string_view more) {
+  // To process 0. `leaves`: awaits nothing more.
+  void Report(const RankOutcome& outcome, absl::string_view more,
+              bool leaves = false) {
     WireWriter report = Begin(Control::kReport);
+    report.Put(leaves);
     PutOutcome(outcome, &report);
     report.PutText(more);
     job_.Send(0, MpiJob::kControl, report.bytes());
@@ -138,7 +120,7 @@ class Party {
       RankOutcome own, std::string own_more, std::vector<std::string>* more) {
     // After a failure all know of it: who is still there says so soon.
     const double patience_s =
-        own.status.ok() ? Patience() : std::max(1.0, options_.timeout_s / 2);
+        own.status.ok() ? Patience() : std::max(1.0, timeout_s_ / 2);
     PW_ASSIGN_OR_RETURN(const auto reports,
                         Gather(Control::kReport, patience_s));
     std::vector<RankOutcome> outcomes = {std::move(own)};
@@ -154,6 +136,7 @@ class Party {
         outcome.blocked = absl::StrCat(NameOf(process), ": lost");
       } else {
         WireReader reader(found->second);
+        if (reader.Get<bool>()) all_there_ = false;
         outcome = GetOutcome(&reader);
         its_more = reader.GetText();
         if (!reader.ok()) outcome.status = absl::InternalError("short report");
@@ -163,21 +146,46 @@ class Party {
     return outcomes;
   }
 
-  // On process 0: `conclude` on another thread; the others know that it is
-  // still there.
+  // `work` on another thread, so that an end of the job is seen meanwhile:
+  // that this process `does` it is then said. What it throws is an error.
+  absl::StatusOr<std::string> Watch(
+      absl::string_view does,
+      const std::function<absl::StatusOr<std::string>()>& work) {
+    const auto why = [&]() -> std::string {
+      const std::string ended = job_.ended_by();
+      return ended.empty() ? ""
+                           : absl::StrCat(ended, "\n", NameOf(job_.process()),
+                                          ": ", does);
+    };
+    absl::StatusOr<std::string> result = std::string();
+    const absl::Status status = WithoutExceptions([&] {
+      auto running = std::async(std::launch::async, work);
+      while (running.wait_for(kLook) != std::future_status::ready) {
+        if (const std::string text = why(); !text.empty()) {
+          job_.EndAtOnce(text);
+        }
+      }
+      result = running.get();
+      return result.status();
+    });
+    if (const std::string text = why(); !text.empty()) {
+      return absl::UnavailableError(text);
+    }
+    if (!status.ok()) return status;
+    return result;
+  }
+
+  // On process 0.
   absl::StatusOr<std::string> Conclude(
       const std::function<absl::StatusOr<std::string>()>& conclude) {
-    const Heartbeat heartbeat(this);
-    auto result = std::async(std::launch::async, conclude);
-    while (result.wait_for(kLook) != std::future_status::ready) {
-      if (const std::string why = job_.ended_by(); !why.empty()) {
-        job_.EndAtOnce(WhileConcluding(why));
-      }
-    }
-    if (const std::string why = job_.ended_by(); !why.empty()) {
-      return absl::UnavailableError(WhileConcluding(why));
-    }
-    return result.get();
+    return Watch("has ended and concludes the run for all", conclude);
+  }
+
+  // When this process is ended from outside, and perhaps no other.
+  void TakeLeave(const RankOutcome& outcome, const absl::Status& status) {
+    if (job_.process() > 0) return Report(outcome, "", /*leaves=*/true);
+    all_there_ = false;
+    Judge(status);
   }
 
   void Judge(const absl::StatusOr<std::string>& conclusion) {
@@ -202,18 +210,7 @@ class Party {
   // mpirun gives a second from SIGTERM to SIGKILL.
   static constexpr std::chrono::milliseconds kLook{50};
 
-  std::string WhileConcluding(const std::string& why) const {
-    return absl::StrCat(why, "\n", NameOf(0),
-                        ": has ended and concludes the run for all");
-  }
-
-  void SayAlive() {
-    const WireWriter alive = Begin(Control::kAlive);
-    if (job_.process() == 0) return SendAll(alive);
-    job_.Send(0, MpiJob::kControl, alive.bytes());
-  }
-
-  double Patience() const { return 2 * options_.timeout_s; }
+  double Patience() const { return std::max(2.0, 2 * timeout_s_); }
 
   WireWriter Begin(Control control) const {
     WireWriter writer;
@@ -227,10 +224,14 @@ class Party {
     }
   }
 
+  bool IsSilent(int process, double patience_s) const {
+    return SteadySeconds() - pulse_.heard_s(process) > patience_s;
+  }
+
   // The next of this run; nothing after `patience_s` without any.
   struct Taken {
     int from = 0;
-    Control control = Control::kAlive;
+    Control control = Control::kReady;
     std::string text;
   };
   absl::StatusOr<std::optional<Taken>> Take(double patience_s) {
@@ -256,42 +257,42 @@ class Party {
   // From process 0.
   absl::StatusOr<std::string> Await(Control control) {
     while (true) {
-      PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(Patience()));
-      if (!taken) {
-        job_.Abandon();
-        return absl::UnavailableError(
-            absl::StrCat(NameOf(0), ": no word for ", Patience(), " s; lost"));
-      }
-      if (taken->control == control) return taken->text;
+      PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken,
+                          Take(Patience() / 8));
+      if (taken && taken->control == control) return taken->text;
+      if (taken || !IsSilent(0, Patience())) continue;
+      job_.Abandon();
+      return absl::UnavailableError(
+          absl::StrCat(NameOf(0), ": no word for ", Patience(), " s; lost"));
     }
   }
 
-  // [process] on process 0: without those that do not come for `patience_s`.
+  // [process] on process 0: without those that fall silent for `patience_s`
+  // before.
   absl::StatusOr<std::map<int, std::string>> Gather(Control control,
                                                     double patience_s) {
     std::map<int, std::string> texts;
-    double deadline_s = SteadySeconds() + patience_s;
-    while (static_cast<int>(texts.size()) + 1 < job_.processes() &&
-           SteadySeconds() < deadline_s) {
+    const auto awaits = [&] {
+      for (int process = 1; process < job_.processes(); ++process) {
+        if (!texts.contains(process) && !IsSilent(process, patience_s)) {
+          return true;
+        }
+      }
+      return false;
+    };
+    while (awaits()) {
       PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken,
                           Take(patience_s / 8));
-      // Those that are there await what becomes of the others.
-      SendAll(Begin(Control::kAlive));
-      if (!taken) continue;
-      if (taken->control == control) {
-        texts[taken->from] = taken->text;
-      } else if (taken->control != Control::kAlive) {
-        continue;
-      }
-      deadline_s = SteadySeconds() + patience_s;
+      if (taken && taken->control == control) texts[taken->from] = taken->text;
     }
     return texts;
   }
 
   MpiJob& job_;
-  const Program& program_;
-  const ExecuteOptions& options_;
+  const Program* const program_;
+  const double timeout_s_;
   const int64_t run_;
+  Pulse pulse_;
   bool all_there_ = true;
 };
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "execute/clock.h"
 #include "execute/load_module.h"
+#include "execute/pulse.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 
@@ -96,6 +97,8 @@ bool MpiJob::Started() {
       std::begin(kVariables), std::end(kVariables),
       [](const char* variable) { return getenv(variable) != nullptr; });
 }
+
+bool MpiJob::Terminated() { return terminated; }
 
 absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
   PW_ASSIGN_OR_RETURN(const PwMpi* const mpi, Load());
@@ -213,6 +216,12 @@ void MpiEndpoint::Send(Address to, RankMessage message) {
   job_.Send(to.replica * pp_ + to.rank, MpiJob::kPipeline,
             {reinterpret_cast<const char*>(&header), sizeof(header)},
             payload.data.get(), here);
+}
+
+bool MpiEndpoint::RunsSince(Address other, double since_s) const {
+  // What is taken a period later was said later.
+  return pulse_.heard_running_s(other.replica * pp_ + other.rank) >
+         since_s + pulse_.period_s();
 }
 
 bool MpiEndpoint::TakeOwn(RankMessage* message) {

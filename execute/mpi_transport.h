@@ -18,6 +18,8 @@
 
 namespace pipewright {
 
+class Pulse;
+
 // This process as part of what mpirun has started. One a process; Send and
 // Receive from any thread. From its creation on SIGTERM does not end the
 // process but its waits, so that it can say what it waited for: mpirun sends it
@@ -47,7 +49,8 @@ class MpiJob {
   // What has said how many there are.
   const char* count_option() const { return count_option_; }
 
-  enum Tag : int { kPipeline = 0, kControl = 1 };
+  // 2: what is measured by the module itself.
+  enum Tag : int { kPipeline = 0, kControl = 1, kPulse = 3 };
   struct Incoming {
     int from = 0;
     // On a boundary that any kernel takes.
@@ -62,6 +65,8 @@ class MpiJob {
   // processor meanwhile. `also` is tried too: true ends the wait as well.
   Received Receive(Tag tag, double timeout_s, Incoming* incoming,
                    const std::function<bool()>& also = nullptr);
+  // Has SIGTERM come?
+  static bool Terminated();
   // Why Receive gave kEnded; "" while nothing has ended the job.
   std::string ended_by() const;
 
@@ -110,8 +115,9 @@ class MpiJob {
 // replica * pp + rank. Payloads are memory of the host.
 class MpiEndpoint : public Endpoint {
  public:
-  MpiEndpoint(MpiJob* job, int pp, int64_t run)
+  MpiEndpoint(MpiJob* job, int pp, int64_t run, const Pulse* pulse)
       : job_(*job),
+        pulse_(*pulse),
         pp_(pp),
         run_(run),
         self_{job->process() / pp, job->process() % pp} {}
@@ -123,11 +129,13 @@ class MpiEndpoint : public Endpoint {
   // Nobody sees from outside that all wait; ranks ask each other.
   void Pending(int) override {}
   std::string ended_by() const override { return job_.ended_by(); }
+  bool RunsSince(Address other, double since_s) const override;
 
  private:
   bool TakeOwn(RankMessage* message);
 
   MpiJob& job_;
+  const Pulse& pulse_;
   const int pp_;
   const int64_t run_;
   const Address self_;

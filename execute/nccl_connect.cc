@@ -7,6 +7,7 @@
 #include "execute/clock.h"
 #include "execute/nccl_transport.h"
 #include "execute/rank_run.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -55,7 +56,16 @@ absl::Status NcclEndpoint::Connect(Worker* worker) {
         {
           std::lock_guard pump(mutex_);
           if (stops_) return;
-          Pump();
+          const absl::Status thrown = WithoutExceptions([this] {
+            Pump();
+            return absl::OkStatus();
+          });
+          if (!thrown.ok()) {
+            WithoutExceptions([&] {
+              Fail(thrown, /*tell=*/true);
+              return absl::OkStatus();
+            }).IgnoreError();
+          }
         }
         RestAWhile(&rests);
       }

@@ -61,6 +61,9 @@ class NcclEndpoint : public Endpoint {
   void Send(Address to, RankMessage message) override;
   Received Receive(double timeout_s, RankMessage* message) override;
   void Pending(int change) override { control_.Pending(change); }
+  bool RunsSince(Address other, double since_s) const override {
+    return control_.RunsSince(other, since_s);
+  }
   std::string ended_by() const override;
   bool combines() const override { return true; }
   void Combine(const std::shared_ptr<Collective>& collective) override;

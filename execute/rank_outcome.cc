@@ -2,12 +2,11 @@
 
 #include <sys/resource.h>
 
-#include <exception>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "execute/rank_run.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 
@@ -35,17 +34,34 @@ int64_t Preemptions() {
   return usage.ru_nivcsw;
 }
 
-}  // namespace
-
-absl::Status WithoutExceptions(const std::function<absl::Status()>& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("no memory");
-  } catch (const std::exception& exception) {
-    return absl::InternalError(exception.what());
-  }
+// From the time that is zero for all ranks to the last operation.
+absl::Status RunStarted(const Program& program, Address self,
+                        const IsolatedTimes& times, Endpoint* endpoint,
+                        Worker* worker, double epoch_s,
+                        const ExecuteOptions& options, RankOutcome* outcome) {
+  std::shared_ptr<Clock> clock = MakeClock(options, epoch_s, &outcome->late_s);
+  RankRun run(
+      program, self, times, endpoint, worker, std::move(clock),
+      {.timeout_s = options.timeout_s,
+       .trace = options.trace,
+       .faults = options.faults,
+       .record =
+           options.records == nullptr
+               ? nullptr
+               : &(*options.records)[self.replica * program.pp() + self.rank],
+       .takes = options.takes.empty() ? nullptr : options.takes[self.rank]});
+  const int64_t preempted = Preemptions();
+  const absl::Status ran = run.Run();
+  outcome->preemptions = Preemptions() - preempted;
+  outcome->position = run.position();
+  if (!ran.ok()) outcome->blocked = run.Blocked();
+  outcome->result.times = run.first_times();
+  outcome->result.iteration_end_s = run.iteration_end_s();
+  outcome->result.ops = std::move(run.ops());
+  return ran;
 }
+
+}  // namespace
 
 RankOutcome RunRank(const Program& program, Address self,
                     const IsolatedTimes& times, Endpoint* endpoint,
@@ -63,38 +79,30 @@ RankOutcome RunRank(const Program& program, Address self,
   outcome.status.Update(WithoutExceptions([&] {
     return endpoint->Connect(outcome.status.ok() ? made->get() : nullptr);
   }));
-  const absl::StatusOr<double> epoch_s = start(outcome.status.ok());
-  outcome.status.Update(epoch_s.status());
-  if (!outcome.status.ok()) {
-    endpoint->Disconnect(false).IgnoreError();
-    outcome.blocked = absl::StrCat(RankName(program, self), ": did not start");
-    return outcome;
+  double epoch_s = 0;
+  outcome.status.Update(WithoutExceptions([&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(epoch_s, start(outcome.status.ok()));
+    return absl::OkStatus();
+  }));
+  const bool starts = outcome.status.ok();
+  if (starts) {
+    *worker = *std::move(made);
+    outcome.status = WithoutExceptions([&] {
+      return RunStarted(program, self, times, endpoint, worker->get(), epoch_s,
+                        options, &outcome);
+    });
   }
-  *worker = *std::move(made);
-  std::shared_ptr<Clock> clock = MakeClock(options, *epoch_s, &outcome.late_s);
-  RankRun run(
-      program, self, times, endpoint, worker->get(), std::move(clock),
-      {.timeout_s = options.timeout_s,
-       .trace = options.trace,
-       .faults = options.faults,
-       .record =
-           options.records == nullptr
-               ? nullptr
-               : &(*options.records)[self.replica * program.pp() + self.rank],
-       .takes = options.takes.empty() ? nullptr : options.takes[self.rank]});
-  const int64_t preempted = Preemptions();
-  outcome.status = run.Run();
-  outcome.preemptions = Preemptions() - preempted;
-  outcome.status.Update(endpoint->Disconnect(outcome.status.ok()));
+  const bool ran = outcome.status.ok();
+  outcome.status.Update(
+      WithoutExceptions([&] { return endpoint->Disconnect(ran); }));
   if (outcome.status.code() == absl::StatusCode::kAborted) {
     outcome.blocked = absl::StrCat(RankName(program, self), ": lost");
-  } else if (!outcome.status.ok()) {
-    outcome.blocked = run.Blocked();
+  } else if (!starts) {
+    outcome.blocked = absl::StrCat(RankName(program, self), ": did not start");
+  } else if (!outcome.status.ok() && outcome.blocked.empty()) {
+    outcome.blocked = absl::StrCat(RankName(program, self),
+                                   ran ? ": has ended" : ": has failed");
   }
-  outcome.position = run.position();
-  outcome.result.times = run.first_times();
-  outcome.result.iteration_end_s = run.iteration_end_s();
-  outcome.result.ops = std::move(run.ops());
   return outcome;
 }
 

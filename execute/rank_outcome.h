@@ -24,13 +24,10 @@ struct RankOutcome {
   int64_t preemptions = 0;
 };
 
-// What `body` throws as a status: kResourceExhausted, kInternal.
-absl::Status WithoutExceptions(const std::function<absl::Status()>& body);
-
-// Makes the worker and runs it. `start` is called in between, with whether
+// Makes the worker and runs it. `start` is called once in between, with whether
 // there is a worker that is connected, and gives the time that is zero for all
 // ranks. The worker is put into *worker, where others may still hold what it
-// has sent.
+// has sent. What is thrown is in the outcome's status.
 RankOutcome RunRank(const Program& program, Address self,
                     const IsolatedTimes& times, Endpoint* endpoint,
                     const MakeWorker& make_worker,

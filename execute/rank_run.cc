@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/rank_outcome.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/program/cursor.h"
 
@@ -74,10 +74,26 @@ absl::Status RankRun::RunAll() {
     EndedAt(iteration, compute_s_);
     for (const double stream_s : stream_s_) EndedAt(iteration, stream_s);
     if (iteration == 0) times_of_first_.last_end_s = pass_end_s_;
+    PW_RETURN_IF_ERROR(CheckLateCame(iteration));
     PW_RETURN_IF_ERROR(worker_.EndIteration(iteration));
   }
   ended_ = true;
   return AwaitOthers();
+}
+
+// A fault that has not acted would look harmless.
+absl::Status RankRun::CheckLateCame(int iteration) const {
+  for (const Faults::LateMessage& fault : options_.faults.late_messages) {
+    if (fault.rank == self_.rank && fault.iteration == iteration &&
+        fault.number >= sent_) {
+      return BadValue("--fault-late", absl::StrCat("message ", fault.number),
+                      sent_ == 0 ? "none, as the rank sends none"
+                                 : absl::StrCat("0 to ", sent_ - 1,
+                                                ", what the rank sends in "
+                                                "that iteration"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RankRun::RunStart(const Start& start) {

@@ -137,6 +137,7 @@ class RankRun {
     std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
     int64_t taken = 0;          // of those of all ranks
     int64_t under_way = 0;  // copies and collectives of its own, not yet ended
+    bool goes_on = false;   // at a date that it waits for
 
     friend bool operator==(const Traffic&, const Traffic&) = default;
   };
@@ -151,17 +152,18 @@ class RankRun {
   std::vector<Address> Unanswered() const;
   bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
   absl::Status GiveUp(const std::string& text);
-  std::string TrafficText() const;
+  std::string TrafficText(bool goes_on) const;
   Traffic TrafficOf(const Payload& payload) const;
   void SendTo(Address to, RankMessage message);
   size_t IndexOf(Address address) const {
     return static_cast<size_t>(address.replica) * program_.pp() + address.rank;
   }
   absl::Status WaitForWake();
-  void Answer();
+  void Answer(bool goes_on);
   void Tell(RankMessage::Kind kind, absl::string_view text);
   std::vector<Address> Others() const;
-  absl::Status EndedFromOutside() const;
+  absl::Status EndedFromOutside();
+  absl::Status CheckLateCame(int iteration) const;
 
   // rank_passes.cc
   absl::StatusOr<bool> RunBlock();

@@ -1,13 +1,16 @@
 // Waiting for other ranks, and what a rank does when nothing comes.
 //
 // A rank that has waited for its time-out asks all others. Whoever waits too
-// answers with what it has sent and taken so far; whoever is busy answers when
-// it waits again; whoever has ended has said so, and what it has sent. Two
-// rounds of answers with the same numbers: there was a time between them at
-// which everybody waited. If by these numbers all that was sent to those who
-// wait was taken, and they have no copies of their own under way, then nothing
-// will ever come: a deadlock. Something that is under way for another time-out:
-// lost. No answer: lost.
+// answers with what it has sent and taken so far; whoever waits for a date says
+// that it will go on; whoever computes answers when it waits again, and that it
+// still runs is known from elsewhere (Endpoint::RunsSince); whoever has ended
+// has said so, and what it has sent. While somebody computes or will go on,
+// waiting goes on, however long. Two rounds of answers with the same numbers:
+// there was a time between them at which everybody waited. If by these numbers
+// all that was sent to those who wait was taken, and they have no copies of
+// their own under way, then nothing will ever come: a deadlock. Something that
+// is under way for another time-out: lost. Neither an answer nor a sign of
+// life: lost.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -55,7 +58,7 @@ void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
 
 // Somebody may still pull from a rank that has ended.
 absl::Status RankRun::AwaitOthers() {
-  Tell(RankMessage::Kind::kDone, TrafficText());
+  Tell(RankMessage::Kind::kDone, TrafficText(/*goes_on=*/false));
   if (!one_sided_) return absl::OkStatus();
   while (done_.size() < Others().size()) {
     PW_RETURN_IF_ERROR(Wait());
@@ -63,8 +66,12 @@ absl::Status RankRun::AwaitOthers() {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::EndedFromOutside() const {
-  return absl::UnavailableError(endpoint_.ended_by());
+// The others get to know, where nobody ends them too.
+absl::Status RankRun::EndedFromOutside() {
+  const std::string why = endpoint_.ended_by();
+  Tell(RankMessage::Kind::kLost,
+       absl::StrCat(RankName(program_, self_), ": ", why));
+  return absl::UnavailableError(why);
 }
 
 absl::Status RankRun::Poll() {
@@ -82,8 +89,9 @@ absl::Status RankRun::Poll() {
   }
 }
 
-// For a date, not for others: who asks meanwhile gets no answer.
+// For a date, not for others.
 absl::Status RankRun::WaitForWake() {
+  Answer(/*goes_on=*/true);
   const double left_s = wake_s_ - clock_->Now() - kSpin_s;
   if (left_s <= 0) return absl::OkStatus();
   RankMessage message;
@@ -97,7 +105,7 @@ absl::Status RankRun::WaitForWake() {
 
 absl::Status RankRun::Wait() {
   if (wake_s_ < std::numeric_limits<double>::infinity()) return WaitForWake();
-  Answer();
+  Answer(/*goes_on=*/false);
   RankMessage message;
   switch (endpoint_.Receive(options_.timeout_s, &message)) {
     case Received::kMessage:
@@ -128,25 +136,27 @@ RankRun::Traffic RankRun::TrafficOf(const Payload& payload) const {
   Traffic traffic;
   traffic.taken = reader.Get<int64_t>();
   traffic.under_way = reader.Get<int64_t>();
+  traffic.goes_on = reader.Get<bool>();
   traffic.sent = reader.GetAll<int64_t>();
   traffic.sent.resize(traffic_.sent.size());  // a replay's end says nothing
   return traffic;
 }
 
-std::string RankRun::TrafficText() const {
+std::string RankRun::TrafficText(bool goes_on) const {
   WireWriter writer;
   writer.Put(traffic_.taken);
   writer.Put(traffic_.under_way);
+  writer.Put(goes_on);
   writer.PutAll(traffic_.sent);
   return writer.bytes();
 }
 
 // Who has asked while this rank was busy, too.
-void RankRun::Answer() {
+void RankRun::Answer(bool goes_on) {
   for (const auto& [who, question] : asked_) {
     endpoint_.Send(who, {.kind = RankMessage::Kind::kAnswer,
                          .number = question,
-                         .payload = HostPayload(TrafficText())});
+                         .payload = HostPayload(TrafficText(goes_on))});
   }
   asked_.clear();
 }
@@ -170,7 +180,7 @@ absl::Status RankRun::AwaitAnswers() {
       SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
   const int64_t taken = taken_;
   while (!Unanswered().empty()) {
-    Answer();
+    Answer(/*goes_on=*/false);
     RankMessage message;
     const double left_s = deadline_s - SteadySeconds();
     if (left_s <= 0) break;
@@ -210,18 +220,25 @@ absl::Status RankRun::AskOthers() {
     ++question_;
     answers_.clear();
     Tell(RankMessage::Kind::kAsk, "");
+    const double asked_s = SteadySeconds();
     PW_RETURN_IF_ERROR(AwaitAnswers());
     if (taken_ != taken) return absl::OkStatus();
     std::vector<std::string> silent;
+    bool goes_on = false;
     for (const Address other : Unanswered()) {
-      silent.push_back(RankName(program_, other));
+      if (endpoint_.RunsSince(other, asked_s)) {
+        goes_on = true;
+      } else {
+        silent.push_back(RankName(program_, other));
+      }
     }
     if (!silent.empty()) {
-      return GiveUp(absl::StrCat(
-          absl::StrJoin(silent, ", "),
-          ": no answer; lost, or busy for longer than the time-out of ",
-          options_.timeout_s, " s"));
+      return GiveUp(absl::StrCat(absl::StrJoin(silent, ", "),
+                                 ": no answer within the time-out of ",
+                                 options_.timeout_s, " s: lost"));
     }
+    for (const auto& [other, traffic] : answers_) goes_on |= traffic.goes_on;
+    if (goes_on) return absl::OkStatus();
     // Those that still need something see for themselves.
     if (ended_) return absl::OkStatus();
     answers_[{self_.replica, self_.rank}] = traffic_;

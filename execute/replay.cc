@@ -12,6 +12,7 @@
 #include "execute/fixed_worker.h"
 #include "execute/rank_outcome.h"
 #include "execute/replay_endpoint.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/engine/isolated_times.h"
 
@@ -103,11 +104,15 @@ absl::Status RunAlone(const Program& program, int rank,
   ReplayEndpoint endpoint(self, others, messages);
   RankOutcome outcome;
   std::thread thread([&] {
-    std::unique_ptr<Worker> worker;
-    outcome = RunRank(
-        program, self, times, &endpoint, make_worker, execute,
-        [](bool) { return SteadySeconds(); }, &worker);
-    if (worker != nullptr) worker->Forget();
+    const absl::Status thrown = WithoutExceptions([&] {
+      std::unique_ptr<Worker> worker;
+      outcome = RunRank(
+          program, self, times, &endpoint, make_worker, execute,
+          [](bool) { return SteadySeconds(); }, &worker);
+      if (worker != nullptr) worker->Forget();
+      return absl::OkStatus();
+    });
+    outcome.status.Update(thrown);
   });
   thread.join();
   if (outcome.status.code() == absl::StatusCode::kFailedPrecondition) {

@@ -3,16 +3,33 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "execute/mpi_party.h"
 #include "execute/rank_outcome.h"
 #include "execute/rank_run.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
+
+absl::StatusOr<std::string> FirstOfMpi(
+    MpiJob* job, double timeout_s,
+    const std::function<absl::StatusOr<FirstWord>()>& first) {
+  Party party(job, nullptr, timeout_s);
+  absl::StatusOr<FirstWord> word = FirstWord();
+  const absl::Status status = party
+                                  .Watch("prepares the run",
+                                         [&]() -> absl::StatusOr<std::string> {
+                                           word = first();
+                                           PW_RETURN_IF_ERROR(word.status());
+                                           return "";
+                                         })
+                                  .status();
+  if (!status.ok()) word = status;
+  return party.Agree(word);
+}
 
 absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const MakeWorker& make_worker,
@@ -24,8 +41,8 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
         " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
         program.replicas, " x pp ", program.pp(), ")"));
   }
-  Party party(job, program, options);
-  MpiEndpoint endpoint(job, program.pp(), party.run());
+  Party party(job, &program, options.timeout_s);
+  MpiEndpoint endpoint(job, program.pp(), party.run(), &party.pulse());
   const Address self = endpoint.self();
   // Until all have told how they have ended.
   std::unique_ptr<Endpoint> data_path;
@@ -37,17 +54,16 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
   RankOutcome outcome;
   {
     std::unique_ptr<Worker> worker;
-    // A worker may warm up for longer than anybody waits.
-    std::optional<Party::Heartbeat> warms_up(&party);
     const auto start = [&](bool has_worker) -> absl::StatusOr<double> {
-      warms_up.reset();
       PW_ASSIGN_OR_RETURN(epoch_s, party.Start(has_worker));
       return epoch_s;
     };
+    party.pulse().RankBegins();
     outcome =
         RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
                 data_path == nullptr ? &endpoint : data_path.get(), make_worker,
                 options, start, &worker);
+    party.pulse().RankEnds();
     if (outcome.status.code() == absl::StatusCode::kAborted) raise(SIGKILL);
   }
   // mpirun lets nobody agree on anything then.
@@ -59,8 +75,10 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                          ? RankName(program, self) + ": has ended"
                          : outcome.blocked));
   };
-  if (!job->ended_by().empty()) {
-    return ended(absl::UnavailableError(job->ended_by()));
+  if (const std::string why = job->ended_by(); !why.empty()) {
+    party.TakeLeave(outcome, absl::UnavailableError(absl::StrCat(
+                                 RankName(program, self), ": ", why)));
+    return ended(absl::UnavailableError(why));
   }
   std::string more;
   if (outcome.status.ok() && reports.report) more = reports.report();
@@ -108,15 +126,15 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
 absl::Status LastOfMpi(MpiJob* job, const Program& program,
                        const ExecuteOptions& options,
                        const std::function<absl::Status()>& last) {
-  Party party(job, program, options);
+  Party party(job, &program, options.timeout_s);
   if (job->process() > 0) return party.Verdict().status();
   if (const std::string why = job->ended_by(); !why.empty()) {
     return absl::UnavailableError(why);
   }
-  absl::Status status;
-  {
-    const Party::Heartbeat heartbeat(&party);
-    status = last();
+  absl::Status status = WithoutExceptions(last);
+  if (const std::string why = job->ended_by(); status.ok() && !why.empty()) {
+    status = absl::UnavailableError(
+        absl::StrCat(why, " (after the run: what it was to write is written)"));
   }
   absl::StatusOr<std::string> verdict = std::string();
   if (!status.ok()) verdict = status;

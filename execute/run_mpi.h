@@ -35,20 +35,35 @@ struct MpiReports {
       conclude;
 };
 
+// What a process knows before the run.
+struct FirstWord {
+  std::string same;      // lines that must be the same on all processes
+  std::string decision;  // of process 0, for all
+};
+
+// What every process does before the run, such as reading its configuration,
+// with one status on all. Where `same` is not, kInvalidArgument with the first
+// line that is another. Gives the decision.
+absl::StatusOr<std::string> FirstOfMpi(
+    MpiJob* job, double timeout_s,
+    const std::function<absl::StatusOr<FirstWord>()>& first);
+
 // Errors: kInvalidArgument where there are not replicas * pp processes, else
 // as RunThreads; with one code on all processes that are still there. Where the
 // job is ended from outside (SIGTERM) each process gets kUnavailable with what
 // its own rank waited for. The fault `death` ends the process with SIGKILL.
 //
-// Nobody waits without a word from the others for longer than twice
-// options.timeout_s.
+// Nobody waits for a process without a sign of life for longer than twice
+// options.timeout_s. One that lives is waited for, however long it computes.
 absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const MakeWorker& make_worker,
                               const ExecuteOptions& options,
                               const MpiReports& reports = {});
 
 // What process 0 does once more for all, such as writing files: with its status
-// on all processes, so that they exit with one code. Not after a failed RunMpi.
+// on all processes that are still there, so that they exit with one code. Where
+// one is lost meanwhile that is kUnavailable, even if all is written. Not after
+// a failed RunMpi.
 absl::Status LastOfMpi(MpiJob* job, const Program& program,
                        const ExecuteOptions& options,
                        const std::function<absl::Status()>& last);

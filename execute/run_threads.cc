@@ -2,14 +2,26 @@
 
 #include <algorithm>
 #include <barrier>
+#include <latch>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "execute/rank_outcome.h"
 #include "execute/thread_transport.h"
+#include "sim/base/exceptions.h"
+#include "sim/base/status.h"
 #include "sim/engine/isolated_times.h"
 
 namespace pipewright {
+namespace {
+
+Address AddressOf(const Program& program, size_t index) {
+  return {static_cast<int32_t>(index / program.pp()),
+          static_cast<int32_t>(index % program.pp())};
+}
+
+}  // namespace
 
 ExecutedRun GatherResults(const Program& program,
                           std::vector<RankResult> results) {
@@ -50,38 +62,59 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   double epoch_s = 0;
   std::barrier made(static_cast<std::ptrdiff_t>(outcomes.size()),
                     [&epoch_s]() noexcept { epoch_s = SteadySeconds(); });
-  const auto start = [&](bool) {
-    made.arrive_and_wait();
-    return epoch_s;
-  };
   // Until all have ended: others may hold what a worker has sent.
   std::vector<std::unique_ptr<Worker>> workers(outcomes.size());
   // These too: one may not take itself apart while others use it.
   std::vector<std::unique_ptr<Endpoint>> data_paths(outcomes.size());
-  const auto run_rank = [&](Address self, RankOutcome* outcome,
-                            std::unique_ptr<Worker>* worker,
-                            std::unique_ptr<Endpoint>* data_path) {
-    Endpoint* endpoint = fabric.endpoint(self);
-    if (options.data_path) {
-      *data_path = options.data_path(program, self, endpoint);
-      endpoint = data_path->get();
-    }
-    *outcome =
-        RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
-                endpoint, make_worker, options, start, worker);
+  const auto run_rank = [&](size_t index) {
+    const Address self = AddressOf(program, index);
+    RankOutcome& outcome = outcomes[index];
+    outcome.result.address = self;
+    bool came = false;
+    const absl::Status thrown = WithoutExceptions([&] {
+      Endpoint* endpoint = fabric.endpoint(self);
+      if (options.data_path) {
+        data_paths[index] = options.data_path(program, self, endpoint);
+        endpoint = data_paths[index].get();
+      }
+      const auto start = [&](bool) {
+        came = true;
+        made.arrive_and_wait();
+        return epoch_s;
+      };
+      outcome =
+          RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
+                  endpoint, make_worker, options, start, &workers[index]);
+      return absl::OkStatus();
+    });
+    if (!thrown.ok()) outcome.status = thrown;
+    if (!came) made.arrive_and_drop();
     // A rank that knows of a deadlock has nothing more to give either.
-    fabric.Leave(self, !outcome->status.ok() &&
-                           outcome->status.code() !=
+    fabric.Leave(self, !outcome.status.ok() &&
+                           outcome.status.code() !=
                                absl::StatusCode::kFailedPrecondition);
   };
   std::vector<std::thread> threads;
-  for (size_t index = 0; index < outcomes.size(); ++index) {
-    const Address self = {static_cast<int32_t>(index / program.pp()),
-                          static_cast<int32_t>(index % program.pp())};
-    threads.emplace_back(run_rank, self, &outcomes[index], &workers[index],
-                         &data_paths[index]);
-  }
+  // The ranks begin when all threads are there, or none does.
+  std::latch decided(1);
+  bool begins = false;
+  const absl::Status started = WithoutExceptions([&] {
+    for (size_t index = 0; index < outcomes.size(); ++index) {
+      threads.emplace_back([&, index] {
+        decided.wait();
+        if (begins) run_rank(index);
+      });
+    }
+    return absl::OkStatus();
+  });
+  begins = started.ok();
+  decided.count_down();
   for (std::thread& thread : threads) thread.join();
+  if (!started.ok()) {
+    return Prefix(absl::StrCat("a thread for each of ", outcomes.size(),
+                               " ranks: ", threads.size(), " could be started"),
+                  started);
+  }
   // What one has been given lies in the memory of another. Threads of copies
   // end here, which tell the data paths.
   for (const auto& worker : workers) {

@@ -1,12 +1,9 @@
 #include "execute/socket_job.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -19,19 +16,16 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "execute/clock.h"
 #include "execute/socket_peer.h"
-#include "sim/base/file.h"
+#include "execute/socket_place.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr char kFormat[] = "pipewright-job 1";
 constexpr int kHelloWaitMs = 1000;  // of somebody who may not be one of us
 constexpr double kByeWait_s = 10;
 
@@ -39,76 +33,19 @@ constexpr double kByeWait_s = 10;
 // again is not kept twice.
 constexpr char kHere = 'h';
 
+enum class Answer : int32_t { kWelcome, kTaken, kOtherCount };
+
 // What a process says to the one that it connects to, and hears back.
 struct Hello {
-  char number[32] = {};  // hexadecimal
+  char number[kJobNumberLetters] = {};
   int32_t process = 0;
   int32_t processes = 0;
-};
-
-struct Place {
-  std::string number;
-  std::vector<std::string> addresses;
-  int port = 0;
+  Answer answer = Answer::kWelcome;  // of the one that hears it first
 };
 
 void Nap() {
   const timespec rest = {.tv_sec = 0, .tv_nsec = 10'000'000};
   nanosleep(&rest, nullptr);
-}
-
-// IPv4, the loopback last: it is right on one machine only, and there any is.
-std::vector<std::string> OwnAddresses() {
-  std::vector<std::string> found;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {"127.0.0.1"};
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) {
-      continue;
-    }
-    char text[INET_ADDRSTRLEN];
-    const auto* const address =
-        reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
-    if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) == nullptr) {
-      continue;
-    }
-    if (std::strncmp(text, "127.", 4) != 0) found.emplace_back(text);
-  }
-  freeifaddrs(all);
-  found.emplace_back("127.0.0.1");
-  return found;
-}
-
-absl::Status WritePlace(const std::string& path, const Place& place) {
-  const std::string text =
-      absl::StrCat(kFormat, "\n", place.number, "\n",
-                   absl::StrJoin(place.addresses, " "), "\n", place.port, "\n");
-  const std::string part = absl::StrCat(path, ".part", ::getpid());
-  const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  const bool wrote = file >= 0 && ::write(file, text.data(), text.size()) ==
-                                      static_cast<ssize_t>(text.size());
-  if (file >= 0) ::close(file);
-  if (!wrote || ::rename(part.c_str(), path.c_str()) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--bootstrap: cannot write ", path));
-  }
-  return absl::OkStatus();
-}
-
-// Nothing where there is none, or not of this form.
-Place ReadPlace(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return {};
-  const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
-  Place place;
-  if (lines.size() < 4 || lines[0] != kFormat ||
-      lines[1].size() != sizeof(Hello::number) ||
-      !absl::SimpleAtoi(lines[3], &place.port)) {
-    return {};
-  }
-  place.number = lines[1];
-  place.addresses = absl::StrSplit(lines[2], ' ', absl::SkipEmpty());
-  return place;
 }
 
 // Exactly `bytes` within kHelloWaitMs; a connection that is not ours may say
@@ -165,7 +102,7 @@ class SocketJob {
       return Missing();
     }
     const absl::Status wrote =
-        WritePlace(own_path, {number_, OwnAddresses(), port_});
+        WriteJobPlace(own_path, {number_, OwnAddresses(), port_});
     if (!wrote.ok()) {
       code = wrote.code();
       return Fail(std::string(wrote.message()));
@@ -176,7 +113,7 @@ class SocketJob {
     }
     if (all) all = Admit();
     // Nobody looks for it any more.
-    if (ReadPlace(own_path).number == number_) ::unlink(own_path.c_str());
+    if (ReadJobPlace(own_path).number == number_) ::unlink(own_path.c_str());
     ::close(listener_);
     return all ? 0 : Missing();
   }
@@ -257,6 +194,7 @@ class SocketJob {
   }
 
   int Missing() {
+    if (!error.empty()) return -1;
     std::vector<std::string> missing;
     for (int process = 0; process < options.processes; ++process) {
       if (process == options.process || peers_.contains(process)) continue;
@@ -274,16 +212,38 @@ class SocketJob {
     peers_[process] = std::make_unique<SocketPeer>(file);
   }
 
-  Hello Own() const {
-    Hello hello = {.process = options.process, .processes = options.processes};
+  bool MayWait() {
+    if (MpiJob::Terminated()) {
+      Fail("the job is ended from outside (SIGTERM) before all have come");
+    }
+    return error.empty() && SteadySeconds() < deadline_s_;
+  }
+
+  // A mistake on the command line, of this process or of another.
+  bool Refuse(std::string text) {
+    code = absl::StatusCode::kInvalidArgument;
+    Fail(std::move(text));
+    return false;
+  }
+
+  bool OtherCount(const Hello& theirs) {
+    return Refuse(absl::StrCat("--ranks: ", options.processes,
+                               " is not allowed; allowed: ", theirs.processes,
+                               ", as process ", theirs.process, " has it"));
+  }
+
+  Hello Own(Answer answer) const {
+    Hello hello = {.process = options.process,
+                   .processes = options.processes,
+                   .answer = answer};
     std::memcpy(hello.number, number_.data(), sizeof(hello.number));
     return hello;
   }
 
   // A lower process, which listens and will answer.
   bool Reach(int process, const std::string& path) {
-    while (SteadySeconds() < deadline_s_) {
-      const Place place = ReadPlace(path);
+    while (MayWait()) {
+      const JobPlace place = ReadJobPlace(path);
       if (process == 0) number_ = place.number;
       if (!place.number.empty() && place.number == number_) {
         for (const std::string& address : place.addresses) {
@@ -304,24 +264,41 @@ class SocketJob {
     // connect() too gives up after it.
     const timeval wait = {.tv_sec = kHelloWaitMs / 1000, .tv_usec = 0};
     ::setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-    const Hello own = Own();
+    const Hello own = Own(Answer::kWelcome);
     Hello theirs;
-    if (inet_pton(AF_INET, address.c_str(), &to.sin_addr) == 1 &&
+    const bool answers =
+        inet_pton(AF_INET, address.c_str(), &to.sin_addr) == 1 &&
         ::connect(file, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0 &&
         WriteAll(file, &own, sizeof(own)) &&
         ReadAll(file, &theirs, sizeof(theirs)) && Knows(theirs) &&
-        theirs.process == process && WriteAll(file, &kHere, 1)) {
+        theirs.process == process;
+    if (answers && theirs.answer == Answer::kWelcome &&
+        WriteAll(file, &kHere, 1)) {
       Keep(process, file);
       return true;
     }
     ::close(file);
+    if (answers && theirs.answer == Answer::kOtherCount) {
+      return OtherCount(theirs);
+    }
+    if (answers && theirs.answer == Answer::kTaken) {
+      return Refuse(absl::StrCat("--rank: ", options.process,
+                                 " is not allowed; another process of the job "
+                                 "has this number"));
+    }
     return false;
   }
 
   bool Knows(const Hello& hello) const {
-    return std::memcmp(hello.number, number_.data(), sizeof(hello.number)) ==
-               0 &&
-           hello.processes == options.processes;
+    return std::memcmp(hello.number, number_.data(), sizeof(hello.number)) == 0;
+  }
+
+  Answer AnswerTo(const Hello& theirs) const {
+    if (theirs.processes != options.processes) return Answer::kOtherCount;
+    const bool awaited = theirs.process > options.process &&
+                         theirs.process < options.processes &&
+                         !peers_.contains(theirs.process);
+    return awaited ? Answer::kWelcome : Answer::kTaken;
   }
 
   // All higher processes.
@@ -329,23 +306,32 @@ class SocketJob {
     const auto come = [&] {
       return static_cast<int>(peers_.size()) + 1 == options.processes;
     };
-    while (!come() && SteadySeconds() < deadline_s_) {
+    while (!come() && MayWait()) {
+      const std::string written =
+          options.process == 0 ? ReadJobPlace(options.path).number : number_;
+      if (!written.empty() && written != number_) {
+        return Refuse(
+            absl::StrCat("--rank: 0 is not allowed; another process "
+                         "has this number: it has written ",
+                         options.path));
+      }
       pollfd ready = {.fd = listener_, .events = POLLIN, .revents = 0};
       if (::poll(&ready, 1, 100) <= 0) continue;
       const int file = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (file < 0) continue;
-      const Hello own = Own();
       Hello theirs;
       char here = 0;
-      if (ReadAll(file, &theirs, sizeof(theirs)) && Knows(theirs) &&
-          theirs.process > options.process &&
-          theirs.process < options.processes &&
-          !peers_.contains(theirs.process) &&
-          WriteAll(file, &own, sizeof(own)) && ReadAll(file, &here, 1)) {
+      const bool knows =
+          ReadAll(file, &theirs, sizeof(theirs)) && Knows(theirs);
+      const Answer answer = knows ? AnswerTo(theirs) : Answer::kTaken;
+      const Hello own = Own(answer);
+      if (knows && WriteAll(file, &own, sizeof(own)) &&
+          answer == Answer::kWelcome && ReadAll(file, &here, 1)) {
         Keep(theirs.process, file);
-      } else {
-        ::close(file);
+        continue;
       }
+      ::close(file);
+      if (knows && answer == Answer::kOtherCount) return OtherCount(theirs);
     }
     return come();
   }

@@ -52,6 +52,11 @@ class ThreadFabric::Mailbox : public Endpoint {
     fabric_.CheckStuck();
   }
 
+  bool RunsSince(Address other, double) const override {
+    std::lock_guard lock(fabric_.mutex_);
+    return !fabric_.mailboxes_[other.replica * fabric_.pp_ + other.rank]->left_;
+  }
+
  private:
   friend class ThreadFabric;
 

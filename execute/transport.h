@@ -54,6 +54,10 @@ class Endpoint {
   // Work that ends with a message to this rank is (+1) or is no more (-1)
   // under way elsewhere: until then the rank's waiting is no deadlock.
   virtual void Pending(int change) = 0;
+  // Is it known that the other, which has not answered, still runs, or did
+  // after `since_s` of SteadySeconds()? Then it computes. False where nobody
+  // would know.
+  virtual bool RunsSince(Address, double) const { return false; }
   // Why nothing will come any more, after kEnded.
   virtual std::string ended_by() const { return ""; }
 

@@ -81,6 +81,17 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
+  StagedFiles file;
+  PW_RETURN_IF_ERROR(file.Add(path, content));
+  return file.Commit();
+}
+
+StagedFiles::~StagedFiles() {
+  for (const Staged& each : staged_) ::unlink(each.temporary.c_str());
+}
+
+absl::Status StagedFiles::Add(const std::string& path,
+                              absl::string_view content) {
   struct stat old;
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) {
@@ -102,6 +113,7 @@ absl::Status WriteFile(const std::string& path, absl::string_view content) {
   std::string temporary = absl::StrCat(target, ".XXXXXX");
   const int file = ::mkstemp(temporary.data());
   if (file < 0) return Failure("write", path);
+  staged_.push_back({temporary, target});
   // mkstemp makes the file private; give it the usual permissions instead, or
   // those of the file that it replaces.
   const mode_t mask = ::umask(0);
@@ -109,14 +121,16 @@ absl::Status WriteFile(const std::string& path, absl::string_view content) {
   ::fchmod(file, exists ? old.st_mode & 07777 : 0666 & ~mask);
   const absl::Status status = WriteAll(file, path, content);
   ::close(file);
-  if (!status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  if (::rename(temporary.c_str(), target.c_str()) != 0) {
-    const absl::Status failure = Failure("write", path);
-    ::unlink(temporary.c_str());
-    return failure;
+  return status;
+}
+
+absl::Status StagedFiles::Commit() {
+  while (!staged_.empty()) {
+    const Staged& next = staged_.front();
+    if (::rename(next.temporary.c_str(), next.target.c_str()) != 0) {
+      return Failure("write", next.target);
+    }
+    staged_.erase(staged_.begin());
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,5 +21,27 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // reason: kInvalidArgument or kNotFound where it cannot be opened, kInternal
 // where writing fails (a full disk).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
+
+// Several files of which all or none are to be there: what is likely to fail
+// comes before the first is replaced.
+class StagedFiles {
+ public:
+  StagedFiles() = default;
+  // What has not been committed is not there.
+  ~StagedFiles();
+  StagedFiles(const StagedFiles&) = delete;
+
+  // As WriteFile, but the rename; a device or pipe is written now.
+  absl::Status Add(const std::string& path, absl::string_view content);
+  // The renames. Error: the first that fails; those behind it are not done.
+  absl::Status Commit();
+
+ private:
+  struct Staged {
+    std::string temporary;
+    std::string target;
+  };
+  std::vector<Staged> staged_;
+};
 
 }  // namespace pipewright

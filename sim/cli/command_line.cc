@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <new>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
@@ -127,14 +126,7 @@ int RunCommandLine(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Fail(UsageError(app, error));
   }
-  // Standard containers throw when memory is out, or a size is absurd.
-  try {
-    return Fail(action());
-  } catch (const std::bad_alloc&) {
-    return Fail(absl::InternalError("out of memory"));
-  } catch (const std::exception& error) {
-    return Fail(absl::InternalError(error.what()));
-  }
+  return Fail(WithoutExceptions(action));
 }
 
 }  // namespace pipewright

@@ -164,9 +164,10 @@ void OutputFiles::Put(absl::string_view flag, std::string content) {
 }
 
 absl::Status OutputFiles::Write() const {
+  StagedFiles staged;
   for (const File& file : files_) {
     if (file.option->count() > 0) {
-      PW_RETURN_IF_ERROR(WriteFile(file.path, file.content));
+      PW_RETURN_IF_ERROR(staged.Add(file.path, file.content));
     }
   }
   for (const File& file : files_) {
@@ -174,7 +175,7 @@ absl::Status OutputFiles::Write() const {
       PW_RETURN_IF_ERROR(Print(file.content));
     }
   }
-  return absl::OkStatus();
+  return staged.Commit();
 }
 
 absl::Status Print(absl::string_view text) {

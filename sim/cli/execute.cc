@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "execute/run_mpi.h"
 #include "execute/training.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_report.h"
-#include "sim/cli/execute_row.h"
 #include "sim/cli/execute_verb.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
@@ -27,6 +28,8 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
+// What process 0 tells the others of --row.
+constexpr char kIsThere[] = "is in the table";
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
 
@@ -90,7 +93,6 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
 }
 
 absl::Status Execute::CheckOptions() const {
-  PW_RETURN_IF_ERROR(files.Check());
   if (device != "cpu" && device != "cuda") {
     return UnknownName("--device", device, {"cpu", "cuda"});
   }
@@ -113,36 +115,43 @@ absl::Status Execute::CheckOptions() const {
 
 // A process a rank: one of them speaks for all.
 absl::Status Execute::Run() {
-  const absl::Status checked = CheckOptions();
-  // What is wrong with it is said below.
-  job_options.timeout_s = checked.ok() ? timeout_s : kUsualTimeout_s;
+  // What is wrong with it is said by Prepare.
+  job_options.timeout_s = CheckOptions().ok() ? timeout_s : kUsualTimeout_s;
   job_options.device = device;
   PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job_options));
   MpiJob* const job = processes.job.get();
-  if (job != nullptr) {
-    job->SetLastWords([](const std::string& why) {
-      std::fprintf(stderr, "pipewright: error: %s\n", why.c_str());
-      std::_Exit(ExitCode(absl::UnavailableError(why)));
-    });
-  }
-  const absl::Status status = checked.ok() ? RunIn(processes) : checked;
-  return job == nullptr || job->speaks() || status.ok()
-             ? status
-             : absl::Status(status.code(), "");
+  if (job == nullptr) return RunIn(processes);
+  job->SetLastWords([](const std::string& why) {
+    std::fprintf(stderr, "pipewright: error: %s\n", why.c_str());
+    std::_Exit(ExitCode(absl::UnavailableError(why)));
+  });
+  bool returned = false;
+  const absl::Status status = WithoutExceptions([&] {
+    const absl::Status ran = RunIn(processes);
+    returned = true;
+    return ran;
+  });
+  // The others would wait for it to leave with them.
+  if (!returned) job->Abandon();
+  return job->speaks() || status.ok() ? status
+                                      : absl::Status(status.code(), "");
 }
 
-absl::Status Execute::RunIn(const ProcessJob& processes) {
-  MpiJob* const job = processes.job.get();
-  PW_ASSIGN_OR_RETURN(const ClockKind kind, Clock());
-  TrainingOptions training;
+absl::Status Execute::Prepare(const ProcessJob& processes,
+                              Prepared* prepared) const {
+  // Those of all ranks; the folders may be on its machine only.
+  const bool writes = processes.job == nullptr || processes.job->process() == 0;
+  if (writes) PW_RETURN_IF_ERROR(files.Check());
+  PW_RETURN_IF_ERROR(CheckOptions());
+  PW_ASSIGN_OR_RETURN(prepared->kind, Clock());
+  TrainingOptions& training = prepared->training;
   PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
-  training.execute.clock = kind;
+  training.execute.clock = prepared->kind;
   training.execute.timeout_s = timeout_s;
   for (const char* const flag : {"--trace", "--perfetto", "--svg", "--html"}) {
     training.execute.trace |= files.wanted(flag);
   }
   training.check = !no_check;
-  Executed executed;
   PW_ASSIGN_OR_RETURN(const RunConfig read,
                       config.Read({{.path = "iterations",
                                     .value = absl::StrCat(steps),
@@ -152,33 +161,26 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
                     absl::StrCat("--steps ", *read.iterations,
                                  " (here an iteration is a training step)"));
   }
-  PW_ASSIGN_OR_RETURN(const PreparedRun run,
-                      PrepareToTrain(read, &executed.warnings));
-  executed.warnings.insert(executed.warnings.begin(), run.warnings.begin(),
-                           run.warnings.end());
-  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
-  PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, program));
+  PreparedRun& run = prepared->run;
+  PW_ASSIGN_OR_RETURN(run, PrepareToTrain(read, &prepared->warnings));
+  prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
+                            run.warnings.end());
+  PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
+  PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
-      run.lower.data_parallel >= DataParallel::kZero1 && program.replicas > 1) {
+      run.lower.data_parallel >= DataParallel::kZero1 &&
+      prepared->program.replicas > 1) {
     return BadValue("strategy.optimizer", "post-validated",
                     "synchronised or none with a sharded optimizer (the "
                     "executor's state that goes down the ranks is that of one "
                     "shard)");
   }
-
-  RowFile row_file;
-  if (!row.empty()) {
-    PW_RETURN_IF_ERROR(row_file.Open(row, run, steps, kind));
-    if (row_file.has_run()) {
-      if (job != nullptr && !job->speaks()) return absl::OkStatus();
-      PrintWarnings({absl::StrCat("--row: ", row_file.key(), " is in ", row,
-                                  " and is not run again")});
-      return absl::OkStatus();
-    }
+  if (writes && files.wanted("--row")) {
+    PW_RETURN_IF_ERROR(prepared->row_file.Open(files.path("--row"), run, steps,
+                                               prepared->kind));
   }
-
   if (processes.nccl != nullptr) {
-    if (kind == ClockKind::kPaced) {
+    if (prepared->kind == ClockKind::kPaced) {
       return BadValue("--clock", "paced with --transport nccl",
                       "virtual or real (paced sends nothing)");
     }
@@ -186,22 +188,67 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
     training.device_path = true;
     training.execute.data_path = DataPath(processes, timeout_s);
   }
+  return absl::OkStatus();
+}
+
+// Not where files lie: that may be another folder on another machine.
+std::string Execute::SameOnAll(const Prepared& prepared) const {
+  RunConfig sizes = prepared.run.config;
+  sizes.schedule.file.reset();
+  sizes.system = {};
+  sizes.costs = {};
+  return absl::StrCat("--device ", device, "\n--clock ", clock, "\n--steps ",
+                      steps, "\n--train-seed ", seed, "\n--timeout ", timeout_s,
+                      "\n--no-check ", no_check, "\n--trace ",
+                      prepared.training.execute.trace, "\n--fault-slow ",
+                      absl::StrJoin(slow, " "), "\n--fault-late ",
+                      absl::StrJoin(late, " "), "\n", ToString(sizes),
+                      ToString(prepared.program));
+}
+
+absl::Status Execute::RunIn(const ProcessJob& processes) {
+  MpiJob* const job = processes.job.get();
+  Prepared prepared;
+  bool is_there = false;
+  if (job == nullptr) {
+    PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
+    is_there = prepared.row_file.has_run();
+  } else {
+    const auto first = [&]() -> absl::StatusOr<FirstWord> {
+      PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
+      return FirstWord{SameOnAll(prepared),
+                       prepared.row_file.has_run() ? kIsThere : ""};
+    };
+    PW_ASSIGN_OR_RETURN(const std::string decision,
+                        FirstOfMpi(job, job_options.timeout_s, first));
+    is_there = decision == kIsThere;
+  }
+  const PreparedRun& run = prepared.run;
+  const Program& program = prepared.program;
+  if (is_there) {
+    if (job != nullptr && !job->speaks()) return absl::OkStatus();
+    PrintWarnings({absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
+                                files.path("--row"), " and is not run again")});
+    return absl::OkStatus();
+  }
+  Executed executed;
+  executed.warnings = prepared.warnings;
   ExecuteReport report;
-  report.clock = kind;
+  report.clock = prepared.kind;
   report.transport = processes.name;
   report.steps = steps;
   report.predicted_peak_activations =
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
   executed.peak_activations = report.predicted_peak_activations;
-  PW_RETURN_IF_ERROR(Train(run, program, training, job, &report, &executed));
+  PW_RETURN_IF_ERROR(
+      Train(run, program, prepared.training, job, &report, &executed));
   const auto conclude = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(Conclude(run, program, &executed, &report));
-    if (!row.empty()) PW_RETURN_IF_ERROR(row_file.Append(report));
-    return absl::OkStatus();
+    return Conclude(prepared, &executed, &report);
   };
-  PW_RETURN_IF_ERROR(job == nullptr
-                         ? conclude()
-                         : LastOfMpi(job, program, training.execute, conclude));
+  PW_RETURN_IF_ERROR(
+      job == nullptr
+          ? conclude()
+          : LastOfMpi(job, program, prepared.training.execute, conclude));
   return report.check && !report.check->ok()
              ? absl::DataLossError(
                    "losses, gradients or weights differ from "
@@ -210,8 +257,10 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
 }
 
 // Predicts the run, and writes what is wanted of it.
-absl::Status Execute::Conclude(const PreparedRun& run, const Program& program,
-                               Executed* executed, ExecuteReport* report) {
+absl::Status Execute::Conclude(const Prepared& prepared, Executed* executed,
+                               ExecuteReport* report) {
+  const PreparedRun& run = prepared.run;
+  const Program& program = prepared.program;
   report->preemptions = executed->run.preemptions;
   PrintWarnings(executed->warnings);
   report->late_s = executed->run.late_s;
@@ -222,6 +271,9 @@ absl::Status Execute::Conclude(const PreparedRun& run, const Program& program,
   report->report.warnings = executed->warnings;
   PW_RETURN_IF_ERROR(Predict(run, program, report));
   PutFiles(program, *executed, *report);
+  if (files.wanted("--row")) {
+    files.Put("--row", prepared.row_file.With(*report));
+  }
   return files.Write();
 }
 
@@ -269,11 +321,6 @@ void AddExecute(CLI::App* app, Action* action) {
   verb->add_option("--fault-late", execute->late,
                    "on purpose: a message comes late, "
                    "RANK:ITERATION:MESSAGE:SECONDS");
-  verb->add_option("--row", execute->row,
-                   "appends the run to a table for compare --summary; nothing "
-                   "is run that is in it")
-      ->group("Output")
-      ->type_name("FILE");
   verb->add_flag("--json", execute->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = execute->files;
@@ -282,6 +329,9 @@ void AddExecute(CLI::App* app, Action* action) {
   files.AddTo(verb, "--html", "report as one page");
   files.AddTo(verb, "--trace", "Chrome trace, JSON");
   files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
+  files.AddTo(verb, "--row",
+              "appends the run to a table for compare --summary; nothing is "
+              "run that is in it");
   verb->callback(
       [action, execute] { *action = [execute] { return execute->Run(); }; });
 }

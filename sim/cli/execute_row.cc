@@ -61,7 +61,6 @@ std::string CountsText(const std::vector<double>& counts) {
 
 absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
                            int steps, ClockKind clock) {
-  path_ = path;
   if (!run.prepared_model || clock == ClockKind::kPaced) {
     return BadValue("--row", path,
                     "with a model and a clock that runs kernels");
@@ -99,15 +98,16 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   return absl::OkStatus();
 }
 
-absl::Status RowFile::Append(const ExecuteReport& report) {
+std::string RowFile::With(const ExecuteReport& report) const {
   PW_CHECK(report.predicted_iteration_s.has_value());
-  row_.predicted_s = *report.predicted_iteration_s;
-  row_.executed_s = report.report.iteration_s;
-  row_.gradients = !report.check             ? "unchecked"
-                   : !report.check->ok()     ? "differ"
-                   : report.check->same_bits ? "bits"
-                                             : "tolerance";
-  row_.peak_activations = CountsText(report.report.peak_activations);
+  ExecutedRow row = row_;
+  row.predicted_s = *report.predicted_iteration_s;
+  row.executed_s = report.report.iteration_s;
+  row.gradients = !report.check             ? "unchecked"
+                  : !report.check->ok()     ? "differ"
+                  : report.check->same_bits ? "bits"
+                                            : "tolerance";
+  row.peak_activations = CountsText(report.report.peak_activations);
   // Sums of parts, which round.
   const bool same = std::equal(
       report.report.peak_activations.begin(),
@@ -117,15 +117,14 @@ absl::Status RowFile::Append(const ExecuteReport& report) {
         return std::abs(run - planned) <= 1e-9 * planned;
       });
   if (!same) {
-    absl::StrAppend(&row_.peak_activations,
+    absl::StrAppend(&row.peak_activations,
                     " != ", CountsText(report.predicted_peak_activations));
   }
-  row_.wall_s = report.wall_s;
-  row_.device = report.device;
-  row_.libraries = report.libraries;
-  return WriteFile(
-      path_, absl::StrCat(content_.empty() ? ExecutedTableHeader() : content_,
-                          ExecutedTableLine(row_)));
+  row.wall_s = report.wall_s;
+  row.device = report.device;
+  row.libraries = report.libraries;
+  return absl::StrCat(content_.empty() ? ExecutedTableHeader() : content_,
+                      ExecutedTableLine(row));
 }
 
 }  // namespace pipewright

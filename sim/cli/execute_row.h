@@ -19,10 +19,10 @@ class RowFile {
   // Is the same run there?
   bool has_run() const { return has_run_; }
   std::string key() const { return row_.Key(); }
-  absl::Status Append(const ExecuteReport& report);
+  // The table with the run at its end.
+  std::string With(const ExecuteReport& report) const;
 
  private:
-  std::string path_;
   std::string content_;
   ExecutedRow row_;
   bool has_run_ = false;

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_report.h"
+#include "sim/cli/execute_row.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 
@@ -37,7 +38,6 @@ struct Execute {
   double timeout_s = kUsualTimeout_s;
   JobOptions job_options;
   bool no_check = false;
-  std::string row;
   std::string replay_rank;
   bool one_at_a_time = false;
   bool green_contexts = false;
@@ -48,9 +48,21 @@ struct Execute {
 
  private:
   absl::Status CheckOptions() const;
+  // What is known before the first kernel runs.
+  struct Prepared {
+    ClockKind kind = ClockKind::kVirtual;
+    TrainingOptions training;
+    PreparedRun run;
+    Program program;
+    RowFile row_file;
+    std::vector<std::string> warnings;
+  };
+
   absl::Status RunIn(const ProcessJob& processes);
-  absl::Status Conclude(const PreparedRun& run, const Program& program,
-                        Executed* executed, ExecuteReport* report);
+  absl::Status Prepare(const ProcessJob& processes, Prepared* prepared) const;
+  std::string SameOnAll(const Prepared& prepared) const;
+  absl::Status Conclude(const Prepared& prepared, Executed* executed,
+                        ExecuteReport* report);
   absl::StatusOr<ClockKind> Clock() const;
   absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
   absl::StatusOr<const PwKernels*> Kernels() const;

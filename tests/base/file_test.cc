@@ -98,5 +98,26 @@ TEST_CASE("file: a folder or a path through nothing is refused", "[base]") {
         absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("file: of several files all are written or none", "[base]") {
+  const TemporaryFolder folder;
+  REQUIRE(WriteFile(folder / "a", "old").ok());
+  {
+    StagedFiles staged;
+    REQUIRE(staged.Add(folder / "a", "new").ok());
+    REQUIRE(staged.Add(folder / "b", "new").ok());
+    CHECK(staged.Add("/dev/full", "new").code() == absl::StatusCode::kInternal);
+    CHECK(*ReadFile(folder / "a") == "old");
+  }
+  CHECK(*ReadFile(folder / "a") == "old");
+  CHECK(folder.entries() == 1);
+  StagedFiles staged;
+  REQUIRE(staged.Add(folder / "a", "new").ok());
+  REQUIRE(staged.Add(folder / "b", "new").ok());
+  REQUIRE(staged.Commit().ok());
+  CHECK(*ReadFile(folder / "a") == "new");
+  CHECK(*ReadFile(folder / "b") == "new");
+  CHECK(folder.entries() == 2);
+}
+
 }  // namespace
 }  // namespace pipewright

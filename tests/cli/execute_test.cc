@@ -77,6 +77,8 @@ TEST_CASE("cli: execute refuses what would hang, never come or not count",
         Case{{"--timeout", "1e300"}, "at most 1e6 s"},
         Case{{"--timeout", "nan"}, "--timeout: nan is not allowed"},
         Case{{"--fault-late", "7:0:0:1"}, "--fault-late: rank 7"},
+        Case{{"--fault-late", "1:0:8:1"},
+             "--fault-late: message 8 is not allowed; allowed: 0 to 7"},
         Case{{"--fault-slow", "W:2"}, "--fault-slow: W"},
         Case{{"--iterations", "5"}, "--iterations: 5 is not allowed"}}) {
     std::vector<std::string> more = {"--schedule", "1f1b", "--microbatches",

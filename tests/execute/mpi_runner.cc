@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +44,11 @@ struct Options {
   // conclusion, during which process 2 dies.
   double start_s = 0;
   double conclude_s = 0;
+  // Without kernels: a pass, and the end of the last step, of rank 2 take so
+  // long.
+  double slow_s = 0;
+  // Without kernels: where process 0, or with "first" process 2, throws.
+  std::string throws;
 };
 
 void Leave(const Options& options, const std::string& name, int process,
@@ -58,15 +64,50 @@ void Sleep(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
+class SlowWorker : public FixedWorker {
+ public:
+  SlowWorker(double seconds, int iterations)
+      : seconds_(seconds), iterations_(iterations) {}
+  absl::StatusOr<double> RunPass(Pass, int) override {
+    if (!slept_) Sleep(seconds_);
+    slept_ = true;
+    return 0.0;
+  }
+  absl::Status EndIteration(int iteration) override {
+    if (iteration + 1 == iterations_) Sleep(seconds_);
+    return absl::OkStatus();
+  }
+
+ private:
+  const double seconds_;
+  const int iterations_;
+  bool slept_ = false;
+};
+
 absl::Status RunFixed(MpiJob* job, const Options& options,
                       const Program& program, const ExecuteOptions& execute) {
   const int process = job->process();
+  const auto throws = [&](const char* where) {
+    if (options.throws == where) throw std::bad_alloc();
+  };
   job->SetLastWords([&options, process](const std::string& why) {
     Leave(options, "said", process, why);
     Leave(options, "exit", process, "1");
     ::_exit(1);
   });
+  PW_RETURN_IF_ERROR(
+      FirstOfMpi(job, execute.timeout_s, [&]() -> absl::StatusOr<FirstWord> {
+        if (process == 2) throws("first");
+        return FirstWord();
+      }).status());
   MpiReports reports;
+  reports.conclude =
+      [&](const ExecutedRun&,
+          const std::vector<std::string>&) -> absl::StatusOr<std::string> {
+    throws("conclude");
+    Sleep(options.conclude_s);
+    return "";
+  };
   if (options.conclude_s > 0) {
     reports.report = [process]() -> std::string {
       if (process == 2) {
@@ -77,21 +118,24 @@ absl::Status RunFixed(MpiJob* job, const Options& options,
       }
       return "";
     };
-    reports.conclude =
-        [&](const ExecutedRun&,
-            const std::vector<std::string>&) -> absl::StatusOr<std::string> {
-      Sleep(options.conclude_s);
-      return "";
-    };
   }
-  return RunMpi(
-             job, program,
-             [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
-               if (self.rank == 0) Sleep(options.start_s);
-               return std::make_unique<FixedWorker>();
-             },
-             execute, reports)
-      .status();
+  PW_RETURN_IF_ERROR(
+      RunMpi(
+          job, program,
+          [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+            if (self.rank == 0) Sleep(options.start_s);
+            if (self.rank == 2 && options.slow_s > 0) {
+              return std::make_unique<SlowWorker>(options.slow_s,
+                                                  program.iterations);
+            }
+            return std::make_unique<FixedWorker>();
+          },
+          execute, reports)
+          .status());
+  return LastOfMpi(job, program, execute, [&] {
+    throws("last");
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Train(MpiJob* job, const Options& options) {
@@ -110,7 +154,8 @@ absl::Status Train(MpiJob* job, const Options& options) {
   if (options.dies >= 0) {
     execute.faults.death = {.rank = options.dies, .iteration = 1};
   }
-  if (options.start_s > 0 || options.conclude_s > 0) {
+  if (options.start_s > 0 || options.conclude_s > 0 || options.slow_s > 0 ||
+      !options.throws.empty()) {
     return RunFixed(job, options, training.program, execute);
   }
   // A run that a test ends.
@@ -163,6 +208,8 @@ int main(int argc, char** argv) {
   app.add_option("--dies", options.dies);
   app.add_option("--start", options.start_s);
   app.add_option("--conclude", options.conclude_s);
+  app.add_option("--slow", options.slow_s);
+  app.add_option("--throws", options.throws);
   CLI11_PARSE(app, argc, argv);
   return pipewright::testing::Run(options);
 }

@@ -203,10 +203,39 @@ TEST_CASE("mpi: a long warm-up of process 0 is no loss", "[execute][mpi]") {
   }
 }
 
+// In the middle of a pass, and when all others have ended and told process 0.
+TEST_CASE("mpi: a rank that computes for longer than the time-out is not lost",
+          "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  MpiRunner runner(4, {"--slow", "5", "--timeout", "1"});
+  runner.Await();
+  INFO(runner.output());
+  for (int process = 0; process < 4; ++process) {
+    CHECK(runner.Read("said", process) == "ok");
+    CHECK(runner.Read("exit", process) == "0");
+  }
+}
+
+TEST_CASE("mpi: what one process throws is the error of all",
+          "[execute][mpi]") {
+  if (!HaveMpirun()) return;
+  for (const char* const where : {"first", "conclude", "last"}) {
+    INFO(where);
+    MpiRunner runner(4, {"--throws", where});
+    runner.Await();
+    INFO(runner.output());
+    CHECK(absl::StrContains(runner.Read("said", 0), "out of memory"));
+    for (int process = 0; process < 4; ++process) {
+      CHECK(runner.Read("exit", process) == "1");
+      CHECK(runner.Read("speaks", process) == (process == 0 ? "yes" : "no"));
+    }
+  }
+}
+
 TEST_CASE("mpi: a process that dies while process 0 concludes is no success",
           "[execute][mpi]") {
   if (!HaveMpirun()) return;
-  MpiRunner runner(4, {"--conclude", "30"}, 20);
+  MpiRunner runner(4, {"--conclude", "30"}, 4);
   runner.Await();
   INFO(runner.output());
   const std::string said = runner.Read("said", 0);

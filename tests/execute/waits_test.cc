@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "execute/fixed_worker.h"
 #include "execute/run_threads.h"
 #include "sim/program/lower.h"
@@ -108,10 +109,11 @@ absl::StatusOr<Program> Lowered(int pp, bool copies) {
 }
 
 absl::Status RunBlind(const Program& program, const MakeWorker& make_worker,
-                      Watch* watch) {
+                      Watch* watch, const Faults& faults = {}) {
   ExecuteOptions options;
   options.clock = ClockKind::kReal;
   options.timeout_s = 1;
+  options.faults = faults;
   options.data_path = [watch](const Program&, Address, Endpoint* control) {
     return std::make_unique<BlindEndpoint>(control, watch);
   };
@@ -149,6 +151,62 @@ TEST_CASE("waits: a message on its way between others is no deadlock",
   INFO(status);
   CHECK(status.ok());
   CHECK(watch.kept > 0);
+}
+
+// Longer than a time-out and the wait for answers after it.
+TEST_CASE("waits: who waits for a date says so to who asks", "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
+  REQUIRE(program.ok());
+  Watch watch;
+  Faults faults;
+  faults.late_messages = {{.rank = 1, .seconds = 5}};
+  const absl::Status status = RunBlind(*program, Fixed, &watch, faults);
+  INFO(status);
+  CHECK(status.ok());
+  CHECK(watch.answers >= 3);
+}
+
+// One pass takes as long.
+class SlowPass : public FixedWorker {
+ public:
+  absl::StatusOr<double> RunPass(Pass, int) override {
+    if (!slept_) std::this_thread::sleep_for(std::chrono::seconds(4));
+    slept_ = true;
+    return 0.0;
+  }
+
+ private:
+  bool slept_ = false;
+};
+
+absl::StatusOr<std::unique_ptr<Worker>> SlowSecond(Address self) {
+  if (self.rank == 1) return std::make_unique<SlowPass>();
+  return std::make_unique<FixedWorker>();
+}
+
+TEST_CASE("waits: who computes for longer than the time-out is not lost",
+          "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
+  REQUIRE(program.ok());
+  for (const ClockKind clock : {ClockKind::kVirtual, ClockKind::kReal}) {
+    const absl::Status status =
+        RunThreads(*program, SlowSecond, {.clock = clock, .timeout_s = 0.5})
+            .status();
+    INFO(status);
+    CHECK(status.ok());
+  }
+}
+
+TEST_CASE("waits: who has died beside one that computes is", "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
+  REQUIRE(program.ok());
+  ExecuteOptions options = {.timeout_s = 0.5};
+  options.faults.death = {.rank = 0, .iteration = 0, .position = 1};
+  const absl::Status status =
+      RunThreads(*program, SlowSecond, options).status();
+  INFO(status);
+  CHECK(status.code() == absl::StatusCode::kUnavailable);
+  CHECK(absl::StartsWith(status.message(), "rank 0: no answer"));
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+#include "execute/pulse.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "execute/clock.h"
+#include "sim/base/exceptions.h"
+
+namespace pipewright {
+namespace {
+
+// An answer is awaited for a quarter of the time-out, at least a second
+// (RankRun::AwaitAnswers): four signs in that time, and no more than it takes
+// to be seen soon on a long time-out.
+double PeriodOf(double timeout_s) {
+  return std::min(5.0, std::max(1.0, timeout_s / 4) / 4);
+}
+
+}  // namespace
+
+Pulse::Pulse(MpiJob* job, double timeout_s)
+    : job_(*job), period_s_(PeriodOf(timeout_s)), heard_(job->processes()) {
+  for (Heard& heard : heard_) heard.any_s = SteadySeconds();
+  if (heard_.size() > 1) thread_ = std::thread([this] { Run(); });
+}
+
+Pulse::~Pulse() {
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+double Pulse::heard_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].any_s;
+}
+
+double Pulse::heard_running_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].running_s;
+}
+
+void Pulse::Run() {
+  const std::chrono::duration<double> period(period_s_);
+  while (true) {
+    // One that is missed is only that: others come.
+    WithoutExceptions([this] {
+      Beat();
+      return absl::OkStatus();
+    }).IgnoreError();
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, period, [this] { return ends_; })) return;
+  }
+}
+
+void Pulse::Beat() {
+  const char sign = runs_ ? 1 : 0;
+  for (int process = 0; process < job_.processes(); ++process) {
+    if (process == job_.process()) continue;
+    job_.Send(process, MpiJob::kPulse, {&sign, 1});
+  }
+  MpiJob::Incoming incoming;
+  while (job_.Receive(MpiJob::kPulse, 0, &incoming) == Received::kMessage) {
+    const double now_s = SteadySeconds();
+    std::lock_guard lock(mutex_);
+    Heard& heard = heard_[incoming.from];
+    heard.any_s = now_s;
+    if (incoming.text() == "\1") heard.running_s = now_s;
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,53 @@
+// Signs of life between the processes of a run, on a thread of their own: as
+// long as they come a process is there, however long its rank computes. What a
+// rank waits for is not in them (rank_waits.cc).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "execute/mpi_transport.h"
+
+namespace pipewright {
+
+class Pulse {
+ public:
+  // Often enough that several come while somebody waits for an answer.
+  Pulse(MpiJob* job, double timeout_s);
+  ~Pulse();
+  Pulse(const Pulse&) = delete;
+
+  // Between these the rank of this process says so: it takes messages, or will
+  // when it has computed.
+  void RankBegins() { runs_ = true; }
+  void RankEnds() { runs_ = false; }
+
+  double period_s() const { return period_s_; }
+  // When `process` was heard last, of SteadySeconds(); before that when this
+  // began.
+  double heard_s(int process) const;
+  // And when last with a running rank; 0: never.
+  double heard_running_s(int process) const;
+
+ private:
+  struct Heard {
+    double any_s = 0;
+    double running_s = 0;
+  };
+  void Run();
+  void Beat();
+
+  MpiJob& job_;
+  const double period_s_;
+  std::atomic<bool> runs_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ends_ = false;
+  std::vector<Heard> heard_;  // [process]
+  std::thread thread_;
+};
+
+}  // namespace pipewright

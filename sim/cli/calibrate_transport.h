@@ -45,6 +45,7 @@ class CalibrateTransport {
   // Of the GPUs here: loaded before anything else uses them.
   std::optional<absl::StatusOr<const PwNccl*>> nccl_;
   bool nccl_wanted_ = false;     // by name
+  int gpu_ = 0;                  // of this process, under mpirun
   std::unique_ptr<MpiJob> job_;  // outlives what lets the others go
   std::unique_ptr<MpiTransfers> transfers_;
 };

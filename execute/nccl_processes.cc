@@ -5,11 +5,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "execute/clock.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
+namespace {
+
+// For those that have been stopped to say what they saw.
+constexpr double kPatience_s = 5;
+
+}  // namespace
 
 // What process 0 tells the others; all processes are of one build.
 struct NcclProcesses::Word {
@@ -150,9 +157,9 @@ void NcclProcesses::TakeAnswers(double timeout_s) {
                                      : std::min(least_free_, answer.free_bytes);
     }
     if (answer.failed != 0) {
-      failure_.Update(absl::UnavailableError(
-          absl::StrCat("process ", incoming.from, ", ",
-                       incoming.text().substr(sizeof(answer)))));
+      told_.push_back(absl::StrCat("process ", incoming.from, ", ",
+                                   incoming.text().substr(sizeof(answer))));
+      failure_.Update(absl::UnavailableError(told_.back()));
     }
   }
 }
@@ -171,18 +178,21 @@ absl::Status NcclProcesses::AwaitAnswers() {
   return failure_.ok() ? failure_ : Fail(failure_);
 }
 
-// Ends what the others do too. What an answer has said is the cause of what
-// this process saw.
+// Ends what the others do too. What this process saw may only be that another
+// was cut off, so what they say is part of it.
 absl::Status NcclProcesses::Fail(const absl::Status& status) {
+  const bool is_first = failure_.ok();
   failure_.Update(status);
-  Word stop = {.what = What::kStop};
+  const Word stop = {.what = What::kStop};
   for (int process = 1; process < members(); ++process) {
     job_.Send(process, MpiJob::kControl,
               {reinterpret_cast<const char*>(&stop), sizeof(stop)});
   }
   if (member_ != nullptr) member_->CutOff();
-  // Answers to what was said before; nobody waits for them.
-  TakeAnswers(0);
+  if (!is_first) return failure_;
+  TakeAnswers(kPatience_s);
+  told_.insert(told_.begin(), std::string(status.message()));
+  failure_ = absl::Status(status.code(), absl::StrJoin(told_, "; "));
   return failure_;
 }
 
@@ -224,7 +234,8 @@ absl::Status NcclProcesses::Serve(MpiJob* job, const Options& options) {
     }
     Answer answer;
     const absl::Status status = self.Do(word, &answer);
-    answer.failed = status.ok() ? 0 : 1;
+    // Process 0 knows what it has stopped.
+    answer.failed = status.ok() || absl::IsCancelled(status) ? 0 : 1;
     if (!status.ok() && self.member_ != nullptr) self.member_->CutOff();
     const std::string text(status.message());
     job->Send(0, MpiJob::kControl,

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -87,6 +88,7 @@ class NcclProcesses : public NcclGroup {
   double slowest_s_ = 0;
   int64_t least_free_ = 0;
   bool full_ = false;
+  std::vector<std::string> told_;  // failures of others
   absl::Status failure_;
   // Of another: process 0 has said so.
   bool stopped_ = false;

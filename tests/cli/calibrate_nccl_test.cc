@@ -55,7 +55,7 @@ TEST_CASE("calibrate: what keeps transfers over NCCL from being measured",
   world.never_comes = -1;
   world.fails_alone = 1;
   CheckNone(Over({.free_bytes = kLittle, .devices = 2}),
-            "device 1, all-reduce of");
+            "device 1, send of");
 }
 
 TEST_CASE("calibrate: GPUs by twos, and all of them", "[cli][nccl]") {

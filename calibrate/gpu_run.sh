@@ -278,6 +278,19 @@ if wanted checks; then
   fi
 fi
 
+gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
+
+# What `calibrate` measures between GPUs without being asked; says what it has.
+nccl_calibrated() {
+  local profile=$1 count
+  [[ -f $profile ]] || return
+  count=$(grep -c 'transport: "nccl"' "$profile")
+  say "$profile: $count transfers over NCCL"
+  [[ $count -eq 0 ]] || return
+  failures=$((failures + 1))
+  grep 'warnings: .*NCCL' "$profile" | tee -a "$out/summary.txt"
+}
+
 # Whether the program knows a verb: another version may not.
 knows() { "$tree/pipewright" "$1" --help > /dev/null 2>&1; }
 
@@ -291,6 +304,9 @@ for verb in calibrate execute; do
     if [[ $verb == calibrate ]]; then
       step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
         --device cuda --model "$model" -o "$out/$model.txtpb"
+      if [[ $gpus -gt 1 && -e $tree/libpipewright_nccl.so ]]; then
+        nccl_calibrated "$out/$model.txtpb"
+      fi
     else
       for schedule in 1f1b zb-h1 zb-v; do
         step "execute-$model-$schedule" "$limit" "$tree/pipewright" execute \
@@ -321,9 +337,8 @@ execute_nccl() {
 export -f execute_nccl
 export tree out
 if wanted execute && [[ -e $tree/libpipewright_nccl.so ]]; then
-  gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
   if [[ $gpus -lt 2 ]]; then
-    say "one GPU: ranks over NCCL are not executed"
+    say "one GPU: ranks over NCCL are not executed, nor transfers calibrated"
   else
     for model in "${models[@]}"; do
       step "execute-nccl-$model" "$limit" bash -c 'execute_nccl "$@"' \

@@ -12,6 +12,7 @@
 #include "calibrate/device.h"
 #include "calibrate/measure.h"
 #include "calibrate/part_bench.h"
+#include "calibrate/transfer_subjects.h"
 
 namespace pipewright {
 
@@ -19,8 +20,11 @@ namespace pipewright {
 int64_t InterferenceBytes(const MeasuredDevice& device);
 
 // `bench`: of a layer. Samples are ratios of times that lie next to each
-// other, so that drift cancels. On a GPU without a second one only the copies.
+// other, so that drift cancels. On a GPU beside transfers only where one of
+// `transports` runs on several, see Transport::begin; on a CPU they are those
+// of two threads.
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench);
+    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+    const std::vector<Transport>& transports);
 
 }  // namespace pipewright

@@ -89,7 +89,7 @@ int64_t WeightBytes(const PwPartSize& size, PwType type, int layers) {
   return size.parameters * layers * (element + 4);
 }
 
-absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
+absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
     MeasuredDevice* device, const Shape& shape, PwPart part, int layers) {
   const PwKernels* kernels = device->kernels();
   PwPartSize size = {};
@@ -97,7 +97,7 @@ absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
       device->Check(pw_part_size(kernels, device->handle(), &shape.model,
                                  &shape.work, part, &size),
                     "size of a part"));
-  auto out = std::make_shared<PartWeights>();
+  auto out = std::make_shared<BenchWeights>();
   out->parameters_ = size.parameters;
   const auto count = static_cast<size_t>(size.parameters);
   for (int layer = 0; layer < layers; ++layer) {
@@ -122,11 +122,11 @@ absl::StatusOr<std::shared_ptr<PartWeights>> PartWeights::Create(
   return out;
 }
 
-const void* PartWeights::weights(int layer) const {
+const void* BenchWeights::weights(int layer) const {
   return weights_[static_cast<size_t>(layer)].data();
 }
 
-float* PartWeights::gradients(int layer) const {
+float* BenchWeights::gradients(int layer) const {
   return gradients_[static_cast<size_t>(layer)].as<float>();
 }
 
@@ -145,7 +145,7 @@ size_t PartBench::PassBytes(const PwPartSize& size, const Shape& shape,
 
 absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
     MeasuredDevice* device, const Shape& shape, PwPart part,
-    std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena) {
+    std::shared_ptr<BenchWeights> weights, std::shared_ptr<Arena> arena) {
   auto bench = std::unique_ptr<PartBench>(new PartBench());
   bench->device_ = device;
   bench->shape_ = shape;

@@ -17,9 +17,9 @@
 namespace pipewright {
 
 // Weights and main gradients of `layers` copies of a part for one tp.
-class PartWeights {
+class BenchWeights {
  public:
-  static absl::StatusOr<std::shared_ptr<PartWeights>> Create(
+  static absl::StatusOr<std::shared_ptr<BenchWeights>> Create(
       MeasuredDevice* device, const Shape& shape, PwPart part, int layers);
 
   int layers() const { return static_cast<int>(gradients_.size()); }
@@ -59,7 +59,7 @@ class PartBench {
  public:
   static absl::StatusOr<std::unique_ptr<PartBench>> Create(
       MeasuredDevice* device, const Shape& shape, PwPart part,
-      std::shared_ptr<PartWeights> weights, std::shared_ptr<Arena> arena);
+      std::shared_ptr<BenchWeights> weights, std::shared_ptr<Arena> arena);
 
   // An arena has room for the passes of the largest bench and, behind it, for
   // the matrix products of the one with the largest.
@@ -77,7 +77,7 @@ class PartBench {
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }
   double Flops(PwPassKind pass) const;
-  const PartWeights& weights() const { return *weights_; }
+  const BenchWeights& weights() const { return *weights_; }
   const Arena& arena() const { return *arena_; }
   const int32_t* ids() const { return ids_.as<int32_t>(); }  // one a token
   const Shape& shape() const { return shape_; }
@@ -92,7 +92,7 @@ class PartBench {
   Shape shape_ = {};
   PwPart part_ = PW_LAYER;
   PwPartSize size_ = {};
-  std::shared_ptr<PartWeights> weights_;
+  std::shared_ptr<BenchWeights> weights_;
   std::shared_ptr<Arena> arena_;
   Buffer ids_;
 };

@@ -332,15 +332,15 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
   // Other subjects run a bench too, before the first round or without these.
   PW_RETURN_IF_ERROR(arena->Renew(1));
   auto renewed = std::make_shared<int>(-1);
-  std::map<std::pair<int, int64_t>, std::shared_ptr<PartWeights>> weights;
+  std::map<std::pair<int, int64_t>, std::shared_ptr<BenchWeights>> weights;
   const int64_t largest = grid.shapes.back().work.batch;
   PassSet set;
   for (const Shape& shape : grid.shapes) {
     for (const PwPart part : kParts) {
       auto& own = weights[{part, shape.tp()}];
       if (own == nullptr) {
-        PW_ASSIGN_OR_RETURN(own, PartWeights::Create(device, shape, part,
-                                                     CopiesOf(part, memory)));
+        PW_ASSIGN_OR_RETURN(own, BenchWeights::Create(device, shape, part,
+                                                      CopiesOf(part, memory)));
       }
       PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
+#include "sim/cost/profile_shape.h"
 
 namespace pipewright {
 namespace {
@@ -23,6 +24,12 @@ constexpr double kMemory = 3.35e12;
 constexpr double kMemoryH200 = 4.8e12;
 // PCIe 5.0 x16: 63 GB/s each way before the protocol's overhead.
 constexpr double kPcie = 60e9;
+// NVLink 4: 900 GB/s both ways, data sheet; measured 380 one way
+// (NVIDIA/nccl issue 1264). No algorithm gets more out of a GPU or into it.
+constexpr double kNvlink = 450e9;
+// A kernel's launch takes 2 to 4 us, and NCCL's model has 6.6 us before the
+// first byte (src/graph/tuning.cc of v2.28.9): faster nothing was sent.
+constexpr double kLeastTransfer = 2e-6;
 // Below it the device is capped: data sheet, boost 1.98 GHz.
 constexpr double kClockMhz = 1400;
 // Of the fastest round over the slowest.
@@ -55,6 +62,7 @@ class Flags {
     Passes();
     Chains();
     Copies();
+    Transfers();
   }
 
  private:
@@ -192,6 +200,21 @@ class Flags {
         MemoryRate(KeyOf(entry), 2 * bytes, entry.time.median_s);
       } else {
         Bandwidth(KeyOf(entry), bytes, entry.time.median_s, kPcie);
+      }
+    }
+  }
+
+  void Transfers() {
+    for (const TransferEntry& entry : profile_.transfers) {
+      if (!gpu_ || entry.transport != "nccl") continue;
+      const double seconds = entry.time.median_s;
+      // The switch may add up (NVLink SHARP): a GPU gives its buffer once and
+      // gets it once then.
+      const double least = std::min(BusBytes(entry), double(entry.bytes));
+      Bandwidth(KeyOf(entry), least, seconds, kNvlink);
+      if (seconds > 0 && seconds < kLeastTransfer) {
+        Flag(absl::StrCat(KeyOf(entry), ": ", FormatSeconds(seconds),
+                          ", less than a kernel takes to start"));
       }
     }
   }

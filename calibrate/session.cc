@@ -149,7 +149,9 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                          SideBytes(*device, options.grid.quick)));
   const double start = Now();
   const MachineLoad before = CurrentLoad();
-  source.warnings = grid.warnings;
+  source.warnings = options.warnings;
+  source.warnings.insert(source.warnings.end(), grid.warnings.begin(),
+                         grid.warnings.end());
 
   MeasureOptions measure;
   measure.rounds = options.rounds;

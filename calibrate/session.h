@@ -29,9 +29,11 @@ struct CalibrateOptions {
   Profile done;
   // What the result is to be merged with; its device must be this one.
   Profile older;
-  // Whose transfers are measured on a CPU; empty: threads of this process.
+  // Whose transfers are measured; empty on a CPU: threads of this process.
   std::vector<Transport> transports;
   std::string transport_library;  // "Open MPI v4.1.4"; "" of threads
+  // What the caller could not bring, and why; they go with the source's.
+  std::vector<std::string> warnings;
 };
 
 struct CalibrateHooks {

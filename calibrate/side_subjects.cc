@@ -38,17 +38,16 @@ absl::StatusOr<std::vector<Subject>> SideSubjects(
   append(std::move(optimizers));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> copies, CopySubjects(device, quick));
   append(std::move(copies));
-  if (device->is_cpu()) {
-    for (const Transport& transport :
-         transports.empty() ? ThreadTransports() : transports) {
-      append(TransferSubjects(transport, quick));
-    }
+  const std::vector<Transport> measured =
+      transports.empty() && device->is_cpu() ? ThreadTransports() : transports;
+  for (const Transport& transport : measured) {
+    append(TransferSubjects(transport, quick, measured.size() == 1));
   }
   if (quick) return all;
   all.push_back(
       HostMemorySubject(device->is_cpu() ? device->info().cache_bytes : 0));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> interference,
-                      InterferenceSubjects(device, std::move(bench)));
+                      InterferenceSubjects(device, std::move(bench), measured));
   append(std::move(interference));
   const unsigned cores = std::thread::hardware_concurrency();
   if (device->is_cpu() && cores < kInterferenceThreads) {

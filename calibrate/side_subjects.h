@@ -19,8 +19,8 @@ namespace pipewright {
 int64_t SideBytes(const MeasuredDevice& device, bool quick);
 
 // `bench`: of a layer, for the interference matrix. `transports`: whose
-// transfers are measured, on a CPU; of none, those of threads. What cannot be
-// measured here goes to `warnings`.
+// transfers are measured; without any on a CPU those of threads, on a GPU none.
+// What cannot be measured here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(
     MeasuredDevice* device, std::shared_ptr<PartBench> bench,
     const std::vector<Transport>& transports, bool quick,

@@ -14,29 +14,31 @@ namespace {
 
 constexpr int64_t kSizes[] = {4096, 65536, 1 << 20, 8 << 20};
 constexpr int64_t kQuickSizes[] = {65536, 1 << 20};
-// Small transfers are repeated until about so many bytes have moved.
-constexpr int64_t kBytesASample = 1 << 20;
-constexpr int kMostRepeats = 32;
 // More threads than this tell nothing that a simulation of one node needs.
 constexpr int kMostThreads = 16;
 
-int Repeats(int64_t bytes) {
-  return static_cast<int>(
-      std::clamp<int64_t>(kBytesASample / bytes, 1, kMostRepeats));
+int Repeats(const Transport& transport, int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>(transport.sample_bytes / bytes,
+                                              transport.least_repeats,
+                                              transport.most_repeats));
+}
+
+std::vector<int64_t> SizesOf(const Transport& transport, bool quick) {
+  if (!transport.sizes.empty()) return transport.sizes;
+  if (quick) return {std::begin(kQuickSizes), std::end(kQuickSizes)};
+  return {std::begin(kSizes), std::end(kSizes)};
 }
 
 }  // namespace
 
-std::vector<Subject> TransferSubjects(const Transport& transport, bool quick) {
-  const std::vector<int64_t> sizes =
-      quick
-          ? std::vector<int64_t>(std::begin(kQuickSizes), std::end(kQuickSizes))
-          : std::vector<int64_t>(std::begin(kSizes), std::end(kSizes));
+std::vector<Subject> TransferSubjects(const Transport& transport, bool quick,
+                                      bool alone) {
+  const std::vector<int64_t> sizes = SizesOf(transport, quick);
   std::vector<Subject> subjects;
   for (const TransferKind kind : kTransferKinds) {
     // Between two of them, however many there are.
     const bool pair = kind == TransferKind::kSendRecv;
-    if (pair && transport.ranks > 2 && transport.name == "threads") continue;
+    if (pair && transport.ranks > 2 && !alone) continue;
     Subject subject;
     subject.name = absl::StrCat(TransferName(kind), ", ", transport.ranks, " ",
                                 transport.name);
@@ -50,12 +52,12 @@ std::vector<Subject> TransferSubjects(const Transport& transport, bool quick) {
       subject.series.push_back(
           EntrySeries(entry, &Profile::transfers, &TransferEntry::time));
     }
-    subject.visit = [run = transport.run, kind,
-                     sizes](std::vector<double>* samples) {
+    subject.visit = [transport, kind, sizes](std::vector<double>* samples) {
       samples->clear();
       for (const int64_t bytes : sizes) {
-        PW_ASSIGN_OR_RETURN(const double seconds,
-                            run(kind, bytes, Repeats(bytes)));
+        PW_ASSIGN_OR_RETURN(
+            const double seconds,
+            transport.run(kind, bytes, Repeats(transport, bytes)));
         samples->push_back(seconds);
       }
       return absl::OkStatus();

@@ -28,6 +28,7 @@ struct PwNcclComm {
   std::deque<cudaEvent_t> marks;  // that have not been reached
   std::deque<cudaEvent_t> spare;
   int64_t reached = 0;
+  cudaEvent_t clocks[2] = {};  // made at their first use
 };
 
 namespace {
@@ -150,6 +151,9 @@ int MakeId(PwNcclId* id) {
 void Free(PwNcclComm* comm) {
   for (cudaEvent_t event : comm->marks) cudaEventDestroy(event);
   for (cudaEvent_t event : comm->spare) cudaEventDestroy(event);
+  for (cudaEvent_t event : comm->clocks) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
   if (comm->stream != nullptr) cudaStreamDestroy(comm->stream);
   delete comm;
 }
@@ -298,6 +302,27 @@ int64_t Reached(PwNcclComm* comm) {
   return comm->reached;
 }
 
+int Clock(PwNcclComm* comm, int end) {
+  if (On(comm)) return -1;
+  cudaEvent_t& event = comm->clocks[end];
+  if (event == nullptr &&
+      CheckCuda(cudaEventCreate(&event), "cudaEventCreate")) {
+    return -1;
+  }
+  return CheckCuda(cudaEventRecord(event, comm->stream), "cudaEventRecord");
+}
+
+int Elapsed(PwNcclComm* comm, double* seconds) {
+  float milliseconds = 0;
+  if (On(comm) || CheckCuda(cudaEventElapsedTime(&milliseconds, comm->clocks[0],
+                                                 comm->clocks[1]),
+                            "cudaEventElapsedTime")) {
+    return -1;
+  }
+  *seconds = 1e-3 * static_cast<double>(milliseconds);
+  return 0;
+}
+
 void Abort(PwNcclComm* comm) {
   On(comm);
   Real().end(comm->comm);
@@ -351,6 +376,8 @@ extern "C" __attribute__((visibility("default"))) const PwNccl* pw_nccl(void) {
       .copy = Copy,
       .mark = Mark,
       .reached = Reached,
+      .clock = Clock,
+      .elapsed = Elapsed,
       .cut_off = Abort,
       .leave = Leave,
       .error = Error,

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define PW_NCCL_ABI 1
+#define PW_NCCL_ABI 2
 
 typedef struct PwNcclComm PwNcclComm;
 
@@ -62,6 +62,11 @@ typedef struct PwNccl {
   int (*mark)(PwNcclComm* comm);
   /* How many marks have been reached; below 0: the device has failed. */
   int64_t (*reached)(PwNcclComm* comm);
+  /* Notes the device's time when all before it on the stream has ended; `end`
+   * 0: the begin of what is timed, 1: its end. */
+  int (*clock)(PwNcclComm* comm, int end);
+  /* Seconds from the one to the other; a mark behind both is reached. */
+  int (*elapsed)(PwNcclComm* comm, double* seconds);
 
   /* Ends what is under way, here at once and elsewhere by its failure, and
    * frees `comm`; no other member needs to do anything. */

@@ -55,8 +55,10 @@ class Calibration {
                      "fp32, bf16; default bf16 on a GPU, else fp32")
         ->type_name("TYPE");
     verb->add_option("--transport", transport_name_,
-                     "between whom transfers are measured: threads, or mpi "
-                     "between the processes of mpirun (default under it)")
+                     "between whom transfers are measured: threads; nccl: "
+                     "the GPUs here (default on them); under mpirun mpi, or "
+                     "nccl with a GPU each (default with --device cuda): its "
+                     "processes")
         ->type_name("NAME");
     verb->add_flag("--quick", options_.grid.quick,
                    "one shape, few sizes, no interference matrix");
@@ -194,13 +196,14 @@ absl::Status Calibration::Run() {
   absl::Status status =
       transport_->serves() ? transport_->Serve() : PrepareAndMeasure();
   // The others may go.
+  options_.transports.clear();
   transport_.reset();
   return status;
 }
 
 absl::Status Calibration::PrepareAndMeasure() {
   PW_RETURN_IF_ERROR(Prepare());
-  transport_->Put(&options_);
+  PW_RETURN_IF_ERROR(transport_->Put(kernels_, &options_));
   PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
   if (result.interrupted) {
     PW_RETURN_IF_ERROR(WriteFile(Partial(), WriteProfile(result.profile)));

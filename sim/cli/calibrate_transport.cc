@@ -1,9 +1,16 @@
 #include "sim/cli/calibrate_transport.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "execute/nccl_processes.h"
+#include "execute/nccl_transport.h"
+#include "kernels/loader.h"
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/calibrate_nccl.h"
+#include "sim/cli/execute_job.h"
 
 namespace pipewright {
 namespace {
@@ -27,34 +34,42 @@ PwMpiTransfer KindOf(TransferKind kind) {
 absl::StatusOr<std::unique_ptr<CalibrateTransport>> CalibrateTransport::Start(
     const std::string& name, const std::string& device) {
   constexpr char kFlag[] = "--transport";
-  if (!name.empty() && name != "threads" && name != "mpi") {
-    return UnknownName(kFlag, name, {"threads", "mpi"});
+  if (!name.empty() && name != "threads" && name != "mpi" && name != "nccl") {
+    return UnknownName(kFlag, name, {"threads", "mpi", "nccl"});
   }
   const bool wanted = name == "mpi";
+  const bool nccl = name == "nccl";
+  if (nccl && device != "cuda") {
+    return BadValue(kFlag, absl::StrCat(name, " with --device ", device),
+                    "nccl with --device cuda");
+  }
   if (wanted && device != "cpu") {
     return BadValue(kFlag, name,
-                    absl::StrCat("threads with --device ", device,
+                    absl::StrCat("nccl or threads with --device ", device,
                                  " (MPI's transfers are of host memory)"));
   }
   auto transport =
       std::unique_ptr<CalibrateTransport>(new CalibrateTransport());
-  if (!MpiJob::Started()) {
-    if (!wanted) return transport;
+  if (MpiJob::Started()) {
+    PW_ASSIGN_OR_RETURN(transport->job_, MpiJob::Create());
+    if (transport->job_->processes() < 2) {
+      if (wanted) return BadValue("mpirun -n", "1", "2 or more");
+      transport->job_.reset();
+    }
+  } else if (wanted) {
     return BadValue(kFlag, name,
                     "threads, or mpi under mpirun: mpirun -n 2 pipewright "
                     "calibrate ...");
   }
-  PW_ASSIGN_OR_RETURN(transport->job_, MpiJob::Create());
-  const int processes = transport->job_->processes();
-  if (processes < 2) {
-    if (wanted) return BadValue("mpirun -n", "1", "2 or more");
-    transport->job_.reset();
+  if (nccl || (name.empty() && device == "cuda")) {
+    transport->TakeNccl(/*wanted=*/nccl);
     return transport;
   }
-  if (!wanted && (!name.empty() || device != "cpu")) {
-    const absl::Status refused =
-        BadValue("mpirun -n", absl::StrCat(processes),
-                 "1, or --transport mpi with --device cpu");
+  if (transport->job_ == nullptr) return transport;
+  if (!wanted && !(name.empty() && device == "cpu")) {
+    const absl::Status refused = BadValue(
+        "mpirun -n", absl::StrCat(transport->job_->processes()),
+        "1, or --transport mpi with --device cpu, nccl with --device cuda");
     return transport->job_->speaks() ? refused
                                      : absl::Status(refused.code(), "");
   }
@@ -62,8 +77,54 @@ absl::StatusOr<std::unique_ptr<CalibrateTransport>> CalibrateTransport::Start(
   return transport;
 }
 
-void CalibrateTransport::Put(CalibrateOptions* options) {
-  if (transfers_ == nullptr) return;
+void CalibrateTransport::TakeNccl(bool wanted) {
+  nccl_ = LoadNccl();
+  nccl_wanted_ = wanted;
+  // Process 0 measures all else on the first GPU.
+  if (!serves() || !nccl_->ok()) return;
+  const absl::StatusOr<int> gpu = DeviceOfProcess(***nccl_, job_->process());
+  if (gpu.ok()) {
+    gpu_ = *gpu;
+  } else {
+    nccl_ = gpu.status();
+  }
+}
+
+CalibrateTransport::~CalibrateTransport() {
+  if (nccl_ && job_ != nullptr && job_->process() == 0) {
+    NcclProcesses::LetGo(job_.get());
+  }
+}
+
+absl::Status CalibrateTransport::Serve() {
+  if (transfers_ != nullptr) return transfers_->Serve();
+  NcclProcesses::Options options = {.nccl = *nccl_, .device = gpu_};
+  char error[512] = "";
+  options.kernels = pw_load_kernels("cuda", error, sizeof(error));
+  if (options.kernels == nullptr) options.nccl = absl::UnavailableError(error);
+  return NcclProcesses::Serve(job_.get(), options);
+}
+
+absl::Status CalibrateTransport::PutNccl(const PwKernels* kernels,
+                                         CalibrateOptions* options) {
+  const bool quick = options->grid.quick;
+  NcclTransports nccl =
+      job_ == nullptr ? TransportsOverNccl(*nccl_, kernels, quick)
+                      : TransportsOverNccl(job_.get(), *nccl_, kernels, quick);
+  if (nccl_wanted_ && nccl.transports.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("--transport nccl: ", nccl.warnings[0]));
+  }
+  options->transports = std::move(nccl.transports);
+  options->transport_library = std::move(nccl.library);
+  options->warnings = std::move(nccl.warnings);
+  return absl::OkStatus();
+}
+
+absl::Status CalibrateTransport::Put(const PwKernels* kernels,
+                                     CalibrateOptions* options) {
+  if (nccl_) return PutNccl(kernels, options);
+  if (transfers_ == nullptr) return absl::OkStatus();
   Transport transport;
   transport.name = "mpi";
   transport.ranks = job_->processes();
@@ -72,6 +133,7 @@ void CalibrateTransport::Put(CalibrateOptions* options) {
   };
   options->transports = {std::move(transport)};
   options->transport_library = job_->version();
+  return absl::OkStatus();
 }
 
 }  // namespace pipewright

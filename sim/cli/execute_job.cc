@@ -18,21 +18,6 @@ constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                          "MPI_LOCALRANKID", "SLURM_LOCALID",
                                          "LOCAL_RANK"};
 
-absl::StatusOr<int> DeviceOf(const PwNccl& nccl, int process) {
-  const int devices = nccl.device_count();
-  if (devices < 1) {
-    return absl::UnavailableError(
-        absl::StrCat("--transport nccl: no CUDA device",
-                     devices < 0 ? ": " : "", devices < 0 ? nccl.error() : ""));
-  }
-  int local = process;
-  for (const char* const variable : kLocalNumbers) {
-    const char* const value = getenv(variable);
-    if (value != nullptr && absl::SimpleAtoi(value, &local)) break;
-  }
-  return local % devices;
-}
-
 absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
   absl::string_view path = options.bootstrap;
   if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
@@ -52,6 +37,21 @@ absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
 }
 
 }  // namespace
+
+absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process) {
+  const int devices = nccl.device_count();
+  if (devices < 1) {
+    return absl::UnavailableError(
+        absl::StrCat("--transport nccl: no CUDA device",
+                     devices < 0 ? ": " : "", devices < 0 ? nccl.error() : ""));
+  }
+  int local = process;
+  for (const char* const variable : kLocalNumbers) {
+    const char* const value = getenv(variable);
+    if (value != nullptr && absl::SimpleAtoi(value, &local)) break;
+  }
+  return local % devices;
+}
 
 void AddJobOptions(CLI::App* verb, JobOptions* options) {
   verb->add_option("--transport", options->transport,
@@ -117,7 +117,7 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
                       by_file ? JoinByFile(options) : MpiJob::Create());
   if (joined.nccl != nullptr) {
     PW_ASSIGN_OR_RETURN(joined.device_index,
-                        DeviceOf(*joined.nccl, joined.job->process()));
+                        DeviceOfProcess(*joined.nccl, joined.job->process()));
   }
   return joined;
 }

@@ -35,6 +35,10 @@ struct ProcessJob {
 // for what is not there.
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options);
 
+// The GPU of a process: the how-manieth it is of its machine, as its starter
+// says. Error: kUnavailable without a GPU.
+absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process);
+
 // For ExecuteOptions::data_path of a job with NCCL.
 std::function<std::unique_ptr<Endpoint>(const Program&, Address, Endpoint*)>
 DataPath(const ProcessJob& job, double timeout_s);

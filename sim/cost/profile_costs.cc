@@ -146,6 +146,12 @@ class Summation {
             "profile ", options_.name, ": ", name, " of ", FormatBytes(bytes),
             " over ", comm.members, " is outside of the measured sizes"));
       }
+      if (time->between_ranks) {
+        lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name,
+                                   " over ", comm.members,
+                                   " was measured over fewer and over more "
+                                   "only; it lies between"));
+      }
       return time->seconds;
     }
     if (options_.network == nullptr) {

@@ -163,29 +163,85 @@ std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {
   return out;
 }
 
-std::optional<TransferTime> TransferSeconds(const Profile& profile,
-                                            absl::string_view operation,
-                                            int64_t ranks, double bytes) {
-  std::map<double, double> seconds;  // by size
-  for (const TransferEntry& entry : profile.transfers) {
-    if (entry.operation == operation && entry.ranks == ranks &&
-        entry.bytes > 0 && entry.time.median_s > 0) {
-      seconds[static_cast<double>(entry.bytes)] = entry.time.median_s;
-    }
-  }
-  if (seconds.empty()) return {};
+namespace {
+
+using Sizes = std::map<double, double>;  // bytes -> seconds
+using Ranks = std::map<int64_t, Sizes>;
+
+TransferTime AtSize(const Sizes& seconds, double bytes) {
   const auto above = seconds.lower_bound(bytes);
   if (above == seconds.end()) {
     const auto& [size, time_s] = *seconds.rbegin();
-    return TransferTime{time_s * bytes / size, false};
+    return {.seconds = time_s * bytes / size, .inside = false};
   }
-  if (above->first == bytes) return TransferTime{above->second, true};
-  if (above == seconds.begin()) return TransferTime{above->second, false};
+  if (above->first == bytes) return {.seconds = above->second};
+  if (above == seconds.begin()) {
+    return {.seconds = above->second, .inside = false};
+  }
   const auto below = std::prev(above);
   const double part =
       std::log(bytes / below->first) / std::log(above->first / below->first);
+  return {.seconds =
+              below->second * std::pow(above->second / below->second, part)};
+}
+
+std::optional<TransferTime> BetweenRanks(const Ranks& measured, int64_t ranks,
+                                         double bytes) {
+  const auto more = measured.upper_bound(ranks);
+  if (more == measured.begin() || more == measured.end()) return {};
+  const auto fewer = std::prev(more);
+  const TransferTime low = AtSize(fewer->second, bytes);
+  const TransferTime high = AtSize(more->second, bytes);
+  const auto log_of = [](int64_t count) {
+    return std::log(static_cast<double>(count));
+  };
+  const double part = (log_of(ranks) - log_of(fewer->first)) /
+                      (log_of(more->first) - log_of(fewer->first));
   return TransferTime{
-      below->second * std::pow(above->second / below->second, part), true};
+      .seconds = low.seconds * std::pow(high.seconds / low.seconds, part),
+      .inside = low.inside && high.inside,
+      .between_ranks = true};
+}
+
+// The lower, the sooner it is taken.
+int PlaceOf(absl::string_view transport) {
+  constexpr absl::string_view kOrder[] = {"nccl", "mpi", "threads"};
+  return static_cast<int>(
+      std::find(std::begin(kOrder), std::end(kOrder), transport) -
+      std::begin(kOrder));
+}
+
+}  // namespace
+
+std::optional<TransferTime> TransferSeconds(const Profile& profile,
+                                            absl::string_view operation,
+                                            int64_t ranks, double bytes) {
+  std::map<std::pair<int, std::string>, Ranks> transports;
+  for (const TransferEntry& entry : profile.transfers) {
+    if (entry.operation == operation && entry.ranks > 0 && entry.bytes > 0 &&
+        entry.time.median_s > 0) {
+      transports[{PlaceOf(entry.transport), entry.transport}][entry.ranks]
+                [static_cast<double>(entry.bytes)] = entry.time.median_s;
+    }
+  }
+  for (const auto& [transport, measured] : transports) {
+    const auto exact = measured.find(ranks);
+    if (exact != measured.end()) return AtSize(exact->second, bytes);
+  }
+  for (const auto& [transport, measured] : transports) {
+    if (const auto between = BetweenRanks(measured, ranks, bytes)) {
+      return between;
+    }
+  }
+  return {};
+}
+
+double BusBytes(const TransferEntry& entry) {
+  const auto bytes = static_cast<double>(entry.bytes);
+  const auto ranks = static_cast<double>(entry.ranks);
+  if (entry.operation == "send_recv") return bytes;
+  const double once = bytes * (ranks - 1) / ranks;
+  return entry.operation == "all_reduce" ? 2 * once : once;
 }
 
 }  // namespace pipewright

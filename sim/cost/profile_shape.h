@@ -51,14 +51,22 @@ std::vector<LeftOutRow> LeaveOneOut(const Profile& profile);
 
 // Of `operation` over `ranks` devices; between measured sizes on the straight
 // line of their logarithms, below the least its time, above the largest in
-// proportion. Nothing where none is measured.
+// proportion. Where so many ranks were not measured but fewer and more were,
+// between those on the straight line of the logarithms of both. One transport
+// at a time: nccl, else mpi, else threads, else what there is. Nothing where
+// none is measured.
 struct TransferTime {
   double seconds = 0;
-  bool inside = true;  // of the measured sizes
+  bool inside = true;          // of the measured sizes
+  bool between_ranks = false;  // of fewer and of more
 };
 std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
                                             int64_t ranks, double bytes);
+
+// Bytes that leave each rank of a ring: over the time, the bus bandwidth of
+// nccl-tests (doc/PERFORMANCE.md), which does not depend on the ranks.
+double BusBytes(const TransferEntry& entry);
 
 // "llama h4096 a32/8 d128 f14336", of embedding and head "gpt h256 v512".
 std::string ShapeName(ProfilePart part, const ProfileModel& model);

@@ -16,6 +16,7 @@
 #include "sim/base/status.h"
 #include "sim/cost/profile_diff.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/report/calibration_json.h"
 
 namespace pipewright {
 namespace {
@@ -30,108 +31,6 @@ constexpr size_t kNoisiest = 5;
 std::optional<double> Noise(const Distribution& time) {
   if (time.median_s <= 0 || time.confidence_high_s <= 0) return {};
   return (time.confidence_high_s - time.confidence_low_s) / 2 / time.median_s;
-}
-
-Json Interval(double low_s, double high_s) {
-  return high_s > 0 ? Json::array({low_s, high_s}) : Json();
-}
-
-Json TimeJson(const NamedTime& named) {
-  const Distribution& time = *named.time;
-  return {
-      {"key", named.key},
-      {"count", time.count},
-      {"outliers", time.outliers},
-      {"median_s", time.median_s},
-      {"confidence_s", Interval(time.confidence_low_s, time.confidence_high_s)},
-      {"prediction_s",
-       Interval(time.prediction_low_s, time.prediction_high_s)}};
-}
-
-const PassEntry* FindPass(const Profile& profile, const SplitEntry& split,
-                          ProfilePass pass) {
-  for (const PassEntry& entry : profile.passes) {
-    if (entry.part == ProfilePart::kLayer && entry.pass == pass &&
-        entry.model == split.model && entry.type == split.type &&
-        entry.microbatch_size == split.microbatch_size &&
-        entry.sequence == split.sequence && entry.tp == split.tp) {
-      return &entry;
-    }
-  }
-  return nullptr;
-}
-
-// F, (R,) B, W back to back over the sum of the three by themselves, and the
-// price of the split: (B+W) / BW. 0 where a pass is missing.
-struct SplitNumbers {
-  double chain = 0;
-  double price = 0;
-};
-SplitNumbers NumbersOf(const Profile& profile, const SplitEntry& split) {
-  double sum = 0;
-  std::vector<ProfilePass> passes = {kForward, kBackwardInput, kBackwardWeight};
-  if (split.recompute) passes.push_back(kRecompute);
-  double before_backward = 0;
-  for (const ProfilePass pass : passes) {
-    const PassEntry* entry = FindPass(profile, split, pass);
-    if (entry == nullptr) return {};
-    sum += entry->time.median_s;
-    if (pass == kForward || pass == kRecompute) {
-      before_backward += entry->time.median_s;
-    }
-  }
-  const double fused = split.fused.median_s - before_backward;
-  return {split.chain.median_s / sum,
-          fused > 0 ? (split.chain.median_s - before_backward) / fused : 0};
-}
-
-Json ToJson(const Profile& profile) {
-  Json report;
-  report["complete"] = profile.complete;
-  report["sources"] = Json::array();
-  for (const ProfileSource& source : profile.sources) {
-    report["sources"].push_back({{"kind", source.kind},
-                                 {"date", source.date},
-                                 {"device", source.device},
-                                 {"backend", source.backend},
-                                 {"libraries", source.libraries},
-                                 {"seconds", source.seconds},
-                                 {"warnings", source.warnings}});
-  }
-  report["times"] = Json::array();
-  for (const NamedTime& time : AllTimes(profile)) {
-    report["times"].push_back(TimeJson(time));
-  }
-  report["kernels"] = Json::array();
-  for (const KernelEntry& entry : profile.kernels) {
-    const double seconds = entry.time.median_s;
-    const auto rate = [seconds](double amount) {
-      return amount > 0 && seconds > 0 ? Json(amount / seconds) : Json();
-    };
-    report["kernels"].push_back({{"key", KeyOf(entry)},
-                                 {"flops_per_s", rate(entry.flops)},
-                                 {"bytes_per_s", rate(entry.bytes)},
-                                 {"implementation", entry.implementation}});
-  }
-  report["splits"] = Json::array();
-  for (const SplitEntry& split : profile.splits) {
-    const SplitNumbers numbers = NumbersOf(profile, split);
-    report["splits"].push_back({{"key", KeyOf(split)},
-                                {"chain_over_sum", numbers.chain},
-                                {"split_over_fused", numbers.price}});
-  }
-  report["interference"] = Json::array();
-  for (const InterferenceEntry& entry : profile.interference) {
-    report["interference"].push_back(
-        {{"key", KeyOf(entry)},
-         {"pass_slowdown", entry.pass_slowdown},
-         {"pass_interval", {entry.pass_low, entry.pass_high}},
-         {"beside_slowdown", entry.beside_slowdown},
-         {"beside_interval", {entry.beside_low, entry.beside_high}}});
-  }
-  report["host_memory_bytes_per_s"] = profile.host_memory_bytes_per_s;
-  report["device_memory_bytes_per_s"] = profile.device_memory_bytes_per_s;
-  return report;
 }
 
 void AppendSources(const Profile& profile, std::string* text) {
@@ -211,7 +110,7 @@ void AppendSplits(const Profile& profile, std::string* text) {
                   "\nback to back over the sum of the passes alone; price of "
                   "the split, (B+W) / BW\n");
   for (const SplitEntry& split : profile.splits) {
-    const SplitNumbers numbers = NumbersOf(profile, split);
+    const SplitNumbers numbers = SplitNumbersOf(profile, split);
     absl::StrAppendFormat(text, "%s  %.3f  %.3f\n", KeyOf(split), numbers.chain,
                           numbers.price);
   }
@@ -228,6 +127,21 @@ void AppendTimes(absl::string_view title, const std::vector<Entry>& entries,
         text, "%-40s %10s  %s\n", KeyOf(entry),
         FormatSeconds(entry.time.median_s),
         noise ? absl::StrFormat("+-%.1f %%", 100 * *noise) : "-");
+  }
+}
+
+// With the bus bandwidth, which tells sizes and numbers of ranks apart that
+// reach what the links give from those that do not.
+void AppendTransfers(const Profile& profile, std::string* text) {
+  if (profile.transfers.empty()) return;
+  absl::StrAppend(text, "\ntransfers; bus bandwidth as nccl-tests has it\n");
+  for (const TransferEntry& entry : profile.transfers) {
+    const std::optional<double> noise = Noise(entry.time);
+    const double seconds = entry.time.median_s;
+    absl::StrAppendFormat(
+        text, "%-40s %10s  %9s  %s\n", KeyOf(entry), FormatSeconds(seconds),
+        noise ? absl::StrFormat("+-%.1f %%", 100 * *noise) : "-",
+        seconds > 0 ? FormatBandwidth(BusBytes(entry) / seconds) : "-");
   }
 }
 
@@ -318,7 +232,7 @@ std::string ToText(const Profile& profile) {
   AppendKernels(profile, &text);
   AppendTimes("optimizer", profile.optimizers, &text);
   AppendTimes("copies", profile.copies, &text);
-  AppendTimes("transfers", profile.transfers, &text);
+  AppendTransfers(profile, &text);
   AppendInterference(profile, &text);
   if (profile.host_memory_bytes_per_s > 0) {
     absl::StrAppend(&text, "\nmemory of the host: ",
@@ -376,7 +290,8 @@ std::vector<std::string> MeasuredShapes(const Profile& profile,
 }  // namespace
 
 std::string CalibrationReport(const Profile& profile, bool json) {
-  return json ? absl::StrCat(ToJson(profile).dump(2), "\n") : ToText(profile);
+  return json ? absl::StrCat(CalibrationJson(profile).dump(2), "\n")
+              : ToText(profile);
 }
 
 absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
@@ -386,7 +301,7 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
   const std::vector<std::string> shapes = MeasuredShapes(profile, wanted);
   const std::vector<std::string> missing = MissingPasses(profile, wanted);
   if (json) {
-    Json report = ToJson(profile);
+    Json report = CalibrationJson(profile);
     report["model"] = {
         {"name", model.name}, {"shapes", shapes}, {"missing", missing}};
     return absl::StrCat(report.dump(2), "\n");

@@ -75,6 +75,38 @@ TEST_CASE("red flags: copies faster than the wires", "[calibrate]") {
   CHECK(FlagsOf(profile, h200).empty());
 }
 
+TEST_CASE("red flags: transfers faster than NVLink", "[calibrate]") {
+  const auto profile = [](const char* operation, int64_t ranks, int64_t bytes,
+                          double seconds) {
+    Profile out;
+    out.transfers = {{.operation = operation,
+                      .transport = "nccl",
+                      .ranks = ranks,
+                      .bytes = bytes}};
+    out.transfers[0].time.median_s = seconds;
+    return out;
+  };
+  constexpr int64_t kBytes = 256 << 20;
+  const auto at = [&](double gigabytes) {
+    return static_cast<double>(kBytes) / (gigabytes * 1e9);
+  };
+  CHECK(FlagsOf(profile("send_recv", 2, kBytes, at(380)), Gpu()).empty());
+  CheckOne(profile("send_recv", 2, kBytes, at(500)), Gpu(), "500 GBps");
+  // 7 of 8 parts leave a rank: 560 GBps of the whole are 490 of the link.
+  CHECK(FlagsOf(profile("all_gather", 8, kBytes, at(420)), Gpu()).empty());
+  CheckOne(profile("all_gather", 8, kBytes, at(560)), Gpu(), "490 GBps");
+  CheckOne(profile("reduce_scatter", 8, kBytes, at(560)), Gpu(), "490 GBps");
+  // The switch adds up: bus bandwidth 480 GBps is 274 of the buffer.
+  CHECK(FlagsOf(profile("all_reduce", 8, kBytes, at(274)), Gpu()).empty());
+  CheckOne(profile("all_reduce", 8, kBytes, at(460)), Gpu(), "460 GBps");
+  CHECK(FlagsOf(profile("send_recv", 2, 4096, 8e-6), Gpu()).empty());
+  CheckOne(profile("send_recv", 2, 4096, 1e-6), Gpu(), "1 us, less than");
+  // Threads share memory.
+  Profile threads = profile("send_recv", 2, 4096, 1e-6);
+  threads.transfers[0].transport = "threads";
+  CHECK(FlagsOf(threads, Gpu()).empty());
+}
+
 TEST_CASE("red flags: F over W", "[calibrate]") {
   Profile profile = WithPass(ProfilePass::kForward, 3e-3, 0);
   profile.passes.push_back(profile.passes[0]);

@@ -1,6 +1,7 @@
 // `calibrate` as a user calls it: what is refused, what is left as it was.
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(Tiny(old, {"--type", "fp64"}), 2, "fp64");
   CheckRefused(Tiny(old, {"--transport", "mpi"}), 2, "under mpirun");
   CheckRefused(Tiny(old, {"--transport", "tcp"}), 2, "'tcp'");
+  CheckRefused(Tiny(old, {"--transport", "nccl"}), 2,
+               "nccl with --device cuda");
   CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
   CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
   CheckRefused(
@@ -128,6 +131,14 @@ TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {
   const BinaryResult threads = testing::RunBinaryUnderMpirun(2, wrong);
   CHECK(threads.exit_code == 2);
   CHECK(absl::StrContains(threads.err, "mpirun -n: 2 is not allowed"));
+  // GPUs over NCCL: without CUDA process 0 says so and lets the other go.
+  ::setenv("PIPEWRIGHT_CUDA_LIBRARY", "/nonexistent/cuda.so", 1);
+  wrong = arguments;
+  wrong.insert(wrong.end(), {"--device", "cuda"});
+  const BinaryResult cuda = testing::RunBinaryUnderMpirun(2, wrong);
+  ::unsetenv("PIPEWRIGHT_CUDA_LIBRARY");
+  CHECK(cuda.exit_code == 1);
+  CHECK(absl::StrContains(cuda.err, "--device cuda: "));
 }
 
 TEST_CASE("calibrate: diff names what changed", "[cli]") {

@@ -162,6 +162,27 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   std::filesystem::remove(path);
 }
 
+TEST_CASE("prepare: a GPU's profile gives hops over NCCL", "[config]") {
+  Profile profile = TinyProfile();
+  profile.sources[0].backend = "cuda";
+  // 65536 bytes lie in the middle of both, in logarithms.
+  for (const int64_t bytes : {16384, 262144}) {
+    profile.transfers.push_back(
+        {.operation = "send_recv",
+         .transport = "nccl",
+         .ranks = 2,
+         .bytes = bytes,
+         .time = Around(static_cast<double>(bytes) / 16384)});
+  }
+  const std::string path = Written(profile, "nccl-hops");
+  const absl::StatusOr<PreparedRun> run = Prepare(Tiny(path));
+  INFO(run.status());
+  REQUIRE(run.ok());
+  CHECK(run->lower.network.hop_s == Approx(4e-6));
+  CHECK(absl::StrContains(run->network_name, "(measured)"));
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("prepare: a schedule that predicts weights needs it measured",
           "[config]") {
   Profile profile = TinyProfile();

@@ -54,24 +54,27 @@ struct Bench {
              const std::function<int()>& call) {
     std::vector<float> sent(kCount);
     std::vector<float> come(kCount);
+    double seconds = 0;
     bool good = kernels->zero(device, nullptr, into, kBytes) == PW_OK &&
                 kernels->copy(device, nullptr, PW_DEVICE_TO_HOST, sent.data(),
                               from, kBytes) == PW_OK &&
                 kernels->synchronize(device, nullptr) == PW_OK;
-    good = good && call() == 0 && Settled() && nccl->mark(comm) == 0;
+    good = good && nccl->clock(comm, 0) == 0 && call() == 0 && Settled() &&
+           nccl->clock(comm, 1) == 0 && nccl->mark(comm) == 0;
     ++marks;
     good = good && Await([this] {
              const int64_t reached = nccl->reached(comm);
              return reached < 0 ? -1 : reached < marks ? 1 : 0;
-           });
+           }) &&
+           nccl->elapsed(comm, &seconds) == 0 && seconds > 0;
     good = good &&
            kernels->copy(device, nullptr, PW_DEVICE_TO_HOST, come.data(), into,
                          kBytes) == PW_OK &&
            kernels->synchronize(device, nullptr) == PW_OK;
     const bool same =
         good && std::memcmp(sent.data(), come.data(), kBytes) == 0;
-    std::printf("%-8s %s %s\n", same ? "ok" : "FAILED", name,
-                good ? "" : nccl->error());
+    std::printf("%-8s %s, %.1f us %s\n", same ? "ok" : "FAILED", name,
+                1e6 * seconds, good ? "" : nccl->error());
     failed += same ? 0 : 1;
   }
 };

@@ -44,5 +44,28 @@ TEST_CASE("calibration report: what single kernels achieve", "[report]") {
   CHECK(json["kernels"][1]["bytes_per_s"].get<double>() == Approx(3e12));
 }
 
+TEST_CASE("calibration report: transfers with their bus bandwidth",
+          "[report]") {
+  Profile profile;
+  for (const char* operation : {"send_recv", "all_reduce", "all_gather"}) {
+    profile.transfers.push_back({.operation = operation,
+                                 .transport = "nccl",
+                                 .ranks = 4,
+                                 .bytes = 1'000'000});
+    profile.transfers.back().time.median_s = 10e-6;
+  }
+  const std::string text = CalibrationReport(profile, false);
+  INFO(text);
+  CHECK(absl::StrContains(text, "-  100 GBps"));
+  CHECK(absl::StrContains(text, "-  150 GBps"));
+  CHECK(absl::StrContains(text, "-  75 GBps"));
+  const auto json = nlohmann::json::parse(CalibrationReport(profile, true));
+  REQUIRE(json["transfers"].size() == 3);
+  CHECK(json["transfers"][1]["key"] == KeyOf(profile.transfers[1]));
+  CHECK(json["transfers"][1]["bytes_per_s"].get<double>() == Approx(100e9));
+  CHECK(json["transfers"][1]["bus_bytes_per_s"].get<double>() == Approx(150e9));
+  CHECK(json["transfers"][2]["bus_bytes_per_s"].get<double>() == Approx(75e9));
+}
+
 }  // namespace
 }  // namespace pipewright

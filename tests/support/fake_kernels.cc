@@ -14,12 +14,45 @@ PwStatus Info(PwDevice* device, PwDeviceInfo* info) {
   const PwStatus status = pw_cpu_kernels()->info(device, info);
   info->free_bytes = fake.free_bytes;
   info->capability = fake.capability;
+  if (fake.cache_bytes >= 0) info->cache_bytes = fake.cache_bytes;
   return status;
 }
 
 PwStatus Elapsed(PwDevice*, PwEvent*, PwEvent*, double* seconds) {
-  *seconds = fake.seconds;
+  *seconds = fake.elapsed ? fake.elapsed() : fake.seconds;
   return PW_OK;
+}
+
+// All are the one CPU.
+PwStatus Open(int32_t index, PwDevice** device) {
+  if (index == fake.missing) return PW_NO_DEVICE;
+  return pw_cpu_kernels()->open(0, device);
+}
+
+PwStatus Allocate(PwDevice* device, size_t bytes, void** memory) {
+  if (bytes > fake.largest_block) return PW_NO_MEMORY;
+  return pw_cpu_kernels()->allocate(device, bytes, memory);
+}
+
+PwStatus HoldStream(PwDevice*, PwStream*) {
+  if (fake.hear) fake.hear("hold");
+  return PW_OK;
+}
+
+PwStatus ReleaseStreams(PwDevice*) {
+  if (fake.hear) fake.hear("release");
+  return PW_OK;
+}
+
+PwStatus Synchronize(PwDevice*, PwStream*) {
+  if (fake.hear) fake.hear("wait");
+  return PW_OK;
+}
+
+PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
+              const void* a, const void* b, const void* bias, void* c) {
+  if (fake.hear) fake.hear("gemm");
+  return pw_cpu_kernels()->gemm(device, stream, gemm, a, b, bias, c);
 }
 
 PwStatus BeginGraph(PwDevice*, PwStream*) { return PW_OK; }
@@ -73,6 +106,12 @@ const PwKernels* FakeKernels(const FakeDevice& device) {
   table.device_count = Devices;
   table.info = Info;
   table.elapsed = Elapsed;
+  table.open = Open;
+  table.allocate = Allocate;
+  table.hold_stream = HoldStream;
+  table.release_streams = ReleaseStreams;
+  table.synchronize = Synchronize;
+  table.gemm = Gemm;
   table.name = fake.name;
   table.state = State;
   table.adam = Adam;

@@ -2,7 +2,10 @@
 // row passes always the same time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -17,6 +20,13 @@ struct FakeDevice {
   int32_t capability = 0;  // 90: it takes graphs, as sm_90 does
   // Of each reading of the state in turn, from 1000 by so much.
   double clock_step_mhz = 0;
+  size_t largest_block = SIZE_MAX;  // that it allocates
+  int32_t missing = -1;             // this one cannot be opened
+  int64_t cache_bytes = -1;  // that the device claims; below 0: the CPU's
+  // Seconds between events instead of `seconds`, asked each time.
+  std::function<double()> elapsed = nullptr;
+  // Told of "hold", "release", "wait" and "gemm".
+  std::function<void(const std::string& call)> hear = nullptr;
 };
 
 // An optimizer's step that was asked for, on the device or the host.

@@ -1,5 +1,6 @@
 #include "tests/support/fake_nccl.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 
@@ -14,11 +15,11 @@ thread_local std::string last_error;
 thread_local int group_depth = 0;
 
 struct Call {
-  std::string kind;  // "mark" for marks
+  std::string kind;  // "mark" for marks, "clock"
   const void* from = nullptr;
   void* into = nullptr;
   size_t count = 0;  // bytes or values
-  int peer = 0;      // or root
+  int peer = 0;      // or root, or which end of the clock
 };
 
 // What a member has on its stream: calls of one group are one operation.
@@ -43,6 +44,8 @@ struct PwNcclComm {
   pipewright::testing::Operation group;
   std::deque<pipewright::testing::Operation> stream;
   int64_t reached = 0;
+  double now_s = 0;  // on the stream
+  double clocks_s[2] = {};
 };
 
 namespace pipewright::testing {
@@ -124,16 +127,25 @@ struct FakeCalls {
     return 0;
   }
 
+  // No work of the library's.
+  static bool OfStream(const Call& call) {
+    return call.kind == "mark" || call.kind == "clock";
+  }
+
   static int Add(PwNcclComm* comm, Call call) {
     std::lock_guard lock(world->mutex_);
     FakeNcclWorld::Instance& instance = *comm->instance;
     if (comm->goes_on > 0 && call.kind != "copy") {
       Violate(absl::StrCat(call.kind, " while a call goes on"));
     }
-    if (call.count == 0 && call.kind != "mark") {
+    if (call.count == 0 && !OfStream(call)) {
       Violate(absl::StrCat(call.kind, " of nothing"));
     }
-    if (instance.index == world->fails && call.kind != "mark" &&
+    if (comm->self == world->fails_alone && !OfStream(call)) {
+      return Fail("fake: only this one fails");
+    }
+    if (comm->self == world->never_comes && !OfStream(call)) return 0;
+    if (instance.index == world->fails && !OfStream(call) &&
         instance.calls++ >= world->fails_after) {
       instance.failed = true;
       return Fail("fake: the call fails");
@@ -143,7 +155,7 @@ struct FakeCalls {
       grouped = comm;
       return 0;
     }
-    if (call.kind != "mark" && call.kind != "copy") {
+    if (!OfStream(call) && call.kind != "copy") {
       comm->goes_on = world->calls_go_on;
     }
     comm->stream.push_back({std::move(call)});
@@ -169,6 +181,8 @@ struct FakeCalls {
     const Call& call = comm.stream.front()[0];
     if (call.kind == "mark") {
       ++comm.reached;
+    } else if (call.kind == "clock") {
+      comm.clocks_s[call.peer] = comm.now_s;
     } else if (call.kind == "copy") {
       std::memcpy(call.into, call.from, call.count);
     } else {
@@ -201,22 +215,42 @@ struct FakeCalls {
       }
     }
     ++world->ran[all[0].size() > 1 ? absl::StrCat("group of ", kind) : kind];
+    PassTime(instance, all[0][0]);
     for (PwNcclComm* const member : instance.members) {
       member->stream.pop_front();
     }
     return true;
   }
 
+  // All begin when the last has come, and end together.
+  static void PassTime(FakeNcclWorld::Instance& instance, const Call& call) {
+    if (!world->seconds) return;
+    const size_t members = instance.members.size();
+    const bool transfers = call.kind == "send" || call.kind == "receive";
+    const bool shards =
+        call.kind == "all_gather" || call.kind == "reduce_scatter";
+    const size_t bytes =
+        transfers ? call.count : call.count * 4 * (shards ? members : 1);
+    double end_s = 0;
+    for (const PwNcclComm* const member : instance.members) {
+      end_s = std::max(end_s, member->now_s);
+    }
+    end_s += world->seconds(transfers ? "send" : call.kind, bytes, members);
+    for (PwNcclComm* const member : instance.members) member->now_s = end_s;
+  }
+
   static void Transfer(const std::vector<Operation>& all) {
-    const Call& first = all[0][0];
-    const Call& second = all[1][0];
-    if (first.kind != "send" || second.kind != "receive" || first.peer != 1 ||
-        second.peer != 0 || first.count != second.count) {
-      Violate(absl::StrCat(first.kind, " of ", first.count, " meets ",
-                           second.kind, " of ", second.count));
+    const bool forth = all[0][0].kind == "send";
+    const Call& sent = all[forth ? 0 : 1][0];
+    const Call& taken = all[forth ? 1 : 0][0];
+    if (sent.kind != "send" || taken.kind != "receive" ||
+        sent.peer != (forth ? 1 : 0) || taken.peer != (forth ? 0 : 1) ||
+        sent.count != taken.count) {
+      Violate(absl::StrCat(sent.kind, " of ", sent.count, " meets ", taken.kind,
+                           " of ", taken.count));
       return;
     }
-    std::memcpy(second.into, first.from, first.count);
+    std::memcpy(taken.into, sent.from, sent.count);
   }
 
   static void Collect(const std::vector<Call>& calls) {
@@ -269,6 +303,15 @@ struct FakeCalls {
     return comm->reached;
   }
 
+  static int Elapsed(PwNcclComm* comm, double* seconds) {
+    std::lock_guard lock(world->mutex_);
+    if (comm->reached == 0 || comm->clocks_s[1] < comm->clocks_s[0]) {
+      Violate("elapsed before its clocks");
+    }
+    *seconds = comm->clocks_s[1] - comm->clocks_s[0];
+    return 0;
+  }
+
   static void End(PwNcclComm* comm, bool aborts) {
     std::lock_guard lock(world->mutex_);
     ++(aborts ? world->aborted : world->left);
@@ -288,7 +331,7 @@ const PwNccl* FakeNccl() {
   using Comm = PwNcclComm*;
   static const PwNccl table = {
       .abi = PW_NCCL_ABI,
-      .device_count = [] { return 1; },
+      .device_count = [] { return world->devices; },
       .version = [] { return 22809; },
       .make_id = FakeCalls::MakeId,
       .join = FakeCalls::Join,
@@ -334,6 +377,11 @@ const PwNccl* FakeNccl() {
           },
       .mark = [](Comm comm) { return FakeCalls::Add(comm, {"mark"}); },
       .reached = FakeCalls::Reached,
+      .clock =
+          [](Comm comm, int end) {
+            return FakeCalls::Add(comm, {.kind = "clock", .peer = end});
+          },
+      .elapsed = FakeCalls::Elapsed,
       .cut_off = [](Comm comm) { FakeCalls::End(comm, true); },
       .leave = [](Comm comm) { FakeCalls::End(comm, false); },
       .error = [] { return last_error.c_str(); },

@@ -4,6 +4,7 @@
 // members stand before it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,17 @@ class FakeNcclWorld {
   int hangs = -1;
   int fails = -1;
   int fails_after = 0;
+  // Only this member's own call fails, and nobody else hears of it; what this
+  // one calls goes nowhere, as if it never came.
+  int fails_alone = -1;
+  int never_comes = -1;
+
+  // GPUs of this process.
+  int devices = 1;
+  // What an operation takes on the devices' clocks, all of which run alike:
+  // its kind, the bytes of the whole buffer, how many take part. 0: nothing.
+  std::function<double(const std::string& kind, size_t bytes, size_t members)>
+      seconds;
 
   // What breaks the rules of the library.
   std::vector<std::string> violations;

@@ -1,0 +1,78 @@
+#include "tests/support/fake_mpi.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace pipewright::testing {
+namespace {
+
+FakeMpiWorld* world = nullptr;
+thread_local int self = 0;
+// Found by probe, of which receive() is told nothing.
+thread_local std::string probed;
+
+}  // namespace
+
+struct FakeMpiCalls {
+  static int Processes() { return static_cast<int>(world->boxes_.size()); }
+
+  static int Send(int to, int tag, const void* head, size_t head_bytes,
+                  const void* body, size_t body_bytes) {
+    std::string text(static_cast<const char*>(head), head_bytes);
+    if (body_bytes > 0) {
+      text.append(static_cast<const char*>(body), body_bytes);
+    }
+    std::lock_guard lock(world->mutex_);
+    world->boxes_[static_cast<size_t>(to)].push_back(
+        {self, tag, std::move(text)});
+    return 0;
+  }
+
+  static int Probe(int tag, int* from, size_t* bytes) {
+    std::lock_guard lock(world->mutex_);
+    auto& box = world->boxes_[static_cast<size_t>(self)];
+    const auto mail =
+        std::find_if(box.begin(), box.end(),
+                     [tag](const auto& each) { return each.tag == tag; });
+    if (mail == box.end()) return 0;
+    *from = mail->from;
+    *bytes = mail->text.size();
+    probed = std::move(mail->text);
+    box.erase(mail);
+    return 1;
+  }
+
+  static int Receive(void* into) {
+    std::memcpy(into, probed.data(), probed.size());
+    return 0;
+  }
+};
+
+FakeMpiWorld::FakeMpiWorld(int processes)
+    : boxes_(static_cast<size_t>(processes)) {
+  world = this;
+}
+FakeMpiWorld::~FakeMpiWorld() { world = nullptr; }
+void FakeMpiWorld::Become(int process) { self = process; }
+
+const PwMpi* FakeMpi() {
+  static const PwMpi table = {
+      .abi = PW_MPI_ABI,
+      .start = [] { return 0; },
+      .process = [] { return self; },
+      .processes = FakeMpiCalls::Processes,
+      .send = FakeMpiCalls::Send,
+      .probe = FakeMpiCalls::Probe,
+      .receive = FakeMpiCalls::Receive,
+      .unsent = [] { return 0; },
+      .finish = [] { return 0; },
+      .transfer = [](PwMpiTransfer, size_t, int, double*) { return -1; },
+      .version = [] { return "fake"; },
+      .leave = [] {},
+      .error = [] { return "fake"; },
+  };
+  return &table;
+}
+
+}  // namespace pipewright::testing

@@ -1,0 +1,35 @@
+// MPI between threads, each of which is a process to MpiJob: messages in order
+// from mailboxes in memory. No transfers.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "execute/mpi/module.h"
+
+namespace pipewright::testing {
+
+// One at a time is behind FakeMpi().
+class FakeMpiWorld {
+ public:
+  explicit FakeMpiWorld(int processes);
+  ~FakeMpiWorld();
+  // The calling thread is this process from now on.
+  static void Become(int process);
+
+ private:
+  friend struct FakeMpiCalls;
+  struct Mail {
+    int from = 0;
+    int tag = 0;
+    std::string text;
+  };
+  std::mutex mutex_;
+  std::vector<std::deque<Mail>> boxes_;
+};
+
+const PwMpi* FakeMpi();
+
+}  // namespace pipewright::testing

@@ -68,6 +68,10 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
     return absl::InvalidArgumentError(
         "strategy.tp, cp, ep: the executor runs none of them; allowed: 1");
   }
+  if (training.precision == Precision::kFp8) {
+    return BadValue("strategy.precision", "fp8",
+                    "bf16 (the executor makes no fp8 copies of weights)");
+  }
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");
   }

@@ -14,6 +14,7 @@ PwStatus Info(PwDevice* device, PwDeviceInfo* info) {
   const PwStatus status = pw_cpu_kernels()->info(device, info);
   info->free_bytes = fake.free_bytes;
   info->capability = fake.capability;
+  info->fp8_gemm = fake.fp8_gemm;
   return status;
 }
 

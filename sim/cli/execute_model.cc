@@ -68,10 +68,6 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
     return absl::InvalidArgumentError(
         "strategy.tp, cp, ep: the executor runs none of them; allowed: 1");
   }
-  if (training.precision == Precision::kFp8) {
-    return BadValue("strategy.precision", "fp8",
-                    "bf16 (the executor makes no fp8 copies of weights)");
-  }
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");
   }
@@ -85,7 +81,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                       MakeGrid(prepared.spec, type,
                                {.microbatch_sizes = {training.microbatch_size},
                                 .sequences = {training.sequence},
-                                .tps = {1}}));
+                                .tps = {1},
+                                .fp8 = training.precision == Precision::kFp8}));
   warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
   if (prepared.spec.tied_embeddings) {
     warnings->push_back(absl::StrCat("model ", prepared.spec.name,

@@ -109,10 +109,6 @@ TEST_CASE("calibrate: a profile in fp8 is for runs in fp8", "[cli]") {
   CHECK(eight.exit_code == 0);
   CheckRefused(simulate("bf16"), 2,
                "a profile with passes of bf16 (pipewright calibrate --type");
-  CheckRefused(
-      RunBinary({"execute", "--schedule", "1f1b", "--pp", "2", "--microbatches",
-                 "2", "--model", "gpt-tiny", "--precision", "fp8"}),
-      2, "strategy.precision: fp8 is not allowed");
 }
 
 TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {

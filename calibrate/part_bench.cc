@@ -286,7 +286,7 @@ absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
 }
 
 absl::Status PartBench::RunGemm(const PwGemm& gemm, int layer, const void* x,
-                                const void* y, void* out) {
+                                const void* y, void* out) const {
   const void* w = gemm.type == PW_FP8 ? weights_->quantized(layer)
                                       : weights_->weights(layer);
   const auto run = [&](const void* a, const void* b, void* c) {

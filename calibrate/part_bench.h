@@ -88,7 +88,7 @@ class PartBench {
   absl::Status RunGemms(PwPassKind pass, int layer);
   // Queues one of them, of any numbers, into `out`; x and y of its type.
   absl::Status RunGemm(const PwGemm& gemm, int layer, const void* x,
-                       const void* y, void* out);
+                       const void* y, void* out) const;
 
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }

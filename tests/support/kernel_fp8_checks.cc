@@ -161,7 +161,7 @@ std::vector<KernelCheck> Fp8Checks() {
             RunQuantize(rig, compare, type, rows, columns, format, 3);
           }));
     }
-    // All 0; so small that the factor would not be a number.
+    // All 0; so small that the factor would be none.
     for (const double size : {0.0, 1e-40}) {
       checks.push_back(MakeKernelCheck(
           name + (size == 0 ? " zeros" : " tiny"), false, false,
@@ -175,14 +175,17 @@ std::vector<KernelCheck> Fp8Checks() {
                                              nullptr, scale),
                     "quantize");
             const double factor = rig->Get(scale, 1, PW_FP32)[0];
-            Values got;
+            if (size == 0) compare->Tensor("scale", {factor}, {1});
+            // What is left beyond half a spacing.
+            Values beyond;
             for (const uint8_t code : rig->Bytes(to, 64)) {
-              got.push_back(factor * ValueOf(format, code));
+              const double got = factor * ValueOf(format, code);
+              beyond.push_back(
+                  size == 0 ? got
+                            : std::max(0.0, fabs(got / x[0] - 1) - 0.125));
+              if (isnan(got)) beyond.back() = NAN;
             }
-            // Of the tiny ones what there is room for.
-            if (size == 0) compare->Tensor("zeros", {factor}, {1});
-            if (size != 0) got.assign(1, isfinite(got[0]) ? 0 : NAN);
-            compare->Tensor("values", got, Values(got.size(), 0.0));
+            compare->Tensor("values", beyond, Values(beyond.size(), 0.0));
           }));
     }
   }

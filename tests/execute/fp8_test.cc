@@ -15,6 +15,8 @@ TrainedRun Train(const std::string& schedule, int dp, bool fp8,
       testing::MakeSmallTraining(schedule, 2, dp, WaitRule::kBuffered).value();
   training.model.sequence = training.model.shape.sequence = 32;
   training.model.shape.fp8_linear = fp8 ? 1 : 0;
+  // So that the copies of one step are not those of the next.
+  training.model.adam.learning_rate = 1e-2f;
   SetWeightVersions(*training.schedule, &training.model);
   const absl::StatusOr<TrainedRun> trained =
       TrainThreads(training.program, training.model, kernels, training.options);

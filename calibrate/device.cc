@@ -168,4 +168,8 @@ absl::string_view TypeName(PwType type) {
   return type == PW_FP32 ? "fp32" : type == PW_BF16 ? "bf16" : "fp8";
 }
 
+absl::string_view TypeName(const PwModel& model) {
+  return TypeName(model.fp8_linear != 0 ? PW_FP8 : model.type);
+}
+
 }  // namespace pipewright

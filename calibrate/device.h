@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/kernels.h"
+#include "kernels/layer.h"
 #include "sim/cost/profile.h"
 
 namespace pipewright {
@@ -110,5 +110,7 @@ absl::StatusOr<double> ClockResolution(MeasuredDevice* device);
 
 size_t BytesOf(PwType type);              // of an element
 absl::string_view TypeName(PwType type);  // "fp32"
+// What profiles call passes of the model: "fp8" where linear layers are in it.
+absl::string_view TypeName(const PwModel& model);
 
 }  // namespace pipewright

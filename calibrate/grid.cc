@@ -137,7 +137,8 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                        .tp = static_cast<int32_t>(tp),
                        .sequence_parallel = 0,
                        .epsilon = kEpsilon,
-                       .rotary_base = kRotaryBase};
+                       .rotary_base = kRotaryBase,
+                       .fp8_linear = options.fp8 ? 1 : 0};
         shape.work = {.batch = size,
                       .sequence = sequence,
                       .slice_first = 0,

@@ -19,6 +19,7 @@ struct ShapeOptions {
   std::vector<int64_t> sequences;
   std::vector<int64_t> tps;
   bool quick = false;  // one shape
+  bool fp8 = false;    // a layer's linear layers in fp8
 };
 
 struct Shape {

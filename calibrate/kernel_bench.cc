@@ -1,107 +1,16 @@
 #include "calibrate/kernel_bench.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibrate/kernel_places.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr size_t kAlignment = 256;
 constexpr float kScale = 1;
-
-// One device's sizes, in elements.
-struct Sizes {
-  int64_t tokens, hidden, qkv, queries, keys, up, ffn, vocabulary;
-  PwAttention attention;
-};
-
-Sizes SizesOf(const Shape& shape) {
-  const PwModel& model = shape.model;
-  Sizes sizes = {};
-  PwGemm gemms[8];
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_LAYER, PW_PASS_F, gemms) == 4);
-  sizes.tokens = gemms[0].tokens;
-  sizes.hidden = gemms[0].inputs;
-  sizes.qkv = gemms[0].outputs;
-  sizes.queries = gemms[1].inputs;
-  sizes.keys = (sizes.qkv - sizes.queries) / 2;
-  sizes.up = gemms[2].outputs;
-  sizes.ffn = gemms[3].inputs;
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_HEAD, PW_PASS_F, gemms) == 1);
-  sizes.vocabulary = gemms[0].outputs;
-  sizes.attention = {
-      .type = model.type,
-      .causal = model.causal,
-      .batch = shape.work.batch,
-      .queries = shape.work.sequence,
-      .keys = shape.work.sequence,
-      .heads = sizes.queries / model.head_dim,
-      .kv_heads = sizes.keys / model.head_dim,
-      .head_dim = model.head_dim,
-      .q_stride = sizes.qkv,
-      .k_stride = sizes.qkv,
-      .o_stride = sizes.queries,
-      .scale = 1 / std::sqrt(static_cast<float>(model.head_dim))};
-  return sizes;
-}
-
-// Where the kernels' tensors lie; offsets in bytes.
-struct Places {
-  size_t gemm_x, gemm_y, gemm_out;
-  size_t qkv, out, d_out, d_qkv, lse, attention_scratch;
-  size_t x, y, dx, statistics, norm_scratch;
-  size_t wide, active, d_active, d_wide;
-  size_t logits, losses, logits_lse;
-  size_t bytes = 0;
-};
-
-Places PlacesOf(MeasuredDevice* device, const Shape& shape) {
-  const Sizes sizes = SizesOf(shape);
-  const auto element = BytesOf(shape.model.type);
-  Places places = {};
-  const auto take = [&places](int64_t count, size_t size) {
-    const size_t start = places.bytes;
-    places.bytes += (static_cast<size_t>(count) * size + kAlignment - 1) /
-                    kAlignment * kAlignment;
-    return start;
-  };
-  const int64_t tokens = sizes.tokens;
-  const int64_t widest = std::max(
-      {sizes.hidden, sizes.qkv, sizes.up, sizes.ffn, sizes.vocabulary});
-  places.gemm_x = take(tokens * std::max(sizes.hidden, sizes.ffn), element);
-  places.gemm_y = take(tokens * widest, element);
-  places.gemm_out = take(tokens * widest, element);
-  const PwKernels* kernels = device->kernels();
-  places.qkv = take(tokens * sizes.qkv, element);
-  places.out = take(tokens * sizes.queries, element);
-  places.d_out = take(tokens * sizes.queries, element);
-  places.d_qkv = take(tokens * sizes.qkv, element);
-  places.lse = take(tokens * sizes.attention.heads, sizeof(float));
-  const size_t scratch = std::max(
-      kernels->attention_workspace(device->handle(), &sizes.attention, 0),
-      kernels->attention_workspace(device->handle(), &sizes.attention, 1));
-  places.attention_scratch = take(static_cast<int64_t>(scratch), 1);
-  places.x = take(tokens * sizes.hidden, element);
-  places.y = take(tokens * sizes.hidden, element);
-  places.dx = take(tokens * sizes.hidden, element);
-  places.statistics = take(2 * tokens, sizeof(float));
-  places.norm_scratch = take(static_cast<int64_t>(kernels->norm_workspace(
-                                 device->handle(), tokens, sizes.hidden)),
-                             1);
-  places.wide = take(tokens * sizes.up, element);
-  places.active = take(tokens * sizes.ffn, element);
-  places.d_active = take(tokens * sizes.ffn, element);
-  places.d_wide = take(tokens * sizes.up, element);
-  places.logits = take(tokens * sizes.vocabulary, element);
-  places.losses = take(tokens, sizeof(float));
-  places.logits_lse = take(tokens, sizeof(float));
-  return places;
-}
 
 absl::string_view GemmName(PwGemmPass pass) {
   return pass == PW_GEMM_FORWARD          ? "gemm.forward"
@@ -153,40 +62,47 @@ std::vector<SingleKernel> KernelBench::Kernels() {
   AddNorm(&kernels);
   AddActivation(&kernels);
   AddCrossEntropy(&kernels);
+  if (shape().model.fp8_linear != 0) AddQuantize(&kernels);
   return kernels;
 }
 
 void KernelBench::AddGemms(const PartBench& bench,
                            std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
+  const KernelPlaces places = PlacesOf(device_, shape());
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
     for (const PwGemm& gemm : bench.Gemms(pass)) {
       const auto tokens = static_cast<double>(gemm.tokens);
       const auto inputs = static_cast<double>(gemm.inputs);
       const auto outputs = static_cast<double>(gemm.outputs);
-      const bool weight = gemm.pass == PW_GEMM_BACKWARD_WEIGHT;
       SingleKernel kernel;
-      kernel.entry =
+      KernelEntry& entry = kernel.entry;
+      entry =
           Entry(GemmName(gemm.pass), {gemm.tokens, gemm.inputs, gemm.outputs},
-                2 * tokens * inputs * outputs,
-                tokens * (inputs + outputs) + (weight ? 0 : inputs * outputs));
-      // The gradient in fp32, read and written.
-      if (weight) kernel.entry.bytes += 8 * inputs * outputs;
+                2 * tokens * inputs * outputs, 0);
+      entry.type = std::string(TypeName(gemm.type));
+      const auto operand = static_cast<double>(BytesOf(gemm.type));
+      const auto result = static_cast<double>(ResultBytes(gemm));
+      switch (gemm.pass) {
+        case PW_GEMM_FORWARD:
+          entry.bytes = operand * (tokens * inputs + inputs * outputs) +
+                        result * tokens * outputs;
+          break;
+        case PW_GEMM_BACKWARD_INPUT:
+          entry.bytes = operand * (tokens * outputs + inputs * outputs) +
+                        result * tokens * inputs;
+          break;
+        case PW_GEMM_BACKWARD_WEIGHT:
+          // The gradient in fp32, read and written.
+          entry.bytes =
+              operand * tokens * (inputs + outputs) + 8 * inputs * outputs;
+          break;
+      }
       kernel.names_implementation = true;
       kernel.run = [this, gemm, places, &bench](int layer) {
-        const void* x = At(places.gemm_x);
-        const void* y = At(places.gemm_y);
-        void* out = At(places.gemm_out);
-        const void* w = bench.weights().weights(layer);
-        const PwKernels* table = device_->kernels();
-        const auto run = [&](const void* a, const void* b, void* c) {
-          return device_->Check(
-              table->gemm(device_->handle(), nullptr, &gemm, a, b, nullptr, c),
-              "run a matrix product");
-        };
-        if (gemm.pass == PW_GEMM_FORWARD) return run(x, w, out);
-        if (gemm.pass == PW_GEMM_BACKWARD_INPUT) return run(y, w, out);
-        return run(x, y, bench.weights().gradients(layer));
+        const bool fp8 = gemm.type == PW_FP8;
+        const char* x = fp8 ? bench.arena().fp8() : At(places.gemm_x);
+        const char* y = fp8 ? x + gemm.tokens * gemm.inputs : At(places.gemm_y);
+        return bench.RunGemm(gemm, layer, x, y, At(places.gemm_out));
       };
       kernels->push_back(std::move(kernel));
     }
@@ -194,8 +110,8 @@ void KernelBench::AddGemms(const PartBench& bench,
 }
 
 void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape());
+  const KernelSizes sizes = SizesOf(shape());
   const PwAttention& attention = sizes.attention;
   const std::vector<int64_t> dimensions = {attention.batch, attention.queries,
                                            attention.heads, attention.kv_heads,
@@ -247,7 +163,7 @@ void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
+  const KernelPlaces places = PlacesOf(device_, shape());
   const int64_t rows = SizesOf(shape()).tokens;
   const PwModel& model = shape().model;
   const int64_t columns = model.hidden;
@@ -292,8 +208,8 @@ void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape());
+  const KernelSizes sizes = SizesOf(shape());
   const bool gelu = shape().model.style == PW_GPT;
   const PwActivation activation = gelu ? PW_GELU : PW_SWIGLU;
   const std::string name = gelu ? "gelu" : "swiglu";
@@ -327,8 +243,8 @@ void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape());
+  const KernelSizes sizes = SizesOf(shape());
   const int64_t tokens = sizes.tokens;
   const int64_t vocabulary = sizes.vocabulary;
   const double elements =
@@ -366,6 +282,45 @@ void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
         "run cross-entropy's backward");
   };
   kernels->push_back(std::move(backward));
+}
+
+void KernelBench::AddQuantize(std::vector<SingleKernel>* kernels) {
+  const KernelPlaces places = PlacesOf(device_, shape());
+  const KernelSizes sizes = SizesOf(shape());
+  const auto elements = [](int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  // Two copies. The second read, for these behind one for the largest
+  // magnitude, may be out of a cache.
+  const double each = static_cast<double>(BytesOf(shape().model.type)) + 2;
+  SingleKernel activation;
+  activation.entry = Entry("quantize", {sizes.tokens, sizes.hidden}, 0, 0);
+  activation.entry.bytes = each * elements(sizes.tokens, sizes.hidden);
+  activation.run = [=, this](int) {
+    return device_->Check(
+        device_->kernels()->quantize(
+            device_->handle(), nullptr, shape().model.type, sizes.tokens,
+            sizes.hidden, At(places.x), 0, At(places.y), At(places.dx),
+            reinterpret_cast<float*>(At(places.statistics))),
+        "quantise a tensor");
+  };
+  kernels->push_back(std::move(activation));
+  double weights = 0;
+  for (const PwGemm& gemm : layer_->Gemms(PW_PASS_F)) {
+    weights += elements(gemm.inputs, gemm.outputs);
+  }
+  SingleKernel step;
+  step.entry = Entry("quantize.weights", {static_cast<int64_t>(weights)}, 0, 0);
+  step.entry.bytes = each * weights;
+  step.run = [this](int layer) {
+    const PartWeights& of = layer_->weights();
+    return device_->Check(
+        pw_quantize_weights(device_->kernels(), device_->handle(), nullptr,
+                            &shape().model, PW_LAYER, of.weights(layer),
+                            of.quantized(layer)),
+        "quantise weights");
+  };
+  kernels->push_back(std::move(step));
 }
 
 }  // namespace pipewright

@@ -1,6 +1,6 @@
 // The kernels of one shape's passes, each by itself: the matrix products of a
 // layer and of the head forward and for both gradients, attention, norm,
-// activation, cross-entropy. Runs them, times nothing.
+// activation, cross-entropy, quantising to fp8. Runs them, times nothing.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct SingleKernel {
   // Without time and implementation. Of shapes: matrix products tokens x
   // inputs x outputs, attention batch x sequence x heads x kv heads x head
   // dimension, norm and activation rows x columns, cross-entropy tokens x
-  // vocabulary; all of one device.
+  // vocabulary, quantising to fp8 rows x columns, of weights all of a layer's
+  // matrices; all of one device.
   KernelEntry entry;
   // Queues what it needs anew before each run; may be empty.
   std::function<absl::Status()> prepare;
@@ -54,6 +55,7 @@ class KernelBench {
   void AddNorm(std::vector<SingleKernel>* kernels);
   void AddActivation(std::vector<SingleKernel>* kernels);
   void AddCrossEntropy(std::vector<SingleKernel>* kernels);
+  void AddQuantize(std::vector<SingleKernel>* kernels);
   KernelEntry Entry(absl::string_view name, std::vector<int64_t> shape,
                     double flops, double elements) const;
   char* At(size_t offset) const;

@@ -15,6 +15,8 @@ constexpr size_t kAlignment = 256;
 constexpr size_t kShifts = 16;
 // Activations around 1, as behind a norm.
 constexpr float kScale = 1;
+// In e4m3, and with bytes that are numbers in e5m2 too.
+constexpr float kFp8Scale = 256;
 
 size_t Aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -56,37 +58,59 @@ Layout LayoutOf(const PwPartSize& size, const Shape& shape, int layers) {
   return layout;
 }
 
-// Of the input and the output of a linear layer, or their gradients.
+// Of the input and the output of a linear layer, or their gradients, as
+// operands, and of what of them is a result.
 struct Matrices {
-  size_t x, y;
+  size_t x, y, out;
 };
 Matrices BytesOfGemm(const PwGemm& gemm) {
   const auto element = BytesOf(gemm.type);
   const auto tokens = static_cast<size_t>(gemm.tokens);
-  return {tokens * static_cast<size_t>(gemm.inputs) * element,
-          tokens * static_cast<size_t>(gemm.outputs) * element};
+  const size_t x = tokens * static_cast<size_t>(gemm.inputs);
+  const size_t y = tokens * static_cast<size_t>(gemm.outputs);
+  return {x * element, y * element, std::max(x, y) * ResultBytes(gemm)};
 }
 
-}  // namespace
-
-size_t PartBench::GemmBytes(const Shape& shape, PwPart part) {
+// The most over the products of all passes.
+template <class Bytes>
+size_t MostOf(const Shape& shape, PwPart part, Bytes bytes) {
   size_t most = 0;
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
     PwGemm gemms[8];
     const int32_t count =
         pw_pass_gemms(&shape.model, &shape.work, part, pass, gemms);
     for (int32_t index = 0; index < count; ++index) {
-      const Matrices bytes = BytesOfGemm(gemms[index]);
-      most = std::max(most, Aligned(bytes.x) + Aligned(bytes.y) +
-                                Aligned(std::max(bytes.x, bytes.y)));
+      most = std::max(most, bytes(gemms[index], BytesOfGemm(gemms[index])));
     }
   }
   return most;
 }
 
+}  // namespace
+
+size_t ResultBytes(const PwGemm& gemm) {
+  if (gemm.type != PW_FP8) return BytesOf(gemm.type);
+  return BytesOf(gemm.fp32_output != 0 ? PW_FP32 : PW_BF16);
+}
+
+size_t PartBench::GemmBytes(const Shape& shape, PwPart part) {
+  return MostOf(shape, part, [](const PwGemm& gemm, const Matrices& bytes) {
+    const bool apart = gemm.type == PW_FP8;
+    return Aligned(bytes.out) +
+           (apart ? 0 : Aligned(bytes.x) + Aligned(bytes.y));
+  });
+}
+
+size_t PartBench::Fp8Bytes(const Shape& shape, PwPart part) {
+  return MostOf(shape, part, [](const PwGemm& gemm, const Matrices& bytes) {
+    return gemm.type == PW_FP8 ? Aligned(bytes.x) + Aligned(bytes.y) : 0;
+  });
+}
+
 int64_t WeightBytes(const PwPartSize& size, PwType type, int layers) {
   const auto element = static_cast<int64_t>(BytesOf(type));
-  return size.parameters * layers * (element + 4);
+  return layers * (size.parameters * (element + 4) +
+                   static_cast<int64_t>(size.quantized));
 }
 
 absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
@@ -116,6 +140,14 @@ absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
         "initialize weights"));
     PW_RETURN_IF_ERROR(device->Randomize(PW_FP32, gradients.data(),
                                          gradients.bytes(), 77, kScale));
+    if (size.quantized > 0) {
+      PW_ASSIGN_OR_RETURN(Buffer quantized, device->Allocate(size.quantized));
+      PW_RETURN_IF_ERROR(device->Check(
+          pw_quantize_weights(kernels, device->handle(), nullptr, &shape.model,
+                              part, weights.data(), quantized.data()),
+          "quantise weights"));
+      out->quantized_.push_back(std::move(quantized));
+    }
     out->weights_.push_back(std::move(weights));
     out->gradients_.push_back(std::move(gradients));
   }
@@ -130,11 +162,22 @@ float* BenchWeights::gradients(int layer) const {
   return gradients_[static_cast<size_t>(layer)].as<float>();
 }
 
+void* PartWeights::quantized(int layer) const {
+  return quantized_.empty() ? nullptr
+                            : quantized_[static_cast<size_t>(layer)].data();
+}
+
 absl::Status Arena::Renew(uint64_t seed) {
   const size_t room = bytes_ + kShifts * kAlignment;
   buffer_ = Buffer();
   PW_ASSIGN_OR_RETURN(buffer_, device_->Allocate(room));
   shift_ = seed % kShifts * kAlignment;
+  if (fp8_bytes_ > 0) {
+    fp8_ = Buffer();
+    PW_ASSIGN_OR_RETURN(fp8_, device_->Allocate(fp8_bytes_));
+    PW_RETURN_IF_ERROR(device_->Randomize(PW_FP8, fp8_.data(), fp8_bytes_,
+                                          seed + 1, kFp8Scale));
+  }
   return device_->Randomize(type_, buffer_.data(), room, seed, kScale);
 }
 
@@ -157,6 +200,7 @@ absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
   PW_CHECK(PassBytes(bench->size_, shape, weights->layers()) +
                GemmBytes(shape, part) <=
            arena->bytes());
+  PW_CHECK(Fp8Bytes(shape, part) <= arena->fp8_bytes());
   bench->weights_ = std::move(weights);
   bench->arena_ = std::move(arena);
   const int64_t tokens = shape.work.batch * shape.work.sequence;
@@ -191,7 +235,8 @@ PwPartMemory PartBench::Memory(int layer) const {
           .inputs = block + Aligned(size_.saved),
           .grads = block + Aligned(size_.saved) + Aligned(size_.inputs),
           .cache = nullptr,
-          .workspace = base + layout.workspace};
+          .workspace = base + layout.workspace,
+          .quantized = weights_->quantized(layer)};
 }
 
 absl::Status PartBench::Run(ProfilePass pass, int layer) {
@@ -227,31 +272,37 @@ std::vector<PwGemm> PartBench::Gemms(PwPassKind pass) const {
 absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
   // At the arena's end, where no pass writes: inputs stay the random numbers
   // that they are.
-  char* x = arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
+  char* const tail =
+      arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
   for (const PwGemm& gemm : Gemms(pass)) {
     const Matrices bytes = BytesOfGemm(gemm);
+    const bool fp8 = gemm.type == PW_FP8;
+    char* x = fp8 ? arena_->fp8() : tail;
     char* y = x + Aligned(bytes.x);
-    char* out = y + Aligned(bytes.y);
-    const void* w = weights_->weights(layer);
-    PwStatus status = PW_OK;
-    const auto run = [&](const void* a, const void* b, void* c) {
-      status = device_->kernels()->gemm(device_->handle(), nullptr, &gemm, a, b,
-                                        nullptr, c);
-    };
-    switch (gemm.pass) {
-      case PW_GEMM_FORWARD:
-        run(x, w, out);
-        break;
-      case PW_GEMM_BACKWARD_INPUT:
-        run(y, w, out);
-        break;
-      case PW_GEMM_BACKWARD_WEIGHT:
-        run(x, y, weights_->gradients(layer));
-        break;
-    }
-    PW_RETURN_IF_ERROR(device_->Check(status, "run a matrix product"));
+    char* out = fp8 ? tail : y + Aligned(bytes.y);
+    PW_RETURN_IF_ERROR(RunGemm(gemm, layer, x, y, out));
   }
   return absl::OkStatus();
+}
+
+absl::Status PartBench::RunGemm(const PwGemm& gemm, int layer, const void* x,
+                                const void* y, void* out) const {
+  const void* w = gemm.type == PW_FP8 ? weights_->quantized(layer)
+                                      : weights_->weights(layer);
+  const auto run = [&](const void* a, const void* b, void* c) {
+    return device_->Check(device_->kernels()->gemm(device_->handle(), nullptr,
+                                                   &gemm, a, b, nullptr, c),
+                          "run a matrix product");
+  };
+  switch (gemm.pass) {
+    case PW_GEMM_FORWARD:
+      return run(x, w, out);
+    case PW_GEMM_BACKWARD_INPUT:
+      return run(y, w, out);
+    case PW_GEMM_BACKWARD_WEIGHT:
+      return run(x, y, weights_->gradients(layer));
+  }
+  PW_CHECK(false);
 }
 
 double PartBench::Flops(PwPassKind pass) const {

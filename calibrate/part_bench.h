@@ -26,31 +26,42 @@ class BenchWeights {
   int64_t parameters() const { return parameters_; }
   const void* weights(int layer) const;
   float* gradients(int layer) const;
+  // Of the weights, in fp8; null without it.
+  void* quantized(int layer) const;
 
  private:
   int64_t parameters_ = 0;
   std::vector<Buffer> weights_;
+  std::vector<Buffer> quantized_;
   std::vector<Buffer> gradients_;
 };
 
 // Bytes that Create takes.
 int64_t WeightBytes(const PwPartSize& size, PwType type, int layers);
 
+// Of an element of what a product in F or B makes.
+size_t ResultBytes(const PwGemm& gemm);
+
 // Memory for the activations of whichever bench runs; renewed from round to
-// round at other addresses.
+// round at other addresses. Operands of matrix products in fp8 have memory of
+// their own, since random numbers of another type are none of fp8.
 class Arena {
  public:
-  Arena(MeasuredDevice* device, PwType type, size_t bytes)
-      : device_(device), type_(type), bytes_(bytes) {}
+  Arena(MeasuredDevice* device, PwType type, size_t bytes, size_t fp8_bytes)
+      : device_(device), type_(type), bytes_(bytes), fp8_bytes_(fp8_bytes) {}
   // Other memory, full of random numbers.
   absl::Status Renew(uint64_t seed);
   char* data() const { return buffer_.as<char>() + shift_; }
   size_t bytes() const { return bytes_; }
+  char* fp8() const { return fp8_.as<char>(); }
+  size_t fp8_bytes() const { return fp8_bytes_; }
 
  private:
   MeasuredDevice* device_;
   PwType type_;
   size_t bytes_;
+  size_t fp8_bytes_;
+  Buffer fp8_;
   size_t shift_ = 0;
   Buffer buffer_;
 };
@@ -66,6 +77,8 @@ class PartBench {
   static size_t PassBytes(const PwPartSize& size, const Shape& shape,
                           int layers);
   static size_t GemmBytes(const Shape& shape, PwPart part);
+  // Of the arena's fp8.
+  static size_t Fp8Bytes(const Shape& shape, PwPart part);
 
   // Queues a pass of layer `layer`.
   absl::Status Run(ProfilePass pass, int layer);
@@ -73,6 +86,9 @@ class PartBench {
   const void* place() const { return arena_->data(); }
   // Queues the matrix products of F, B or W alone.
   absl::Status RunGemms(PwPassKind pass, int layer);
+  // Queues one of them, of any numbers, into `out`; x and y of its type.
+  absl::Status RunGemm(const PwGemm& gemm, int layer, const void* x,
+                       const void* y, void* out) const;
 
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }

@@ -197,7 +197,7 @@ PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
   entry.model = model;
   entry.part = ProfilePartOf(timer.bench().part());
   entry.pass = pass;
-  entry.type = std::string(TypeName(shape.model.type));
+  entry.type = std::string(TypeName(shape.model));
   entry.microbatch_size = shape.work.batch;
   entry.sequence = shape.work.sequence;
   entry.tp = shape.tp();
@@ -283,6 +283,8 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
       const int count = CopiesOf(part, memory);
       passes = std::max(passes, PartBench::PassBytes(size, shape, count));
       gemms = std::max(gemms, PartBench::GemmBytes(shape, part));
+      memory.fp8_bytes =
+          std::max(memory.fp8_bytes, PartBench::Fp8Bytes(shape, part));
       if (part == PW_LAYER) {
         memory.layer_parameters =
             std::max(memory.layer_parameters, size.parameters);
@@ -291,7 +293,7 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
     }
   }
   memory.arena_bytes = std::max(passes + gemms, kernels);
-  memory.bytes = static_cast<int64_t>(memory.arena_bytes);
+  memory.bytes = static_cast<int64_t>(memory.arena_bytes + memory.fp8_bytes);
   for (const auto& [key, bytes] : weights) memory.bytes += bytes;
   return memory;
 }
@@ -328,7 +330,8 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
 
 absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
                                      const BenchMemory& memory) {
-  auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes);
+  auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes,
+                                       memory.fp8_bytes);
   // Other subjects run a bench too, before the first round or without these.
   PW_RETURN_IF_ERROR(arena->Renew(1));
   auto renewed = std::make_shared<int>(-1);

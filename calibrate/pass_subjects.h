@@ -22,6 +22,7 @@ struct BenchMemory {
   int64_t layer_parameters = 0;  // of one, at most
   int64_t bytes = 0;
   size_t arena_bytes = 0;
+  size_t fp8_bytes = 0;  // of the arena, beside them
 };
 
 // Error: kResourceExhausted when one layer does not fit into 90 % of what is

@@ -20,17 +20,32 @@
 namespace pipewright {
 namespace {
 
-absl::StatusOr<PwType> TypeOf(const std::string& name,
+// Of activations and weights; with fp8 linear layers compute in that.
+struct Types {
+  PwType type = PW_FP32;
+  bool fp8 = false;
+};
+
+absl::StatusOr<Types> TypesOf(const std::string& name,
                               const PwDeviceInfo& info) {
+  const auto has = [&info](PwType type) {
+    return (info.types >> type & 1) != 0;
+  };
   if (name.empty()) {
     const bool gpu = info.capability > 0;
-    return gpu && (info.types >> PW_BF16 & 1) != 0 ? PW_BF16 : PW_FP32;
+    return Types{gpu && has(PW_BF16) ? PW_BF16 : PW_FP32};
   }
   std::vector<std::string> known;
   for (const PwType type : {PW_FP32, PW_BF16}) {
-    if ((info.types >> type & 1) == 0) continue;
+    if (!has(type)) continue;
     known.push_back(std::string(TypeName(type)));
-    if (name == TypeName(type)) return type;
+    if (name == TypeName(type)) return Types{type};
+  }
+  if (info.fp8_gemm != 0) {
+    known.push_back(std::string(TypeName(PW_FP8)));
+    if (name == TypeName(PW_FP8)) {
+      return Types{has(PW_BF16) ? PW_BF16 : PW_FP32, true};
+    }
   }
   return UnknownName("--type", name, known);
 }
@@ -133,16 +148,19 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks) {
   PW_ASSIGN_OR_RETURN(const auto device, MeasuredDevice::Open(kernels, 0));
-  PW_ASSIGN_OR_RETURN(const PwType type, TypeOf(options.type, device->info()));
+  PW_ASSIGN_OR_RETURN(const Types types, TypesOf(options.type, device->info()));
   ProfileSource source = SourceOf(*device);
   if (!options.transport_library.empty()) {
     absl::StrAppend(&source.libraries, ", ", options.transport_library);
   }
-  PW_RETURN_IF_ERROR(CheckResume(options.done, source, TypeName(type)));
+  PW_RETURN_IF_ERROR(CheckResume(options.done, source,
+                                 TypeName(types.fp8 ? PW_FP8 : types.type)));
   PW_RETURN_IF_ERROR(Prefix(
       "--merge", MergeProfiles(options.older, {.sources = {source}}).status()));
+  ShapeOptions shapes = options.grid;
+  shapes.fp8 = types.fp8;
   PW_ASSIGN_OR_RETURN(const Grid grid,
-                      MakeGrid(options.model, type, options.grid));
+                      MakeGrid(options.model, types.type, shapes));
   PW_ASSIGN_OR_RETURN(
       const BenchMemory memory,
       EstimatePassMemory(device.get(), grid,
@@ -152,6 +170,12 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   source.warnings = options.warnings;
   source.warnings.insert(source.warnings.end(), grid.warnings.begin(),
                          grid.warnings.end());
+  if (types.fp8 && device->info().fp8_gemm == 2) {
+    source.warnings.push_back(
+        absl::StrCat("fp8 is emulated here: times say nothing of a device "
+                     "that has it; all else is in ",
+                     TypeName(types.type)));
+  }
 
   MeasureOptions measure;
   measure.rounds = options.rounds;

@@ -19,7 +19,9 @@ namespace pipewright {
 
 struct CalibrateOptions {
   ModelSpec model;
-  std::string type;  // "" is the device's best: bf16 on a GPU, else fp32
+  // "fp32", "bf16", "fp8" (a layer's linear layers; the rest in bf16, or what
+  // the device has); "" is the device's best: bf16 on a GPU, else fp32.
+  std::string type;
   ShapeOptions grid;
   double budget_s = 30;  // see MeasureAll: three rounds are made all the same
   int rounds = 6;

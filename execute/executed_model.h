@@ -65,6 +65,12 @@ struct ExecutedModel {
   }
   // Of a weight or an activation.
   size_t type_bytes() const { return shape.type == PW_FP32 ? 4 : 2; }
+  // Of weights; in fp8, what passes need of it comes behind them.
+  size_t WeightBytes(int64_t parameters) const {
+    constexpr size_t kAlignment = 256;  // what a GPU's widest loads like
+    return (static_cast<size_t>(parameters) * type_bytes() + kAlignment - 1) /
+           kAlignment * kAlignment;
+  }
   // Bytes of an activation of one slice.
   size_t BoundaryBytes() const;
   // Of the weights of a part, wherever it lives.

@@ -101,8 +101,7 @@ class Sequential {
         PW_RETURN_IF_ERROR(New(floats, &part.moment2));
         const int versions =
             1 + (options.behind.empty() ? 0 : options.behind[stage]);
-        const auto bytes =
-            static_cast<size_t>(part.parameters) * model_.type_bytes();
+        const auto bytes = model_.WeightBytes(part.parameters) + size.quantized;
         char* weights = nullptr;
         for (int version = 0; version < versions; ++version) {
           PW_RETURN_IF_ERROR(New(bytes, &weights));
@@ -133,6 +132,7 @@ class Sequential {
   PwPartMemory MemoryOf(const Part& part, int slice,
                         const void* weights) const {
     const Part::Blocks& blocks = part.slices[slice];
+    const char* const values = static_cast<const char*>(weights);
     return {.weights = weights,
             .gradients = part.gradients,
             .ids = ids_,
@@ -142,7 +142,8 @@ class Sequential {
             .inputs = blocks.inputs,
             .grads = blocks.grads,
             .cache = part.cache,
-            .workspace = workspace_};
+            .workspace = workspace_,
+            .quantized = values + model_.WeightBytes(part.parameters)};
   }
 
   absl::Status FillIds(const Part& part, int64_t sample, int slice) {
@@ -219,9 +220,16 @@ class Sequential {
     for (Part& part : parts_) {
       const auto versions = static_cast<int64_t>(part.versions.size());
       const int64_t behind = versions - 1;
+      const auto quantize = [&](void* weights) {
+        return Check(pw_quantize_weights(
+            &kernels_, device_, nullptr, &model_.shape, part.part, weights,
+            static_cast<char*>(weights) + model_.WeightBytes(part.parameters)));
+      };
       const auto convert = [&](void* to) {
-        return Check(kernels_.convert(device_, nullptr, model_.shape.type, to,
-                                      PW_FP32, part.master, part.parameters));
+        PW_RETURN_IF_ERROR(
+            Check(kernels_.convert(device_, nullptr, model_.shape.type, to,
+                                   PW_FP32, part.master, part.parameters)));
+        return quantize(to);
       };
       void* const made = part.versions[taken % versions];
       part.forward =
@@ -238,6 +246,7 @@ class Sequential {
       PW_RETURN_IF_ERROR(Check(kernels_.predict(
           device_, nullptr, &adam, behind, model_.shape.type, part.parameters,
           part.master, part.moment1, part.moment2, made)));
+      PW_RETURN_IF_ERROR(quantize(made));
     }
     return absl::OkStatus();
   }

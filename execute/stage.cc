@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
@@ -31,6 +32,12 @@ absl::StatusOr<float*> Stage::NewFloats() {
 absl::Status Stage::Initialize(int stage) {
   const PwKernels& kernels = *handle_.kernels;
   const PwWork work = model_.WorkOf(0);
+  char reason[256] = "";
+  if (pw_check_device(&kernels, handle_.device, &model_.shape, reason,
+                      sizeof(reason)) != PW_OK) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy.precision: ", reason, "; allowed: bf16"));
+  }
   size_t workspace = 0;
   for (const StagePart& spec : model_.stages[stage]) {
     Part part = {.spec = spec, .offset = parameters_};
@@ -53,6 +60,8 @@ absl::Status Stage::Initialize(int stage) {
       part.size.cache = std::max(part.size.cache, size.cache);
     }
     parameters_ += part.size.parameters;
+    part.quantized = quantized_bytes_;
+    quantized_bytes_ += part.size.quantized;
     parts_.push_back(part);
   }
   PW_ASSIGN_OR_RETURN(master_, NewFloats());
@@ -80,17 +89,21 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
                              int microbatch, const Payload& weights) {
   const size_t index = static_cast<size_t>(&part - parts_.data());
   const auto cache = caches_.find({microbatch, index});
-  return {.weights = static_cast<const char*>(weights.data.get()) +
-                     static_cast<size_t>(part.offset) * model_.type_bytes(),
-          .gradients = gradients_ + part.offset,
-          .ids = static_cast<const int32_t*>(ids_.data.get()),
-          .losses = static_cast<float*>(token_losses_.data.get()),
-          .loss_scale = 1,
-          .saved = blocks.saved.data.get(),
-          .inputs = blocks.inputs.data.get(),
-          .grads = blocks.grads.data.get(),
-          .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
-          .workspace = workspace_.data.get()};
+  const char* const values = static_cast<const char*>(weights.data.get());
+  const char* const copies = values + model_.WeightBytes(parameters_);
+  return {
+      .weights =
+          values + static_cast<size_t>(part.offset) * model_.type_bytes(),
+      .gradients = gradients_ + part.offset,
+      .ids = static_cast<const int32_t*>(ids_.data.get()),
+      .losses = static_cast<float*>(token_losses_.data.get()),
+      .loss_scale = 1,
+      .saved = blocks.saved.data.get(),
+      .inputs = blocks.inputs.data.get(),
+      .grads = blocks.grads.data.get(),
+      .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
+      .workspace = workspace_.data.get(),
+      .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr};
 }
 
 absl::Status Stage::FillIds(int64_t sample, int slice, bool targets) {

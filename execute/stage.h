@@ -111,6 +111,7 @@ class Stage {
     StagePart spec;
     int64_t offset = 0;  // elements into the stage's parameters
     PwPartSize size{};
+    size_t quantized = 0;  // bytes into the stage's fp8 copies
   };
   struct PartBlocks {
     Payload saved;
@@ -138,6 +139,11 @@ class Stage {
   absl::Status FillIds(int64_t sample, int slice, bool targets);
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
                        int64_t end);
+  // Bytes of a set of weights with its fp8 copies, and those made anew.
+  size_t WeightBytes() const {
+    return model_.WeightBytes(parameters_) + quantized_bytes_;
+  }
+  absl::Status Quantize(const Payload& weights);
   absl::Status CopyFloats(const float* from, float* to);
   absl::Status RunForward(Key key, Activations& activations, bool keep,
                           Payload* output);
@@ -157,6 +163,7 @@ class Stage {
   MemoryPool& host_;
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
+  size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
   std::vector<Payload> owned_;
   float* master_ = nullptr;
   float* gradients_ = nullptr;

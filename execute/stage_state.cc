@@ -20,13 +20,14 @@ absl::Status Stage::Step(int64_t step, float scale, int64_t begin,
 
 absl::Status Stage::Publish(int64_t begin, int64_t end) {
   predicted_ = {};
-  if (model_.shape.type == PW_FP32 && !model_.keeps_versions) {
+  if (model_.shape.type == PW_FP32 && !model_.keeps_versions &&
+      quantized_bytes_ == 0) {
     // The master itself; nobody owns it twice.
     weights_ = {.data = std::shared_ptr<void>(std::shared_ptr<void>(), master_),
                 .bytes = static_cast<size_t>(parameters_) * 4};
     return absl::OkStatus();
   }
-  const size_t bytes = static_cast<size_t>(parameters_) * model_.type_bytes();
+  const size_t bytes = WeightBytes();
   if (model_.weight_delay > 0 && weights_.bytes > 0) {
     older_.push_back(weights_);
     if (older_.size() > static_cast<size_t>(model_.weight_delay)) {
@@ -45,7 +46,22 @@ absl::Status Stage::Publish(int64_t begin, int64_t end) {
     }
     weights_ = std::move(fresh);
   }
-  return Convert(master_ + begin, weights_, begin, end);
+  PW_RETURN_IF_ERROR(Convert(master_ + begin, weights_, begin, end));
+  return Quantize(weights_);
+}
+
+absl::Status Stage::Quantize(const Payload& weights) {
+  for (const Part& part : parts_) {
+    char* const values = static_cast<char*>(weights.data.get());
+    PW_RETURN_IF_ERROR(Check(
+        pw_quantize_weights(
+            handle_.kernels, handle_.device, handle_.stream, &model_.shape,
+            part.spec.part,
+            values + static_cast<size_t>(part.offset) * model_.type_bytes(),
+            values + model_.WeightBytes(parameters_) + part.quantized),
+        "quantise weights"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Stage::Convert(const float* from, const Payload& weights,
@@ -62,13 +78,13 @@ absl::Status Stage::Predict(int64_t step, int steps) {
   PwAdam adam = model_.adam;
   adam.step = step;
   predicted_ = {};
-  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(static_cast<size_t>(parameters_) *
-                                              model_.type_bytes()));
-  return Check(
+  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(WeightBytes()));
+  PW_RETURN_IF_ERROR(Check(
       handle_.kernels->predict(handle_.device, handle_.stream, &adam, steps,
                                model_.shape.type, parameters_, master_,
                                moment1_, moment2_, predicted_.data.get()),
-      "prediction");
+      "prediction"));
+  return Quantize(predicted_);
 }
 
 absl::Status Stage::ZeroGradients() {

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Raised with every change of this header; a library of another one is not
  * loaded. */
-#define PW_KERNELS_ABI 3
+#define PW_KERNELS_ABI 4
 
 typedef enum PwStatus {
   PW_OK = 0,
@@ -53,7 +53,8 @@ typedef struct PwDeviceInfo {
   char driver[64];     /* "" on the CPU */
   char libraries[256]; /* "cublasLt 13.1.0, cudnn 9.19.0", "oneDNN 2.6.3" */
   int32_t types;       /* bit 1 << PwType: GEMM, attention and all else */
-  int32_t fp8_gemm;    /* 1: gemm takes PW_FP8 */
+  int32_t fp8_gemm;    /* 1: gemm takes PW_FP8; 2: by other arithmetic, so that
+                          times say nothing of fp8 */
   int32_t cores;       /* multiprocessors; hardware threads */
   int32_t capability;  /* 90 for sm_90; 0 on the CPU */
   int32_t deterministic;
@@ -89,7 +90,8 @@ typedef enum PwGemmPass {
 
 typedef struct PwGemm {
   PwGemmPass pass;
-  PwType type; /* of x, w, y, dx, dy; PW_FP8: x, w, dy, with y, dx in bf16 */
+  PwType type; /* of x, w, y, dx, dy; PW_FP8: x, w, dy, and y, dx and the bias
+                  are bf16 (fp32_output: fp32) */
   int64_t tokens;
   int64_t inputs;
   int64_t outputs;
@@ -100,6 +102,11 @@ typedef struct PwGemm {
    * each, NULL is 1. Of all groups the same. */
   const float* a_scale;
   const float* b_scale;
+  /* Of PW_FP8 only. 1: what the products sum over lies side by side in both
+   * operands, as tensor cores before Blackwell take fp8: b of B is w^T[I,O],
+   * a and b of W are x^T[I,T] and dy^T[O,T]. 0: these are turned first. */
+  int32_t transposed;
+  int32_t fp32_output; /* of PW_FP8 only */
 } PwGemm;
 
 typedef enum PwNorm { PW_RMS_NORM = 0, PW_LAYER_NORM = 1 } PwNorm;
@@ -333,6 +340,18 @@ typedef struct PwKernels {
                       int64_t steps, PwType type, int64_t count,
                       const float* master, const float* moment1,
                       const float* moment2, void* predicted);
+  /* To fp8, e4m3 or (`e5m2` 1) e5m2, with one scale for the whole tensor from
+   * what is in it now: m = L / (largest magnitude), 1 where all are 0, with L
+   * the format's largest, 448 or 57344; stored is x times m to nearest, ties
+   * to even, and scale[0] = 1 / m, which the values stand for times. NaNs stay
+   * such; with an infinity in it a tensor becomes NaNs. x is [rows, columns]
+   * of `type`, so is `to`; `to_transposed` is [columns, rows]; one of the two
+   * may be NULL. Equal inputs give equal bits, a NaN's sign apart, on every
+   * backend. */
+  PwStatus (*quantize)(PwDevice* device, PwStream* stream, PwType type,
+                       int64_t rows, int64_t columns, const void* x,
+                       int32_t e5m2, void* to, void* to_transposed,
+                       float* scale);
 } PwKernels;
 
 const PwKernels* pw_cpu_kernels(void);

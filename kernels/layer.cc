@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "kernels/layer_fp8.h"
 #include "kernels/layer_pass.h"
 #include "kernels/layer_plan.h"
 #include "kernels/random.h"
@@ -106,9 +107,39 @@ PwStatus CheckWork(const PwModel& model, const PwWork& work, char* reason,
   return PW_OK;
 }
 
+// cuBLAS manual, "cublasLtMatmul": fp8 takes sizes that 16 divides. Here on
+// every device, so that what runs on one runs on all.
+PwStatus CheckFp8(const PwModel& model, const PwWork& work, char* reason,
+                  size_t size) {
+  if (!model.fp8_linear) return PW_OK;
+  if (model.sequence_parallel) {
+    return Refuse(reason, size,
+                  "fp8: no sequence_parallel (rows of other devices would be "
+                  "quantised there)");
+  }
+  const PartShape shape = ShapeOf(model, work);
+  const struct {
+    const char* name;
+    int64_t value;
+  } sizes[] = {{"tokens", shape.tokens},
+               {"hidden", shape.hidden},
+               {"heads x head_dim", shape.attention},
+               {"outputs of qkv", shape.qkv},
+               {"ffn", shape.ffn}};
+  for (const auto& one : sizes) {
+    if (one.value % 16 == 0) continue;
+    return Refuse(reason, size,
+                  "fp8: %s of one device, %lld, must be a "
+                  "multiple of 16",
+                  one.name, static_cast<long long>(one.value));
+  }
+  return PW_OK;
+}
+
 }  // namespace
 }  // namespace pipewright
 
+using pipewright::Fp8WeightsOf;
 using pipewright::LayoutOf;
 using pipewright::PartLayout;
 using pipewright::PartShape;
@@ -145,13 +176,24 @@ PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
     return Refuse(reason, size, "epsilon %g must not be below 0",
                   model->epsilon);
   }
-  return CheckWork(*model, *work, reason, size);
+  PW_RETURN_IF_ERROR(CheckWork(*model, *work, reason, size));
+  return CheckFp8(*model, *work, reason, size);
+}
+
+PwStatus pw_check_device(const PwKernels* kernels, PwDevice* device,
+                         const PwModel* model, char* reason, size_t size) {
+  if (!model->fp8_linear) return PW_OK;
+  PwDeviceInfo info;
+  PW_RETURN_IF_ERROR(kernels->info(device, &info));
+  if (info.fp8_gemm) return PW_OK;
+  return pipewright::Refuse(reason, size, "%s has no fp8", info.name);
 }
 
 PwStatus pw_part_size(const PwKernels* kernels, PwDevice* device,
                       const PwModel* model, const PwWork* work, PwPart part,
                       PwPartSize* size) {
   PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(pw_check_device(kernels, device, model, nullptr, 0));
   const PartLayout layout = LayoutOf(*kernels, device, *model, *work, part);
   const PartShape shape = ShapeOf(*model, *work);
   size->parameters = WeightsOf(*model, part, nullptr, nullptr).elements;
@@ -161,6 +203,8 @@ PwStatus pw_part_size(const PwKernels* kernels, PwDevice* device,
   size->cache = layout.cache_bytes;
   size->workspace = layout.workspace_bytes;
   size->boundary = shape.rows * shape.hidden * TypeSize(model->type);
+  size->quantized =
+      model->fp8_linear && part == PW_LAYER ? Fp8WeightsOf(*model).bytes : 0;
   return PW_OK;
 }
 

@@ -18,6 +18,14 @@
  * `input` and `output` at once. The head's F writes its logits into `grads`,
  * where B turns them into their gradient.
  *
+ * fp8. With `fp8_linear` the four linear layers of PW_LAYER take fp8: inputs
+ * and weights in e4m3, gradients in e5m2, each tensor with one scale of its
+ * own; all else stays in `type`. `inputs` and `grads` then hold the quantised
+ * tensors, transposed as W reads them, and the sums of the biases' gradients,
+ * which B takes from what it has before it is quantised. The weights' copies
+ * are made by pw_quantize_weights whenever weights have changed, not in a
+ * pass.
+ *
  * Slices. With fewer tokens than the sequence (`slice_tokens`), attention sees
  * the slices before: F appends its keys and values to `cache`, B adds to the
  * cache's gradients and must run from the last slice to the first. */
@@ -57,6 +65,7 @@ typedef struct PwModel {
   int32_t sequence_parallel; /* norms and residuals on 1 / tp of the tokens */
   float epsilon;             /* of the norms */
   float rotary_base;
+  int32_t fp8_linear; /* 1: a layer's linear layers in fp8 */
 } PwModel;
 
 /* One microbatch, or one slice of it. */
@@ -83,6 +92,7 @@ typedef struct PwPartSize {
   size_t workspace; /* of any one pass; contents need not survive it */
   size_t boundary;  /* input and output: batch * slice_tokens * hidden, with
                        sequence_parallel 1 / tp of it */
+  size_t quantized; /* of pw_quantize_weights; 0 without fp8 */
 } PwPartSize;
 
 /* A weight inside a part's parameters. */
@@ -115,14 +125,21 @@ typedef struct PwPartMemory {
   void* grads;
   void* cache;
   void* workspace;
+  const void* quantized; /* of `weights`, by pw_quantize_weights */
 } PwPartMemory;
 
 /* Error: PW_INVALID, with the reason in `reason` (of `size` bytes), for a
  * model or a slice that cannot be: heads that kv_heads or tp do not divide,
- * sizes below 1, a slice outside of its sequence. */
+ * sizes below 1, a slice outside of its sequence; with fp8_linear, sizes that
+ * 16 does not divide, and sequence_parallel. */
 PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
                         size_t size);
 
+/* The same for what of a model this device has no arithmetic for: fp8. */
+PwStatus pw_check_device(const PwKernels* kernels, PwDevice* device,
+                         const PwModel* model, char* reason, size_t size);
+
+/* Error: that of pw_check_model or pw_check_device. */
 PwStatus pw_part_size(const PwKernels* kernels, PwDevice* device,
                       const PwModel* model, const PwWork* work, PwPart part,
                       PwPartSize* size);
@@ -136,6 +153,13 @@ int32_t pw_part_tensors(const PwModel* model, PwPart part, PwTensor* tensors);
 PwStatus pw_initialize(const PwKernels* kernels, PwDevice* device,
                        PwStream* stream, const PwModel* model, PwPart part,
                        uint64_t seed, float* master, void* weights);
+
+/* Copies of a part's matrices as passes with fp8_linear read them: `quantized`
+ * is what they find in PwPartMemory, of PwPartSize.quantized bytes. Nothing to
+ * do for a part without any. */
+PwStatus pw_quantize_weights(const PwKernels* kernels, PwDevice* device,
+                             PwStream* stream, const PwModel* model,
+                             PwPart part, const void* weights, void* quantized);
 
 /* R is F again: it fills `saved` and `inputs` anew from `input` and writes
  * `output` too. */

@@ -16,7 +16,7 @@ PwStatus Pass::Rotate(void* qkv, int32_t inverse) {
 PwStatus Pass::AttentionCore() {
   const PwAttention attention = AttentionOf(model_, work_);
   char* qkv = Saved(layout_.saved.qkv);
-  char* out = Inputs(layout_.inputs.attention);
+  char* out = AttentionOutput();
   float* lse = reinterpret_cast<float*>(Saved(layout_.saved.lse));
   void* scratch = Workspace(layout_.workspace.scratch);
   const int64_t values = shape_.kv / 2 * size_;
@@ -53,11 +53,10 @@ PwStatus Pass::AttentionCoreBackward() {
   const int64_t values = shape_.kv / 2 * size_;
   const char* qkv = Saved(layout_.saved.qkv);
   const char* keys = qkv + shape_.attention * size_;
-  char* d_qkv = Grads(layout_.grads.qkv);
+  char* d_qkv = QkvGradient();
   char* d_keys = d_qkv + shape_.attention * size_;
   return kernels_.attention_backward(
-      device_, stream_, &attention, qkv, keys, keys + values,
-      Inputs(layout_.inputs.attention),
+      device_, stream_, &attention, qkv, keys, keys + values, AttentionOutput(),
       reinterpret_cast<const float*>(Saved(layout_.saved.lse)),
       Workspace(layout_.workspace.wide), d_qkv, d_keys, d_keys + values,
       Workspace(layout_.workspace.scratch));
@@ -72,14 +71,14 @@ PwStatus Pass::AttentionSliceBackward(int64_t sequence) {
   const int64_t cached = sequence * work_.sequence * shape_.kv * size_;
   const char* qkv = Saved(layout_.saved.qkv) + token * shape_.qkv * size_;
   const char* keys = Cache(layout_.cache.keys) + cached;
-  char* d_qkv = Grads(layout_.grads.qkv) + token * shape_.qkv * size_;
+  char* d_qkv = QkvGradient() + token * shape_.qkv * size_;
   char* d_cached = Cache(layout_.cache.gradients) + cached;
   const bool last = shape_.seen == work_.sequence;
   char* d_keys = last ? d_cached : Workspace(layout_.workspace.kv);
   const int64_t row = shape_.attention * size_;
   PW_RETURN_IF_ERROR(kernels_.attention_backward(
       device_, stream_, &attention, qkv, keys, keys + values,
-      Inputs(layout_.inputs.attention) + token * row,
+      AttentionOutput() + token * row,
       reinterpret_cast<const float*>(Saved(layout_.saved.lse)) +
           token * shape_.heads,
       Workspace(layout_.workspace.wide) + token * row, d_qkv, d_keys,

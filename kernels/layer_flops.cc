@@ -11,8 +11,14 @@ int32_t pw_pass_gemms(const PwModel* model, const PwWork* work, PwPart part,
                           : pass == PW_PASS_B ? PW_GEMM_BACKWARD_INPUT
                                               : PW_GEMM_BACKWARD_WEIGHT;
   int32_t count = 0;
+  const bool fp8 = model->fp8_linear && part == PW_LAYER;
   const auto put = [&](int64_t inputs, int64_t outputs) {
-    gemms[count++] = {kind, model->type, shape.tokens, inputs, outputs};
+    PwGemm& gemm = gemms[count++];
+    gemm = {kind, fp8 ? PW_FP8 : model->type, shape.tokens, inputs, outputs};
+    if (!fp8) return;
+    gemm.dy_e5m2 = pass == PW_PASS_F ? 0 : 1;
+    gemm.transposed = 1;
+    gemm.fp32_output = model->type == PW_FP32 ? 1 : 0;
   };
   if (part == PW_LAYER) {
     put(shape.hidden, shape.qkv);

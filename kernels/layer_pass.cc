@@ -1,5 +1,7 @@
 #include "kernels/layer_pass.h"
 
+#include "kernels/layer_fp8.h"
+
 namespace pipewright {
 
 Pass::Pass(const PwKernels* kernels, PwDevice* device, PwStream* stream,
@@ -51,6 +53,8 @@ float* Pass::Gradient(int64_t offset) const {
 
 PwStatus Pass::Linear(int64_t weight, int64_t bias, int64_t inputs,
                       int64_t outputs, const void* x, void* y) {
+  const int fp8 = Fp8IndexOf(model_, part_, weights_, weight);
+  if (fp8 >= 0) return Fp8Forward(fp8, x, y);
   const PwGemm gemm = {PW_GEMM_FORWARD, model_.type, shape_.tokens, inputs,
                        outputs};
   return kernels_.gemm(device_, stream_, &gemm, x, Weight(weight), Weight(bias),
@@ -59,6 +63,8 @@ PwStatus Pass::Linear(int64_t weight, int64_t bias, int64_t inputs,
 
 PwStatus Pass::LinearInput(int64_t weight, int64_t inputs, int64_t outputs,
                            const void* dy, void* dx) {
+  const int fp8 = Fp8IndexOf(model_, part_, weights_, weight);
+  if (fp8 >= 0) return Fp8Input(fp8, dy, dx);
   const PwGemm gemm = {PW_GEMM_BACKWARD_INPUT, model_.type, shape_.tokens,
                        inputs, outputs};
   return kernels_.gemm(device_, stream_, &gemm, dy, Weight(weight), nullptr,
@@ -67,6 +73,8 @@ PwStatus Pass::LinearInput(int64_t weight, int64_t inputs, int64_t outputs,
 
 PwStatus Pass::LinearWeight(int64_t weight, int64_t bias, int64_t inputs,
                             int64_t outputs, const void* x, const void* dy) {
+  const int fp8 = Fp8IndexOf(model_, part_, weights_, weight);
+  if (fp8 >= 0) return Fp8Weight(fp8);
   const PwGemm gemm = {PW_GEMM_BACKWARD_WEIGHT, model_.type, shape_.tokens,
                        inputs, outputs};
   PW_RETURN_IF_ERROR(

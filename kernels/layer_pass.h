@@ -55,6 +55,10 @@ class Pass {
                        const void* dy, void* dx);
   PwStatus LinearWeight(int64_t weight, int64_t bias, int64_t inputs,
                         int64_t outputs, const void* x, const void* dy);
+  // Of the linear layer `index` (layer_fp8.h), which these quantise for.
+  PwStatus Fp8Forward(int index, const void* x, void* y);
+  PwStatus Fp8Input(int index, const void* dy, void* dx);
+  PwStatus Fp8Weight(int index);
   PwStatus Norm(int64_t gamma, int64_t beta, const void* x, void* y,
                 void* statistics);
   PwStatus NormBackward(int64_t gamma, int64_t beta, const void* dy,
@@ -71,6 +75,41 @@ class Pass {
   char* Grads(size_t offset) const { return At(memory_.grads, offset); }
   char* Cache(size_t offset) const { return At(memory_.cache, offset); }
   char* Workspace(size_t offset) const { return At(memory_.workspace, offset); }
+  const char* Quantized(size_t offset) const {
+    return static_cast<const char*>(memory_.quantized) + offset;
+  }
+  // Where the inputs of a layer's linear layers and the gradients of their
+  // outputs are made. With fp8 they go by in the workspace, and what is kept
+  // is made of them.
+  char* InputAt(size_t kept, size_t passing) const {
+    return model_.fp8_linear ? Workspace(passing) : Inputs(kept);
+  }
+  char* GradientAt(size_t kept, size_t passing) const {
+    return model_.fp8_linear ? Workspace(passing) : Grads(kept);
+  }
+  char* Normal1() const {
+    return InputAt(layout_.inputs.normal1, layout_.workspace.hidden);
+  }
+  char* Normal2() const {
+    return InputAt(layout_.inputs.normal2, layout_.workspace.hidden);
+  }
+  char* Active() const {
+    return InputAt(layout_.inputs.active, layout_.workspace.wide);
+  }
+  // B reads it too.
+  char* AttentionOutput() const {
+    return model_.fp8_linear ? Saved(layout_.saved.attention)
+                             : Inputs(layout_.inputs.attention);
+  }
+  char* QkvGradient() const {
+    return GradientAt(layout_.grads.qkv, layout_.workspace.gradient);
+  }
+  char* WideGradient() const {
+    return GradientAt(layout_.grads.wide, layout_.workspace.gradient);
+  }
+  char* MiddleGradient() const {
+    return GradientAt(layout_.grads.out, layout_.workspace.middle);
+  }
   static char* At(void* block, size_t offset) {
     return static_cast<char*>(block) + offset;
   }

@@ -83,6 +83,8 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
                        const PwModel& model, const PwWork& work) {
   const PartShape shape = ShapeOf(model, work);
   const int64_t size = TypeSize(model.type);
+  const bool fp8 = model.fp8_linear != 0;
+  const int64_t kept = fp8 ? 1 : size;
   PartLayout layout{};
   Block saved;
   layout.saved.input = saved.Take(shape.rows * shape.hidden, size);
@@ -92,18 +94,26 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
   layout.saved.qkv = saved.Take(shape.tokens * shape.qkv, size);
   layout.saved.lse = saved.Take(shape.tokens * shape.heads, 4);
   layout.saved.wide = saved.Take(shape.tokens * shape.up, size);
+  layout.saved.attention =
+      saved.Take(fp8 ? shape.tokens * shape.attention : 0, size);
   layout.saved_bytes = saved.bytes();
   Block inputs;
-  layout.inputs.normal1 = inputs.Take(shape.tokens * shape.hidden, size);
-  layout.inputs.attention = inputs.Take(shape.tokens * shape.attention, size);
-  layout.inputs.normal2 = inputs.Take(shape.tokens * shape.hidden, size);
-  layout.inputs.active = inputs.Take(shape.tokens * shape.ffn, size);
+  layout.inputs.normal1 = inputs.Take(shape.tokens * shape.hidden, kept);
+  layout.inputs.attention = inputs.Take(shape.tokens * shape.attention, kept);
+  layout.inputs.normal2 = inputs.Take(shape.tokens * shape.hidden, kept);
+  layout.inputs.active = inputs.Take(shape.tokens * shape.ffn, kept);
+  layout.inputs.scales = inputs.Take(fp8 ? kFp8Matrices : 0, 4);
   layout.inputs_bytes = inputs.bytes();
   Block grads;
-  layout.grads.qkv = grads.Take(shape.tokens * shape.qkv, size);
-  layout.grads.out = grads.Take(shape.tokens * shape.hidden, size);
-  layout.grads.wide = grads.Take(shape.tokens * shape.up, size);
-  layout.grads.down = grads.Take(shape.tokens * shape.hidden, size);
+  layout.grads.qkv = grads.Take(shape.tokens * shape.qkv, kept);
+  layout.grads.out = grads.Take(shape.tokens * shape.hidden, kept);
+  layout.grads.wide = grads.Take(shape.tokens * shape.up, kept);
+  layout.grads.down = grads.Take(shape.tokens * shape.hidden, kept);
+  layout.grads.scales = grads.Take(fp8 ? kFp8Matrices : 0, 4);
+  layout.grads.biases = grads.Take(fp8 && model.style == PW_GPT
+                                       ? shape.qkv + shape.up + 2 * shape.hidden
+                                       : 0,
+                                   4);
   layout.grads_bytes = grads.bytes();
   Block cache;
   if (shape.sliced) {
@@ -124,6 +134,13 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
                 kernels.attention_workspace(device, &attention, 0),
                 kernels.attention_workspace(device, &attention, 1)});
   layout.workspace.scratch = workspace.Take(scratch, 1);
+  if (fp8) {
+    const int64_t gradient = std::max(shape.up, shape.qkv);
+    layout.workspace.quantized = workspace.Take(
+        shape.tokens * std::max({gradient, shape.hidden, shape.attention}), 1);
+    layout.workspace.gradient = workspace.Take(shape.tokens * gradient, size);
+    layout.workspace.middle = workspace.Take(shape.tokens * shape.hidden, size);
+  }
   layout.workspace_bytes = workspace.bytes();
   return layout;
 }

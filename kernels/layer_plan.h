@@ -58,22 +58,32 @@ struct PartWeights {
 PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
                       int32_t* count);
 
+// qkv, out, up and down of a layer, in this order.
+constexpr int kFp8Matrices = 4;
+
 // Offsets in bytes, each into the block it is listed under.
 struct PartLayout {
   struct {
     size_t input, middle, statistics1, statistics2, qkv, lse, wide;
+    size_t attention;  // fp8 only, else it is in inputs
   } saved;
+  // With fp8, as those of grads: quantised and transposed.
   struct {
     size_t normal1, attention, normal2, active;
+    size_t scales;  // fp8: one of each
   } inputs;
   struct {
     size_t qkv, out, wide, down;
+    size_t scales, biases;  // fp8: one of each; sums over the tokens, fp32
   } grads;
   struct {
     size_t keys, gradients;  // [batch, sequence, keys and values]
   } cache;
   struct {
     size_t hidden, wide, kv, scratch;
+    // fp8 only: a tensor as products read it; the gradient of qkv or of wide;
+    // that in the middle of the layer.
+    size_t quantized, gradient, middle;
   } workspace;
   size_t saved_bytes, inputs_bytes, grads_bytes, cache_bytes, workspace_bytes;
 };

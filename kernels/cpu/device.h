@@ -37,6 +37,7 @@ struct PwDevice {
   std::unique_ptr<pipewright::Bf16Gemm> bf16;  // null: not on this processor
   std::vector<float> packing;                  // of the built-in GEMM
   std::vector<char> flushed;
+  std::vector<float> fp8[3];  // widened operands and a result of fp8 products
   pipewright::RotaryTable rotary;
 };
 
@@ -64,11 +65,16 @@ std::string SgemmName(const PwDevice& device);
 // "oneDNN 2.6.3", "built-in GEMM".
 std::string GemmLibrary();
 
+// A product of PW_FP8, by fp32; arguments have been checked.
+PwStatus Fp8Gemm(PwDevice* device, const PwGemm& gemm, const void* a,
+                 const void* b, const void* bias, void* c);
+
 // Fill in the parts of the table (kernels.h).
 void AddMemory(PwKernels* kernels);
 void AddGemms(PwKernels* kernels);
 void AddAttention(PwKernels* kernels);
 void AddLoops(PwKernels* kernels);
+void AddFp8(PwKernels* kernels);
 
 }  // namespace pipewright
 

@@ -43,14 +43,18 @@ const char* IsaName() {
 }
 #endif
 
+PwStatus CheckGemmSizes(const PwGemm& gemm) {
+  return CheckSizes("gemm", {{"tokens", gemm.tokens},
+                             {"inputs", gemm.inputs},
+                             {"outputs", gemm.outputs}});
+}
+
 PwStatus CheckGemm(const PwGemm& gemm, const PwDevice& device) {
   if (gemm.type != PW_FP32 && !(gemm.type == PW_BF16 && device.bf16)) {
     return Fail(PW_INVALID, "gemm: this processor computes in fp32%s only",
                 device.bf16 ? " and bf16" : "");
   }
-  return CheckSizes("gemm", {{"tokens", gemm.tokens},
-                             {"inputs", gemm.inputs},
-                             {"outputs", gemm.outputs}});
+  return CheckGemmSizes(gemm);
 }
 
 PwStatus RunGemm(PwDevice* device, const PwGemm& gemm, const void* a,
@@ -87,11 +91,13 @@ PwStatus RunGemm(PwDevice* device, const PwGemm& gemm, const void* a,
 
 PwStatus Gemm(PwDevice* device, PwStream*, const PwGemm* gemm, const void* a,
               const void* b, const void* bias, void* c) {
-  const PwStatus status = CheckGemm(*gemm, *device);
+  const PwStatus status =
+      gemm->type == PW_FP8 ? CheckGemmSizes(*gemm) : CheckGemm(*gemm, *device);
   if (status != PW_OK) return status;
   if (bias != nullptr && gemm->pass != PW_GEMM_FORWARD) {
     return Fail(PW_INVALID, "gemm: a bias is for the forward pass only");
   }
+  if (gemm->type == PW_FP8) return Fp8Gemm(device, *gemm, a, b, bias, c);
   if (gemm->type == PW_FP32) device->implementation = SgemmName(*device);
   return RunGemm(device, *gemm, a, b, bias, c);
 }

@@ -78,6 +78,7 @@ PwStatus Info(PwDevice* device, PwDeviceInfo* info) {
            GemmLibrary().c_str());
   info->types = 1 << PW_FP32;
   if (device->bf16) info->types |= 1 << PW_BF16;
+  info->fp8_gemm = 2;
   info->cores = sysconf(_SC_NPROCESSORS_ONLN);
   info->deterministic = 1;
   info->memory_bytes = TotalMemory();

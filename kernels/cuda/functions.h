@@ -62,6 +62,11 @@ PwStatus GroupedGemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
                      int32_t groups, const int64_t* tokens_of, const void* a,
                      const void* b, void* c);
 
+// quantize.cu
+PwStatus Quantize(PwDevice* device, PwStream* stream, PwType type, int64_t rows,
+                  int64_t columns, const void* x, int32_t e5m2, void* to,
+                  void* to_transposed, float* scale);
+
 // reduction.cu
 PwStatus BiasBackward(PwDevice* device, PwStream* stream, PwType type,
                       int64_t rows, int64_t columns, const void* dy,

@@ -79,10 +79,10 @@ cudaDataType InputType(const PwGemm& gemm, bool is_dy) {
 }
 
 cudaDataType OutputType(const PwGemm& gemm) {
-  if (gemm.pass == PW_GEMM_BACKWARD_WEIGHT || gemm.type == PW_FP32) {
-    return CUDA_R_32F;
-  }
-  return CUDA_R_16BF;
+  const bool wide = gemm.pass == PW_GEMM_BACKWARD_WEIGHT ||
+                    gemm.type == PW_FP32 ||
+                    (gemm.type == PW_FP8 && gemm.fp32_output != 0);
+  return wide ? CUDA_R_32F : CUDA_R_16BF;
 }
 
 std::string Text(const PwGemm& gemm) {
@@ -103,10 +103,13 @@ PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm) {
   }
   if (gemm.type != PW_FP8) {
     if (gemm.dy_e5m2 == 0 && gemm.a_scale == nullptr &&
-        gemm.b_scale == nullptr) {
+        gemm.b_scale == nullptr && gemm.transposed == 0 &&
+        gemm.fp32_output == 0) {
       return PW_OK;
     }
-    return Fail(PW_INVALID, "gemm: e5m2 and scales are of fp8: " + Text(gemm));
+    return Fail(
+        PW_INVALID,
+        "gemm: e5m2, scales and transposed operands are of fp8: " + Text(gemm));
   }
   if (device->capability < 89) {
     return Fail(PW_INVALID, "gemm: " + device->name +
@@ -180,6 +183,13 @@ PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
   const cudaDataType first = InputType(gemm, false);
   const cudaDataType second = InputType(gemm, gemm.pass != PW_GEMM_FORWARD);
   const cudaDataType output = OutputType(gemm);
+  if (gemm.type == PW_FP8 && gemm.pass == PW_GEMM_FORWARD) {
+    // Partial sums in the tensor cores' own accumulators, as who trains in fp8
+    // has it in F, and in F alone (TransformerEngine's recipes).
+    const int8_t fast = 1;
+    PW_RETURN_IF_FAILED(SetOperation(plan, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
+                                     &fast, sizeof(fast)));
+  }
   if (key.bias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     PW_RETURN_IF_FAILED(SetOperation(plan, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -346,6 +356,11 @@ PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
   PW_RETURN_IF_FAILED(CheckGemm(device, *gemm));
   if (bias != nullptr && gemm->pass != PW_GEMM_FORWARD) {
     return Fail(PW_INVALID, "gemm: a bias is for the forward pass only");
+  }
+  // cuBLAS manual, "cublasLtMatmul": a bias of fp8 is bf16 also where D is not.
+  if (bias != nullptr && gemm->fp32_output != 0) {
+    return Fail(PW_INVALID,
+                "gemm: a bias of fp8 is bf16, and so is its result");
   }
   if (gemm->tokens == 0) return PW_OK;
   return device->gemm_plans->Run(device, StreamOf(device, stream), *gemm, a, b,

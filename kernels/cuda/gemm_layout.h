@@ -33,8 +33,8 @@ struct GemmLayout {
   bool swapped;
   bool accumulate;  // beta 1, C in fp32
   // fp8 comes as "TN" only before Blackwell (cuBLAS manual, "cublasLtMatmul",
-  // fp8 requirements): these operands are transposed in memory first, and a
-  // and b above describe the transposed copies.
+  // fp8 requirements): these operands are transposed in memory first, unless
+  // they come so, and a and b above describe them transposed.
   bool copy_a;
   bool copy_b;
 };
@@ -85,11 +85,11 @@ inline GemmLayout LayoutOf(const PwGemm& gemm) {
   if (gemm.type == PW_FP8) {
     // op(A) must be a transpose and op(B) none: what is not gets turned.
     if (!layout.a.transposed) {
-      layout.copy_a = true;
+      layout.copy_a = gemm.transposed == 0;
       layout.a = {layout.k, layout.m, layout.k, true};
     }
     if (layout.b.transposed) {
-      layout.copy_b = true;
+      layout.copy_b = gemm.transposed == 0;
       layout.b = {layout.k, layout.n, layout.k, false};
     }
   }
@@ -111,8 +111,10 @@ struct GemmKey {
            left.gemm.tokens == right.gemm.tokens &&
            left.gemm.inputs == right.gemm.inputs &&
            left.gemm.outputs == right.gemm.outputs &&
-           left.gemm.dy_e5m2 == right.gemm.dy_e5m2 && left.bias == right.bias &&
-           left.a_alignment == right.a_alignment &&
+           left.gemm.dy_e5m2 == right.gemm.dy_e5m2 &&
+           left.gemm.transposed == right.gemm.transposed &&
+           left.gemm.fp32_output == right.gemm.fp32_output &&
+           left.bias == right.bias && left.a_alignment == right.a_alignment &&
            left.b_alignment == right.b_alignment &&
            left.c_alignment == right.c_alignment;
   }
@@ -125,6 +127,8 @@ struct GemmKeyHash {
          {static_cast<int64_t>(key.gemm.pass),
           static_cast<int64_t>(key.gemm.type), key.gemm.tokens, key.gemm.inputs,
           key.gemm.outputs, static_cast<int64_t>(key.gemm.dy_e5m2),
+          static_cast<int64_t>(key.gemm.transposed),
+          static_cast<int64_t>(key.gemm.fp32_output),
           static_cast<int64_t>(key.bias), static_cast<int64_t>(key.a_alignment),
           static_cast<int64_t>(key.b_alignment),
           static_cast<int64_t>(key.c_alignment)}) {

@@ -64,6 +64,7 @@ pw_cuda_kernels(void) {
       .adam_host = cuda::AdamHost,
       .square_sum = cuda::SquareSum,
       .predict = cuda::Predict,
+      .quantize = cuda::Quantize,
   };
   return &kTable;
 }

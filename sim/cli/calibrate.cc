@@ -51,8 +51,10 @@ class Calibration {
                      "degrees of tensor parallelism; default 1,2")
         ->delimiter(',')
         ->type_name("N,...");
-    verb->add_option("--type", options_.type,
-                     "fp32, bf16; default bf16 on a GPU, else fp32")
+    verb->add_option(
+            "--type", options_.type,
+            "fp32, bf16, fp8 (linear layers of the layers, all else as "
+            "without it); default bf16 on a GPU, else fp32")
         ->type_name("TYPE");
     verb->add_option("--transport", transport_name_,
                      "between whom transfers are measured: threads; nccl: "

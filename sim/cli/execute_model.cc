@@ -81,7 +81,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                       MakeGrid(prepared.spec, type,
                                {.microbatch_sizes = {training.microbatch_size},
                                 .sequences = {training.sequence},
-                                .tps = {1}}));
+                                .tps = {1},
+                                .fp8 = training.precision == Precision::kFp8}));
   warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
   if (prepared.spec.tied_embeddings) {
     warnings->push_back(absl::StrCat("model ", prepared.spec.name,

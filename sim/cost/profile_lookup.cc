@@ -95,7 +95,8 @@ absl::Status ProfileLookup::ChooseType() {
     return absl::OkStatus();
   }
   return BadValue("costs.profile", options_.name,
-                  absl::StrCat("a profile with passes of ", wanted));
+                  absl::StrCat("a profile with passes of ", wanted,
+                               " (pipewright calibrate --type ", wanted, ")"));
 }
 
 void ProfileLookup::Warn(std::string warning) {
@@ -263,8 +264,9 @@ absl::Status ProfileLookup::Missing() const {
       training_.microbatch_size, " s", training_.sequence, " tp", training_.tp,
       " (measured: ", absl::StrJoin(measured, "; "),
       "); allowed: measure them (pipewright calibrate --device ", device,
-      " --model MODEL --microbatch-sizes ", training_.microbatch_size,
-      " --sequences ", training_.sequence, " --tp ", training_.tp,
+      type_ == "fp8" ? " --type fp8" : "", " --model MODEL --microbatch-sizes ",
+      training_.microbatch_size, " --sequences ", training_.sequence, " --tp ",
+      training_.tp,
       " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
       "true)"));
 }

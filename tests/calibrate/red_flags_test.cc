@@ -59,6 +59,34 @@ TEST_CASE("red flags: rates beyond the device", "[calibrate]") {
   CHECK(FlagsOf(attention, Gpu()).empty());
 }
 
+TEST_CASE("red flags: fp8 has limits of its own", "[calibrate]") {
+  Profile profile = WithPass(ProfilePass::kForward, 1e-3, 1200e9);
+  CheckOne(profile, Gpu(), "1200 TFLOP/s");
+  profile.passes[0].type = "fp8";
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.passes[0].flops = 1800e9;
+  CheckOne(profile, Gpu(), "1800 TFLOP/s, more than the 1700");
+  // The head of such a run is not in fp8.
+  profile.passes[0].part = ProfilePart::kHead;
+  profile.passes[0].flops = 1200e9;
+  CheckOne(profile, Gpu(), "more than the 850");
+  Profile product;
+  product.kernels = {{.name = "gemm.forward", .type = "fp8", .flops = 1200e9}};
+  product.kernels[0].time.median_s = 1e-3;
+  CHECK(FlagsOf(product, Gpu()).empty());
+  product.kernels[0].flops = 1800e9;
+  CheckOne(product, Gpu(), "1800 TFLOP/s");
+  Profile ratio = WithPass(ProfilePass::kForward, 1.8e-3, 0);
+  ratio.passes.push_back(ratio.passes[0]);
+  ratio.passes[1].pass = ProfilePass::kBackwardWeight;
+  ratio.passes[1].time.median_s = 1e-3;
+  CheckOne(ratio, Gpu(), "plausible are 0.9 to 1.5");
+  for (PassEntry& entry : ratio.passes) entry.type = "fp8";
+  CHECK(FlagsOf(ratio, Gpu()).empty());
+  ratio.passes[0].time.median_s = 2.2e-3;
+  CheckOne(ratio, Gpu(), "plausible are 0.9 to 2.0");
+}
+
 TEST_CASE("red flags: copies faster than the wires", "[calibrate]") {
   Profile profile;
   profile.copies = {{.bytes = 1 << 30}};

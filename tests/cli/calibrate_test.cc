@@ -94,6 +94,26 @@ TEST_CASE("calibrate: one command, and show and diff read what it wrote",
   CHECK(absl::StrContains(same.out, " 0 differ"));
 }
 
+TEST_CASE("calibrate: a profile in fp8 is for runs in fp8", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("p.txtpb");
+  const BinaryResult run = Tiny(path, {"--type", "fp8"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(absl::StrContains(run.err, "fp8 is emulated here"));
+  const auto simulate = [&](const std::string& precision) {
+    return RunBinary({"simulate", "--schedule", "zb-h1", "--pp", "2",
+                      "--microbatches", "4", "--model", "gpt-tiny",
+                      "--sequence", "16", "--profile", path, "--precision",
+                      precision, "--p2p", "1us"});
+  };
+  const BinaryResult eight = simulate("fp8");
+  INFO(eight.err);
+  CHECK(eight.exit_code == 0);
+  CheckRefused(simulate("bf16"), 2,
+               "a profile with passes of bf16 (pipewright calibrate --type");
+}
+
 TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {
   if (!testing::HaveMpirun()) return;
   const TemporaryFolder folder;

@@ -225,6 +225,15 @@ TEST_CASE("cost: no number is made up for what no profile knows", "[cost]") {
   TrainingSpec training;
   training.precision = Precision::kFp8;
   CHECK(absl::StrContains(ErrorOf(CostsOf(TinyProfile(), training)), "fp8"));
+  Profile eight = TinyProfile();
+  for (PassEntry& entry : eight.passes) entry.type = "fp8";
+  const absl::StatusOr<ProfileCosts> costs = CostsOf(eight, training);
+  REQUIRE(costs.ok());
+  CHECK(costs->type == "fp8");
+  training.microbatch_size = 999;
+  training.tp = 2;
+  CHECK(absl::StrContains(ErrorOf(CostsOf(eight, training)),
+                          "--type fp8 --model MODEL"));
   training = {};
   training.cp = 2;
   CHECK(absl::StrContains(ErrorOf(CostsOf(TinyProfile(), training)),

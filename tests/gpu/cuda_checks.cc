@@ -5,8 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "kernels/cpu/fp8.h"
 #include "kernels/cuda/arithmetic.h"
-#include "kernels/cuda/e5m2.h"
 
 namespace pipewright {
 namespace {
@@ -17,10 +17,9 @@ const void* PutFp8(KernelRig* rig, Values* values, bool e5m2 = false,
   std::vector<uint8_t> codes;
   for (double& value : *values) {
     const float wanted = static_cast<float>(value / scale);
-    codes.push_back(e5m2 ? cuda::E5m2OfFloat(wanted)
-                         : cuda::Fp8OfFloat(wanted));
-    value = scale * (e5m2 ? cuda::FloatOfE5m2(codes.back())
-                          : cuda::FloatOfFp8(codes.back()));
+    codes.push_back(e5m2 ? ToE5m2(wanted) : cuda::Fp8OfFloat(wanted));
+    value = scale *
+            (e5m2 ? FromE5m2(codes.back()) : cuda::FloatOfFp8(codes.back()));
   }
   void* memory = rig->Space(codes.size());
   rig->Ok(rig->kernels()->copy(rig->device(), nullptr, PW_HOST_TO_DEVICE,

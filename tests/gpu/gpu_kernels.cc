@@ -71,6 +71,8 @@ int Main(const char* filter) {
   for (const PwType type : {PW_FP32, PW_BF16}) {
     RunAll(kernels, device, filter, PrimitiveChecks(), type, &count);
     RunAll(kernels, device, filter, PassChecks(), type, &count);
+    RunAll(kernels, device, filter, Fp8Checks(), type, &count);
+    RunAll(kernels, device, filter, Fp8LayerChecks(), type, &count);
   }
   // Numeric gradients need fp32.
   RunAll(kernels, device, filter, GradientChecks(), PW_FP32, &count);

@@ -219,7 +219,7 @@ TEST_CASE("kernels: the CPU's memory, clock and description", "[kernels]") {
   REQUIRE(kernels->info(device, &info) == PW_OK);
   CHECK(std::string(info.name) != "");
   CHECK((info.types & 1 << PW_FP32) != 0);
-  CHECK(info.fp8_gemm == 0);
+  CHECK(info.fp8_gemm == 2);
   CHECK(info.cores == static_cast<int>(std::thread::hardware_concurrency()));
   CHECK(info.deterministic == 1);
   CHECK(info.free_bytes > 0);
@@ -280,10 +280,18 @@ TEST_CASE("kernels: what the CPU cannot do is refused with a reason",
           "outputs is 0");
   gemm = {PW_GEMM_BACKWARD_INPUT, PW_FP32, 2, 2, 2};
   refused(kernels->gemm(device, nullptr, &gemm, x, x, x, x), "bias");
-  gemm.type = PW_FP8;
-  refused(kernels->gemm(device, nullptr, &gemm, x, x, nullptr, x), "fp32");
-  gemm.type = PW_FP32;
   const int64_t tokens_of[2] = {1, 2};
+  gemm = {PW_GEMM_FORWARD, PW_FP8, 3, 2, 2};
+  refused(kernels->grouped_gemm(device, nullptr, &gemm, 2, tokens_of, x, x, x),
+          "fp32");
+  gemm.tokens = 0;
+  refused(kernels->gemm(device, nullptr, &gemm, x, x, nullptr, x),
+          "tokens is 0");
+  refused(kernels->quantize(device, nullptr, PW_FP8, 1, 1, x, 0, x, x, x),
+          "fp32 or bf16");
+  refused(kernels->quantize(device, nullptr, PW_FP32, 0, 1, x, 0, x, x, x),
+          "rows is 0");
+  gemm = {PW_GEMM_FORWARD, PW_FP32, 2, 2, 2};
   refused(kernels->grouped_gemm(device, nullptr, &gemm, 2, tokens_of, x, x, x),
           "3 tokens of 2");
   refused(kernels->add(device, nullptr, PW_FP8, 4, x, x, x), "fp32 or bf16");

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kernels/cpu/fp8.h"
-#include "kernels/cuda/e5m2.h"
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/random.h"
 
@@ -50,23 +49,23 @@ TEST_CASE("kernels: fp8 rounds to the nearest, ties to even", "[kernels]") {
 }
 
 TEST_CASE("kernels: e5m2 reads back and rounds to the nearest", "[kernels]") {
-  CHECK(FloatOfE5m2(0x3c) == 1);
-  CHECK(FloatOfE5m2(0x7b) == 57344);
-  CHECK(FloatOfE5m2(0x01) == std::ldexp(1.0f, -16));
-  CHECK(FloatOfE5m2(0xfc) == -std::numeric_limits<float>::infinity());
+  CHECK(FromE5m2(0x3c) == 1);
+  CHECK(FromE5m2(0x7b) == 57344);
+  CHECK(FromE5m2(0x01) == std::ldexp(1.0f, -16));
+  CHECK(FromE5m2(0xfc) == -std::numeric_limits<float>::infinity());
   for (int code = 0; code < 0x7b; ++code) {
     const auto low = static_cast<uint8_t>(code);
     const auto high = static_cast<uint8_t>(code + 1);
     INFO("code " << code);
-    CHECK(FloatOfE5m2(low) < FloatOfE5m2(high));
-    CHECK(E5m2OfFloat(FloatOfE5m2(low)) == low);
-    const float middle = 0.5f * (FloatOfE5m2(low) + FloatOfE5m2(high));
-    CHECK(E5m2OfFloat(std::nextafter(middle, 0.0f)) == low);
-    CHECK(E5m2OfFloat(std::nextafter(middle, 1e30f)) == high);
-    CHECK(E5m2OfFloat(-middle) == ((code % 2 == 0 ? low : high) | 0x80));
+    CHECK(FromE5m2(low) < FromE5m2(high));
+    CHECK(ToE5m2(FromE5m2(low)) == low);
+    const float middle = 0.5f * (FromE5m2(low) + FromE5m2(high));
+    CHECK(ToE5m2(std::nextafter(middle, 0.0f)) == low);
+    CHECK(ToE5m2(std::nextafter(middle, 1e30f)) == high);
+    CHECK(ToE5m2(-middle) == ((code % 2 == 0 ? low : high) | 0x80));
   }
-  CHECK(E5m2OfFloat(1e30f) == 0x7b);
-  CHECK(std::isnan(FloatOfE5m2(E5m2OfFloat(NAN))));
+  CHECK(ToE5m2(1e30f) == 0x7b);
+  CHECK(std::isnan(FromE5m2(ToE5m2(NAN))));
 }
 
 // One plan must not serve another format of gradients; scales are no part.
@@ -207,22 +206,31 @@ TEST_CASE("kernels: cuBLASLt's layouts are the three passes", "[kernels]") {
   // The pointers of PwKernels.gemm.
   const std::vector<double>* first[3] = {&x, &dy, &x};
   const std::vector<double>* second[3] = {&w, &w, &dy};
-  for (const PwType type : {PW_BF16, PW_FP8}) {
+  for (const int kind : {0, 1, 2}) {
     for (int pass = 0; pass < 3; ++pass) {
-      const GemmLayout layout = LayoutOf(
-          {static_cast<PwGemmPass>(pass), type, tokens, inputs, outputs});
-      INFO("pass " << pass << " type " << type);
-      std::vector<double> a = layout.swapped ? *second[pass] : *first[pass];
-      std::vector<double> b = layout.swapped ? *first[pass] : *second[pass];
+      PwGemm gemm = {static_cast<PwGemmPass>(pass),
+                     kind == 0 ? PW_BF16 : PW_FP8, tokens, inputs, outputs};
+      gemm.transposed = kind == 2 ? 1 : 0;
+      const GemmLayout layout = LayoutOf(gemm);
+      INFO("pass " << pass << " kind " << kind);
+      std::vector<double> left = *first[pass];
+      std::vector<double> right = *second[pass];
+      // As kernels.h has it of operands that come transposed.
+      if (kind == 2 && pass == 1) right = Transpose(w, outputs, inputs);
+      if (kind == 2 && pass == 2) {
+        left = Transpose(x, tokens, inputs);
+        right = Transpose(dy, tokens, outputs);
+      }
+      std::vector<double> a = layout.swapped ? right : left;
+      std::vector<double> b = layout.swapped ? left : right;
       // As gemm.cc does: row-major [k, m] and [k, n] become [m, k] and [n, k].
       if (layout.copy_a) a = Transpose(a, layout.k, layout.m);
       if (layout.copy_b) b = Transpose(b, layout.k, layout.n);
-      if (type == PW_FP8) {
+      if (kind > 0) {
         CHECK(layout.a.transposed);
         CHECK_FALSE(layout.b.transposed);
-      } else {
-        CHECK_FALSE((layout.copy_a || layout.copy_b));
       }
+      if (kind != 1) CHECK_FALSE((layout.copy_a || layout.copy_b));
       const std::vector<double> start =
           pass == 2 ? dw : std::vector<double>(want[pass].size(), 1e9);
       const std::vector<double> got = ColumnMajor(layout, a, b, start);
@@ -238,7 +246,7 @@ TEST_CASE("kernels: plans of different products have different keys",
           "[kernels]") {
   const GemmKey key = {
       {PW_GEMM_FORWARD, PW_BF16, 16, 32, 64}, false, 256, 256, 256};
-  std::vector<GemmKey> others(8, key);
+  std::vector<GemmKey> others(10, key);
   others[0].gemm.pass = PW_GEMM_BACKWARD_INPUT;
   others[1].gemm.type = PW_FP8;
   others[2].gemm.tokens = 17;
@@ -247,6 +255,8 @@ TEST_CASE("kernels: plans of different products have different keys",
   others[5].bias = true;
   others[6].a_alignment = 16;
   others[7].c_alignment = 16;
+  others[8].gemm.transposed = 1;
+  others[9].gemm.fp32_output = 1;
   CHECK(key == GemmKey(key));
   for (const GemmKey& other : others) {
     CHECK_FALSE(key == other);

@@ -95,6 +95,50 @@ TEST_CASE("kernels layer: what cannot be is refused with a reason",
   model.style = PW_GPT;
   CHECK(Reason(model, Work(8193)) ==
         "sequence 8193 is longer than the model's 8192 positions");
+  model = Llama();
+  model.fp8_linear = 1;
+  CHECK(pw_check_model(&model, &work, reason, sizeof(reason)) == PW_OK);
+  CHECK(Reason(model, Work(40)) ==
+        "fp8: tokens of one device, 40, must be a multiple of 16");
+  model.tp = 2;
+  model.ffn = 48;
+  CHECK(Reason(model, work) ==
+        "fp8: ffn of one device, 24, must be a multiple of 16");
+  model.ffn = 64;
+  model.sequence_parallel = 1;
+  CHECK(Reason(model, work).find("fp8: no sequence_parallel") == 0);
+}
+
+PwStatus InfoWithoutFp8(PwDevice* device, PwDeviceInfo* info) {
+  const PwStatus status = pw_cpu_kernels()->info(device, info);
+  info->fp8_gemm = 0;
+  return status;
+}
+
+TEST_CASE("kernels layer: fp8 is refused where the device has none",
+          "[kernels]") {
+  PwKernels kernels = *pw_cpu_kernels();
+  PwDevice* device = nullptr;
+  REQUIRE(kernels.open(0, &device) == PW_OK);
+  PwModel model = Llama();
+  model.fp8_linear = 1;
+  const PwWork work = Work(64);
+  PwPartSize size{};
+  char reason[256] = "";
+  CHECK(pw_check_device(&kernels, device, &model, reason, sizeof(reason)) ==
+        PW_OK);
+  CHECK(pw_part_size(&kernels, device, &model, &work, PW_LAYER, &size) ==
+        PW_OK);
+  kernels.info = InfoWithoutFp8;
+  CHECK(pw_check_device(&kernels, device, &model, reason, sizeof(reason)) ==
+        PW_INVALID);
+  CHECK(std::string(reason).find(" has no fp8") != std::string::npos);
+  CHECK(pw_part_size(&kernels, device, &model, &work, PW_LAYER, &size) ==
+        PW_INVALID);
+  model.fp8_linear = 0;
+  CHECK(pw_part_size(&kernels, device, &model, &work, PW_LAYER, &size) ==
+        PW_OK);
+  kernels.close(device);
 }
 
 int64_t Parameters(const PwModel& model, PwPart part) {
@@ -161,6 +205,23 @@ TEST_CASE("kernels layer: sizes of the blocks", "[kernels]") {
           PW_OK);
   // Keys, values and their gradients of the whole sequence.
   CHECK(size.cache == tokens * 2 * 2 * 2048);
+  work = Work(4096);
+  REQUIRE(pw_part_size(kernels, device, &model, &work, PW_LAYER, &size) ==
+          PW_OK);
+  CHECK(size.quantized == 0);
+  const size_t saved = size.saved;
+  model.fp8_linear = 1;
+  REQUIRE(pw_part_size(kernels, device, &model, &work, PW_LAYER, &size) ==
+          PW_OK);
+  // A byte each, and four scales; B wants the output of attention as it is.
+  CHECK(size.inputs == tokens * (3 * 4096 + 14336) + 256);
+  CHECK(size.grads == tokens * (6144 + 2 * 4096 + 2 * 14336) + 256);
+  CHECK(size.saved == saved + tokens * 2 * 4096);
+  // Each matrix along its rows and its columns.
+  CHECK(size.quantized == 2 * 4096 * (6144 + 4096 + 3 * 14336) + 256);
+  REQUIRE(pw_part_size(kernels, device, &model, &work, PW_HEAD, &size) ==
+          PW_OK);
+  CHECK(size.quantized == 0);
   kernels->close(device);
 }
 
@@ -251,6 +312,20 @@ TEST_CASE("kernels layer: floating-point operations", "[kernels]") {
   CHECK(gemms[0].inputs == 14336);
   CHECK(gemms[0].outputs == 4096);
   CHECK(gemms[3].outputs == 6144);
+  PwModel eight = model;
+  eight.type = PW_BF16;
+  eight.fp8_linear = 1;
+  for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
+    REQUIRE(pw_pass_gemms(&eight, &work, PW_LAYER, pass, gemms) == 4);
+    for (int index = 0; index < 4; ++index) {
+      CHECK(gemms[index].type == PW_FP8);
+      CHECK(gemms[index].dy_e5m2 == (pass == PW_PASS_F ? 0 : 1));
+      CHECK(gemms[index].transposed == 1);
+      CHECK(gemms[index].fp32_output == 0);
+    }
+    REQUIRE(pw_pass_gemms(&eight, &work, PW_HEAD, pass, gemms) == 1);
+    CHECK(gemms[0].type == PW_BF16);
+  }
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ TEST_CASE("kernels: every pass is that of the reference", "[kernels]") {
   RunAll(PassChecks(), PW_FP32);
 }
 
+// Emulated; beside fp32, and beside bf16, of which a layer needs no product.
+TEST_CASE("kernels: fp8 is quantised and multiplied as it should",
+          "[kernels]") {
+  RunAll(Fp8Checks(), PW_FP32);
+  RunAll(Fp8Checks(), PW_BF16);
+}
+
+TEST_CASE("kernels: a layer in fp8 is that of the reference", "[kernels]") {
+  RunAll(Fp8LayerChecks(), PW_FP32);
+  RunAll(Fp8LayerChecks(), PW_BF16);
+}
+
 TEST_CASE("kernels: B and W are the numeric gradient", "[kernels]") {
   RunAll(GradientChecks(), PW_FP32);
 }

@@ -15,6 +15,7 @@ PwStatus Info(PwDevice* device, PwDeviceInfo* info) {
   info->free_bytes = fake.free_bytes;
   info->capability = fake.capability;
   if (fake.cache_bytes >= 0) info->cache_bytes = fake.cache_bytes;
+  info->fp8_gemm = fake.fp8_gemm;
   return status;
 }
 

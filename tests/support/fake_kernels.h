@@ -18,6 +18,7 @@ struct FakeDevice {
   int32_t devices = 1;
   const char* name = "cpu";
   int32_t capability = 0;  // 90: it takes graphs, as sm_90 does
+  int32_t fp8_gemm = 2;    // emulated, as the CPU's
   // Of each reading of the state in turn, from 1000 by so much.
   double clock_step_mhz = 0;
   size_t largest_block = SIZE_MAX;  // that it allocates

@@ -41,6 +41,10 @@ std::vector<KernelCheck> PrimitiveChecks();
 // Each part in each style, with heads in groups, slices, shards; split and
 // full backward, recomputed, deferred.
 std::vector<KernelCheck> PassChecks();
+// Quantising to fp8 and its products.
+std::vector<KernelCheck> Fp8Checks();
+// The passes of a layer whose linear layers are in fp8.
+std::vector<KernelCheck> Fp8LayerChecks();
 // F, B and W of embedding, layers and head of a small model against central
 // differences of the float64 loss.
 std::vector<KernelCheck> GradientChecks();

@@ -63,14 +63,23 @@ class Part {
   }
   Values Linear(const std::string& name, const Values& x, int64_t inputs,
                 int64_t outputs) const {
-    return RefLinear(x, Weight(name), Weight(name + ".bias"), tokens_, inputs,
-                     outputs);
+    return RefLinear(Stored(name, RefOperand::kInput, x),
+                     Stored(name, RefOperand::kWeight, Weight(name)),
+                     Weight(name + ".bias"), tokens_, inputs, outputs);
+  }
+  Values Stored(const std::string& name, RefOperand operand,
+                const Values& exact) const {
+    return part_ == PW_LAYER && in_.stored ? in_.stored(name, operand, exact)
+                                           : exact;
   }
   Values LinearBackward(const std::string& name, const Values& x,
                         const Values& dy, int64_t inputs, int64_t outputs) {
-    AddGradient(name, RefLinearWeight(x, dy, tokens_, inputs, outputs));
+    const Values used = Stored(name, RefOperand::kGradient, dy);
+    AddGradient(name, RefLinearWeight(Stored(name, RefOperand::kInput, x), used,
+                                      tokens_, inputs, outputs));
     AddGradient(name + ".bias", RefColumnSums(dy, tokens_, outputs));
-    return RefLinearInput(dy, Weight(name), tokens_, inputs, outputs);
+    return RefLinearInput(used, Stored(name, RefOperand::kWeight, Weight(name)),
+                          tokens_, inputs, outputs);
   }
   // The rows of the other devices are 0.
   Values Gather(Values values) const {

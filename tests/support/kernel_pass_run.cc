@@ -117,6 +117,13 @@ PassRun::Slice PassRun::MakeSlice(int64_t index, void* gradients, void* cache) {
   PwPartMemory& memory = slice.memory;
   Values weights = reference_.weights;
   memory.weights = rig_->Put(&weights, model_.type);
+  if (slice.size.quantized > 0) {
+    void* quantized = rig_->Space(slice.size.quantized);
+    rig_->Ok(pw_quantize_weights(rig_->kernels(), rig_->device(), nullptr,
+                                 &model_, part_, memory.weights, quantized),
+             "pw_quantize_weights");
+    memory.quantized = quantized;
+  }
   memory.gradients = static_cast<float*>(gradients);
   Values input = Cut(reference_.input, index, model_.hidden);
   Values gradient = Cut(reference_.output_gradient, index, model_.hidden);
@@ -173,6 +180,11 @@ PassOutcome PassRun::Run(PassOrder order) {
     slices[index].memory.cache = cache;
   }
   PassOutcome outcome;
+  outcome.grads.resize(slices_);
+  if (slices[0].size.quantized > 0) {
+    outcome.quantized =
+        rig_->Bytes(slices[0].memory.quantized, slices[0].size.quantized);
+  }
   const auto keep = [&](const void* memory, size_t bytes) {
     const std::vector<uint8_t> content = rig_->Bytes(memory, bytes);
     outcome.bits.insert(outcome.bits.end(), content.begin(), content.end());
@@ -180,6 +192,8 @@ PassOutcome PassRun::Run(PassOrder order) {
   for (int64_t index = 0; index < slices_; ++index) {
     Slice& slice = slices[index];
     Forward(&slice);
+    outcome.inputs.push_back(
+        rig_->Bytes(slice.memory.inputs, slice.size.inputs));
     const int64_t rows =
         slice.size.boundary / model_.hidden / (model_.type == PW_FP32 ? 4 : 2);
     if (part_ == PW_HEAD) {
@@ -207,6 +221,7 @@ PassOutcome PassRun::Run(PassOrder order) {
     Slice& slice = slices[index];
     if (order == PassOrder::kRecompute) Forward(&slice);
     Backward(&slice, order);
+    outcome.grads[index] = rig_->Bytes(slice.memory.grads, slice.size.grads);
     if (part_ != PW_EMBEDDING) {
       const int64_t count =
           slice.size.boundary / (model_.type == PW_FP32 ? 4 : 2);

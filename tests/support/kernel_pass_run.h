@@ -28,6 +28,10 @@ struct PassOutcome {
   Values input_gradient;
   Values gradients;           // of the weights, what was there before taken off
   std::vector<uint8_t> bits;  // of all that the device gave
+  // Blocks of each slice, behind F and behind B or BW.
+  std::vector<std::vector<uint8_t>> inputs;
+  std::vector<std::vector<uint8_t>> grads;
+  std::vector<uint8_t> quantized;  // weights; empty without fp8
 };
 
 class PassRun {

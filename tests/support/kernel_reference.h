@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,9 @@ Values RefCrossEntropyBackward(const Values& logits,
                                const std::vector<int32_t>& targets,
                                double scale);
 
+// Operands of a layer's linear layers; weight [outputs, inputs].
+enum class RefOperand { kInput, kWeight, kGradient };
+
 // One part of one device, forward and backward, sequences unsliced.
 struct RefPartInput {
   Values weights;  // as pw_part_tensors lays them out
@@ -77,6 +81,11 @@ struct RefPartInput {
   std::vector<int32_t> ids;
   Values output_gradient;
   double loss_scale = 1;
+  // What the products of a linear layer of PW_LAYER ("qkv") take for an operand
+  // that is `exact`; empty: that. Biases' gradients are sums of exact ones.
+  std::function<Values(const std::string& name, RefOperand operand,
+                       const Values& exact)>
+      stored;
 };
 struct RefPartOutput {
   Values output;

@@ -56,7 +56,10 @@ absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
     lower.data_parallel = data_parallel;
   }
   lower.replicas = dp;
-  lower.optimizer = OptimizerMode::kSynchronised;
+  // One that is never flushed steps by itself.
+  lower.optimizer = training.schedule->update_every > 0
+                        ? OptimizerMode::kNone
+                        : OptimizerMode::kSynchronised;
   lower.wait_rule = wait_rule;
   lower.iterations = iterations;
   PW_ASSIGN_OR_RETURN(training.program, Lower(training.schedule, lower));

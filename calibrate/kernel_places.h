@@ -1,0 +1,31 @@
+// Where the tensors of single kernels lie in an arena, and how large they are.
+// For kernel_bench.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "calibrate/device.h"
+#include "calibrate/grid.h"
+
+namespace pipewright {
+
+// One device's sizes, in elements.
+struct KernelSizes {
+  int64_t tokens, hidden, qkv, queries, keys, up, ffn, vocabulary;
+  PwAttention attention;
+};
+KernelSizes SizesOf(const Shape& shape);
+
+// Where the kernels' tensors lie; offsets in bytes.
+struct KernelPlaces {
+  size_t gemm_x, gemm_y, gemm_out;
+  size_t qkv, out, d_out, d_qkv, lse, attention_scratch;
+  size_t x, y, dx, statistics, norm_scratch;
+  size_t wide, active, d_active, d_wide;
+  size_t logits, losses, logits_lse;
+  size_t bytes = 0;
+};
+KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape);
+
+}  // namespace pipewright

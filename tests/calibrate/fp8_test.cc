@@ -1,0 +1,97 @@
+// A calibration whose layers are in fp8: what is measured in which type.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "calibrate/session.h"
+#include "tests/support/fake_kernels.h"
+
+namespace pipewright {
+namespace {
+
+using testing::FakeKernels;
+
+const CalibrateHooks kNoHooks = {
+    .stop = [] { return false; },
+    .save = [](const Profile&) { return absl::OkStatus(); }};
+
+CalibrateOptions Tiny() {
+  CalibrateOptions options;
+  options.model.name = "tiny";
+  options.model.layers = 2;
+  options.model.hidden = 32;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.ffn_hidden = 64;
+  options.model.vocabulary = 32;
+  options.model.sequence = 16;
+  options.grid.quick = true;
+  options.budget_s = 0;
+  options.rounds = 3;
+  return options;
+}
+
+TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
+  CalibrateOptions options = Tiny();
+  options.type = "fp8";
+  const Profile profile =
+      Calibrate(FakeKernels({}), options, kNoHooks).value().profile;
+  CHECK(profile.complete);
+  CHECK(profile.passes.size() == 13);
+  for (const PassEntry& entry : profile.passes) CHECK(entry.type == "fp8");
+  for (const SplitEntry& entry : profile.splits) CHECK(entry.type == "fp8");
+  const auto& warnings = profile.sources.at(0).warnings;
+  CHECK(std::any_of(warnings.begin(), warnings.end(),
+                    [](const std::string& warning) {
+                      return absl::StartsWith(warning, "fp8 is emulated here");
+                    }));
+  std::set<std::string> keys;
+  for (const KernelEntry& entry : profile.kernels) {
+    INFO(KeyOf(entry));
+    keys.insert(KeyOf(entry));
+    // A byte for what a product takes, and what is not in fp8 as it is.
+    if (KeyOf(entry) == "gemm.forward 16x32x96 fp8") {
+      CHECK(entry.bytes == 16 * 32 + 32 * 96 + 4 * 16 * 96);
+    }
+    if (KeyOf(entry) == "gemm.backward_input 16x32x96 fp8") {
+      CHECK(entry.bytes == 16 * 96 + 32 * 96 + 4 * 16 * 32);
+    }
+    if (KeyOf(entry) == "gemm.backward_weight 16x32x96 fp8") {
+      CHECK(entry.bytes == 16 * (32 + 96) + 8 * 32 * 96);
+    }
+  }
+  for (const char* key :
+       {"gemm.forward 16x32x96 fp8", "gemm.backward_input 16x32x96 fp8",
+        "gemm.backward_weight 16x32x96 fp8", "gemm.forward 16x32x32 fp32",
+        "attention.causal.forward 1x16x2x2x16 fp32", "quantize 16x32 fp32",
+        "quantize.weights 8192 fp32"}) {
+    INFO(key);
+    CHECK(keys.count(key) == 1);
+  }
+  // Of a layer's and the head's matrices of one shape each in its own type.
+  CHECK(keys.size() == 3 * 5 + 8 + 2);
+  CHECK(ReadProfile(WriteProfile(profile), "p").ok());
+  options.done = profile;
+  options.type = "fp32";
+  CHECK(absl::StrContains(
+      Calibrate(FakeKernels({}), options, kNoHooks).status().message(),
+      "--resume: type of the interrupted run is 'fp8', now it is 'fp32'"));
+}
+
+TEST_CASE("calibrate: fp8 is refused where the device or the model has none",
+          "[calibrate]") {
+  CalibrateOptions options = Tiny();
+  options.type = "fp8";
+  const absl::Status status =
+      Calibrate(FakeKernels({.fp8_gemm = 0}), options, kNoHooks).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(absl::StrContains(status.message(), "unknown --type 'fp8'"));
+  options.grid.sequences = {24};
+  CHECK(absl::StrContains(
+      Calibrate(FakeKernels({}), options, kNoHooks).status().message(),
+      "fp8: tokens of one device, 24, must be a multiple of 16"));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -29,6 +29,14 @@ struct PartShape {
   int64_t vocabulary;
   int64_t seen;  // positions up to the slice's end
   bool sliced;
+  // Of expert layers.
+  int64_t experts;      // of the router
+  int64_t own_experts;  // of this device
+  int64_t expert_rows;  // tokens times the experts of each
+  int64_t expert_ffn;
+  int64_t expert_up;
+  int64_t shared_ffn;  // 0: none
+  int64_t shared_up;
 };
 
 PartShape ShapeOf(const PwModel& model, const PwWork& work);
@@ -50,6 +58,9 @@ struct PartWeights {
   int64_t table = -1;
   int64_t positions = -1;
   int64_t output = -1;
+  int64_t router = -1;
+  int64_t shared_up = -1;
+  int64_t shared_down = -1;
   int64_t elements = 0;  // of all
 };
 
@@ -62,24 +73,31 @@ PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
 struct PartLayout {
   struct {
     size_t input, middle, statistics1, statistics2, qkv, lse, wide;
+    size_t rows, ids, weights, places, shared;  // of expert layers
   } saved;
   struct {
     size_t normal1, attention, normal2, active;
+    size_t rows, counts, shared;
   } inputs;
   struct {
     size_t qkv, out, wide, down;
+    size_t logits, shared, shared_down;
   } grads;
   struct {
     size_t keys, gradients;  // [batch, sequence, keys and values]
   } cache;
   struct {
     size_t hidden, wide, kv, scratch;
+    size_t rows, logits, weights;
   } workspace;
   size_t saved_bytes, inputs_bytes, grads_bytes, cache_bytes, workspace_bytes;
 };
 
 PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
                     const PwModel& model, const PwWork& work, PwPart part);
+
+// Of an expert layer.
+PwRoute RouteOf(const PwModel& model, const PwWork& work);
 
 // The attention of all sequences at once or, in slices, of one.
 PwAttention AttentionOf(const PwModel& model, const PwWork& work);

@@ -65,6 +65,7 @@ extern "C" const PwKernels* pw_cpu_kernels(void) {
     pipewright::AddGemms(&table);
     pipewright::AddAttention(&table);
     pipewright::AddLoops(&table);
+    pipewright::AddExperts(&table);
     return table;
   }();
   return &kernels;

@@ -69,6 +69,7 @@ void AddMemory(PwKernels* kernels);
 void AddGemms(PwKernels* kernels);
 void AddAttention(PwKernels* kernels);
 void AddLoops(PwKernels* kernels);
+void AddExperts(PwKernels* kernels);
 
 }  // namespace pipewright
 

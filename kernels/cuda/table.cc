@@ -64,6 +64,12 @@ pw_cuda_kernels(void) {
       .adam_host = cuda::AdamHost,
       .square_sum = cuda::SquareSum,
       .predict = cuda::Predict,
+      .route_forward = cuda::RouteForward,
+      .route_backward = cuda::RouteBackward,
+      .route_counts = cuda::RouteCounts,
+      .dispatch_rows = cuda::DispatchRows,
+      .combine_rows = cuda::CombineRows,
+      .combine_rows_backward = cuda::CombineRowsBackward,
   };
   return &kTable;
 }

@@ -16,24 +16,39 @@ constexpr float kScale = 1;
 
 // One device's sizes, in elements.
 struct Sizes {
-  int64_t tokens, hidden, qkv, queries, keys, up, ffn, vocabulary;
+  int64_t tokens, hidden, qkv, queries, keys, vocabulary;
+  int64_t rows, up, ffn;   // of the activation; rows of experts
+  int64_t most_x, most_y;  // of a matrix product
   PwAttention attention;
 };
 
-Sizes SizesOf(const Shape& shape) {
+Sizes SizesOf(const Shape& shape, PwPart layer) {
   const PwModel& model = shape.model;
   Sizes sizes = {};
   PwGemm gemms[8];
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_LAYER, PW_PASS_F, gemms) == 4);
+  const auto take = [&](PwPart part) {
+    const int32_t count =
+        pw_pass_gemms(&model, &shape.work, part, PW_PASS_F, gemms);
+    for (int32_t index = 0; index < count; ++index) {
+      const PwGemm& gemm = gemms[index];
+      sizes.most_x = std::max(sizes.most_x, gemm.tokens * gemm.inputs);
+      sizes.most_y = std::max(sizes.most_y, gemm.tokens * gemm.outputs);
+    }
+    return count;
+  };
+  PW_CHECK(take(PW_HEAD) == 1);
+  sizes.vocabulary = gemms[0].outputs;
+  PW_CHECK(take(layer) >= 4);
   sizes.tokens = gemms[0].tokens;
   sizes.hidden = gemms[0].inputs;
   sizes.qkv = gemms[0].outputs;
   sizes.queries = gemms[1].inputs;
   sizes.keys = (sizes.qkv - sizes.queries) / 2;
-  sizes.up = gemms[2].outputs;
-  sizes.ffn = gemms[3].inputs;
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_HEAD, PW_PASS_F, gemms) == 1);
-  sizes.vocabulary = gemms[0].outputs;
+  // Behind attention's and, before experts, the router.
+  const PwGemm* block = gemms + (layer == PW_EXPERT_LAYER ? 3 : 2);
+  sizes.rows = block[0].tokens;
+  sizes.up = block[0].outputs;
+  sizes.ffn = block[1].inputs;
   sizes.attention = {
       .type = model.type,
       .causal = model.causal,
@@ -60,8 +75,8 @@ struct Places {
   size_t bytes = 0;
 };
 
-Places PlacesOf(MeasuredDevice* device, const Shape& shape) {
-  const Sizes sizes = SizesOf(shape);
+Places PlacesOf(MeasuredDevice* device, const Shape& shape, PwPart layer) {
+  const Sizes sizes = SizesOf(shape, layer);
   const auto element = BytesOf(shape.model.type);
   Places places = {};
   const auto take = [&places](int64_t count, size_t size) {
@@ -71,11 +86,9 @@ Places PlacesOf(MeasuredDevice* device, const Shape& shape) {
     return start;
   };
   const int64_t tokens = sizes.tokens;
-  const int64_t widest = std::max(
-      {sizes.hidden, sizes.qkv, sizes.up, sizes.ffn, sizes.vocabulary});
-  places.gemm_x = take(tokens * std::max(sizes.hidden, sizes.ffn), element);
-  places.gemm_y = take(tokens * widest, element);
-  places.gemm_out = take(tokens * widest, element);
+  places.gemm_x = take(sizes.most_x, element);
+  places.gemm_y = take(sizes.most_y, element);
+  places.gemm_out = take(std::max(sizes.most_x, sizes.most_y), element);
   const PwKernels* kernels = device->kernels();
   places.qkv = take(tokens * sizes.qkv, element);
   places.out = take(tokens * sizes.queries, element);
@@ -93,20 +106,21 @@ Places PlacesOf(MeasuredDevice* device, const Shape& shape) {
   places.norm_scratch = take(static_cast<int64_t>(kernels->norm_workspace(
                                  device->handle(), tokens, sizes.hidden)),
                              1);
-  places.wide = take(tokens * sizes.up, element);
-  places.active = take(tokens * sizes.ffn, element);
-  places.d_active = take(tokens * sizes.ffn, element);
-  places.d_wide = take(tokens * sizes.up, element);
+  places.wide = take(sizes.rows * sizes.up, element);
+  places.active = take(sizes.rows * sizes.ffn, element);
+  places.d_active = take(sizes.rows * sizes.ffn, element);
+  places.d_wide = take(sizes.rows * sizes.up, element);
   places.logits = take(tokens * sizes.vocabulary, element);
   places.losses = take(tokens, sizeof(float));
   places.logits_lse = take(tokens, sizeof(float));
   return places;
 }
 
-absl::string_view GemmName(PwGemmPass pass) {
-  return pass == PW_GEMM_FORWARD          ? "gemm.forward"
-         : pass == PW_GEMM_BACKWARD_INPUT ? "gemm.backward_input"
-                                          : "gemm.backward_weight";
+std::string GemmName(PwGemmPass pass, int32_t groups) {
+  return absl::StrCat(groups > 1 ? "grouped_gemm." : "gemm.",
+                      pass == PW_GEMM_FORWARD          ? "forward"
+                      : pass == PW_GEMM_BACKWARD_INPUT ? "backward_input"
+                                                       : "backward_weight");
 }
 
 }  // namespace
@@ -115,17 +129,19 @@ KernelBench::KernelBench(MeasuredDevice* device,
                          std::shared_ptr<PartBench> layer,
                          std::shared_ptr<PartBench> head)
     : device_(device), layer_(std::move(layer)), head_(std::move(head)) {
-  PW_CHECK(layer_->part() == PW_LAYER && head_->part() == PW_HEAD);
-  PW_CHECK(Bytes(device_, shape()) <= layer_->arena().bytes());
+  PW_CHECK(layer_->is_layer() && head_->part() == PW_HEAD);
+  PW_CHECK(Bytes(device_, shape(), layer_->part()) <= layer_->arena().bytes());
 }
 
-size_t KernelBench::Bytes(MeasuredDevice* device, const Shape& shape) {
-  return PlacesOf(device, shape).bytes;
+size_t KernelBench::Bytes(MeasuredDevice* device, const Shape& shape,
+                          PwPart layer) {
+  return PlacesOf(device, shape, layer).bytes;
 }
 
 absl::Status KernelBench::Renew(uint64_t seed) {
-  return device_->Randomize(shape().model.type, At(0), Bytes(device_, shape()),
-                            seed, kScale);
+  return device_->Randomize(shape().model.type, At(0),
+                            Bytes(device_, shape(), layer_->part()), seed,
+                            kScale);
 }
 
 char* KernelBench::At(size_t offset) const {
@@ -158,31 +174,36 @@ std::vector<SingleKernel> KernelBench::Kernels() {
 
 void KernelBench::AddGemms(const PartBench& bench,
                            std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
+  const Places places = PlacesOf(device_, shape(), layer_->part());
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
+    int32_t groups[8];
+    pw_pass_groups(&shape().model, &shape().work, bench.part(), pass, groups);
+    int index = 0;
     for (const PwGemm& gemm : bench.Gemms(pass)) {
+      const int32_t experts = groups[index++];
       const auto tokens = static_cast<double>(gemm.tokens);
       const auto inputs = static_cast<double>(gemm.inputs);
       const auto outputs = static_cast<double>(gemm.outputs);
+      const double weights = experts * inputs * outputs;
       const bool weight = gemm.pass == PW_GEMM_BACKWARD_WEIGHT;
       SingleKernel kernel;
       kernel.entry =
-          Entry(GemmName(gemm.pass), {gemm.tokens, gemm.inputs, gemm.outputs},
+          Entry(GemmName(gemm.pass, experts),
+                {gemm.tokens, gemm.inputs, gemm.outputs},
                 2 * tokens * inputs * outputs,
-                tokens * (inputs + outputs) + (weight ? 0 : inputs * outputs));
+                tokens * (inputs + outputs) + (weight ? 0 : weights));
+      if (experts > 1) kernel.entry.shape.push_back(experts);
       // The gradient in fp32, read and written.
-      if (weight) kernel.entry.bytes += 8 * inputs * outputs;
+      if (weight) kernel.entry.bytes += 8 * weights;
       kernel.names_implementation = true;
-      kernel.run = [this, gemm, places, &bench](int layer) {
+      kernel.run = [this, gemm, experts, places, &bench](int layer) {
         const void* x = At(places.gemm_x);
         const void* y = At(places.gemm_y);
         void* out = At(places.gemm_out);
         const void* w = bench.weights().weights(layer);
-        const PwKernels* table = device_->kernels();
         const auto run = [&](const void* a, const void* b, void* c) {
-          return device_->Check(
-              table->gemm(device_->handle(), nullptr, &gemm, a, b, nullptr, c),
-              "run a matrix product");
+          return device_->Check(RunGemm(device_, gemm, experts, a, b, c),
+                                "run a matrix product");
         };
         if (gemm.pass == PW_GEMM_FORWARD) return run(x, w, out);
         if (gemm.pass == PW_GEMM_BACKWARD_INPUT) return run(y, w, out);
@@ -194,8 +215,8 @@ void KernelBench::AddGemms(const PartBench& bench,
 }
 
 void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const Places places = PlacesOf(device_, shape(), layer_->part());
+  const Sizes sizes = SizesOf(shape(), layer_->part());
   const PwAttention& attention = sizes.attention;
   const std::vector<int64_t> dimensions = {attention.batch, attention.queries,
                                            attention.heads, attention.kv_heads,
@@ -208,7 +229,7 @@ void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
   const auto flops = [this](PwPassKind pass) {
     double linear = 0;
     double core = 0;
-    pw_pass_flops(&shape().model, &shape().work, PW_LAYER, pass, &linear,
+    pw_pass_flops(&shape().model, &shape().work, layer_->part(), pass, &linear,
                   &core);
     return core;
   };
@@ -247,8 +268,8 @@ void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const int64_t rows = SizesOf(shape()).tokens;
+  const Places places = PlacesOf(device_, shape(), layer_->part());
+  const int64_t rows = SizesOf(shape(), layer_->part()).tokens;
   const PwModel& model = shape().model;
   const int64_t columns = model.hidden;
   const bool rms = model.style == PW_LLAMA;
@@ -292,12 +313,12 @@ void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const Places places = PlacesOf(device_, shape(), layer_->part());
+  const Sizes sizes = SizesOf(shape(), layer_->part());
   const bool gelu = shape().model.style == PW_GPT;
   const PwActivation activation = gelu ? PW_GELU : PW_SWIGLU;
   const std::string name = gelu ? "gelu" : "swiglu";
-  const int64_t rows = sizes.tokens;
+  const int64_t rows = sizes.rows;
   const int64_t columns = sizes.ffn;
   const auto tokens = static_cast<double>(rows);
   const auto narrow = static_cast<double>(columns);
@@ -327,8 +348,8 @@ void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
-  const Places places = PlacesOf(device_, shape());
-  const Sizes sizes = SizesOf(shape());
+  const Places places = PlacesOf(device_, shape(), layer_->part());
+  const Sizes sizes = SizesOf(shape(), layer_->part());
   const int64_t tokens = sizes.tokens;
   const int64_t vocabulary = sizes.vocabulary;
   const double elements =

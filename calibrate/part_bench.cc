@@ -69,6 +69,18 @@ Matrices BytesOfGemm(const PwGemm& gemm) {
 
 }  // namespace
 
+PwStatus RunGemm(MeasuredDevice* device, const PwGemm& gemm, int32_t groups,
+                 const void* a, const void* b, void* c) {
+  if (groups == 1) {
+    return device->kernels()->gemm(device->handle(), nullptr, &gemm, a, b,
+                                   nullptr, c);
+  }
+  std::vector<int64_t> rows_of(static_cast<size_t>(groups));
+  pw_balanced_rows(gemm.tokens, groups, rows_of.data());
+  return device->kernels()->grouped_gemm(device->handle(), nullptr, &gemm,
+                                         groups, rows_of.data(), a, b, c);
+}
+
 size_t PartBench::GemmBytes(const Shape& shape, PwPart part) {
   size_t most = 0;
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
@@ -228,15 +240,18 @@ absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
   // At the arena's end, where no pass writes: inputs stay the random numbers
   // that they are.
   char* x = arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
+  int32_t groups[8];
+  pw_pass_groups(&shape_.model, &shape_.work, part_, pass, groups);
+  int index = 0;
   for (const PwGemm& gemm : Gemms(pass)) {
+    const int32_t experts = groups[index++];
     const Matrices bytes = BytesOfGemm(gemm);
     char* y = x + Aligned(bytes.x);
     char* out = y + Aligned(bytes.y);
     const void* w = weights_->weights(layer);
     PwStatus status = PW_OK;
     const auto run = [&](const void* a, const void* b, void* c) {
-      status = device_->kernels()->gemm(device_->handle(), nullptr, &gemm, a, b,
-                                        nullptr, c);
+      status = RunGemm(device_, gemm, experts, a, b, c);
     };
     switch (gemm.pass) {
       case PW_GEMM_FORWARD:

@@ -55,6 +55,10 @@ class Arena {
   Buffer buffer_;
 };
 
+// One product, or one of each of `groups` experts, balanced.
+PwStatus RunGemm(MeasuredDevice* device, const PwGemm& gemm, int32_t groups,
+                 const void* a, const void* b, void* c);
+
 class PartBench {
  public:
   static absl::StatusOr<std::unique_ptr<PartBench>> Create(
@@ -82,6 +86,9 @@ class PartBench {
   const int32_t* ids() const { return ids_.as<int32_t>(); }  // one a token
   const Shape& shape() const { return shape_; }
   PwPart part() const { return part_; }
+  bool is_layer() const {
+    return part_ == PW_LAYER || part_ == PW_EXPERT_LAYER;
+  }
   std::vector<PwGemm> Gemms(PwPassKind pass) const;
 
  private:

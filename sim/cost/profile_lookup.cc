@@ -274,6 +274,7 @@ absl::Status ProfileLookup::Missing() const {
       "); allowed: measure them (pipewright calibrate --device ", device,
       " --model MODEL --microbatch-sizes ", training_.microbatch_size,
       " --sequences ", training_.sequence, " --tp ", training_.tp,
+      ep > 1 ? absl::StrCat(" --ep ", ep) : "",
       " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
       "true)"));
 }

@@ -29,6 +29,10 @@ struct Shape {
   int64_t ep() const { return model.ep; }  // 0: no experts
 };
 
+inline bool IsLayer(PwPart part) {
+  return part == PW_LAYER || part == PW_EXPERT_LAYER;
+}
+
 struct Grid {
   ProfileModel model;
   PwType type = PW_FP32;

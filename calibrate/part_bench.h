@@ -86,9 +86,7 @@ class PartBench {
   const int32_t* ids() const { return ids_.as<int32_t>(); }  // one a token
   const Shape& shape() const { return shape_; }
   PwPart part() const { return part_; }
-  bool is_layer() const {
-    return part_ == PW_LAYER || part_ == PW_EXPERT_LAYER;
-  }
+  bool is_layer() const { return IsLayer(part_); }
   std::vector<PwGemm> Gemms(PwPassKind pass) const;
 
  private:

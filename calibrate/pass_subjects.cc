@@ -266,8 +266,7 @@ absl::StatusOr<PwPartSize> SizeOf(MeasuredDevice* device, const Shape& shape,
 }
 
 int CopiesOf(PwPart part, const BenchMemory& memory) {
-  return part == PW_LAYER || part == PW_EXPERT_LAYER ? memory.layers
-                                                     : memory.ends;
+  return IsLayer(part) ? memory.layers : memory.ends;
 }
 
 // Whose weights can be those of another shape: of experts also by ep.
@@ -291,7 +290,7 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
       const int count = CopiesOf(part, memory);
       passes = std::max(passes, PartBench::PassBytes(size, shape, count));
       gemms = std::max(gemms, PartBench::GemmBytes(shape, part));
-      if (part == PW_LAYER || part == PW_EXPERT_LAYER) {
+      if (IsLayer(part)) {
         kernels = std::max(kernels, KernelBench::Bytes(device, shape, part));
         memory.layer_parameters =
             std::max(memory.layer_parameters, size.parameters);

@@ -159,8 +159,11 @@ class Summation {
           "costs.profile: ", options_.name, " has no ", name, " over ",
           comm.members,
           " devices, and no system is given; allowed: a system "
-          "(--system NAME), or a profile that has them (pipewright calibrate "
-          "import --nccl-tests FILE)"));
+          "(--system NAME)",
+          comm.kind == CommKind::kAllToAll
+              ? ""
+              : ", or a profile that has them (pipewright calibrate import "
+                "--nccl-tests FILE)"));
     }
     OpComm scaled = comm;
     scaled.bytes = bytes;

@@ -1,9 +1,11 @@
 #include "calibrate/grid.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
+#include "sim/cost/profile_shape.h"
 
 namespace pipewright {
 namespace {
@@ -16,11 +18,11 @@ absl::Status CheckKernels(const ModelSpec& model) {
   const auto refuse = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", model.name, " has ", what,
-        ", for which there are no kernels; allowed: dense models of GPT's or "
-        "Llama's kind (pipewright list models), or a profile from a trace of "
+        ", for which there are no kernels; allowed: models of GPT's, Llama's "
+        "or Mixtral's kind (pipewright list models), or a profile from a trace "
+        "of "
         "your own training run"));
   };
-  if (model.has_experts()) return refuse("experts");
   if (model.has_mla()) return refuse("multi-head latent attention");
   if (model.mtp_layers > 0) return refuse("multi-token prediction");
   if (model.frozen_layers > 0) return refuse("frozen layers");
@@ -45,12 +47,18 @@ std::vector<std::string> Differences(const ModelSpec& model) {
     differs("LayerNorm and biases are added");
   }
   if (model.dropout) differs("dropout is left out");
+  if (model.has_experts()) {
+    differs(
+        "every expert gets equally many rows, which no router is sure to give");
+    if (model.bias) differs("experts have no biases");
+  }
   return differences;
 }
 
 bool Divides(int64_t tp, const ModelSpec& model) {
   return model.heads % tp == 0 && model.ffn_hidden % tp == 0 &&
-         model.vocabulary % tp == 0 &&
+         model.expert_ffn_hidden % tp == 0 &&
+         model.shared_ffn_hidden % tp == 0 && model.vocabulary % tp == 0 &&
          (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
 }
 
@@ -87,8 +95,63 @@ ShapeOptions WithDefaults(const ModelSpec& model, ShapeOptions options) {
   }
   options.microbatch_sizes = Sorted(options.microbatch_sizes);
   options.sequences = Sorted(options.sequences);
+  if (options.eps.empty()) options.eps = {1};
   options.tps = Sorted(options.tps);
+  options.eps = Sorted(options.eps);
   return options;
+}
+
+absl::Status CheckExpertParallelism(const ModelSpec& model,
+                                    const std::vector<int64_t>& eps) {
+  for (const int64_t ep : eps) {
+    if (model.has_experts() ? ep >= 1 && model.experts % ep == 0 : ep == 1) {
+      continue;
+    }
+    return BadValue("--ep", absl::StrCat(ep),
+                    model.has_experts()
+                        ? absl::StrCat("divisors of the ", model.experts,
+                                       " experts of ", model.name)
+                        : absl::StrCat("1 (", model.name, " has no experts)"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<PwPart> PartsOf(const ModelSpec& model) {
+  std::vector<PwPart> parts = {PW_EMBEDDING};
+  for (const ProfilePart part : LayerPartsOf(model)) {
+    parts.push_back(part == ProfilePart::kLayer ? PW_LAYER : PW_EXPERT_LAYER);
+  }
+  parts.push_back(PW_HEAD);
+  return parts;
+}
+
+// "14336", "18432, of experts 2048 and 1024".
+std::string WidthsOf(const ModelSpec& model) {
+  std::string widths = absl::StrCat(model.ffn_hidden);
+  if (!model.has_experts()) return widths;
+  absl::StrAppend(&widths, ", of experts ", model.expert_ffn_hidden);
+  if (model.shared_ffn_hidden > 0) {
+    absl::StrAppend(&widths, " and ", model.shared_ffn_hidden);
+  }
+  return widths;
+}
+
+// Pairs of ep and tp.
+std::vector<std::pair<int64_t, int64_t>> Degrees(const ShapeOptions& options) {
+  std::vector<std::pair<int64_t, int64_t>> degrees;
+  for (const int64_t ep : options.eps) {
+    for (const int64_t tp : options.tps) degrees.emplace_back(ep, tp);
+  }
+  return degrees;
+}
+
+void AddExperts(const ModelSpec& model, int64_t ep, PwModel* shape) {
+  shape->experts = static_cast<int32_t>(model.experts);
+  shape->experts_per_token = static_cast<int32_t>(model.experts_per_token);
+  shape->expert_ffn = model.expert_ffn_hidden;
+  shape->shared_ffn = model.shared_ffn_hidden;
+  shape->ep = static_cast<int32_t>(ep);
+  shape->balanced = 1;
 }
 
 }  // namespace
@@ -102,23 +165,18 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
       CheckSizes("--microbatch-sizes", options.microbatch_sizes, 1 << 16));
   PW_RETURN_IF_ERROR(CheckSizes("--sequences", options.sequences, 1 << 24));
   PW_RETURN_IF_ERROR(CheckSizes("--tp", options.tps, 1 << 16));
+  PW_RETURN_IF_ERROR(CheckExpertParallelism(model, options.eps));
   Grid grid;
   grid.type = type;
-  grid.model = {.style = model.gated ? "llama" : "gpt",
-                .hidden = model.hidden,
-                .heads = model.heads,
-                .kv_heads = model.kv_heads,
-                .head_dim = model.HeadDim(),
-                .ffn = model.ffn_hidden,
-                .vocabulary = model.vocabulary,
-                .causal = model.causal};
+  PW_ASSIGN_OR_RETURN(grid.model, ProfileModelOf(model));
+  grid.parts = PartsOf(model);
   grid.warnings = Differences(model);
-  for (const int64_t tp : options.tps) {
+  for (const auto& [ep, tp] : Degrees(options)) {
     if (!Divides(tp, model)) {
       return BadValue(
           "--tp", absl::StrCat(tp),
           absl::StrCat("divisors of heads (", model.heads, "), ffn (",
-                       model.ffn_hidden, ") and vocabulary (", model.vocabulary,
+                       WidthsOf(model), ") and vocabulary (", model.vocabulary,
                        ") of ", model.name));
     }
     for (const int64_t sequence : options.sequences) {
@@ -139,6 +197,7 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                        .epsilon = kEpsilon,
                        .rotary_base = kRotaryBase,
                        .fp8_linear = options.fp8 ? 1 : 0};
+        if (model.has_experts()) AddExperts(model, ep, &shape.model);
         shape.work = {.batch = size,
                       .sequence = sequence,
                       .slice_first = 0,

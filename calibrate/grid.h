@@ -18,27 +18,37 @@ struct ShapeOptions {
   std::vector<int64_t> microbatch_sizes;
   std::vector<int64_t> sequences;
   std::vector<int64_t> tps;
-  bool quick = false;  // one shape
-  bool fp8 = false;    // a layer's linear layers in fp8
+  std::vector<int64_t> eps;  // of models with experts
+  bool quick = false;        // one shape
+  bool fp8 = false;          // a layer's linear layers in fp8
 };
 
 struct Shape {
   PwModel model;  // with tp
   PwWork work;
   int64_t tp() const { return model.tp; }
+  int64_t ep() const { return model.ep; }  // 0: no experts
 };
+
+inline bool IsLayer(PwPart part) {
+  return part == PW_LAYER || part == PW_EXPERT_LAYER;
+}
 
 struct Grid {
   ProfileModel model;
   PwType type = PW_FP32;
-  std::vector<Shape> shapes;  // by tp, then sequence, then microbatch size
+  std::vector<Shape> shapes;  // by ep, tp, sequence, then microbatch size
+  // That the model has: the embedding, dense layers, layers of experts, the
+  // head.
+  std::vector<PwPart> parts;
   std::vector<std::string> warnings;  // what the kernels' block has otherwise
 };
 
 // Microbatch sizes 1, 2 and 4; half of the model's sequence and all of it; no
-// tensor parallelism and two devices where the model can be halved. Quick: one
-// sequence on one device. Error: kInvalidArgument for a model that our kernels
-// are not (experts, latent attention, frozen or adapted weights), and for a
+// tensor parallelism and two devices where the model can be halved; all experts
+// on one device. Quick: one sequence on one device. Experts are given equally
+// many rows (PwModel.balanced). Error: kInvalidArgument for a model that our
+// kernels are not (latent attention, frozen or adapted weights), and for a
 // size that the model does not allow, naming the flag.
 absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                               const ShapeOptions& options);

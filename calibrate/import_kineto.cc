@@ -72,12 +72,13 @@ absl::StatusOr<Profile> ImportKineto(std::istream& in,
     if (values.empty()) continue;
     for (double& value : values) value /= static_cast<double>(options.layers);
     profile.passes.push_back({.model = options.model,
-                              .part = ProfilePart::kLayer,
+                              .part = options.part,
                               .pass = pass,
                               .type = options.type,
                               .microbatch_size = options.microbatch_size,
                               .sequence = options.sequence,
                               .tp = options.tp,
+                              .ep = options.ep,
                               .time = Summarize({values}, kResolution),
                               .implementation = "traced"});
   }

@@ -22,10 +22,12 @@ struct KinetoOptions {
   // region is a recomputation.
   std::array<std::string, kNumRegions> patterns;
   ProfileModel model;
+  ProfilePart part = ProfilePart::kLayer;  // or layers of experts, with ep
   std::string type = "bf16";
   int64_t microbatch_size = 1;
   int64_t sequence = 0;
   int64_t tp = 1;
+  int64_t ep = 0;
   int64_t layers = 1;      // of one region
   int64_t parameters = 0;  // of one optimizer step; 0: no entry for it
   int64_t skip = 0;        // regions of each kind, for warming up

@@ -12,10 +12,11 @@ namespace {
 
 constexpr float kScale = 1;
 
-absl::string_view GemmName(PwGemmPass pass) {
-  return pass == PW_GEMM_FORWARD          ? "gemm.forward"
-         : pass == PW_GEMM_BACKWARD_INPUT ? "gemm.backward_input"
-                                          : "gemm.backward_weight";
+std::string GemmName(PwGemmPass pass, int32_t groups) {
+  return absl::StrCat(groups > 1 ? "grouped_gemm." : "gemm.",
+                      pass == PW_GEMM_FORWARD          ? "forward"
+                      : pass == PW_GEMM_BACKWARD_INPUT ? "backward_input"
+                                                       : "backward_weight");
 }
 
 }  // namespace
@@ -24,17 +25,19 @@ KernelBench::KernelBench(MeasuredDevice* device,
                          std::shared_ptr<PartBench> layer,
                          std::shared_ptr<PartBench> head)
     : device_(device), layer_(std::move(layer)), head_(std::move(head)) {
-  PW_CHECK(layer_->part() == PW_LAYER && head_->part() == PW_HEAD);
-  PW_CHECK(Bytes(device_, shape()) <= layer_->arena().bytes());
+  PW_CHECK(layer_->is_layer() && head_->part() == PW_HEAD);
+  PW_CHECK(Bytes(device_, shape(), layer_->part()) <= layer_->arena().bytes());
 }
 
-size_t KernelBench::Bytes(MeasuredDevice* device, const Shape& shape) {
-  return PlacesOf(device, shape).bytes;
+size_t KernelBench::Bytes(MeasuredDevice* device, const Shape& shape,
+                          PwPart layer) {
+  return PlacesOf(device, shape, layer).bytes;
 }
 
 absl::Status KernelBench::Renew(uint64_t seed) {
-  return device_->Randomize(shape().model.type, At(0), Bytes(device_, shape()),
-                            seed, kScale);
+  return device_->Randomize(shape().model.type, At(0),
+                            Bytes(device_, shape(), layer_->part()), seed,
+                            kScale);
 }
 
 char* KernelBench::At(size_t offset) const {
@@ -68,41 +71,46 @@ std::vector<SingleKernel> KernelBench::Kernels() {
 
 void KernelBench::AddGemms(const PartBench& bench,
                            std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
+    int32_t groups[8];
+    pw_pass_groups(&shape().model, &shape().work, bench.part(), pass, groups);
+    int index = 0;
     for (const PwGemm& gemm : bench.Gemms(pass)) {
+      const int32_t experts = groups[index++];
       const auto tokens = static_cast<double>(gemm.tokens);
       const auto inputs = static_cast<double>(gemm.inputs);
       const auto outputs = static_cast<double>(gemm.outputs);
+      const double weights = experts * inputs * outputs;
       SingleKernel kernel;
       KernelEntry& entry = kernel.entry;
-      entry =
-          Entry(GemmName(gemm.pass), {gemm.tokens, gemm.inputs, gemm.outputs},
-                2 * tokens * inputs * outputs, 0);
+      entry = Entry(GemmName(gemm.pass, experts),
+                    {gemm.tokens, gemm.inputs, gemm.outputs},
+                    2 * tokens * inputs * outputs, 0);
+      if (experts > 1) entry.shape.push_back(experts);
       entry.type = std::string(TypeName(gemm.type));
       const auto operand = static_cast<double>(BytesOf(gemm.type));
       const auto result = static_cast<double>(ResultBytes(gemm));
       switch (gemm.pass) {
         case PW_GEMM_FORWARD:
-          entry.bytes = operand * (tokens * inputs + inputs * outputs) +
-                        result * tokens * outputs;
+          entry.bytes =
+              operand * (tokens * inputs + weights) + result * tokens * outputs;
           break;
         case PW_GEMM_BACKWARD_INPUT:
-          entry.bytes = operand * (tokens * outputs + inputs * outputs) +
-                        result * tokens * inputs;
+          entry.bytes =
+              operand * (tokens * outputs + weights) + result * tokens * inputs;
           break;
         case PW_GEMM_BACKWARD_WEIGHT:
           // The gradient in fp32, read and written.
-          entry.bytes =
-              operand * tokens * (inputs + outputs) + 8 * inputs * outputs;
+          entry.bytes = operand * tokens * (inputs + outputs) + 8 * weights;
           break;
       }
       kernel.names_implementation = true;
-      kernel.run = [this, gemm, places, &bench](int layer) {
+      kernel.run = [this, gemm, experts, places, &bench](int layer) {
         const bool fp8 = gemm.type == PW_FP8;
         const char* x = fp8 ? bench.arena().fp8() : At(places.gemm_x);
         const char* y = fp8 ? x + gemm.tokens * gemm.inputs : At(places.gemm_y);
-        return bench.RunGemm(gemm, layer, x, y, At(places.gemm_out));
+        return bench.RunGemm(gemm, experts, layer, x, y, At(places.gemm_out));
       };
       kernels->push_back(std::move(kernel));
     }
@@ -110,8 +118,8 @@ void KernelBench::AddGemms(const PartBench& bench,
 }
 
 void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
-  const KernelSizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
+  const KernelSizes sizes = SizesOf(shape(), layer_->part());
   const PwAttention& attention = sizes.attention;
   const std::vector<int64_t> dimensions = {attention.batch, attention.queries,
                                            attention.heads, attention.kv_heads,
@@ -124,7 +132,7 @@ void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
   const auto flops = [this](PwPassKind pass) {
     double linear = 0;
     double core = 0;
-    pw_pass_flops(&shape().model, &shape().work, PW_LAYER, pass, &linear,
+    pw_pass_flops(&shape().model, &shape().work, layer_->part(), pass, &linear,
                   &core);
     return core;
   };
@@ -163,8 +171,8 @@ void KernelBench::AddAttention(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
-  const int64_t rows = SizesOf(shape()).tokens;
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
+  const int64_t rows = SizesOf(shape(), layer_->part()).tokens;
   const PwModel& model = shape().model;
   const int64_t columns = model.hidden;
   const bool rms = model.style == PW_LLAMA;
@@ -208,12 +216,12 @@ void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
-  const KernelSizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
+  const KernelSizes sizes = SizesOf(shape(), layer_->part());
   const bool gelu = shape().model.style == PW_GPT;
   const PwActivation activation = gelu ? PW_GELU : PW_SWIGLU;
   const std::string name = gelu ? "gelu" : "swiglu";
-  const int64_t rows = sizes.tokens;
+  const int64_t rows = sizes.rows;
   const int64_t columns = sizes.ffn;
   const auto tokens = static_cast<double>(rows);
   const auto narrow = static_cast<double>(columns);
@@ -243,8 +251,8 @@ void KernelBench::AddActivation(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
-  const KernelSizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
+  const KernelSizes sizes = SizesOf(shape(), layer_->part());
   const int64_t tokens = sizes.tokens;
   const int64_t vocabulary = sizes.vocabulary;
   const double elements =

@@ -39,7 +39,7 @@ class KernelBench {
   KernelBench& operator=(const KernelBench&) = delete;
 
   // Of the arena's start.
-  static size_t Bytes(MeasuredDevice* device, const Shape& shape);
+  static size_t Bytes(MeasuredDevice* device, const Shape& shape, PwPart layer);
 
   // In an order in which each finds what it reads: forward before backward.
   // They refer to this bench.

@@ -12,20 +12,33 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-KernelSizes SizesOf(const Shape& shape) {
+KernelSizes SizesOf(const Shape& shape, PwPart layer) {
   const PwModel& model = shape.model;
   KernelSizes sizes = {};
   PwGemm gemms[8];
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_LAYER, PW_PASS_F, gemms) == 4);
+  const auto take = [&](PwPart part) {
+    const int32_t count =
+        pw_pass_gemms(&model, &shape.work, part, PW_PASS_F, gemms);
+    for (int32_t index = 0; index < count; ++index) {
+      const PwGemm& gemm = gemms[index];
+      sizes.most_x = std::max(sizes.most_x, gemm.tokens * gemm.inputs);
+      sizes.most_y = std::max(sizes.most_y, gemm.tokens * gemm.outputs);
+    }
+    return count;
+  };
+  PW_CHECK(take(PW_HEAD) == 1);
+  sizes.vocabulary = gemms[0].outputs;
+  PW_CHECK(take(layer) >= 4);
   sizes.tokens = gemms[0].tokens;
   sizes.hidden = gemms[0].inputs;
   sizes.qkv = gemms[0].outputs;
   sizes.queries = gemms[1].inputs;
   sizes.keys = (sizes.qkv - sizes.queries) / 2;
-  sizes.up = gemms[2].outputs;
-  sizes.ffn = gemms[3].inputs;
-  PW_CHECK(pw_pass_gemms(&model, &shape.work, PW_HEAD, PW_PASS_F, gemms) == 1);
-  sizes.vocabulary = gemms[0].outputs;
+  // Behind attention's and, before experts, the router.
+  const PwGemm* block = gemms + (layer == PW_EXPERT_LAYER ? 3 : 2);
+  sizes.rows = block[0].tokens;
+  sizes.up = block[0].outputs;
+  sizes.ffn = block[1].inputs;
   sizes.attention = {
       .type = model.type,
       .causal = model.causal,
@@ -42,8 +55,9 @@ KernelSizes SizesOf(const Shape& shape) {
   return sizes;
 }
 
-KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape) {
-  const KernelSizes sizes = SizesOf(shape);
+KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape,
+                      PwPart layer) {
+  const KernelSizes sizes = SizesOf(shape, layer);
   const auto element = BytesOf(shape.model.type);
   KernelPlaces places = {};
   const auto take = [&places](int64_t count, size_t size) {
@@ -53,11 +67,9 @@ KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape) {
     return start;
   };
   const int64_t tokens = sizes.tokens;
-  const int64_t widest = std::max(
-      {sizes.hidden, sizes.qkv, sizes.up, sizes.ffn, sizes.vocabulary});
-  places.gemm_x = take(tokens * std::max(sizes.hidden, sizes.ffn), element);
-  places.gemm_y = take(tokens * widest, element);
-  places.gemm_out = take(tokens * widest, element);
+  places.gemm_x = take(sizes.most_x, element);
+  places.gemm_y = take(sizes.most_y, element);
+  places.gemm_out = take(std::max(sizes.most_x, sizes.most_y), element);
   const PwKernels* kernels = device->kernels();
   places.qkv = take(tokens * sizes.qkv, element);
   places.out = take(tokens * sizes.queries, element);
@@ -75,10 +87,10 @@ KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape) {
   places.norm_scratch = take(static_cast<int64_t>(kernels->norm_workspace(
                                  device->handle(), tokens, sizes.hidden)),
                              1);
-  places.wide = take(tokens * sizes.up, element);
-  places.active = take(tokens * sizes.ffn, element);
-  places.d_active = take(tokens * sizes.ffn, element);
-  places.d_wide = take(tokens * sizes.up, element);
+  places.wide = take(sizes.rows * sizes.up, element);
+  places.active = take(sizes.rows * sizes.ffn, element);
+  places.d_active = take(sizes.rows * sizes.ffn, element);
+  places.d_wide = take(sizes.rows * sizes.up, element);
   places.logits = take(tokens * sizes.vocabulary, element);
   places.losses = take(tokens, sizeof(float));
   places.logits_lse = take(tokens, sizeof(float));

@@ -12,10 +12,13 @@ namespace pipewright {
 
 // One device's sizes, in elements.
 struct KernelSizes {
-  int64_t tokens, hidden, qkv, queries, keys, up, ffn, vocabulary;
+  int64_t tokens, hidden, qkv, queries, keys, vocabulary;
+  int64_t rows, up, ffn;   // of the activation; rows of experts
+  int64_t most_x, most_y;  // of a matrix product
   PwAttention attention;
 };
-KernelSizes SizesOf(const Shape& shape);
+// `layer`: PW_LAYER or PW_EXPERT_LAYER.
+KernelSizes SizesOf(const Shape& shape, PwPart layer);
 
 // Where the kernels' tensors lie; offsets in bytes.
 struct KernelPlaces {
@@ -26,6 +29,6 @@ struct KernelPlaces {
   size_t logits, losses, logits_lse;
   size_t bytes = 0;
 };
-KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape);
+KernelPlaces PlacesOf(MeasuredDevice* device, const Shape& shape, PwPart layer);
 
 }  // namespace pipewright

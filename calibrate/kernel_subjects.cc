@@ -1,5 +1,6 @@
 #include "calibrate/kernel_subjects.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -110,12 +111,15 @@ std::vector<Subject> KernelSubjects(
     MeasuredDevice* device,
     const std::vector<std::shared_ptr<PartBench>>& layers,
     const std::vector<std::shared_ptr<PartBench>>& heads) {
-  PW_CHECK(layers.size() == heads.size());
   std::vector<Subject> subjects;
   std::set<std::string> seen;
-  for (size_t shape = 0; shape < layers.size(); ++shape) {
-    auto timer = std::make_shared<KernelTimer>(device, layers[shape],
-                                               heads[shape], &seen);
+  for (const std::shared_ptr<PartBench>& layer : layers) {
+    const auto head = std::find_if(
+        heads.begin(), heads.end(), [&](const std::shared_ptr<PartBench>& one) {
+          return ShapeText(one->shape()) == ShapeText(layer->shape());
+        });
+    PW_CHECK(head != heads.end());
+    auto timer = std::make_shared<KernelTimer>(device, layer, *head, &seen);
     if (timer->kernels().empty()) continue;
     Subject subject;
     subject.name = absl::StrCat("kernels, ", ShapeText(timer->shape()));

@@ -12,9 +12,11 @@
 
 namespace pipewright {
 
-// `layers` and `heads`: one of each shape. A kernel that several shapes have in
-// common is timed in the first. On a GPU each starts with a cold cache; on the
-// CPU with what the kernel before it left there. The device outlives them.
+// A layer's kernels are timed beside those of the first of `heads` with its
+// microbatch size, sequence and tp, which there is. A kernel that several
+// shapes have in common is timed in the first. On a GPU each starts with a cold
+// cache; on the CPU with what the kernel before it left there. The device
+// outlives them.
 std::vector<Subject> KernelSubjects(
     MeasuredDevice* device,
     const std::vector<std::shared_ptr<PartBench>>& layers,

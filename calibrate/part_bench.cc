@@ -274,25 +274,38 @@ absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
   // that they are.
   char* const tail =
       arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
+  int32_t groups[8];
+  pw_pass_groups(&shape_.model, &shape_.work, part_, pass, groups);
+  int index = 0;
   for (const PwGemm& gemm : Gemms(pass)) {
+    const int32_t experts = groups[index++];
     const Matrices bytes = BytesOfGemm(gemm);
     const bool fp8 = gemm.type == PW_FP8;
     char* x = fp8 ? arena_->fp8() : tail;
     char* y = x + Aligned(bytes.x);
     char* out = fp8 ? tail : y + Aligned(bytes.y);
-    PW_RETURN_IF_ERROR(RunGemm(gemm, layer, x, y, out));
+    PW_RETURN_IF_ERROR(RunGemm(gemm, experts, layer, x, y, out));
   }
   return absl::OkStatus();
 }
 
-absl::Status PartBench::RunGemm(const PwGemm& gemm, int layer, const void* x,
-                                const void* y, void* out) const {
+absl::Status PartBench::RunGemm(const PwGemm& gemm, int32_t groups, int layer,
+                                const void* x, const void* y, void* out) const {
   const void* w = gemm.type == PW_FP8 ? weights_->quantized(layer)
                                       : weights_->weights(layer);
   const auto run = [&](const void* a, const void* b, void* c) {
-    return device_->Check(device_->kernels()->gemm(device_->handle(), nullptr,
-                                                   &gemm, a, b, nullptr, c),
-                          "run a matrix product");
+    const PwKernels* kernels = device_->kernels();
+    PwDevice* device = device_->handle();
+    if (groups == 1) {
+      return device_->Check(
+          kernels->gemm(device, nullptr, &gemm, a, b, nullptr, c),
+          "run a matrix product");
+    }
+    std::vector<int64_t> rows_of(static_cast<size_t>(groups));
+    pw_balanced_rows(gemm.tokens, groups, rows_of.data());
+    return device_->Check(kernels->grouped_gemm(device, nullptr, &gemm, groups,
+                                                rows_of.data(), a, b, c),
+                          "run grouped matrix products");
   };
   switch (gemm.pass) {
     case PW_GEMM_FORWARD:

@@ -86,9 +86,10 @@ class PartBench {
   const void* place() const { return arena_->data(); }
   // Queues the matrix products of F, B or W alone.
   absl::Status RunGemms(PwPassKind pass, int layer);
-  // Queues one of them, of any numbers, into `out`; x and y of its type.
-  absl::Status RunGemm(const PwGemm& gemm, int layer, const void* x,
-                       const void* y, void* out) const;
+  // Queues one of them, of any numbers, into `out`; x and y of its type. Of
+  // more than one group: one of each expert, balanced.
+  absl::Status RunGemm(const PwGemm& gemm, int32_t groups, int layer,
+                       const void* x, const void* y, void* out) const;
 
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }
@@ -98,6 +99,7 @@ class PartBench {
   const int32_t* ids() const { return ids_.as<int32_t>(); }  // one a token
   const Shape& shape() const { return shape_; }
   PwPart part() const { return part_; }
+  bool is_layer() const { return IsLayer(part_); }
   std::vector<PwGemm> Gemms(PwPassKind pass) const;
 
  private:

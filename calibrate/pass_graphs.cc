@@ -12,7 +12,7 @@ constexpr double kSmallFlops = 5e11;
 }  // namespace
 
 bool TakesGraphs(const MeasuredDevice& device, const PartBench& bench) {
-  return device.info().capability > 0 && bench.part() == PW_LAYER &&
+  return device.info().capability > 0 && bench.is_layer() &&
          bench.Flops(PW_PASS_F) < kSmallFlops;
 }
 

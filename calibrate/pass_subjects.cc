@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,12 +29,11 @@ int64_t AdamBytes(PwType type) {
 // Of free memory: the libraries' own workspaces need the rest.
 constexpr double kUsable = 0.9;
 
-constexpr PwPart kParts[] = {PW_EMBEDDING, PW_LAYER, PW_HEAD};
-
 ProfilePart ProfilePartOf(PwPart part) {
   return part == PW_EMBEDDING ? ProfilePart::kEmbedding
          : part == PW_LAYER   ? ProfilePart::kLayer
-                              : ProfilePart::kHead;
+         : part == PW_HEAD    ? ProfilePart::kHead
+                              : ProfilePart::kExpertLayer;
 }
 
 // Of a piece of work that is timed as one, `passes` in order on one layer.
@@ -62,7 +62,7 @@ class PassTimer {
             bool chains)
       : device_(device), bench_(std::move(bench)), watch_(device) {
     sweeps_ = {{{kForward}}};
-    if (bench_->part() == PW_LAYER) sweeps_.push_back({{kRecompute}});
+    if (bench_->is_layer()) sweeps_.push_back({{kRecompute}});
     sweeps_.push_back({{kBackwardInput}});
     sweeps_.push_back({{kBackwardWeight}});
     // Not kept: BW needs what F leaves.
@@ -201,6 +201,7 @@ PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
   entry.microbatch_size = shape.work.batch;
   entry.sequence = shape.work.sequence;
   entry.tp = shape.tp();
+  if (timer.bench().part() == PW_EXPERT_LAYER) entry.ep = shape.ep();
   entry.flops = FlopsOf(timer.bench(), pass);
   return entry;
 }
@@ -245,6 +246,7 @@ Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
   entry.microbatch_size = pass.microbatch_size;
   entry.sequence = pass.sequence;
   entry.tp = pass.tp;
+  entry.ep = pass.ep;
   entry.recompute = chain.passes[1] == kRecompute;
   const bool fused = chain.passes.back() == kBackwardFull;
   Series series = EntrySeries(entry, &Profile::splits,
@@ -264,7 +266,13 @@ absl::StatusOr<PwPartSize> SizeOf(MeasuredDevice* device, const Shape& shape,
 }
 
 int CopiesOf(PwPart part, const BenchMemory& memory) {
-  return part == PW_LAYER ? memory.layers : memory.ends;
+  return IsLayer(part) ? memory.layers : memory.ends;
+}
+
+// Whose weights can be those of another shape: of experts also by ep.
+using WeightsKey = std::tuple<PwPart, int64_t, int64_t>;
+WeightsKey WeightsKeyOf(PwPart part, const Shape& shape) {
+  return {part, shape.tp(), part == PW_EXPERT_LAYER ? shape.ep() : 0};
 }
 
 absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
@@ -272,24 +280,25 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
   BenchMemory memory;
   memory.layers = layers;
   memory.ends = ends;
-  std::map<std::pair<int, int64_t>, int64_t> weights;  // by part and tp
+  std::map<WeightsKey, int64_t> weights;
   size_t passes = 0;
   size_t gemms = 0;
   size_t kernels = 0;
   for (const Shape& shape : grid.shapes) {
-    kernels = std::max(kernels, KernelBench::Bytes(device, shape));
-    for (const PwPart part : kParts) {
+    for (const PwPart part : grid.parts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
       const int count = CopiesOf(part, memory);
       passes = std::max(passes, PartBench::PassBytes(size, shape, count));
       gemms = std::max(gemms, PartBench::GemmBytes(shape, part));
       memory.fp8_bytes =
           std::max(memory.fp8_bytes, PartBench::Fp8Bytes(shape, part));
-      if (part == PW_LAYER) {
+      if (IsLayer(part)) {
+        kernels = std::max(kernels, KernelBench::Bytes(device, shape, part));
         memory.layer_parameters =
             std::max(memory.layer_parameters, size.parameters);
       }
-      weights[{part, shape.tp()}] = WeightBytes(size, shape.model.type, count);
+      weights[WeightsKeyOf(part, shape)] =
+          WeightBytes(size, shape.model.type, count);
     }
   }
   memory.arena_bytes = std::max(passes + gemms, kernels);
@@ -335,31 +344,35 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
   // Other subjects run a bench too, before the first round or without these.
   PW_RETURN_IF_ERROR(arena->Renew(1));
   auto renewed = std::make_shared<int>(-1);
-  std::map<std::pair<int, int64_t>, std::shared_ptr<BenchWeights>> weights;
+  std::map<WeightsKey, std::shared_ptr<BenchWeights>> weights;
   const int64_t largest = grid.shapes.back().work.batch;
+  const int64_t first_ep = grid.shapes.front().ep();
   PassSet set;
   for (const Shape& shape : grid.shapes) {
-    for (const PwPart part : kParts) {
-      auto& own = weights[{part, shape.tp()}];
+    for (const PwPart part : grid.parts) {
+      // To all but experts ep makes no difference.
+      if (part != PW_EXPERT_LAYER && shape.ep() != first_ep) continue;
+      auto& own = weights[WeightsKeyOf(part, shape)];
       if (own == nullptr) {
         PW_ASSIGN_OR_RETURN(own, BenchWeights::Create(device, shape, part,
                                                       CopiesOf(part, memory)));
       }
       PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));
-      const bool chains = part == PW_LAYER && shape.work.batch == largest;
-      if (chains && shape.tp() == grid.shapes.front().tp()) {
+      const bool chains = bench->is_layer() && shape.work.batch == largest;
+      if (chains && shape.tp() == grid.shapes.front().tp() &&
+          shape.ep() == first_ep) {
         set.example = bench;
       }
-      if (part == PW_LAYER) set.layers.push_back(bench);
+      if (bench->is_layer()) set.layers.push_back(bench);
       if (part == PW_HEAD) set.heads.push_back(bench);
-      auto timer =
-          std::make_shared<PassTimer>(device, std::move(bench), chains);
+      auto timer = std::make_shared<PassTimer>(device, bench, chains);
       Subject subject;
-      subject.name = absl::StrCat(ProfilePartName(ProfilePartOf(part)),
-                                  " passes, ", ShapeText(shape));
+      subject.name = absl::StrCat(
+          ProfilePartName(ProfilePartOf(part)), " passes, ", ShapeText(shape),
+          part == PW_EXPERT_LAYER ? absl::StrCat(" ep", shape.ep()) : "");
       // Small shapes need more samples, large ones take longer for each.
-      subject.share = part == PW_LAYER ? (chains ? 2 : 1) : 0.3;
+      subject.share = bench->is_layer() ? (chains ? 2 : 1) : 0.3;
       for (size_t index = 0; index < timer->sweeps().size(); ++index) {
         if (index == timer->unkept()) continue;
         subject.series.push_back(

@@ -34,9 +34,11 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
 
 struct PassSet {
   std::vector<Subject> subjects;  // one a shape and part
-  // Of a layer in the largest shape of the smallest tp; for others to run.
+  // Of a layer, of experts where the model has such, in the largest shape of
+  // the smallest tp and ep; for others to run.
   std::shared_ptr<PartBench> example;
-  // One of each shape, in the grid's order; for single kernels.
+  // In the grid's order; for single kernels. One or two layers of a shape, one
+  // head of each but those that differ in ep alone.
   std::vector<std::shared_ptr<PartBench>> layers;
   std::vector<std::shared_ptr<PartBench>> heads;
 };

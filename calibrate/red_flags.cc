@@ -156,7 +156,7 @@ class Flags {
                           FormatSeconds(entry.gemm_s), ", the whole pass ",
                           FormatSeconds(entry.time.median_s)));
       }
-      if (entry.part != ProfilePart::kLayer) continue;
+      if (!IsLayer(entry.part)) continue;
       PassEntry shape = entry;
       shape.pass = ProfilePass::kForward;
       Pair& pair = forward_and_weight[KeyOf(shape)];
@@ -184,10 +184,7 @@ class Flags {
       double sum = 0;
       int found = 0;
       for (const PassEntry& entry : profile_.passes) {
-        if (entry.part != ProfilePart::kLayer ||
-            !(entry.model == split.model) || entry.type != split.type ||
-            entry.microbatch_size != split.microbatch_size ||
-            entry.sequence != split.sequence || entry.tp != split.tp ||
+        if (!IsSplitOf(split, entry) ||
             entry.pass == ProfilePass::kBackwardFull ||
             (entry.pass == ProfilePass::kRecompute && !split.recompute)) {
           continue;

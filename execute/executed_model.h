@@ -16,6 +16,11 @@ struct StagePart {
   int layer = -1;  // in the model, of layers
 };
 
+// Does it read tokens, or targets?
+inline bool TakesTokens(PwPart part) {
+  return part == PW_EMBEDDING || part == PW_HEAD;
+}
+
 struct ExecutedModel {
   PwModel shape{};
   int64_t batch = 1;     // sequences of a microbatch

@@ -147,7 +147,7 @@ class Sequential {
   }
 
   absl::Status FillIds(const Part& part, int64_t sample, int slice) {
-    if (part.part == PW_LAYER) return absl::OkStatus();
+    if (!TakesTokens(part.part)) return absl::OkStatus();
     model_.FillTokens(sample, slice, part.part == PW_HEAD, host_ids_.data());
     return Check(kernels_.copy(device_, nullptr, PW_HOST_TO_DEVICE, ids_,
                                host_ids_.data(), host_ids_.size() * 4));

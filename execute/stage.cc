@@ -143,7 +143,7 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
       caches_[{microbatch, index}] = std::move(cache);
     }
     PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);
-    if (part.spec.part != PW_LAYER) {
+    if (TakesTokens(part.spec.part)) {
       PW_RETURN_IF_ERROR(
           FillIds(activations.sample, slice, part.spec.part == PW_HEAD));
     }
@@ -230,7 +230,7 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
       PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
     }
     PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);
-    if (part.spec.part != PW_LAYER) {
+    if (TakesTokens(part.spec.part)) {
       PW_RETURN_IF_ERROR(
           FillIds(activations.sample, slice, part.spec.part == PW_HEAD));
     }

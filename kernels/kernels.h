@@ -148,6 +148,25 @@ typedef struct PwAdam {
   float gradient_scale; /* each gradient times this first: clipping */
 } PwAdam;
 
+/* Which experts the tokens of a batch go to. A slot is a token and one of its
+ * `chosen` experts, token by token. The weights of a token's experts are the
+ * softmax over their logits alone (Mixtral, arXiv 2401.04088, section 2.1),
+ * which is the softmax over all, divided by the sum of the chosen.
+ *
+ * Expert e is number e % own of the experts of this device: with own ==
+ * experts all are its own. */
+typedef struct PwRoute {
+  PwType type; /* of logits and rows */
+  int64_t tokens;
+  int32_t experts; /* that there are logits of; at most 65535 */
+  int32_t chosen;  /* of each token, different ones; at most 32 */
+  int32_t own;     /* divides experts */
+  /* 0: the experts with the largest logits, of equals the first. 1: slot i
+   * goes to expert i % experts whatever the logits are, so that how many come
+   * to each is known beforehand and alike. */
+  int32_t balanced;
+} PwRoute;
+
 typedef struct PwKernels {
   int32_t abi;
   const char* name; /* "cpu", "cuda" */
@@ -352,6 +371,44 @@ typedef struct PwKernels {
                        int64_t rows, int64_t columns, const void* x,
                        int32_t e5m2, void* to, void* to_transposed,
                        float* scale);
+
+  /* logits [tokens, experts] -> ids and weights [tokens, chosen], largest
+   * first; places [tokens, chosen]: the row of each slot among all slots
+   * sorted by own expert, and in their order where that is the same; counts
+   * [own]: how many slots each own expert has. */
+  PwStatus (*route_forward)(PwDevice* device, PwStream* stream,
+                            const PwRoute* route, const void* logits,
+                            int32_t* ids, float* weights, int32_t* places,
+                            int32_t* counts);
+  /* Writes dlogits; those of experts that were not chosen are 0. */
+  PwStatus (*route_backward)(PwDevice* device, PwStream* stream,
+                             const PwRoute* route, const int32_t* ids,
+                             const float* weights, const float* dweights,
+                             void* dlogits);
+  /* The counts as grouped_gemm wants them, in host memory. Waits for all that
+   * is queued on `stream`; impossible while it is captured. */
+  PwStatus (*route_counts)(PwDevice* device, PwStream* stream,
+                           const PwRoute* route, const int32_t* counts,
+                           int64_t* tokens_of);
+  /* rows[places[slot]] = x[token of slot]; x [tokens, columns], rows [tokens *
+   * chosen, columns]. */
+  PwStatus (*dispatch_rows)(PwDevice* device, PwStream* stream,
+                            const PwRoute* route, int64_t columns,
+                            const void* x, const int32_t* places, void* rows);
+  /* y[token] = residual[token] + sum over its slots, in their order, of
+   * weights[slot] * rows[places[slot]]. weights NULL: 1; residual NULL: 0, and
+   * may be y. */
+  PwStatus (*combine_rows)(PwDevice* device, PwStream* stream,
+                           const PwRoute* route, int64_t columns,
+                           const void* rows, const int32_t* places,
+                           const float* weights, const void* residual, void* y);
+  /* drows[places[slot]] = weights[slot] * dy[token]; dweights[slot] = sum of
+   * dy[token] * rows[places[slot]]. */
+  PwStatus (*combine_rows_backward)(PwDevice* device, PwStream* stream,
+                                    const PwRoute* route, int64_t columns,
+                                    const void* dy, const void* rows,
+                                    const int32_t* places, const float* weights,
+                                    void* drows, float* dweights);
 } PwKernels;
 
 const PwKernels* pw_cpu_kernels(void);

@@ -2,8 +2,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <algorithm>
 #include <cstring>
-
 #include <vector>
 
 #include "kernels/layer_fp8.h"
@@ -32,16 +32,18 @@ PwStatus CheckSizes(const PwModel& model, const PwWork& work, char* reason,
   const struct {
     const char* name;
     int64_t value;
-  } sizes[] = {{"hidden", model.hidden},
-               {"heads", model.heads},
-               {"kv_heads", model.kv_heads},
-               {"head_dim", model.head_dim},
-               {"ffn", model.ffn},
-               {"vocabulary", model.vocabulary},
-               {"tp", model.tp},
-               {"batch", work.batch},
-               {"sequence", work.sequence},
-               {"slice_tokens", work.slice_tokens}};
+  } sizes[] = {
+      {"hidden", model.hidden},
+      {"heads", model.heads},
+      {"kv_heads", model.kv_heads},
+      {"head_dim", model.head_dim},
+      // A model of expert layers alone has no dense one.
+      {"ffn", model.experts > 0 ? std::max<int64_t>(model.ffn, 1) : model.ffn},
+      {"vocabulary", model.vocabulary},
+      {"tp", model.tp},
+      {"batch", work.batch},
+      {"sequence", work.sequence},
+      {"slice_tokens", work.slice_tokens}};
   for (const auto& one : sizes) {
     if (one.value < 1) {
       return Refuse(reason, size, "%s is %lld, must be at least 1", one.name,
@@ -79,6 +81,51 @@ PwStatus CheckShards(const PwModel& model, char* reason, size_t size) {
   return PW_OK;
 }
 
+// The layout of a part that the model does not have is not asked for: a model
+// without experts leaves their sizes 0.
+PwStatus CheckExperts(const PwModel& model, char* reason, size_t size) {
+  const auto number = [](int64_t value) {
+    return static_cast<long long>(value);
+  };
+  if (model.experts < 0 || model.experts > 65535) {
+    return Refuse(reason, size, "experts is %d, must be 0 to 65535",
+                  model.experts);
+  }
+  if (model.experts == 0) {
+    if (model.experts_per_token == 0 && model.expert_ffn == 0 &&
+        model.shared_ffn == 0 && model.ep == 0 && model.balanced == 0) {
+      return PW_OK;
+    }
+    return Refuse(reason, size,
+                  "experts is 0, but not all else of expert layers");
+  }
+  const int32_t most = std::min(model.experts, 32);
+  if (model.experts_per_token < 1 || model.experts_per_token > most) {
+    return Refuse(reason, size, "experts_per_token is %d, must be 1 to %d",
+                  model.experts_per_token, most);
+  }
+  if (model.ep < 1 || model.experts % model.ep != 0) {
+    return Refuse(reason, size, "ep %d does not divide experts %d", model.ep,
+                  model.experts);
+  }
+  if (model.expert_ffn < 1 || model.expert_ffn % model.tp != 0) {
+    return Refuse(reason, size,
+                  "expert_ffn is %lld, must be a multiple of tp %d, at least 1",
+                  number(model.expert_ffn), model.tp);
+  }
+  if (model.shared_ffn < 0 || model.shared_ffn % model.tp != 0) {
+    return Refuse(reason, size,
+                  "shared_ffn is %lld, must be 0 or a multiple of tp %d",
+                  number(model.shared_ffn), model.tp);
+  }
+  if (model.sequence_parallel) {
+    return Refuse(reason, size,
+                  "sequence_parallel with experts: a router would choose for "
+                  "rows that only other devices have");
+  }
+  return PW_OK;
+}
+
 PwStatus CheckWork(const PwModel& model, const PwWork& work, char* reason,
                    size_t size) {
   if (work.slice_first < 0 ||
@@ -112,6 +159,9 @@ PwStatus CheckWork(const PwModel& model, const PwWork& work, char* reason,
 PwStatus CheckFp8(const PwModel& model, const PwWork& work, char* reason,
                   size_t size) {
   if (!model.fp8_linear) return PW_OK;
+  if (model.experts > 0) {
+    return Refuse(reason, size, "fp8: no experts (grouped products in fp8)");
+  }
   if (model.sequence_parallel) {
     return Refuse(reason, size,
                   "fp8: no sequence_parallel (rows of other devices would be "
@@ -139,6 +189,22 @@ PwStatus CheckFp8(const PwModel& model, const PwWork& work, char* reason,
 }  // namespace
 }  // namespace pipewright
 
+namespace pipewright {
+namespace {
+
+// Of a part that the model has.
+PwStatus CheckPart(const PwModel& model, const PwWork& work, PwPart part) {
+  PW_RETURN_IF_ERROR(pw_check_model(&model, &work, nullptr, 0));
+  const bool missing = part == PW_EXPERT_LAYER
+                           ? model.experts == 0
+                           : part == PW_LAYER && model.ffn == 0;
+  return missing ? PW_INVALID : PW_OK;
+}
+
+}  // namespace
+}  // namespace pipewright
+
+using pipewright::CheckPart;
 using pipewright::Fp8WeightsOf;
 using pipewright::LayoutOf;
 using pipewright::PartLayout;
@@ -164,6 +230,7 @@ PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
   }
   PW_RETURN_IF_ERROR(CheckSizes(*model, *work, reason, size));
   PW_RETURN_IF_ERROR(CheckShards(*model, reason, size));
+  PW_RETURN_IF_ERROR(CheckExperts(*model, reason, size));
   if (model->style == PW_LLAMA && model->head_dim % 2 != 0) {
     return Refuse(reason, size, "head_dim %lld is odd: no rotary positions",
                   static_cast<long long>(model->head_dim));
@@ -192,7 +259,7 @@ PwStatus pw_check_device(const PwKernels* kernels, PwDevice* device,
 PwStatus pw_part_size(const PwKernels* kernels, PwDevice* device,
                       const PwModel* model, const PwWork* work, PwPart part,
                       PwPartSize* size) {
-  PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(CheckPart(*model, *work, part));
   PW_RETURN_IF_ERROR(pw_check_device(kernels, device, model, nullptr, 0));
   const PartLayout layout = LayoutOf(*kernels, device, *model, *work, part);
   const PartShape shape = ShapeOf(*model, *work);
@@ -250,7 +317,7 @@ PwStatus pw_initialize(const PwKernels* kernels, PwDevice* device,
 PwStatus pw_forward(const PwKernels* kernels, PwDevice* device,
                     PwStream* stream, const PwModel* model, const PwWork* work,
                     PwPart part, const PwPartMemory* memory) {
-  PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(CheckPart(*model, *work, part));
   return Pass(kernels, device, stream, model, work, part, memory).Forward();
 }
 
@@ -258,7 +325,7 @@ PwStatus pw_backward_input(const PwKernels* kernels, PwDevice* device,
                            PwStream* stream, const PwModel* model,
                            const PwWork* work, PwPart part,
                            const PwPartMemory* memory) {
-  PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(CheckPart(*model, *work, part));
   return Pass(kernels, device, stream, model, work, part, memory)
       .BackwardInput();
 }
@@ -267,7 +334,7 @@ PwStatus pw_backward_weight(const PwKernels* kernels, PwDevice* device,
                             PwStream* stream, const PwModel* model,
                             const PwWork* work, PwPart part,
                             const PwPartMemory* memory) {
-  PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(CheckPart(*model, *work, part));
   return Pass(kernels, device, stream, model, work, part, memory)
       .BackwardWeight();
 }
@@ -276,7 +343,7 @@ PwStatus pw_backward_full(const PwKernels* kernels, PwDevice* device,
                           PwStream* stream, const PwModel* model,
                           const PwWork* work, PwPart part,
                           const PwPartMemory* memory) {
-  PW_RETURN_IF_ERROR(pw_check_model(model, work, nullptr, 0));
+  PW_RETURN_IF_ERROR(CheckPart(*model, *work, part));
   return Pass(kernels, device, stream, model, work, part, memory)
       .BackwardFull();
 }

@@ -26,6 +26,25 @@
  * are made by pw_quantize_weights whenever weights have changed, not in a
  * pass.
  *
+ * Experts. PW_EXPERT_LAYER is a layer whose feed-forward block is a mixture of
+ * experts: a router (a linear layer of the model's type without bias), the
+ * choice of experts for each token, its rows sorted by expert, the experts'
+ * two products each as grouped ones, and their rows added up, weighted. Shared
+ * experts, one dense block, are added to it. In neither style do experts,
+ * shared experts and router have biases. The weights of a token's experts are
+ * the softmax over their logits (PwRoute); there is no auxiliary loss and no
+ * capacity: no row is dropped. B has the gradients of the router's input and of
+ * the weights' softmax too, W those of the router's and the experts' weights.
+ *
+ * How many rows each expert has must be known on the host where the products
+ * are queued. With `balanced` it is: the choice is forced (PwRoute) and as even
+ * as it can be, whatever the router says; all else, the router and the weights'
+ * softmax and their gradients too, is as ever. That is for measuring: nothing
+ * is waited for, passes can be queued ahead and captured into graphs, and equal
+ * shapes do equal work. Without it the choice is the router's, and F, B and W
+ * of a GPU each wait once for the counts, as implementations that count on the
+ * host do.
+ *
  * Slices. With fewer tokens than the sequence (`slice_tokens`), attention sees
  * the slices before: F appends its keys and values to `cache`, B adds to the
  * cache's gradients and must run from the last slice to the first. */
@@ -66,6 +85,21 @@ typedef struct PwModel {
   float epsilon;             /* of the norms */
   float rotary_base;
   int32_t fp8_linear; /* 1: a layer's linear layers in fp8 */
+  /* Of expert layers; 0 experts: the model has none, and the rest is 0. tp
+   * divides each expert's ffn as it does a dense one's, and not the router.
+   *
+   * ep devices share the experts of a layer, a microbatch each: a device holds
+   * experts / ep of them. With even traffic it gets as many rows from the
+   * others as go to them, so it computes tokens * experts_per_token rows
+   * whatever ep is, in fewer and larger groups. As none of the exchange is
+   * done, its own rows stand for those that come: expert e's are computed by
+   * its expert e % (experts / ep). */
+  int32_t experts;
+  int32_t experts_per_token;
+  int64_t expert_ffn;
+  int64_t shared_ffn; /* of all shared experts together; 0: none */
+  int32_t ep;
+  int32_t balanced;
 } PwModel;
 
 /* One microbatch, or one slice of it. */
@@ -77,9 +111,10 @@ typedef struct PwWork {
 } PwWork;
 
 typedef enum PwPart {
-  PW_EMBEDDING = 0, /* ids -> hidden */
-  PW_LAYER = 1,     /* attention and feed-forward block */
-  PW_HEAD = 2       /* final norm, output matrix, cross-entropy */
+  PW_EMBEDDING = 0,   /* ids -> hidden */
+  PW_LAYER = 1,       /* attention and feed-forward block */
+  PW_HEAD = 2,        /* final norm, output matrix, cross-entropy */
+  PW_EXPERT_LAYER = 3 /* attention and a mixture of experts */
 } PwPart;
 
 /* Bytes, but for `parameters`. */
@@ -131,7 +166,9 @@ typedef struct PwPartMemory {
 /* Error: PW_INVALID, with the reason in `reason` (of `size` bytes), for a
  * model or a slice that cannot be: heads that kv_heads or tp do not divide,
  * sizes below 1, a slice outside of its sequence; with fp8_linear, sizes that
- * 16 does not divide, and sequence_parallel. */
+ * 16 does not divide, experts, and sequence_parallel. A part that the model
+ * does not have (an expert layer without experts, a dense layer with ffn 0) is
+ * PW_INVALID to the functions that take a part. */
 PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
                         size_t size);
 
@@ -194,6 +231,12 @@ void pw_pass_flops(const PwModel* model, const PwWork* work, PwPart part,
 /* Shapes of the GEMMs of one pass; at most 8; returns how many. */
 int32_t pw_pass_gemms(const PwModel* model, const PwWork* work, PwPart part,
                       PwPassKind pass, PwGemm* gemms);
+/* Of each of those in how many groups (experts) it is done; 1: a plain one. */
+int32_t pw_pass_groups(const PwModel* model, const PwWork* work, PwPart part,
+                       PwPassKind pass, int32_t* groups);
+/* How many of `rows` come to each of `groups` experts when they are balanced:
+ * row i to expert i % groups. */
+void pw_balanced_rows(int64_t rows, int32_t groups, int64_t* rows_of);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -6,11 +6,13 @@ namespace pipewright {
 
 PwStatus Pass::LayerForward() {
   PW_RETURN_IF_ERROR(Attention());
-  return FeedForward();
+  return part_ == PW_EXPERT_LAYER ? Experts() : FeedForward();
 }
 
 PwStatus Pass::LayerBackward(bool input, bool weight) {
-  PW_RETURN_IF_ERROR(FeedForwardBackward(input, weight));
+  PW_RETURN_IF_ERROR(part_ == PW_EXPERT_LAYER
+                         ? ExpertsBackward(input, weight)
+                         : FeedForwardBackward(input, weight));
   return AttentionBackward(input, weight);
 }
 

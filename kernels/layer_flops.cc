@@ -20,16 +20,47 @@ int32_t pw_pass_gemms(const PwModel* model, const PwWork* work, PwPart part,
     gemm.transposed = 1;
     gemm.fp32_output = model->type == PW_FP32 ? 1 : 0;
   };
-  if (part == PW_LAYER) {
+  const auto put_experts = [&](int64_t inputs, int64_t outputs) {
+    gemms[count++] = {kind, model->type, shape.expert_rows, inputs, outputs};
+  };
+  if (part == PW_LAYER || part == PW_EXPERT_LAYER) {
     put(shape.hidden, shape.qkv);
     put(shape.attention, shape.hidden);
+  }
+  if (part == PW_LAYER) {
     put(shape.hidden, shape.up);
     put(shape.ffn, shape.hidden);
+  } else if (part == PW_EXPERT_LAYER) {
+    put(shape.hidden, shape.experts);
+    put_experts(shape.hidden, shape.expert_up);
+    put_experts(shape.expert_ffn, shape.hidden);
+    if (shape.shared_ffn > 0) {
+      put(shape.hidden, shape.shared_up);
+      put(shape.shared_ffn, shape.hidden);
+    }
   } else if (part == PW_HEAD) {
     put(shape.hidden, shape.vocabulary);
   }
   if (pass != PW_PASS_F) std::reverse(gemms, gemms + count);
   return count;
+}
+
+int32_t pw_pass_groups(const PwModel* model, const PwWork* work, PwPart part,
+                       PwPassKind pass, int32_t* groups) {
+  PwGemm gemms[8];
+  const int32_t count = pw_pass_gemms(model, work, part, pass, gemms);
+  std::fill(groups, groups + count, 1);
+  if (part != PW_EXPERT_LAYER) return count;
+  // Behind attention's two and the router, counted from the forward's end.
+  const int32_t first = pass == PW_PASS_F ? 3 : count - 5;
+  groups[first] = groups[first + 1] = model->experts / model->ep;
+  return count;
+}
+
+void pw_balanced_rows(int64_t rows, int32_t groups, int64_t* rows_of) {
+  for (int32_t group = 0; group < groups; ++group) {
+    rows_of[group] = (rows - group + groups - 1) / groups;
+  }
 }
 
 void pw_pass_flops(const PwModel* model, const PwWork* work, PwPart part,
@@ -42,7 +73,9 @@ void pw_pass_flops(const PwModel* model, const PwWork* work, PwPart part,
         2.0 * gemms[index].tokens * gemms[index].inputs * gemms[index].outputs;
   }
   *attention = 0;
-  if (part != PW_LAYER || pass == PW_PASS_W) return;
+  if ((part != PW_LAYER && part != PW_EXPERT_LAYER) || pass == PW_PASS_W) {
+    return;
+  }
   const pipewright::PartShape shape = pipewright::ShapeOf(*model, *work);
   const double queries = work->slice_tokens;
   // Keys that a query sees on average.

@@ -4,6 +4,8 @@
 #ifndef PIPEWRIGHT_KERNELS_LAYER_PASS_H_
 #define PIPEWRIGHT_KERNELS_LAYER_PASS_H_
 
+#include <vector>
+
 #include "kernels/kernels.h"
 #include "kernels/layer.h"
 #include "kernels/layer_plan.h"
@@ -40,6 +42,16 @@ class Pass {
   PwStatus LayerBackward(bool input, bool weight);
   PwStatus FeedForward();
   PwStatus FeedForwardBackward(bool input, bool weight);
+  PwStatus Experts();
+  PwStatus ExpertsBackward(bool input, bool weight);
+  PwStatus SharedExperts(void* out);
+  PwStatus SharedExpertsBackward(bool input, bool weight);
+  PwStatus Activation(int64_t rows, int64_t columns, const void* x, void* y);
+  PwStatus ActivationInput(int64_t rows, int64_t columns, const void* x,
+                           const void* dy, void* dx);
+  // Of all own experts at once; fills tokens_of_ at its first use in a pass.
+  PwStatus Grouped(PwGemmPass pass, int64_t inputs, int64_t outputs,
+                   const void* a, const void* b, void* c);
   PwStatus Attention();
   PwStatus AttentionInputGradient();
   PwStatus AttentionBackward(bool input, bool weight);
@@ -125,7 +137,8 @@ class Pass {
   PartWeights weights_;
   PartLayout layout_;
   PwNorm norm_;
-  int64_t size_;  // of an element
+  int64_t size_;                    // of an element
+  std::vector<int64_t> tokens_of_;  // of own experts; empty: not asked yet
 };
 
 }  // namespace pipewright

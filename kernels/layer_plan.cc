@@ -79,8 +79,40 @@ void AddLinear(const PwModel& model, const char* name, const char* bias,
   if (model.style == PW_GPT) list->Vector(bias, outputs, 0, bias_offset);
 }
 
+// What an expert layer has in place of a dense feed-forward block.
+void TakeExperts(const PwModel& model, const PartShape& shape, Block* saved,
+                 Block* inputs, Block* grads, Block* workspace,
+                 PartLayout* layout) {
+  const int64_t size = TypeSize(model.type);
+  const int64_t rows = shape.expert_rows;
+  layout->saved.wide = saved->Take(rows * shape.expert_up, size);
+  layout->saved.rows = saved->Take(rows * shape.hidden, size);
+  layout->saved.ids = saved->Take(rows, 4);
+  layout->saved.weights = saved->Take(rows, 4);
+  layout->saved.places = saved->Take(rows, 4);
+  layout->saved.shared = saved->Take(shape.tokens * shape.shared_up, size);
+  layout->inputs.active = inputs->Take(rows * shape.expert_ffn, size);
+  layout->inputs.rows = inputs->Take(rows * shape.hidden, size);
+  layout->inputs.counts = inputs->Take(shape.own_experts, 4);
+  layout->inputs.shared = inputs->Take(shape.tokens * shape.shared_ffn, size);
+  layout->grads.wide = grads->Take(rows * shape.expert_up, size);
+  layout->grads.down = grads->Take(rows * shape.hidden, size);
+  layout->grads.logits = grads->Take(shape.tokens * shape.experts, size);
+  layout->grads.shared = grads->Take(shape.tokens * shape.shared_up, size);
+  layout->grads.shared_down =
+      grads->Take(shape.shared_ffn > 0 ? shape.tokens * shape.hidden : 0, size);
+  layout->workspace.wide = workspace->Take(
+      std::max({shape.tokens * shape.attention, rows * shape.expert_ffn,
+                shape.tokens * shape.shared_ffn}),
+      size);
+  layout->workspace.rows = workspace->Take(rows * shape.hidden, size);
+  layout->workspace.logits =
+      workspace->Take(shape.tokens * shape.experts, size);
+  layout->workspace.weights = workspace->Take(rows, 4);
+}
+
 PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
-                       const PwModel& model, const PwWork& work) {
+                       const PwModel& model, const PwWork& work, bool experts) {
   const PartShape shape = ShapeOf(model, work);
   const int64_t size = TypeSize(model.type);
   const bool fp8 = model.fp8_linear != 0;
@@ -93,27 +125,34 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
   layout.saved.statistics2 = saved.Take(2 * shape.rows, 4);
   layout.saved.qkv = saved.Take(shape.tokens * shape.qkv, size);
   layout.saved.lse = saved.Take(shape.tokens * shape.heads, 4);
-  layout.saved.wide = saved.Take(shape.tokens * shape.up, size);
-  layout.saved.attention =
-      saved.Take(fp8 ? shape.tokens * shape.attention : 0, size);
-  layout.saved_bytes = saved.bytes();
   Block inputs;
   layout.inputs.normal1 = inputs.Take(shape.tokens * shape.hidden, kept);
   layout.inputs.attention = inputs.Take(shape.tokens * shape.attention, kept);
   layout.inputs.normal2 = inputs.Take(shape.tokens * shape.hidden, kept);
-  layout.inputs.active = inputs.Take(shape.tokens * shape.ffn, kept);
-  layout.inputs.scales = inputs.Take(fp8 ? kFp8Matrices : 0, 4);
-  layout.inputs_bytes = inputs.bytes();
   Block grads;
   layout.grads.qkv = grads.Take(shape.tokens * shape.qkv, kept);
   layout.grads.out = grads.Take(shape.tokens * shape.hidden, kept);
-  layout.grads.wide = grads.Take(shape.tokens * shape.up, kept);
-  layout.grads.down = grads.Take(shape.tokens * shape.hidden, kept);
-  layout.grads.scales = grads.Take(fp8 ? kFp8Matrices : 0, 4);
-  layout.grads.biases = grads.Take(fp8 && model.style == PW_GPT
-                                       ? shape.qkv + shape.up + 2 * shape.hidden
-                                       : 0,
-                                   4);
+  Block workspace;
+  layout.workspace.hidden = workspace.Take(shape.tokens * shape.hidden, size);
+  if (experts) {
+    TakeExperts(model, shape, &saved, &inputs, &grads, &workspace, &layout);
+  } else {
+    layout.saved.wide = saved.Take(shape.tokens * shape.up, size);
+    layout.inputs.active = inputs.Take(shape.tokens * shape.ffn, kept);
+    layout.grads.wide = grads.Take(shape.tokens * shape.up, kept);
+    layout.grads.down = grads.Take(shape.tokens * shape.hidden, kept);
+    layout.workspace.wide = workspace.Take(
+        shape.tokens * std::max(shape.ffn, shape.attention), size);
+  }
+  if (fp8) {
+    layout.saved.attention = saved.Take(shape.tokens * shape.attention, size);
+    layout.inputs.scales = inputs.Take(kFp8Matrices, 4);
+    layout.grads.scales = grads.Take(kFp8Matrices, 4);
+    layout.grads.biases = grads.Take(
+        model.style == PW_GPT ? shape.qkv + shape.up + 2 * shape.hidden : 0, 4);
+  }
+  layout.saved_bytes = saved.bytes();
+  layout.inputs_bytes = inputs.bytes();
   layout.grads_bytes = grads.bytes();
   Block cache;
   if (shape.sliced) {
@@ -122,10 +161,6 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
     layout.cache.gradients = cache.Take(positions * shape.kv, size);
   }
   layout.cache_bytes = cache.bytes();
-  Block workspace;
-  layout.workspace.hidden = workspace.Take(shape.tokens * shape.hidden, size);
-  layout.workspace.wide =
-      workspace.Take(shape.tokens * std::max(shape.ffn, shape.attention), size);
   layout.workspace.kv =
       workspace.Take(shape.sliced ? shape.seen * shape.kv : 0, size);
   const PwAttention attention = AttentionOf(model, work);
@@ -143,6 +178,21 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
   }
   layout.workspace_bytes = workspace.bytes();
   return layout;
+}
+
+// Each expert's matrices behind those of the one before, as grouped_gemm wants
+// them.
+void AddExperts(const PartShape& shape, PartWeights* weights,
+                TensorList* list) {
+  list->Matrix("router", shape.experts, shape.hidden, &weights->router);
+  list->Matrix("experts.up", shape.own_experts * shape.expert_up, shape.hidden,
+               &weights->up);
+  list->Matrix("experts.down", shape.own_experts * shape.hidden,
+               shape.expert_ffn, &weights->down);
+  if (shape.shared_ffn == 0) return;
+  list->Matrix("shared.up", shape.shared_up, shape.hidden, &weights->shared_up);
+  list->Matrix("shared.down", shape.hidden, shape.shared_ffn,
+               &weights->shared_down);
 }
 
 PartLayout EmbeddingLayout(const PwModel& model, const PwWork& work) {
@@ -204,6 +254,15 @@ PartShape ShapeOf(const PwModel& model, const PwWork& work) {
   shape.vocabulary = model.vocabulary / model.tp;
   shape.seen = work.slice_first + work.slice_tokens;
   shape.sliced = work.slice_tokens != work.sequence;
+  if (model.experts == 0) return shape;
+  const int64_t matrices = model.style == PW_LLAMA ? 2 : 1;
+  shape.experts = model.experts;
+  shape.own_experts = model.experts / model.ep;
+  shape.expert_rows = shape.tokens * model.experts_per_token;
+  shape.expert_ffn = model.expert_ffn / model.tp;
+  shape.expert_up = matrices * shape.expert_ffn;
+  shape.shared_ffn = model.shared_ffn / model.tp;
+  shape.shared_up = matrices * shape.shared_ffn;
   return shape;
 }
 
@@ -231,10 +290,14 @@ PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
               &weights.out, &weights.out_bias, &list);
     AddNorm(model, "norm2.gamma", "norm2.beta", &weights.gamma2, &weights.beta2,
             &list);
-    AddLinear(model, "up", "up.bias", shape.up, shape.hidden, &weights.up,
-              &weights.up_bias, &list);
-    AddLinear(model, "down", "down.bias", shape.hidden, shape.ffn,
-              &weights.down, &weights.down_bias, &list);
+    if (part == PW_EXPERT_LAYER) {
+      AddExperts(shape, &weights, &list);
+    } else {
+      AddLinear(model, "up", "up.bias", shape.up, shape.hidden, &weights.up,
+                &weights.up_bias, &list);
+      AddLinear(model, "down", "down.bias", shape.hidden, shape.ffn,
+                &weights.down, &weights.down_bias, &list);
+    }
   }
   if (count != nullptr) *count = list.count();
   return weights;
@@ -258,6 +321,16 @@ PwAttention AttentionOf(const PwModel& model, const PwWork& work) {
   return attention;
 }
 
+PwRoute RouteOf(const PwModel& model, const PwWork& work) {
+  const PartShape shape = ShapeOf(model, work);
+  return {model.type,
+          shape.tokens,
+          model.experts,
+          model.experts_per_token,
+          static_cast<int32_t>(shape.own_experts),
+          model.balanced};
+}
+
 PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
                     const PwModel& model, const PwWork& work, PwPart part) {
   switch (part) {
@@ -266,7 +339,7 @@ PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
     case PW_HEAD:
       return HeadLayout(kernels, device, model, work);
     default:
-      return LayerLayout(kernels, device, model, work);
+      return LayerLayout(kernels, device, model, work, part == PW_EXPERT_LAYER);
   }
 }
 

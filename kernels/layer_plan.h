@@ -29,6 +29,14 @@ struct PartShape {
   int64_t vocabulary;
   int64_t seen;  // positions up to the slice's end
   bool sliced;
+  // Of expert layers.
+  int64_t experts;      // of the router
+  int64_t own_experts;  // of this device
+  int64_t expert_rows;  // tokens times the experts of each
+  int64_t expert_ffn;
+  int64_t expert_up;
+  int64_t shared_ffn;  // 0: none
+  int64_t shared_up;
 };
 
 PartShape ShapeOf(const PwModel& model, const PwWork& work);
@@ -50,6 +58,9 @@ struct PartWeights {
   int64_t table = -1;
   int64_t positions = -1;
   int64_t output = -1;
+  int64_t router = -1;
+  int64_t shared_up = -1;
+  int64_t shared_down = -1;
   int64_t elements = 0;  // of all
 };
 
@@ -66,14 +77,17 @@ struct PartLayout {
   struct {
     size_t input, middle, statistics1, statistics2, qkv, lse, wide;
     size_t attention;  // fp8 only, else it is in inputs
+    size_t rows, ids, weights, places, shared;  // of expert layers
   } saved;
   // With fp8, as those of grads: quantised and transposed.
   struct {
     size_t normal1, attention, normal2, active;
-    size_t scales;  // fp8: one of each
+    size_t rows, counts, shared;  // of expert layers
+    size_t scales;                // fp8: one of each
   } inputs;
   struct {
     size_t qkv, out, wide, down;
+    size_t logits, shared, shared_down;  // of expert layers
     size_t scales, biases;  // fp8: one of each; sums over the tokens, fp32
   } grads;
   struct {
@@ -81,6 +95,7 @@ struct PartLayout {
   } cache;
   struct {
     size_t hidden, wide, kv, scratch;
+    size_t rows, logits, weights;  // of expert layers
     // fp8 only: a tensor as products read it; the gradient of qkv or of wide;
     // that in the middle of the layer.
     size_t quantized, gradient, middle;
@@ -90,6 +105,9 @@ struct PartLayout {
 
 PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
                     const PwModel& model, const PwWork& work, PwPart part);
+
+// Of an expert layer.
+PwRoute RouteOf(const PwModel& model, const PwWork& work);
 
 // The attention of all sequences at once or, in slices, of one.
 PwAttention AttentionOf(const PwModel& model, const PwWork& work);

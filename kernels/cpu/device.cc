@@ -66,6 +66,7 @@ extern "C" const PwKernels* pw_cpu_kernels(void) {
     pipewright::AddAttention(&table);
     pipewright::AddLoops(&table);
     pipewright::AddFp8(&table);
+    pipewright::AddExperts(&table);
     return table;
   }();
   return &kernels;

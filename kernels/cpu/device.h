@@ -75,6 +75,7 @@ void AddGemms(PwKernels* kernels);
 void AddAttention(PwKernels* kernels);
 void AddLoops(PwKernels* kernels);
 void AddFp8(PwKernels* kernels);
+void AddExperts(PwKernels* kernels);
 
 }  // namespace pipewright
 

@@ -73,6 +73,20 @@ struct TypedLoops {
   void (*predict)(const PwAdam* adam, int64_t steps, int64_t count,
                   const float* master, const float* moment1,
                   const float* moment2, void* predicted);
+  void (*choose_experts)(const PwRoute* route, const void* logits, int32_t* ids,
+                         float* weights);
+  void (*route_backward)(const PwRoute* route, const int32_t* ids,
+                         const float* weights, const float* dweights,
+                         void* dlogits);
+  void (*dispatch_rows)(const PwRoute* route, int64_t columns, const void* x,
+                        const int32_t* places, void* rows);
+  void (*combine_rows)(const PwRoute* route, int64_t columns, const void* rows,
+                       const int32_t* places, const float* weights,
+                       const void* residual, void* y);
+  void (*combine_rows_backward)(const PwRoute* route, int64_t columns,
+                                const void* dy, const void* rows,
+                                const int32_t* places, const float* weights,
+                                void* drows, float* dweights);
 };
 
 struct Loops {

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/grouped_call.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/part.h"
 #include "kernels/cuda/sdpa.h"
@@ -70,6 +71,7 @@ PwStatus Prepare(PwDevice* device, int32_t part, int32_t parts) {
     device->nvml = Nvml::Open(bus);
   }
   device->gemm_plans = std::make_unique<GemmPlans>();
+  device->grouped_calls = std::make_unique<GroupedCalls>();
   device->attention_plans = std::make_unique<AttentionPlans>();
   return PW_OK;
 }

@@ -17,6 +17,7 @@
 namespace pipewright::cuda {
 
 class GemmPlans;       // gemm.cc
+class GroupedCalls;    // grouped_call.cc
 class AttentionPlans;  // sdpa.cc
 class Nvml;            // nvml.cc
 class Part;            // part.cc
@@ -43,6 +44,7 @@ struct PwStream {
   pipewright::cuda::Scratch gemm;       // cuBLASLt's workspace
   pipewright::cuda::Scratch operands;   // transposed fp8 operands
   pipewright::cuda::Scratch reduction;  // first stage of sums over rows
+  pipewright::cuda::Scratch pointers;   // of the experts of a grouped GEMM
 };
 
 struct PwEvent {
@@ -77,6 +79,7 @@ struct PwDevice {
   uint32_t released = 0;
   pipewright::cuda::Scratch flush;
   std::unique_ptr<pipewright::cuda::GemmPlans> gemm_plans;
+  std::unique_ptr<pipewright::cuda::GroupedCalls> grouped_calls;
   std::unique_ptr<pipewright::cuda::AttentionPlans> attention_plans;
   std::unique_ptr<pipewright::cuda::Nvml> nvml;
   std::string implementation;

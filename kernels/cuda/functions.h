@@ -151,6 +151,27 @@ PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   const float* gradients, float* master, float* moment1,
                   float* moment2, void* weights);
 
+// experts.cu
+PwStatus RouteForward(PwDevice* device, PwStream* stream, const PwRoute* route,
+                      const void* logits, int32_t* ids, float* weights,
+                      int32_t* places, int32_t* counts);
+PwStatus RouteBackward(PwDevice* device, PwStream* stream, const PwRoute* route,
+                       const int32_t* ids, const float* weights,
+                       const float* dweights, void* dlogits);
+PwStatus RouteCounts(PwDevice* device, PwStream* stream, const PwRoute* route,
+                     const int32_t* counts, int64_t* tokens_of);
+PwStatus DispatchRows(PwDevice* device, PwStream* stream, const PwRoute* route,
+                      int64_t columns, const void* x, const int32_t* places,
+                      void* rows);
+PwStatus CombineRows(PwDevice* device, PwStream* stream, const PwRoute* route,
+                     int64_t columns, const void* rows, const int32_t* places,
+                     const float* weights, const void* residual, void* y);
+PwStatus CombineRowsBackward(PwDevice* device, PwStream* stream,
+                             const PwRoute* route, int64_t columns,
+                             const void* dy, const void* rows,
+                             const int32_t* places, const float* weights,
+                             void* drows, float* dweights);
+
 }  // namespace pipewright::cuda
 
 #endif  // PIPEWRIGHT_KERNELS_CUDA_FUNCTIONS_H_

@@ -1,10 +1,12 @@
-// Products of experts with tokens of their own, a cuBLASLt product each.
+// Products of experts with tokens of their own: one call of cuBLAS where it
+// has one (grouped_call.h), else a cuBLASLt product for each expert.
 #include <algorithm>
 #include <numeric>
 #include <string>
 
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/grouped_call.h"
 
 namespace pipewright::cuda {
 namespace {
@@ -12,9 +14,46 @@ namespace {
 // Experts run side by side on this many streams.
 constexpr size_t kLanes = 4;
 
-int64_t InputBytes(PwType type) {
-  if (type == PW_FP32) return 4;
-  return type == PW_FP8 ? 1 : 2;
+PwStatus OneByOne(PwDevice* device, PwStream* on, const PwGemm& gemm,
+                  const GroupedLayout& layout, const int64_t* tokens_of,
+                  const void* a, const void* b, void* c) {
+  const auto groups = static_cast<size_t>(layout.groups());
+  const size_t lanes = std::min(kLanes, std::max(groups, size_t{1}));
+  PW_RETURN_IF_FAILED(OpenLane(device, lanes - 1));
+  PW_CUDA(cudaEventRecord(device->lane_events[0], on->stream));
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    PW_CUDA(cudaStreamWaitEvent(device->lanes[lane]->stream,
+                                device->lane_events[0], 0));
+  }
+  const GroupSteps steps = StepsOf(gemm);
+  PwStatus status = PW_OK;
+  for (size_t group = 0; group < groups && status == PW_OK; ++group) {
+    const int32_t expert = layout.expert[group];
+    const int64_t before = layout.tokens_before[group];
+    PwGemm one = gemm;
+    one.tokens = tokens_of[expert];
+    status = CheckGemm(device, one);
+    if (status != PW_OK) break;
+    status = device->gemm_plans->Run(
+        device, device->lanes[group % lanes].get(), one,
+        static_cast<const uint8_t*>(a) + steps.a.Bytes(before, expert),
+        static_cast<const uint8_t*>(b) + steps.b.Bytes(before, expert), nullptr,
+        static_cast<uint8_t*>(c) + steps.c.Bytes(before, expert));
+  }
+  // Joined whatever happened: a graph that is being captured must not keep
+  // lanes that never come back.
+  const std::string message = LastError();
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    PW_CUDA(cudaEventRecord(device->lane_events[lane + 1],
+                            device->lanes[lane]->stream));
+    PW_CUDA(cudaStreamWaitEvent(on->stream, device->lane_events[lane + 1], 0));
+  }
+  if (status != PW_OK) return Fail(status, message);
+  if (groups > 0) {
+    device->implementation =
+        std::to_string(groups) + " x " + device->implementation;
+  }
+  return PW_OK;
 }
 
 }  // namespace
@@ -30,53 +69,21 @@ PwStatus GroupedGemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
                                 std::to_string(total) + " tokens, not " +
                                 std::to_string(gemm->tokens));
   }
+  if (std::any_of(tokens_of, tokens_of + groups,
+                  [](int64_t tokens) { return tokens < 0; })) {
+    return Fail(PW_INVALID, "grouped_gemm: an expert has tokens below 0");
+  }
   PwStream* on = StreamOf(device, stream);
-  const size_t lanes =
-      std::min(kLanes, static_cast<size_t>(std::max(groups, 1)));
-  PW_RETURN_IF_FAILED(OpenLane(device, lanes - 1));
-  PW_CUDA(cudaEventRecord(device->lane_events[0], on->stream));
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    PW_CUDA(cudaStreamWaitEvent(device->lanes[lane]->stream,
-                                device->lane_events[0], 0));
+  const GroupedLayout layout = GroupedLayoutOf(*gemm, groups, tokens_of);
+  if (layout.groups() == 0) return PW_OK;
+  if (device->grouped_calls->Takes(on, *gemm, layout.groups())) {
+    PW_RETURN_IF_FAILED(CheckGemm(device, *gemm));
+    bool done = false;
+    PW_RETURN_IF_FAILED(
+        device->grouped_calls->Run(device, on, *gemm, layout, a, b, c, &done));
+    if (done) return PW_OK;
   }
-  const int64_t input_bytes = InputBytes(gemm->type);
-  const int64_t output_bytes =
-      gemm->pass == PW_GEMM_BACKWARD_WEIGHT || gemm->type == PW_FP32 ? 4 : 2;
-  const bool weights = gemm->pass == PW_GEMM_BACKWARD_WEIGHT;
-  const bool forward = gemm->pass == PW_GEMM_FORWARD;
-  const uint8_t* first = static_cast<const uint8_t*>(a);
-  const uint8_t* second = static_cast<const uint8_t*>(b);
-  uint8_t* result = static_cast<uint8_t*>(c);
-  const int64_t matrix = gemm->inputs * gemm->outputs;
-  PwStatus status = PW_OK;
-  for (int32_t group = 0; group < groups && status == PW_OK; ++group) {
-    PwGemm one = *gemm;
-    one.tokens = tokens_of[group];
-    status = CheckGemm(device, one);
-    if (status == PW_OK && one.tokens > 0) {
-      PwStream* lane = device->lanes[static_cast<size_t>(group) % lanes].get();
-      status = device->gemm_plans->Run(device, lane, one, first, second,
-                                       nullptr, result);
-    }
-    // x or dy; w or dy; y, dx or dw.
-    const int64_t width =
-        gemm->pass == PW_GEMM_BACKWARD_INPUT ? gemm->outputs : gemm->inputs;
-    first += one.tokens * width * input_bytes;
-    second += (weights ? one.tokens * gemm->outputs : matrix) * input_bytes;
-    result +=
-        (weights ? matrix
-                 : one.tokens * (forward ? gemm->outputs : gemm->inputs)) *
-        output_bytes;
-  }
-  // Joined whatever happened: a graph that is being captured must not keep
-  // lanes that never come back.
-  const std::string message = LastError();
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    PW_CUDA(cudaEventRecord(device->lane_events[lane + 1],
-                            device->lanes[lane]->stream));
-    PW_CUDA(cudaStreamWaitEvent(on->stream, device->lane_events[lane + 1], 0));
-  }
-  return status == PW_OK ? PW_OK : Fail(status, message);
+  return OneByOne(device, on, *gemm, layout, tokens_of, a, b, c);
 }
 
 }  // namespace pipewright::cuda

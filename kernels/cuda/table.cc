@@ -65,6 +65,12 @@ pw_cuda_kernels(void) {
       .square_sum = cuda::SquareSum,
       .predict = cuda::Predict,
       .quantize = cuda::Quantize,
+      .route_forward = cuda::RouteForward,
+      .route_backward = cuda::RouteBackward,
+      .route_counts = cuda::RouteCounts,
+      .dispatch_rows = cuda::DispatchRows,
+      .combine_rows = cuda::CombineRows,
+      .combine_rows_backward = cuda::CombineRowsBackward,
   };
   return &kTable;
 }

@@ -51,6 +51,10 @@ class Calibration {
                      "degrees of tensor parallelism; default 1,2")
         ->delimiter(',')
         ->type_name("N,...");
+    verb->add_option("--ep", options_.grid.eps,
+                     "degrees of expert parallelism; default 1")
+        ->delimiter(',')
+        ->type_name("N,...");
     verb->add_option(
             "--type", options_.type,
             "fp32, bf16, fp8 (linear layers of the layers, all else as "

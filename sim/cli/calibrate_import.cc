@@ -37,9 +37,11 @@ struct Import {
   std::string device;
   std::string output;
   KinetoOptions options;
+  int64_t ep = 1;
 
   absl::Status Run();
   absl::Status CheckOptions(const ModelSpec& spec) const;
+  absl::Status TakeLayers(const ModelSpec& spec);
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
@@ -74,6 +76,27 @@ absl::Status Import::CheckOptions(const ModelSpec& spec) const {
   return absl::OkStatus();
 }
 
+// A trace has one kind of layers, and does not say which.
+absl::Status Import::TakeLayers(const ModelSpec& spec) {
+  const std::vector<ProfilePart> parts = LayerPartsOf(spec);
+  if (parts.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model: ", spec.name,
+        " has dense layers and layers of experts, which a trace does not tell "
+        "apart; allowed: models of one kind"));
+  }
+  options.part = parts[0];
+  if (spec.has_experts() ? ep < 1 || spec.experts % ep != 0 : ep != 1) {
+    return BadValue("--ep", absl::StrCat(ep),
+                    spec.has_experts()
+                        ? absl::StrCat("a divisor of the model's ",
+                                       spec.experts, " experts")
+                        : "1 (the model has no experts)");
+  }
+  options.ep = spec.has_experts() ? ep : 0;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Profile> Import::Trace() {
   if (model.empty()) {
     return absl::InvalidArgumentError(
@@ -83,6 +106,7 @@ absl::StatusOr<Profile> Import::Trace() {
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
   PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
+  PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
   absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(kineto);
@@ -172,6 +196,7 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   verb->add_option("--sequence", options.sequence,
                    "tokens of a sample (default: the model's)");
   verb->add_option("--tp", options.tp, "tensor parallelism of the run");
+  verb->add_option("--ep", import->ep, "expert parallelism of the run");
   verb->add_option("--layers", options.layers,
                    "layers of one region (default: 1)");
   verb->add_option("--parameters", options.parameters,

@@ -131,7 +131,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
         default:
           for (int64_t layer = 0; layer < block.count; ++layer) {
             stage.push_back(
-                {.part = PW_LAYER,
+                {.part = block.kind == BlockKind::kExpertLayer ? PW_EXPERT_LAYER
+                                                               : PW_LAYER,
                  .layer = static_cast<int>(block.first_layer + layer)});
           }
       }

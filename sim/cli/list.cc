@@ -124,9 +124,8 @@ absl::StatusOr<Json> Profiles() {
     Json models = Json::array();
     for (const PassEntry& entry : profile.passes) {
       const std::string shape = ShapeName(entry.part, entry.model);
-      if (entry.part == ProfilePart::kLayer &&
-          std::find(models.begin(), models.end(), Json(shape)) ==
-              models.end()) {
+      if (IsLayer(entry.part) && std::find(models.begin(), models.end(),
+                                           Json(shape)) == models.end()) {
         models.push_back(shape);
       }
     }

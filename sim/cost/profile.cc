@@ -14,13 +14,22 @@ namespace {
 // What of the model a part's time depends on.
 std::string ModelKey(const ProfileModel& model, ProfilePart part) {
   std::string key = absl::StrCat(model.style, " h", model.hidden);
-  if (part == ProfilePart::kLayer) {
+  if (IsLayer(part)) {
     absl::StrAppend(&key, " a", model.heads);
     if (model.kv_heads != model.heads) {
       absl::StrAppend(&key, "/", model.kv_heads);
     }
-    absl::StrAppend(&key, " d", model.head_dim, " f", model.ffn,
-                    model.causal ? "" : " bidirectional");
+    absl::StrAppend(&key, " d", model.head_dim);
+    if (part == ProfilePart::kLayer) {
+      absl::StrAppend(&key, " f", model.ffn);
+    } else {
+      absl::StrAppend(&key, " e", model.experts, "/", model.experts_per_token,
+                      " f", model.expert_ffn);
+      if (model.shared_ffn > 0) {
+        absl::StrAppend(&key, " shared f", model.shared_ffn);
+      }
+    }
+    absl::StrAppend(&key, model.causal ? "" : " bidirectional");
   } else {
     absl::StrAppend(&key, " v", model.vocabulary);
   }
@@ -28,9 +37,9 @@ std::string ModelKey(const ProfileModel& model, ProfilePart part) {
 }
 
 std::string WorkKey(absl::string_view type, int64_t microbatch_size,
-                    int64_t sequence, int64_t tp) {
+                    int64_t sequence, int64_t tp, int64_t ep) {
   return absl::StrCat(" ", type, " b", microbatch_size, " s", sequence, " tp",
-                      tp);
+                      tp, ep > 1 ? absl::StrCat(" ep", ep) : "");
 }
 
 // Exact, so that near sizes stay two.
@@ -115,17 +124,34 @@ absl::StatusOr<Profile> MergeProfiles(const Profile& older,
 }
 
 std::string KeyOf(const PassEntry& entry) {
-  return absl::StrCat(
-      ProfilePartName(entry.part), " ", ProfilePassName(entry.pass), " ",
-      ModelKey(entry.model, entry.part),
-      WorkKey(entry.type, entry.microbatch_size, entry.sequence, entry.tp));
+  return absl::StrCat(ProfilePartName(entry.part), " ",
+                      ProfilePassName(entry.pass), " ",
+                      ModelKey(entry.model, entry.part),
+                      WorkKey(entry.type, entry.microbatch_size, entry.sequence,
+                              entry.tp, entry.ep));
+}
+
+namespace {
+
+ProfilePart PartOf(const SplitEntry& split) {
+  return split.ep > 0 ? ProfilePart::kExpertLayer : ProfilePart::kLayer;
+}
+
+}  // namespace
+
+bool IsSplitOf(const SplitEntry& split, const PassEntry& entry) {
+  return entry.part == PartOf(split) && entry.model == split.model &&
+         entry.type == split.type &&
+         entry.microbatch_size == split.microbatch_size &&
+         entry.sequence == split.sequence && entry.tp == split.tp &&
+         entry.ep == split.ep;
 }
 
 std::string KeyOf(const SplitEntry& entry) {
-  return absl::StrCat(
-      "split ", entry.recompute ? "F+R+B+W " : "F+B+W ",
-      ModelKey(entry.model, ProfilePart::kLayer),
-      WorkKey(entry.type, entry.microbatch_size, entry.sequence, entry.tp));
+  return absl::StrCat("split ", entry.recompute ? "F+R+B+W " : "F+B+W ",
+                      ModelKey(entry.model, PartOf(entry)),
+                      WorkKey(entry.type, entry.microbatch_size, entry.sequence,
+                              entry.tp, entry.ep));
 }
 
 std::string KeyOf(const KernelEntry& entry) {
@@ -164,6 +190,8 @@ absl::string_view ProfilePartName(ProfilePart part) {
       return "layer";
     case ProfilePart::kHead:
       return "head";
+    case ProfilePart::kExpertLayer:
+      return "expert-layer";
   }
   PW_CHECK(false);
 }

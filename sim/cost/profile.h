@@ -51,10 +51,19 @@ struct ProfileModel {
   int64_t ffn = 0;
   int64_t vocabulary = 0;
   bool causal = true;
+  // Of expert layers; 0: the model has none.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t expert_ffn = 0;
+  int64_t shared_ffn = 0;  // of all shared experts together
   bool operator==(const ProfileModel&) const = default;
 };
 
-enum class ProfilePart { kEmbedding, kLayer, kHead };
+enum class ProfilePart { kEmbedding, kLayer, kHead, kExpertLayer };
+inline constexpr int kNumProfileParts = 4;
+inline bool IsLayer(ProfilePart part) {
+  return part == ProfilePart::kLayer || part == ProfilePart::kExpertLayer;
+}
 enum class ProfilePass {
   kForward,
   kBackwardInput,
@@ -73,6 +82,7 @@ struct PassEntry {
   int64_t microbatch_size = 0;
   int64_t sequence = 0;
   int64_t tp = 1;
+  int64_t ep = 0;  // devices that share the experts; 0: a part without
   Distribution time;
   double gemm_s = 0;  // of its matrix products alone; 0: not measured
   double flops = 0;   // of one device
@@ -82,14 +92,16 @@ struct PassEntry {
   bool operator==(const PassEntry&) const = default;
 };
 
-// F, B and W back to back over the sum of the three measured alone, B and W
-// over BW (the price of the split), with its confidence interval.
+// The layer's: F, B and W back to back over the sum of the three measured
+// alone, B and W over BW (the price of the split), with its confidence
+// interval.
 struct SplitEntry {
   ProfileModel model;
   std::string type;
   int64_t microbatch_size = 0;
   int64_t sequence = 0;
   int64_t tp = 1;
+  int64_t ep = 0;          // of an expert layer; 0: of a dense one
   bool recompute = false;  // with R in front of the backward
   Distribution chain;      // F, (R,) B, W in one go
   Distribution fused;      // F, (R,) BW in one go
@@ -218,6 +230,8 @@ absl::StatusOr<Profile> MergeProfiles(const Profile& older,
 // The key of an entry, for people, diffs and merging: "layer F llama h4096
 // a32/8 d128 f14336 bf16 b1 s4096 tp1", "d2h 64 MiB beside h2d".
 std::string KeyOf(const PassEntry& entry);
+// Is it of the same layer in the same shape?
+bool IsSplitOf(const SplitEntry& split, const PassEntry& entry);
 std::string KeyOf(const SplitEntry& entry);
 std::string KeyOf(const KernelEntry& entry);
 std::string KeyOf(const OptimizerEntry& entry);
@@ -225,7 +239,7 @@ std::string KeyOf(const CopyEntry& entry);
 std::string KeyOf(const TransferEntry& entry);
 std::string KeyOf(const InterferenceEntry& entry);
 
-absl::string_view ProfilePartName(ProfilePart part);  // "layer"
+absl::string_view ProfilePartName(ProfilePart part);  // "expert-layer"
 absl::string_view ProfilePassName(ProfilePass pass);  // "F" "B" "W" "BW" "R"
 absl::string_view BesideName(Beside beside);          // "d2h" ... "collective"
 absl::string_view CopyName(CopyDirection direction);  // "d2h"

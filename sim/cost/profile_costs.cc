@@ -26,12 +26,15 @@ absl::StatusOr<ProfilePart> PartOf(BlockKind kind) {
       return ProfilePart::kEmbedding;
     case BlockKind::kDenseLayer:
       return ProfilePart::kLayer;
+    case BlockKind::kExpertLayer:
+      return ProfilePart::kExpertLayer;
     case BlockKind::kHead:
       return ProfilePart::kHead;
     default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "costs.profile: no profile measures a block of kind ",
-          BlockKindName(kind), "; allowed: embedding, layer, head"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("costs.profile: no profile measures a block of kind ",
+                       BlockKindName(kind),
+                       "; allowed: embedding, layer, expert layer, head"));
   }
 }
 
@@ -94,7 +97,7 @@ class Summation {
       return times.seconds[static_cast<int>(pass)];
     };
     std::array<double, kNumOpPasses> exchange = {};
-    if (training_.tp > 1) {
+    if (training_.tp > 1 || training_.ep > 1) {
       PW_ASSIGN_OR_RETURN(exchange, Exchanges(block));
     }
     for (const ProfilePass pass : kAllPasses) {
@@ -110,7 +113,7 @@ class Summation {
     costs.backward_full_s += count * (seconds(ProfilePass::kBackwardFull) +
                                       exchange[1] + exchange[2]);
     sum->any_full |= times.full_measured;
-    if (recomputes && part == ProfilePart::kLayer) {
+    if (recomputes && IsLayer(part)) {
       costs.recompute_s +=
           count * (seconds(ProfilePass::kRecompute) + exchange[0]);
     }
@@ -118,7 +121,8 @@ class Summation {
   }
 
  private:
-  // Of tp, in F, B and W of one block; a microbatch is one exchange a slice.
+  // Of tp and ep, in F, B and W of one block; a microbatch is one exchange a
+  // slice.
   absl::StatusOr<std::array<double, kNumOpPasses>> Exchanges(
       const StageBlock& block) {
     std::array<double, kNumOpPasses> out = {};
@@ -134,10 +138,12 @@ class Summation {
 
   absl::StatusOr<double> Exchange(const OpComm& comm) {
     if (comm.members == 1 || comm.bytes <= 0) return 0.0;
+    // No profile has an all-to-all: it is of the system.
     const char* name = comm.kind == CommKind::kAllGather ? "all_gather"
                        : comm.kind == CommKind::kReduceScatter
                            ? "reduce_scatter"
-                           : "all_reduce";
+                       : comm.kind == CommKind::kAllToAll ? "all_to_all"
+                                                          : "all_reduce";
     const double bytes = comm.bytes * lookup_->bytes_factor();
     if (const auto time =
             TransferSeconds(profile_, name, comm.members, bytes)) {
@@ -159,8 +165,11 @@ class Summation {
           "costs.profile: ", options_.name, " has no ", name, " over ",
           comm.members,
           " devices, and no system is given; allowed: a system "
-          "(--system NAME), or a profile that has them (pipewright calibrate "
-          "import --nccl-tests FILE)"));
+          "(--system NAME)",
+          comm.kind == CommKind::kAllToAll
+              ? ""
+              : ", or a profile that has them (pipewright calibrate import "
+                "--nccl-tests FILE)"));
     }
     OpComm scaled = comm;
     scaled.bytes = bytes;

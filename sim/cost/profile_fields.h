@@ -43,17 +43,22 @@ void Visit(Io& io, ProfileModel& model) {
   io.Count("ffn", &model.ffn);
   io.Count("vocabulary", &model.vocabulary);
   io.Flag("causal", &model.causal);
+  io.Count("experts", &model.experts);
+  io.Count("experts_per_token", &model.experts_per_token);
+  io.Count("expert_ffn", &model.expert_ffn);
+  io.Count("shared_ffn", &model.shared_ffn);
 }
 
 template <class Io>
 void Visit(Io& io, PassEntry& entry) {
   io.Nested("model", &entry.model);
-  io.Enum("part", &entry.part, 3, ProfilePartName);
+  io.Enum("part", &entry.part, kNumProfileParts, ProfilePartName);
   io.Enum("pass", &entry.pass, kNumProfilePasses, ProfilePassName);
   io.Choice("type", &entry.type, Types());
   io.Count("microbatch_size", &entry.microbatch_size, 1);
   io.Count("sequence", &entry.sequence, 1);
   io.Count("tp", &entry.tp, 1);
+  io.Count("ep", &entry.ep);
   io.Nested("time", &entry.time);
   io.Time("gemm_us", &entry.gemm_s);
   io.Number("flops", &entry.flops);
@@ -68,6 +73,7 @@ void Visit(Io& io, SplitEntry& entry) {
   io.Count("microbatch_size", &entry.microbatch_size, 1);
   io.Count("sequence", &entry.sequence, 1);
   io.Count("tp", &entry.tp, 1);
+  io.Count("ep", &entry.ep);
   io.Flag("recompute", &entry.recompute);
   io.Nested("chain", &entry.chain);
   io.Nested("fused", &entry.fused);

@@ -71,7 +71,8 @@ absl::StatusOr<ProfileLookup> ProfileLookup::Create(
     const Profile& profile, const ModelSpec& model,
     const TrainingSpec& training, const ProfileCostOptions& options) {
   PW_ASSIGN_OR_RETURN(ProfileModel shape, ProfileModelOf(model));
-  ProfileLookup lookup(profile, std::move(shape), training, options);
+  ProfileLookup lookup(profile, std::move(shape), LayerPartsOf(model), training,
+                       options);
   PW_RETURN_IF_ERROR(lookup.ChooseType());
   return lookup;
 }
@@ -134,6 +135,13 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
     entries = EntriesOf(profile_, part, pass, type_, shape_, true);
     scaled = true;
   }
+  if (part == ProfilePart::kExpertLayer) {
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const PassEntry* entry) {
+                                   return entry->ep != training_.ep;
+                                 }),
+                  entries.end());
+  }
   if (entries.empty()) return nullptr;
   std::vector<GridPoint> points;
   for (const PassEntry* entry : entries) {
@@ -185,7 +193,7 @@ bool ProfileLookup::Has(ProfilePart part) const {
 
 absl::StatusOr<PartTimes> ProfileLookup::Of(ProfilePart part, bool recomputes) {
   PartTimes out;
-  if (part != ProfilePart::kLayer && !Has(part)) {
+  if (!IsLayer(part) && !Has(part)) {
     Warn(absl::StrCat("profile ", options_.name, ", from a trace, has no ",
                       ProfilePartName(part), ": it takes no time"));
     return out;
@@ -225,8 +233,7 @@ absl::StatusOr<PartTimes> ProfileLookup::Of(ProfilePart part, bool recomputes) {
     out.quantiles[static_cast<int>(ProfilePass::kBackwardFull)] =
         out.seconds[b] >= out.seconds[w] ? out.quantiles[b] : out.quantiles[w];
   }
-  if (recomputes && part == ProfilePart::kLayer &&
-      !take(ProfilePass::kRecompute)) {
+  if (recomputes && IsLayer(part) && !take(ProfilePass::kRecompute)) {
     copy(ProfilePass::kForward, ProfilePass::kRecompute, 1);
     Warn(absl::StrCat("profile ", options_.name,
                       ": R was not measured; it takes what F takes"));
@@ -246,9 +253,10 @@ absl::Status ProfileLookup::Missing() const {
   std::vector<std::string> measured;
   for (const PassEntry& entry : profile_.passes) {
     if (entry.pass != ProfilePass::kForward) continue;
-    std::string name = absl::StrCat(ProfilePartName(entry.part), " ",
-                                    ShapeName(entry.part, entry.model), " ",
-                                    entry.type, " tp", entry.tp);
+    std::string name = absl::StrCat(
+        ProfilePartName(entry.part), " ", ShapeName(entry.part, entry.model),
+        " ", entry.type, " tp", entry.tp,
+        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "");
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
       measured.push_back(std::move(name));
     }
@@ -257,16 +265,22 @@ absl::Status ProfileLookup::Missing() const {
       profile_.sources.empty() || profile_.sources[0].backend.empty()
           ? "cuda"
           : profile_.sources[0].backend;
+  const int ep = shape_.experts > 0 ? training_.ep : 1;
+  std::vector<std::string> layers;
+  for (const ProfilePart part : layer_parts_) {
+    layers.push_back(ShapeName(part, shape_));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "costs.profile: ", options_.name, " has no ", type_, " times of ",
-      absl::StrJoin(missing_, ", "), " for ",
-      ShapeName(ProfilePart::kLayer, shape_), " v", shape_.vocabulary, " b",
-      training_.microbatch_size, " s", training_.sequence, " tp", training_.tp,
+      absl::StrJoin(missing_, ", "), " for ", absl::StrJoin(layers, " and "),
+      " v", shape_.vocabulary, " b", training_.microbatch_size, " s",
+      training_.sequence, " tp", training_.tp,
+      ep > 1 ? absl::StrCat(" ep", ep) : "",
       " (measured: ", absl::StrJoin(measured, "; "),
       "); allowed: measure them (pipewright calibrate --device ", device,
       type_ == "fp8" ? " --type fp8" : "", " --model MODEL --microbatch-sizes ",
       training_.microbatch_size, " --sequences ", training_.sequence, " --tp ",
-      training_.tp,
+      training_.tp, ep > 1 ? absl::StrCat(" --ep ", ep) : "",
       " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
       "true)"));
 }
@@ -274,7 +288,7 @@ absl::Status ProfileLookup::Missing() const {
 double ProfileLookup::SplitPrice() const {
   double seconds[kNumProfilePasses] = {};
   for (const ProfiledTime& time : times_) {
-    if (time.part != ProfilePart::kLayer) continue;
+    if (time.part != layer_parts_.front()) continue;
     seconds[static_cast<int>(time.pass)] = time.seconds;
   }
   const double full = seconds[static_cast<int>(ProfilePass::kBackwardFull)];

@@ -39,13 +39,16 @@ class ProfileLookup {
   const std::vector<ProfiledTime>& times() const { return times_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool splits_backward() const { return splits_backward_; }
+  // Of the first kind of layer.
   double SplitPrice() const;
 
  private:
   ProfileLookup(const Profile& profile, ProfileModel shape,
+                std::vector<ProfilePart> layer_parts,
                 const TrainingSpec& training, const ProfileCostOptions& options)
       : profile_(profile),
         shape_(std::move(shape)),
+        layer_parts_(std::move(layer_parts)),
         training_(training),
         options_(options) {}
   absl::Status ChooseType();
@@ -55,6 +58,7 @@ class ProfileLookup {
 
   const Profile& profile_;
   ProfileModel shape_;
+  std::vector<ProfilePart> layer_parts_;  // that the model has, at least one
   const TrainingSpec& training_;
   const ProfileCostOptions& options_;
   std::string type_;

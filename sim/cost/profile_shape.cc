@@ -35,16 +35,23 @@ PassWork WorkOf(ProfilePass pass) {
   return {1, 2, 1};
 }
 
-// Of the matrices, all devices.
+// Of the matrices that a token meets, all devices.
 double Parameters(ProfilePart part, const ProfileModel& model) {
   const auto hidden = static_cast<double>(model.hidden);
-  if (part != ProfilePart::kLayer) {
+  if (!IsLayer(part)) {
     return hidden * static_cast<double>(model.vocabulary);
   }
   const auto heads = static_cast<double>(2 * model.heads + 2 * model.kv_heads);
   const double matrices = model.style == "llama" ? 3 : 2;
+  double ffn = static_cast<double>(model.ffn);
+  double router = 0;
+  if (part == ProfilePart::kExpertLayer) {
+    ffn = static_cast<double>(model.experts_per_token * model.expert_ffn +
+                              model.shared_ffn);
+    router = static_cast<double>(model.experts);
+  }
   return hidden * (heads * static_cast<double>(model.head_dim) +
-                   matrices * static_cast<double>(model.ffn));
+                   matrices * ffn + router);
 }
 
 }  // namespace
@@ -53,10 +60,9 @@ absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
   const auto refuse = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(
         "costs.profile: model ", model.name, " has ", what,
-        ", which no profile measures; allowed: dense models that are trained "
-        "whole (or --analytic)"));
+        ", which no profile measures; allowed: models without them that are "
+        "trained whole (or --analytic)"));
   };
-  if (model.has_experts()) return refuse("experts");
   if (model.has_mla()) return refuse("latent attention");
   if (model.mtp_layers > 0) return refuse("multi-token prediction");
   if (model.frozen_layers > 0) return refuse("frozen layers");
@@ -68,16 +74,35 @@ absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
                       .head_dim = model.HeadDim(),
                       .ffn = model.ffn_hidden,
                       .vocabulary = model.vocabulary,
-                      .causal = model.causal};
+                      .causal = model.causal,
+                      .experts = model.experts,
+                      .experts_per_token = model.experts_per_token,
+                      .expert_ffn = model.expert_ffn_hidden,
+                      .shared_ffn = model.shared_ffn_hidden};
+}
+
+std::vector<ProfilePart> LayerPartsOf(const ModelSpec& model) {
+  std::vector<ProfilePart> parts;
+  if (!model.IsExpertLayer(0)) parts.push_back(ProfilePart::kLayer);
+  if (model.has_experts() && model.first_dense_layers < model.layers) {
+    parts.push_back(ProfilePart::kExpertLayer);
+  }
+  return parts;
 }
 
 bool SameShape(ProfilePart part, const ProfileModel& one,
                const ProfileModel& other) {
   if (one.style != other.style || one.hidden != other.hidden) return false;
-  if (part != ProfilePart::kLayer) return one.vocabulary == other.vocabulary;
-  return one.heads == other.heads && one.kv_heads == other.kv_heads &&
-         one.head_dim == other.head_dim && one.ffn == other.ffn &&
-         one.causal == other.causal;
+  if (!IsLayer(part)) return one.vocabulary == other.vocabulary;
+  if (one.heads != other.heads || one.kv_heads != other.kv_heads ||
+      one.head_dim != other.head_dim || one.causal != other.causal) {
+    return false;
+  }
+  if (part == ProfilePart::kLayer) return one.ffn == other.ffn;
+  return one.experts == other.experts &&
+         one.experts_per_token == other.experts_per_token &&
+         one.expert_ffn == other.expert_ffn &&
+         one.shared_ffn == other.shared_ffn;
 }
 
 GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
@@ -93,7 +118,7 @@ GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
   if (part == ProfilePart::kHead) {
     streamed += tokens * static_cast<double>(model.vocabulary) / shards;
   }
-  if (part == ProfilePart::kLayer) {
+  if (IsLayer(part)) {
     attention = (model.causal ? 1.0 : 2.0) * tokens *
                 static_cast<double>(sequence * model.heads * model.head_dim) /
                 shards;
@@ -125,14 +150,21 @@ std::vector<const PassEntry*> EntriesOf(const Profile& profile,
 }
 
 std::string ShapeName(ProfilePart part, const ProfileModel& model) {
-  if (part != ProfilePart::kLayer) {
+  if (!IsLayer(part)) {
     return absl::StrCat(model.style, " h", model.hidden, " v",
                         model.vocabulary);
   }
   return absl::StrCat(
       model.style, " h", model.hidden, " a", model.heads,
       model.kv_heads == model.heads ? "" : absl::StrCat("/", model.kv_heads),
-      " d", model.head_dim, " f", model.ffn,
+      " d", model.head_dim,
+      part == ProfilePart::kLayer
+          ? absl::StrCat(" f", model.ffn)
+          : absl::StrCat(" e", model.experts, "/", model.experts_per_token,
+                         " f", model.expert_ffn),
+      part == ProfilePart::kExpertLayer && model.shared_ffn > 0
+          ? absl::StrCat(" shared f", model.shared_ffn)
+          : "",
       model.causal ? "" : " bidirectional");
 }
 
@@ -142,7 +174,8 @@ std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {
     if (entry.time.median_s <= 0) continue;
     const std::string name = absl::StrCat(
         ProfilePartName(entry.part), " ", ProfilePassName(entry.pass), " ",
-        ShapeName(entry.part, entry.model), " ", entry.type);
+        ShapeName(entry.part, entry.model), " ", entry.type,
+        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "");
     LeftOutRow& row = rows[name];
     row.name = name;
     row.entries.push_back(&entry);

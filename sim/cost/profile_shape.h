@@ -17,9 +17,12 @@
 namespace pipewright {
 
 // The shape of a model as profiles name it; gated feed-forward: "llama", else
-// "gpt". Error: kInvalidArgument for what no kernel of ours runs (experts,
-// latent attention, frozen or adapted weights).
+// "gpt". Error: kInvalidArgument for what no kernel of ours runs (latent
+// attention, frozen or adapted weights).
 absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model);
+
+// Of dense layers, of layers of experts, or both, in the model's order.
+std::vector<ProfilePart> LayerPartsOf(const ModelSpec& model);
 
 // True when a pass of `part` is the same work in both models: the vocabulary
 // does not matter to a layer, nor the heads to the head.
@@ -27,8 +30,10 @@ bool SameShape(ProfilePart part, const ProfileModel& one,
                const ProfileModel& other);
 
 // Linear FLOPs, FLOPs of attention, streamed elements of one device, and where
-// the shape lies (microbatch size, sequence, tp, parameters of the part); no
-// seconds. A slice is a part of a microbatch.
+// the shape lies (microbatch size, sequence, tp, parameters of the part that a
+// token meets); no seconds. A slice is a part of a microbatch. Experts of a
+// device that others share do as much, in larger groups: entries of another ep
+// are no points of a grid.
 GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
                   double microbatch_size, int64_t sequence, int64_t tp);
 

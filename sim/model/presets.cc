@@ -103,6 +103,22 @@ ModelSpec GptTiny() {
   return model;
 }
 
+// Both kinds of layers and a shared expert, as in DeepSeekMoE.
+ModelSpec MoeTiny() {
+  ModelSpec model = GptTiny();
+  model.name = "moe-tiny";
+  model.hidden = 128;
+  model.kv_heads = 2;
+  model.ffn_hidden = 512;
+  model.gated = true;
+  model.experts = 8;
+  model.experts_per_token = 2;
+  model.expert_ffn_hidden = 128;
+  model.shared_ffn_hidden = 128;
+  model.first_dense_layers = 1;
+  return model;
+}
+
 // Llama's block: RMSNorm, SwiGLU, no biases, rotary positions.
 ModelSpec Llama(std::string name, std::string source, int64_t layers,
                 int64_t hidden, int64_t heads, int64_t kv_heads,
@@ -243,7 +259,7 @@ ModelSpec Bert(std::string name, int64_t layers, int64_t hidden,
 
 const std::vector<ModelSpec>& AllModels() {
   static const auto* models = [] {
-    auto* all = new std::vector<ModelSpec>{GptTiny()};
+    auto* all = new std::vector<ModelSpec>{GptTiny(), MoeTiny()};
     AddGpts(all);
     AddLlamas(all);
     AddQwens(all);

@@ -30,12 +30,7 @@ Json TimeJson(const NamedTime& named) {
 const PassEntry* FindPass(const Profile& profile, const SplitEntry& split,
                           ProfilePass pass) {
   for (const PassEntry& entry : profile.passes) {
-    if (entry.part == ProfilePart::kLayer && entry.pass == pass &&
-        entry.model == split.model && entry.type == split.type &&
-        entry.microbatch_size == split.microbatch_size &&
-        entry.sequence == split.sequence && entry.tp == split.tp) {
-      return &entry;
-    }
+    if (entry.pass == pass && IsSplitOf(split, entry)) return &entry;
   }
   return nullptr;
 }

@@ -249,14 +249,17 @@ std::string ToText(const Profile& profile) {
 
 // "layer R", for each that has no entry of the model's shape.
 std::vector<std::string> MissingPasses(const Profile& profile,
+                                       const ModelSpec& spec,
                                        const ProfileModel& model) {
   std::vector<std::string> missing;
-  for (const ProfilePart part :
-       {ProfilePart::kEmbedding, ProfilePart::kLayer, ProfilePart::kHead}) {
+  std::vector<ProfilePart> parts = {ProfilePart::kEmbedding};
+  for (const ProfilePart part : LayerPartsOf(spec)) parts.push_back(part);
+  parts.push_back(ProfilePart::kHead);
+  for (const ProfilePart part : parts) {
     for (int index = 0; index < kNumProfilePasses; ++index) {
       const auto pass = static_cast<ProfilePass>(index);
       // Only layers are recomputed.
-      if (pass == kRecompute && part != ProfilePart::kLayer) continue;
+      if (pass == kRecompute && !IsLayer(part)) continue;
       const bool there =
           std::any_of(profile.passes.begin(), profile.passes.end(),
                       [&](const PassEntry& entry) {
@@ -271,18 +274,21 @@ std::vector<std::string> MissingPasses(const Profile& profile,
   return missing;
 }
 
-// "b1 s4096 tp1 bf16", of the layer's F.
+// "b1 s4096 tp1 bf16", of the F of the model's layers, those of experts where
+// it has such.
 std::vector<std::string> MeasuredShapes(const Profile& profile,
+                                        const ModelSpec& spec,
                                         const ProfileModel& model) {
+  const ProfilePart part = LayerPartsOf(spec).back();
   std::vector<std::string> shapes;
   for (const PassEntry& entry : profile.passes) {
-    if (entry.part != ProfilePart::kLayer || entry.pass != kForward ||
+    if (entry.part != part || entry.pass != kForward ||
         !SameShape(entry.part, entry.model, model)) {
       continue;
     }
-    shapes.push_back(absl::StrCat("b", entry.microbatch_size, " s",
-                                  entry.sequence, " tp", entry.tp, " ",
-                                  entry.type));
+    shapes.push_back(absl::StrCat(
+        "b", entry.microbatch_size, " s", entry.sequence, " tp", entry.tp,
+        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "", " ", entry.type));
   }
   return shapes;
 }
@@ -298,8 +304,10 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
                                               const ModelSpec& model,
                                               bool json) {
   PW_ASSIGN_OR_RETURN(const ProfileModel wanted, ProfileModelOf(model));
-  const std::vector<std::string> shapes = MeasuredShapes(profile, wanted);
-  const std::vector<std::string> missing = MissingPasses(profile, wanted);
+  const std::vector<std::string> shapes =
+      MeasuredShapes(profile, model, wanted);
+  const std::vector<std::string> missing =
+      MissingPasses(profile, model, wanted);
   if (json) {
     Json report = CalibrationJson(profile);
     report["model"] = {

@@ -309,7 +309,12 @@ TEST_CASE("calibrate: what cannot be measured is refused before",
   options.model = FindModel("deepseek-v3").value();
   CHECK(absl::StrContains(
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
-      "deepseek-v3 has experts"));
+      "deepseek-v3 has multi-head latent attention"));
+  options = Tiny();
+  options.grid.eps = {2};
+  CHECK(absl::StrContains(
+      Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
+      "--ep: 2 is not allowed; allowed: 1 (tiny has no experts)"));
   CHECK(saves.count == 0);
 }
 

@@ -52,8 +52,9 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(RunBinary({"calibrate", "--device", "gpu", "--model", "gpt-tiny",
                           "-o", old}),
                2, "unknown --device 'gpu'");
-  CheckRefused(RunBinary({"calibrate", "--model", "mixtral-8x7b", "-o", old}),
-               2, "experts");
+  CheckRefused(RunBinary({"calibrate", "--model", "deepseek-v2", "-o", old}), 2,
+               "latent attention");
+  CheckRefused(Tiny(old, {"--ep", "2"}), 2, "--ep: 2");
   CheckRefused(Tiny(old, {"--tp", "3"}), 2, "--tp: 3");
   CheckRefused(Tiny(old, {"--microbatch-sizes", "0"}), 2,
                "--microbatch-sizes: 0");

@@ -194,6 +194,9 @@ TEST_CASE("profile: keys tell entries apart", "[cost]") {
   CHECK(KeyOf(profile.passes[1]) ==
         "head BW llama h4096 v128256 bf16 b1 s4096 "
         "tp2");
+  CHECK(KeyOf(profile.passes[2]) ==
+        "expert-layer F llama h4096 a32/8 d128 e8/2 f14336 shared f1024 bf16 "
+        "b1 s4096 tp1 ep4");
   CHECK(KeyOf(profile.splits[0]) ==
         "split F+R+B+W llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1");
   CHECK(KeyOf(profile.kernels[0]) == "gemm.forward 4096x4096x4096 bf16");

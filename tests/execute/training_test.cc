@@ -236,6 +236,36 @@ TEST_CASE("execute: uneven stages, wall time and holding transfers",
   }
 }
 
+// Every second layer is one of experts.
+Setup WithExperts(Setup setup, bool balanced) {
+  PwModel& shape = setup.model.shape;
+  shape.experts = 4;
+  shape.experts_per_token = 2;
+  shape.expert_ffn = 16;
+  shape.shared_ffn = 8;
+  shape.ep = 1;
+  shape.balanced = balanced ? 1 : 0;
+  for (std::vector<StagePart>& stage : setup.model.stages) {
+    for (StagePart& part : stage) {
+      if (part.layer % 2 == 1) part.part = PW_EXPERT_LAYER;
+    }
+  }
+  return setup;
+}
+
+TEST_CASE("execute: experts train as without a pipeline", "[execute]") {
+  for (const char* name : {"1f1b", "zb-h1", "interleaved-1f1b", "seq1f1b"}) {
+    const std::optional<Setup> setup = MakeSetup(Info(name), 2, 4, PW_LLAMA);
+    REQUIRE(setup.has_value());
+    for (const bool balanced : {true, false}) {
+      INFO(name << " balanced " << balanced);
+      const TrainedRun run = Train(WithExperts(*setup, balanced));
+      CheckTrained(run);
+      CHECK(run.check.same_bits);
+    }
+  }
+}
+
 // Four iterations of a schedule that is never flushed.
 Setup UnflushedSetup(const std::string& name, int pp, int microbatches) {
   std::optional<Setup> setup =

@@ -7,6 +7,8 @@
 
 #include "kernels/cpu/fp8.h"
 #include "kernels/cuda/arithmetic.h"
+#include "kernels/cuda/e5m2.h"
+#include "kernels/layer.h"
 
 namespace pipewright {
 namespace {
@@ -144,6 +146,68 @@ KernelResult Graph(const PwKernels* kernels, PwDevice* device, PwType) {
   return compare.Result();
 }
 
+// F of a layer of experts, captured and launched, writes what a call writes: a
+// balanced layer waits for nothing.
+KernelResult ExpertGraph(const PwKernels* kernels, PwDevice* device,
+                         PwType type) {
+  KernelRig rig(kernels, device);
+  KernelCompare compare(&rig, 2e-2);
+  PwModel model{};
+  model.style = PW_LLAMA;
+  model.type = type;
+  model.hidden = 64;
+  model.heads = model.kv_heads = 4;
+  model.head_dim = 16;
+  model.vocabulary = 64;
+  model.sequence = 64;
+  model.causal = 1;
+  model.tp = 1;
+  model.epsilon = 1e-5f;
+  model.rotary_base = 10000;
+  model.experts = 8;
+  model.experts_per_token = 2;
+  model.expert_ffn = 96;
+  model.ep = 1;
+  model.balanced = 1;
+  const PwWork work = {2, 64, 0, 64};
+  PwPartSize size{};
+  rig.Ok(pw_part_size(kernels, device, &model, &work, PW_EXPERT_LAYER, &size),
+         "pw_part_size");
+  Values weights = RandomValues(size.parameters, 1, 0.2);
+  Values input = RandomValues(2 * 64 * model.hidden, 2, 1);
+  PwPartMemory memory{};
+  memory.weights = rig.Put(&weights, type);
+  memory.input = rig.Put(&input, type);
+  memory.output = rig.Space(size.boundary);
+  memory.saved = rig.Space(size.saved);
+  memory.inputs = rig.Space(size.inputs);
+  memory.grads = rig.Space(size.grads);
+  memory.workspace = rig.Space(size.workspace);
+  PwStream* stream = nullptr;
+  PwGraph* graph = nullptr;
+  rig.Ok(kernels->create_stream(device, 0, &stream), "create_stream");
+  const auto forward = [&] {
+    rig.Ok(pw_forward(kernels, device, stream, &model, &work, PW_EXPERT_LAYER,
+                      &memory),
+           "pw_forward");
+  };
+  forward();
+  rig.Ok(kernels->synchronize(device, stream), "synchronize");
+  const Values want = rig.Get(memory.output, 2 * 64 * model.hidden, type);
+  rig.Fill(memory.output, size.boundary, 0xff);
+  rig.Ok(kernels->begin_graph(device, stream), "begin_graph");
+  forward();
+  rig.Ok(kernels->end_graph(device, stream, &graph), "end_graph");
+  if (graph != nullptr) {
+    rig.Ok(kernels->launch_graph(device, stream, graph), "launch_graph");
+  }
+  rig.Ok(kernels->synchronize(device, stream), "synchronize");
+  compare.Device("output", memory.output, type, want);
+  kernels->destroy_graph(device, graph);
+  kernels->destroy_stream(device, stream);
+  return compare.Result();
+}
+
 // What is behind a hold starts at the release and not before; events say how
 // long it took.
 KernelResult Hold(const PwKernels* kernels, PwDevice* device, PwType) {
@@ -219,6 +283,7 @@ std::vector<KernelCheck> CudaChecks() {
       {"fp8 gemm", false, true, Fp8Gemm},
       {"fp8 gemm, e5m2 gradients and scales", false, true, Fp8ScaledGemm},
       {"graph of a grouped gemm", false, false, Graph},
+      {"graph of a layer of experts", false, false, ExpertGraph},
       {"held stream", false, false, Hold},
   };
 }

@@ -13,6 +13,7 @@
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/fp8.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cuda/grouped_layout.h"
 #include "kernels/kernels.h"
 #include "tests/support/kernel_checks.h"
 
@@ -58,6 +59,26 @@ PwStatus GemmOfAnySpeed(PwDevice*, PwStream*, const PwGemm* gemm, const void* a,
   return AnyBf16Gemm()->Run(*gemm, a, b, bias, c);
 }
 
+// Each expert by itself.
+PwStatus GroupedOfAnySpeed(PwDevice*, PwStream*, const PwGemm* gemm,
+                           int32_t groups, const int64_t* tokens_of,
+                           const void* a, const void* b, void* c) {
+  const cuda::GroupSteps steps = cuda::StepsOf(*gemm);
+  int64_t before = 0;
+  for (int32_t group = 0; group < groups; ++group) {
+    PwGemm one = *gemm;
+    one.tokens = tokens_of[group];
+    if (one.tokens == 0) continue;
+    const PwStatus status = AnyBf16Gemm()->Run(
+        one, static_cast<const char*>(a) + steps.a.Bytes(before, group),
+        static_cast<const char*>(b) + steps.b.Bytes(before, group), nullptr,
+        static_cast<char*>(c) + steps.c.Bytes(before, group));
+    if (status != PW_OK) return status;
+    before += one.tokens;
+  }
+  return PW_OK;
+}
+
 // Without AMX oneDNN's bf16 is too slow to offer, but the same code.
 TEST_CASE("kernels: bf16 by oneDNN, passes included", "[kernels]") {
   if (AnyBf16Gemm() == nullptr) {
@@ -66,6 +87,7 @@ TEST_CASE("kernels: bf16 by oneDNN, passes included", "[kernels]") {
   }
   PwKernels kernels = *pw_cpu_kernels();
   kernels.gemm = GemmOfAnySpeed;
+  kernels.grouped_gemm = GroupedOfAnySpeed;
   PwDevice device(BestLoops());
   std::vector<KernelCheck> checks;
   for (const KernelCheck& check : PrimitiveChecks()) {

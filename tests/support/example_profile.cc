@@ -32,6 +32,11 @@ Profile ExampleProfile() {
                               .head_dim = 128,
                               .ffn = 14336,
                               .vocabulary = 128256};
+  ProfileModel experts = model;
+  experts.experts = 8;
+  experts.experts_per_token = 2;
+  experts.expert_ffn = 14336;
+  experts.shared_ffn = 1024;
   Profile profile;
   profile.sources = {{.kind = "calibrate",
                       .version = "0.1.0",
@@ -61,7 +66,14 @@ Profile ExampleProfile() {
                      .microbatch_size = 1,
                      .sequence = 4096,
                      .tp = 2,
-                     .time = Around(5)}};
+                     .time = Around(5)},
+                    {.model = experts,
+                     .part = ProfilePart::kExpertLayer,
+                     .type = "bf16",
+                     .microbatch_size = 1,
+                     .sequence = 4096,
+                     .ep = 4,
+                     .time = Around(9000)}};
   profile.splits = {{.model = model,
                      .type = "bf16",
                      .microbatch_size = 1,

@@ -36,6 +36,7 @@ struct KernelCheck {
 std::vector<KernelCheck> GemmChecks();
 std::vector<KernelCheck> AttentionChecks();
 std::vector<KernelCheck> OptimizerChecks();
+std::vector<KernelCheck> ExpertChecks();
 // Each of gemm, grouped gemm, norms, attention, ...
 std::vector<KernelCheck> PrimitiveChecks();
 // Each part in each style, with heads in groups, slices, shards; split and

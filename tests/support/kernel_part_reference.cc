@@ -180,6 +180,38 @@ class Part {
         in_.input);
   }
 
+  // Each adds its block to `middle` and gives the gradient of its input.
+  void FeedForward(const Values& normal, const Values& middle, bool backward,
+                   Values* d_normal) {
+    const int64_t hidden = model_.hidden;
+    const Values wide = Linear("up", normal, hidden, up_);
+    const Values active = RefActivation(activation_, wide, tokens_, ffn_);
+    out_.output = Sum(middle, Linear("down", active, ffn_, hidden));
+    if (!backward) return;
+    const Values d_active = LinearBackward(
+        "down", active, Gather(in_.output_gradient), ffn_, hidden);
+    const Values d_wide =
+        RefActivationBackward(activation_, wide, d_active, tokens_, ffn_);
+    *d_normal = LinearBackward("up", normal, d_wide, hidden, up_);
+  }
+  void Experts(const Values& normal, const Values& middle, bool backward,
+               Values* d_normal) {
+    const RefExpertWeights weights = {
+        Weight("router"), Weight("experts.up"), Weight("experts.down"),
+        Weight("shared.up"), Weight("shared.down")};
+    const RefExpertsOutput out =
+        RefExperts(model_, tokens_, normal, weights,
+                   backward ? &in_.output_gradient : nullptr);
+    out_.output = Sum(middle, out.y);
+    if (!backward) return;
+    *d_normal = out.dx;
+    AddGradient("router", out.gradients.router);
+    AddGradient("experts.up", out.gradients.up);
+    AddGradient("experts.down", out.gradients.down);
+    AddGradient("shared.up", out.gradients.shared_up);
+    AddGradient("shared.down", out.gradients.shared_down);
+  }
+
   void Layer(bool backward) {
     const int64_t hidden = model_.hidden;
     const int64_t width = queries_ + 2 * kv_;
@@ -192,16 +224,14 @@ class Part {
     const Values attention = RefAttentionForward(AttentionShape(), q, k, v).o;
     const Values middle = Sum(x, Linear("out", attention, queries_, hidden));
     const Values normal2 = Norm("norm2", middle);
-    const Values wide = Linear("up", normal2, hidden, up_);
-    const Values active = RefActivation(activation_, wide, tokens_, ffn_);
-    out_.output = Sum(middle, Linear("down", active, ffn_, hidden));
+    Values d_normal2;
+    if (part_ == PW_EXPERT_LAYER) {
+      Experts(normal2, middle, backward, &d_normal2);
+    } else {
+      FeedForward(normal2, middle, backward, &d_normal2);
+    }
     if (!backward) return;
     const Values& dy = in_.output_gradient;
-    const Values d_active =
-        LinearBackward("down", active, Gather(dy), ffn_, hidden);
-    const Values d_wide =
-        RefActivationBackward(activation_, wide, d_active, tokens_, ffn_);
-    const Values d_normal2 = LinearBackward("up", normal2, d_wide, hidden, up_);
     const Values d_middle = Sum(NormBackward("norm2", d_normal2, middle), dy);
     const Values d_attention =
         LinearBackward("out", attention, Gather(d_middle), queries_, hidden);

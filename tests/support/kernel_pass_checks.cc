@@ -13,6 +13,15 @@ namespace {
 // bits, and a layer rounds some ten times.
 double Tolerance(PwType type) { return type == PW_FP32 ? 5e-6 : 4e-2; }
 
+// 0 experts: a dense layer.
+struct ExpertCase {
+  int32_t experts = 0;
+  int32_t chosen = 0;
+  bool shared = false;
+  int32_t ep = 0;
+  bool balanced = false;
+};
+
 struct PassCase {
   PwStyle style;
   int64_t kv_heads;
@@ -21,6 +30,7 @@ struct PassCase {
   bool sequence_parallel;
   bool causal;
   bool odd;
+  ExpertCase experts = {};
 };
 
 PwModel ModelOf(const PassCase& one, PwType type) {
@@ -39,6 +49,14 @@ PwModel ModelOf(const PassCase& one, PwType type) {
   model.sequence_parallel = one.sequence_parallel;
   model.epsilon = 1e-5f;
   model.rotary_base = 10000;
+  if (one.experts.experts == 0) return model;
+  model.experts = one.experts.experts;
+  model.experts_per_token = one.experts.chosen;
+  model.expert_ffn = one.odd ? 34 : 64;
+  model.shared_ffn = one.experts.shared ? (one.odd ? 18 : 32) : 0;
+  model.ep = one.experts.ep;
+  // Rounded to bf16, logits that are near change places.
+  model.balanced = one.experts.balanced || type != PW_FP32;
   return model;
 }
 
@@ -87,9 +105,10 @@ KernelResult CheckPart(const PwKernels* kernels, PwDevice* device, PwType type,
 }
 
 std::string NameOf(const PassCase& one, PwPart part) {
-  std::string name = part == PW_EMBEDDING ? "embedding"
-                     : part == PW_LAYER   ? "layer"
-                                          : "head";
+  std::string name = part == PW_EMBEDDING      ? "embedding"
+                     : part == PW_LAYER        ? "layer"
+                     : part == PW_EXPERT_LAYER ? "expert layer"
+                                               : "head";
   name += one.style == PW_GPT ? " gpt" : " llama";
   if (part == PW_LAYER)
     name += " kv heads " + std::to_string(one.kv_heads) + " of 4";
@@ -98,6 +117,13 @@ std::string NameOf(const PassCase& one, PwPart part) {
   if (one.sequence_parallel) name += " sequence parallel";
   if (!one.causal) name += " not causal";
   if (one.odd) name += " odd";
+  const ExpertCase& experts = one.experts;
+  if (experts.experts == 0) return name;
+  name += " experts " + std::to_string(experts.chosen) + " of " +
+          std::to_string(experts.experts);
+  if (experts.shared) name += " shared";
+  if (experts.ep > 1) name += " ep " + std::to_string(experts.ep);
+  if (experts.balanced) name += " balanced";
   return name;
 }
 
@@ -121,6 +147,28 @@ std::vector<PassCase> Cases() {
   return cases;
 }
 
+std::vector<PassCase> ExpertCases() {
+  std::vector<PassCase> cases;
+  for (const bool odd : {true, false}) {
+    for (const PwStyle style : {PW_GPT, PW_LLAMA}) {
+      const auto add = [&](int64_t slices, int32_t tp, ExpertCase experts) {
+        cases.push_back({style, 2, slices, tp, false, true, odd, experts});
+      };
+      add(1, 1, {8, 2, false, 1, true});
+      add(1, 1, {8, 2, false, 1, false});
+      // Counts that differ by one, and experts that nobody chooses.
+      add(1, 1, {7, 3, true, 1, true});
+      add(1, 1, {16, 1, true, 1, false});
+      add(1, 2, {6, 3, true, 1, false});
+      add(1, 1, {8, 4, true, 4, true});
+      add(1, 1, {8, 3, false, 2, false});
+      add(1, 1, {4, 4, false, 1, false});
+      add(3, 1, {8, 2, true, 1, false});
+    }
+  }
+  return cases;
+}
+
 // A small model: embedding, two layers, head.
 class SmallModel {
  public:
@@ -137,8 +185,8 @@ class SmallModel {
       in.weights = weights[index];
       in.input = hidden;
       if (index + 1 == weights.size()) in.ids = targets;
-      const RefPartOutput out =
-          RefPart(model_, work_, PartAt(index, weights.size()), in, false);
+      const RefPartOutput out = RefPart(
+          model_, work_, PartAt(model_, index, weights.size()), in, false);
       hidden = out.output;
       if (index + 1 < weights.size()) continue;
       double sum = 0;
@@ -148,8 +196,11 @@ class SmallModel {
     return 0;
   }
 
-  static PwPart PartAt(size_t index, size_t count) {
-    return index == 0 ? PW_EMBEDDING : index + 1 == count ? PW_HEAD : PW_LAYER;
+  // A dense layer and, where there are experts, a layer of them behind it.
+  static PwPart PartAt(const PwModel& model, size_t index, size_t count) {
+    if (index == 0) return PW_EMBEDDING;
+    if (index + 1 == count) return PW_HEAD;
+    return index == 2 && model.experts > 0 ? PW_EXPERT_LAYER : PW_LAYER;
   }
 
  private:
@@ -160,12 +211,13 @@ class SmallModel {
 // Central differences in some weights of every tensor. A step of 1e-5 leaves
 // about 1e-10 of the third derivative and 1e-11 of rounding.
 KernelResult CheckGradient(const PwKernels* kernels, PwDevice* device,
-                           PwType type, PwStyle style, int64_t slices) {
+                           PwType type, PwStyle style, int64_t slices,
+                           const ExpertCase& experts) {
   constexpr size_t kParts = 4;
   constexpr double kStep = 1e-5;
   KernelRig rig(kernels, device);
   KernelCompare compare(&rig, type == PW_FP32 ? 1e-5 : 6e-2);
-  const PassCase one = {style, 2, slices, 1, false, true, false};
+  const PassCase one = {style, 2, slices, 1, false, true, false, experts};
   PwModel model = ModelOf(one, type);
   model.vocabulary = 96;
   PwWork work = {2, 12, 0, 12};
@@ -173,7 +225,7 @@ KernelResult CheckGradient(const PwKernels* kernels, PwDevice* device,
   parts.reserve(kParts);
   for (size_t index = 0; index < kParts; ++index) {
     parts.emplace_back(&rig, model, work, slices,
-                       SmallModel::PartAt(index, kParts), 100 + index);
+                       SmallModel::PartAt(model, index, kParts), 100 + index);
   }
   const int64_t tokens = work.batch * work.sequence;
   std::vector<PassOutcome> outcomes(kParts);
@@ -194,8 +246,8 @@ KernelResult CheckGradient(const PwKernels* kernels, PwDevice* device,
   const SmallModel small(model, work);
   for (size_t index = 0; index < kParts; ++index) {
     PwTensor tensors[PW_MAX_TENSORS];
-    const int32_t count =
-        pw_part_tensors(&model, SmallModel::PartAt(index, kParts), tensors);
+    const int32_t count = pw_part_tensors(
+        &model, SmallModel::PartAt(model, index, kParts), tensors);
     Values all_got;
     Values all_want;
     for (int32_t which = 0; which < count; ++which) {
@@ -247,23 +299,40 @@ std::vector<KernelCheck> PassChecks() {
                         }});
     }
   }
+  for (const PassCase& one : ExpertCases()) {
+    checks.push_back(
+        {NameOf(one, PW_EXPERT_LAYER), true, one.odd,
+         [one](const PwKernels* kernels, PwDevice* device, PwType type) {
+           PassCase own = one;
+           // Which experts are forced depends on the place in a
+           // slice.
+           if (type != PW_FP32) own.slices = 1;
+           return CheckPart(kernels, device, type, own, PW_EXPERT_LAYER);
+         }});
+  }
   return checks;
 }
 
 std::vector<KernelCheck> GradientChecks() {
   std::vector<KernelCheck> checks;
-  for (const PwStyle style : {PW_GPT, PW_LLAMA}) {
-    for (const int64_t slices : {1, 3}) {
-      checks.push_back({std::string("numeric gradient of a ") +
-                            (style == PW_GPT ? "gpt" : "llama") +
-                            " model, slices " + std::to_string(slices),
-                        true, false,
-                        [style, slices](const PwKernels* kernels,
-                                        PwDevice* device, PwType type) {
-                          return CheckGradient(kernels, device, type, style,
-                                               slices);
-                        }});
+  const auto add = [&](PwStyle style, int64_t slices,
+                       const ExpertCase& experts) {
+    std::string name = std::string("numeric gradient of a ") +
+                       (style == PW_GPT ? "gpt" : "llama") + " model, slices " +
+                       std::to_string(slices);
+    if (experts.experts > 0) {
+      name += experts.balanced ? ", balanced experts" : ", experts";
     }
+    checks.push_back(
+        {name, true, false,
+         [=](const PwKernels* kernels, PwDevice* device, PwType type) {
+           return CheckGradient(kernels, device, type, style, slices, experts);
+         }});
+  };
+  for (const PwStyle style : {PW_GPT, PW_LLAMA}) {
+    for (const int64_t slices : {1, 3}) add(style, slices, {});
+    add(style, 1, {8, 2, true, 1, true});
+    add(style, 1, {8, 3, true, 2, false});
   }
   return checks;
 }

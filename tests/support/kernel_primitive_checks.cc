@@ -298,7 +298,8 @@ std::vector<KernelCheck> PrimitiveChecks() {
           offset == 0 ? 1 : 5));
     }
   }
-  for (const auto& more : {AttentionChecks(), OptimizerChecks()}) {
+  for (const auto& more :
+       {AttentionChecks(), OptimizerChecks(), ExpertChecks()}) {
     checks.insert(checks.end(), more.begin(), more.end());
   }
   return checks;

@@ -73,6 +73,27 @@ Values RefCrossEntropyBackward(const Values& logits,
 
 // Operands of a layer's linear layers; weight [outputs, inputs].
 enum class RefOperand { kInput, kWeight, kGradient };
+// The mixture of experts of `tokens` rows of x, without norm and residual: each
+// token and each of its experts by itself, the weights by way of the softmax
+// over all experts. Empty shared matrices: no shared experts.
+struct RefExpertWeights {
+  Values router;
+  Values up;
+  Values down;
+  Values shared_up;
+  Values shared_down;
+};
+struct RefExpertsOutput {
+  Values y;
+  Values dx;  // from here on only with dy
+  RefExpertWeights gradients;
+};
+RefExpertsOutput RefExperts(const PwModel& model, int64_t tokens,
+                            const Values& x, const RefExpertWeights& weights,
+                            const Values* dy);
+// The experts of one token, numbered `token`, by its logits.
+std::vector<int32_t> RefChosen(const Values& logits, int64_t token,
+                               int32_t chosen, bool balanced);
 
 // One part of one device, forward and backward, sequences unsliced.
 struct RefPartInput {

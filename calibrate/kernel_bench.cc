@@ -321,7 +321,7 @@ void KernelBench::AddQuantize(std::vector<SingleKernel>* kernels) {
   step.entry = Entry("quantize.weights", {static_cast<int64_t>(weights)}, 0, 0);
   step.entry.bytes = each * weights;
   step.run = [this](int layer) {
-    const PartWeights& of = layer_->weights();
+    const BenchWeights& of = layer_->weights();
     return device_->Check(
         pw_quantize_weights(device_->kernels(), device_->handle(), nullptr,
                             &shape().model, PW_LAYER, of.weights(layer),

@@ -162,7 +162,7 @@ float* BenchWeights::gradients(int layer) const {
   return gradients_[static_cast<size_t>(layer)].as<float>();
 }
 
-void* PartWeights::quantized(int layer) const {
+void* BenchWeights::quantized(int layer) const {
   return quantized_.empty() ? nullptr
                             : quantized_[static_cast<size_t>(layer)].data();
 }

@@ -1,6 +1,6 @@
 // One GPU as a member of transfers over NCCL that are timed: its buffers, its
 // communicators and the calls on them. Who the others are it does not know, see
-// nccl_group.h. Used by one thread. No messages of a schedule: those are
+// nccl_party.h. Used by one thread. No messages of a schedule: those are
 // nccl_transport.h.
 #pragma once
 

@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "execute/mpi_transport.h"
-#include "execute/nccl_group.h"
+#include "execute/nccl_party.h"
 
 namespace pipewright {
 
-class NcclProcesses : public NcclGroup {
+class NcclProcesses : public NcclParty {
  public:
   struct Options {
     absl::StatusOr<const PwNccl*> nccl;  // of LoadNccl

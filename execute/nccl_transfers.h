@@ -15,11 +15,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/nccl_group.h"
+#include "execute/nccl_party.h"
 
 namespace pipewright {
 
-class NcclTransfers : public NcclGroup {
+class NcclTransfers : public NcclParty {
  public:
   struct Options {
     const PwNccl* nccl = nullptr;

@@ -13,7 +13,8 @@ repeats=${3:-5}
 mkdir -p "$out"
 profile=$out/profile.txtpb
 [[ -s $profile ]] || "$pipewright" calibrate --device cpu --model gpt-tiny \
-  --microbatch-sizes 4 --sequences 128 --tp 1 -o "$profile"
+  --microbatch-sizes 4 --sequences 128 --tp 1 -o "$profile" \
+  > "$out/calibrated.txt" 2> "$out/log.txt"
 
 # Four sequences a microbatch: 5 ms and more of each pass of a layer, as in
 # closed_loop. Four layers a rank.

@@ -74,14 +74,14 @@ std::vector<int64_t> SizesUpTo(int64_t most_bytes, bool quick,
 }
 
 // NCCL connects when a kind and size first needs it.
-absl::Status TryOut(NcclGroup* group, int members,
+absl::Status TryOut(NcclParty* party, int members,
                     const std::vector<int64_t>& sizes) {
-  PW_RETURN_IF_ERROR(group->Join(members));
+  PW_RETURN_IF_ERROR(party->Join(members));
   for (const TransferKind kind : kTransferKinds) {
     if (kind == TransferKind::kSendRecv && members > 2) continue;
     for (const int64_t bytes : sizes) {
       PW_RETURN_IF_ERROR(
-          group
+          party
               ->Time({.kind = KindOf(kind), .members = members, .bytes = bytes})
               .status());
     }
@@ -89,7 +89,7 @@ absl::Status TryOut(NcclGroup* group, int members,
   return absl::OkStatus();
 }
 
-Transport TransportOf(const std::shared_ptr<NcclGroup>& group, int members,
+Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
                       const std::vector<int64_t>& sizes) {
   const auto transfer = [members](TransferKind kind, int64_t bytes,
                                   int repeats) -> NcclTransfer {
@@ -101,38 +101,38 @@ Transport TransportOf(const std::shared_ptr<NcclGroup>& group, int members,
   Transport transport;
   transport.name = "nccl";
   transport.ranks = members;
-  transport.run = [group, transfer](TransferKind kind, int64_t bytes,
+  transport.run = [party, transfer](TransferKind kind, int64_t bytes,
                                     int repeats) {
-    return group->Time(transfer(kind, bytes, repeats));
+    return party->Time(transfer(kind, bytes, repeats));
   };
   transport.sizes = sizes;
   transport.sample_bytes = kSampleBytes;
   transport.least_repeats = kLeastRepeats;
   transport.most_repeats = kMostRepeats;
-  transport.begin = [group, transfer](TransferKind kind, int64_t bytes,
+  transport.begin = [party, transfer](TransferKind kind, int64_t bytes,
                                       int count) {
-    return group->Begin(transfer(kind, bytes, count));
+    return party->Begin(transfer(kind, bytes, count));
   };
-  transport.end = [group] { return group->End(); };
+  transport.end = [party] { return party->End(); };
   return transport;
 }
 
-absl::StatusOr<NcclTransports> Make(std::shared_ptr<NcclGroup> group,
+absl::StatusOr<NcclTransports> Make(std::shared_ptr<NcclParty> party,
                                     bool quick) {
   NcclTransports out;
   std::string left_out;
   const std::vector<int64_t> sizes =
-      SizesUpTo(group->most_bytes(), quick, &left_out);
+      SizesUpTo(party->most_bytes(), quick, &left_out);
   if (!left_out.empty()) {
     out.warnings.push_back(absl::StrCat(
         kWhat, ": ", left_out,
         " are not measured: two buffers may take an eighth of the memory that "
         "is free on the fullest GPU, which leaves ",
-        FormatBytes(static_cast<double>(group->most_bytes()))));
+        FormatBytes(static_cast<double>(party->most_bytes()))));
   }
-  for (const int members : Counts(group->members(), quick)) {
-    PW_RETURN_IF_ERROR(TryOut(group.get(), members, sizes));
-    out.transports.push_back(TransportOf(group, members, sizes));
+  for (const int members : Counts(party->members(), quick)) {
+    PW_RETURN_IF_ERROR(TryOut(party.get(), members, sizes));
+    out.transports.push_back(TransportOf(party, members, sizes));
   }
   return out;
 }
@@ -142,11 +142,11 @@ int64_t MostBytes(bool quick) {
 }
 
 template <class Group>
-NcclTransports OrWhyNot(absl::StatusOr<std::unique_ptr<Group>> group,
+NcclTransports OrWhyNot(absl::StatusOr<std::unique_ptr<Group>> party,
                         const absl::StatusOr<const PwNccl*>& nccl, bool quick) {
-  absl::Status status = group.status();
+  absl::Status status = party.status();
   if (status.ok()) {
-    absl::StatusOr<NcclTransports> made = Make(*std::move(group), quick);
+    absl::StatusOr<NcclTransports> made = Make(*std::move(party), quick);
     if (made.ok()) {
       made->library = VersionText((*nccl)->version());
       return *std::move(made);

@@ -12,9 +12,9 @@
 
 namespace pipewright {
 
-class NcclGroup {
+class NcclParty {
  public:
-  virtual ~NcclGroup() = default;
+  virtual ~NcclParty() = default;
 
   virtual int members() const = 0;
   // Of a transfer: what memory allows, below the wanted.

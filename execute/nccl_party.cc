@@ -1,4 +1,4 @@
-#include "execute/nccl_group.h"
+#include "execute/nccl_party.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -7,7 +7,6 @@
 
 #include "kernels/cpu/fp8.h"
 #include "kernels/cuda/arithmetic.h"
-#include "kernels/cuda/e5m2.h"
 #include "kernels/layer.h"
 
 namespace pipewright {

@@ -222,7 +222,10 @@ absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
             *run->profile->profile,
             MostUpdatedParameters(model.spec, model.training, model.layout,
                                   model.rank_of_stage, run->schedule->replicas))
-            .value_or(0);
+            .value_or(0) +
+        ProfileQuantizeSeconds(*run->profile->profile, model.spec,
+                               model.training, model.layout,
+                               model.rank_of_stage, run->schedule->replicas);
     lower.costs.rollback_s =
         config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }

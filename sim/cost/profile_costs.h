@@ -76,6 +76,15 @@ std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
 std::optional<double> ProfilePredictionSeconds(const Profile& profile,
                                                double parameters);
 
+// What making the fp8 copies of its layers' weights takes the rank with the
+// most of them, once a step; 0 without fp8, or where it was not measured
+// (kernel quantize.weights). Shards do not divide it.
+double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
+                              const TrainingSpec& training,
+                              const StageLayout& layout,
+                              const std::vector<int>& rank_of_stage,
+                              int replicas);
+
 // Where the entries are from, in a line: "Xeon, fp32 cpu, 2026-11-21".
 std::string DescribeProfile(const Profile& profile);
 

@@ -152,6 +152,33 @@ TEST_CASE("cost: the optimizer is on the line through what was measured",
   CHECK(CostsOf(TinyProfile(), TrainingSpec())->costs.prediction_s == 0);
 }
 
+TEST_CASE("cost: a step in fp8 makes the copies of weights too", "[cost]") {
+  Profile profile = TinyProfile();
+  for (PassEntry& entry : profile.passes) entry.type = "fp8";
+  TrainingSpec training;
+  training.precision = Precision::kFp8;
+  const double step_s = CostsOf(profile, training)->costs.optimizer_s;
+  // 12 h^2 of a layer.
+  profile.kernels = {{.name = "quantize.weights",
+                      .shape = {12 * 256 * 256},
+                      .type = "bf16",
+                      .time = Exactly(0.1e-3)}};
+  CHECK(CostsOf(profile, training)->costs.optimizer_s ==
+        Approx(step_s + 4 * 0.1e-3));
+  const ModelSpec model = Tiny();
+  const StageLayout layout = *EvenLayout(model, training, 4, 1);
+  const std::vector<int> ranks = {0, 1, 2, 3};
+  // Of both directions.
+  CHECK(ProfileQuantizeSeconds(profile, model, training, layout, ranks, 2) ==
+        Approx(8 * 0.1e-3));
+  training.tp = 2;
+  CHECK(ProfileQuantizeSeconds(profile, model, training, layout, ranks, 1) ==
+        Approx(4 * 0.05e-3));
+  training.precision = Precision::kBf16;
+  CHECK(ProfileQuantizeSeconds(profile, model, training, layout, ranks, 1) ==
+        0);
+}
+
 TEST_CASE("cost: a shape between two is interpolated and says so", "[cost]") {
   Profile profile = TinyProfile();
   const Profile once = profile;

@@ -148,22 +148,19 @@ typedef struct PwAdam {
   float gradient_scale; /* each gradient times this first: clipping */
 } PwAdam;
 
-/* Which experts the tokens of a batch go to. A slot is a token and one of its
- * `chosen` experts, token by token. The weights of a token's experts are the
- * softmax over their logits alone (Mixtral, arXiv 2401.04088, section 2.1),
- * which is the softmax over all, divided by the sum of the chosen.
- *
- * Expert e is number e % own of the experts of this device: with own ==
- * experts all are its own. */
+/* Which experts tokens go to. A slot is a token and one of its `chosen`
+ * experts, token by token. Weights of a token's experts: the softmax over their
+ * logits alone (Mixtral, arXiv 2401.04088, section 2.1), which is the softmax
+ * over all divided by its sum over the chosen. Expert e is computed by this
+ * device's expert e % own. */
 typedef struct PwRoute {
   PwType type; /* of logits and rows */
   int64_t tokens;
   int32_t experts; /* that there are logits of; at most 65535 */
   int32_t chosen;  /* of each token, different ones; at most 32 */
   int32_t own;     /* divides experts */
-  /* 0: the experts with the largest logits, of equals the first. 1: slot i
-   * goes to expert i % experts whatever the logits are, so that how many come
-   * to each is known beforehand and alike. */
+  /* 0: the largest logits, of equals the first. 1: slot i goes to expert i %
+   * experts whatever the logits, so that counts are known and alike. */
   int32_t balanced;
 } PwRoute;
 
@@ -373,9 +370,8 @@ typedef struct PwKernels {
                        float* scale);
 
   /* logits [tokens, experts] -> ids and weights [tokens, chosen], largest
-   * first; places [tokens, chosen]: the row of each slot among all slots
-   * sorted by own expert, and in their order where that is the same; counts
-   * [own]: how many slots each own expert has. */
+   * first; places [tokens, chosen]: the row of each slot among all, sorted by
+   * own expert, then in their order; counts [own]: slots of each own expert. */
   PwStatus (*route_forward)(PwDevice* device, PwStream* stream,
                             const PwRoute* route, const void* logits,
                             int32_t* ids, float* weights, int32_t* places,
@@ -395,9 +391,8 @@ typedef struct PwKernels {
   PwStatus (*dispatch_rows)(PwDevice* device, PwStream* stream,
                             const PwRoute* route, int64_t columns,
                             const void* x, const int32_t* places, void* rows);
-  /* y[token] = residual[token] + sum over its slots, in their order, of
-   * weights[slot] * rows[places[slot]]. weights NULL: 1; residual NULL: 0, and
-   * may be y. */
+  /* y[token] = residual[token] (NULL: 0; may be y) + sum over its slots in
+   * order of weights[slot] (NULL: 1) * rows[places[slot]]. */
   PwStatus (*combine_rows)(PwDevice* device, PwStream* stream,
                            const PwRoute* route, int64_t columns,
                            const void* rows, const int32_t* places,

@@ -293,8 +293,8 @@ void KernelBench::AddCrossEntropy(std::vector<SingleKernel>* kernels) {
 }
 
 void KernelBench::AddQuantize(std::vector<SingleKernel>* kernels) {
-  const KernelPlaces places = PlacesOf(device_, shape());
-  const KernelSizes sizes = SizesOf(shape());
+  const KernelPlaces places = PlacesOf(device_, shape(), layer_->part());
+  const KernelSizes sizes = SizesOf(shape(), layer_->part());
   const auto elements = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };

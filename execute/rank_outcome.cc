@@ -43,6 +43,7 @@ absl::Status RunStarted(const Program& program, Address self,
   RankRun run(
       program, self, times, endpoint, worker, std::move(clock),
       {.timeout_s = options.timeout_s,
+       .patience = options.patience,
        .trace = options.trace,
        .faults = options.faults,
        .record =

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "execute/rank_run.h"
 #include "execute/wire.h"
@@ -213,6 +214,19 @@ bool RankRun::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
   return true;
 }
 
+// Nobody can tell a long pass from one that never ends.
+absl::Status RankRun::CheckPatience(Address other, double asked_s) {
+  const double since_s =
+      computes_since_s_.emplace(RankKey{other.replica, other.rank}, asked_s)
+          .first->second;
+  const double most_s = options_.patience * options_.timeout_s;
+  if (SteadySeconds() - since_s <= most_s) return absl::OkStatus();
+  return GiveUp(absl::StrFormat(
+      "%s lives, but has computed for longer than %.6g s, %.6g times the "
+      "time-out: given up",
+      RankName(program_, other), most_s, options_.patience));
+}
+
 absl::Status RankRun::AskOthers() {
   const int64_t taken = taken_;
   std::map<RankKey, Traffic> before;
@@ -227,6 +241,7 @@ absl::Status RankRun::AskOthers() {
     bool goes_on = false;
     for (const Address other : Unanswered()) {
       if (endpoint_.RunsSince(other, asked_s)) {
+        PW_RETURN_IF_ERROR(CheckPatience(other, asked_s));
         goes_on = true;
       } else {
         silent.push_back(RankName(program_, other));
@@ -261,6 +276,7 @@ absl::Status RankRun::AskOthers() {
 
 absl::Status RankRun::Take(RankMessage message) {
   const RankKey from = {message.from.replica, message.from.rank};
+  computes_since_s_.erase(from);
   switch (message.kind) {
     case RankMessage::Kind::kDone:
       done_.insert(from);

@@ -24,6 +24,9 @@ struct ExecuteOptions {
   bool takes_given = false;
   bool trace = false;
   double timeout_s = 60;
+  // A rank that lives but has computed for longer than so many time-outs is
+  // given up.
+  double patience = 20;
   Faults faults;
   // With the real clock: others are not there, but told by messages that say
   // when they come (MakeReplayClock).

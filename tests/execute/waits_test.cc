@@ -197,6 +197,19 @@ TEST_CASE("waits: who computes for longer than the time-out is not lost",
   }
 }
 
+TEST_CASE("waits: who computes for much longer than that is given up",
+          "[execute]") {
+  const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
+  REQUIRE(program.ok());
+  const absl::Status status =
+      RunThreads(*program, SlowSecond, {.timeout_s = 0.2, .patience = 5})
+          .status();
+  INFO(status);
+  CHECK(status.code() == absl::StatusCode::kUnavailable);
+  CHECK(absl::StrContains(
+      status.message(), "rank 1 lives, but has computed for longer than 1 s"));
+}
+
 TEST_CASE("waits: who has died beside one that computes is", "[execute]") {
   const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
   REQUIRE(program.ok());

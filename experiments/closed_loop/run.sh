@@ -31,7 +31,7 @@ run() { # SCHEDULE PP SEQUENCES [OPTIONS]
   "$pipewright" execute --schedule "$schedule" --pp "$pp" \
     --microbatches $((8 * pp / sequences)) --microbatch-size "$sequences" \
     --model gpt-tiny --set model.layers=$((2 * pp)) --profile "$profile" \
-    --p2p 0ms --interference off --steps 2 --one-at-a-time "$@" \
+    --p2p 0ms --interference off --steps 3 --one-at-a-time "$@" \
     --row "$table" -o /dev/null \
     2>> "$out/log.txt" || {
     local status=$?

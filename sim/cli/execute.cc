@@ -265,6 +265,7 @@ absl::Status Execute::Conclude(const Prepared& prepared, Executed* executed,
   PrintWarnings(executed->warnings);
   report->late_s = executed->run.late_s;
   report->wall_s = executed->run.wall_s;
+  executed->run.summary.measured = true;
   report->report =
       Summarize(program, executed->run.summary, executed->peak_activations);
   DescribeExecuted(run, &report->report);

@@ -1,7 +1,9 @@
 #include "sim/engine/engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 #include "sim/base/names.h"
 #include "sim/engine/fast_engine.h"
@@ -21,6 +23,13 @@ double RunSummary::iteration_s() const {
   const size_t count = iteration_end_s.size();
   if (count == 0) return 0;
   if (count == 1) return iteration_end_s[0];
+  if (measured) {
+    std::vector<double> periods(count);
+    std::adjacent_difference(iteration_end_s.begin(), iteration_end_s.end(),
+                             periods.begin());
+    std::sort(periods.begin() + 1, periods.end());
+    return (periods[1 + (count - 2) / 2] + periods[1 + (count - 1) / 2]) / 2;
+  }
   return iteration_end_s[count - 1] - iteration_end_s[count - 2];
 }
 

@@ -27,6 +27,7 @@ struct RunSummary {
   std::vector<int> row_of_replica;      // replica -> row of `times`
   std::vector<double> iteration_end_s;  // last end of anything, [iteration]
   bool steady = false;                  // the last two periods agree
+  bool measured = false;  // by a clock: no two periods are alike
   int64_t passes = 0;                   // of one iteration of one replica
   int64_t simulated_ops = 0;            // operations really run, all replicas
   int64_t flows = 0;                    // transfers that went through a solver
@@ -34,8 +35,8 @@ struct RunSummary {
   double bytes_sent = 0;  // between ranks, one iteration, all replicas
 
   int iterations() const { return static_cast<int>(iteration_end_s.size()); }
-  // Steady-state period: the last difference of iteration ends; with one
-  // iteration its end (DESIGN section 3).
+  // Steady-state period: the last difference of iteration ends, of measured
+  // ones their median; with one iteration its end (DESIGN section 3).
   double iteration_s() const;
 };
 

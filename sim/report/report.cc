@@ -81,6 +81,7 @@ Report Summarize(const Program& program, const RunSummary& run,
   }
   report.iterations = run.iterations();
   report.steady = run.steady;
+  report.measured = run.measured;
   report.ops = run.passes;
   report.bytes_sent = run.bytes_sent;
   report.peak_activations = std::move(peak_activations);
@@ -146,6 +147,12 @@ Report Summarize(const Program& program, const RunSummary& run,
 std::string PeriodNote(const Report& report) {
   if (report.jitter) return JitterNote(*report.jitter);
   if (report.iterations <= 1) return "last end of the only iteration";
+  if (report.measured) {
+    return report.iterations == 2
+               ? "measured, from the end of the first to that of the second"
+               : absl::StrCat("measured, the median of ", report.iterations - 1,
+                              " periods, the first iteration left out");
+  }
   return absl::StrCat(report.steady ? "steady-state period, the last of "
                                     : "period over the last of ",
                       report.iterations, " iterations",

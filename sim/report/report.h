@@ -66,6 +66,7 @@ struct Report {
   double iteration_s = 0;  // with jitter the mean of the periods
   int iterations = 1;
   bool steady = false;
+  bool measured = false;  // by a clock (RunSummary)
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
   std::optional<ProfileReport> profile;  // of measured ones

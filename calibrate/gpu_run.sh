@@ -294,28 +294,91 @@ nccl_calibrated() {
 # Whether the program knows a verb: another version may not.
 knows() { "$tree/pipewright" "$1" --help > /dev/null 2>&1; }
 
+# A schedule's file in which every activation goes to the host behind its forward
+# and comes back one pass ahead of its backward.
+with_copies() { # OUT SCHEDULE...
+  local file=$1
+  shift
+  "$tree/pipewright" schedule --format text --schedule "$@" | awk '
+    !/^[0-9]+: / { print; next }
+    {
+      count = 0
+      for (at = 2; at <= NF; ++at) {
+        id = $at
+        sub(/^[A-Z]+/, "", id)
+        if ($at ~ /^B/) {
+          last = token[count]
+          if (last == "O" id) {
+            token[++count] = "L" id
+          } else {
+            token[count] = "L" id
+            token[++count] = last
+          }
+        }
+        token[++count] = $at
+        if ($at ~ /^F/) token[++count] = "O" id
+      }
+      line = $1
+      for (at = 1; at <= count; ++at) line = line " " token[at]
+      print line
+    }' > "$file"
+}
+
+# Does the card have fp8? Compute capability 8.9 and up.
+has_fp8() {
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null |
+    awk 'NR == 1 { found = $1 >= 8.9 } END { exit !found }'
+}
+
+calibrate_model() { # MODEL
+  local model=$1 profile=$out/$1.txtpb
+  step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
+    --device cuda --model "$model" -o "$profile"
+  if [[ $gpus -gt 1 && -e $tree/libpipewright_nccl.so ]]; then
+    nccl_calibrated "$profile"
+  fi
+  if has_fp8; then
+    step "calibrate-fp8-$model" "$limit" "$tree/pipewright" calibrate \
+      --device cuda --model "$model" --type fp8 --transport threads \
+      -o "$out/$model-fp8.txtpb"
+  fi
+}
+
+# Each beside what was predicted from the calibration, one line a run in
+# predicted.csv: all ranks under one token in virtual time, then one rank after
+# the other in wall time, then the same with copies to the host beside them (the
+# copies' own times are measured; those given are the prediction's alone).
+execute_model() { # MODEL
+  local model=$1 schedule name file options sizes=(--pp 4 --microbatches 8)
+  options=(--model "$model" --device cuda --steps 3 --json)
+  if [[ -s $out/$model.txtpb ]]; then
+    options+=(--profile "$out/$model.txtpb" --p2p 0ms)
+  fi
+  for schedule in 1f1b zb-h1 zb-v; do
+    name=execute-$model-$schedule
+    step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
+      "${sizes[@]}" "${options[@]}" --clock virtual -o "$out/$name.json" \
+      --trace "$out/$name.trace.json" --row "$out/predicted.csv"
+    name=replay-$model-$schedule
+    step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
+      "${sizes[@]}" "${options[@]}" --clock real --replay-rank all \
+      -o "$out/$name.json" --trace "$out/$name.trace.json"
+    file=$out/$schedule-copies.pws
+    with_copies "$file" "$schedule" "${sizes[@]}"
+    step "$name-copies" "$limit" "$tree/pipewright" execute --schedule "$file" \
+      "${options[@]}" --clock real --replay-rank all \
+      --offload-time 1ms --load-time 1ms \
+      -o "$out/$name-copies.json" --trace "$out/$name-copies.trace.json"
+  done
+}
+
 for verb in calibrate execute; do
   wanted "$verb" || continue
   if ! knows "$verb"; then
     say "pipewright has no verb $verb in this version: left out"
     continue
   fi
-  for model in "${models[@]}"; do
-    if [[ $verb == calibrate ]]; then
-      step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
-        --device cuda --model "$model" -o "$out/$model.txtpb"
-      if [[ $gpus -gt 1 && -e $tree/libpipewright_nccl.so ]]; then
-        nccl_calibrated "$out/$model.txtpb"
-      fi
-    else
-      for schedule in 1f1b zb-h1 zb-v; do
-        step "execute-$model-$schedule" "$limit" "$tree/pipewright" execute \
-          --schedule "$schedule" --pp 4 --microbatches 8 --model "$model" \
-          --device cuda --clock virtual --steps 2 --json \
-          -o "$out/execute-$model-$schedule.json"
-      done
-    fi
-  done
+  for model in "${models[@]}"; do "${verb}_model" "$model"; done
 done
 
 # Ranks on GPUs of their own, where there are several: a process each, without

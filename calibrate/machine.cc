@@ -105,9 +105,10 @@ void AppendLoadWarnings(const MachineLoad& before, const MachineLoad& after,
       known ? (after.busy_s - before.busy_s - (after.own_s - before.own_s)) /
                   std::max(seconds, 1e-3)
             : 0;
-  if (before.runnable <= after.cores - 1 && others <= kQuiet * after.cores) {
-    return;
-  }
+  // The load counts what was over before the run.
+  const bool quiet = known ? others <= kQuiet * after.cores
+                           : before.runnable <= after.cores - 1;
+  if (quiet) return;
   warnings->push_back(absl::StrFormat(
       "the machine was busy: load %.1f on %d cores before the run, others used "
       "%s of them during it; wall-clock times (transfers, what runs beside a "

@@ -97,7 +97,8 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
       ShapeText(grid.shapes.back()), ") need ",
       FormatBytes(static_cast<double>(least)), "; usable on ",
       device->info().name, ": ", FormatBytes(room),
-      "; allowed: smaller --microbatch-sizes or --sequences, larger --tp"));
+      "; allowed: smaller --microbatch-sizes or --sequences, larger --tp",
+      grid.shapes.back().model.experts > 0 ? " or --ep" : ""));
 }
 
 }  // namespace pipewright

@@ -65,6 +65,7 @@ class PassTimer {
         sweeps_.push_back({{pass}, true});
       }
     }
+    implementations_.resize(sweeps_.size());
     if (TakesGraphs(*device_, *bench_)) {
       graphs_ = std::make_unique<PassGraphs>(device_);
     }
@@ -81,6 +82,10 @@ class PassTimer {
     PW_RETURN_IF_ERROR(WarmUp());
     for (size_t index = 0; index < sweeps_.size(); ++index) {
       PW_ASSIGN_OR_RETURN(const double seconds, Sweep(sweeps_[index]));
+      if (bench_->part() != PW_EMBEDDING) {
+        implementations_[index] =
+            device_->kernels()->implementation(device_->handle());
+      }
       if (index != unkept_) samples->push_back(seconds);
     }
     if (graphs_ != nullptr) {
@@ -112,8 +117,9 @@ class PassTimer {
   }
   const std::vector<Piece>& chains() const { return chains_; }
   const PartBench& bench() const { return *bench_; }
-  std::string Implementation() const {
-    return device_->kernels()->implementation(device_->handle());
+  // The last product or attention of such a sweep; "" of an embedding.
+  const std::string& implementation(size_t sweep) const {
+    return implementations_[sweep];
   }
 
  private:
@@ -171,7 +177,8 @@ class PassTimer {
   MeasuredDevice* device_;
   std::shared_ptr<PartBench> bench_;
   Stopwatch watch_;
-  std::vector<Piece> sweeps_;  // those of whole passes first
+  std::vector<Piece> sweeps_;                 // those of whole passes first
+  std::vector<std::string> implementations_;  // [sweep]
   size_t unkept_ = 0;
   std::unique_ptr<PassGraphs> graphs_;  // null: none
   std::vector<Piece> chains_;
@@ -197,7 +204,8 @@ PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
 }
 
 Series SweepSeries(const std::shared_ptr<PassTimer>& timer,
-                   const ProfileModel& model, const Piece& piece) {
+                   const ProfileModel& model, size_t sweep) {
+  const Piece& piece = timer->sweeps()[sweep];
   const PassEntry entry = EntryOf(*timer, model, piece.passes[0]);
   const std::string key = KeyOf(entry);
   if (piece.gemms) {
@@ -211,10 +219,11 @@ Series SweepSeries(const std::shared_ptr<PassTimer>& timer,
             }};
   }
   Series series = EntrySeries(entry, &Profile::passes, &PassEntry::time);
-  series.put = [entry, timer](const Distribution& measured, Profile* profile) {
+  series.put = [entry, timer, sweep](const Distribution& measured,
+                                     Profile* profile) {
     PassEntry* found = FindOrAdd(&profile->passes, entry);
     found->time = measured;
-    found->implementation = timer->Implementation();
+    found->implementation = timer->implementation(sweep);
   };
   return series;
 }
@@ -285,8 +294,7 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
       subject.share = bench->is_layer() ? (chains ? 2 : 1) : 0.3;
       for (size_t index = 0; index < timer->sweeps().size(); ++index) {
         if (index == timer->unkept()) continue;
-        subject.series.push_back(
-            SweepSeries(timer, grid.model, timer->sweeps()[index]));
+        subject.series.push_back(SweepSeries(timer, grid.model, index));
       }
       for (size_t index = 0; index < timer->sweeps().size(); ++index) {
         if (!timer->has_graph(index)) continue;

@@ -161,6 +161,13 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   shapes.fp8 = types.fp8;
   PW_ASSIGN_OR_RETURN(const Grid grid,
                       MakeGrid(options.model, types.type, shapes));
+  for (const PassEntry& entry : options.done.passes) {
+    if (entry.model == grid.model) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: the interrupted run was of another model than ",
+                     options.model.name,
+                     "; allowed: the same (without --resume it starts anew)"));
+  }
   PW_ASSIGN_OR_RETURN(
       const BenchMemory memory,
       EstimatePassMemory(device.get(), grid,

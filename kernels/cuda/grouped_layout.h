@@ -32,7 +32,8 @@ inline GroupSteps StepsOf(const PwGemm& gemm) {
   const int64_t operand = gemm.type == PW_FP32  ? 4
                           : gemm.type == PW_FP8 ? 1
                                                 : 2;
-  const int64_t result = gemm.type == PW_FP32 ? 4 : 2;
+  const int64_t result =
+      gemm.type == PW_FP32 || (gemm.type == PW_FP8 && gemm.fp32_output) ? 4 : 2;
   const int64_t matrix = gemm.inputs * gemm.outputs;
   switch (gemm.pass) {
     case PW_GEMM_FORWARD:

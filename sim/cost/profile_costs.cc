@@ -307,13 +307,15 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   out.costs.held_until_weight = HeldUntilWeight(model, training, layout);
   const double updated = MostUpdatedParameters(model, training, layout,
                                                rank_of_stage, /*replicas=*/1);
+  // New weights want copies in fp8, predicted ones too.
+  const double quantize_s = ProfileQuantizeSeconds(
+      profile, model, training, layout, rank_of_stage, /*replicas=*/1);
   // One that was not measured is warned of where a schedule predicts.
-  out.costs.prediction_s =
-      ProfilePredictionSeconds(profile, updated).value_or(0);
+  if (const auto seconds = ProfilePredictionSeconds(profile, updated)) {
+    out.costs.prediction_s = *seconds + quantize_s;
+  }
   if (const auto seconds = ProfileOptimizerSeconds(profile, updated)) {
-    out.costs.optimizer_s =
-        *seconds + ProfileQuantizeSeconds(profile, model, training, layout,
-                                          rank_of_stage, /*replicas=*/1);
+    out.costs.optimizer_s = *seconds + quantize_s;
   } else {
     lookup.Warn(absl::StrCat("profile ", options.name,
                              ": no optimizer step was measured; it takes no "

@@ -61,7 +61,7 @@ struct ProfileCosts {
 // Recomputation is part of backward_input_s and backward_full_s, as in
 // AnalyticCosts without R passes. Errors: kInvalidArgument for shapes that
 // were not measured (with the command that does) and for what no profile
-// knows (context parallelism, experts).
+// knows (context parallelism).
 absl::StatusOr<ProfileCosts> CostsOfProfile(
     const Profile& profile, const ModelSpec& model,
     const TrainingSpec& training, const StageLayout& layout,

@@ -28,6 +28,15 @@ double Distance(const std::vector<double>& one,
   return std::sqrt(square);
 }
 
+bool IsSameWork(const std::vector<double>& one,
+                const std::vector<double>& other) {
+  for (size_t part = 0; part < one.size(); ++part) {
+    const double most = std::max(std::abs(one[part]), std::abs(other[part]));
+    if (std::abs(one[part] - other[part]) > kSamePlace * most) return false;
+  }
+  return true;
+}
+
 // Solves the symmetric system in place. False where it is singular.
 bool Solve(std::vector<std::vector<double>> matrix, std::vector<double> right,
            std::vector<double>* out) {
@@ -199,6 +208,7 @@ Interpolated Interpolation::At(const std::vector<double>& work,
   out.inside = outside <= kSamePlace;
   for (const GridPoint& point : points_) {
     if (Distance(point.where, where) > kSamePlace) continue;
+    if (!IsSameWork(point.work, work)) break;
     out.seconds = point.seconds;
     out.measured = true;
     return out;

@@ -35,6 +35,8 @@ class Interpolation {
   // At least one point, all with as many `work` and `where`.
   explicit Interpolation(std::vector<GridPoint> points);
 
+  // Other work at the place of a point is no measured time: a slice meets more
+  // keys than a short sequence of as many tokens.
   Interpolated At(const std::vector<double>& work,
                   const std::vector<double>& where) const;
 

@@ -95,6 +95,11 @@ absl::Status ProfileLookup::ChooseType() {
                       "memory and hops are counted in bf16"));
     return absl::OkStatus();
   }
+  if (training_.precision == Precision::kFp8 && shape_.experts > 0) {
+    return BadValue("strategy.precision", "fp8",
+                    "bf16 with experts and costs.profile (no fp8 pass of "
+                    "experts is measured)");
+  }
   return BadValue("costs.profile", options_.name,
                   absl::StrCat("a profile with passes of ", wanted,
                                " (pipewright calibrate --type ", wanted, ")"));
@@ -125,22 +130,46 @@ void ProfileLookup::Note(const ProfiledTime& time) {
   }
 }
 
+// A slice has the tokens, and so the matrices, of fewer sequences, or of
+// shorter ones: whichever was measured, or is nearer to what was. Of attention
+// it has its part in the mean.
+GridPoint ProfileLookup::WantedPoint(ProfilePart part, ProfilePass pass,
+                                     const Interpolation& times) const {
+  GridPoint fewer =
+      PointOf(part, pass, shape_,
+              static_cast<double>(training_.microbatch_size) / training_.slices,
+              training_.sequence, training_.tp);
+  if (training_.slices == 1) return fewer;
+  const GridPoint shorter = PointOf(
+      part, pass, shape_, static_cast<double>(training_.microbatch_size),
+      training_.sequence / training_.slices, training_.tp);
+  const auto rank = [&](const GridPoint& point) {
+    const Interpolated found = times.At(point.work, point.where);
+    return found.measured ? 2 : found.inside ? 1 : 0;
+  };
+  if (rank(shorter) > rank(fewer)) fewer.where = shorter.where;
+  return fewer;
+}
+
 const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   const auto [found, is_new] = found_.try_emplace({part, pass}, -1);
   if (!is_new) return found->second < 0 ? nullptr : &times_[found->second];
   bool scaled = false;
-  std::vector<const PassEntry*> entries =
-      EntriesOf(profile_, part, pass, type_, shape_);
+  const auto of_ep = [&](bool any_shape) {
+    std::vector<const PassEntry*> found =
+        EntriesOf(profile_, part, pass, type_, shape_, any_shape);
+    if (part != ProfilePart::kExpertLayer) return found;
+    found.erase(std::remove_if(found.begin(), found.end(),
+                               [&](const PassEntry* entry) {
+                                 return entry->ep != training_.ep;
+                               }),
+                found.end());
+    return found;
+  };
+  std::vector<const PassEntry*> entries = of_ep(false);
   if (entries.empty() && options_.scale_shapes) {
-    entries = EntriesOf(profile_, part, pass, type_, shape_, true);
+    entries = of_ep(true);
     scaled = true;
-  }
-  if (part == ProfilePart::kExpertLayer) {
-    entries.erase(std::remove_if(entries.begin(), entries.end(),
-                                 [&](const PassEntry* entry) {
-                                   return entry->ep != training_.ep;
-                                 }),
-                  entries.end());
   }
   if (entries.empty()) return nullptr;
   std::vector<GridPoint> points;
@@ -150,12 +179,8 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
                              entry->sequence, entry->tp));
     points.back().seconds = entry->time.median_s;
   }
-  // A slice has the tokens, and so the matrices, of a smaller microbatch; of
-  // attention it has its part in the mean.
-  const double slices = training_.slices;
-  const GridPoint wanted =
-      PointOf(part, pass, shape_, training_.microbatch_size / slices,
-              training_.sequence, training_.tp);
+  const Interpolation times(points);
+  const GridPoint wanted = WantedPoint(part, pass, times);
   ProfiledTime time = {.part = part, .pass = pass};
   time.points = static_cast<int>(points.size());
   time.nearest = Nearest(entries, points, wanted.where);
@@ -165,9 +190,8 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
       entries.begin(), entries.end(),
       [&](const PassEntry* entry) { return entry->tp == training_.tp; });
   if (!same_tp && !options_.scale_shapes) return nullptr;
-  const Interpolated value =
-      Interpolation(std::move(points)).At(wanted.work, wanted.where);
-  time.seconds = slices * value.seconds;
+  const Interpolated value = times.At(wanted.work, wanted.where);
+  time.seconds = training_.slices * value.seconds;
   time.error = value.error;
   time.how = scaled          ? ProfiledTime::How::kScaled
              : !value.inside ? ProfiledTime::How::kExtrapolated
@@ -256,7 +280,8 @@ absl::Status ProfileLookup::Missing() const {
     std::string name = absl::StrCat(
         ProfilePartName(entry.part), " ", ShapeName(entry.part, entry.model),
         " ", entry.type, " tp", entry.tp,
-        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "");
+        entry.part == ProfilePart::kExpertLayer ? absl::StrCat(" ep", entry.ep)
+                                                : "");
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
       measured.push_back(std::move(name));
     }
@@ -265,7 +290,8 @@ absl::Status ProfileLookup::Missing() const {
       profile_.sources.empty() || profile_.sources[0].backend.empty()
           ? "cuda"
           : profile_.sources[0].backend;
-  const int ep = shape_.experts > 0 ? training_.ep : 1;
+  const std::string ep =
+      shape_.experts > 0 ? absl::StrCat("ep", training_.ep) : "";
   std::vector<std::string> layers;
   for (const ProfilePart part : layer_parts_) {
     layers.push_back(ShapeName(part, shape_));
@@ -274,15 +300,17 @@ absl::Status ProfileLookup::Missing() const {
       "costs.profile: ", options_.name, " has no ", type_, " times of ",
       absl::StrJoin(missing_, ", "), " for ", absl::StrJoin(layers, " and "),
       " v", shape_.vocabulary, " b", training_.microbatch_size, " s",
-      training_.sequence, " tp", training_.tp,
-      ep > 1 ? absl::StrCat(" ep", ep) : "",
+      training_.sequence, " tp", training_.tp, ep.empty() ? "" : " ", ep,
       " (measured: ", absl::StrJoin(measured, "; "),
       "); allowed: measure them (pipewright calibrate --device ", device,
       type_ == "fp8" ? " --type fp8" : "", " --model MODEL --microbatch-sizes ",
       training_.microbatch_size, " --sequences ", training_.sequence, " --tp ",
-      training_.tp, ep > 1 ? absl::StrCat(" --ep ", ep) : "",
-      " -o PROFILE), or carry other shapes over by their work (--scale-shapes "
-      "true)"));
+      training_.tp, ep.empty() ? "" : absl::StrCat(" --ep ", training_.ep),
+      " -o PROFILE)",
+      options_.scale_shapes
+          ? ""
+          : ", or carry other shapes over by their work (--scale-shapes "
+            "true)"));
 }
 
 double ProfileLookup::SplitPrice() const {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/cost/profile_costs.h"
+#include "sim/cost/profile_interpolation.h"
 
 namespace pipewright {
 
@@ -53,6 +54,9 @@ class ProfileLookup {
         options_(options) {}
   absl::Status ChooseType();
   bool Has(ProfilePart part) const;
+  // Of a microbatch or, cut, of one slice in the mean.
+  GridPoint WantedPoint(ProfilePart part, ProfilePass pass,
+                        const Interpolation& times) const;
   const ProfiledTime* Find(ProfilePart part, ProfilePass pass);
   void Note(const ProfiledTime& time);
 

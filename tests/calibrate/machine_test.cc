@@ -24,7 +24,13 @@ TEST_CASE("calibrate: what others use of the machine is told apart from ours",
                      &warnings);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].find("others used 0.8 of them") != std::string::npos);
-  // Neither is known: the load before it decides.
+  // The load is of what was over before.
+  warnings.clear();
+  AppendLoadWarnings({.runnable = 1.5, .busy_s = 50, .cores = 2},
+                     {.busy_s = 60, .own_s = 10, .cores = 2}, 10, &warnings);
+  CHECK(warnings.empty());
+  warnings.emplace_back();
+  // What others use is not known: the load before it decides.
   AppendLoadWarnings({.runnable = 1.5, .cores = 2}, {.cores = 2}, 10,
                      &warnings);
   CHECK(warnings.size() == 2);

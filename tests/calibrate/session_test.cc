@@ -73,6 +73,11 @@ TEST_CASE("calibrate: a session measures each pass of each part",
     const double layers = 4;
     CHECK(entry.time.median_s == Approx(1e-3 / layers));
     CHECK(entry.time.count == 6);
+    // Of the pass itself: B ends with a product, F of the head too, and no
+    // embedding has one; attention is in the middle.
+    CHECK(entry.implementation.empty() ==
+          (entry.part == ProfilePart::kEmbedding));
+    CHECK_FALSE(absl::StrContains(entry.implementation, "strips"));
     if (entry.part != ProfilePart::kEmbedding &&
         entry.pass != ProfilePass::kRecompute &&
         entry.pass != ProfilePass::kBackwardFull) {
@@ -278,6 +283,11 @@ TEST_CASE("calibrate: runs of two devices do not become one", "[calibrate]") {
   options.done = mine;
   options.done.passes[0].type = "bf16";
   CHECK(absl::StrContains(refused(options), "--resume: type"));
+  options.done = mine;
+  options.done.passes[0].model.heads = 4;
+  CHECK(absl::StrContains(refused(options),
+                          "--resume: the interrupted run was of another "
+                          "model"));
   options = Tiny();
   options.older = mine;
   options.older.sources[0].device = "another";

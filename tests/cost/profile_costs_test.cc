@@ -164,6 +164,13 @@ TEST_CASE("cost: a step in fp8 makes the copies of weights too", "[cost]") {
                       .time = Exactly(0.1e-3)}};
   CHECK(CostsOf(profile, training)->costs.optimizer_s ==
         Approx(step_s + 4 * 0.1e-3));
+  // Of predicted weights too, where predicting was measured.
+  CHECK(CostsOf(profile, training)->costs.prediction_s == 0);
+  profile.optimizers.push_back({.where = "device",
+                                .parameters = 2000000,
+                                .time = Exactly(1e-3),
+                                .prediction = true});
+  CHECK(CostsOf(profile, training)->costs.prediction_s > 4 * 0.1e-3);
   const ModelSpec model = Tiny();
   const StageLayout layout = *EvenLayout(model, training, 4, 1);
   const std::vector<int> ranks = {0, 1, 2, 3};
@@ -226,6 +233,30 @@ TEST_CASE("cost: a slice takes what a microbatch of its tokens takes",
   CHECK(sliced->costs.stages[1].forward_s == Approx(16e-3));
   CHECK(whole->times[0].how == ProfiledTime::How::kMeasured);
   CHECK(sliced->times[0].how == ProfiledTime::How::kInterpolated);
+}
+
+TEST_CASE("cost: a slice of one sequence is a shorter one with more keys",
+          "[cost]") {
+  Profile profile = TinyProfile();
+  const Profile once = profile;
+  for (const PassEntry& entry : once.passes) {
+    PassEntry half = entry;
+    half.sequence = 64;
+    half.time = Exactly(0.6 * entry.time.median_s);
+    profile.passes.push_back(half);
+  }
+  TrainingSpec training;
+  training.slices = 2;
+  const absl::StatusOr<ProfileCosts> sliced = CostsOf(profile, training);
+  REQUIRE(sliced.ok());
+  CHECK(sliced->warnings.empty());
+  // W, the embedding and the head have no attention: what was measured. F has
+  // half of the whole sequence's attention, more than two short ones have.
+  CHECK(sliced->costs.stages[1].backward_weight_s == Approx(4 * 2 * 0.54e-3));
+  CHECK(sliced->costs.stages[1].forward_s > 4 * 2 * 0.6e-3);
+  CHECK(sliced->costs.stages[1].forward_s < 4 * 2 * 0.75e-3);
+  CHECK(sliced->costs.stages[0].forward_s - sliced->costs.stages[1].forward_s ==
+        Approx(2 * 0.06e-3));
 }
 
 TEST_CASE("cost: what was not measured is named with the command", "[cost]") {

@@ -1,5 +1,6 @@
 // Training whose linear layers are in fp8 against the sequential run in fp8.
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -78,8 +79,17 @@ TEST_CASE("execute: --precision fp8 trains in fp8", "[cli]") {
   };
   const testing::BinaryResult eight = execute("fp8");
   INFO(eight.err);
-  CHECK(eight.exit_code == 0);
-  CHECK(execute("bf16").exit_code == 0);
+  REQUIRE(eight.exit_code == 0);
+  const testing::BinaryResult sixteen = execute("bf16");
+  REQUIRE(sixteen.exit_code == 0);
+  const auto losses = [](const testing::BinaryResult& result) {
+    return nlohmann::json::parse(result.out)
+        .at("execute")
+        .at("check")
+        .at("losses");
+  };
+  REQUIRE(losses(eight).size() == 2);
+  CHECK(losses(eight) != losses(sixteen));
 }
 
 }  // namespace

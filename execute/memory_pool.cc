@@ -94,7 +94,7 @@ void* MemoryPool::TakeFrom(Blocks& blocks, size_t bytes) {
 
 absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
   if (bytes == 0) return Payload();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   void* memory = settled ? nullptr : TakeFrom(unsettled_, bytes);
   if (memory == nullptr) memory = TakeFrom(free_, bytes);
   if (memory == nullptr) {
@@ -102,6 +102,8 @@ absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
   }
   used_ += bytes;
   peak_ = std::max(peak_, used_);
+  // Without memory for the pointer itself the block returns at once.
+  lock.unlock();
   return Payload{.data = std::shared_ptr<void>(
                      memory, [self = shared_from_this(), bytes](
                                  void* block) { self->Return(block, bytes); }),

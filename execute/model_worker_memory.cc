@@ -33,11 +33,12 @@ absl::Status ModelWorker::ReserveActivations() {
     const bool backward = pass.kind() == PassKind::kBackwardInput ||
                           pass.kind() == PassKind::kBackwardFull;
     if (model_.recompute && backward && !own_recompute) {
-      for (const auto& [bytes, by] : stage.BlocksOf(PassKind::kRecompute)) {
+      for (const auto& [bytes, by] :
+           stage.BlocksOf(PassKind::kRecompute, pass.slice())) {
         change(bytes, by);
       }
     }
-    for (const auto& [bytes, by] : stage.BlocksOf(pass.kind())) {
+    for (const auto& [bytes, by] : stage.BlocksOf(pass.kind(), pass.slice())) {
       change(bytes, by);
     }
   }

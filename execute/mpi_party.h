@@ -46,11 +46,13 @@ RankOutcome GetOutcome(WireReader* reader);
 // as long as its pulse is, whatever it does.
 class Party {
  public:
-  // `program`: null while there is none.
-  Party(MpiJob* job, const Program* program, double timeout_s)
+  // `program`: null while there is none. `most_s`: how long a rank may compute
+  // one thing.
+  Party(MpiJob* job, const Program* program, double timeout_s, double most_s)
       : job_(*job),
         program_(program),
         timeout_s_(timeout_s),
+        most_s_(std::max(1.0, most_s)),
         run_(job->BeginRun()),
         pulse_(job, timeout_s) {}
 
@@ -224,8 +226,12 @@ class Party {
     }
   }
 
+  // No sign of life, or always the same.
   bool IsSilent(int process, double patience_s) const {
-    return SteadySeconds() - pulse_.heard_s(process) > patience_s;
+    const double now_s = SteadySeconds();
+    const double stands_s = pulse_.stands_since_s(process);
+    return now_s - pulse_.heard_s(process) > patience_s ||
+           (stands_s > 0 && now_s - stands_s > most_s_);
   }
 
   // The next of this run; nothing after `patience_s` without any.
@@ -291,6 +297,7 @@ class Party {
   MpiJob& job_;
   const Program* const program_;
   const double timeout_s_;
+  const double most_s_;
   const int64_t run_;
   Pulse pulse_;
   bool all_there_ = true;

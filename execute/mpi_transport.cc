@@ -224,6 +224,12 @@ bool MpiEndpoint::RunsSince(Address other, double since_s) const {
          since_s + pulse_.period_s();
 }
 
+void MpiEndpoint::GetsOn() { pulse_.RankGetsOn(); }
+
+double MpiEndpoint::ComputesSince(Address other) const {
+  return pulse_.stands_since_s(other.replica * pp_ + other.rank);
+}
+
 bool MpiEndpoint::TakeOwn(RankMessage* message) {
   std::lock_guard lock(mutex_);
   if (own_.empty()) return false;

@@ -115,7 +115,7 @@ class MpiJob {
 // replica * pp + rank. Payloads are memory of the host.
 class MpiEndpoint : public Endpoint {
  public:
-  MpiEndpoint(MpiJob* job, int pp, int64_t run, const Pulse* pulse)
+  MpiEndpoint(MpiJob* job, int pp, int64_t run, Pulse* pulse)
       : job_(*job),
         pulse_(*pulse),
         pp_(pp),
@@ -130,12 +130,14 @@ class MpiEndpoint : public Endpoint {
   void Pending(int) override {}
   std::string ended_by() const override { return job_.ended_by(); }
   bool RunsSince(Address other, double since_s) const override;
+  void GetsOn() override;
+  double ComputesSince(Address other) const override;
 
  private:
   bool TakeOwn(RankMessage* message);
 
   MpiJob& job_;
-  const Pulse& pulse_;
+  Pulse& pulse_;
   const int pp_;
   const int64_t run_;
   const Address self_;

@@ -64,6 +64,10 @@ class NcclEndpoint : public Endpoint {
   bool RunsSince(Address other, double since_s) const override {
     return control_.RunsSince(other, since_s);
   }
+  void GetsOn() override { control_.GetsOn(); }
+  double ComputesSince(Address other) const override {
+    return control_.ComputesSince(other);
+  }
   std::string ended_by() const override;
   bool combines() const override { return true; }
   void Combine(const std::shared_ptr<Collective>& collective) override;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
 #include "execute/clock.h"
+#include "execute/wire.h"
 #include "sim/base/exceptions.h"
 
 namespace pipewright {
@@ -43,6 +45,11 @@ double Pulse::heard_running_s(int process) const {
   return heard_[process].running_s;
 }
 
+double Pulse::stands_since_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].runs ? heard_[process].got_on_s : 0;
+}
+
 void Pulse::Run() {
   const std::chrono::duration<double> period(period_s_);
   while (true) {
@@ -57,19 +64,40 @@ void Pulse::Run() {
 }
 
 void Pulse::Beat() {
-  const char sign = runs_ ? 1 : 0;
+  WireWriter writer;
+  writer.Put<bool>(runs_);
+  writer.Put<int64_t>(steps_);
+  const std::string sign = writer.bytes();
   for (int process = 0; process < job_.processes(); ++process) {
     if (process == job_.process()) continue;
-    job_.Send(process, MpiJob::kPulse, {&sign, 1});
+    job_.Send(process, MpiJob::kPulse, sign);
   }
   MpiJob::Incoming incoming;
   while (job_.Receive(MpiJob::kPulse, 0, &incoming) == Received::kMessage) {
     const double now_s = SteadySeconds();
     std::lock_guard lock(mutex_);
     Heard& heard = heard_[incoming.from];
+    WireReader reader(incoming.text());
     heard.any_s = now_s;
-    if (incoming.text() == "\1") heard.running_s = now_s;
+    heard.runs = reader.Get<bool>();
+    const auto steps = reader.Get<int64_t>();
+    if (heard.runs) heard.running_s = now_s;
+    if (!heard.runs || steps != heard.steps) heard.got_on_s = now_s;
+    heard.steps = steps;
   }
+  EndIfStuck();
+}
+
+// Who computes sees no end of the job; when it has had the time to, this ends
+// the process.
+void Pulse::EndIfStuck() {
+  const std::string why = job_.ended_by();
+  if (why.empty() || !runs_) return;
+  if (steps_at_end_ == steps_) {
+    job_.EndAtOnce(absl::StrCat(why, "\nprocess ", job_.process(),
+                                ": computes and sees nothing"));
+  }
+  steps_at_end_ = steps_;
 }
 
 }  // namespace pipewright

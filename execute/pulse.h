@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,6 +25,8 @@ class Pulse {
   // when it has computed.
   void RankBegins() { runs_ = true; }
   void RankEnds() { runs_ = false; }
+  // It begins or has ended something.
+  void RankGetsOn() { ++steps_; }
 
   double period_s() const { return period_s_; }
   // When `process` was heard last, of SteadySeconds(); before that when this
@@ -31,18 +34,27 @@ class Pulse {
   double heard_s(int process) const;
   // And when last with a running rank; 0: never.
   double heard_running_s(int process) const;
+  // Since when its running rank has said that it is where it was; 0: it does
+  // not run.
+  double stands_since_s(int process) const;
 
  private:
   struct Heard {
     double any_s = 0;
     double running_s = 0;
+    bool runs = false;
+    int64_t steps = -1;
+    double got_on_s = 0;
   };
   void Run();
   void Beat();
+  void EndIfStuck();
 
   MpiJob& job_;
   const double period_s_;
   std::atomic<bool> runs_{false};
+  std::atomic<int64_t> steps_{0};
+  int64_t steps_at_end_ = -1;  // when the job's end was first seen
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

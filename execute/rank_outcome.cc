@@ -44,6 +44,7 @@ absl::Status RunStarted(const Program& program, Address self,
       program, self, times, endpoint, worker, std::move(clock),
       {.timeout_s = options.timeout_s,
        .patience = options.patience,
+       .hopeless = options.hopeless,
        .trace = options.trace,
        .faults = options.faults,
        .record =

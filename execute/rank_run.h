@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -52,8 +53,10 @@ bool IsCombined(const Program& program, const SideOp& op);
 struct RankRunOptions {
   // How long the rank waits for anything before it asks the others.
   double timeout_s = 60;
-  // So many time-outs another may compute without answering.
+  // So many time-outs another may take for one thing without answering; then
+  // `hopeless` is told, which may be null.
   double patience = 20;
+  std::function<void(const absl::Status&)> hopeless;
   bool trace = false;
   Faults faults;
   // What operations take is put into it; may be null.
@@ -150,7 +153,7 @@ class RankRun {
   absl::Status Poll();
   absl::Status Take(RankMessage message);
   absl::Status AskOthers();
-  absl::Status CheckPatience(Address other, double asked_s);
+  absl::Status CheckPatience(Address other);
   absl::Status AwaitAnswers();
   std::vector<Address> Unanswered() const;
   bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
@@ -284,8 +287,6 @@ class RankRun {
   std::map<RankKey, Traffic> answers_;  // to it
   std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
   std::map<RankKey, Traffic> last_;     // of those that have ended
-  // Since when those that compute have been asked in vain; SteadySeconds().
-  std::map<RankKey, double> computes_since_s_;
   std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
   std::set<RankKey> done_;  // others that need nothing more
   int64_t sent_ = 0;        // to other ranks in this iteration

@@ -76,6 +76,7 @@ absl::Status RankRun::EndedFromOutside() {
 }
 
 absl::Status RankRun::Poll() {
+  endpoint_.GetsOn();
   RankMessage message;
   while (true) {
     switch (endpoint_.Receive(0, &message)) {
@@ -97,7 +98,8 @@ absl::Status RankRun::WaitForWake() {
   if (left_s <= 0) return absl::OkStatus();
   RankMessage message;
   endpoint_.Pending(1);
-  const Received received = endpoint_.Receive(left_s, &message);
+  const Received received =
+      endpoint_.Receive(std::min(left_s, options_.timeout_s), &message);
   endpoint_.Pending(-1);
   if (received == Received::kEnded) return EndedFromOutside();
   if (received != Received::kMessage) return absl::OkStatus();
@@ -105,6 +107,7 @@ absl::Status RankRun::WaitForWake() {
 }
 
 absl::Status RankRun::Wait() {
+  endpoint_.GetsOn();
   if (wake_s_ < std::numeric_limits<double>::infinity()) return WaitForWake();
   Answer(/*goes_on=*/false);
   RankMessage message;
@@ -215,16 +218,18 @@ bool RankRun::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
 }
 
 // Nobody can tell a long pass from one that never ends.
-absl::Status RankRun::CheckPatience(Address other, double asked_s) {
-  const double since_s =
-      computes_since_s_.emplace(RankKey{other.replica, other.rank}, asked_s)
-          .first->second;
-  const double most_s = options_.patience * options_.timeout_s;
-  if (SteadySeconds() - since_s <= most_s) return absl::OkStatus();
-  return GiveUp(absl::StrFormat(
-      "%s lives, but has computed for longer than %.6g s, %.6g times the "
-      "time-out: given up",
+absl::Status RankRun::CheckPatience(Address other) {
+  const double since_s = endpoint_.ComputesSince(other);
+  const double most_s = std::max(1.0, options_.patience * options_.timeout_s);
+  if (since_s <= 0 || SteadySeconds() - since_s <= most_s) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = GiveUp(absl::StrFormat(
+      "%s lives, but has computed one thing for longer than %.6g s, %.6g times "
+      "the time-out: given up",
       RankName(program_, other), most_s, options_.patience));
+  if (options_.hopeless) options_.hopeless(status);
+  return status;
 }
 
 absl::Status RankRun::AskOthers() {
@@ -241,7 +246,7 @@ absl::Status RankRun::AskOthers() {
     bool goes_on = false;
     for (const Address other : Unanswered()) {
       if (endpoint_.RunsSince(other, asked_s)) {
-        PW_RETURN_IF_ERROR(CheckPatience(other, asked_s));
+        PW_RETURN_IF_ERROR(CheckPatience(other));
         goes_on = true;
       } else {
         silent.push_back(RankName(program_, other));
@@ -276,7 +281,6 @@ absl::Status RankRun::AskOthers() {
 
 absl::Status RankRun::Take(RankMessage message) {
   const RankKey from = {message.from.replica, message.from.rank};
-  computes_since_s_.erase(from);
   switch (message.kind) {
     case RankMessage::Kind::kDone:
       done_.insert(from);

@@ -17,7 +17,7 @@ namespace pipewright {
 absl::StatusOr<std::string> FirstOfMpi(
     MpiJob* job, double timeout_s,
     const std::function<absl::StatusOr<FirstWord>()>& first) {
-  Party party(job, nullptr, timeout_s);
+  Party party(job, nullptr, timeout_s, std::numeric_limits<double>::infinity());
   absl::StatusOr<FirstWord> word = FirstWord();
   const absl::Status status = party
                                   .Watch("prepares the run",
@@ -41,7 +41,8 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
         " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
         program.replicas, " x pp ", program.pp(), ")"));
   }
-  Party party(job, &program, options.timeout_s);
+  Party party(job, &program, options.timeout_s,
+              options.patience * options.timeout_s);
   MpiEndpoint endpoint(job, program.pp(), party.run(), &party.pulse());
   const Address self = endpoint.self();
   // Until all have told how they have ended.
@@ -126,7 +127,8 @@ absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
 absl::Status LastOfMpi(MpiJob* job, const Program& program,
                        const ExecuteOptions& options,
                        const std::function<absl::Status()>& last) {
-  Party party(job, &program, options.timeout_s);
+  Party party(job, &program, options.timeout_s,
+              options.patience * options.timeout_s);
   if (job->process() > 0) return party.Verdict().status();
   if (const std::string why = job->ended_by(); !why.empty()) {
     return absl::UnavailableError(why);

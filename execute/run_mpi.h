@@ -54,7 +54,8 @@ absl::StatusOr<std::string> FirstOfMpi(
 // its own rank waited for. The fault `death` ends the process with SIGKILL.
 //
 // Nobody waits for a process without a sign of life for longer than twice
-// options.timeout_s. One that lives is waited for, for options.patience of them.
+// options.timeout_s. One that lives is waited for, for options.patience of
+// them.
 absl::StatusOr<MpiRun> RunMpi(MpiJob* job, const Program& program,
                               const MakeWorker& make_worker,
                               const ExecuteOptions& options,

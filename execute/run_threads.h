@@ -24,9 +24,12 @@ struct ExecuteOptions {
   bool takes_given = false;
   bool trace = false;
   double timeout_s = 60;
-  // A rank that lives but has computed for longer than so many time-outs is
-  // given up.
+  // A rank that lives but has computed one thing for longer than so many
+  // time-outs is given up.
   double patience = 20;
+  // Told then by whoever gives up, on a rank's thread: RunThreads itself
+  // returns when all threads have ended. May be null.
+  std::function<void(const absl::Status&)> hopeless;
   Faults faults;
   // With the real clock: others are not there, but told by messages that say
   // when they come (MakeReplayClock).

@@ -75,7 +75,7 @@ class Stage {
   // What a pass takes of the arena and gives back, block by block in its order,
   // as {bytes, +1 or -1}: what it keeps for other passes, not what it passes
   // on.
-  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind) const;
+  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind, int slice) const;
 
   int64_t parameters() const { return parameters_; }
   // [parameters], parts in their order.

@@ -3,10 +3,17 @@
 
 namespace pipewright {
 
-std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind) const {
+std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
+                                                    int slice) const {
   std::vector<std::pair<size_t, int>> blocks;
   const auto change = [&blocks](size_t bytes, int by) {
     if (bytes > 0) blocks.emplace_back(bytes, by);
+  };
+  // From a microbatch's first forward to its last backward; neither the input
+  // that is kept to recompute from, which is the sender's.
+  const auto caches = [&](int by) {
+    if (model_.slices == 1 || slice > 0) return;
+    for (const Part& part : parts_) change(part.size.cache, by);
   };
   const auto forward = [&](int by) {
     for (const Part& part : parts_) {
@@ -17,9 +24,8 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind) const {
   };
   switch (kind) {
     case PassKind::kForward:
+      caches(1);
       if (model_.recompute) {
-        // The input alone is kept; each part's blocks go with it.
-        change(model_.BoundaryBytes(), 1);
         for (const Part& part : parts_) {
           for (const int by : {1, -1}) {
             change(part.size.saved, by);
@@ -33,7 +39,6 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind) const {
       break;
     case PassKind::kRecompute:
       forward(1);
-      change(model_.BoundaryBytes(), -1);
       break;
     case PassKind::kBackwardInput:
     case PassKind::kBackwardFull:
@@ -45,6 +50,7 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind) const {
         change(size.inputs, -1);
         change(size.grads, -1);
       }
+      caches(-1);
       break;
     case PassKind::kBackwardWeight:
       for (const Part& part : parts_) {

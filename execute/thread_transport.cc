@@ -1,7 +1,10 @@
 #include "execute/thread_transport.h"
 
+#include <atomic>
 #include <chrono>
 #include <utility>
+
+#include "execute/clock.h"
 
 namespace pipewright {
 
@@ -57,6 +60,12 @@ class ThreadFabric::Mailbox : public Endpoint {
     return !fabric_.mailboxes_[other.replica * fabric_.pp_ + other.rank]->left_;
   }
 
+  void GetsOn() override { got_on_s_ = SteadySeconds(); }
+  double ComputesSince(Address other) const override {
+    return fabric_.mailboxes_[other.replica * fabric_.pp_ + other.rank]
+        ->got_on_s_;
+  }
+
  private:
   friend class ThreadFabric;
 
@@ -65,6 +74,7 @@ class ThreadFabric::Mailbox : public Endpoint {
   std::condition_variable arrived_;
   std::deque<RankMessage> messages_;
   bool left_ = false;
+  std::atomic<double> got_on_s_{0};
 };
 
 ThreadFabric::ThreadFabric(int replicas, int pp)

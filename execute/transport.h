@@ -58,6 +58,11 @@ class Endpoint {
   // after `since_s` of SteadySeconds()? Then it computes. False where nobody
   // would know.
   virtual bool RunsSince(Address, double) const { return false; }
+  // This rank has got on: begins or has ended something of its own.
+  virtual void GetsOn() {}
+  // Since when, of SteadySeconds(), the other computes the same as far as is
+  // known; 0: not known, or it does not compute.
+  virtual double ComputesSince(Address) const { return 0; }
   // Why nothing will come any more, after kEnded.
   virtual std::string ended_by() const { return ""; }
 

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -56,6 +57,29 @@ std::vector<double> StepTimes(const RunSummary& summary) {
     before_s = end_s;
   }
   return steps;
+}
+
+// Times that ranks of all processes reckon with, a line each.
+std::string TimesOf(const Program& program) {
+  std::string text;
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    const RankProgram& its = program.ranks[rank];
+    absl::StrAppend(&text, "pass times of rank ", rank, ":");
+    for (const Lane& lane : its.lanes) {
+      if (lane.stage >= 0) absl::StrAppend(&text, " ", lane.seconds);
+    }
+    absl::StrAppend(&text, "\nside times of rank ", rank, ":");
+    for (const SideOp& op : its.side_ops) {
+      absl::StrAppend(&text, " ", op.seconds);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  absl::StrAppend(
+      &text, "hop: ", program.network.hop_s,
+      "\npair factor: ", program.pair_factor,
+      "\nmicrobatch factors: ", absl::StrJoin(program.microbatch_factor, " "),
+      "\nslice factors: ", absl::StrJoin(program.slice_factor, " "), "\n");
+  return text;
 }
 
 }  // namespace
@@ -148,6 +172,18 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
   training.execute.clock = prepared->kind;
   training.execute.timeout_s = timeout_s;
+  if (processes.job != nullptr && !replay_rank.empty()) {
+    return absl::InvalidArgumentError(
+        "--replay-rank: runs in one process; allowed: without mpirun and "
+        "--bootstrap");
+  }
+  if (processes.job == nullptr) {
+    // The thread of a pass that never ends cannot be joined.
+    training.execute.hopeless = [](const absl::Status& status) {
+      std::cerr << "pipewright: error: " << status.message() << std::endl;
+      std::_Exit(1);
+    };
+  }
   for (const char* const flag : {"--trace", "--perfetto", "--svg", "--html"}) {
     training.execute.trace |= files.wanted(flag);
   }
@@ -175,6 +211,14 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
                     "executor's state that goes down the ranks is that of one "
                     "shard)");
   }
+  if (processes.job != nullptr && prepared->kind != ClockKind::kPaced) {
+    // What one of them lacks all shall know, before any begins.
+    PW_RETURN_IF_ERROR(Kernels().status());
+    std::vector<std::string> said;
+    PW_RETURN_IF_ERROR(
+        ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16, seed, &said)
+            .status());
+  }
   if (writes && files.wanted("--row")) {
     PW_RETURN_IF_ERROR(prepared->row_file.Open(files.path("--row"), run, steps,
                                                prepared->kind));
@@ -196,14 +240,16 @@ std::string Execute::SameOnAll(const Prepared& prepared) const {
   RunConfig sizes = prepared.run.config;
   sizes.schedule.file.reset();
   sizes.system = {};
+  // What follows from them is compared instead.
   sizes.costs = {};
-  return absl::StrCat("--device ", device, "\n--clock ", clock, "\n--steps ",
-                      steps, "\n--train-seed ", seed, "\n--timeout ", timeout_s,
-                      "\n--no-check ", no_check, "\n--trace ",
-                      prepared.training.execute.trace, "\n--fault-slow ",
-                      absl::StrJoin(slow, " "), "\n--fault-late ",
-                      absl::StrJoin(late, " "), "\n", ToString(sizes),
-                      ToString(prepared.program));
+  return absl::StrCat(
+      "--device ", device, "\n--clock ", clock, "\n--steps ", steps,
+      "\n--train-seed ", seed, "\n--timeout ", timeout_s, "\n--no-check ",
+      no_check, "\n--trace ", prepared.training.execute.trace,
+      "\n--fault-slow ", absl::StrJoin(slow, " "), "\n--fault-late ",
+      absl::StrJoin(late, " "), "\n--one-at-a-time ", one_at_a_time,
+      "\n--green-contexts ", green_contexts, "\n", ToString(sizes),
+      ToString(prepared.program), TimesOf(prepared.program));
 }
 
 absl::Status Execute::RunIn(const ProcessJob& processes) {

@@ -24,10 +24,6 @@ absl::StatusOr<std::vector<int>> Execute::ReplayedRanks(ClockKind kind,
   if (kind == ClockKind::kPaced) {
     return BadValue("--clock", "paced", "virtual or real with --replay-rank");
   }
-  if (MpiJob::Started()) {
-    return absl::InvalidArgumentError(
-        "--replay-rank: runs in one process; allowed: without mpirun");
-  }
   int rank = 0;
   if (replay_rank == "all") {
     for (; rank < pp; ++rank) ranks.push_back(rank);

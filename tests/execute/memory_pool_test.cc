@@ -72,7 +72,7 @@ TEST_CASE("execute: blocks are cut from slabs and do not overlap",
 
 TEST_CASE("execute: a step allocates nothing that its schedule foretells",
           "[execute]") {
-  for (const char* name : {"gpipe", "zb-h2", "1f1b"}) {
+  for (const char* name : {"gpipe", "zb-h2", "1f1b", "seq1f1b"}) {
     for (const bool recompute : {false, true}) {
       INFO(name << (recompute ? ", recomputed" : ""));
       absl::StatusOr<testing::SmallTraining> training =
@@ -88,6 +88,7 @@ TEST_CASE("execute: a step allocates nothing that its schedule foretells",
       REQUIRE(worker.ok());
       REQUIRE((*worker)->WarmUp().ok());
       const int before = allocations;
+      REQUIRE(before > 8);
       REQUIRE((*worker)->BeginStart({}).ok());
       for (const Pass pass : training->schedule->order(0)) {
         if (pass.kind() == PassKind::kSync) continue;

@@ -207,7 +207,44 @@ TEST_CASE("waits: who computes for much longer than that is given up",
   INFO(status);
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(absl::StrContains(
-      status.message(), "rank 1 lives, but has computed for longer than 1 s"));
+      status.message(),
+      "rank 1 lives, but has computed one thing for longer than 1 s"));
+}
+
+// Many passes that each take less than the others' patience.
+class ManySlowPasses : public FixedWorker {
+ public:
+  absl::StatusOr<double> RunPass(Pass, int) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return 0.0;
+  }
+};
+
+TEST_CASE("waits: who gets on is not given up, however long it takes",
+          "[execute]") {
+  ScheduleParams params;
+  params.pp = 4;
+  params.microbatches = 8;
+  absl::StatusOr<Schedule> built = BuildSchedule("gpipe", params);
+  REQUIRE(built.ok());
+  LowerOptions lower;
+  lower.costs = PassCosts::Uniform(1, 4, {});
+  const absl::StatusOr<Program> program =
+      Lower(std::make_shared<const Schedule>(*std::move(built)), lower);
+  REQUIRE(program.ok());
+  // Rank 0 sends to rank 1 alone and answers nobody for four seconds.
+  const absl::Status status =
+      RunThreads(*program,
+                 [](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+                   if (self.rank == 0) {
+                     return std::make_unique<ManySlowPasses>();
+                   }
+                   return std::make_unique<FixedWorker>();
+                 },
+                 {.timeout_s = 0.2, .patience = 5})
+          .status();
+  INFO(status);
+  CHECK(status.ok());
 }
 
 TEST_CASE("waits: who has died beside one that computes is", "[execute]") {

@@ -156,15 +156,15 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   if (!is_new) return found->second < 0 ? nullptr : &times_[found->second];
   bool scaled = false;
   const auto of_ep = [&](bool any_shape) {
-    std::vector<const PassEntry*> found =
+    std::vector<const PassEntry*> all =
         EntriesOf(profile_, part, pass, type_, shape_, any_shape);
-    if (part != ProfilePart::kExpertLayer) return found;
-    found.erase(std::remove_if(found.begin(), found.end(),
-                               [&](const PassEntry* entry) {
-                                 return entry->ep != training_.ep;
-                               }),
-                found.end());
-    return found;
+    if (part != ProfilePart::kExpertLayer) return all;
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const PassEntry* entry) {
+                               return entry->ep != training_.ep;
+                             }),
+              all.end());
+    return all;
   };
   std::vector<const PassEntry*> entries = of_ep(false);
   if (entries.empty() && options_.scale_shapes) {

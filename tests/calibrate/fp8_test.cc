@@ -7,33 +7,20 @@
 #include "absl/strings/match.h"
 #include "calibrate/session.h"
 #include "tests/support/fake_kernels.h"
+#include "tests/support/tiny_calibration.h"
 
 namespace pipewright {
 namespace {
 
 using testing::FakeKernels;
+using testing::TinyCalibration;
 
 const CalibrateHooks kNoHooks = {
     .stop = [] { return false; },
     .save = [](const Profile&) { return absl::OkStatus(); }};
 
-CalibrateOptions Tiny() {
-  CalibrateOptions options;
-  options.model.name = "tiny";
-  options.model.layers = 2;
-  options.model.hidden = 32;
-  options.model.heads = options.model.kv_heads = 2;
-  options.model.ffn_hidden = 64;
-  options.model.vocabulary = 32;
-  options.model.sequence = 16;
-  options.grid.quick = true;
-  options.budget_s = 0;
-  options.rounds = 3;
-  return options;
-}
-
 TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.type = "fp8";
   const Profile profile =
       Calibrate(FakeKernels({}), options, kNoHooks).value().profile;
@@ -81,7 +68,7 @@ TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
 
 TEST_CASE("calibrate: fp8 is refused where the device or the model has none",
           "[calibrate]") {
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.type = "fp8";
   const absl::Status status =
       Calibrate(FakeKernels({.fp8_gemm = 0}), options, kNoHooks).status();

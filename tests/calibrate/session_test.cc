@@ -12,26 +12,13 @@
 #include "calibrate/memory_subjects.h"
 #include "calibrate/thread_group.h"
 #include "tests/support/fake_kernels.h"
+#include "tests/support/tiny_calibration.h"
 
 namespace pipewright {
 namespace {
 
 using testing::FakeKernels;
-
-CalibrateOptions Tiny() {
-  CalibrateOptions options;
-  options.model.name = "tiny";
-  options.model.layers = 2;
-  options.model.hidden = 32;
-  options.model.heads = options.model.kv_heads = 2;
-  options.model.ffn_hidden = 64;
-  options.model.vocabulary = 32;
-  options.model.sequence = 16;
-  options.grid.quick = true;
-  options.budget_s = 0;
-  options.rounds = 3;
-  return options;
-}
+using testing::TinyCalibration;
 
 struct Saves {
   int count = 0;
@@ -54,7 +41,7 @@ TEST_CASE("calibrate: a session measures each pass of each part",
           "[calibrate]") {
   Saves saves;
   const CalibrateResult result =
-      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value();
+      Calibrate(FakeKernels({}), TinyCalibration(), saves.Hooks()).value();
   const Profile& profile = result.profile;
   CHECK(profile.complete);
   CHECK(!result.interrupted);
@@ -104,7 +91,9 @@ TEST_CASE("calibrate: single kernels of a layer and head are measured",
           "[calibrate]") {
   Saves saves;
   const Profile profile =
-      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value().profile;
+      Calibrate(FakeKernels({}), TinyCalibration(), saves.Hooks())
+          .value()
+          .profile;
   std::set<std::string> keys;
   for (const KernelEntry& entry : profile.kernels) {
     INFO(KeyOf(entry));
@@ -146,7 +135,7 @@ TEST_CASE("calibrate: single kernels of a layer and head are measured",
 TEST_CASE("calibrate: impossible rates of single kernels are flagged",
           "[calibrate]") {
   Saves saves;
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.heat_s = 0;
   const CalibrateResult result =
       Calibrate(FakeKernels({.seconds = 1e-12, .name = "cuda"}), options,
@@ -169,7 +158,7 @@ TEST_CASE("calibrate: impossible rates of single kernels are flagged",
 TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
           "[calibrate]") {
   Saves saves;
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.heat_s = 0;
   options.type = "fp32";
   const Profile profile =
@@ -213,7 +202,7 @@ TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
 
 TEST_CASE("calibrate: a GPU's clock is read once a round", "[calibrate]") {
   Saves saves;
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.heat_s = 0;
   const CalibrateResult result =
       Calibrate(FakeKernels({.name = "cuda", .clock_step_mhz = 200}), options,
@@ -234,7 +223,7 @@ TEST_CASE("calibrate: a GPU's clock is read once a round", "[calibrate]") {
 TEST_CASE("calibrate: a resumed session does what is missing", "[calibrate]") {
   Saves first;
   first.stop_after = 30;
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   const CalibrateResult broken =
       Calibrate(FakeKernels({}), options, first.Hooks()).value();
   CHECK(broken.interrupted);
@@ -260,7 +249,9 @@ TEST_CASE("calibrate: a resumed session does what is missing", "[calibrate]") {
 TEST_CASE("calibrate: runs of two devices do not become one", "[calibrate]") {
   Saves saves;
   const Profile mine =
-      Calibrate(FakeKernels({}), Tiny(), saves.Hooks()).value().profile;
+      Calibrate(FakeKernels({}), TinyCalibration(), saves.Hooks())
+          .value()
+          .profile;
   const int saved = saves.count;
   const auto refused = [&](const CalibrateOptions& options) {
     const absl::Status status =
@@ -268,7 +259,7 @@ TEST_CASE("calibrate: runs of two devices do not become one", "[calibrate]") {
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.done = mine;
   options.done.sources[0].device = "another";
   CHECK(absl::StrContains(refused(options),
@@ -288,7 +279,7 @@ TEST_CASE("calibrate: runs of two devices do not become one", "[calibrate]") {
   CHECK(absl::StrContains(refused(options),
                           "--resume: the interrupted run was of another "
                           "model"));
-  options = Tiny();
+  options = TinyCalibration();
   options.older = mine;
   options.older.sources[0].device = "another";
   CHECK(absl::StrContains(refused(options), "--merge: profiles of different"));
@@ -299,28 +290,28 @@ TEST_CASE("calibrate: what cannot be measured is refused before",
           "[calibrate]") {
   Saves saves;
   const auto none =
-      Calibrate(FakeKernels({.devices = 0}), Tiny(), saves.Hooks());
+      Calibrate(FakeKernels({.devices = 0}), TinyCalibration(), saves.Hooks());
   CHECK(none.status().code() == absl::StatusCode::kUnavailable);
-  const auto small =
-      Calibrate(FakeKernels({.free_bytes = 10000}), Tiny(), saves.Hooks());
+  const auto small = Calibrate(FakeKernels({.free_bytes = 10000}),
+                               TinyCalibration(), saves.Hooks());
   CHECK(small.status().code() == absl::StatusCode::kResourceExhausted);
   CHECK(
       absl::StrContains(small.status().message(), "largest shape b1 s16 tp1"));
-  CalibrateOptions options = Tiny();
+  CalibrateOptions options = TinyCalibration();
   options.type = "fp64";
   CHECK(Calibrate(FakeKernels({}), options, saves.Hooks()).status().code() ==
         absl::StatusCode::kInvalidArgument);
-  options = Tiny();
+  options = TinyCalibration();
   options.grid.tps = {3};
   CHECK(absl::StrContains(
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
       "--tp: 3 is not allowed"));
-  options = Tiny();
+  options = TinyCalibration();
   options.model = FindModel("deepseek-v3").value();
   CHECK(absl::StrContains(
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
       "deepseek-v3 has multi-head latent attention"));
-  options = Tiny();
+  options = TinyCalibration();
   options.grid.eps = {2};
   CHECK(absl::StrContains(
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),

@@ -19,25 +19,13 @@
 #include "execute/run_threads.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
-#include "tests/support/random_schedule.h"
+#include "tests/support/lowered_1f1b.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-absl::StatusOr<Program> Lowered(int pp, bool copies) {
-  ScheduleParams params;
-  params.pp = pp;
-  params.microbatches = 4;
-  absl::StatusOr<Schedule> built = BuildSchedule("1f1b", params);
-  if (!built.ok()) return built.status();
-  Random random(3);
-  LowerOptions options;
-  options.costs = PassCosts::Uniform(1, pp, {});
-  return Lower(std::make_shared<const Schedule>(
-                   copies ? WithCopies(*built, random) : *built),
-               options);
-}
+using testing::Lowered;
 
 // What copies have told, in order.
 class Told {

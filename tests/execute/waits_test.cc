@@ -14,7 +14,7 @@
 #include "execute/run_threads.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
-#include "tests/support/random_schedule.h"
+#include "tests/support/lowered_1f1b.h"
 
 namespace pipewright {
 namespace {
@@ -94,19 +94,7 @@ class SlowCopies : public FixedWorker {
   std::vector<std::thread> threads_;
 };
 
-absl::StatusOr<Program> Lowered(int pp, bool copies) {
-  ScheduleParams params;
-  params.pp = pp;
-  params.microbatches = 4;
-  absl::StatusOr<Schedule> built = BuildSchedule("1f1b", params);
-  if (!built.ok()) return built.status();
-  Random random(3);
-  LowerOptions options;
-  options.costs = PassCosts::Uniform(1, pp, {});
-  return Lower(std::make_shared<const Schedule>(
-                   copies ? WithCopies(*built, random) : *built),
-               options);
-}
+using testing::Lowered;
 
 absl::Status RunBlind(const Program& program, const MakeWorker& make_worker,
                       Watch* watch, const Faults& faults = {}) {

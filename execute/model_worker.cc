@@ -153,7 +153,7 @@ absl::Status ModelWorker::WarmUp() {
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
-  PW_RETURN_IF_ERROR(ReserveActivations());
+  PW_RETURN_IF_ERROR(ReserveBlocks());
   arena_->ResetPeak();
   return absl::OkStatus();
 }

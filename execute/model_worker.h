@@ -139,8 +139,12 @@ class ModelWorker : public Worker {
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
   absl::StatusOr<Payload> RandomBlock();
-  // Makes the blocks that the passes of an iteration hold together.
-  absl::Status ReserveActivations();
+  // Makes the blocks that the passes of an iteration hold together, and those
+  // of what they send.
+  absl::Status ReserveBlocks();
+  // [bytes]: blocks of activations at the same time.
+  std::map<size_t, int> MostHeld() const;
+  int MostOutputs() const;
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);

@@ -6,45 +6,89 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
+namespace {
 
-// The first pass that needs a block would be timed with its making. Where
-// activations go to the host, how much is held hangs on when, and nothing is
-// reserved.
-absl::Status ModelWorker::ReserveActivations() {
-  std::map<size_t, std::pair<int, int>> held;  // [bytes]: now, at most
-  const auto change = [&held](size_t bytes, int by) {
-    auto& [now, most] = held[bytes];
-    now += by;
-    most = std::max(most, now);
-  };
+// Of how many slices of microbatches `stage` has run the forward and not yet
+// the backward, at most.
+int MostUnderWay(const Schedule& schedule, int stage, int replica) {
+  const Placement& placement = schedule.placement;
+  int now = 0;
+  int most = 0;
+  for (const Pass pass : schedule.order(placement.RankOf(stage, replica))) {
+    if (pass.replica() != replica || pass.chunk() != placement.ChunkOf(stage)) {
+      continue;
+    }
+    if (pass.kind() == PassKind::kForward) most = std::max(most, ++now);
+    if (IsBackward(pass.kind())) --now;
+  }
+  return most;
+}
+
+// Blocks that a stage passes from part to part.
+constexpr int kBetweenParts = 2;
+
+}  // namespace
+
+// What it sends is alive until the other rank has used it, which may be far
+// behind: what a forward gives at most until the stage's own backward, and the
+// gradient until that of the stage before.
+int ModelWorker::MostOutputs() const {
+  const Schedule& schedule = *program_.schedule;
+  int count = kBetweenParts;
+  for (const auto& [key, stage] : stages_) {
+    const auto [index, replica] = key;
+    if (!stage->last()) count += MostUnderWay(schedule, index, replica);
+    if (!stage->first()) count += MostUnderWay(schedule, index - 1, replica);
+  }
+  return count;
+}
+
+// Where activations go to the host, how much of them is held hangs on when, and
+// nothing is foretold.
+std::map<size_t, int> ModelWorker::MostHeld() const {
+  std::map<size_t, int> most;
   const Schedule& schedule = *program_.schedule;
   bool own_recompute = false;
   for (const Pass pass : schedule.order(self_.rank)) {
     own_recompute |= pass.kind() == PassKind::kRecompute;
     if (pass.kind() == PassKind::kOffload || pass.kind() == PassKind::kLoad) {
-      return absl::OkStatus();
+      return most;
     }
   }
+  std::map<size_t, int> now;
+  const auto run = [&](const Stage& stage, PassKind kind, int slice) {
+    for (const auto& [bytes, by] : stage.BlocksOf(kind, slice)) {
+      int& count = now[bytes] += by;
+      most[bytes] = std::max(most[bytes], count);
+    }
+  };
   for (const Pass pass : schedule.order(self_.rank)) {
     if (pass.kind() == PassKind::kSync) continue;
-    const int index =
-        schedule.placement.StageOf(self_.rank, pass.chunk(), pass.replica());
-    const Stage& stage = StageOf(index, pass.replica());
-    const bool backward = pass.kind() == PassKind::kBackwardInput ||
-                          pass.kind() == PassKind::kBackwardFull;
-    if (model_.recompute && backward && !own_recompute) {
-      for (const auto& [bytes, by] :
-           stage.BlocksOf(PassKind::kRecompute, pass.slice())) {
-        change(bytes, by);
-      }
+    const Stage& stage = *stages_.at(
+        {schedule.placement.StageOf(self_.rank, pass.chunk(), pass.replica()),
+         pass.replica()});
+    if (model_.recompute && IsBackward(pass.kind()) && !own_recompute) {
+      run(stage, PassKind::kRecompute, pass.slice());
     }
-    for (const auto& [bytes, by] : stage.BlocksOf(pass.kind(), pass.slice())) {
-      change(bytes, by);
+    run(stage, pass.kind(), pass.slice());
+  }
+  return most;
+}
+
+// The first pass that needs a block would be timed with its making.
+absl::Status ModelWorker::ReserveBlocks() {
+  std::map<size_t, int> blocks = MostHeld();
+  // Some activations are as large as what is sent.
+  blocks[model_.BoundaryBytes()] += MostOutputs();
+  if (model_.keeps_versions) {
+    // Beside those there are: older ones, and those that a step makes.
+    for (const auto& [key, stage] : stages_) {
+      blocks[stage->WeightBytes()] += model_.weight_delay + 1;
     }
   }
   arena_->Settle();
-  for (const auto& [bytes, counts] : held) {
-    PW_RETURN_IF_ERROR(arena_->Reserve(bytes, counts.second));
+  for (const auto& [bytes, count] : blocks) {
+    PW_RETURN_IF_ERROR(arena_->Reserve(bytes, count));
   }
   return absl::OkStatus();
 }

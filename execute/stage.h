@@ -77,6 +77,11 @@ class Stage {
   // on.
   std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind, int slice) const;
 
+  // Bytes of a set of weights with its fp8 copies.
+  size_t WeightBytes() const {
+    return model_.WeightBytes(parameters_) + quantized_bytes_;
+  }
+
   int64_t parameters() const { return parameters_; }
   // [parameters], parts in their order.
   float* master() { return master_; }
@@ -139,10 +144,6 @@ class Stage {
   absl::Status FillIds(int64_t sample, int slice, bool targets);
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
                        int64_t end);
-  // Bytes of a set of weights with its fp8 copies, and those made anew.
-  size_t WeightBytes() const {
-    return model_.WeightBytes(parameters_) + quantized_bytes_;
-  }
   absl::Status Quantize(const Payload& weights);
   absl::Status CopyFloats(const float* from, float* to);
   absl::Status RunForward(Key key, Activations& activations, bool keep,

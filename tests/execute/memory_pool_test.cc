@@ -3,7 +3,10 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "execute/model_worker.h"
@@ -97,6 +100,105 @@ TEST_CASE("execute: a step allocates nothing that its schedule foretells",
       CHECK(allocations == before);
     }
   }
+}
+
+// The neighbours keep what they are sent as long as they may.
+TEST_CASE("execute: what a step sends is foretold as well", "[execute]") {
+  for (const char* name : {"gpipe", "zb-h2", "1f1b", "interleaved-1f1b"}) {
+    for (const int rank : {0, 1, 2}) {
+      INFO(name << ", rank " << rank);
+      absl::StatusOr<testing::SmallTraining> training =
+          testing::MakeSmallTraining(name, 3, 1, WaitRule::kBuffered, 1);
+      REQUIRE(training.ok());
+      // Each block is an allocation.
+      training->model.batch = 4096;
+      REQUIRE(training->model.BoundaryBytes() > size_t{8} << 20);
+      const PwKernels* const kernels = CountingKernels();
+      absl::StatusOr<std::unique_ptr<ModelWorker>> worker =
+          ModelWorker::Create(training->program, {0, rank}, training->model,
+                              kernels, 0, training->options.worker);
+      REQUIRE(worker.ok());
+      REQUIRE((*worker)->WarmUp().ok());
+      const Schedule& schedule = *training->schedule;
+      const auto other = std::make_shared<MemoryPool>(
+          pw_cpu_kernels(), OpenDevice(pw_cpu_kernels()));
+      const int before = allocations;
+      REQUIRE((*worker)->BeginStart({}).ok());
+      std::map<std::pair<int, int>, Payload> forwards;  // stage, microbatch
+      std::vector<Payload> gradients;
+      for (const Pass pass : schedule.order(rank)) {
+        if (pass.kind() == PassKind::kSync) continue;
+        const int stage = schedule.placement.StageOf(rank, pass.chunk());
+        const bool forward = pass.kind() == PassKind::kForward;
+        const bool backward = IsBackward(pass.kind());
+        const bool first = stage == 0;
+        const bool last = stage == schedule.stages() - 1;
+        if ((forward && !first) || (backward && !last)) {
+          (*worker)->TakeInput(
+              pass, stage,
+              other->Take(training->model.BoundaryBytes()).value());
+        }
+        REQUIRE((*worker)->RunPass(pass, stage).ok());
+        if (forward && !last) {
+          forwards[{stage, pass.microbatch()}] =
+              (*worker)->GiveOutput(pass, stage);
+        }
+        if (backward) forwards.erase({stage, pass.microbatch()});
+        if (backward && !first) {
+          gradients.push_back((*worker)->GiveOutput(pass, stage));
+          // The rank before has run its own backward of an earlier one.
+          const size_t behind = name == std::string("gpipe") ? 6 : 2;
+          if (gradients.size() > behind) gradients.erase(gradients.begin());
+        }
+      }
+      CHECK(allocations == before);
+    }
+  }
+}
+
+TEST_CASE("execute: older weights have their memory before the run",
+          "[execute]") {
+  absl::StatusOr<testing::SmallTraining> training =
+      testing::MakeSmallTraining("pipedream-2bw", 2, 1, WaitRule::kBuffered, 4);
+  REQUIRE(training.ok());
+  SetWeightVersions(*training->schedule, &training->model);
+  REQUIRE(training->model.weight_delay == 1);
+  // Each set of weights is an allocation.
+  training->model.shape.hidden = 512;
+  training->model.shape.head_dim = 128;
+  training->model.shape.ffn = 1024;
+  training->options.worker.snapshot_iterations.clear();
+  const PwKernels* const kernels = CountingKernels();
+  absl::StatusOr<std::unique_ptr<ModelWorker>> worker =
+      ModelWorker::Create(training->program, {0, 1}, training->model, kernels,
+                          0, training->options.worker);
+  REQUIRE(worker.ok());
+  REQUIRE((*worker)->WarmUp().ok());
+  const auto other = std::make_shared<MemoryPool>(pw_cpu_kernels(),
+                                                  OpenDevice(pw_cpu_kernels()));
+  int32_t step = -1;
+  const std::vector<SideOp>& side_ops = training->program.ranks[1].side_ops;
+  for (size_t index = 0; index < side_ops.size(); ++index) {
+    if (side_ops[index].kind == OpKind::kOptimizer) {
+      step = static_cast<int32_t>(index);
+    }
+  }
+  REQUIRE(step >= 0);
+  const int before = allocations;
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    REQUIRE((*worker)->BeginStart({.iteration = iteration}).ok());
+    for (const Pass pass : training->schedule->order(1)) {
+      if (pass.kind() == PassKind::kSync) continue;
+      if (pass.kind() == PassKind::kForward) {
+        (*worker)->TakeInput(
+            pass, 1, other->Take(training->model.BoundaryBytes()).value());
+      }
+      REQUIRE((*worker)->RunPass(pass, 1).ok());
+      if (IsBackward(pass.kind())) (*worker)->GiveOutput(pass, 1);
+    }
+    REQUIRE((*worker)->RunSideOp(step, {.iteration = iteration}).ok());
+  }
+  CHECK(allocations == before);
 }
 
 }  // namespace

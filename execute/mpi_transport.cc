@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,9 @@ absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create(
 MpiJob::~MpiJob() {
   if (abandoned_ || !ended_by().empty()) {
     mpi_.leave();
+    // It may still write what is coming.
+    static auto* const left = new std::list<Coming>;
+    left->splice(left->end(), coming_);
     return;
   }
   Backoff backoff;
@@ -165,18 +169,38 @@ void MpiJob::Send(int to, Tag tag, absl::string_view head, const void* body,
 bool MpiJob::Probe(Tag tag, Incoming* incoming) {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return false;
-  const int come = mpi_.probe(tag, &incoming->from, &incoming->bytes);
-  if (Failed(come) || come == 0) return false;
-  const size_t room =
-      (incoming->bytes / kAlignment + 1) * kAlignment;  // aligned_alloc's rule
-  incoming->data = std::shared_ptr<char>(
-      static_cast<char*>(aligned_alloc(kAlignment, room)), free);
-  if (incoming->data == nullptr) {
-    failure_ =
-        absl::StrCat("no memory for a message of ", incoming->bytes, " bytes");
-    return false;
+  Coming next = {.tag = tag};
+  const int come = mpi_.probe(tag, &next.incoming.from, &next.incoming.bytes);
+  if (Failed(come)) return false;
+  if (come != 0) {
+    const size_t room = (next.incoming.bytes / kAlignment + 1) *
+                        kAlignment;  // aligned_alloc's rule
+    next.incoming.data = std::shared_ptr<char>(
+        static_cast<char*>(aligned_alloc(kAlignment, room)), free);
+    if (next.incoming.data == nullptr) {
+      failure_ = absl::StrCat("no memory for a message of ",
+                              next.incoming.bytes, " bytes");
+      return false;
+    }
+    next.number = mpi_.receive(next.incoming.data.get());
+    if (Failed(next.number)) return false;
+    coming_.push_back(std::move(next));
   }
-  return !Failed(mpi_.receive(incoming->data.get()));
+  // Those of one process stay in their order.
+  std::set<int> behind;
+  for (auto each = coming_.begin(); each != coming_.end(); ++each) {
+    if (each->tag != tag || behind.contains(each->incoming.from)) continue;
+    const int received = mpi_.received(each->number);
+    if (Failed(received)) return false;
+    if (received == 0) {
+      behind.insert(each->incoming.from);
+      continue;
+    }
+    *incoming = std::move(each->incoming);
+    coming_.erase(each);
+    return true;
+  }
+  return false;
 }
 
 Received MpiJob::Receive(Tag tag, double timeout_s, Incoming* incoming,

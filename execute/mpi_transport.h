@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -97,6 +98,14 @@ class MpiJob {
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);
 
+  // A message whose parts are still on their way: other messages go on
+  // meanwhile, and who has sent it may die.
+  struct Coming {
+    Tag tag = kPipeline;
+    int number = 0;  // the module's
+    Incoming incoming;
+  };
+
   const PwMpi& mpi_;
   const char* const name_;
   const char* const count_option_;
@@ -108,6 +117,7 @@ class MpiJob {
   bool abandoned_ = false;
   int64_t runs_ = 0;
   std::string failure_;
+  std::list<Coming> coming_;
   std::function<void(const std::string&)> last_words_;
 };
 

@@ -365,6 +365,7 @@ const PwMpi kTable = {
           return SocketJob::The().Probe(tag, from, bytes);
         },
     .receive = [](void* into) { return SocketJob::The().Receive(into); },
+    .received = [](int) { return 1; },
     .unsent = [] { return SocketJob::The().Unsent(); },
     .finish =
         [] {

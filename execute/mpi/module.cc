@@ -43,7 +43,7 @@ struct Mpi {
   decltype(&MPI_Isend) isend;
   decltype(&MPI_Improbe) improbe;
   decltype(&MPI_Get_count) get_count;
-  decltype(&MPI_Mrecv) mrecv;
+  decltype(&MPI_Imrecv) imrecv;
   decltype(&MPI_Finalize) finalize;
   decltype(&MPI_Test) test;
   decltype(&MPI_Barrier) barrier;
@@ -67,7 +67,7 @@ const Mpi& Real() {
     Find("MPI_Isend", &found.isend);
     Find("MPI_Improbe", &found.improbe);
     Find("MPI_Get_count", &found.get_count);
-    Find("MPI_Mrecv", &found.mrecv);
+    Find("MPI_Imrecv", &found.imrecv);
     Find("MPI_Finalize", &found.finalize);
     Find("MPI_Test", &found.test);
     Find("MPI_Barrier", &found.barrier);
@@ -93,6 +93,7 @@ struct Job {
   std::list<Sending> sending;
   MPI_Message probed = MPI_MESSAGE_NULL;
   int probed_bytes = 0;
+  std::vector<MPI_Request> receiving;  // null: a number that is free
   std::string error;
 };
 
@@ -199,9 +200,30 @@ int Probe(int tag, int* from, size_t* bytes) {
 
 int Receive(void* into) {
   Job& job = TheJob();
-  return Check(Real().mrecv(into, job.probed_bytes, MPI_BYTE, &job.probed,
-                            MPI_STATUS_IGNORE),
-               "receive");
+  size_t number = 0;
+  while (number < job.receiving.size() &&
+         job.receiving[number] != MPI_REQUEST_NULL) {
+    ++number;
+  }
+  if (number == job.receiving.size()) {
+    job.receiving.push_back(MPI_REQUEST_NULL);
+  }
+  if (Check(Real().imrecv(into, job.probed_bytes, MPI_BYTE, &job.probed,
+                          &job.receiving[number]),
+            "receive")) {
+    return -1;
+  }
+  return static_cast<int>(number);
+}
+
+int HasReceived(int number) {
+  int done = 0;
+  if (Check(Real().test(&TheJob().receiving[static_cast<size_t>(number)], &done,
+                        MPI_STATUS_IGNORE),
+            "receive")) {
+    return -1;
+  }
+  return done != 0 ? 1 : 0;
 }
 
 int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
@@ -305,6 +327,7 @@ extern "C" const PwMpi* pw_mpi(void) {
       .send = Send,
       .probe = Probe,
       .receive = Receive,
+      .received = HasReceived,
       .unsent = Unsent,
       .finish = Finish,
       .transfer = Transfer,

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 3
+#define PW_MPI_ABI 4
 
 /* MPI's own transfers, for measuring them. Bytes as NCCL counts them: of the
  * all-gather the gathered, of the reduce-scatter the scattered buffer. */
@@ -34,7 +34,12 @@ typedef struct PwMpi {
   /* 1: a message of `tag` has come, and receive() must be the next call with
    * memory for `bytes`; 0: none has. */
   int (*probe)(int tag, int* from, size_t* bytes);
+  /* Begins to take it, and does not wait: a number, from 0, for received().
+   * `into` must live until that has given 1. */
   int (*receive)(void* into);
+  /* 1: all of it is there, and the number is free; 0: parts of it are still on
+   * their way. */
+  int (*received)(int number);
   /* How many sends are still under way. */
   int (*unsent)(void);
   /* Waits for all processes to come to the same. */

@@ -11,6 +11,14 @@ FakeMpiWorld* world = nullptr;
 thread_local int self = 0;
 // Found by probe, of which receive() is told nothing.
 thread_local std::string probed;
+thread_local int probed_from = 0;
+// On their way: who has sent it, its text, where to.
+struct Part {
+  int from = 0;
+  std::string text;
+  void* into = nullptr;
+};
+thread_local std::vector<Part> parts;
 
 }  // namespace
 
@@ -39,13 +47,22 @@ struct FakeMpiCalls {
     *from = mail->from;
     *bytes = mail->text.size();
     probed = std::move(mail->text);
+    probed_from = mail->from;
     box.erase(mail);
     return 1;
   }
 
   static int Receive(void* into) {
-    std::memcpy(into, probed.data(), probed.size());
-    return 0;
+    parts.push_back({probed_from, std::move(probed), into});
+    return static_cast<int>(parts.size()) - 1;
+  }
+
+  static int Received(int number) {
+    std::lock_guard lock(world->mutex_);
+    const Part& part = parts[static_cast<size_t>(number)];
+    if (part.from == world->delayed_) return 0;
+    std::memcpy(part.into, part.text.data(), part.text.size());
+    return 1;
   }
 };
 
@@ -55,6 +72,11 @@ FakeMpiWorld::FakeMpiWorld(int processes)
 }
 FakeMpiWorld::~FakeMpiWorld() { world = nullptr; }
 void FakeMpiWorld::Become(int process) { self = process; }
+void FakeMpiWorld::Delay(int from) {
+  std::lock_guard lock(mutex_);
+  delayed_ = from;
+}
+void FakeMpiWorld::Arrive() { Delay(-1); }
 
 const PwMpi* FakeMpi() {
   static const PwMpi table = {
@@ -65,6 +87,7 @@ const PwMpi* FakeMpi() {
       .send = FakeMpiCalls::Send,
       .probe = FakeMpiCalls::Probe,
       .receive = FakeMpiCalls::Receive,
+      .received = FakeMpiCalls::Received,
       .unsent = [] { return 0; },
       .finish = [] { return 0; },
       .transfer = [](PwMpiTransfer, size_t, int, double*) { return -1; },

@@ -18,6 +18,9 @@ class FakeMpiWorld {
   ~FakeMpiWorld();
   // The calling thread is this process from now on.
   static void Become(int process);
+  // What `from` sends comes, but not all of it before Arrive().
+  void Delay(int from);
+  void Arrive();
 
  private:
   friend struct FakeMpiCalls;
@@ -27,6 +30,7 @@ class FakeMpiWorld {
     std::string text;
   };
   std::mutex mutex_;
+  int delayed_ = -1;
   std::vector<std::deque<Mail>> boxes_;
 };
 

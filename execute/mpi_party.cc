@@ -1,7 +1,15 @@
 #include "execute/mpi_party.h"
 
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "execute/clock.h"
+#include "execute/rank_run.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/file.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -106,6 +114,210 @@ absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
   }
   Judge(verdict);
   return verdict;
+}
+
+std::string Party::NameOf(int process) const {
+  return program_ == nullptr ? absl::StrCat("process ", process)
+                             : RankName(*program_, AddressOf(process));
+}
+
+absl::StatusOr<double> Party::Start(bool has_worker) {
+  if (job_.process() > 0) {
+    WireWriter ready = Begin(Control::kReady);
+    ready.Put(has_worker);
+    job_.Send(0, MpiJob::kControl, ready.bytes());
+    PW_ASSIGN_OR_RETURN(const std::string go, Await(Control::kGo));
+    WireReader reader(go);
+    PW_RETURN_IF_ERROR(GetStatus(&reader));
+    const auto epoch_s = reader.Get<double>();
+    // Elsewhere the clocks agree to what this message took.
+    return reader.GetText() == MachineName() ? epoch_s : SteadySeconds();
+  }
+  absl::Status all =
+      has_worker
+          ? absl::OkStatus()
+          : absl::UnavailableError(absl::StrCat(NameOf(0), " did not start"));
+  const absl::StatusOr<std::map<int, std::string>> ready =
+      Gather(Control::kReady, Patience());
+  if (!ready.ok()) return ready.status();
+  for (int process = 1; process < job_.processes(); ++process) {
+    const auto found = ready->find(process);
+    if (found != ready->end() && WireReader(found->second).Get<bool>()) {
+      continue;
+    }
+    all.Update(absl::UnavailableError(
+        absl::StrCat(NameOf(process), ": did not start")));
+  }
+  WireWriter go = Begin(Control::kGo);
+  const double epoch_s = SteadySeconds();
+  PutStatus(all, &go);
+  go.Put(epoch_s);
+  go.PutText(MachineName());
+  SendAll(go);
+  PW_RETURN_IF_ERROR(all);
+  return epoch_s;
+}
+
+void Party::Report(const RankOutcome& outcome, absl::string_view more,
+                   bool leaves) {
+  WireWriter report = Begin(Control::kReport);
+  report.Put(leaves);
+  PutOutcome(outcome, &report);
+  report.PutText(more);
+  job_.Send(0, MpiJob::kControl, report.bytes());
+}
+
+absl::StatusOr<std::vector<RankOutcome>> Party::Reports(
+    RankOutcome own, std::string own_more, std::vector<std::string>* more) {
+  // After a failure all know of it: who is still there says so soon.
+  const double patience_s =
+      own.status.ok() ? Patience() : std::max(1.0, timeout_s_ / 2);
+  PW_ASSIGN_OR_RETURN(const auto reports, Gather(Control::kReport, patience_s));
+  std::vector<RankOutcome> outcomes = {std::move(own)};
+  more->assign(1, std::move(own_more));
+  for (int process = 1; process < job_.processes(); ++process) {
+    const auto found = reports.find(process);
+    RankOutcome& outcome = outcomes.emplace_back();
+    std::string& its_more = more->emplace_back();
+    if (found == reports.end()) {
+      all_there_ = false;
+      outcome.status = absl::UnavailableError(
+          absl::StrCat(NameOf(process), ": no report; lost"));
+      outcome.blocked = absl::StrCat(NameOf(process), ": lost");
+    } else {
+      WireReader reader(found->second);
+      if (reader.Get<bool>()) all_there_ = false;
+      outcome = GetOutcome(&reader);
+      its_more = reader.GetText();
+      if (!reader.ok()) outcome.status = absl::InternalError("short report");
+    }
+    outcome.result.address = AddressOf(process);
+  }
+  return outcomes;
+}
+
+absl::StatusOr<std::string> Party::Watch(
+    absl::string_view does,
+    const std::function<absl::StatusOr<std::string>()>& work) {
+  const auto why = [&]() -> std::string {
+    const std::string ended = job_.ended_by();
+    return ended.empty()
+               ? ""
+               : absl::StrCat(ended, "\n", NameOf(job_.process()), ": ", does);
+  };
+  absl::StatusOr<std::string> result = std::string();
+  const absl::Status status = WithoutExceptions([&] {
+    auto running = std::async(std::launch::async, work);
+    while (running.wait_for(kLook) != std::future_status::ready) {
+      if (const std::string text = why(); !text.empty()) {
+        job_.EndAtOnce(text);
+      }
+    }
+    result = running.get();
+    return result.status();
+  });
+  if (const std::string text = why(); !text.empty()) {
+    return absl::UnavailableError(text);
+  }
+  if (!status.ok()) return status;
+  return result;
+}
+
+absl::StatusOr<std::string> Party::Conclude(
+    const std::function<absl::StatusOr<std::string>()>& conclude) {
+  return Watch("has ended and concludes the run for all", conclude);
+}
+
+void Party::TakeLeave(const RankOutcome& outcome, const absl::Status& status) {
+  if (job_.process() > 0) return Report(outcome, "", /*leaves=*/true);
+  all_there_ = false;
+  Judge(status);
+}
+
+void Party::Judge(const absl::StatusOr<std::string>& conclusion) {
+  WireWriter verdict = Begin(Control::kVerdict);
+  verdict.Put(all_there_);
+  PutStatus(conclusion.status(), &verdict);
+  verdict.PutText(conclusion.ok() ? *conclusion : "");
+  SendAll(verdict);
+  if (!all_there_) job_.Abandon();
+}
+
+absl::StatusOr<std::string> Party::Verdict() {
+  PW_ASSIGN_OR_RETURN(const std::string verdict, Await(Control::kVerdict));
+  WireReader reader(verdict);
+  if (!reader.Get<bool>()) job_.Abandon();
+  PW_RETURN_IF_ERROR(GetStatus(&reader));
+  return reader.GetText();
+}
+
+WireWriter Party::Begin(Control control) const {
+  WireWriter writer;
+  writer.Put(run_);
+  writer.Put(control);
+  return writer;
+}
+
+void Party::SendAll(const WireWriter& writer) {
+  for (int process = 1; process < job_.processes(); ++process) {
+    job_.Send(process, MpiJob::kControl, writer.bytes());
+  }
+}
+
+bool Party::IsSilent(int process, double patience_s) const {
+  const double now_s = SteadySeconds();
+  const double stands_s = pulse_.stands_since_s(process);
+  return now_s - pulse_.heard_s(process) > patience_s ||
+         (stands_s > 0 && now_s - stands_s > most_s_);
+}
+
+absl::StatusOr<std::optional<Party::Taken>> Party::Take(double patience_s) {
+  while (true) {
+    MpiJob::Incoming incoming;
+    switch (job_.Receive(MpiJob::kControl, patience_s, &incoming)) {
+      case Received::kMessage:
+        break;
+      case Received::kEnded:
+        return absl::UnavailableError(job_.ended_by());
+      default:
+        return std::nullopt;
+    }
+    WireReader reader(incoming.text());
+    if (reader.Get<int64_t>() != run_) continue;
+    Taken taken = {.from = incoming.from, .control = reader.Get<Control>()};
+    taken.text =
+        std::string(incoming.text().substr(sizeof(int64_t) + sizeof(Control)));
+    return taken;
+  }
+}
+
+absl::StatusOr<std::string> Party::Await(Control control) {
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(Patience() / 8));
+    if (taken && taken->control == control) return taken->text;
+    if (taken || !IsSilent(0, Patience())) continue;
+    job_.Abandon();
+    return absl::UnavailableError(
+        absl::StrCat(NameOf(0), ": no word for ", Patience(), " s; lost"));
+  }
+}
+
+absl::StatusOr<std::map<int, std::string>> Party::Gather(Control control,
+                                                         double patience_s) {
+  std::map<int, std::string> texts;
+  const auto awaits = [&] {
+    for (int process = 1; process < job_.processes(); ++process) {
+      if (!texts.contains(process) && !IsSilent(process, patience_s)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  while (awaits()) {
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(patience_s / 8));
+    if (taken && taken->control == control) texts[taken->from] = taken->text;
+  }
+  return texts;
 }
 
 }  // namespace pipewright

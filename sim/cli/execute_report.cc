@@ -92,6 +92,7 @@ std::string HowExecuted(const ExecuteReport& report) {
                     report.green_contexts ? ", a green context each" : "");
   }
   if (!report.device.empty()) absl::StrAppend(&how, ", ", report.device);
+  if (!report.type.empty()) absl::StrAppend(&how, ", ", report.type);
   if (!report.libraries.empty()) {
     absl::StrAppend(&how, " (", report.libraries, ")");
   }
@@ -213,6 +214,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["transport"] = report.transport;
   execute["device"] = report.device;
   execute["libraries"] = report.libraries;
+  execute["type"] = report.type.empty() ? Json() : Json(report.type);
   execute["steps"] = report.steps;
   execute["step_s"] = step_s;
   execute["predicted_iteration_s"] = report.predicted_iteration_s

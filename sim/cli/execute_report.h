@@ -19,6 +19,7 @@ struct ExecuteReport {
   std::string transport;  // "threads", "mpi"
   std::string device;
   std::string libraries;
+  std::string type;  // of the products in linear layers; "" without kernels
   int steps = 0;
   std::optional<TrainingCheck> check;  // where real kernels have run
   std::vector<double> peak_bytes;      // [rank]
@@ -53,8 +54,8 @@ std::string CheckInWords(const ExecuteReport& report);
 // was predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 
-// The keys of simulate, and "execute" with: clock, transport, device, steps,
-// step_s (list), predicted_iteration_s, error, predicted_span_s (list),
+// The keys of simulate, and "execute" with: clock, transport, device, type
+// (null: no kernels), steps, step_s (list), predicted_iteration_s, error, predicted_span_s (list),
 // predicted_peak_activations (list), peak_bytes, resident_bytes, check {agrees,
 // same_order, bits_owed, same_bits, steps_in_full, missing, loss_error,
 // gradient_error, weight_error, losses, sequential_losses}, replay {ranks

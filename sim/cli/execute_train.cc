@@ -1,10 +1,12 @@
 // The part of the verb execute that runs the ranks.
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "calibrate/device.h"
 #include "execute/fixed_worker.h"
 #include "execute/run_mpi.h"
 #include "execute/training_replay.h"
@@ -73,6 +75,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   PW_ASSIGN_OR_RETURN(const ExecutedModel model,
                       ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
                                    seed, &executed->warnings));
+  report->type = std::string(TypeName(model.shape));
   training.worker =
       WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
                        run.lower.costs.held_until_weight);

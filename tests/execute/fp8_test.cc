@@ -88,6 +88,12 @@ TEST_CASE("execute: --precision fp8 trains in fp8", "[cli]") {
         .at("check")
         .at("losses");
   };
+  const auto type = [](const testing::BinaryResult& result) {
+    return nlohmann::json::parse(result.out).at("execute").at("type");
+  };
+  CHECK(type(eight) == "fp8");
+  // What a CPU has instead.
+  CHECK(type(sixteen) == "fp32");
   REQUIRE(losses(eight).size() == 2);
   CHECK(losses(eight) != losses(sixteen));
 }

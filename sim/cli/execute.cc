@@ -128,6 +128,13 @@ absl::Status Execute::CheckOptions() const {
     return BadValue("--timeout", absl::StrCat(timeout_s),
                     "above 0 s, at most 1e6 s");
   }
+  if (row_runs < 1 || row_runs > kMostSteps) {
+    return BadValue("--row-runs", absl::StrCat(row_runs),
+                    absl::StrCat("1 to ", kMostSteps));
+  }
+  if (row_runs > 1 && !files.wanted("--row")) {
+    return BadValue("--row-runs", absl::StrCat(row_runs), "with --row");
+  }
   if (green_contexts &&
       (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
     return absl::InvalidArgumentError(
@@ -221,7 +228,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   }
   if (writes && files.wanted("--row")) {
     PW_RETURN_IF_ERROR(prepared->row_file.Open(files.path("--row"), run, steps,
-                                               prepared->kind));
+                                               prepared->kind, row_runs));
   }
   if (processes.nccl != nullptr) {
     if (prepared->kind == ClockKind::kPaced) {
@@ -319,7 +326,8 @@ absl::Status Execute::Conclude(const Prepared& prepared, Executed* executed,
   PW_RETURN_IF_ERROR(Predict(run, program, report));
   PutFiles(program, *executed, *report);
   if (files.wanted("--row")) {
-    files.Put("--row", prepared.row_file.With(*report));
+    PW_ASSIGN_OR_RETURN(std::string table, prepared.row_file.With(*report));
+    files.Put("--row", std::move(table));
   }
   return files.Write();
 }
@@ -379,6 +387,11 @@ void AddExecute(CLI::App* app, Action* action) {
   files.AddTo(verb, "--row",
               "appends the run to a table for compare --summary; nothing is "
               "run that is in it");
+  verb->add_option("--row-runs", execute->row_runs,
+                   "how often the table of --row shall have the same run")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Output");
   verb->callback(
       [action, execute] { *action = [execute] { return execute->Run(); }; });
 }

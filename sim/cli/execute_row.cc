@@ -57,10 +57,17 @@ std::string CountsText(const std::vector<double>& counts) {
   });
 }
 
+// A table without rows where there is no file yet.
+absl::StatusOr<std::string> ReadTable(const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path);
+  if (absl::IsNotFound(content.status())) return ExecutedTableHeader();
+  return content;
+}
+
 }  // namespace
 
 absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
-                           int steps, ClockKind clock) {
+                           int steps, ClockKind clock, int most) {
   if (!run.prepared_model || clock == ClockKind::kPaced) {
     return BadValue("--row", path,
                     "with a model and a clock that runs kernels");
@@ -86,19 +93,20 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.version = PIPEWRIGHT_VERSION;
   row_.profile = run.profile ? DescribeProfile(*run.profile->profile)
                              : "given on the command line";
-  const absl::StatusOr<std::string> content = ReadFile(path);
-  if (absl::IsNotFound(content.status())) return absl::OkStatus();
-  PW_RETURN_IF_ERROR(content.status());
-  content_ = *content;
+  path_ = path;
+  PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path));
   PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,
-                      ParseExecutedTable(content_, path));
-  has_run_ = std::any_of(
-      rows.begin(), rows.end(),
-      [this](const ExecutedRow& row) { return row.Key() == row_.Key(); });
+                      ParseExecutedTable(content, path));
+  has_run_ = most <= std::count_if(rows.begin(), rows.end(),
+                                   [this](const ExecutedRow& row) {
+                                     return row.Key() == row_.Key();
+                                   });
   return absl::OkStatus();
 }
 
-std::string RowFile::With(const ExecuteReport& report) const {
+absl::StatusOr<std::string> RowFile::With(const ExecuteReport& report) const {
+  // Others may have added theirs meanwhile.
+  PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path_));
   PW_CHECK(report.predicted_iteration_s.has_value());
   ExecutedRow row = row_;
   row.predicted_s = *report.predicted_iteration_s;
@@ -123,8 +131,7 @@ std::string RowFile::With(const ExecuteReport& report) const {
   row.wall_s = report.wall_s;
   row.device = report.device;
   row.libraries = report.libraries;
-  return absl::StrCat(content_.empty() ? ExecutedTableHeader() : content_,
-                      ExecutedTableLine(row));
+  return absl::StrCat(content, ExecutedTableLine(row));
 }
 
 }  // namespace pipewright

@@ -38,6 +38,7 @@ struct Execute {
   double timeout_s = kUsualTimeout_s;
   JobOptions job_options;
   bool no_check = false;
+  int row_runs = 1;
   std::string replay_rank;
   bool one_at_a_time = false;
   bool green_contexts = false;

@@ -15,29 +15,73 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-double MedianMagnitude(const std::vector<ExecutedRow>& rows) {
-  std::vector<double> sizes;
-  for (const ExecutedRow& row : rows) sizes.push_back(std::abs(row.error()));
-  std::sort(sizes.begin(), sizes.end());
-  const size_t middle = sizes.size() / 2;
-  return sizes.size() % 2 == 1 ? sizes[middle]
-                               : (sizes[middle - 1] + sizes[middle]) / 2;
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle]
+                                : (values[middle - 1] + values[middle]) / 2;
 }
 
-const ExecutedRow& Worst(const std::vector<ExecutedRow>& rows) {
-  return *std::max_element(rows.begin(), rows.end(),
-                           [](const ExecutedRow& one, const ExecutedRow& two) {
+template <class Value>
+double MedianOver(const std::vector<ExecutedRow>& rows, Value value) {
+  std::vector<double> values;
+  for (const ExecutedRow& row : rows) values.push_back(row.*value);
+  return MedianOf(std::move(values));
+}
+
+double MedianMagnitude(const std::vector<RepeatedRun>& runs) {
+  std::vector<double> sizes;
+  for (const RepeatedRun& run : runs) sizes.push_back(std::abs(run.error()));
+  return MedianOf(std::move(sizes));
+}
+
+const RepeatedRun& Worst(const std::vector<RepeatedRun>& runs) {
+  return *std::max_element(runs.begin(), runs.end(),
+                           [](const RepeatedRun& one, const RepeatedRun& two) {
                              return std::abs(one.error()) <
                                     std::abs(two.error());
                            });
 }
 
+// Of what checks find, the worst last.
+size_t Badness(const std::string& gradients) {
+  const std::vector<std::string> order = {"unchecked", "bits", "tolerance",
+                                          "differ"};
+  return static_cast<size_t>(std::find(order.begin(), order.end(), gradients) -
+                             order.begin());
+}
+
+// Of rows with one key.
+RepeatedRun Together(const std::vector<ExecutedRow>& rows) {
+  RepeatedRun run;
+  run.row = rows[0];
+  run.executions = static_cast<int>(rows.size());
+  run.row.predicted_s = MedianOver(rows, &ExecutedRow::predicted_s);
+  run.row.executed_s = MedianOver(rows, &ExecutedRow::executed_s);
+  run.least_error = run.most_error = rows[0].error();
+  run.row.wall_s = 0;
+  for (const ExecutedRow& row : rows) {
+    run.least_error = std::min(run.least_error, row.error());
+    run.most_error = std::max(run.most_error, row.error());
+    run.row.shortest_pass_s =
+        std::min(run.row.shortest_pass_s, row.shortest_pass_s);
+    run.row.wall_s += row.wall_s;
+    if (Badness(row.gradients) > Badness(run.row.gradients)) {
+      run.row.gradients = row.gradients;
+    }
+    if (run.row.peaks_agree() && !row.peaks_agree()) {
+      run.row.peak_activations = row.peak_activations;
+    }
+  }
+  return run;
+}
+
 void Rank(RanksSummary* size) {
   int balance = 0;
-  for (size_t one = 0; one < size->rows.size(); ++one) {
-    for (size_t two = one + 1; two < size->rows.size(); ++two) {
-      const ExecutedRow& fast = size->rows[one];
-      const ExecutedRow& slow = size->rows[two];
+  for (size_t one = 0; one < size->runs.size(); ++one) {
+    for (size_t two = one + 1; two < size->runs.size(); ++two) {
+      const ExecutedRow& fast = size->runs[one].row;
+      const ExecutedRow& slow = size->runs[two].row;
       const std::pair<std::string, std::string> names = {RunName(fast),
                                                          RunName(slow)};
       if (slow.predicted_s / fast.predicted_s - 1 < kTieShare) {
@@ -74,27 +118,22 @@ std::string RunName(const ExecutedRow& row) {
   return row.even() ? row.schedule : absl::StrCat(row.schedule, " (uneven)");
 }
 
-absl::StatusOr<RunsSummary> SummarizeRuns(std::vector<ExecutedRow> rows) {
+absl::StatusOr<RunsSummary> SummarizeRuns(
+    const std::vector<ExecutedRow>& rows) {
   if (rows.empty()) {
     return BadValue("--summary", "a table without rows",
                     "at least one run of execute --row");
   }
   RunsSummary out;
-  out.runs = static_cast<int>(rows.size());
-  out.median_error = MedianMagnitude(rows);
-  const ExecutedRow& worst = Worst(rows);
-  out.worst_error = worst.error();
-  out.worst = absl::StrCat(RunName(worst), ", pp ", worst.pp);
-  out.shortest_pass_s = rows[0].shortest_pass_s;
+  out.executions = static_cast<int>(rows.size());
   out.first_date = out.last_date = rows[0].date;
-  std::map<int, RanksSummary> sizes;
-  for (ExecutedRow& row : rows) {
-    out.shortest_pass_s = std::min(out.shortest_pass_s, row.shortest_pass_s);
-    out.wall_s += row.wall_s;
-    out.same_bits += row.gradients == "bits" ? 1 : 0;
-    out.agree += row.gradients_agree() ? 1 : 0;
-    out.unchecked += row.gradients == "unchecked" ? 1 : 0;
-    out.peaks_agree += row.peaks_agree() ? 1 : 0;
+  // In the order of the table.
+  std::vector<std::vector<ExecutedRow>> grouped;
+  std::map<std::string, size_t> places;
+  for (const ExecutedRow& row : rows) {
+    const auto [found, added] = places.emplace(row.Key(), grouped.size());
+    if (added) grouped.emplace_back();
+    grouped[found->second].push_back(row);
     AddOnce(row.device, &out.devices);
     AddOnce(row.libraries, &out.libraries);
     AddOnce(row.profile, &out.profiles);
@@ -102,18 +141,38 @@ absl::StatusOr<RunsSummary> SummarizeRuns(std::vector<ExecutedRow> rows) {
     AddOnce(row.clock, &out.clocks);
     out.first_date = std::min(out.first_date, row.date);
     out.last_date = std::max(out.last_date, row.date);
+  }
+  std::vector<RepeatedRun> runs;
+  for (const std::vector<ExecutedRow>& same : grouped) {
+    runs.push_back(Together(same));
+  }
+  out.runs = static_cast<int>(runs.size());
+  out.median_error = MedianMagnitude(runs);
+  const RepeatedRun& worst = Worst(runs);
+  out.worst_error = worst.error();
+  out.worst = absl::StrCat(RunName(worst.row), ", pp ", worst.row.pp);
+  out.shortest_pass_s = runs[0].row.shortest_pass_s;
+  std::map<int, RanksSummary> sizes;
+  for (RepeatedRun& run : runs) {
+    const ExecutedRow& row = run.row;
+    out.shortest_pass_s = std::min(out.shortest_pass_s, row.shortest_pass_s);
+    out.wall_s += row.wall_s;
+    out.same_bits += row.gradients == "bits" ? 1 : 0;
+    out.agree += row.gradients_agree() ? 1 : 0;
+    out.unchecked += row.gradients == "unchecked" ? 1 : 0;
+    out.peaks_agree += row.peaks_agree() ? 1 : 0;
     RanksSummary& size = sizes[row.pp];
     size.pp = row.pp;
-    size.rows.push_back(std::move(row));
+    size.runs.push_back(std::move(run));
   }
   for (auto& [pp, size] : sizes) {
-    std::stable_sort(size.rows.begin(), size.rows.end(),
-                     [](const ExecutedRow& one, const ExecutedRow& two) {
-                       return one.predicted_s < two.predicted_s;
+    std::stable_sort(size.runs.begin(), size.runs.end(),
+                     [](const RepeatedRun& one, const RepeatedRun& two) {
+                       return one.row.predicted_s < two.row.predicted_s;
                      });
-    size.median_error = MedianMagnitude(size.rows);
-    size.worst_error = Worst(size.rows).error();
-    size.worst = RunName(Worst(size.rows));
+    size.median_error = MedianMagnitude(size.runs);
+    size.worst_error = Worst(size.runs).error();
+    size.worst = RunName(Worst(size.runs).row);
     Rank(&size);
     out.sizes.push_back(std::move(size));
   }
@@ -123,14 +182,18 @@ absl::StatusOr<RunsSummary> SummarizeRuns(std::vector<ExecutedRow> rows) {
 std::string RunsToText(const RunsSummary& summary) {
   std::string text;
   for (const RanksSummary& size : summary.sizes) {
-    absl::StrAppendFormat(&text, "pp %d%33s%12s%9s   %-10s %s\n", size.pp,
-                          "predicted", "executed", "error", "gradients",
-                          "peak activations");
-    for (const ExecutedRow& row : size.rows) {
+    absl::StrAppendFormat(&text, "pp %d%33s%12s%9s%7s%19s   %-10s %s\n",
+                          size.pp, "predicted", "executed", "error", "times",
+                          "of one", "gradients", "peak activations");
+    for (const RepeatedRun& run : size.runs) {
+      const ExecutedRow& row = run.row;
       absl::StrAppendFormat(
-          &text, "  %-26s%8.2f ms %8.2f ms %+7.2f %%   %-10s %s\n",
+          &text, "  %-26s%8.2f ms %8.2f ms %+7.2f %%%5d%+8.2f to %+6.2f %%",
           RunName(row), row.predicted_s * 1e3, row.executed_s * 1e3,
-          row.error() * 100, row.gradients, row.peak_activations);
+          row.error() * 100, run.executions, run.least_error * 100,
+          run.most_error * 100);
+      absl::StrAppendFormat(&text, "   %-10s %s\n", row.gradients,
+                            row.peak_activations);
     }
     absl::StrAppendFormat(
         &text,
@@ -141,18 +204,21 @@ std::string RunsToText(const RunsSummary& summary) {
   }
   absl::StrAppendFormat(
       &text,
-      "%d runs: error %.2f %% in the median, %+.2f %% at worst (%s); gradients "
-      "of %d agree, of %d bit for bit, %d unchecked; peak activations of %d as "
-      "predicted; passes of %.1f ms and more\n",
-      summary.runs, summary.median_error * 100, summary.worst_error * 100,
-      summary.worst, summary.agree, summary.same_bits, summary.unchecked,
-      summary.peaks_agree, summary.shortest_pass_s * 1e3);
+      "%d runs, executed %d times: error %.2f %% in the median, %+.2f %% at "
+      "worst (%s); gradients of %d agree, of %d bit for bit, %d unchecked; "
+      "peak "
+      "activations of %d as predicted; passes of %.1f ms and more\n",
+      summary.runs, summary.executions, summary.median_error * 100,
+      summary.worst_error * 100, summary.worst, summary.agree,
+      summary.same_bits, summary.unchecked, summary.peaks_agree,
+      summary.shortest_pass_s * 1e3);
   return text;
 }
 
 std::string RunsToJson(const RunsSummary& summary) {
   using Json = nlohmann::ordered_json;
   Json out = {{"runs", summary.runs},
+              {"executions", summary.executions},
               {"median_error", summary.median_error},
               {"worst_error", summary.worst_error},
               {"worst", summary.worst},
@@ -171,7 +237,8 @@ std::string RunsToJson(const RunsSummary& summary) {
   Json sizes = Json::array();
   for (const RanksSummary& size : summary.sizes) {
     Json rows = Json::array();
-    for (const ExecutedRow& row : size.rows) {
+    for (const RepeatedRun& run : size.runs) {
+      const ExecutedRow& row = run.row;
       rows.push_back({{"schedule", row.schedule},
                       {"vpp", row.vpp},
                       {"microbatches", row.microbatches},
@@ -182,6 +249,9 @@ std::string RunsToJson(const RunsSummary& summary) {
                       {"predicted_s", row.predicted_s},
                       {"executed_s", row.executed_s},
                       {"error", row.error()},
+                      {"executions", run.executions},
+                      {"least_error", run.least_error},
+                      {"most_error", run.most_error},
                       {"gradients", row.gradients},
                       {"peak_activations_agree", row.peaks_agree()}});
     }

@@ -14,10 +14,22 @@ namespace pipewright {
 // Pairs of schedules predicted closer than this are ties.
 inline constexpr double kTieShare = 0.02;
 
+// The executions of one run, taken together.
+struct RepeatedRun {
+  // predicted_s and executed_s: the median of each. Gradients: the worst that a
+  // check has found. Peaks: those that differ, where some do. wall_s: the sum.
+  ExecutedRow row;
+  int executions = 1;
+  double least_error = 0;  // of a single one
+  double most_error = 0;
+
+  double error() const { return row.error(); }
+};
+
 // Runs of one number of ranks, the fastest predicted first.
 struct RanksSummary {
   int pp = 1;
-  std::vector<ExecutedRow> rows;
+  std::vector<RepeatedRun> runs;
   double median_error = 0;  // of magnitudes
   double worst_error = 0;   // with its sign
   std::string worst;        // whose
@@ -31,6 +43,7 @@ struct RanksSummary {
 struct RunsSummary {
   std::vector<RanksSummary> sizes;  // by pp
   int runs = 0;
+  int executions = 0;  // of all of them
   double median_error = 0;
   double worst_error = 0;
   std::string worst;
@@ -48,7 +61,7 @@ struct RunsSummary {
 std::string RunName(const ExecutedRow& row);
 
 // Error: kInvalidArgument without a row.
-absl::StatusOr<RunsSummary> SummarizeRuns(std::vector<ExecutedRow> rows);
+absl::StatusOr<RunsSummary> SummarizeRuns(const std::vector<ExecutedRow>& rows);
 
 std::string RunsToText(const RunsSummary& summary);
 // One object; the keys are in README.md.

@@ -38,8 +38,21 @@ std::string Text(double x, double y, absl::string_view anchor,
 
 // Errors from -limit to +limit, in whole 5 %.
 double LimitOf(const RunsSummary& summary) {
-  const double most = std::max(std::abs(summary.worst_error), kWorstGoal);
+  double most = kWorstGoal;
+  for (const RanksSummary& size : summary.sizes) {
+    for (const RepeatedRun& run : size.runs) {
+      most = std::max({most, -run.least_error, run.most_error});
+    }
+  }
   return std::ceil(most * 1.05 / 0.05) * 0.05;
+}
+
+// " in the median of 3, -1.00 % to +2.00 %"; "" of one.
+std::string SpreadText(const RepeatedRun& run) {
+  if (run.executions == 1) return "";
+  return absl::StrCat(" in the median of ", run.executions, ", ",
+                      Percent(run.least_error), " to ",
+                      Percent(run.most_error));
 }
 
 std::string Panel(const RanksSummary& size, double limit, double left,
@@ -78,15 +91,24 @@ std::string Panel(const RanksSummary& size, double limit, double left,
                   Px(kHead), "V", Px(bottom),
                   "\" fill=\"none\" stroke=\"#1A1A1A\"/>\n");
   double y = kHead + kRow / 2;
-  for (const ExecutedRow& row : size.rows) {
+  for (const RepeatedRun& run : size.runs) {
+    const ExecutedRow& row = run.row;
     const double x = place(row.error());
     const bool good = row.gradients_agree() && row.peaks_agree();
     absl::StrAppend(&out, Text(left + kNames - 10, y + 4, "end", RunName(row)));
+    if (run.executions > 1) {
+      absl::StrAppend(&out, "<path class=\"line\" d=\"M",
+                      Px(place(run.least_error)), " ", Px(y), "H",
+                      Px(place(run.most_error)), "m0 -3v6M",
+                      Px(place(run.least_error)), " ", Px(y - 3),
+                      "v6\" fill=\"none\" stroke=\"#1A1A1A\"/>\n");
+    }
     absl::StrAppend(&out, "<path d=\"M", Px(zero), " ", Px(y), "H", Px(x),
                     "\" stroke=\"#0072B2\" stroke-width=\"3\"/>\n<circle cx=\"",
                     Px(x), "\" cy=\"", Px(y), "\" r=\"4.5\" fill=\"",
                     good ? "#0072B2" : "#D55E00", "\"><title>",
                     EscapeXml(RunName(row)), ": ", Percent(row.error()),
+                    SpreadText(run),
                     good ? "" : ", gradients or activations not as they should",
                     "</title></circle>\n");
     y += kRow;
@@ -114,13 +136,18 @@ std::string PairText(
 std::string SizeSection(const RanksSummary& size) {
   HtmlTable table;
   table.header = {
-      "schedule",     "predicted (ms)",    "executed (ms)", "error",
-      "gradients",    "peak activations",  "vpp",           "layers of stages",
-      "microbatches", "sequences of each", "slices"};
-  for (const ExecutedRow& row : size.rows) {
+      "schedule", "predicted (ms)",   "executed (ms)", "error",
+      "times",    "of one execution", "gradients",     "peak activations",
+      "vpp",      "layers of stages", "microbatches",  "sequences of each",
+      "slices"};
+  for (const RepeatedRun& run : size.runs) {
+    const ExecutedRow& row = run.row;
     table.rows.push_back(
         {row.schedule, absl::StrFormat("%.2f", row.predicted_s * 1e3),
          absl::StrFormat("%.2f", row.executed_s * 1e3), Percent(row.error()),
+         absl::StrCat(run.executions),
+         absl::StrCat(Percent(run.least_error), " to ",
+                      Percent(run.most_error)),
          row.gradients, row.peak_activations, absl::StrCat(row.vpp), row.layers,
          absl::StrCat(row.microbatches), absl::StrCat(row.microbatch_size),
          absl::StrCat(row.slices)});
@@ -171,7 +198,7 @@ std::string Provenance(const RunsSummary& summary) {
 std::string RunsSvg(const RunsSummary& summary) {
   size_t most = 0;
   for (const RanksSummary& size : summary.sizes) {
-    most = std::max(most, size.rows.size());
+    most = std::max(most, size.runs.size());
   }
   const double bottom = kHead + kRow * static_cast<double>(most);
   const double column = kNames + kPanel + 2 * kMargin;
@@ -207,9 +234,13 @@ std::string RunsHtml(const RunsSummary& summary) {
   };
   std::string body = absl::StrCat(
       "<header><h1>Predicted and executed</h1>\n<p class=\"quiet\">",
-      summary.runs,
-      " runs of schedules with real kernels, each held against the step time "
-      "that was predicted from measured pass times.</p></header>\n"
+      summary.runs, " runs of schedules with real kernels, ",
+      summary.executions == summary.runs
+          ? ""
+          : absl::StrCat("executed ", summary.executions,
+                         " times (the median of each counts), "),
+      "each held against the step time that was predicted from measured pass "
+      "times.</p></header>\n"
       "<section class=\"cards\">\n",
       Card("Error in the median",
            absl::StrFormat("%.2f %%", summary.median_error * 100),
@@ -228,7 +259,8 @@ std::string RunsHtml(const RunsSummary& summary) {
       &body,
       SectionHtml("errors", "Errors",
                   absl::StrCat("<p class=\"quiet\">Right of zero: predicted "
-                               "too slow. Shaded: 5 % and 10 %.</p>\n<div "
+                               "too slow. Shaded: 5 % and 10 %. Thin lines: "
+                               "single executions.</p>\n<div "
                                "class=\"scroll grid\">\n",
                                RunsSvg(summary), "</div>\n")));
   for (const RanksSummary& size : summary.sizes) {

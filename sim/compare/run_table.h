@@ -1,6 +1,7 @@
 // Executed runs with their predictions as a CSV file: what `execute --row`
-// appends to and `compare --summary` reads. One line a run, under a line of
-// column names. Knows no executor and no engine.
+// appends to and `compare --summary` reads. One line an execution, under a line
+// of column names; the same run may have several. Knows no executor and no
+// engine.
 #pragma once
 
 #include <string>
@@ -40,7 +41,7 @@ struct ExecutedRow {
   bool gradients_agree() const;
   // All stages have as many layers.
   bool even() const;
-  // What makes it a run of its own: schedule, sizes and layers.
+  // What makes it a run of its own: schedule, sizes, layers and clock.
   std::string Key() const;
 
   bool operator==(const ExecutedRow&) const = default;

@@ -128,6 +128,14 @@ TEST_CASE("cli: a table of runs is written once and summarized",
   CHECK(again.exit_code == 0);
   CHECK(again.out.empty());
   CHECK(absl::StrContains(again.err, "is not run again"));
+  // Unless it shall be there more often.
+  for (const bool runs : {true, false}) {
+    const BinaryResult more = RunBinary(Small(
+        "execute", {"--schedule", "1f1b", "--microbatches", "4", "--steps", "1",
+                    "--no-check", "--row", table, "--row-runs", "2"}));
+    CHECK(more.exit_code == 0);
+    CHECK(more.out.empty() != runs);
+  }
   const BinaryResult summary =
       RunBinary({"compare", table, "--summary", "--json", "--html",
                  folder.Path("r.html"), "--svg", folder.Path("r.svg")});
@@ -135,6 +143,7 @@ TEST_CASE("cli: a table of runs is written once and summarized",
   REQUIRE(summary.exit_code == 0);
   const auto json = nlohmann::json::parse(summary.out);
   CHECK(json["runs"] == 2);
+  CHECK(json["executions"] == 3);
   CHECK(json["gradients_same_bits"] == 2);
   CHECK(json["peak_activations_agree"] == 2);
   CHECK(json["sizes"][0]["rows"][0]["layers"] == "2 2 2 2");
@@ -160,6 +169,13 @@ TEST_CASE("cli: what a table of runs cannot be is refused", "[cli][execute]") {
       RunBinary({"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp",
                  "4", "--microbatches", "4", "--row", folder.Path("new.csv")}),
       "pass times");
+  failed(RunBinary(Small("execute",
+                         {"--schedule", "1f1b", "--microbatches", "4", "--row",
+                          folder.Path("new.csv"), "--row-runs", "0"})),
+         "--row-runs");
+  failed(RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches",
+                                     "4", "--row-runs", "2"})),
+         "--row");
   failed(RunBinary({"compare", other, "--summary"}), "other.csv:1");
   failed(RunBinary({"compare", other}), "MEASURED");
   failed(RunBinary({"compare", other, other, "--summary"}), "MEASURED");

@@ -64,7 +64,6 @@ TEST_CASE("runs: what is wrong in a table is named", "[compare]") {
   CHECK_THAT(ErrorOf(""), Catch::Contains("empty"));
   CHECK_THAT(ErrorOf(Table({row}) + "gpipe,4\n"),
              Catch::Contains("t.csv:3") && Catch::Contains("2 cells"));
-  CHECK_THAT(ErrorOf(Table({row, row})), Catch::Contains("each run once"));
   ExecutedRow bad = row;
   bad.executed_s = -1;
   CHECK_THAT(ErrorOf(Table({bad})),
@@ -91,8 +90,8 @@ TEST_CASE("runs: errors, order and ties", "[compare]") {
   const RunsSummary runs = SummarizeRuns(rows).value();
   REQUIRE(runs.sizes.size() == 2);
   const RanksSummary& four = runs.sizes[0];
-  CHECK(four.rows[0].schedule == "one");
-  CHECK(four.rows[3].schedule == "four");
+  CHECK(four.runs[0].row.schedule == "one");
+  CHECK(four.runs[3].row.schedule == "four");
   CHECK(four.ties ==
         std::vector<std::pair<std::string, std::string>>{{"two", "near"}});
   CHECK(four.pairs == 5);
@@ -124,6 +123,55 @@ TEST_CASE("runs: errors, order and ties", "[compare]") {
   CHECK(absl::StrContains(page, "2 1 != 1 1"));
   CHECK_FALSE(absl::StrContains(page, "src="));
   CHECK_FALSE(absl::StrContains(page, "href=\"http"));
+}
+
+TEST_CASE("runs: of several executions of one run the median counts",
+          "[compare]") {
+  std::vector<ExecutedRow> rows = {Row("one", 4, 1.0, 1.0), Row("two", 4, 2, 4),
+                                   Row("one", 4, 1.1, 1.3), Row("two", 4, 2, 2),
+                                   Row("one", 4, 0.9, 1.1)};
+  rows[2].gradients = "unchecked";
+  rows[4].gradients = "tolerance";
+  rows[3].gradients = "differ";
+  rows[1].gradients = "unchecked";
+  rows[2].peak_activations = "2 1 != 1 1";
+  rows[4].shortest_pass_s = 5e-3;
+  const RunsSummary runs = SummarizeRuns(rows).value();
+  CHECK(runs.runs == 2);
+  CHECK(runs.executions == 5);
+  REQUIRE(runs.sizes.size() == 1);
+  REQUIRE(runs.sizes[0].runs.size() == 2);
+  const RepeatedRun& one = runs.sizes[0].runs[0];
+  CHECK(one.executions == 3);
+  CHECK(one.row.predicted_s == Approx(1.0));
+  CHECK(one.row.executed_s == Approx(1.1));
+  CHECK(one.error() == Approx(1 / 1.1 - 1));
+  CHECK(one.least_error == Approx(0.9 / 1.1 - 1));
+  CHECK(one.most_error == Approx(0));
+  CHECK(one.row.gradients == "tolerance");
+  CHECK(one.row.peak_activations == "2 1 != 1 1");
+  const RepeatedRun& two = runs.sizes[0].runs[1];
+  CHECK(two.row.executed_s == Approx(3));
+  CHECK(two.row.gradients == "differ");
+  CHECK(runs.agree == 1);
+  CHECK(runs.peaks_agree == 1);
+  CHECK(runs.wall_s == 15);
+  CHECK(runs.shortest_pass_s == Approx(5e-3));
+  CHECK(runs.worst == "two, pp 4");
+  CHECK(runs.median_error == Approx((1 - 1 / 1.1 + 1.0 / 3) / 2));
+
+  const auto json = nlohmann::json::parse(RunsToJson(runs));
+  CHECK(json["executions"] == 5);
+  CHECK(json["sizes"][0]["rows"][0]["executions"] == 3);
+  CHECK(json["sizes"][0]["rows"][1]["least_error"].get<double>() ==
+        Approx(-0.5));
+  CHECK(absl::StrContains(RunsToText(runs), "2 runs, executed 5 times"));
+  CHECK(testing::XmlProblem(RunsSvg(runs)) == "");
+  CHECK(absl::StrContains(RunsSvg(runs),
+                          "one: -9.09 % in the median of 3, -18.18 % to "));
+  // Another clock is another run.
+  rows[0].clock = "real";
+  CHECK(SummarizeRuns(rows).value().runs == 3);
 }
 
 TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {

@@ -134,12 +134,8 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
     }
     if (model_.slices > 1 && part.size.cache > 0 &&
         !caches_.contains({microbatch, index})) {
+      // Nothing of it is read before a slice has set it.
       PW_ASSIGN_OR_RETURN(Payload cache, arena_.Take(part.size.cache));
-      // The gradients in it add up over the slices.
-      PW_RETURN_IF_ERROR(
-          Check(handle_.kernels->zero(handle_.device, handle_.stream,
-                                      cache.data.get(), cache.bytes),
-                "zero"));
       caches_[{microbatch, index}] = std::move(cache);
     }
     PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);

@@ -47,7 +47,8 @@
  *
  * Slices. With fewer tokens than the sequence (`slice_tokens`), attention sees
  * the slices before: F appends its keys and values to `cache`, B adds to the
- * cache's gradients and must run from the last slice to the first. */
+ * cache's gradients and must run from the last slice, which sets them, to the
+ * first. A new cache may hold anything. */
 #ifndef PIPEWRIGHT_KERNELS_LAYER_H_
 #define PIPEWRIGHT_KERNELS_LAYER_H_
 

@@ -154,6 +154,35 @@ void AddExperts(const ModelSpec& model, int64_t ep, PwModel* shape) {
   shape->balanced = 1;
 }
 
+absl::StatusOr<Shape> ShapeOf(const ModelSpec& model, PwType type,
+                              const ShapeOptions& options, int64_t ep,
+                              int64_t tp, const PwWork& work) {
+  Shape shape = {.work = work};
+  shape.model = {.style = model.gated ? PW_LLAMA : PW_GPT,
+                 .type = type,
+                 .hidden = model.hidden,
+                 .heads = model.heads,
+                 .kv_heads = model.kv_heads,
+                 .head_dim = model.HeadDim(),
+                 .ffn = model.ffn_hidden,
+                 .vocabulary = model.vocabulary,
+                 .sequence = options.sequences.back(),
+                 .causal = model.causal ? 1 : 0,
+                 .tp = static_cast<int32_t>(tp),
+                 .sequence_parallel = 0,
+                 .epsilon = kEpsilon,
+                 .rotary_base = kRotaryBase,
+                 .fp8_linear = options.fp8 ? 1 : 0};
+  if (model.has_experts()) AddExperts(model, ep, &shape.model);
+  char reason[256] = "";
+  if (pw_check_model(&shape.model, &shape.work, reason, sizeof(reason)) !=
+      PW_OK) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model.name, ": ", reason));
+  }
+  return shape;
+}
+
 }  // namespace
 
 absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
@@ -165,6 +194,9 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
       CheckSizes("--microbatch-sizes", options.microbatch_sizes, 1 << 16));
   PW_RETURN_IF_ERROR(CheckSizes("--sequences", options.sequences, 1 << 24));
   PW_RETURN_IF_ERROR(CheckSizes("--tp", options.tps, 1 << 16));
+  for (const auto& [size, slices] : options.sliced) {
+    PW_RETURN_IF_ERROR(CheckSizes("--sliced", {size}, 1 << 16));
+  }
   PW_RETURN_IF_ERROR(CheckExpertParallelism(model, options.eps));
   Grid grid;
   grid.type = type;
@@ -181,34 +213,28 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
     }
     for (const int64_t sequence : options.sequences) {
       for (const int64_t size : options.microbatch_sizes) {
-        Shape shape = {};
-        shape.model = {.style = model.gated ? PW_LLAMA : PW_GPT,
-                       .type = type,
-                       .hidden = model.hidden,
-                       .heads = model.heads,
-                       .kv_heads = model.kv_heads,
-                       .head_dim = model.HeadDim(),
-                       .ffn = model.ffn_hidden,
-                       .vocabulary = model.vocabulary,
-                       .sequence = options.sequences.back(),
-                       .causal = model.causal ? 1 : 0,
-                       .tp = static_cast<int32_t>(tp),
-                       .sequence_parallel = 0,
-                       .epsilon = kEpsilon,
-                       .rotary_base = kRotaryBase,
-                       .fp8_linear = options.fp8 ? 1 : 0};
-        if (model.has_experts()) AddExperts(model, ep, &shape.model);
-        shape.work = {.batch = size,
-                      .sequence = sequence,
-                      .slice_first = 0,
-                      .slice_tokens = sequence};
-        char reason[256] = "";
-        if (pw_check_model(&shape.model, &shape.work, reason, sizeof(reason)) !=
-            PW_OK) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("model ", model.name, ": ", reason));
-        }
+        PW_ASSIGN_OR_RETURN(const Shape shape,
+                            ShapeOf(model, type, options, ep, tp,
+                                    {.batch = size,
+                                     .sequence = sequence,
+                                     .slice_first = 0,
+                                     .slice_tokens = sequence}));
         grid.shapes.push_back(shape);
+      }
+      for (const auto& [size, slices] : options.sliced) {
+        if (slices < 2 || sequence % slices != 0) {
+          return BadValue("--sliced", absl::StrCat(size, ":", slices),
+                          absl::StrCat("2 slices and more that divide the ",
+                                       sequence, " tokens of --sequences"));
+        }
+        const int64_t tokens = sequence / slices;
+        PW_ASSIGN_OR_RETURN(const Shape shape,
+                            ShapeOf(model, type, options, ep, tp,
+                                    {.batch = size,
+                                     .sequence = sequence,
+                                     .slice_first = slices / 2 * tokens,
+                                     .slice_tokens = tokens}));
+        grid.sliced.push_back(shape);
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,8 +20,10 @@ struct ShapeOptions {
   std::vector<int64_t> sequences;
   std::vector<int64_t> tps;
   std::vector<int64_t> eps;  // of models with experts
-  bool quick = false;        // one shape
-  bool fp8 = false;          // a layer's linear layers in fp8
+  // Microbatch sizes that are cut, and into how many slices; none by default.
+  std::vector<std::pair<int64_t, int64_t>> sliced;
+  bool quick = false;  // one shape
+  bool fp8 = false;    // a layer's linear layers in fp8
 };
 
 struct Shape {
@@ -28,6 +31,9 @@ struct Shape {
   PwWork work;
   int64_t tp() const { return model.tp; }
   int64_t ep() const { return model.ep; }  // 0: no experts
+  // 1: whole sequences.
+  int64_t slices() const { return work.sequence / work.slice_tokens; }
+  int64_t tokens() const { return work.batch * work.slice_tokens; }
 };
 
 inline bool IsLayer(PwPart part) {
@@ -38,6 +44,9 @@ struct Grid {
   ProfileModel model;
   PwType type = PW_FP32;
   std::vector<Shape> shapes;  // by ep, tp, sequence, then microbatch size
+  // Of layers alone: the slice in the middle, which sees about as many tokens
+  // as all see in the mean.
+  std::vector<Shape> sliced;
   // That the model has: the embedding, dense layers, layers of experts, the
   // head.
   std::vector<PwPart> parts;

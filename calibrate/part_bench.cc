@@ -30,7 +30,7 @@ struct Layout {
   size_t input_gradient = 0;
   size_t losses = 0;
   size_t workspace = 0;
-  size_t layers = 0;  // saved, inputs, grads of each
+  size_t layers = 0;  // saved, inputs, grads, cache of each
   size_t layer_bytes = 0;
   size_t bytes = 0;
 };
@@ -47,13 +47,11 @@ Layout LayoutOf(const PwPartSize& size, const Shape& shape, int layers) {
   layout.output = take(size.boundary);
   layout.output_gradient = take(size.boundary);
   layout.input_gradient = take(size.boundary);
-  layout.losses =
-      take(static_cast<size_t>(shape.work.batch) *
-           static_cast<size_t>(shape.work.sequence) * sizeof(float));
+  layout.losses = take(static_cast<size_t>(shape.tokens()) * sizeof(float));
   layout.workspace = take(size.workspace);
   layout.layers = at;
-  layout.layer_bytes =
-      Aligned(size.saved) + Aligned(size.inputs) + Aligned(size.grads);
+  layout.layer_bytes = Aligned(size.saved) + Aligned(size.inputs) +
+                       Aligned(size.grads) + Aligned(size.cache);
   layout.bytes = at + static_cast<size_t>(layers) * layout.layer_bytes;
   return layout;
 }
@@ -203,7 +201,7 @@ absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
   PW_CHECK(Fp8Bytes(shape, part) <= arena->fp8_bytes());
   bench->weights_ = std::move(weights);
   bench->arena_ = std::move(arena);
-  const int64_t tokens = shape.work.batch * shape.work.sequence;
+  const int64_t tokens = shape.tokens();
   PW_ASSIGN_OR_RETURN(
       bench->ids_,
       device->Allocate(static_cast<size_t>(tokens) * sizeof(int32_t)));
@@ -221,7 +219,7 @@ PwPartMemory PartBench::Memory(int layer) const {
   char* base = arena_->data();
   char* block =
       base + layout.layers + static_cast<size_t>(layer) * layout.layer_bytes;
-  const int64_t tokens = shape_.work.batch * shape_.work.sequence;
+  char* const grads = block + Aligned(size_.saved) + Aligned(size_.inputs);
   return {.weights = weights_->weights(layer),
           .gradients = weights_->gradients(layer),
           .input = base + layout.input,
@@ -230,11 +228,11 @@ PwPartMemory PartBench::Memory(int layer) const {
           .input_gradient = base + layout.input_gradient,
           .ids = ids_.as<int32_t>(),
           .losses = reinterpret_cast<float*>(base + layout.losses),
-          .loss_scale = 1.0f / static_cast<float>(tokens),
+          .loss_scale = 1.0f / static_cast<float>(shape_.tokens()),
           .saved = block,
           .inputs = block + Aligned(size_.saved),
-          .grads = block + Aligned(size_.saved) + Aligned(size_.inputs),
-          .cache = nullptr,
+          .grads = grads,
+          .cache = size_.cache > 0 ? grads + Aligned(size_.grads) : nullptr,
           .workspace = base + layout.workspace,
           .quantized = weights_->quantized(layer)};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/kernel_bench.h"
@@ -39,7 +40,9 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
   size_t passes = 0;
   size_t gemms = 0;
   size_t kernels = 0;
-  for (const Shape& shape : grid.shapes) {
+  std::vector<Shape> shapes = grid.shapes;
+  shapes.insert(shapes.end(), grid.sliced.begin(), grid.sliced.end());
+  for (const Shape& shape : shapes) {
     for (const PwPart part : grid.parts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
       const int count = CopiesOf(part, memory);
@@ -73,8 +76,9 @@ WeightsKey WeightsKeyOf(PwPart part, const Shape& shape) {
 }
 
 std::string ShapeText(const Shape& shape) {
-  return absl::StrCat("b", shape.work.batch, " s", shape.work.sequence, " tp",
-                      shape.tp());
+  return absl::StrCat(
+      "b", shape.work.batch, " s", shape.work.sequence, " tp", shape.tp(),
+      shape.slices() > 1 ? absl::StrCat(" 1/", shape.slices(), " slice") : "");
 }
 
 absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,

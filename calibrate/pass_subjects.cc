@@ -59,7 +59,8 @@ class PassTimer {
     sweeps_.push_back({{kForward}});
     unkept_ = sweeps_.size() - 1;
     sweeps_.push_back({{kBackwardFull}});
-    if (bench_->part() != PW_EMBEDDING) {
+    // A slice has the products of as many tokens.
+    if (bench_->part() != PW_EMBEDDING && bench_->shape().slices() == 1) {
       for (const ProfilePass pass :
            {kForward, kBackwardInput, kBackwardWeight}) {
         sweeps_.push_back({{pass}, true});
@@ -199,6 +200,7 @@ PassEntry EntryOf(const PassTimer& timer, const ProfileModel& model,
   entry.sequence = shape.work.sequence;
   entry.tp = shape.tp();
   if (timer.bench().part() == PW_EXPERT_LAYER) entry.ep = shape.ep();
+  if (shape.slices() > 1) entry.slices = shape.slices();
   entry.flops = FlopsOf(timer.bench(), pass);
   return entry;
 }
@@ -267,10 +269,14 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
   const int64_t largest = grid.shapes.back().work.batch;
   const int64_t first_ep = grid.shapes.front().ep();
   PassSet set;
-  for (const Shape& shape : grid.shapes) {
+  std::vector<Shape> shapes = grid.shapes;
+  shapes.insert(shapes.end(), grid.sliced.begin(), grid.sliced.end());
+  for (const Shape& shape : shapes) {
+    const bool whole = shape.slices() == 1;
     for (const PwPart part : grid.parts) {
       // To all but experts ep makes no difference.
       if (part != PW_EXPERT_LAYER && shape.ep() != first_ep) continue;
+      if (!whole && !IsLayer(part)) continue;
       auto& own = weights[WeightsKeyOf(part, shape)];
       if (own == nullptr) {
         PW_ASSIGN_OR_RETURN(own, BenchWeights::Create(device, shape, part,
@@ -278,12 +284,13 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
       }
       PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));
-      const bool chains = bench->is_layer() && shape.work.batch == largest;
+      const bool chains =
+          whole && bench->is_layer() && shape.work.batch == largest;
       if (chains && shape.tp() == grid.shapes.front().tp() &&
           shape.ep() == first_ep) {
         set.example = bench;
       }
-      if (bench->is_layer()) set.layers.push_back(bench);
+      if (whole && bench->is_layer()) set.layers.push_back(bench);
       if (part == PW_HEAD) set.heads.push_back(bench);
       auto timer = std::make_shared<PassTimer>(device, bench, chains);
       Subject subject;

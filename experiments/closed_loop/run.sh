@@ -44,10 +44,10 @@ names=$("$pipewright" list schedules --json |
   sed -n 's/^      "name": "\(.*\)",\?$/\1/p')
 for ((round = 1; round <= rounds; ++round)); do
   profile=$out/profile_$round.txtpb
-  # Four sequences: 5 ms and more of each pass of a layer. The slices below have
-  # the tokens of two.
+  # Four sequences: 5 ms and more of each pass of a layer; and the slices below.
   [[ -s $profile ]] || "$pipewright" calibrate --device cpu --model gpt-tiny \
-    --microbatch-sizes 2,4 --sequences 128 --tp 1 -o "$profile"
+    --microbatch-sizes 2,4 --sequences 128 --tp 1 --sliced 4:2,8:4,16:8 \
+    -o "$profile"
   for pp in "${sizes[@]}"; do
     for name in $names; do
       case $name in

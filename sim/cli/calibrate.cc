@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "calibrate/session.h"
 #include "kernels/loader.h"
 #include "sim/base/file.h"
@@ -55,6 +57,11 @@ class Calibration {
                      "degrees of expert parallelism; default 1")
         ->delimiter(',')
         ->type_name("N,...");
+    verb->add_option("--sliced", sliced_,
+                     "also slices of layers: microbatches of B sequences, each "
+                     "cut into N")
+        ->delimiter(',')
+        ->type_name("B:N,...");
     verb->add_option(
             "--type", options_.type,
             "fp32, bf16, fp8 (linear layers of the layers, all else as "
@@ -98,6 +105,7 @@ class Calibration {
   std::string budget_;
   std::string merge_;
   std::string transport_name_;
+  std::vector<std::string> sliced_;
   std::unique_ptr<CalibrateTransport> transport_;
   bool resume_ = false;
   bool json_ = false;
@@ -121,6 +129,17 @@ absl::Status Calibration::Prepare() {
   }
   PW_RETURN_IF_ERROR(files_.Check());
   PW_ASSIGN_OR_RETURN(options_.model, FindModel(model_));
+  for (const std::string& text : sliced_) {
+    const std::vector<std::string> parts = absl::StrSplit(text, ':');
+    int64_t size = 0;
+    int64_t slices = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
+        !absl::SimpleAtoi(parts[1], &slices)) {
+      return BadValue("--sliced", text,
+                      "BATCH:SLICES, such as 16:8, several with commas");
+    }
+    options_.grid.sliced.emplace_back(size, slices);
+  }
   if (options_.grid.quick) options_.budget_s = 8;
   if (!budget_.empty()) {
     const absl::StatusOr<double> seconds = ParseQuantity(budget_, Unit::kTime);

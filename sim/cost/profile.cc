@@ -124,11 +124,12 @@ absl::StatusOr<Profile> MergeProfiles(const Profile& older,
 }
 
 std::string KeyOf(const PassEntry& entry) {
-  return absl::StrCat(ProfilePartName(entry.part), " ",
-                      ProfilePassName(entry.pass), " ",
-                      ModelKey(entry.model, entry.part),
-                      WorkKey(entry.type, entry.microbatch_size, entry.sequence,
-                              entry.tp, entry.ep));
+  return absl::StrCat(
+      ProfilePartName(entry.part), " ", ProfilePassName(entry.pass), " ",
+      ModelKey(entry.model, entry.part),
+      WorkKey(entry.type, entry.microbatch_size, entry.sequence, entry.tp,
+              entry.ep),
+      entry.slices > 0 ? absl::StrCat(" 1/", entry.slices, " slice") : "");
 }
 
 namespace {
@@ -140,8 +141,8 @@ ProfilePart PartOf(const SplitEntry& split) {
 }  // namespace
 
 bool IsSplitOf(const SplitEntry& split, const PassEntry& entry) {
-  return entry.part == PartOf(split) && entry.model == split.model &&
-         entry.type == split.type &&
+  return entry.slices == 0 && entry.part == PartOf(split) &&
+         entry.model == split.model && entry.type == split.type &&
          entry.microbatch_size == split.microbatch_size &&
          entry.sequence == split.sequence && entry.tp == split.tp &&
          entry.ep == split.ep;

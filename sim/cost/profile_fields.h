@@ -59,6 +59,7 @@ void Visit(Io& io, PassEntry& entry) {
   io.Count("sequence", &entry.sequence, 1);
   io.Count("tp", &entry.tp, 1);
   io.Count("ep", &entry.ep);
+  io.Count("slices", &entry.slices);
   io.Nested("time", &entry.time);
   io.Time("gemm_us", &entry.gemm_s);
   io.Number("flops", &entry.flops);

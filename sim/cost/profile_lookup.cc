@@ -151,9 +151,37 @@ GridPoint ProfileLookup::WantedPoint(ProfilePart part, ProfilePass pass,
   return fewer;
 }
 
+const PassEntry* ProfileLookup::SliceOf(ProfilePart part,
+                                        ProfilePass pass) const {
+  if (training_.slices == 1) return nullptr;
+  for (const PassEntry& entry : profile_.passes) {
+    const bool same_work = entry.microbatch_size == training_.microbatch_size &&
+                           entry.sequence == training_.sequence &&
+                           entry.slices == training_.slices &&
+                           entry.tp == training_.tp;
+    if (same_work && entry.part == part && entry.pass == pass &&
+        entry.type == type_ && SameShape(part, entry.model, shape_) &&
+        (part != ProfilePart::kExpertLayer || entry.ep == training_.ep) &&
+        entry.time.median_s > 0) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
 const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   const auto [found, is_new] = found_.try_emplace({part, pass}, -1);
   if (!is_new) return found->second < 0 ? nullptr : &times_[found->second];
+  if (const PassEntry* slice = SliceOf(part, pass)) {
+    found->second = static_cast<int>(times_.size());
+    times_.push_back({.part = part,
+                      .pass = pass,
+                      .seconds = training_.slices * slice->time.median_s,
+                      .noise = NoiseOf(slice->time),
+                      .points = 1,
+                      .nearest = slice});
+    return &times_.back();
+  }
   bool scaled = false;
   const auto of_ep = [&](bool any_shape) {
     std::vector<const PassEntry*> all =

@@ -58,6 +58,8 @@ class ProfileLookup {
   GridPoint WantedPoint(ProfilePart part, ProfilePass pass,
                         const Interpolation& times) const;
   const ProfiledTime* Find(ProfilePart part, ProfilePass pass);
+  // Where slices like these were measured; else null.
+  const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
   void Note(const ProfiledTime& time);
 
   const Profile& profile_;

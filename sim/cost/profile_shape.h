@@ -38,7 +38,7 @@ GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
                   double microbatch_size, int64_t sequence, int64_t tp);
 
 // All entries of (part, pass, type) of the shape of `model`, or of any shape
-// of its style.
+// of its style, but none of slices.
 std::vector<const PassEntry*> EntriesOf(const Profile& profile,
                                         ProfilePart part, ProfilePass pass,
                                         absl::string_view type,

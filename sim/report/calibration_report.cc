@@ -260,12 +260,12 @@ std::vector<std::string> MissingPasses(const Profile& profile,
       const auto pass = static_cast<ProfilePass>(index);
       // Only layers are recomputed.
       if (pass == kRecompute && !IsLayer(part)) continue;
-      const bool there =
-          std::any_of(profile.passes.begin(), profile.passes.end(),
-                      [&](const PassEntry& entry) {
-                        return entry.part == part && entry.pass == pass &&
-                               SameShape(part, entry.model, model);
-                      });
+      const bool there = std::any_of(
+          profile.passes.begin(), profile.passes.end(),
+          [&](const PassEntry& entry) {
+            return entry.part == part && entry.pass == pass &&
+                   entry.slices == 0 && SameShape(part, entry.model, model);
+          });
       if (there) continue;
       missing.push_back(
           absl::StrCat(ProfilePartName(part), " ", ProfilePassName(pass)));
@@ -288,7 +288,9 @@ std::vector<std::string> MeasuredShapes(const Profile& profile,
     }
     shapes.push_back(absl::StrCat(
         "b", entry.microbatch_size, " s", entry.sequence, " tp", entry.tp,
-        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "", " ", entry.type));
+        entry.ep > 1 ? absl::StrCat(" ep", entry.ep) : "",
+        entry.slices > 0 ? absl::StrCat(" 1/", entry.slices, " slice") : "",
+        " ", entry.type));
   }
   return shapes;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "calibrate/device.h"
 #include "calibrate/memory_subjects.h"
 #include "calibrate/thread_group.h"
@@ -85,6 +86,44 @@ TEST_CASE("calibrate: a session measures each pass of each part",
             [](const OptimizerEntry& entry) { return entry.prediction; }) == 1);
   // It is a profile.
   CHECK(ReadProfile(WriteProfile(profile), "p").ok());
+}
+
+TEST_CASE("calibrate: a slice in the middle of layers is measured",
+          "[calibrate]") {
+  CalibrateOptions options = TinyCalibration();
+  options.grid.sliced = {{2, 4}};
+  Saves saves;
+  const Profile profile =
+      Calibrate(FakeKernels({}), options, saves.Hooks()).value().profile;
+  const auto flops = [&](const std::string& key) {
+    const auto found = std::find_if(
+        profile.passes.begin(), profile.passes.end(),
+        [&](const PassEntry& entry) { return KeyOf(entry) == key; });
+    INFO(key);
+    REQUIRE(found != profile.passes.end());
+    return found->flops;
+  };
+  std::set<ProfilePass> passes;
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.slices == 0) continue;
+    CHECK(entry.slices == 4);
+    CHECK(entry.microbatch_size == 2);
+    CHECK(entry.part == ProfilePart::kLayer);
+    CHECK(entry.gemm_s == 0);
+    CHECK(entry.time.median_s > 0);
+    passes.insert(entry.pass);
+  }
+  CHECK(passes.size() == 5);
+  // Of 8 tokens instead of 16; W has no attention.
+  const double whole = flops("layer W gpt h32 a2 d16 f64 fp32 b1 s16 tp1");
+  CHECK(flops("layer W gpt h32 a2 d16 f64 fp32 b2 s16 tp1 1/4 slice") ==
+        Approx(whole / 2));
+  CHECK(profile.splits.size() == 2);
+  const absl::StatusOr<Profile> read = ReadProfile(WriteProfile(profile), "p");
+  REQUIRE(read.ok());
+  CHECK(std::count_if(
+            read->passes.begin(), read->passes.end(),
+            [](const PassEntry& entry) { return entry.slices == 4; }) == 5);
 }
 
 TEST_CASE("calibrate: single kernels of a layer and head are measured",
@@ -311,6 +350,13 @@ TEST_CASE("calibrate: what cannot be measured is refused before",
   CHECK(absl::StrContains(
       Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
       "deepseek-v3 has multi-head latent attention"));
+  for (const int64_t slices : {1, 5}) {
+    options = TinyCalibration();
+    options.grid.sliced = {{2, slices}};
+    CHECK(absl::StrContains(
+        Calibrate(FakeKernels({}), options, saves.Hooks()).status().message(),
+        absl::StrCat("--sliced: 2:", slices, " is not allowed")));
+  }
   options = TinyCalibration();
   options.grid.eps = {2};
   CHECK(absl::StrContains(

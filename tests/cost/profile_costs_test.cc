@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
+#include "sim/cost/profile_shape.h"
 
 namespace pipewright {
 namespace {
@@ -233,6 +234,47 @@ TEST_CASE("cost: a slice takes what a microbatch of its tokens takes",
   CHECK(sliced->costs.stages[1].forward_s == Approx(16e-3));
   CHECK(whole->times[0].how == ProfiledTime::How::kMeasured);
   CHECK(sliced->times[0].how == ProfiledTime::How::kInterpolated);
+}
+
+TEST_CASE("cost: slices that were measured are taken as they are", "[cost]") {
+  Profile profile = TinyProfile();
+  const Profile once = profile;
+  for (const PassEntry& entry : once.passes) {
+    if (entry.part != ProfilePart::kLayer) continue;
+    PassEntry slice = entry;
+    slice.microbatch_size = 4;
+    slice.slices = 4;
+    slice.time = Exactly(1.5 * entry.time.median_s);
+    profile.passes.push_back(slice);
+  }
+  TrainingSpec training;
+  training.microbatch_size = 4;
+  training.slices = 4;
+  const absl::StatusOr<ProfileCosts> sliced = CostsOf(profile, training);
+  REQUIRE(sliced.ok());
+  const absl::StatusOr<ProfileCosts> tokens = CostsOf(once, training);
+  REQUIRE(tokens.ok());
+  CHECK(sliced->costs.stages[1].forward_s == Approx(4 * 4 * 1.5e-3));
+  CHECK(tokens->costs.stages[1].forward_s == Approx(4 * 4 * 1e-3));
+  // The embedding is that of as many tokens.
+  CHECK(sliced->costs.stages[0].forward_s - sliced->costs.stages[1].forward_s ==
+        Approx(tokens->costs.stages[0].forward_s -
+               tokens->costs.stages[1].forward_s));
+  for (const ProfiledTime& time : sliced->times) {
+    if (time.part != ProfilePart::kLayer) continue;
+    CHECK(time.how == ProfiledTime::How::kMeasured);
+    CHECK(time.nearest->slices == 4);
+  }
+  // Of nothing else.
+  for (const int slices : {1, 2}) {
+    training.slices = slices;
+    const absl::StatusOr<ProfileCosts> with = CostsOf(profile, training);
+    const absl::StatusOr<ProfileCosts> without = CostsOf(once, training);
+    REQUIRE((with.ok() && without.ok()));
+    CHECK(with->costs.stages[1].forward_s ==
+          without->costs.stages[1].forward_s);
+  }
+  CHECK(LeaveOneOut(profile).size() == LeaveOneOut(once).size());
 }
 
 TEST_CASE("cost: a slice of one sequence is a shorter one with more keys",

@@ -43,7 +43,6 @@ struct WorkerRecord {
   size_t resident_bytes = 0;      // weights, gradients, optimizer
   double peak_activations = 0;    // units of DESIGN section 3
   std::vector<PassBytes> memory;  // [pass], as it has run
-  int weight_versions = 1;        // at most at one time, of one stage
 };
 
 struct WorkerOptions {

@@ -35,6 +35,8 @@ std::pair<std::string, std::string> FirstDifference(absl::string_view one,
   return {shown(ones), shown(others)};
 }
 
+constexpr size_t kMostInPiece = size_t{256} << 20;
+
 }  // namespace
 
 std::string MachineName() {
@@ -160,11 +162,19 @@ absl::StatusOr<double> Party::Start(bool has_worker) {
 
 void Party::Report(const RankOutcome& outcome, absl::string_view more,
                    bool leaves) {
-  WireWriter report = Begin(Control::kReport);
+  WireWriter report;
   report.Put(leaves);
   PutOutcome(outcome, &report);
   report.PutText(more);
-  job_.Send(0, MpiJob::kControl, report.bytes());
+  // Gradients and weights of several steps: more than one message takes.
+  absl::string_view rest = report.bytes();
+  do {
+    const absl::string_view piece = rest.substr(0, kMostInPiece);
+    rest.remove_prefix(piece.size());
+    WireWriter message = Begin(Control::kReport);
+    message.Put(/*last=*/rest.empty());
+    job_.Send(0, MpiJob::kControl, message.bytes(), piece.data(), piece.size());
+  } while (!rest.empty());
 }
 
 absl::StatusOr<std::vector<RankOutcome>> Party::Reports(
@@ -305,6 +315,7 @@ absl::StatusOr<std::string> Party::Await(Control control) {
 absl::StatusOr<std::map<int, std::string>> Party::Gather(Control control,
                                                          double patience_s) {
   std::map<int, std::string> texts;
+  std::map<int, std::string> pieces;
   const auto awaits = [&] {
     for (int process = 1; process < job_.processes(); ++process) {
       if (!texts.contains(process) && !IsSilent(process, patience_s)) {
@@ -315,7 +326,14 @@ absl::StatusOr<std::map<int, std::string>> Party::Gather(Control control,
   };
   while (awaits()) {
     PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(patience_s / 8));
-    if (taken && taken->control == control) texts[taken->from] = taken->text;
+    if (!taken || taken->control != control) continue;
+    if (control == Control::kReport) {
+      pieces[taken->from].append(taken->text, sizeof(bool));
+      if (!WireReader(taken->text).Get<bool>()) continue;
+      texts[taken->from] = std::move(pieces[taken->from]);
+    } else {
+      texts[taken->from] = taken->text;
+    }
   }
   return texts;
 }

@@ -25,6 +25,9 @@ namespace {
 // Of payloads, as blocks of an allocator for kernels have it.
 constexpr size_t kAlignment = 64;
 
+// All processes leave a run together, but one may still write files.
+constexpr double kFarewell_s = 60;
+
 // Open MPI, Intel MPI and MPICH, Slurm with PMI, PMIx.
 constexpr const char* kVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                       "PMI_RANK", "PMIX_RANK"};
@@ -122,17 +125,39 @@ absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create(
   return job;
 }
 
+// MPI may still write it.
+void MpiJob::KeepComing() {
+  static auto* const left = new std::list<Coming>;
+  left->splice(left->end(), coming_);
+}
+
 MpiJob::~MpiJob() {
   if (abandoned_ || !ended_by().empty()) {
     mpi_.leave();
-    // It may still write what is coming.
-    static auto* const left = new std::list<Coming>;
-    left->splice(left->end(), coming_);
+    KeepComing();
     return;
   }
+  // What a run has sent in vain goes when it is taken: the first forwards of an
+  // iteration that never comes, all that is under way when a rank has failed.
   Backoff backoff;
-  while (mpi_.unsent() > 0 && !terminated) backoff.Rest();
-  if (!terminated) mpi_.finish();
+  const double deadline_s = SteadySeconds() + kFarewell_s;
+  while (!terminated && SteadySeconds() < deadline_s) {
+    for (const Tag tag : {kPipeline, kControl, kPulse}) {
+      Incoming unwanted;
+      while (Probe(tag, &unwanted)) {
+      }
+    }
+    const int unsent = mpi_.unsent();
+    const int ended = unsent == 0 ? mpi_.has_ended() : 0;
+    if (unsent < 0 || ended < 0) break;
+    if (ended > 0) {
+      mpi_.finish();
+      return;
+    }
+    backoff.Rest();
+  }
+  mpi_.leave();
+  KeepComing();
 }
 
 bool MpiJob::Failed(int code) {

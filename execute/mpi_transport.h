@@ -97,6 +97,7 @@ class MpiJob {
       : mpi_(*mpi), name_(name), count_option_(count_option) {}
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);
+  void KeepComing();
 
   // A message whose parts are still on their way: other messages go on
   // meanwhile, and who has sent it may die.

@@ -11,6 +11,10 @@
 namespace pipewright {
 namespace {
 
+// mpirun gives a second from SIGTERM to SIGKILL.
+constexpr std::chrono::milliseconds kLook{50};
+constexpr double kStands_s = 0.3;
+
 // An answer is awaited for a quarter of the time-out, at least a second
 // (RankRun::AwaitAnswers): four signs in that time, and no more than it takes
 // to be seen soon on a long time-out.
@@ -51,15 +55,19 @@ double Pulse::stands_since_s(int process) const {
 }
 
 void Pulse::Run() {
-  const std::chrono::duration<double> period(period_s_);
+  double next_s = 0;
   while (true) {
     // One that is missed is only that: others come.
-    WithoutExceptions([this] {
-      Beat();
+    WithoutExceptions([&] {
+      if (SteadySeconds() >= next_s) {
+        next_s = SteadySeconds() + period_s_;
+        Beat();
+      }
+      EndIfStuck();
       return absl::OkStatus();
     }).IgnoreError();
     std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, period, [this] { return ends_; })) return;
+    if (wake_.wait_for(lock, kLook, [this] { return ends_; })) return;
   }
 }
 
@@ -85,7 +93,6 @@ void Pulse::Beat() {
     if (!heard.runs || steps != heard.steps) heard.got_on_s = now_s;
     heard.steps = steps;
   }
-  EndIfStuck();
 }
 
 // Who computes sees no end of the job; when it has had the time to, this ends
@@ -93,11 +100,14 @@ void Pulse::Beat() {
 void Pulse::EndIfStuck() {
   const std::string why = job_.ended_by();
   if (why.empty() || !runs_) return;
-  if (steps_at_end_ == steps_) {
+  const double now_s = SteadySeconds();
+  if (steps_at_end_ != steps_) {
+    steps_at_end_ = steps_;
+    stands_at_end_s_ = now_s;
+  } else if (now_s - stands_at_end_s_ > kStands_s) {
     job_.EndAtOnce(absl::StrCat(why, "\nprocess ", job_.process(),
                                 ": computes and sees nothing"));
   }
-  steps_at_end_ = steps_;
 }
 
 }  // namespace pipewright

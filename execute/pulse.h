@@ -54,7 +54,8 @@ class Pulse {
   const double period_s_;
   std::atomic<bool> runs_{false};
   std::atomic<int64_t> steps_{0};
-  int64_t steps_at_end_ = -1;  // when the job's end was first seen
+  int64_t steps_at_end_ = -1;   // since the job's end was seen
+  double stands_at_end_s_ = 0;  // since when they are the same
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

@@ -367,6 +367,8 @@ const PwMpi kTable = {
     .receive = [](void* into) { return SocketJob::The().Receive(into); },
     .received = [](int) { return 1; },
     .unsent = [] { return SocketJob::The().Unsent(); },
+    // finish waits for them, and no longer than it should.
+    .has_ended = [] { return 1; },
     .finish =
         [] {
           SocketJob::The().Leave(kByeWait_s, /*all=*/true);

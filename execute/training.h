@@ -54,7 +54,6 @@ struct TrainedRun {
   std::vector<double> peak_activations;  // [rank], the largest of replicas
   std::vector<double> peak_bytes;        // [rank], all that was allocated
   std::vector<double> resident_bytes;    // [rank], without activations
-  int weight_versions = 1;
   std::string device;
   std::string libraries;
 };

@@ -21,7 +21,6 @@ void PutRecord(const WorkerRecord& record, WireWriter* writer) {
   writer->Put(record.peak_bytes);
   writer->Put(record.resident_bytes);
   writer->Put(record.peak_activations);
-  writer->Put(record.weight_versions);
   writer->PutAll(record.memory);
 }
 
@@ -46,7 +45,6 @@ WorkerRecord GetRecord(WireReader* reader) {
   record.peak_bytes = reader->Get<size_t>();
   record.resident_bytes = reader->Get<size_t>();
   record.peak_activations = reader->Get<double>();
-  record.weight_versions = reader->Get<int>();
   record.memory = reader->GetAll<PassBytes>();
   return record;
 }

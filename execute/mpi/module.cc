@@ -47,6 +47,7 @@ struct Mpi {
   decltype(&MPI_Finalize) finalize;
   decltype(&MPI_Test) test;
   decltype(&MPI_Barrier) barrier;
+  decltype(&MPI_Ibarrier) ibarrier;
   decltype(&MPI_Send) send;
   decltype(&MPI_Recv) recv;
   decltype(&MPI_Allreduce) allreduce;
@@ -71,6 +72,7 @@ const Mpi& Real() {
     Find("MPI_Finalize", &found.finalize);
     Find("MPI_Test", &found.test);
     Find("MPI_Barrier", &found.barrier);
+    Find("MPI_Ibarrier", &found.ibarrier);
     Find("MPI_Send", &found.send);
     Find("MPI_Recv", &found.recv);
     Find("MPI_Allreduce", &found.allreduce);
@@ -94,6 +96,8 @@ struct Job {
   MPI_Message probed = MPI_MESSAGE_NULL;
   int probed_bytes = 0;
   std::vector<MPI_Request> receiving;  // null: a number that is free
+  bool ends = false;
+  MPI_Request end = MPI_REQUEST_NULL;
   std::string error;
 };
 
@@ -226,6 +230,19 @@ int HasReceived(int number) {
   return done != 0 ? 1 : 0;
 }
 
+int HasEnded() {
+  Job& job = TheJob();
+  if (!job.ends) {
+    if (Check(Real().ibarrier(job.all, &job.end), "MPI_Ibarrier")) return -1;
+    job.ends = true;
+  }
+  int done = 0;
+  if (Check(Real().test(&job.end, &done, MPI_STATUS_IGNORE), "MPI_Ibarrier")) {
+    return -1;
+  }
+  return done != 0 ? 1 : 0;
+}
+
 int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
 
 // Buffers that live on: the first transfer of a size is not one of memory that
@@ -329,6 +346,7 @@ extern "C" const PwMpi* pw_mpi(void) {
       .receive = Receive,
       .received = HasReceived,
       .unsent = Unsent,
+      .has_ended = HasEnded,
       .finish = Finish,
       .transfer = Transfer,
       .version = Version,

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 4
+#define PW_MPI_ABI 5
 
 /* MPI's own transfers, for measuring them. Bytes as NCCL counts them: of the
  * all-gather the gathered, of the reduce-scatter the scattered buffer. */
@@ -42,6 +42,10 @@ typedef struct PwMpi {
   int (*received)(int number);
   /* How many sends are still under way. */
   int (*unsent)(void);
+  /* This process sends no more, and all that it has sent has gone. Does not
+   * wait: 1 when all processes have said so, else 0 (call it again, and take
+   * what comes: others cannot say so before). */
+  int (*has_ended)(void);
   /* Waits for all processes to come to the same. */
   int (*finish)(void);
   /* All processes call it alike: `repeats` transfers of fp32 numbers on end.

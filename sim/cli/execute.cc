@@ -22,6 +22,7 @@
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
+#include "sim/report/memory_report.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
 
@@ -31,6 +32,7 @@ namespace {
 constexpr int kMostSteps = 1000;
 // What process 0 tells the others of --row.
 constexpr char kIsThere[] = "is in the table";
+constexpr char kDiffers[] = "is in the table, and differs";
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
 
@@ -59,27 +61,9 @@ std::vector<double> StepTimes(const RunSummary& summary) {
   return steps;
 }
 
-// Times that ranks of all processes reckon with, a line each.
-std::string TimesOf(const Program& program) {
-  std::string text;
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    const RankProgram& its = program.ranks[rank];
-    absl::StrAppend(&text, "pass times of rank ", rank, ":");
-    for (const Lane& lane : its.lanes) {
-      if (lane.stage >= 0) absl::StrAppend(&text, " ", lane.seconds);
-    }
-    absl::StrAppend(&text, "\nside times of rank ", rank, ":");
-    for (const SideOp& op : its.side_ops) {
-      absl::StrAppend(&text, " ", op.seconds);
-    }
-    absl::StrAppend(&text, "\n");
-  }
-  absl::StrAppend(
-      &text, "hop: ", program.network.hop_s,
-      "\npair factor: ", program.pair_factor,
-      "\nmicrobatch factors: ", absl::StrJoin(program.microbatch_factor, " "),
-      "\nslice factors: ", absl::StrJoin(program.slice_factor, " "), "\n");
-  return text;
+absl::Status Differs() {
+  return absl::DataLossError(
+      "losses, gradients or weights differ from the sequential run");
 }
 
 }  // namespace
@@ -184,6 +168,11 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
         "--replay-rank: runs in one process; allowed: without mpirun and "
         "--bootstrap");
   }
+  if (processes.job != nullptr && one_at_a_time) {
+    return absl::InvalidArgumentError(
+        "--one-at-a-time: processes do not wait for each other's passes; "
+        "allowed: without mpirun and --bootstrap");
+  }
   if (processes.job == nullptr) {
     // The thread of a pass that never ends cannot be joined.
     training.execute.hopeless = [](const absl::Status& status) {
@@ -227,9 +216,17 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
             .status());
   }
   if (writes && files.wanted("--row")) {
-    PW_RETURN_IF_ERROR(prepared->row_file.Open(files.path("--row"), run, steps,
-                                               prepared->kind, row_runs));
+    PW_RETURN_IF_ERROR(
+        prepared->row_file.Open(files.path("--row"), run,
+                                {.steps = steps,
+                                 .clock = prepared->kind,
+                                 .checks = !no_check && replay_rank.empty(),
+                                 .runs = row_runs,
+                                 .more = OptionsOf(*prepared)}));
   }
+  // Before it is tried.
+  if (run.limit) PW_RETURN_IF_ERROR(*run.limit);
+  if (run.memory) PW_RETURN_IF_ERROR(MemoryVerdict(*run.memory));
   if (processes.nccl != nullptr) {
     if (prepared->kind == ClockKind::kPaced) {
       return BadValue("--clock", "paced with --transport nccl",
@@ -242,47 +239,34 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   return absl::OkStatus();
 }
 
-// Not where files lie: that may be another folder on another machine.
-std::string Execute::SameOnAll(const Prepared& prepared) const {
-  RunConfig sizes = prepared.run.config;
-  sizes.schedule.file.reset();
-  sizes.system = {};
-  // What follows from them is compared instead.
-  sizes.costs = {};
-  return absl::StrCat(
-      "--device ", device, "\n--clock ", clock, "\n--steps ", steps,
-      "\n--train-seed ", seed, "\n--timeout ", timeout_s, "\n--no-check ",
-      no_check, "\n--trace ", prepared.training.execute.trace,
-      "\n--fault-slow ", absl::StrJoin(slow, " "), "\n--fault-late ",
-      absl::StrJoin(late, " "), "\n--one-at-a-time ", one_at_a_time,
-      "\n--green-contexts ", green_contexts, "\n", ToString(sizes),
-      ToString(prepared.program), TimesOf(prepared.program));
-}
-
 absl::Status Execute::RunIn(const ProcessJob& processes) {
   MpiJob* const job = processes.job.get();
   Prepared prepared;
-  bool is_there = false;
-  if (job == nullptr) {
+  const auto first = [&]() -> absl::StatusOr<FirstWord> {
     PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
-    is_there = prepared.row_file.has_run();
+    const RowFile& row = prepared.row_file;
+    return FirstWord{job == nullptr ? "" : SameOnAll(prepared),
+                     !row.has_run()  ? ""
+                     : row.differs() ? kDiffers
+                                     : kIsThere};
+  };
+  std::string decision;
+  if (job == nullptr) {
+    PW_ASSIGN_OR_RETURN(FirstWord word, first());
+    decision = std::move(word.decision);
   } else {
-    const auto first = [&]() -> absl::StatusOr<FirstWord> {
-      PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
-      return FirstWord{SameOnAll(prepared),
-                       prepared.row_file.has_run() ? kIsThere : ""};
-    };
-    PW_ASSIGN_OR_RETURN(const std::string decision,
+    PW_ASSIGN_OR_RETURN(decision,
                         FirstOfMpi(job, job_options.timeout_s, first));
-    is_there = decision == kIsThere;
   }
   const PreparedRun& run = prepared.run;
   const Program& program = prepared.program;
-  if (is_there) {
-    if (job != nullptr && !job->speaks()) return absl::OkStatus();
-    PrintWarnings({absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
-                                files.path("--row"), " and is not run again")});
-    return absl::OkStatus();
+  if (!decision.empty()) {
+    if (job == nullptr || job->speaks()) {
+      PrintWarnings(
+          {absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
+                        files.path("--row"), " and is not run again")});
+    }
+    return decision == kDiffers ? Differs() : absl::OkStatus();
   }
   Executed executed;
   executed.warnings = prepared.warnings;
@@ -302,11 +286,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
       job == nullptr
           ? conclude()
           : LastOfMpi(job, program, prepared.training.execute, conclude));
-  return report.check && !report.check->ok()
-             ? absl::DataLossError(
-                   "losses, gradients or weights differ from "
-                   "the sequential run")
-             : absl::OkStatus();
+  return report.check && !report.check->ok() ? Differs() : absl::OkStatus();
 }
 
 // Predicts the run, and writes what is wanted of it.

@@ -1,5 +1,7 @@
 #include "sim/cli/execute_model.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "calibrate/grid.h"
 #include "execute/training.h"
@@ -12,6 +14,23 @@ namespace {
 
 constexpr double kDefaultClip = 1;  // Megatron-LM's --clip-grad
 
+// Every backward has its R, or none has. Error: some have.
+absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
+  int64_t recomputed = 0;
+  int64_t backwards = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      recomputed += pass.kind() == PassKind::kRecompute ? 1 : 0;
+      backwards += IsBackward(pass.kind()) ? 1 : 0;
+    }
+  }
+  if (recomputed == 0 || recomputed == backwards) return recomputed > 0;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "schedule ", schedule.name, ": ", recomputed, " of its ", backwards,
+      " backwards have an R; allowed: all of them or none (the executor "
+      "recomputes every stage or none)"));
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
@@ -19,7 +38,10 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
   const bool unflushed = run.schedule->update_every > 0;
   if (!read.strategy.optimizer && !unflushed) {
-    run.lower.optimizer = OptimizerMode::kSynchronised;
+    // So that what is warned of is of a run that steps.
+    RunConfig steps = read;
+    steps.strategy.optimizer = OptimizerMode::kSynchronised;
+    PW_ASSIGN_OR_RETURN(run, Prepare(steps));
   }
   const bool copies = run.lower.replicas > 1 || run.schedule->replicas > 1;
   if (copies && run.lower.data_parallel == DataParallel::kNone) {
@@ -113,11 +135,14 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
           "strategy.recompute: the executor recomputes whole stages or "
           "nothing; here nothing");
   }
-  for (int rank = 0; rank < run.schedule->pp(); ++rank) {
-    for (const Pass pass : run.schedule->order(rank)) {
-      model.recompute |= pass.kind() == PassKind::kRecompute;
-    }
+  if (std::count(training.recompute_chunks.begin(),
+                 training.recompute_chunks.end(), false) > 0) {
+    return BadValue("strategy.recompute_chunks", "some of the chunks",
+                    "all of them (the executor recomputes every stage or "
+                    "none)");
   }
+  PW_ASSIGN_OR_RETURN(const bool passes, RecomputesByPasses(*run.schedule));
+  model.recompute |= passes;
   for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
     std::vector<StagePart>& stage = model.stages.emplace_back();
     for (const StageBlock& block : blocks) {

@@ -55,12 +55,12 @@ std::string CheckInWords(const ExecuteReport& report);
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 
 // The keys of simulate, and "execute" with: clock, transport, device, type
-// (null: no kernels), steps, step_s (list), predicted_iteration_s, error, predicted_span_s (list),
-// predicted_peak_activations (list), peak_bytes, resident_bytes, check {agrees,
-// same_order, bits_owed, same_bits, steps_in_full, missing, loss_error,
-// gradient_error, weight_error, losses, sequential_losses}, replay {ranks
-// [rank, span_s, composed_span_s, late_s, change_s], passes, change_s,
-// consistent}, not_validated.
+// (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
+// predicted_span_s (list), predicted_peak_activations (list), peak_bytes,
+// resident_bytes, check {agrees, same_order, bits_owed, same_bits,
+// steps_in_full, missing, loss_error, gradient_error, weight_error, losses,
+// sequential_losses}, replay {ranks [rank, span_s, composed_span_s, late_s,
+// change_s], passes, change_s, consistent}, not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s);
 std::string ExecuteReportToText(const ExecuteReport& report,

@@ -57,6 +57,15 @@ std::string CountsText(const std::vector<double>& counts) {
   });
 }
 
+// FNV-1a of 64 bits: the same everywhere, which absl::Hash is not.
+std::string Digest(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : text) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  return absl::StrFormat("%016x", hash);
+}
+
 // A table without rows where there is no file yet.
 absl::StatusOr<std::string> ReadTable(const std::string& path) {
   absl::StatusOr<std::string> content = ReadFile(path);
@@ -67,8 +76,8 @@ absl::StatusOr<std::string> ReadTable(const std::string& path) {
 }  // namespace
 
 absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
-                           int steps, ClockKind clock, int most) {
-  if (!run.prepared_model || clock == ClockKind::kPaced) {
+                           const RowOptions& options) {
+  if (!run.prepared_model || options.clock == ClockKind::kPaced) {
     return BadValue("--row", path,
                     "with a model and a clock that runs kernels");
   }
@@ -86,8 +95,9 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.sequence = static_cast<int>(training.sequence);
   row_.slices = schedule.slices;
   row_.layers = LayersOf(run.prepared_model->layout);
-  row_.steps = steps;
-  row_.clock = ClockName(clock);
+  row_.steps = options.steps;
+  row_.clock = ClockName(options.clock);
+  row_.options = Digest(options.more);
   row_.shortest_pass_s = ShortestPass(run);
   row_.date = UtcDate();
   row_.version = PIPEWRIGHT_VERSION;
@@ -97,10 +107,14 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path));
   PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,
                       ParseExecutedTable(content, path));
-  has_run_ = most <= std::count_if(rows.begin(), rows.end(),
-                                   [this](const ExecutedRow& row) {
-                                     return row.Key() == row_.Key();
-                                   });
+  int found = 0;
+  for (const ExecutedRow& row : rows) {
+    if (row.Key() != row_.Key()) continue;
+    if (options.checks && row.gradients == "unchecked") continue;
+    ++found;
+    differs_ |= row.gradients == "differ";
+  }
+  has_run_ = found >= options.runs;
   return absl::OkStatus();
 }
 

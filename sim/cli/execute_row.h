@@ -10,15 +10,24 @@
 
 namespace pipewright {
 
+struct RowOptions {
+  int steps = 1;
+  ClockKind clock = ClockKind::kVirtual;
+  bool checks = true;  // then rows without a check do not count
+  int runs = 1;        // how often the table is to have the run
+  std::string more;    // all else that makes it another run, as a text
+};
+
 class RowFile {
  public:
-  // Reads what is there and what is known of `run` in advance. The table is to
-  // have `most` rows of it. Errors: a file that is no such table, a run without
-  // a prediction.
-  absl::Status Open(const std::string& path, const PreparedRun& run, int steps,
-                    ClockKind clock, int most);
+  // Reads what is there and what is known of `run` in advance. Errors: a file
+  // that is no such table, a run without a prediction.
+  absl::Status Open(const std::string& path, const PreparedRun& run,
+                    const RowOptions& options);
   // Is the same run there, as often as it shall be?
   bool has_run() const { return has_run_; }
+  // And in one of these with gradients that differ?
+  bool differs() const { return differs_; }
   std::string key() const { return row_.Key(); }
   // The table, as it is now, with the run at its end. Error: it can be read no
   // more.
@@ -28,6 +37,7 @@ class RowFile {
   std::string path_;
   ExecutedRow row_;
   bool has_run_ = false;
+  bool differs_ = false;
 };
 
 }  // namespace pipewright

@@ -83,7 +83,8 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   training.worker.parts = green_contexts;
   report->green_contexts = green_contexts;
   report->one_at_a_time =
-      one_at_a_time || (device == "cuda" && !green_contexts);
+      one_at_a_time ||
+      (job == nullptr && device == "cuda" && !green_contexts);
   if (no_check) training.worker.snapshot_iterations.clear();
   TrainedRun trained;
   if (!ranks.empty()) {

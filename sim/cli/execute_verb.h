@@ -61,6 +61,9 @@ struct Execute {
 
   absl::Status RunIn(const ProcessJob& processes);
   absl::Status Prepare(const ProcessJob& processes, Prepared* prepared) const;
+  // What makes it another run: not how it is checked and watched, nor the times
+  // that it is predicted from.
+  std::string OptionsOf(const Prepared& prepared) const;
   std::string SameOnAll(const Prepared& prepared) const;
   absl::Status Conclude(const Prepared& prepared, Executed* executed,
                         ExecuteReport* report);

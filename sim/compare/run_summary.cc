@@ -106,6 +106,14 @@ void AddOnce(const std::string& value, std::vector<std::string>* values) {
   values->push_back(value);
 }
 
+std::string PairText(const Pairs& pairs) {
+  return absl::StrJoin(
+      pairs, ", ",
+      [](std::string* out, const std::pair<std::string, std::string>& pair) {
+        absl::StrAppend(out, pair.first, " - ", pair.second);
+      });
+}
+
 nlohmann::ordered_json PairsJson(const Pairs& pairs) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const auto& [one, two] : pairs) out.push_back({one, two});
@@ -198,9 +206,13 @@ std::string RunsToText(const RunsSummary& summary) {
     absl::StrAppendFormat(
         &text,
         "  error %.2f %% in the median, %+.2f %% at worst (%s); order of %d "
-        "pairs: tau %.3f, %d within %.0f %% left out\n\n",
+        "pairs: tau %.3f, %d within %.0f %% left out\n",
         size.median_error * 100, size.worst_error * 100, size.worst, size.pairs,
         size.tau, size.ties.size(), kTieShare * 100);
+    if (!size.ties.empty()) {
+      absl::StrAppend(&text, "  left out: ", PairText(size.ties), "\n");
+    }
+    absl::StrAppend(&text, "\n");
   }
   absl::StrAppendFormat(
       &text,

@@ -43,6 +43,7 @@ void Visit(Io& io, Row& row) {
   io.Text("libraries", row.libraries);
   io.Text("version", row.version);
   io.Text("profile", row.profile);
+  io.Text("options", row.options);
 }
 
 class Names {
@@ -159,7 +160,7 @@ std::string ExecutedRow::Key() const {
   return absl::StrCat(schedule, " pp ", pp, " vpp ", vpp, " microbatches ",
                       microbatches, " of ", microbatch_size, " x ", sequence,
                       " tokens, slices ", slices, ", layers ", layers, ", ",
-                      clock, " clock");
+                      clock, " clock, options ", options);
 }
 
 std::string ExecutedTableHeader() {

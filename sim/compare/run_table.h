@@ -35,13 +35,14 @@ struct ExecutedRow {
   std::string libraries;
   std::string version;
   std::string profile;  // where the pass times are from
+  std::string options;  // a digest of all that is in no other column
 
   double error() const { return predicted_s / executed_s - 1; }
   bool peaks_agree() const;
   bool gradients_agree() const;
   // All stages have as many layers.
   bool even() const;
-  // What makes it a run of its own: schedule, sizes, layers and clock.
+  // What makes it a run of its own: schedule, sizes, layers, clock, options.
   std::string Key() const;
 
   bool operator==(const ExecutedRow&) const = default;

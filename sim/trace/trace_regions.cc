@@ -22,13 +22,17 @@ int64_t Correlation(const TraceEvent& event) {
 absl::string_view DefaultRegionPattern(Region region) {
   switch (region) {
     case Region::kForward:
-      return "^PP:\\d+F\\d+|(^|[^a-z])(forward|fwd)([^a-z]|$)";
+      return "^PP:\\d+F\\d+|"
+             "^(?!.*(send|recv|forward[-_ ]backward)).*"
+             "(^|[^a-z])(forward|fwd)([^a-z]|$)";
     case Region::kBackwardInput:
       return "^PP:\\d+I\\d+|dgrad|(backward|bwd)[-_ ]input";
     case Region::kBackwardWeight:
       return "^PP:\\d+W\\d+|wgrad|backward_dw|(backward|bwd)[-_ ]weight";
     case Region::kBackwardFull:
-      return "^PP:\\d+B\\d+|(^|[^a-z])(backward|bwd)([^a-z]|$)";
+      return "^PP:\\d+B\\d+|"
+             "^(?!.*(send|recv|forward[-_ ]backward)).*"
+             "(^|[^a-z])(backward|bwd)([^a-z]|$)";
     case Region::kRecompute:
       return "recompute";
     case Region::kOptimizer:
@@ -98,8 +102,9 @@ absl::Status RegionReader::See(const TraceEvent& event) {
   const std::string start = event.name.substr(0, kNameSearched);
   for (const auto& [region, pattern] : patterns_) {
     if (!std::regex_search(start, pattern)) continue;
-    named_.push_back({region, category == "gpu_user_annotation", event.name,
-                      event.process, event.thread, start_us, end_us});
+    named_.push_back({region, category == "gpu_user_annotation",
+                      category == "cpu_op", event.name, event.process,
+                      event.thread, start_us, end_us});
     return absl::OkStatus();
   }
   if (category != "cpu_op" && names_.size() < kNamesKept) {
@@ -109,19 +114,23 @@ absl::Status RegionReader::See(const TraceEvent& event) {
 }
 
 // A region on the device is the shadow of one on the host where there is one
-// of that name.
+// of that name. An operator is no region of its kind where somebody has marked
+// such: those of a backward run on a thread of their own, beside its mark.
 void RegionReader::KeepOutermost() {
   std::stable_sort(
       named_.begin(), named_.end(),
       [](const Named& a, const Named& b) { return a.start_us < b.start_us; });
   std::set<std::string> on_host;
+  std::set<Region> marked;
   for (const Named& named : named_) {
     if (!named.on_device) on_host.insert(named.name);
+    if (!named.is_operator) marked.insert(named.region);
   }
   std::map<std::pair<std::string, Region>, double> covered_us;
   std::vector<Named> kept;
   for (Named& named : named_) {
     if (named.on_device && on_host.count(named.name) > 0) continue;
+    if (named.is_operator && marked.count(named.region) > 0) continue;
     const auto entry = covered_us.try_emplace(
         {absl::StrCat(named.process, " ", named.thread), named.region},
         named.start_us);

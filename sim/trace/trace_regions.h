@@ -89,7 +89,8 @@ class RegionReader {
  private:
   struct Named {
     Region region;
-    bool on_device;  // gpu_user_annotation
+    bool on_device;    // gpu_user_annotation
+    bool is_operator;  // cpu_op
     std::string name;
     std::string process;
     std::string thread;

@@ -110,6 +110,69 @@ TEST_CASE("cli: processes that cannot write say so once and exit alike",
   }
 }
 
+// More than MPI sends before somebody takes it, and never taken: the forwards
+// of an iteration that does not come, or all that was under way when a rank
+// failed.
+TEST_CASE("cli: processes end whose last messages nobody takes",
+          "[cli][execute][mpi]") {
+  if (!testing::HaveMpirun()) return;
+  struct Case {
+    std::vector<std::string> options;
+    int exit_code;
+  };
+  for (const auto& [options, exit_code] :
+       {Case{{"--schedule", "pipedream-2bw"}, 0},
+        Case{{"--schedule", "pipeoptim"}, 0},
+        Case{{"--schedule", "1f1b", "--fault-late", "1:0:99:1"}, 2}}) {
+    std::vector<std::string> more = {
+        "--microbatches", "4", "--microbatch-size", "64", "--steps", "2"};
+    more.insert(more.end(), options.begin(), options.end());
+    const BinaryResult run =
+        testing::RunBinaryUnderMpirun(4, Small("execute", more));
+    INFO(options[1] << ": " << run.err);
+    CHECK(run.exit_code == exit_code);
+  }
+}
+
+TEST_CASE("cli: what the executor cannot do as asked is refused",
+          "[cli][execute]") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::vector<std::string>& options, int exit,
+                           const std::string& words) {
+    const BinaryResult run = RunBinary(Small("execute", options));
+    INFO(run.err);
+    CHECK(run.exit_code == exit);
+    CHECK(absl::StrContains(run.err, words));
+  };
+  refused({"--schedule", "interleaved-1f1b", "--vpp", "2", "--microbatches",
+           "4", "--recompute", "full", "--set", "strategy.recompute_chunks=0"},
+          2, "strategy.recompute_chunks");
+  refused(
+      {"--schedule", "1f1b", "--microbatches", "4", "--max-activations", "1"},
+      3, "");
+  refused({"--schedule", "1f1b", "--microbatches", "4", "--memory", "1MiB"}, 3,
+          "does not fit");
+  const std::string file = folder.Write("some.txt", R"(schedule some
+ranks 2 chunks 1 microbatches 2
+placement plain
+
+0: F0 F1 R0 BW0 BW1
+1: F0 BW0 F1 BW1
+)");
+  const BinaryResult some =
+      RunBinary({"execute", "--schedule", file, "--model", "gpt-tiny",
+                 "--sequence", "16", "--steps", "1"});
+  INFO(some.err);
+  CHECK(some.exit_code == 2);
+  CHECK(absl::StrContains(some.err, "1 of its 4 backwards have an R"));
+  // The optimizer steps here, whatever simulate does by default.
+  const BinaryResult steps = RunBinary(
+      Small("execute", {"--schedule", "1f1b", "--microbatches", "4", "--steps",
+                        "1", "--optimizer-time", "5ms", "--no-check"}));
+  CHECK(steps.exit_code == 0);
+  CHECK_FALSE(absl::StrContains(steps.err, "has no effect"));
+}
+
 TEST_CASE("cli: a table of runs is written once and summarized",
           "[cli][execute]") {
   const TemporaryFolder folder;
@@ -135,6 +198,27 @@ TEST_CASE("cli: a table of runs is written once and summarized",
                     "--no-check", "--row", table, "--row-runs", "2"}));
     CHECK(more.exit_code == 0);
     CHECK(more.out.empty() != runs);
+  }
+  // Other options are another run, a row that was not checked is no check, and
+  // one that differs stays a failure.
+  const auto row = [&](std::vector<std::string> options) {
+    std::vector<std::string> all = {"--microbatches", "4",
+                                    "--steps",        "1",
+                                    "--row",          folder.Path("other.csv")};
+    all.insert(all.end(), options.begin(), options.end());
+    return RunBinary(Small("execute", all));
+  };
+  CHECK_FALSE(row({"--schedule", "1f1b", "--no-check"}).out.empty());
+  CHECK_FALSE(row({"--schedule", "1f1b"}).out.empty());
+  CHECK(row({"--schedule", "1f1b"}).out.empty());
+  CHECK(row({"--schedule", "1f1b", "--no-check"}).out.empty());
+  CHECK_FALSE(row({"--schedule", "1f1b", "--recompute", "full"}).out.empty());
+  CHECK_FALSE(row({"--schedule", "1f1b", "--dp", "2"}).out.empty());
+  for (const bool there : {false, true}) {
+    const BinaryResult differs =
+        row({"--schedule", "chimera", "--data-parallel", "none"});
+    CHECK(differs.exit_code == 1);
+    CHECK(differs.out.empty() == there);
   }
   const BinaryResult summary =
       RunBinary({"compare", table, "--summary", "--json", "--html",

@@ -30,7 +30,8 @@ ExecutedRow Row(const std::string& schedule, int pp, double predicted_s,
           .date = "2026-01-02T03:04:05Z",
           .device = "a \"toy\", small",
           .version = "1",
-          .profile = "toy <cpu>"};
+          .profile = "toy <cpu>",
+          .options = "00"};
 }
 
 std::string Table(const std::vector<ExecutedRow>& rows) {
@@ -169,9 +170,10 @@ TEST_CASE("runs: of several executions of one run the median counts",
   CHECK(testing::XmlProblem(RunsSvg(runs)) == "");
   CHECK(absl::StrContains(RunsSvg(runs),
                           "one: -9.09 % in the median of 3, -18.18 % to "));
-  // Another clock is another run.
+  // With another clock, or other options, it is another run.
   rows[0].clock = "real";
-  CHECK(SummarizeRuns(rows).value().runs == 3);
+  rows[1].options = "01";
+  CHECK(SummarizeRuns(rows).value().runs == 4);
 }
 
 TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {

@@ -89,6 +89,7 @@ const PwMpi* FakeMpi() {
       .receive = FakeMpiCalls::Receive,
       .received = FakeMpiCalls::Received,
       .unsent = [] { return 0; },
+      .has_ended = [] { return 1; },
       .finish = [] { return 0; },
       .transfer = [](PwMpiTransfer, size_t, int, double*) { return -1; },
       .version = [] { return "fake"; },

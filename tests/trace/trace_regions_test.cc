@@ -65,6 +65,36 @@ TEST_CASE("trace regions: kernels launched inside, outermost, once",
   CHECK(header.device_memory_bytes == 1024);
 }
 
+// Autograd's thread, and Megatron-LM's timers around and between.
+TEST_CASE(
+    "trace regions: marks before operators, passes before what holds them",
+    "[trace]") {
+  const auto patterns = CompileRegions({}, kOrder);
+  REQUIRE(patterns.ok());
+  const std::string text = R"([
+    {"ph": "X", "cat": "user_annotation", "name": "forward-backward",
+     "pid": 1, "tid": 1, "ts": 0, "dur": 90},
+    {"ph": "X", "cat": "user_annotation", "name": "forward-compute",
+     "pid": 1, "tid": 1, "ts": 1, "dur": 9},
+    {"ph": "X", "cat": "user_annotation", "name": "forward-send-backward-recv",
+     "pid": 1, "tid": 1, "ts": 10, "dur": 9},
+    {"ph": "X", "cat": "user_annotation", "name": "PP:0B0",
+     "pid": 1, "tid": 1, "ts": 20, "dur": 9},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::native_layer_norm_backward",
+     "pid": 1, "tid": 2, "ts": 21, "dur": 2},
+    {"ph": "X", "cat": "user_annotation", "name": "backward-recv",
+     "pid": 1, "tid": 1, "ts": 30, "dur": 9}])";
+  TraceHeader header;
+  RegionReader reader(*patterns);
+  REQUIRE(Read(text, &reader, &header).ok());
+  const std::vector<TraceRegion> regions = reader.Finish();
+  REQUIRE(regions.size() == 2);
+  CHECK(regions[0].region == Region::kForward);
+  CHECK(regions[0].start_us == 1);
+  CHECK(regions[1].region == Region::kBackwardFull);
+  CHECK(regions[1].start_us == 20);
+}
+
 TEST_CASE("trace regions: categories, and the first pattern that fits",
           "[trace]") {
   const auto patterns = CompileRegions({}, kOrder);

@@ -152,10 +152,8 @@ TEST_CASE("cli: what the executor cannot do as asked is refused",
       3, "");
   refused({"--schedule", "1f1b", "--microbatches", "4", "--memory", "1MiB"}, 3,
           "does not fit");
-  const std::string file = folder.Write("some.txt", R"(schedule some
-ranks 2 chunks 1 microbatches 2
-placement plain
-
+  const std::string file = folder.Write("some.txt", R"(pipewright-schedule 1
+pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain
 0: F0 F1 R0 BW0 BW1
 1: F0 BW0 F1 BW1
 )");

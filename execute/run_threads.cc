@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
+#include <condition_variable>
 #include <latch>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "execute/rank_outcome.h"
+#include "execute/rank_run.h"
 #include "execute/thread_transport.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
@@ -19,6 +23,70 @@ namespace {
 Address AddressOf(const Program& program, size_t index) {
   return {static_cast<int32_t>(index / program.pp()),
           static_cast<int32_t>(index % program.pp())};
+}
+
+// The others of a rank that is given up end at once; what their threads do
+// after so long is not known.
+constexpr std::chrono::seconds kLastWords{1};
+
+// Which ranks have ended, for who waits for all of them.
+class Ends {
+ public:
+  explicit Ends(size_t ranks) : ended_(ranks, false) {}
+
+  void GiveUp(const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    given_up_.Update(why);
+    changed_.notify_all();
+  }
+  void Put(size_t index) {
+    std::lock_guard lock(mutex_);
+    ended_[index] = true;
+    changed_.notify_all();
+  }
+  // Until all have, or one is given up and those that can have: which then
+  // have not, and why; none and OK otherwise.
+  std::pair<absl::Status, std::vector<size_t>> Wait() {
+    std::unique_lock lock(mutex_);
+    const auto all = [this] {
+      return std::find(ended_.begin(), ended_.end(), false) == ended_.end();
+    };
+    changed_.wait(lock, [&] { return all() || !given_up_.ok(); });
+    if (changed_.wait_for(lock, kLastWords, all)) return {};
+    std::vector<size_t> left;
+    for (size_t index = 0; index < ended_.size(); ++index) {
+      if (!ended_[index]) left.push_back(index);
+    }
+    return {given_up_, left};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::Status given_up_;
+  std::vector<bool> ended_;
+};
+
+// With what is known of ranks that have not ended.
+absl::Status GivenUp(const Program& program, const absl::Status& why,
+                     const std::vector<size_t>& left,
+                     const std::vector<RankOutcome>& outcomes) {
+  std::vector<RankOutcome> known(outcomes.size());
+  for (size_t index = 0; index < outcomes.size(); ++index) {
+    RankOutcome& outcome = known[index];
+    if (std::find(left.begin(), left.end(), index) == left.end()) {
+      outcome.status = outcomes[index].status;
+      outcome.blocked = outcomes[index].blocked;
+      outcome.position = outcomes[index].position;
+    } else {
+      outcome.status = why;
+      outcome.blocked =
+          absl::StrCat(RankName(program, AddressOf(program, index)),
+                       ": computes and sees nothing");
+    }
+    outcome.result.address = AddressOf(program, index);
+  }
+  return Verdict(program, known);
 }
 
 }  // namespace
@@ -66,6 +134,9 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
   std::vector<std::unique_ptr<Worker>> workers(outcomes.size());
   // These too: one may not take itself apart while others use it.
   std::vector<std::unique_ptr<Endpoint>> data_paths(outcomes.size());
+  Ends ends(outcomes.size());
+  ExecuteOptions own = options;
+  own.hopeless = [&ends](const absl::Status& why) { ends.GiveUp(why); };
   const auto run_rank = [&](size_t index) {
     const Address self = AddressOf(program, index);
     RankOutcome& outcome = outcomes[index];
@@ -84,7 +155,7 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
       };
       outcome =
           RunRank(program, self, rows.times[rows.row_of_replica[self.replica]],
-                  endpoint, make_worker, options, start, &workers[index]);
+                  endpoint, make_worker, own, start, &workers[index]);
       return absl::OkStatus();
     });
     if (!thrown.ok()) outcome.status = thrown;
@@ -103,12 +174,17 @@ absl::StatusOr<ExecutedRun> RunThreads(const Program& program,
       threads.emplace_back([&, index] {
         decided.wait();
         if (begins) run_rank(index);
+        ends.Put(index);
       });
     }
     return absl::OkStatus();
   });
   begins = started.ok();
   decided.count_down();
+  if (begins && options.hopeless) {
+    const auto [why, left] = ends.Wait();
+    if (!why.ok()) options.hopeless(GivenUp(program, why, left, outcomes));
+  }
   for (std::thread& thread : threads) thread.join();
   if (!started.ok()) {
     return Prefix(absl::StrCat("a thread for each of ", outcomes.size(),

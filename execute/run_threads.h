@@ -27,8 +27,8 @@ struct ExecuteOptions {
   // A rank that lives but has computed one thing for longer than so many
   // time-outs is given up.
   double patience = 20;
-  // Told then by whoever gives up, on a rank's thread: RunThreads itself
-  // returns when all threads have ended. May be null.
+  // Told then, with what every rank waits for: RunThreads itself returns when
+  // all threads have ended. May be null.
   std::function<void(const absl::Status&)> hopeless;
   Faults faults;
   // With the real clock: others are not there, but told by messages that say

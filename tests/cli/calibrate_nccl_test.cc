@@ -11,6 +11,7 @@
 #include "calibrate/session.h"
 #include "tests/support/fake_kernels.h"
 #include "tests/support/fake_nccl.h"
+#include "tests/support/tiny_calibration.h"
 
 namespace pipewright {
 namespace {
@@ -54,8 +55,7 @@ TEST_CASE("calibrate: what keeps transfers over NCCL from being measured",
             "goes on for 0.1 s");
   world.never_comes = -1;
   world.fails_alone = 1;
-  CheckNone(Over({.free_bytes = kLittle, .devices = 2}),
-            "device 1, send of");
+  CheckNone(Over({.free_bytes = kLittle, .devices = 2}), "device 1, send of");
 }
 
 TEST_CASE("calibrate: GPUs by twos, and all of them", "[cli][nccl]") {
@@ -102,18 +102,8 @@ TEST_CASE("calibrate: a profile has the transfers over NCCL", "[cli][nccl]") {
       .free_bytes = 1 << 28, .devices = 4, .name = "cuda"};
   NcclTransports made = Over(device);
   REQUIRE(made.transports.size() == 2);
-  CalibrateOptions options;
-  options.model.name = "tiny";
-  options.model.layers = 2;
-  options.model.hidden = 32;
-  options.model.heads = options.model.kv_heads = 2;
-  options.model.ffn_hidden = 64;
-  options.model.vocabulary = 32;
-  options.model.sequence = 16;
+  CalibrateOptions options = testing::TinyCalibration();
   options.type = "fp32";
-  options.grid.quick = true;
-  options.budget_s = 0;
-  options.rounds = 3;
   options.heat_s = 0;
   for (Transport& transport : made.transports) transport.sizes = {65536, kMiB};
   options.transports = made.transports;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
@@ -131,6 +132,29 @@ TEST_CASE("cli: processes end whose last messages nobody takes",
         testing::RunBinaryUnderMpirun(4, Small("execute", more));
     INFO(options[1] << ": " << run.err);
     CHECK(run.exit_code == exit_code);
+  }
+}
+
+TEST_CASE("cli: a rank that is given up is said with what the others wait for",
+          "[cli][execute]") {
+  const BinaryResult run = RunBinary({"execute",    "--schedule",
+                                      "1f1b",       "--pp",
+                                      "3",          "--microbatches",
+                                      "2",          "--clock",
+                                      "paced",      "--p2p",
+                                      "0ms",        "--steps",
+                                      "1",          "--forward",
+                                      "1ms",        "--fault-slow",
+                                      "F@1:100000", "--backward-input",
+                                      "1ms",        "--backward-weight",
+                                      "1ms",        "--timeout",
+                                      "0.05"});
+  INFO(run.err);
+  CHECK(run.exit_code == 1);
+  CHECK(absl::StrContains(run.err, "given up"));
+  CHECK(absl::StrContains(run.err, "rank 1: computes and sees nothing"));
+  for (const char* const rank : {"rank 0", "rank 2"}) {
+    CHECK(absl::StrContains(run.err, absl::StrCat(rank, ", iteration 0")));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/text.h"
 #include "sim/trace/export.h"
 
 namespace pipewright {
@@ -338,6 +339,73 @@ TEST_CASE("compare: names several causes at a time", "[compare]") {
     }
   }
   CHECK(named == 7);
+}
+
+// Of a schedule that moves activations to the host and back.
+Program WithCopies() {
+  const absl::StatusOr<Schedule> schedule = ParseSchedule(
+      "pipewright-schedule 1\n"
+      "pp 2 vpp 1 microbatches 4 slices 1 replicas 1 placement plain\n"
+      "0: F0 O0 F1 F2 L0 BW0 F3 BW1 BW2 BW3\n"
+      "1: F0 BW0 F1 BW1 F2 BW2 F3 BW3\n",
+      "copies.txt");
+  INFO(schedule.status());
+  REQUIRE(schedule.ok());
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(2, 1,
+                                     {.forward_s = 0.010,
+                                      .backward_input_s = 0.012,
+                                      .backward_weight_s = 0.008,
+                                      .offload_s = 0.030,
+                                      .load_s = 0.030});
+  options.costs.optimizer_s = 0.020;
+  options.network.hop_s = 0.001;
+  options.optimizer = OptimizerMode::kSynchronised;
+  options.iterations = kIterations;
+  absl::StatusOr<Program> program =
+      Lower(std::make_shared<const Schedule>(*schedule), options);
+  INFO(program.status());
+  REQUIRE(program.ok());
+  program->until_steady = false;
+  return *std::move(program);
+}
+
+TEST_CASE("compare: names copies that are slower, and the optimizer",
+          "[compare]") {
+  const Program program = WithCopies();
+  Program copies = program;
+  Program optimizer = program;
+  for (RankProgram& rank : copies.ranks) {
+    for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
+      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      if (kind == PassKind::kLoad) rank.lanes[lane].seconds *= 1.5;
+    }
+  }
+  for (RankProgram& rank : optimizer.ranks) {
+    for (SideOp& op : rank.side_ops) {
+      if (op.kind == OpKind::kOptimizer) op.seconds *= 1.5;
+    }
+  }
+  struct Case {
+    const Program& measured;
+    const char* what;
+    const char* cause;
+  };
+  for (const auto& [measured, what, cause] :
+       {Case{copies, "copy", "copies"},
+        Case{optimizer, "optimizer", "optimizer"}}) {
+    INFO(what);
+    const TraceComparison comparison =
+        CompareTraces(Simulated(program), Simulated(measured));
+    INFO(Texts(comparison));
+    CHECK(comparison.step_s.difference() > 5e-3);
+    REQUIRE(comparison.findings.size() == 1);
+    CHECK(comparison.findings[0].what == what);
+    CHECK(comparison.findings[0].factor == Approx(1.5));
+    CHECK(SecondsOf(comparison, cause) ==
+          Approx(comparison.step_s.difference()).margin(1e-8));
+    CheckSum(comparison);
+  }
 }
 
 }  // namespace

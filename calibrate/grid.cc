@@ -98,6 +98,10 @@ ShapeOptions WithDefaults(const ModelSpec& model, ShapeOptions options) {
   if (options.eps.empty()) options.eps = {1};
   options.tps = Sorted(options.tps);
   options.eps = Sorted(options.eps);
+  std::sort(options.sliced.begin(), options.sliced.end());
+  options.sliced.erase(
+      std::unique(options.sliced.begin(), options.sliced.end()),
+      options.sliced.end());
   return options;
 }
 
@@ -232,7 +236,7 @@ absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                             ShapeOf(model, type, options, ep, tp,
                                     {.batch = size,
                                      .sequence = sequence,
-                                     .slice_first = slices / 2 * tokens,
+                                     .slice_first = (sequence - tokens) / 2,
                                      .slice_tokens = tokens}));
         grid.sliced.push_back(shape);
       }

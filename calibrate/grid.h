@@ -44,8 +44,8 @@ struct Grid {
   ProfileModel model;
   PwType type = PW_FP32;
   std::vector<Shape> shapes;  // by ep, tp, sequence, then microbatch size
-  // Of layers alone: the slice in the middle, which sees about as many tokens
-  // as all see in the mean.
+  // Of layers alone: a slice in the middle of the sequence, which sees as many
+  // tokens as all see in the mean.
   std::vector<Shape> sliced;
   // That the model has: the embedding, dense layers, layers of experts, the
   // head.

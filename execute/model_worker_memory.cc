@@ -24,6 +24,9 @@ int MostUnderWay(const Schedule& schedule, int stage, int replica) {
   return most;
 }
 
+// Bytes that are made before the run for what a rank sends.
+constexpr size_t kMostForOutputs = size_t{256} << 20;
+
 // Blocks that a stage passes from part to part.
 constexpr int kBetweenParts = 2;
 
@@ -78,8 +81,6 @@ std::map<size_t, int> ModelWorker::MostHeld() const {
 // The first pass that needs a block would be timed with its making.
 absl::Status ModelWorker::ReserveBlocks() {
   std::map<size_t, int> blocks = MostHeld();
-  // Some activations are as large as what is sent.
-  blocks[model_.BoundaryBytes()] += MostOutputs();
   if (model_.keeps_versions) {
     // Beside those there are: older ones, and those that a step makes.
     for (const auto& [key, stage] : stages_) {
@@ -90,7 +91,13 @@ absl::Status ModelWorker::ReserveBlocks() {
   for (const auto& [bytes, count] : blocks) {
     PW_RETURN_IF_ERROR(arena_->Reserve(bytes, count));
   }
-  return absl::OkStatus();
+  // Few runs need all of these at a time, so that none is to fail for them.
+  const size_t boundary = model_.BoundaryBytes();
+  const int outputs =
+      std::min(MostOutputs(), static_cast<int>(kMostForOutputs / boundary));
+  const absl::Status reserved =
+      arena_->Reserve(boundary, blocks[boundary] + outputs);
+  return absl::IsResourceExhausted(reserved) ? absl::OkStatus() : reserved;
 }
 
 // What the stages hold, and what the block is about to: a pair allocates at its

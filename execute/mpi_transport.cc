@@ -141,7 +141,13 @@ MpiJob::~MpiJob() {
   // iteration that never comes, all that is under way when a rank has failed.
   Backoff backoff;
   const double deadline_s = SteadySeconds() + kFarewell_s;
-  while (!terminated && SteadySeconds() < deadline_s) {
+  while (ended_by().empty()) {
+    if (SteadySeconds() >= deadline_s) {
+      EndAtOnce(absl::StrCat("process ", process_,
+                             ": others have not left the run within ",
+                             kFarewell_s, " s"));
+      break;
+    }
     for (const Tag tag : {kPipeline, kControl, kPulse}) {
       Incoming unwanted;
       while (Probe(tag, &unwanted)) {

@@ -104,7 +104,8 @@ void Pulse::EndIfStuck() {
   if (steps_at_end_ != steps_) {
     steps_at_end_ = steps_;
     stands_at_end_s_ = now_s;
-  } else if (now_s - stands_at_end_s_ > kStands_s) {
+  } else if (now_s - stands_at_end_s_ >
+             (MpiJob::Terminated() ? kStands_s : period_s_)) {
     job_.EndAtOnce(absl::StrCat(why, "\nprocess ", job_.process(),
                                 ": computes and sees nothing"));
   }

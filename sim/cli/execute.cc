@@ -216,17 +216,22 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
             .status());
   }
   if (writes && files.wanted("--row")) {
-    PW_RETURN_IF_ERROR(
-        prepared->row_file.Open(files.path("--row"), run,
-                                {.steps = steps,
-                                 .clock = prepared->kind,
-                                 .checks = !no_check && replay_rank.empty(),
-                                 .runs = row_runs,
-                                 .more = OptionsOf(*prepared)}));
+    PW_RETURN_IF_ERROR(prepared->row_file.Open(
+        files.path("--row"), run,
+        {.steps = steps,
+         .clock = prepared->kind,
+         .checks = !no_check && replay_rank.empty(),
+         .runs = row_runs,
+         .more =
+             absl::StrCat(OptionsOf(*prepared),
+                          processes.job == nullptr ? "" : processes.name)}));
   }
-  // Before it is tried.
+  // Before it is tried. What a system's device has is no limit of this one.
   if (run.limit) PW_RETURN_IF_ERROR(*run.limit);
-  if (run.memory) PW_RETURN_IF_ERROR(MemoryVerdict(*run.memory));
+  if (run.memory && run.config.system.memory_bytes &&
+      prepared->kind != ClockKind::kPaced) {
+    PW_RETURN_IF_ERROR(MemoryVerdict(*run.memory));
+  }
   if (processes.nccl != nullptr) {
     if (prepared->kind == ClockKind::kPaced) {
       return BadValue("--clock", "paced with --transport nccl",

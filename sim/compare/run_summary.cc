@@ -139,7 +139,8 @@ absl::StatusOr<RunsSummary> SummarizeRuns(
   std::vector<std::vector<ExecutedRow>> grouped;
   std::map<std::string, size_t> places;
   for (const ExecutedRow& row : rows) {
-    const auto [found, added] = places.emplace(row.Key(), grouped.size());
+    const auto [found, added] = places.emplace(
+        absl::StrCat(row.Key(), " on ", row.device), grouped.size());
     if (added) grouped.emplace_back();
     grouped[found->second].push_back(row);
     AddOnce(row.device, &out.devices);

@@ -23,7 +23,8 @@ absl::string_view DefaultRegionPattern(Region region) {
   switch (region) {
     case Region::kForward:
       return "^PP:\\d+F\\d+|"
-             "^(?!.*(send|recv|forward[-_ ]backward)).*"
+             "^(?!.*(send|recv|hook|forward[-_ ]backward|"
+             "(pre|post)[-_ ](forward|backward))).*"
              "(^|[^a-z])(forward|fwd)([^a-z]|$)";
     case Region::kBackwardInput:
       return "^PP:\\d+I\\d+|dgrad|(backward|bwd)[-_ ]input";
@@ -31,7 +32,8 @@ absl::string_view DefaultRegionPattern(Region region) {
       return "^PP:\\d+W\\d+|wgrad|backward_dw|(backward|bwd)[-_ ]weight";
     case Region::kBackwardFull:
       return "^PP:\\d+B\\d+|"
-             "^(?!.*(send|recv|forward[-_ ]backward)).*"
+             "^(?!.*(send|recv|hook|forward[-_ ]backward|"
+             "(pre|post)[-_ ](forward|backward))).*"
              "(^|[^a-z])(backward|bwd)([^a-z]|$)";
     case Region::kRecompute:
       return "recompute";

@@ -174,6 +174,8 @@ TEST_CASE("runs: of several executions of one run the median counts",
   rows[0].clock = "real";
   rows[1].options = "01";
   CHECK(SummarizeRuns(rows).value().runs == 4);
+  rows[2].device = "another";
+  CHECK(SummarizeRuns(rows).value().runs == 5);
 }
 
 TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {

@@ -111,7 +111,7 @@ TEST_CASE("execute: what a step sends is foretold as well", "[execute]") {
           testing::MakeSmallTraining(name, 3, 1, WaitRule::kBuffered, 1);
       REQUIRE(training.ok());
       // Each block is an allocation.
-      training->model.batch = 4096;
+      training->model.batch = 3072;
       REQUIRE(training->model.BoundaryBytes() > size_t{8} << 20);
       const PwKernels* const kernels = CountingKernels();
       absl::StatusOr<std::unique_ptr<ModelWorker>> worker =

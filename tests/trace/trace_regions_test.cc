@@ -74,6 +74,11 @@ TEST_CASE(
   const std::string text = R"([
     {"ph": "X", "cat": "user_annotation", "name": "forward-backward",
      "pid": 1, "tid": 1, "ts": 0, "dur": 90},
+    {"ph": "X", "cat": "user_annotation",
+     "name": "FullyShardedDataParallel._post_backward_hook",
+     "pid": 1, "tid": 2, "ts": 5, "dur": 1},
+    {"ph": "X", "cat": "user_annotation", "name": "FSDP::pre_forward",
+     "pid": 1, "tid": 2, "ts": 6, "dur": 1},
     {"ph": "X", "cat": "user_annotation", "name": "forward-compute",
      "pid": 1, "tid": 1, "ts": 1, "dur": 9},
     {"ph": "X", "cat": "user_annotation", "name": "forward-send-backward-recv",

@@ -51,7 +51,7 @@ class Party {
         timeout_s_(timeout_s),
         most_s_(std::max(1.0, most_s)),
         run_(job->BeginRun()),
-        pulse_(job, timeout_s) {}
+        pulse_(job, NameOf(job->process()), timeout_s) {}
 
   int64_t run() const { return run_; }
   Pulse& pulse() { return pulse_; }

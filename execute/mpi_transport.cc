@@ -25,6 +25,9 @@ namespace {
 // Of payloads, as blocks of an allocator for kernels have it.
 constexpr size_t kAlignment = 64;
 
+// Messages that are begun before one is given out.
+constexpr int kMostBegun = 16;
+
 // All processes leave a run together, but one may still write files.
 constexpr double kFarewell_s = 60;
 
@@ -34,10 +37,25 @@ constexpr const char* kVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
 
 std::atomic<bool> terminated{false};
 
+struct OnTerminate {
+  std::mutex mutex;
+  std::function<void()> call;
+};
+
+OnTerminate& TheOnTerminate() {
+  // The thread of the signal lives as long as the process.
+  static auto* const on = new OnTerminate;
+  return *on;
+}
+
 // For the rest of the process: mpirun may send it when the job has ended, too.
 void TakeTerminate() {
-  static const auto* const thread =
-      new SignalThread({SIGTERM}, [](int) { terminated = true; });
+  static const auto* const thread = new SignalThread({SIGTERM}, [](int) {
+    terminated = true;
+    OnTerminate& on = TheOnTerminate();
+    std::lock_guard lock(on.mutex);
+    if (on.call) on.call();
+  });
   static_cast<void>(thread);
 }
 
@@ -103,6 +121,12 @@ bool MpiJob::Started() {
 }
 
 bool MpiJob::Terminated() { return terminated; }
+
+void MpiJob::SetOnTerminate(std::function<void()> call) {
+  OnTerminate& on = TheOnTerminate();
+  std::lock_guard lock(on.mutex);
+  on.call = std::move(call);
+}
 
 absl::StatusOr<std::unique_ptr<MpiJob>> MpiJob::Create() {
   PW_ASSIGN_OR_RETURN(const PwMpi* const mpi, Load());
@@ -200,10 +224,11 @@ void MpiJob::Send(int to, Tag tag, absl::string_view head, const void* body,
 bool MpiJob::Probe(Tag tag, Incoming* incoming) {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return false;
-  Coming next = {.tag = tag};
-  const int come = mpi_.probe(tag, &next.incoming.from, &next.incoming.bytes);
-  if (Failed(come)) return false;
-  if (come != 0) {
+  for (int begun = 0; begun < kMostBegun; ++begun) {
+    Coming next = {.tag = tag};
+    const int come = mpi_.probe(tag, &next.incoming.from, &next.incoming.bytes);
+    if (Failed(come)) return false;
+    if (come == 0) break;
     const size_t room = (next.incoming.bytes / kAlignment + 1) *
                         kAlignment;  // aligned_alloc's rule
     next.incoming.data = std::shared_ptr<char>(
@@ -295,6 +320,7 @@ bool MpiEndpoint::TakeOwn(RankMessage* message) {
 
 Received MpiEndpoint::Receive(double timeout_s, RankMessage* message) {
   const double deadline_s = timeout_s > 0 ? SteadySeconds() + timeout_s : 0;
+  const Pulse::Waits waits(&pulse_);
   while (true) {
     bool own = false;
     MpiJob::Incoming incoming;

@@ -24,7 +24,8 @@ class Pulse;
 // This process as part of what mpirun has started. One a process; Send and
 // Receive from any thread. From its creation on SIGTERM does not end the
 // process but its waits, so that it can say what it waited for: mpirun sends it
-// to all when one process dies, and SIGKILL a second later.
+// to all when one process dies, and SIGKILL some milliseconds later (12 in Open
+// MPI 4.1, a second after SIGCONT).
 class MpiJob {
  public:
   // True where mpirun, or another starter of MPI processes, has set the
@@ -68,6 +69,9 @@ class MpiJob {
                    const std::function<bool()>& also = nullptr);
   // Has SIGTERM come?
   static bool Terminated();
+  // What to do when it comes, at once and on a thread of its own; null:
+  // nothing.
+  static void SetOnTerminate(std::function<void()> call);
   // Why Receive gave kEnded; "" while nothing has ended the job.
   std::string ended_by() const;
 

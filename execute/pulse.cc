@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "execute/clock.h"
@@ -11,9 +12,11 @@
 namespace pipewright {
 namespace {
 
-// mpirun gives a second from SIGTERM to SIGKILL.
+// How soon the end of a run is seen.
 constexpr std::chrono::milliseconds kLook{50};
-constexpr double kStands_s = 0.3;
+// Of the 12 ms that mpirun gives.
+constexpr std::chrono::milliseconds kShortLook{1};
+constexpr int kShortLooks = 4;
 
 // An answer is awaited for a quarter of the time-out, at least a second
 // (RankRun::AwaitAnswers): four signs in that time, and no more than it takes
@@ -24,13 +27,22 @@ double PeriodOf(double timeout_s) {
 
 }  // namespace
 
-Pulse::Pulse(MpiJob* job, double timeout_s)
-    : job_(*job), period_s_(PeriodOf(timeout_s)), heard_(job->processes()) {
+Pulse::Pulse(MpiJob* job, std::string name, double timeout_s)
+    : job_(*job),
+      name_(std::move(name)),
+      period_s_(PeriodOf(timeout_s)),
+      heard_(job->processes()) {
   for (Heard& heard : heard_) heard.any_s = SteadySeconds();
-  if (heard_.size() > 1) thread_ = std::thread([this] { Run(); });
+  if (heard_.size() == 1) return;
+  thread_ = std::thread([this] { Run(); });
+  // Nobody else kills what he has told to end.
+  if (MpiJob::Started()) {
+    MpiJob::SetOnTerminate([this] { EndIfComputing(); });
+  }
 }
 
 Pulse::~Pulse() {
+  if (thread_.joinable()) MpiJob::SetOnTerminate(nullptr);
   {
     std::lock_guard lock(mutex_);
     ends_ = true;
@@ -95,20 +107,33 @@ void Pulse::Beat() {
   }
 }
 
-// Who computes sees no end of the job; when it has had the time to, this ends
-// the process.
+// Who waits, or soon has computed, sees the end and says what it waited for.
+// Who does not is to say so while there is time.
+void Pulse::EndIfComputing() {
+  const int64_t steps = steps_;
+  for (int look = 0; look < kShortLooks; ++look) {
+    if (!runs_ || waits_ || steps_ != steps) return;
+    std::this_thread::sleep_for(kShortLook);
+  }
+  EndAtOnce();
+}
+
+// Who computes does not see it: when it has had the time to, this ends the
+// process.
 void Pulse::EndIfStuck() {
-  const std::string why = job_.ended_by();
-  if (why.empty() || !runs_) return;
+  if (job_.ended_by().empty() || !runs_) return;
   const double now_s = SteadySeconds();
   if (steps_at_end_ != steps_) {
     steps_at_end_ = steps_;
     stands_at_end_s_ = now_s;
-  } else if (now_s - stands_at_end_s_ >
-             (MpiJob::Terminated() ? kStands_s : period_s_)) {
-    job_.EndAtOnce(absl::StrCat(why, "\nprocess ", job_.process(),
-                                ": computes and sees nothing"));
+  } else if (now_s - stands_at_end_s_ > period_s_) {
+    EndAtOnce();
   }
+}
+
+void Pulse::EndAtOnce() {
+  job_.EndAtOnce(absl::StrCat(job_.ended_by(), "\n", name_,
+                              ": computes and sees nothing"));
 }
 
 }  // namespace pipewright

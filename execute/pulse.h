@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace pipewright {
 
 class Pulse {
  public:
-  // Often enough that several come while somebody waits for an answer.
-  Pulse(MpiJob* job, double timeout_s);
+  // Often enough that several come while somebody waits for an answer. `name`:
+  // what this process is for people.
+  Pulse(MpiJob* job, std::string name, double timeout_s);
   ~Pulse();
   Pulse(const Pulse&) = delete;
 
@@ -27,6 +29,16 @@ class Pulse {
   void RankEnds() { runs_ = false; }
   // It begins or has ended something.
   void RankGetsOn() { ++steps_; }
+  // While one is there it waits for messages.
+  class Waits {
+   public:
+    explicit Waits(Pulse* pulse) : pulse_(*pulse) { pulse_.waits_ = true; }
+    ~Waits() { pulse_.waits_ = false; }
+    Waits(const Waits&) = delete;
+
+   private:
+    Pulse& pulse_;
+  };
 
   double period_s() const { return period_s_; }
   // When `process` was heard last, of SteadySeconds(); before that when this
@@ -49,10 +61,14 @@ class Pulse {
   void Run();
   void Beat();
   void EndIfStuck();
+  void EndIfComputing();
+  void EndAtOnce();
 
   MpiJob& job_;
+  const std::string name_;
   const double period_s_;
   std::atomic<bool> runs_{false};
+  std::atomic<bool> waits_{false};
   std::atomic<int64_t> steps_{0};
   int64_t steps_at_end_ = -1;   // since the job's end was seen
   double stands_at_end_s_ = 0;  // since when they are the same

@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,6 +58,10 @@ std::vector<double> StepTimes(const RunSummary& summary) {
     before_s = end_s;
   }
   return steps;
+}
+
+void PrintError(absl::string_view message) {
+  std::fprintf(stderr, "pipewright: error: %s\n", std::string(message).c_str());
 }
 
 absl::Status Differs() {
@@ -137,7 +140,7 @@ absl::Status Execute::Run() {
   MpiJob* const job = processes.job.get();
   if (job == nullptr) return RunIn(processes);
   job->SetLastWords([](const std::string& why) {
-    std::fprintf(stderr, "pipewright: error: %s\n", why.c_str());
+    PrintError(why);
     std::_Exit(ExitCode(absl::UnavailableError(why)));
   });
   bool returned = false;
@@ -148,8 +151,10 @@ absl::Status Execute::Run() {
   });
   // The others would wait for it to leave with them.
   if (!returned) job->Abandon();
-  return job->speaks() || status.ok() ? status
-                                      : absl::Status(status.code(), "");
+  if (status.ok()) return status;
+  // While it is part of the job: mpirun kills all when one has ended badly.
+  if (job->speaks()) PrintError(status.message());
+  return absl::Status(status.code(), "");
 }
 
 absl::Status Execute::Prepare(const ProcessJob& processes,
@@ -176,7 +181,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   if (processes.job == nullptr) {
     // The thread of a pass that never ends cannot be joined.
     training.execute.hopeless = [](const absl::Status& status) {
-      std::cerr << "pipewright: error: " << status.message() << std::endl;
+      PrintError(status.message());
       std::_Exit(1);
     };
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "execute/run_mpi.h"
@@ -61,7 +62,9 @@ std::vector<double> StepTimes(const RunSummary& summary) {
 }
 
 void PrintError(absl::string_view message) {
-  std::fprintf(stderr, "pipewright: error: %s\n", std::string(message).c_str());
+  std::fprintf(
+      stderr, "pipewright: error: %s\n",
+      std::string(absl::StripTrailingAsciiWhitespace(message)).c_str());
 }
 
 absl::Status Differs() {

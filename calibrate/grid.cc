@@ -62,7 +62,8 @@ bool Divides(int64_t tp, const ModelSpec& model) {
          (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
 }
 
-std::vector<int64_t> Sorted(std::vector<int64_t> values) {
+template <class Value>
+std::vector<Value> Sorted(std::vector<Value> values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
@@ -98,10 +99,7 @@ ShapeOptions WithDefaults(const ModelSpec& model, ShapeOptions options) {
   if (options.eps.empty()) options.eps = {1};
   options.tps = Sorted(options.tps);
   options.eps = Sorted(options.eps);
-  std::sort(options.sliced.begin(), options.sliced.end());
-  options.sliced.erase(
-      std::unique(options.sliced.begin(), options.sliced.end()),
-      options.sliced.end());
+  options.sliced = Sorted(options.sliced);
   return options;
 }
 

@@ -51,6 +51,13 @@ struct Grid {
   // head.
   std::vector<PwPart> parts;
   std::vector<std::string> warnings;  // what the kernels' block has otherwise
+
+  // The whole ones first.
+  std::vector<Shape> AllShapes() const {
+    std::vector<Shape> all = shapes;
+    all.insert(all.end(), sliced.begin(), sliced.end());
+    return all;
+  }
 };
 
 // Microbatch sizes 1, 2 and 4; half of the model's sequence and all of it; no

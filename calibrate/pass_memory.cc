@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/kernel_bench.h"
@@ -40,9 +39,7 @@ absl::StatusOr<BenchMemory> MemoryWith(MeasuredDevice* device, const Grid& grid,
   size_t passes = 0;
   size_t gemms = 0;
   size_t kernels = 0;
-  std::vector<Shape> shapes = grid.shapes;
-  shapes.insert(shapes.end(), grid.sliced.begin(), grid.sliced.end());
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : grid.AllShapes()) {
     for (const PwPart part : grid.parts) {
       PW_ASSIGN_OR_RETURN(const PwPartSize size, SizeOf(device, shape, part));
       const int count = CopiesOf(part, memory);

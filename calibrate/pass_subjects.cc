@@ -269,9 +269,7 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
   const int64_t largest = grid.shapes.back().work.batch;
   const int64_t first_ep = grid.shapes.front().ep();
   PassSet set;
-  std::vector<Shape> shapes = grid.shapes;
-  shapes.insert(shapes.end(), grid.sliced.begin(), grid.sliced.end());
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : grid.AllShapes()) {
     const bool whole = shape.slices() == 1;
     for (const PwPart part : grid.parts) {
       // To all but experts ep makes no difference.

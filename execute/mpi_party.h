@@ -93,7 +93,7 @@ class Party {
   absl::StatusOr<std::string> Verdict();
 
  private:
-  // mpirun gives a second from SIGTERM to SIGKILL.
+  // How soon the end of the job is seen.
   static constexpr std::chrono::milliseconds kLook{50};
 
   double Patience() const { return std::max(2.0, 2 * timeout_s_); }

@@ -106,14 +106,6 @@ void AddOnce(const std::string& value, std::vector<std::string>* values) {
   values->push_back(value);
 }
 
-std::string PairText(const Pairs& pairs) {
-  return absl::StrJoin(
-      pairs, ", ",
-      [](std::string* out, const std::pair<std::string, std::string>& pair) {
-        absl::StrAppend(out, pair.first, " - ", pair.second);
-      });
-}
-
 nlohmann::ordered_json PairsJson(const Pairs& pairs) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const auto& [one, two] : pairs) out.push_back({one, two});
@@ -121,6 +113,10 @@ nlohmann::ordered_json PairsJson(const Pairs& pairs) {
 }
 
 }  // namespace
+
+std::string PairsText(const Pairs& pairs, absl::string_view between) {
+  return absl::StrJoin(pairs, ", ", absl::PairFormatter(between));
+}
 
 std::string RunName(const ExecutedRow& row) {
   return row.even() ? row.schedule : absl::StrCat(row.schedule, " (uneven)");
@@ -211,7 +207,7 @@ std::string RunsToText(const RunsSummary& summary) {
         size.median_error * 100, size.worst_error * 100, size.worst, size.pairs,
         size.tau, size.ties.size(), kTieShare * 100);
     if (!size.ties.empty()) {
-      absl::StrAppend(&text, "  left out: ", PairText(size.ties), "\n");
+      absl::StrAppend(&text, "  left out: ", PairsText(size.ties, " - "), "\n");
     }
     absl::StrAppend(&text, "\n");
   }

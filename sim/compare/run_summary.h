@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "sim/compare/run_table.h"
 
 namespace pipewright {
@@ -57,6 +58,10 @@ struct RunsSummary {
   std::string first_date, last_date;
 };
 
+// "a - b, c - d", with " - " between.
+std::string PairsText(
+    const std::vector<std::pair<std::string, std::string>>& pairs,
+    absl::string_view between);
 // "zb-h1", "zb-h1 (uneven)" where its stages differ.
 std::string RunName(const ExecutedRow& row);
 

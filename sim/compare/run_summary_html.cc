@@ -124,15 +124,6 @@ std::string Card(absl::string_view heading, absl::string_view figure,
                       "</p></div>\n");
 }
 
-std::string PairText(
-    const std::vector<std::pair<std::string, std::string>>& pairs) {
-  return absl::StrJoin(
-      pairs, ", ",
-      [](std::string* out, const std::pair<std::string, std::string>& pair) {
-        absl::StrAppend(out, pair.first, " – ", pair.second);
-      });
-}
-
 std::string SizeSection(const RanksSummary& size) {
   HtmlTable table;
   table.header = {
@@ -155,7 +146,7 @@ std::string SizeSection(const RanksSummary& size) {
   const std::string ties =
       size.ties.empty()
           ? "none"
-          : absl::StrCat(size.ties.size(), ": ", PairText(size.ties));
+          : absl::StrCat(size.ties.size(), ": ", PairsText(size.ties, " – "));
   return SectionHtml(
       absl::StrCat("pp", size.pp),
       absl::StrCat("pp ", size.pp, ", the fastest predicted first"),
@@ -166,7 +157,8 @@ std::string SizeSection(const RanksSummary& size) {
           EscapeXml(size.worst), ").</p>\n<p>Order: Kendall's tau ",
           absl::StrFormat("%.3f", size.tau), " over ", size.pairs,
           " pairs; not as predicted: ",
-          EscapeXml(size.swapped.empty() ? "none" : PairText(size.swapped)),
+          EscapeXml(size.swapped.empty() ? "none"
+                                         : PairsText(size.swapped, " – ")),
           ".</p>\n<p class=\"quiet\">Ties, predicted less than ",
           absl::StrFormat("%.0f", kTieShare * 100),
           " % apart and left out: ", EscapeXml(ties), ".</p>\n"));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -24,7 +25,7 @@ using testing::RunBinary;
 std::vector<fs::path> Folders() {
   std::vector<fs::path> folders;
   for (const auto& entry :
-       fs::directory_iterator(PIPEWRIGHT_SOURCE_DIR "/experiments")) {
+       fs::directory_iterator(testing::SourcePath("experiments"))) {
     const std::string name = entry.path().filename().string();
     if (absl::ascii_isdigit(name[0])) folders.push_back(entry.path());
   }

@@ -16,6 +16,7 @@
 #include "sim/base/file.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -165,7 +166,7 @@ Strings Violations(const std::string& path, const std::string& content) {
 // Paths below `folder` with one of `endings`, relative to the repository.
 Strings Files(const std::string& folder, const std::set<std::string>& endings) {
   Strings files;
-  const std::filesystem::path root = PIPEWRIGHT_SOURCE_DIR;
+  const std::filesystem::path root = testing::SourcePath("");
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(root / folder)) {
     if (endings.count(entry.path().extension().string()) == 0) continue;
@@ -176,7 +177,7 @@ Strings Files(const std::string& folder, const std::set<std::string>& endings) {
 }
 
 std::string Read(const std::string& path) {
-  return ReadFile(absl::StrCat(PIPEWRIGHT_SOURCE_DIR, "/", path)).value();
+  return ReadFile(testing::SourcePath(path)).value();
 }
 
 TEST_CASE("layering: sources include only downwards and do not print",

@@ -7,13 +7,14 @@
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
 
 std::string DataOf(const std::string& name) {
   return *ReadFile(
-      absl::StrCat(PIPEWRIGHT_SOURCE_DIR, "/tests/calibrate/data/", name));
+      absl::StrCat(testing::SourcePath("tests/calibrate/data/"), name));
 }
 
 absl::StatusOr<Profile> Traced(const std::string& text,

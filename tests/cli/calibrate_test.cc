@@ -13,6 +13,7 @@
 #include "tests/support/example_profile.h"
 #include "tests/support/gzip_text.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -186,8 +187,7 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
 TEST_CASE("calibrate: import reads a trace that is a gzip file", "[cli]") {
   const TemporaryFolder folder;
   const std::string trace =
-      ReadFile(PIPEWRIGHT_SOURCE_DIR "/tests/calibrate/data/kineto.json")
-          .value();
+      ReadFile(testing::SourcePath("tests/calibrate/data/kineto.json")).value();
   const auto import = [&folder](const std::string& file) {
     return RunBinary({"calibrate", "import", "--kineto", file, "--model",
                       "gpt-tiny", "--layers", "2", "--device", "toy", "-o",

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
 #include "sim/cost/profile.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -59,7 +60,7 @@ TEST_CASE("experts: a trace of a model with experts is imported", "[cli]") {
   const std::string file = folder.Path("p.txtpb");
   const auto import = [&](const std::string& model, const std::string& ep) {
     return RunBinary({"calibrate", "import", "--kineto",
-                      PIPEWRIGHT_SOURCE_DIR "/tests/calibrate/data/kineto.json",
+                      testing::SourcePath("tests/calibrate/data/kineto.json"),
                       "--model", model, "--ep", ep, "--layers", "2", "--device",
                       "toy", "-o", file});
   };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -21,7 +22,7 @@ using testing::TemporaryFolder;
 
 std::string Readme() {
   const absl::StatusOr<std::string> text =
-      ReadFile(PIPEWRIGHT_SOURCE_DIR "/README.md");
+      ReadFile(testing::SourcePath("README.md"));
   REQUIRE(text.ok());
   return *text;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 #include "tests/support/xml_check.h"
 
 namespace pipewright {
@@ -179,7 +180,7 @@ TEST_CASE("runs: of several executions of one run the median counts",
 }
 
 TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {
-  const std::string folder = PIPEWRIGHT_SOURCE_DIR "/experiments/closed_loop/";
+  const std::string folder = testing::SourcePath("experiments/closed_loop/");
   const auto rows = ParseExecutedTable(
       ReadFile(folder + "measured.csv").value(), "measured.csv");
   INFO(rows.status());

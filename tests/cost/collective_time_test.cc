@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -14,8 +15,8 @@ using Json = nlohmann::json;
 
 TEST_CASE("cost: collectives equal the tuner's model in every case",
           "[cost][oracle]") {
-  std::ifstream file(PIPEWRIGHT_SOURCE_DIR
-                     "/../shared/oracle/data_parallel/nccl_cost_cases.json");
+  std::ifstream file(testing::SourcePath(
+      "../shared/oracle/data_parallel/nccl_cost_cases.json"));
   if (!file) {
     WARN("skipped: no oracle data beside this clone");
     return;

@@ -15,6 +15,7 @@
 #include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowering.h"
+#include "tests/support/paths.h"
 #include "tests/support/trace_check.h"
 
 namespace pipewright {
@@ -251,7 +252,7 @@ TEST_CASE("engine: spans are those of the reference schedulers", "[engine]") {
                                           {"zb_h1", "zb-h1"},
                                           {"zb_h2", "zb-h2"}}) {
     const std::string path = absl::StrCat(
-        PIPEWRIGHT_SOURCE_DIR "/../shared/oracle/schedules/", file, ".json");
+        testing::SourcePath("../shared/oracle/schedules/"), file, ".json");
     const auto content = ReadFile(path);
     if (!content.ok()) {
       WARN("skipped: " << path << " is absent");

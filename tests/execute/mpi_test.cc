@@ -11,6 +11,7 @@
 #include "execute/training.h"
 #include "sim/base/file.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/small_training.h"
 
 namespace pipewright {
@@ -271,7 +272,7 @@ TEST_CASE("mpi: without the library it says what is missing",
 
 // What the dynamic linker would load for it stands in a binary by name.
 TEST_CASE("mpi: the program itself is not linked with MPI", "[execute][mpi]") {
-  const absl::StatusOr<std::string> program = ReadFile(PIPEWRIGHT_BINARY);
+  const absl::StatusOr<std::string> program = ReadFile(testing::BinaryPath());
   REQUIRE(program.ok());
   CHECK(absl::StrContains(*program, "libsimgrid.so"));
   CHECK_FALSE(absl::StrContains(*program, "libmpi.so"));

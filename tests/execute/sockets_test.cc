@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/execute_job.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -57,7 +58,7 @@ TEST_CASE("sockets: what an earlier job has left does no harm",
       "job", absl::StrCat("pipewright-job 1\n", std::string(32, 'a'),
                           "\n127.0.0.1\n9\n"));
   const auto arguments = [&](int rank) {
-    return absl::StrCat(PIPEWRIGHT_BINARY,
+    return absl::StrCat(testing::BinaryPath(),
                         " execute --schedule 1f1b --pp 2 --microbatches 2 "
                         "--model gpt-tiny --steps 1 --no-check --bootstrap "
                         "file:",

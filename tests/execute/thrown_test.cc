@@ -20,6 +20,7 @@
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -171,7 +172,7 @@ TEST_CASE("thrown: too few threads are an error with their number",
           "[execute]") {
   const testing::BinaryResult run = testing::RunProgram(
       {"sh", "-c",
-       absl::StrCat("ulimit -v 4000000; exec ", PIPEWRIGHT_BINARY,
+       absl::StrCat("ulimit -v 4000000; exec ", testing::BinaryPath(),
                     " execute --schedule gpipe --pp 2000 --microbatches 1 "
                     "--forward 1ms --backward-input 1ms --backward-weight 1ms "
                     "--p2p 0ms --clock paced --steps 1 --timeout 20")});

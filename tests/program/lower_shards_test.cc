@@ -12,6 +12,7 @@
 #include "sim/topology/registry.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
+#include "tests/support/paths.h"
 #include "tests/support/random_program.h"
 
 namespace pipewright {
@@ -131,8 +132,8 @@ TEST_CASE("shards: gathers are prefetched", "[program]") {
 // 2vm/U gathers and vm/U scatters a rank (schedules_other.md, section 2), on
 // orders that switch between chunks more often than that.
 TEST_CASE("shards: units of a ZeroPP-like order", "[program][oracle]") {
-  const std::string path = PIPEWRIGHT_SOURCE_DIR
-      "/../shared/oracle/schedules/reconstruction_zeropp_like.json";
+  const std::string path = testing::SourcePath(
+      "../shared/oracle/schedules/reconstruction_zeropp_like.json");
   const auto content = ReadFile(path);
   if (!content.ok()) {
     WARN("skipped: " << path << " is absent");

@@ -14,6 +14,7 @@
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -194,8 +195,8 @@ std::string Line(const std::vector<Node>& list) {
 
 TEST_CASE("oracle: post-validation and transfers stand as released",
           "[program][oracle]") {
-  const std::string path = PIPEWRIGHT_SOURCE_DIR
-      "/../shared/oracle/schedules/runtime_passes_small.json";
+  const std::string path = testing::SourcePath(
+      "../shared/oracle/schedules/runtime_passes_small.json");
   const auto content = ReadFile(path);
   if (!content.ok()) {
     WARN("skipped: " << path << " is absent");

@@ -9,6 +9,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 #include "tests/support/naive_order.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -78,8 +79,8 @@ TEST_CASE("golden: small schedules", "[schedule]") {
     const std::string got = absl::StrCat(ScheduleToText(*schedule), "\n",
                                          testing::SlotGrid(*schedule));
     const std::string path =
-        absl::StrCat(PIPEWRIGHT_SOURCE_DIR "/tests/golden/schedule_",
-                     golden.name, golden.suffix, ".txt");
+        absl::StrCat(testing::SourcePath("tests/golden/schedule_"), golden.name,
+                     golden.suffix, ".txt");
     if (std::getenv("UPDATE_GOLDEN") != nullptr) {
       REQUIRE(WriteFile(path, got).ok());
     }

@@ -11,6 +11,7 @@
 #include "sim/schedule/builder.h"
 #include "tests/support/naive_order.h"
 #include "tests/support/oracle.h"
+#include "tests/support/paths.h"
 
 namespace pipewright::testing {
 namespace {
@@ -156,8 +157,7 @@ TEST_CASE("oracle: bidirectional schedules", "[schedule]") {
 }
 
 TEST_CASE("oracle: summary of bidirectional schedules", "[schedule]") {
-  const std::string path =
-      PIPEWRIGHT_SOURCE_DIR "/../shared/oracle/schedules/summary.tsv";
+  const std::string path = SourcePath("../shared/oracle/schedules/summary.tsv");
   const auto content = ReadFile(path);
   if (!content.ok()) {
     WARN("skipped: " << path << " is absent");

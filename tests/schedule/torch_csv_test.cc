@@ -12,6 +12,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
 #include "tests/support/naive_order.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -262,7 +263,7 @@ TEST_CASE("torch-csv: lowers as PyTorch 2.14.1 does, six stages a rank",
   // Both files are its own: a random order, and what _add_unshard_reshard,
   // _add_reduce_grad and _add_send_recv made of it. With more stages than may
   // be active, stages are freed in the order of a CPython set.
-  const std::string folder = PIPEWRIGHT_SOURCE_DIR "/tests/golden/";
+  const std::string folder = testing::SourcePath("tests/golden/");
   const auto compute = ReadFile(folder + "torch_lowering_compute_only.csv");
   const auto comms = ReadFile(folder + "torch_lowering_compute_comms.csv");
   REQUIRE(compute.ok());
@@ -302,7 +303,7 @@ TEST_CASE("torch-csv: every schedule that fits survives both flavours",
 
 TEST_CASE("torch-csv: round trip with the oracle's files", "[schedule]") {
   const std::filesystem::path folder =
-      PIPEWRIGHT_SOURCE_DIR "/../shared/oracle/schedules/torch_csv";
+      testing::SourcePath("../shared/oracle/schedules/torch_csv");
   if (!std::filesystem::exists(folder)) {
     WARN("skipped: " << folder << " is absent");
     return;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 
 namespace pipewright::testing {
 namespace {
@@ -53,7 +54,7 @@ ExecuteJob::ExecuteJob(int ranks, const std::vector<std::string>& arguments,
 
 void ExecuteJob::Start(const std::vector<std::string>& options) {
   const size_t process = pids_.size();
-  std::vector<std::string> words = {PIPEWRIGHT_BINARY, "execute"};
+  std::vector<std::string> words = {BinaryPath(), "execute"};
   words.insert(words.end(), arguments_.begin(), arguments_.end());
   words.insert(words.end(),
                {"--bootstrap", absl::StrCat("file:", folder_.Path("job"))});

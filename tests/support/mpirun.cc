@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 
 namespace pipewright::testing {
 namespace {
@@ -47,7 +48,7 @@ BinaryResult RunBinaryUnderMpirun(int processes,
                                     kLimit_s,
                                     "-n",
                                     absl::StrCat(processes),
-                                    PIPEWRIGHT_BINARY};
+                                    BinaryPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProgram(words);
 }

@@ -9,6 +9,7 @@
 #include "sim/base/file.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/token.h"
+#include "tests/support/paths.h"
 
 namespace pipewright::testing {
 namespace {
@@ -51,8 +52,8 @@ void SayCompared(absl::string_view family, const Compared& compared,
 }
 
 Json LoadOracle(const std::string& name) {
-  const std::string path = absl::StrCat(
-      PIPEWRIGHT_SOURCE_DIR "/../shared/oracle/schedules/", name, ".json");
+  const std::string path =
+      absl::StrCat(SourcePath("../shared/oracle/schedules/"), name, ".json");
   const auto content = ReadFile(path);
   if (!content.ok()) {
     WARN("skipped: " << path << " is absent");

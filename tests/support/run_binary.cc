@@ -11,11 +11,12 @@
 
 #include "sim/base/check.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 
 namespace pipewright::testing {
 
 BinaryResult RunBinary(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {PIPEWRIGHT_BINARY};
+  std::vector<std::string> words = {BinaryPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProgram(words);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
+#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -138,7 +139,7 @@ TEST_CASE("system: errors have a line and a hint", "[topology]") {
 
 TEST_CASE("system: a file of one's own reads as a shipped one", "[topology]") {
   const std::string content =
-      ReadFile(PIPEWRIGHT_SOURCE_DIR "/topologies/dgx-h100.textproto").value();
+      ReadFile(testing::SourcePath("topologies/dgx-h100.textproto")).value();
   const ShapeParams from_file = ParseSystem(content, "mine").value();
   CHECK(ToString(from_file) == ToString(FindSystem("dgx-h100").value()));
 }

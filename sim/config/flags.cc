@@ -154,7 +154,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--fragmentation", "strategy.fragmentation", "X",
        "what the allocator holds beyond its peak, as a share (default: 0)"},
       {"--engine", "engine", "NAME", "simgrid, fast"},
-      {"--network", "network", "NAME", "network model: native"},
+      {"--network", "network", "NAME", "network model: fluid or native"},
       {"--iterations", "iterations", "N",
        "default: until the period is constant, at most 8"},
   };

@@ -48,6 +48,9 @@ struct EngineOptions {
   bool time_lone_transfers = true;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
+  // SimGrid's own network model shares links instead of FluidLinks: the same
+  // times, much slower where many flows are connected.
+  bool native_flows = false;
 };
 
 struct EngineInfo {

@@ -71,14 +71,27 @@ TEST_CASE("sharing queue: a big transfer does not drown a small one",
 }
 
 // Links 0 wide, 1 narrow, 2 wide, 3 narrow.
-std::vector<SourcePlan> Plans(const std::vector<TrafficSource>& sources) {
-  return PlanSharing(*ClusterOf(1,
-                                {{.bytes_per_s = 4, .latency_s = 1},
-                                 {.bytes_per_s = 2, .latency_s = 10},
-                                 {.bytes_per_s = 4, .latency_s = 100},
-                                 {.bytes_per_s = 2, .latency_s = 1000}},
-                                {}),
-                     sources);
+std::shared_ptr<const Cluster> FourLinks() {
+  return ClusterOf(1,
+                   {{.bytes_per_s = 4, .latency_s = 1},
+                    {.bytes_per_s = 2, .latency_s = 10},
+                    {.bytes_per_s = 4, .latency_s = 100},
+                    {.bytes_per_s = 2, .latency_s = 1000}},
+                   {});
+}
+
+struct Route {
+  std::vector<LinkId> links;
+  bool overlaps_itself = false;
+};
+std::vector<SourcePlan> Plans(const std::vector<Route>& routes) {
+  const auto cluster = FourLinks();
+  std::vector<TrafficSource> sources;
+  for (const Route& route : routes) {
+    sources.push_back({.flows = cluster->Bundle({route.links}),
+                       .overlaps_itself = route.overlaps_itself});
+  }
+  return PlanSharing(*cluster, sources);
 }
 
 TEST_CASE("sharing: alone needs no more than a timer", "[engine]") {

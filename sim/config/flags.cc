@@ -108,7 +108,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--p2p", "costs.p2p", "TIME",
        "pure delay of a hop, instead of a network"},
       {"--hop-bytes", "costs.hop_bytes", "BYTES",
-       "bytes of one microbatch over a hop"},
+       "bytes of one microbatch over a hop, from each device of a rank"},
       {"--gradient-bytes", "costs.gradient_bytes", "BYTES",
        "gradients of one rank"},
       {"--optimizer-time", "costs.optimizer_time", "TIME",

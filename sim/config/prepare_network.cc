@@ -145,12 +145,11 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   if (!own_shape.empty() && params.shape != own_shape) {
     absl::StrAppend(&prepared.system, " as ", params.shape);
   }
-  prepared.name =
-      absl::StrCat(prepared.system, ", ", params.nodes,
-                   params.nodes == 1 ? " node" : " nodes", " (",
-                   engine == "fast" ? "no contention"
-                                    : config.network.value_or("fluid"),
-                   ")");
+  prepared.name = absl::StrCat(
+      prepared.system, ", ", params.nodes,
+      params.nodes == 1 ? " node" : " nodes", " (",
+      engine == "fast" ? "no contention" : config.network.value_or("fluid"),
+      ")");
   prepared.shape = params;
   prepared.network.cluster =
       std::make_shared<const Cluster>(*std::move(cluster));
@@ -158,9 +157,8 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
     const FlowBundle flows = FlowsBetween(prepared.network, 0, rank, rank + 1);
-    prepared.hop_s =
-        std::max(prepared.hop_s,
-                 SecondsOf(*prepared.network.cluster, flows, hop_bytes));
+    prepared.hop_s = std::max(
+        prepared.hop_s, SecondsOf(*prepared.network.cluster, flows, hop_bytes));
   }
   return prepared;
 }

@@ -156,7 +156,8 @@ void FluidLinks::Fill() {
     for (Filling& link : links_in_) {
       if (link.flows == 0) continue;
       // Not less than what others were given: that would be rounding.
-      link.share = std::max(link.share, link.left / static_cast<double>(link.flows));
+      link.share =
+          std::max(link.share, link.left / static_cast<double>(link.flows));
       link.narrowest = true;
     }
     for (const uint32_t index : open_) {
@@ -176,8 +177,7 @@ void FluidLinks::Fill() {
     size_t still_open = 0;
     for (const uint32_t index : open_) {
       const Solving& solving = flows_in_[index];
-      bool is_final =
-          solving.rate == flows_[solving.flow].plan->bytes_per_s;
+      bool is_final = solving.rate == flows_[solving.flow].plan->bytes_per_s;
       for (uint32_t load = solving.first_load;
            !is_final && load < solving.last_load; ++load) {
         const Filling& link = links_in_[loads_in_[load].link];

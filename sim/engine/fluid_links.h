@@ -72,7 +72,7 @@ class FluidLinks {
   };
   // A link of the part that is solved.
   struct Filling {
-    double left = 0;     // bytes per second
+    double left = 0;    // bytes per second
     int64_t flows = 0;  // not fixed
     double share = 0;
     bool narrowest = false;  // of all links of all its users

@@ -59,8 +59,7 @@ class SharingQueue {
   }
   void Advance(double now_s) {
     if (!jobs_.empty()) {
-      given_ +=
-          (now_s - since_s_) * bytes_per_s_ / static_cast<double>(flows_);
+      given_ += (now_s - since_s_) * bytes_per_s_ / static_cast<double>(flows_);
     }
     since_s_ = now_s;
   }

@@ -121,6 +121,31 @@ TEST_CASE("sharing: what a narrower link of one's own limits is a flow",
   CHECK(plans[1].sharing == Sharing::kFlow);
 }
 
+TEST_CASE("sharing: a queue of bundles", "[engine]") {
+  // 1 B for one flow and 2 B for each of three: 4 s of 1.5 B/s each.
+  SharingQueue queue(6);
+  queue.Start(0, 1, 0, 1);
+  queue.Start(0, 2, 1, 3);
+  CHECK(queue.NextEnd() == Approx(4 / 6.0));
+  CHECK(queue.Finish(queue.NextEnd()) == 0);
+  CHECK(queue.NextEnd() == Approx(7 / 6.0));
+}
+
+// Three flows of a bundle fill a link of 4 B/s before one fills one of 2 B/s.
+TEST_CASE("sharing: a bundle's narrowest link is its most loaded one",
+          "[engine]") {
+  const auto cluster = FourLinks();
+  const auto plans =
+      PlanSharing(*cluster, {{.flows = cluster->Bundle({{0, 1}, {0}, {0, 3}})},
+                             {.flows = cluster->Bundle({{0}})}});
+  CHECK(plans[0].bytes_per_s == 4 / 3.0);
+  CHECK(plans[0].latency_s == 1001);
+  CHECK(plans[0].sharing == Sharing::kQueue);
+  CHECK(plans[0].link == 0);
+  CHECK(plans[0].flows == 3);
+  CHECK(plans[1].flows == 1);
+}
+
 TEST_CASE("sharing: two links in common are flows", "[engine]") {
   const auto plans = Plans({{{1, 3}}, {{1, 3}}});
   CHECK(plans[0].sharing == Sharing::kFlow);

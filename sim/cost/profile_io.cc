@@ -322,6 +322,14 @@ class Writer {
   Message& message_;
 };
 
+proto::Profile ToMessage(const Profile& profile) {
+  proto::Profile message;
+  Writer writer(&message);
+  Profile copy = profile;  // one Visit for both directions takes no const
+  profile_fields::Visit(writer, copy);
+  return message;
+}
+
 }  // namespace
 
 absl::StatusOr<Profile> ReadProfile(absl::string_view text,
@@ -336,11 +344,17 @@ absl::StatusOr<Profile> ReadProfile(absl::string_view text,
   return profile;
 }
 
+absl::Status CheckProfile(const Profile& profile,
+                          absl::string_view source_name) {
+  const proto::Profile message = ToMessage(profile);
+  Profile read;
+  Reader reader(source_name, message, nullptr, "", -1);
+  profile_fields::Visit(reader, read);
+  return reader.status();
+}
+
 std::string WriteProfile(const Profile& profile) {
-  proto::Profile message;
-  Writer writer(&message);
-  Profile copy = profile;  // one Visit for both directions takes no const
-  profile_fields::Visit(writer, copy);
+  const proto::Profile message = ToMessage(profile);
   TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;

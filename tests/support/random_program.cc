@@ -9,7 +9,6 @@
 #include "sim/base/status.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
-#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
@@ -223,13 +222,20 @@ ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options) {
   Random random(seed);
+  absl::StatusOr<RandomProgram> made = MakeRandomProgram(random, options);
+  if (made.ok()) made->about = absl::StrCat("seed ", seed, " ", made->about);
+  return made;
+}
+
+absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
+                                                const RandomOptions& options) {
   const int pp = random.Int(1, 5);
   const int microbatches = pp * random.Int(2, 4);
   PW_ASSIGN_OR_RETURN(Schedule schedule,
                       AnySchedule(AnyRow(random), pp, microbatches));
   RandomProgram out;
-  out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
-                           " microbatches ", microbatches);
+  out.about =
+      absl::StrCat(schedule.name, " pp ", pp, " microbatches ", microbatches);
   if (random.Chance(25)) {
     schedule = WithJointPairs(schedule, random);
     out.about += " joint";

@@ -41,8 +41,9 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
                      ExecuteReport* report) {
   if (!HasTimes(run)) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(const RunSummary predicted,
-                      engine->run(program, EngineOptions()));
+  PW_ASSIGN_OR_RETURN(
+      const RunSummary predicted,
+      engine->run(program, {.native_flows = run.config.network == "native"}));
   report->predicted_iteration_s = predicted.iteration_s();
   for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
     report->predicted_span_s.push_back(times.span_s());

@@ -99,7 +99,7 @@ absl::Status Simulate::Run() {
   SampledTrace trace(
       [whole](const TraceOp& op) { return whole || IsDrawn(op); },
       kMaxTracedOps);
-  EngineOptions options;
+  EngineOptions options = {.native_flows = run.config.network == "native"};
   if (traces() || draws()) options.trace = &trace;
   PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, options));
 

@@ -108,7 +108,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--p2p", "costs.p2p", "TIME",
        "pure delay of a hop, instead of a network"},
       {"--hop-bytes", "costs.hop_bytes", "BYTES",
-       "bytes of one microbatch over a hop"},
+       "bytes of one microbatch over a hop, from each device of a rank"},
       {"--gradient-bytes", "costs.gradient_bytes", "BYTES",
        "gradients of one rank"},
       {"--optimizer-time", "costs.optimizer_time", "TIME",
@@ -154,7 +154,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--fragmentation", "strategy.fragmentation", "X",
        "what the allocator holds beyond its peak, as a share (default: 0)"},
       {"--engine", "engine", "NAME", "simgrid, fast"},
-      {"--network", "network", "NAME", "network model: native"},
+      {"--network", "network", "NAME", "network model: fluid or native"},
       {"--iterations", "iterations", "N",
        "default: until the period is constant, at most 8"},
   };

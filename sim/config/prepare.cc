@@ -31,13 +31,10 @@ absl::Status Missing(absl::string_view field, absl::string_view allowed) {
 absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
   PW_RETURN_IF_ERROR(
       Prefix(config.Field("engine"), FindEngine(engine).status()));
-  const std::string network = config.network.value_or("native");
-  if (network == "fluid") {
-    return LaterValue(config.Field("network"), network, "native");
-  }
-  if (network != "native") {
+  const std::string network = config.network.value_or("fluid");
+  if (network != "fluid" && network != "native") {
     return Prefix(config.Field("network"),
-                  UnknownName("network model", network, {"native"}));
+                  UnknownName("network model", network, {"fluid", "native"}));
   }
   return absl::OkStatus();
 }

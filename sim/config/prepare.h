@@ -41,7 +41,7 @@ struct PreparedRun {
   std::string engine;
   std::shared_ptr<const Cluster> cluster;      // null: no system
   std::shared_ptr<const RankMapping> mapping;  // null: no system
-  std::string network_name;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string network_name;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
   std::string system;        // name, "" without one
   std::string model;         // preset, file, "custom", or "" without one
   std::optional<PreparedModel> prepared_model;

@@ -145,21 +145,20 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   if (!own_shape.empty() && params.shape != own_shape) {
     absl::StrAppend(&prepared.system, " as ", params.shape);
   }
-  prepared.name =
-      absl::StrCat(prepared.system, ", ", params.nodes,
-                   params.nodes == 1 ? " node" : " nodes", " (",
-                   engine == "fast" ? "no contention" : "native", ")");
+  prepared.name = absl::StrCat(
+      prepared.system, ", ", params.nodes,
+      params.nodes == 1 ? " node" : " nodes", " (",
+      engine == "fast" ? "no contention" : config.network.value_or("fluid"),
+      ")");
   prepared.shape = params;
   prepared.network.cluster =
       std::make_shared<const Cluster>(*std::move(cluster));
   prepared.network.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
-    const std::vector<LinkId> links =
-        LinksBetween(prepared.network, 0, rank, rank + 1);
-    prepared.hop_s =
-        std::max(prepared.hop_s,
-                 SecondsOnLinks(*prepared.network.cluster, links, hop_bytes));
+    const FlowBundle flows = FlowsBetween(prepared.network, 0, rank, rank + 1);
+    prepared.hop_s = std::max(
+        prepared.hop_s, SecondsOf(*prepared.network.cluster, flows, hop_bytes));
   }
   return prepared;
 }

@@ -128,7 +128,9 @@ Report Summarize(const Program& program, const RunSummary& run,
     }
     if (const RankMapping* mapping = program.network.mapping.get()) {
       for (int replica = 0; replica < mapping->dp(); ++replica) {
-        row.devices.push_back(mapping->DeviceOf(replica, row.rank));
+        for (int index = 0; index < mapping->devices_per_rank(); ++index) {
+          row.devices.push_back(mapping->DeviceOf(replica, row.rank, index));
+        }
       }
     }
     report.busy_s = std::max(report.busy_s, row.busy_s);

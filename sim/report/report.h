@@ -30,7 +30,7 @@ struct RankReport {
   double first_start_s = 0;
   double last_end_s = 0;
   double peak_activations = 0;
-  // Device of this rank in each data-parallel replica; empty without a system.
+  // Devices of this rank, by data-parallel replica; empty without a system.
   std::vector<int> devices;
 };
 
@@ -44,7 +44,7 @@ struct RollbackReport {
 struct Report {
   std::string schedule;
   std::string engine;
-  std::string network;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string network;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
   int pp = 1;
   int vpp = 1;
   int microbatches = 1;

@@ -297,7 +297,8 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
   }
   if (options.cluster && random.Chance(60)) {
-    const int devices = 2 * ((pp * lower.replicas + 1) / 2);
+    const int per_rank = random.Chance(50) ? 1 : random.Int(2, 3);
+    const int devices = 2 * ((pp * lower.replicas * per_rank + 1) / 2);
     const int nodes = random.Chance(50) ? 2 : 1;
     PW_ASSIGN_OR_RETURN(
         Cluster cluster,
@@ -306,12 +307,13 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
     PW_ASSIGN_OR_RETURN(
         RankMapping mapping,
         RankMapping::FromOrder(random.Chance(50) ? "dp-pp" : "pp-dp", pp,
-                               lower.replicas, devices));
+                               lower.replicas, devices, per_rank));
     lower.network.mapping = std::make_shared<RankMapping>(std::move(mapping));
     if (random.Chance(50)) {
       lower.activation_bytes.assign(schedule.stages(), random.Int(1, 30));
     }
-    out.about += absl::StrCat(" nodes ", nodes);
+    absl::StrAppend(&out.about, " nodes ", nodes, " devices of a rank ",
+                    per_rank);
   } else {
     lower.network.hop_s = random.Time(3);
   }

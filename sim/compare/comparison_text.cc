@@ -131,7 +131,7 @@ class Text {
     std::string memory_head = absl::StrFormat("%21s", "peak memory");
     if (apart) {
       memory_head =
-          absl::StrFormat("%13s%13s", "memory, sim.", "memory, meas.");
+          absl::StrFormat("%15s%15s", "memory, sim.", "memory, meas.");
     }
     absl::StrAppendFormat(&out_, "\n%-5s %25s %25s %19s %s\n", "rank",
                           absl::StrCat("span (", unit_.name, ")"),
@@ -163,7 +163,7 @@ class Text {
           both(Time(row.busy_s.simulated), Time(row.busy_s.measured)),
           activations,
           apart
-              ? absl::StrFormat("%13s%13s", bytes(row.memory_bytes[kSimulated]),
+              ? absl::StrFormat("%15s%15s", bytes(row.memory_bytes[kSimulated]),
                                 bytes(row.memory_bytes[kMeasured]))
               : absl::StrFormat("%21s", memory));
     }

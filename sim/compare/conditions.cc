@@ -15,8 +15,9 @@ std::string List(const std::vector<std::string>& words) {
                       " and ", words.back());
 }
 
-std::string ClockCondition(const std::string& name, const TraceOrigin& origin,
-                           Side side) {
+std::string ClockCondition(const TraceOrigin& origin, Side side) {
+  const absl::string_view name =
+      side == kSimulated ? "the simulated trace" : "the measured trace";
   if (origin.clock == kUnknownClock) {
     return absl::StrCat(name,
                         " does not say by which clock it ran: what of it was "
@@ -63,8 +64,8 @@ void AddConditions(TraceComparison* comparison) {
   };
   const TraceOrigin& simulated = comparison->origin[kSimulated];
   const TraceOrigin& measured = comparison->origin[kMeasured];
-  add(ClockCondition(comparison->simulated, simulated, kSimulated));
-  add(ClockCondition(comparison->measured, measured, kMeasured));
+  add(ClockCondition(simulated, kSimulated));
+  add(ClockCondition(measured, kMeasured));
   const std::vector<RankComparison>& ranks = comparison->ranks;
   const bool counts_activations =
       std::any_of(ranks.begin(), ranks.end(), [](const RankComparison& row) {

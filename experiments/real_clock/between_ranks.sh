@@ -57,7 +57,7 @@ held() {
     'BEGIN { printf "%.0f\n", two - one }'
 }
 
-# Seconds of a copy of so many bytes, between measured sizes on the line of their
+# Seconds of a copy of so many bytes, between measured sizes on the line of the
 # logarithms, beyond the largest in proportion.
 copy_seconds() { # PROFILE d2h|h2d BYTES
   awk -v way="\"$2\"" -v bytes="$3" '

@@ -71,7 +71,12 @@ void AddConditions(TraceComparison* comparison) {
       std::any_of(ranks.begin(), ranks.end(), [](const RankComparison& row) {
         return row.peak_activations.has_value();
       });
-  if (counts_activations && simulated.activations == kCountedFromOrder &&
+  // When a copy ends decides how many are held.
+  const bool copies = std::any_of(
+      comparison->differences.begin(), comparison->differences.end(),
+      [](const Difference& each) { return each.cause == kCopyTimes; });
+  if (counts_activations && !copies &&
+      simulated.activations == kCountedFromOrder &&
       measured.activations == kCountedFromOrder) {
     add("peak activations are counted from the order of the passes in both, "
         "which is one: they could not differ");

@@ -13,7 +13,7 @@ namespace pipewright {
 // trace with this word (trace_origin.h) counts.
 std::string MemoryInWords(absl::string_view memory);
 
-// Fills in `conditions`; origins and ranks are there.
+// Fills in `conditions`; all else is there.
 void AddConditions(TraceComparison* comparison);
 
 }  // namespace pipewright

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "sim/compare/comparison_report.h"
+#include "sim/schedule/text.h"
 #include "tests/support/compared_runs.h"
 
 namespace pipewright {
@@ -74,6 +75,24 @@ TEST_CASE("conditions: what was given is not called a difference of 0",
                                   difference["cause"] == "gaps"));
   }
   CHECK(json["conditions"].size() == comparison.conditions.size());
+}
+
+TEST_CASE("conditions: activations can differ only by when copies end",
+          "[compare]") {
+  const auto claims = [](const std::string& file) {
+    absl::StatusOr<Schedule> schedule = ParseSchedule(file, "s.pws");
+    REQUIRE(schedule.ok());
+    const ReadTrace trace = testing::SimulatedTrace(
+        testing::ComparedProgram({}, *std::move(schedule)));
+    const TraceComparison comparison = testing::CompareTraces(trace, trace);
+    return absl::StrContains(absl::StrJoin(comparison.conditions, "\n"),
+                             "peak activations are counted from the order");
+  };
+  const std::string head =
+      "pipewright-schedule 1\n"
+      "pp 1 vpp 1 microbatches 2 slices 1 replicas 1 placement plain\n";
+  CHECK(claims(head + "0: F0 F1 BW0 BW1\n"));
+  CHECK_FALSE(claims(head + "0: F0 O0 F1 L0 BW0 BW1\n"));
 }
 
 TEST_CASE("conditions: given times that differ keep their number",

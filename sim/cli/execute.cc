@@ -92,7 +92,8 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
   files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
                        : ExecuteReportToText(report, step_s));
   if (files.wanted("--trace")) {
-    files.Put("--trace", ChromeTraceJson(program, ops, nullptr, memory));
+    files.Put("--trace",
+              ChromeTraceJson(program, ops, nullptr, memory, OriginOf(report)));
   }
   if (files.wanted("--perfetto")) {
     files.Put("--perfetto", PerfettoTrace(program, ops, nullptr, memory));

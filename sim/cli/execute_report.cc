@@ -79,6 +79,32 @@ std::string NotValidated(const ExecuteReport& report) {
   return absl::StrJoin(texts, "; ");
 }
 
+TraceOrigin OriginOf(const ExecuteReport& report) {
+  TraceOrigin origin = {.clock = ClockName(report.clock),
+                        .memory = std::string(kExecutorMemory)};
+  const auto give = [&origin](std::vector<absl::string_view> times) {
+    for (const absl::string_view each : times) origin.given.emplace_back(each);
+  };
+  switch (report.clock) {
+    case ClockKind::kVirtual:
+      // Every operation starts when its inputs are there.
+      give({kTransferTimes, kCopyTimes, kSynchronisationTimes, kGapTimes});
+      break;
+    case ClockKind::kPaced:
+      give({kKernelTimes, kTransferTimes, kCopyTimes, kSynchronisationTimes,
+            kOptimizerTimes});
+      break;
+    case ClockKind::kReal:
+      if (report.replay) give({kTransferTimes, kSynchronisationTimes});
+      break;
+  }
+  if (report.replay && report.replay->ranks.size() == 1 &&
+      report.report.pp > 1) {
+    origin.only_rank = absl::StrCat(report.replay->ranks[0].rank);
+  }
+  return origin;
+}
+
 std::string HowExecuted(const ExecuteReport& report) {
   std::string how = absl::StrCat(ClockName(report.clock), " clock, ");
   if (report.replay) {

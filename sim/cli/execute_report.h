@@ -10,6 +10,7 @@
 #include "execute/replay.h"
 #include "execute/training.h"
 #include "sim/report/report.h"
+#include "sim/trace/trace_origin.h"
 
 namespace pipewright {
 
@@ -43,6 +44,9 @@ std::string ClockName(ClockKind clock);
 
 // What a run like this does not show.
 std::string NotValidated(const ExecuteReport& report);
+
+// What of its times was given, not measured: what is written into its traces.
+TraceOrigin OriginOf(const ExecuteReport& report);
 
 // How the run was done, in words: "virtual clock, threads".
 std::string HowExecuted(const ExecuteReport& report);

@@ -118,8 +118,11 @@ absl::Status Simulate::Run() {
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
   if (files.wanted("--trace")) {
-    files.Put("--trace",
-              ChromeTraceJson(program, trace.ops(), run.memory_of_ranks()));
+    files.Put(
+        "--trace",
+        ChromeTraceJson(program, trace.ops(), run.memory_of_ranks(), nullptr,
+                        {.clock = std::string(kSimulatedClock),
+                         .memory = std::string(kAllocatorMemory)}));
   }
   if (files.wanted("--perfetto")) {
     files.Put("--perfetto",

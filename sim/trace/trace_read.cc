@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -77,6 +79,7 @@ class Reader {
                                               "buffered, rendezvous, batched"));
       }
     }
+    PW_RETURN_IF_ERROR(Prefix(trace_.source, ReadOrigin()));
     for (const auto& [key, value] : peaks_) {
       trace_.peaks.push_back(
           {std::get<0>(key), std::get<1>(key), std::get<2>(key), value});
@@ -93,6 +96,40 @@ class Reader {
     int replica = 0;
     int rank = 0;
   };
+
+  // Not in traces of older versions.
+  absl::Status ReadOrigin() {
+    TraceOrigin& origin = trace_.origin;
+    if (const std::string* clock = header_.Other("clock")) {
+      const std::vector<std::string> clocks = {std::string(kSimulatedClock),
+                                               "virtual", "paced", "real",
+                                               std::string(kUnknownClock)};
+      if (std::find(clocks.begin(), clocks.end(), *clock) == clocks.end()) {
+        return BadValue("otherData.clock", *clock, absl::StrJoin(clocks, ", "));
+      }
+      origin.clock = *clock;
+    }
+    if (const std::string* given = header_.Other("given")) {
+      origin.given = absl::StrSplit(*given, ' ', absl::SkipEmpty());
+      const std::vector<absl::string_view> known = {
+          kKernelTimes,          kTransferTimes,  kCopyTimes,
+          kSynchronisationTimes, kOptimizerTimes, kGapTimes};
+      for (const std::string& times : origin.given) {
+        if (std::find(known.begin(), known.end(), times) != known.end()) {
+          continue;
+        }
+        return BadValue("otherData.given", times, absl::StrJoin(known, ", "));
+      }
+    }
+    const auto word = [this](const char* key) {
+      const std::string* const found = header_.Other(key);
+      return found == nullptr ? std::string() : *found;
+    };
+    origin.only_rank = word("only_rank");
+    origin.memory = word("memory");
+    origin.activations = word("activations");
+    return absl::OkStatus();
+  }
 
   absl::Status SeeName(const TraceEvent& event) {
     if (event.name == "process_name") {

@@ -67,11 +67,6 @@ void PrintError(absl::string_view message) {
       std::string(absl::StripTrailingAsciiWhitespace(message)).c_str());
 }
 
-absl::Status Differs(absl::string_view from = "sequential run") {
-  return absl::DataLossError(
-      absl::StrCat("losses, gradients or weights differ from the ", from));
-}
-
 }  // namespace
 
 absl::StatusOr<ClockKind> Execute::Clock() const {
@@ -284,7 +279,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
           {absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
                         files.path("--row"), " and is not run again")});
     }
-    return decision == kDiffers ? Differs() : absl::OkStatus();
+    return decision == kDiffers ? Differs("sequential run") : absl::OkStatus();
   }
   Executed executed;
   executed.warnings = prepared.warnings;
@@ -304,10 +299,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
       job == nullptr
           ? conclude()
           : LastOfMpi(job, program, prepared.training.execute, conclude));
-  if (report.check && !report.check->ok()) return Differs();
-  return report.reference && !report.reference->ok()
-             ? Differs("float64 reference")
-             : absl::OkStatus();
+  return VerdictOf(report);
 }
 
 // Predicts the run, and writes what is wanted of it.

@@ -98,6 +98,19 @@ std::string NotValidated(const ExecuteReport& report) {
   return absl::StrJoin(texts, "; ");
 }
 
+absl::Status Differs(absl::string_view from) {
+  return absl::DataLossError(
+      absl::StrCat("losses, gradients or weights differ from the ", from));
+}
+
+absl::Status VerdictOf(const ExecuteReport& report) {
+  if (report.check && !report.check->ok()) return Differs("sequential run");
+  if (report.reference && !report.reference->ok()) {
+    return Differs("float64 reference");
+  }
+  return absl::OkStatus();
+}
+
 std::string ReferenceInWords(const ReferenceCheck& check) {
   std::string words = absl::StrFormat(
       "%s the float64 reference: loss of the first step to %.1e, gradients to "

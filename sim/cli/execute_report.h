@@ -52,6 +52,9 @@ std::string HowExecuted(const ExecuteReport& report);
 std::string ReplayInWords(const ExecuteReport& report);
 // "agree with the sequential run: bit for bit, …"; there is a check.
 std::string CheckInWords(const ExecuteReport& report);
+// kDataLoss where a check does not hold.
+absl::Status VerdictOf(const ExecuteReport& report);
+absl::Status Differs(absl::string_view from);
 // "agrees with the float64 reference: …"; there is one.
 std::string ReferenceInWords(const ReferenceCheck& check);
 // What the rank takes, over what was predicted, less 1; nothing where nothing

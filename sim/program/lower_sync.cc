@@ -68,8 +68,12 @@ absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
     }
   }
   // The head adds to the table of an embedding on its own rank.
+  const Placement& placement = schedule_.placement;
+  const bool one_table =
+      options_.tied_bytes > 0 &&
+      placement.RankOf(0, 0) == placement.RankOf(schedule_.stages() - 1, 0);
   for (Reduction& each : reductions) {
-    if (options_.tied_bytes == 0 || each.stage != 0) continue;
+    if (!one_table || each.stage != 0) continue;
     for (const Reduction& other : reductions) {
       if (other.stage + 1 != schedule_.stages()) continue;
       each.position = std::max(each.position, other.position);

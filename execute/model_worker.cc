@@ -82,6 +82,13 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
       }
     }
   }
+  for (auto& [key, stage] : stages_) {
+    const auto owner = stages_.find({0, key.second});
+    if (model_.shape.tied != 0 && !model_.copies_table && key.first > 0 &&
+        key.first + 1 == model_.num_stages() && owner != stages_.end()) {
+      stage->ShareTable(owner->second.get());
+    }
+  }
   for (const SideOp& op : program_.ranks[self_.rank].side_ops) {
     steps_weights_ |= op.kind == OpKind::kOptimizer;
   }
@@ -146,6 +153,12 @@ absl::Status ModelWorker::WarmUp() {
     if (program_.schedule->update_every == 1 &&
         program_.ranks[self_.rank].later_start > 0) {
       PW_RETURN_IF_ERROR(stage->Predict(0, 0));
+    }
+  }
+  // A head has added to the table of another stage.
+  for (auto& [key, stage] : stages_) {
+    if (stage->table_gradients() != nullptr) {
+      PW_RETURN_IF_ERROR(stage->ZeroGradients());
     }
   }
   if (options_.alone) {
@@ -249,13 +262,20 @@ absl::StatusOr<double> ModelWorker::Timed(
   return seconds;
 }
 
+// Gradients of a new step begin at 0.
+absl::Status ModelWorker::Refresh(StageKey key) {
+  if (!std::exchange(stale_[key], false)) return absl::OkStatus();
+  return StageOf(key.first, key.second).ZeroGradients();
+}
+
 absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
   PW_RETURN_IF_ERROR(failed_);
-  bool& stale = stale_[{stage, pass.replica()}];
-  if (stale && pass.kind() != PassKind::kForward &&
+  if (pass.kind() != PassKind::kForward &&
       pass.kind() != PassKind::kRecompute) {
-    PW_RETURN_IF_ERROR(StageOf(stage, pass.replica()).ZeroGradients());
-    stale = false;
+    PW_RETURN_IF_ERROR(Refresh({stage, pass.replica()}));
+    if (StageOf(stage, pass.replica()).shares_table()) {
+      PW_RETURN_IF_ERROR(Refresh({0, pass.replica()}));
+    }
   }
   // Of another rank's memory, who may use it again as soon as it returns.
   Payload held;

@@ -39,6 +39,10 @@ struct WorkerRecord {
   // [iteration] mean over the tokens of the run's own microbatches; only of
   // ranks with a head.
   std::map<int, double> loss_sum;
+  // With keeps_first_step: gradients that the very first step has taken, and
+  // the weights before it; the sum of the losses until then.
+  std::vector<StageSnapshot> first_step;
+  double first_loss_sum = 0;
   size_t peak_bytes = 0;          // of activations, weights and all else
   size_t resident_bytes = 0;      // weights, gradients, optimizer
   double peak_activations = 0;    // units of DESIGN section 3
@@ -60,6 +64,9 @@ struct WorkerOptions {
   // nobody waits for a token.
   bool parts = false;
   std::vector<int> snapshot_iterations;
+  // Of schedules with several steps an iteration, of which a snapshot shows the
+  // last.
+  bool keeps_first_step = false;
   WorkerRecord* record = nullptr;  // filled in when the worker ends
 };
 
@@ -134,6 +141,13 @@ class ModelWorker : public Worker {
   float LossScale() const;
   // Steps that the weights of a forward of `iteration` are behind the newest.
   int Behind(int iteration) const;
+  absl::Status Refresh(StageKey key);
+  // What an all-reduce sums: all copies on this rank, of so many elements.
+  struct Reduced {
+    int64_t count = 0;
+    std::vector<float*> gradients;
+  };
+  Reduced ReducedBy(const SideOp& op);
   // *held: what its kernels still read when it returns.
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
@@ -147,6 +161,10 @@ class ModelWorker : public Worker {
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);
+  // Of all stages, to the end of `snapshots`.
+  absl::Status TakeSnapshots(int iteration,
+                             std::vector<StageSnapshot>* snapshots);
+  absl::Status KeepFirstStep();
   absl::Status LocalNorm(NormState* state);
   // What the gradients are multiplied with, from the norm that is known.
   float ClipScale(int iteration, const NormState& state) const;

@@ -34,6 +34,23 @@ std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
   return found;
 }
 
+ModelWorker::Reduced ModelWorker::ReducedBy(const SideOp& op) {
+  Reduced reduced;
+  if (!op.tied) {
+    for (Stage* const stage : StagesOfOp(op)) {
+      reduced.count = stage->parameters();
+      reduced.gradients.push_back(stage->gradients());
+    }
+    return reduced;
+  }
+  reduced.count = model_.TableElements();
+  for (auto& [key, stage] : stages_) {
+    float* const table = stage->table_gradients();
+    if (table != nullptr) reduced.gradients.push_back(table);
+  }
+  return reduced;
+}
+
 absl::Status ModelWorker::Synchronize(const char* what) {
   return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
                 what);
@@ -60,17 +77,18 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
   const std::vector<Stage*> stages = StagesOfOp(op);
   Stage& stage = *stages[0];
   switch (op.kind) {
-    case OpKind::kAllReduce:
-      failed_.Update(
-          CopyFloats(stage.gradients(), stage.parameters(), &payload));
-      for (size_t copy = 1; copy < stages.size(); ++copy) {
-        failed_.Update(Failed(handle_.kernels->accumulate(
-                                  handle_.device, handle_.stream,
-                                  stage.parameters(), stages[copy]->gradients(),
-                                  static_cast<float*>(payload.data.get())),
-                              "accumulate"));
+    case OpKind::kAllReduce: {
+      const Reduced mine = ReducedBy(op);
+      failed_.Update(CopyFloats(mine.gradients[0], mine.count, &payload));
+      for (size_t copy = 1; copy < mine.gradients.size(); ++copy) {
+        failed_.Update(Failed(
+            handle_.kernels->accumulate(
+                handle_.device, handle_.stream, mine.count,
+                mine.gradients[copy], static_cast<float*>(payload.data.get())),
+            "accumulate"));
       }
       break;
+    }
     case OpKind::kReduceScatter: {
       const auto [begin, end] = ShardOf(stage, to, members);
       failed_.Update(
@@ -132,8 +150,8 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
   Stage& stage = *stages[0];
   switch (op.kind) {
     case OpKind::kAllReduce:
-      for (Stage* const each : stages) {
-        PW_RETURN_IF_ERROR(SumParts(parts, each->gradients()));
+      for (float* const gradients : ReducedBy(op).gradients) {
+        PW_RETURN_IF_ERROR(SumParts(parts, gradients));
       }
       break;
     case OpKind::kReduceScatter: {

@@ -59,10 +59,17 @@ absl::Status Stage::Initialize(int stage) {
       part.size.grads = std::max(part.size.grads, size.grads);
       part.size.cache = std::max(part.size.cache, size.cache);
     }
+    // The table is the first of its tensors.
+    if (spec.part == PW_EMBEDDING) table_ = parameters_;
     parameters_ += part.size.parameters;
     part.quantized = quantized_bytes_;
     quantized_bytes_ += part.size.quantized;
     parts_.push_back(part);
+  }
+  counted_ = parameters_;
+  if (model_.HoldsCopyOfTable(stage)) {
+    table_ = parameters_;
+    parameters_ += model_.TableElements();
   }
   PW_ASSIGN_OR_RETURN(master_, NewFloats());
   PW_ASSIGN_OR_RETURN(gradients_, NewFloats());
@@ -82,7 +89,31 @@ absl::Status Stage::Initialize(int stage) {
                       master_ + part.offset, nullptr),
         "initial weights"));
   }
+  if (counted_ < parameters_) PW_RETURN_IF_ERROR(InitializeCopyOfTable());
   return Publish(0, parameters_);
+}
+
+absl::Status Stage::InitializeCopyOfTable() {
+  const PwKernels& kernels = *handle_.kernels;
+  const PwWork work = model_.WorkOf(0);
+  PwPartSize size{};
+  PW_RETURN_IF_ERROR(Check(pw_part_size(&kernels, handle_.device, &model_.shape,
+                                        &work, PW_EMBEDDING, &size),
+                           "part size"));
+  PW_ASSIGN_OR_RETURN(const Payload embedding,
+                      arena_.Take(static_cast<size_t>(size.parameters) * 4));
+  PW_RETURN_IF_ERROR(Check(
+      pw_initialize(&kernels, handle_.device, handle_.stream, &model_.shape,
+                    PW_EMBEDDING, model_.SeedOf({.part = PW_EMBEDDING}),
+                    static_cast<float*>(embedding.data.get()), nullptr),
+      "initial weights"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
+                         master_ + table_, embedding.data.get(),
+                         static_cast<size_t>(parameters_ - counted_) * 4),
+            "initial weights"));
+  return Check(kernels.synchronize(handle_.device, handle_.stream),
+               "initial weights");
 }
 
 PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
@@ -91,19 +122,27 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
   const auto cache = caches_.find({microbatch, index});
   const char* const values = static_cast<const char*>(weights.data.get());
   const char* const copies = values + model_.WeightBytes(parameters_);
-  return {
-      .weights =
-          values + static_cast<size_t>(part.offset) * model_.type_bytes(),
-      .gradients = gradients_ + part.offset,
-      .ids = static_cast<const int32_t*>(ids_.data.get()),
-      .losses = static_cast<float*>(token_losses_.data.get()),
-      .loss_scale = 1,
-      .saved = blocks.saved.data.get(),
-      .inputs = blocks.inputs.data.get(),
-      .grads = blocks.grads.data.get(),
-      .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
-      .workspace = workspace_.data.get(),
-      .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr};
+  // Only pipelines that are flushed have two stages on one rank.
+  const Stage& owner = table_owner_ == nullptr ? *this : *table_owner_;
+  const Payload& held = table_owner_ == nullptr ? weights : owner.weights_;
+  const bool tied = model_.shape.tied != 0 && owner.table_ >= 0;
+  return {.weights =
+              values + static_cast<size_t>(part.offset) * model_.type_bytes(),
+          .gradients = gradients_ + part.offset,
+          .ids = static_cast<const int32_t*>(ids_.data.get()),
+          .losses = static_cast<float*>(token_losses_.data.get()),
+          .loss_scale = 1,
+          .saved = blocks.saved.data.get(),
+          .inputs = blocks.inputs.data.get(),
+          .grads = blocks.grads.data.get(),
+          .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
+          .workspace = workspace_.data.get(),
+          .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr,
+          .table =
+              tied ? static_cast<const char*>(held.data.get()) +
+                         static_cast<size_t>(owner.table_) * model_.type_bytes()
+                   : nullptr,
+          .table_gradients = tied ? owner.gradients_ + owner.table_ : nullptr};
 }
 
 absl::Status Stage::FillIds(int64_t sample, int slice, bool targets) {

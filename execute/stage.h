@@ -36,6 +36,19 @@ class Stage {
       const ExecutedModel& model, int stage, DeviceHandle handle,
       MemoryPool* arena, MemoryPool* host);
 
+  // Of a tied model: the head here reads the table of `owner`, a stage of the
+  // same rank, which must outlive it, and adds to its gradients.
+  void ShareTable(Stage* owner) { table_owner_ = owner; }
+  bool shares_table() const { return table_owner_ != nullptr; }
+  // Of a tied model: gradients of the table, or the copy, that is this stage's
+  // own, [model.TableElements()]; null: it has none.
+  float* table_gradients() {
+    return model_.shape.tied == 0 || table_ < 0 ? nullptr : gradients_ + table_;
+  }
+  // Parameters that the norm of all gradients counts: not a copy, which is
+  // behind them.
+  int64_t counted() const { return counted_; }
+
   bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
   bool last() const { return parts_.back().spec.part == PW_HEAD; }
 
@@ -141,6 +154,7 @@ class Stage {
       : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
   absl::Status Initialize(int stage);
   absl::StatusOr<float*> NewFloats();
+  absl::Status InitializeCopyOfTable();
   absl::Status FillIds(int64_t sample, int slice, bool targets);
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
                        int64_t end);
@@ -164,6 +178,9 @@ class Stage {
   MemoryPool& host_;
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
+  int64_t counted_ = 0;
+  int64_t table_ = -1;  // of the parameters, where the table or a copy begins
+  Stage* table_owner_ = nullptr;
   size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
   std::vector<Payload> owned_;
   float* master_ = nullptr;

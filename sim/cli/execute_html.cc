@@ -51,11 +51,23 @@ std::string HowSection(const ExecuteReport& report,
   return SectionHtml("executed", "Executed", WordList(words));
 }
 
+std::string ReferenceSentence(const ExecuteReport& report) {
+  if (!report.reference) return "";
+  const ReferenceCheck& check = *report.reference;
+  return absl::StrCat(check.ok() ? "<p>" : "<p class=\"bad\">",
+                      "Gradients of the first step ",
+                      EscapeXml(ReferenceInWords(check)), ".</p>\n");
+}
+
 std::string CheckSection(const ExecuteReport& report) {
   if (!report.check) {
     return SectionHtml(
         "check", "Check against the sequential run",
-        "<p>Not made: nothing says that the gradients are right.</p>\n");
+        absl::StrCat("<p>Not made",
+                     report.reference ? ".</p>\n"
+                                      : ": nothing says that the gradients are "
+                                        "right.</p>\n",
+                     ReferenceSentence(report)));
   }
   const TrainingCheck& check = *report.check;
   HtmlTable table;
@@ -78,7 +90,7 @@ std::string CheckSection(const ExecuteReport& report) {
                                 "for later ones, %.0e for weights",
                                 check.tolerance, check.later_tolerance,
                                 check.weight_tolerance),
-          ".</p>\n", TableHtml(table, kMaxRows)));
+          ".</p>\n", ReferenceSentence(report), TableHtml(table, kMaxRows)));
 }
 
 std::string MeasuredSection(const ExecuteReport& report) {

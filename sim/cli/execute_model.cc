@@ -31,6 +31,29 @@ absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
       "recomputes every stage or none)"));
 }
 
+// Where the gradients of a table cannot come together.
+absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
+  const Schedule& schedule = *run.schedule;
+  constexpr char kField[] = "model.tied_embeddings";
+  if (schedule.update_every > 0 && model.copies_table &&
+      schedule.update_every < schedule.microbatches) {
+    return BadValue(
+        kField, absl::StrCat("true with schedule ", schedule.name),
+        "false (every rank steps by itself behind each backward, so that the "
+        "copies of the table on the first and the last rank would part)");
+  }
+  const bool scattered =
+      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  if (scattered && schedule.stages() > 1) {
+    return BadValue(
+        kField, "true with strategy.data_parallel zero2 or fsdp",
+        "false; none, ddp or zero1 (gradients are scattered behind every "
+        "backward, stage by stage, and the shards of two stages do not hold "
+        "the same rows of the table)");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
@@ -106,11 +129,6 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                                 .tps = {1},
                                 .fp8 = training.precision == Precision::kFp8}));
   warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
-  if (prepared.spec.tied_embeddings) {
-    warnings->push_back(absl::StrCat("model ", prepared.spec.name,
-                                     ": embedding and head are trained apart "
-                                     "(tied in the model)"));
-  }
   ExecutedModel model;
   model.shape = grid.shapes[0].model;
   model.batch = training.microbatch_size;
@@ -124,6 +142,10 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   }
   model.failing_steps = run.lower.failing_steps;
   SetWeightVersions(*run.schedule, &model);
+  if (prepared.spec.tied_embeddings) {
+    TieTable(*run.schedule, &model);
+    PW_RETURN_IF_ERROR(CheckTied(run, model));
+  }
   switch (training.recompute) {
     case Recompute::kNone:
       break;

@@ -12,6 +12,9 @@
 namespace pipewright {
 namespace {
 
+// That of fp32.
+constexpr double kFineTolerance = 1e-3;
+
 double ErrorOf(const ExecuteReport& report) {
   return *report.predicted_iteration_s / report.report.iteration_s - 1;
 }
@@ -76,6 +79,22 @@ std::string NotValidated(const ExecuteReport& report) {
         "each rank has a part of one GPU: rates are those of the part beside "
         "busy others, and nothing promises that parts run at the same time");
   }
+  if (report.reference) {
+    texts.push_back(
+        "the float64 reference is of the first step; later ones are held "
+        "against a run of the same kernels alone");
+    if (report.reference->tolerance > kFineTolerance) {
+      texts.push_back(absl::StrFormat(
+          "what is off by less than %.0e in the kernels drowns in the rounding "
+          "of %s",
+          report.reference->tolerance, report.type));
+    }
+  } else if (report.clock != ClockKind::kPaced && !report.replay) {
+    texts.push_back(absl::StrCat(
+        "kernels that are wrong alike in the sequential run: no float64 "
+        "reference (",
+        report.no_reference, ")"));
+  }
   return absl::StrJoin(texts, "; ");
 }
 
@@ -103,6 +122,37 @@ TraceOrigin OriginOf(const ExecuteReport& report) {
     origin.only_rank = absl::StrCat(report.replay->ranks[0].rank);
   }
   return origin;
+}
+
+absl::Status Differs(absl::string_view from) {
+  return absl::DataLossError(
+      absl::StrCat("losses, gradients or weights differ from the ", from));
+}
+
+absl::Status VerdictOf(const ExecuteReport& report) {
+  if (report.check && !report.check->ok()) return Differs("sequential run");
+  if (report.reference && !report.reference->ok()) {
+    return Differs("float64 reference");
+  }
+  return absl::OkStatus();
+}
+
+std::string ReferenceInWords(const ReferenceCheck& check) {
+  std::string words = absl::StrFormat(
+      "%s the float64 reference: loss of the first step to %.1e, gradients to "
+      "%.1e (%s)",
+      check.ok() ? "agree with" : "DIFFER from", check.loss_error(),
+      check.gradient_error, check.worst_gradient);
+  if (check.weight_error) {
+    absl::StrAppendFormat(&words, ", weights to %.1e of their step (%s)",
+                          *check.weight_error, check.worst_weight);
+  }
+  absl::StrAppendFormat(&words, "; allowed %.0e", check.tolerance);
+  if (check.missing > 0) {
+    absl::StrAppend(&words, "; ", check.missing,
+                    " stages have not told theirs");
+  }
+  return words;
 }
 
 std::string HowExecuted(const ExecuteReport& report) {
@@ -280,6 +330,22 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   } else {
     execute["check"] = nullptr;
   }
+  execute["reference"] = nullptr;
+  if (report.reference) {
+    const ReferenceCheck& check = *report.reference;
+    execute["reference"] = {
+        {"agrees", check.ok()},
+        {"loss", check.loss},
+        {"reference_loss", check.reference_loss},
+        {"missing", check.missing},
+        {"loss_error", check.loss_error()},
+        {"gradient_error", check.gradient_error},
+        {"worst_gradient", check.worst_gradient},
+        {"weight_error",
+         check.weight_error ? Json(*check.weight_error) : Json()},
+        {"worst_weight", check.worst_weight},
+        {"tolerance", check.tolerance}};
+  }
   execute["not_validated"] = NotValidated(report);
   return out.dump(2);
 }
@@ -308,6 +374,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
       absl::StrAppendFormat(&text, " %.6f", loss);
     }
     absl::StrAppend(&text, "\n");
+  }
+  if (report.reference) {
+    absl::StrAppend(&text, "reference     ",
+                    ReferenceInWords(*report.reference), "\n");
   }
   if (report.replay) absl::StrAppend(&text, ReplayText(report));
   const char* head = "memory peak   ";

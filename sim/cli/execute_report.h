@@ -23,7 +23,9 @@ struct ExecuteReport {
   std::string type;  // of the products in linear layers; "" without kernels
   int steps = 0;
   std::optional<TrainingCheck> check;  // where real kernels have run
-  std::vector<double> peak_bytes;      // [rank]
+  std::optional<ReferenceCheck> reference;
+  std::string no_reference;        // why there is none, where kernels have run
+  std::vector<double> peak_bytes;  // [rank]
   std::vector<double> resident_bytes;  // [rank]
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
@@ -54,6 +56,11 @@ std::string HowExecuted(const ExecuteReport& report);
 std::string ReplayInWords(const ExecuteReport& report);
 // "agree with the sequential run: bit for bit, …"; there is a check.
 std::string CheckInWords(const ExecuteReport& report);
+// kDataLoss where a check does not hold.
+absl::Status VerdictOf(const ExecuteReport& report);
+absl::Status Differs(absl::string_view from);
+// "agrees with the float64 reference: …"; there is one.
+std::string ReferenceInWords(const ReferenceCheck& check);
 // What the rank takes, over what was predicted, less 1; nothing where nothing
 // was predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
@@ -63,8 +70,11 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // predicted_span_s (list), predicted_peak_activations (list), peak_bytes,
 // resident_bytes, check {agrees, same_order, bits_owed, same_bits,
 // steps_in_full, missing, loss_error, gradient_error, weight_error, losses,
-// sequential_losses}, replay {ranks [rank, span_s, composed_span_s, late_s,
-// change_s], passes, change_s, consistent}, not_validated.
+// sequential_losses}, reference (null: none) {agrees, loss, reference_loss,
+// loss_error, gradient_error, worst_gradient, weight_error (null: not
+// compared), worst_weight, tolerance}, replay {ranks [rank, span_s,
+// composed_span_s, late_s, change_s], passes, change_s, consistent},
+// not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s);
 std::string ExecuteReportToText(const ExecuteReport& report,

@@ -125,8 +125,10 @@ absl::StatusOr<std::string> RowFile::With(const ExecuteReport& report) const {
   ExecutedRow row = row_;
   row.predicted_s = *report.predicted_iteration_s;
   row.executed_s = report.report.iteration_s;
-  row.gradients = !report.check             ? "unchecked"
-                  : !report.check->ok()     ? "differ"
+  const bool off = (report.check && !report.check->ok()) ||
+                   (report.reference && !report.reference->ok());
+  row.gradients = off                       ? "differ"
+                  : !report.check           ? "unchecked"
                   : report.check->same_bits ? "bits"
                                             : "tolerance";
   row.peak_activations = CountsText(report.report.peak_activations);

@@ -17,6 +17,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
+  lower.tied_bytes = model ? TiedGradientBytes(*model) : 0;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   // Copies of an inference pipeline share nothing.
   const bool trains = run->schedule->backward != BackwardRule::kNone;

@@ -143,8 +143,12 @@ double PrepareHopBytes(const RunConfig& config,
 
 // Parameters of one device that the data-parallel replicas share, [stage].
 // Experts, which fewer replicas share, count as much less as their ring is
-// shorter. Frozen ones do not count, a tied table counts once a stage.
+// shorter. Frozen ones do not count, a tied table counts once a rank.
 std::vector<double> TrainedParameters(const PreparedModel& model);
+
+// The gradient of one device's part of a table that embedding and output head
+// share; 0 where they share none.
+double TiedGradientBytes(const PreparedModel& model);
 
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
 // the schedule and the model that are there. Warns where gradients are not

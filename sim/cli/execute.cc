@@ -20,6 +20,7 @@
 #include "sim/cli/execute_verb.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
+#include "sim/config/step_prediction.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
 #include "sim/report/memory_report.h"
@@ -45,6 +46,8 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
       const RunSummary predicted,
       engine->run(program, {.native_flows = run.config.network == "native"}));
   report->predicted_iteration_s = predicted.iteration_s();
+  PW_ASSIGN_OR_RETURN(report->predicted_interval,
+                      PredictStepOf(run, program, predicted.iteration_s()));
   for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
     report->predicted_span_s.push_back(times.span_s());
   }

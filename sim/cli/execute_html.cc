@@ -44,6 +44,9 @@ std::string HowSection(const ExecuteReport& report,
                      SignedPercent(predicted_s / report.report.iteration_s - 1),
                      " of what was measured"));
   }
+  if (report.predicted_interval) {
+    words.emplace_back("90 % of steps", IntervalInWords(report, step_s));
+  }
   if (report.replay) {
     words.emplace_back("replay", ReplayInWords(report));
   }

@@ -226,6 +226,31 @@ std::string CheckInWords(const ExecuteReport& report) {
   return words;
 }
 
+StepsInside CountInside(const ExecuteReport& report,
+                        const std::vector<double>& step_s) {
+  StepsInside count;
+  for (size_t step = 1; step < step_s.size(); ++step) {
+    ++count.steps;
+    count.inside += step_s[step] >= report.predicted_interval->low_s &&
+                            step_s[step] <= report.predicted_interval->high_s
+                        ? 1
+                        : 0;
+  }
+  return count;
+}
+
+std::string IntervalInWords(const ExecuteReport& report,
+                            const std::vector<double>& step_s) {
+  const StepsInside count = CountInside(report, step_s);
+  std::string words =
+      IntervalText(*report.predicted_interval, *report.predicted_iteration_s);
+  if (count.steps > 0) {
+    absl::StrAppend(&words, "; ", count.inside, " of ", count.steps,
+                    " steps behind the first inside");
+  }
+  return words;
+}
+
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
   if (report.predicted_span_s.empty() || report.predicted_span_s[rank] <= 0) {
     return std::nullopt;
@@ -298,6 +323,10 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_interval_s"] = IntervalToJson(report.predicted_interval);
+  execute["steps_inside"] = report.predicted_interval
+                                ? Json(CountInside(report, step_s).inside)
+                                : Json();
   execute["predicted_span_s"] =
       report.predicted_span_s.empty() ? Json() : Json(report.predicted_span_s);
   execute["predicted_peak_activations"] = report.predicted_peak_activations;
@@ -365,6 +394,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
         &text, "predicted     %s a step by the %s engine, %+.2f %%\n",
         FormatSeconds(*report.predicted_iteration_s), report.predicted_by,
         100 * ErrorOf(report));
+  }
+  if (report.predicted_interval) {
+    absl::StrAppend(&text, "interval      90 % of steps: ",
+                    IntervalInWords(report, step_s), "\n");
   }
   if (report.check) {
     const TrainingCheck& check = *report.check;

@@ -29,6 +29,7 @@ struct ExecuteReport {
   std::vector<double> resident_bytes;  // [rank]
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
+  std::optional<StepInterval> predicted_interval;  // of a step
   std::vector<double> predicted_span_s;  // [rank] of replica 0; the same
   std::string predicted_by;              // engine
   // Where ranks have run alone; what is composed of them is in `report`.
@@ -40,6 +41,18 @@ struct ExecuteReport {
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
+
+// Steps behind the first, which warms up, and how many of them lie in the
+// predicted interval; there is one.
+struct StepsInside {
+  int steps = 0;
+  int inside = 0;
+};
+StepsInside CountInside(const ExecuteReport& report,
+                        const std::vector<double>& step_s);
+// "349 ms to 371 ms, -3.0 to +3.1 %; 7 of 8 steps behind the first inside".
+std::string IntervalInWords(const ExecuteReport& report,
+                            const std::vector<double>& step_s);
 
 // "virtual", "paced", "real".
 std::string ClockName(ClockKind clock);
@@ -67,8 +80,8 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 
 // The keys of simulate, and "execute" with: clock, transport, device, type
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
-// predicted_span_s (list), predicted_peak_activations (list), peak_bytes,
-// resident_bytes, check {agrees, same_order, bits_owed, same_bits,
+// predicted_interval_s (list), steps_inside, predicted_span_s (list),
+// predicted_peak_activations (list), peak_bytes, resident_bytes, check {agrees, same_order, bits_owed, same_bits,
 // steps_in_full, missing, loss_error, gradient_error, weight_error, losses,
 // sequential_losses}, reference (null: none) {agrees, loss, reference_loss,
 // loss_error, gradient_error, worst_gradient, weight_error (null: not

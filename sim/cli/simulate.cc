@@ -6,6 +6,7 @@
 #include "sim/cli/verbs.h"
 #include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
+#include "sim/config/step_prediction.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
@@ -106,6 +107,8 @@ absl::Status Simulate::Run() {
   Report report = Summarize(
       program, summary,
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
+  PW_ASSIGN_OR_RETURN(report.interval,
+                      PredictStepOf(run, program, report.iteration_s));
   Describe(run, &report);
   // A text on the terminal stands beside them already.
   if (json || files.wanted("-o")) report.warnings = run.warnings;

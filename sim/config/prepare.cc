@@ -269,6 +269,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (run.profile) {
     const bool measured = !config.costs.p2p_s && network.hop_s > 0 &&
                           network.network.cluster == nullptr;
+    run.measured_hops = measured;
     if (measured) absl::StrAppend(&network.name, " (measured)");
     PW_RETURN_IF_ERROR(TakeProfileTimes(
         config, *model, network.shape ? &*network.shape : nullptr,

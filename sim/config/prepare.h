@@ -49,6 +49,7 @@ struct PreparedRun {
   std::optional<MemoryReport> memory;
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
   std::optional<PreparedProfile> profile;   // what they were measured with
+  bool measured_hops = false;        // the delay of hops is the profile's
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known

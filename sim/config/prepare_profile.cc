@@ -89,6 +89,32 @@ absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
   return std::shared_ptr<const Jitter>(std::move(jitter));
 }
 
+// What a calibration has warned of concerns whoever takes its times. A profile
+// may have a page of it; `calibrate show` has all.
+constexpr size_t kRepeatedWarnings = 5;
+
+void RepeatWarnings(const PreparedProfile& profile,
+                    std::vector<std::string>* warnings) {
+  std::vector<std::string> all;
+  for (const ProfileSource& source : profile.profile->sources) {
+    for (const std::string& warning : source.warnings) {
+      if (std::find(all.begin(), all.end(), warning) == all.end()) {
+        all.push_back(warning);
+      }
+    }
+  }
+  for (size_t index = 0; index < all.size(); ++index) {
+    if (index == kRepeatedWarnings && all.size() > kRepeatedWarnings + 1) {
+      warnings->push_back(absl::StrCat(
+          "profile ", profile.name, ": ", all.size() - index,
+          " more warnings (pipewright calibrate show ", profile.name, ")"));
+      return;
+    }
+    warnings->push_back(
+        absl::StrCat("profile ", profile.name, ": ", all[index]));
+  }
+}
+
 // High end over low end of a 95 % interval: an effect known to a factor of two.
 constexpr double kMostUncertain = 2;
 
@@ -176,8 +202,14 @@ absl::Status TakeProfileTimes(const RunConfig& config,
     warnings->push_back(absl::StrCat("profile ", profile->name,
                                      " is of a run that was interrupted"));
   }
+  RepeatWarnings(*profile, warnings);
   warnings->insert(warnings->end(), profile->costs.warnings.begin(),
                    profile->costs.warnings.end());
+  if (!profile->costs.error_unknown.empty()) {
+    warnings->push_back(absl::StrCat("profile ", profile->name, ": ",
+                                     profile->costs.error_unknown,
+                                     "; a step has no interval"));
+  }
   return absl::OkStatus();
 }
 

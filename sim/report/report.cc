@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
 
 namespace pipewright {
@@ -161,6 +163,20 @@ std::string PeriodNote(const Report& report) {
                       report.steady ? "" : ", which is not constant yet");
 }
 
+std::string IntervalText(const StepInterval& interval, double iteration_s) {
+  return absl::StrFormat(
+      "%s to %s, %+.1f to %+.1f %%", FormatSeconds(interval.low_s),
+      FormatSeconds(interval.high_s),
+      100 * Ratio(interval.low_s - iteration_s, iteration_s),
+      100 * Ratio(interval.high_s - iteration_s, iteration_s));
+}
+
+nlohmann::ordered_json IntervalToJson(
+    const std::optional<StepInterval>& interval) {
+  if (!interval) return nullptr;
+  return {interval->low_s, interval->high_s};
+}
+
 std::string ReportToJson(const Report& report) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) {
@@ -201,6 +217,7 @@ std::string ReportToJson(const Report& report) {
   out["bubble_fraction"] = Pair(report.bubble_fraction);
   out["bubble_overhead"] = Pair(report.bubble_overhead);
   out["iteration_s"] = report.iteration_s;
+  out["iteration_interval_s"] = IntervalToJson(report.interval);
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
   if (report.jitter) out["jitter"] = JitterToJson(*report.jitter);

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/engine/engine.h"
+#include "sim/engine/step_interval.h"
 #include "sim/program/program.h"
 #include "sim/report/cost_report.h"
 #include "sim/report/jitter_report.h"
@@ -64,9 +66,12 @@ struct Report {
   GlobalAndPerRank bubble_fraction;
   GlobalAndPerRank bubble_overhead;
   double iteration_s = 0;  // with jitter the mean of the periods
+  // 90 % prediction interval of a step; nothing for given times and for
+  // measured runs.
+  std::optional<StepInterval> interval;
   int iterations = 1;
   bool steady = false;
-  bool measured = false;  // by a clock (RunSummary)
+  bool measured = false;                 // by a clock (RunSummary)
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
   std::optional<ProfileReport> profile;  // of measured ones
@@ -95,6 +100,12 @@ Report Summarize(const Program& program, const RunSummary& run,
 
 // What iteration_s is: "steady-state period, ...".
 std::string PeriodNote(const Report& report);
+
+// "1.2 s to 1.3 s, -4.0 to +5.1 %": the percentages are of `iteration_s`.
+std::string IntervalText(const StepInterval& interval, double iteration_s);
+// The value of the key "iteration_interval_s": [low, high], or null.
+nlohmann::ordered_json IntervalToJson(
+    const std::optional<StepInterval>& interval);
 
 // One JSON object, keys of DESIGN section 3. Numbers read back exactly.
 std::string ReportToJson(const Report& report);

@@ -124,6 +124,11 @@ std::string ReportToText(const Report& report) {
   std::string out = Header(report);
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
                         FormatSeconds(report.iteration_s), PeriodNote(report));
+  if (report.interval) {
+    absl::StrAppendFormat(&out, "%-14s %10s  90 %% of steps: %s\n", "interval",
+                          "",
+                          IntervalText(*report.interval, report.iteration_s));
+  }
   if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.microbatches_per_s) {
     absl::StrAppendFormat(&out,

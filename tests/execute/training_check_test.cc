@@ -1,5 +1,6 @@
 // What the check against the sequential run finds, and what the activations
 // are that a rank holds.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -65,6 +66,26 @@ TEST_CASE("execute: a lost bit fails the check where bits are owed",
   double& loss = trained.records[1].loss_sum[1];
   loss *= 1 + 1e-12;
   CHECK_FALSE(trained.Check().same_bits);
+}
+
+// Of the largest gradient of its stage.
+TEST_CASE("execute: a gradient that is off by 1e-4 fails in fp32",
+          "[execute]") {
+  for (const double error : {2e-6, 1e-4, 5e-2}) {
+    Trained trained = Train("1f1b");
+    StageSnapshot& snapshot = trained.records[1].snapshots[0];
+    REQUIRE(snapshot.iteration == 0);
+    float largest = 0;
+    for (const float value : snapshot.gradients) {
+      largest = std::max(largest, std::abs(value));
+    }
+    snapshot.gradients[7] += static_cast<float>(error * largest);
+    // On a device that adds up as it likes: in bits it is off either way.
+    const TrainingCheck check = trained.Check(/*deterministic=*/false);
+    INFO("off by " << error << ", found " << check.first_gradient_error);
+    CHECK(check.first_gradient_error == Approx(error).epsilon(0.1));
+    CHECK(check.ok() == (error < 1e-5));
+  }
 }
 
 TEST_CASE("execute: an optimizer that does nothing fails the check",

@@ -66,7 +66,7 @@ struct Report {
   double iteration_s = 0;  // with jitter the mean of the periods
   int iterations = 1;
   bool steady = false;
-  bool measured = false;  // by a clock (RunSummary)
+  bool measured = false;                 // by a clock (RunSummary)
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
   std::optional<ProfileReport> profile;  // of measured ones
@@ -78,6 +78,8 @@ struct Report {
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
+  // What they were counted with, where they were counted.
+  std::optional<double> held_until_weight;
   std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;

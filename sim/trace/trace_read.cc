@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -19,10 +20,12 @@ constexpr int kMostIterations = 1'000'000;
 constexpr double kMostMicroseconds = 1e15;  // 30 years
 
 absl::Status Missing(absl::string_view field) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field,
-                   ": is missing or of the wrong type; allowed: a "
-                   "trace as simulate --trace writes it"));
+  constexpr char kAllowed[] = "a trace as simulate --trace writes it";
+  return WithValue(
+      FieldError(
+          field,
+          absl::StrCat("is missing or of the wrong type; allowed: ", kAllowed)),
+      "", kAllowed);
 }
 
 std::optional<OpKind> FindOpKind(absl::string_view name) {
@@ -73,8 +76,9 @@ class Reader {
         known = true;
       }
       if (!known) {
-        return Prefix(trace_.source, BadValue("otherData.wait_rule", *rule,
-                                              "buffered, rendezvous, batched"));
+        return InFile(trace_.source, 0,
+                      BadValue("otherData.wait_rule", *rule,
+                               "buffered, rendezvous, batched"));
       }
     }
     for (const auto& [key, value] : peaks_) {
@@ -82,8 +86,8 @@ class Reader {
           {std::get<0>(key), std::get<1>(key), std::get<2>(key), value});
     }
     if (trace_.ops.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(trace_.source, ": holds no operations"));
+      return InFile(trace_.source, 0,
+                    absl::InvalidArgumentError("holds no operations"));
     }
     return std::move(trace_);
   }

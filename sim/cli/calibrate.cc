@@ -33,7 +33,7 @@ namespace {
 // What a shell gives for a program that SIGINT has ended.
 constexpr int kInterruptedTwice = 130;
 // The product of sizes and degrees of one shape stays below 2^63.
-constexpr int64_t kMostSize = int64_t{1} << 24;
+constexpr int64_t kMostSize = int64_t{1} << 20;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 class Calibration {

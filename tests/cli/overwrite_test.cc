@@ -95,15 +95,6 @@ Words With(Words words, const Words& more) {
   return words;
 }
 
-// What the call needs besides `flag`.
-Words Needed(const std::string& verb, const std::string& flag,
-             const TemporaryFolder& folder) {
-  if (verb == "calibrate import" && flag != "-o") {
-    return {"-o", folder.Path("needed")};
-  }
-  return {};
-}
-
 void CheckRefused(const Words& words, const std::string& flag,
                   const std::string& part, const std::string& kept) {
   const std::string before = kept.empty() ? "" : ReadFile(kept).value();

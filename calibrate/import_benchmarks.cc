@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "calibrate/statistics.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_check.h"
 
@@ -26,8 +27,10 @@ constexpr double kResolution = 1e-9;
 
 absl::Status Unfit(const std::string& source, absl::string_view what,
                    absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(source, ": ", what, "; allowed: ", allowed));
+  return InFile(source, 0,
+                WithValue(absl::InvalidArgumentError(
+                              absl::StrCat(what, "; allowed: ", allowed)),
+                          "", allowed));
 }
 
 absl::StatusOr<Json> Parse(absl::string_view text, const std::string& source) {

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
@@ -22,9 +23,7 @@ constexpr double kMostJitter = 100;  // %
 absl::Status CheckAlone(const RunConfig& config) {
   const CostChoice& costs = config.costs;
   const auto both = [&](bool given, absl::string_view other) {
-    return given ? absl::InvalidArgumentError(absl::StrCat(
-                       config.Field("costs.profile"), ": given together with ",
-                       config.Field(other), "; allowed: one of them"))
+    return given ? BothGiven(config.Field("costs.profile"), config.Field(other))
                  : absl::OkStatus();
   };
   PW_RETURN_IF_ERROR(both(costs.analytic, "costs.analytic"));
@@ -165,9 +164,8 @@ absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
   if (!config.costs.profile) return std::optional<PreparedProfile>();
   PW_RETURN_IF_ERROR(CheckAlone(config));
   if (!has_model) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("costs.profile"),
-                     ": needs a model (--model NAME), whose parts it times"));
+    return FieldError(config.Field("costs.profile"),
+                      "needs a model (--model NAME), whose parts it times");
   }
   absl::StatusOr<Profile> profile = FindProfile(*config.costs.profile);
   PW_RETURN_IF_ERROR(Prefix(config.Field("costs.profile"), profile.status()));

@@ -85,8 +85,9 @@ MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
   fixed[MemoryKind::kWeights] *= versions;
   if (options.placeholders && (training.zero < 2 || training.shards() == 1)) {
     for (const auto& [rows, columns] : shapes) {
-      fixed[MemoryKind::kPlaceholders] += std::llround(
-          training.weight_bytes * static_cast<double>(rows * columns));
+      fixed[MemoryKind::kPlaceholders] +=
+          std::llround(training.weight_bytes * static_cast<double>(rows) *
+                       static_cast<double>(columns));
     }
   }
   fixed[MemoryKind::kWorkspace] +=

@@ -235,6 +235,9 @@ std::string ReportToJson(const Report& report) {
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
+  if (report.held_until_weight) {
+    out["held_until_weight"] = *report.held_until_weight;
+  }
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
   if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
   if (report.memory) {

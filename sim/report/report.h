@@ -83,6 +83,8 @@ struct Report {
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
+  // What they were counted with, where they were counted.
+  std::optional<double> held_until_weight;
   std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -21,10 +22,12 @@ constexpr int kMostIterations = 1'000'000;
 constexpr double kMostMicroseconds = 1e15;  // 30 years
 
 absl::Status Missing(absl::string_view field) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field,
-                   ": is missing or of the wrong type; allowed: a "
-                   "trace as simulate --trace writes it"));
+  constexpr char kAllowed[] = "a trace as simulate --trace writes it";
+  return WithValue(
+      FieldError(
+          field,
+          absl::StrCat("is missing or of the wrong type; allowed: ", kAllowed)),
+      "", kAllowed);
 }
 
 std::optional<OpKind> FindOpKind(absl::string_view name) {
@@ -75,18 +78,19 @@ class Reader {
         known = true;
       }
       if (!known) {
-        return Prefix(trace_.source, BadValue("otherData.wait_rule", *rule,
-                                              "buffered, rendezvous, batched"));
+        return InFile(trace_.source, 0,
+                      BadValue("otherData.wait_rule", *rule,
+                               "buffered, rendezvous, batched"));
       }
     }
-    PW_RETURN_IF_ERROR(Prefix(trace_.source, ReadOrigin()));
+    PW_RETURN_IF_ERROR(InFile(trace_.source, 0, ReadOrigin()));
     for (const auto& [key, value] : peaks_) {
       trace_.peaks.push_back(
           {std::get<0>(key), std::get<1>(key), std::get<2>(key), value});
     }
     if (trace_.ops.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(trace_.source, ": holds no operations"));
+      return InFile(trace_.source, 0,
+                    absl::InvalidArgumentError("holds no operations"));
     }
     return std::move(trace_);
   }

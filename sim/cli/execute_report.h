@@ -24,6 +24,7 @@ struct ExecuteReport {
   std::optional<TrainingCheck> check;  // where real kernels have run
   std::vector<double> peak_bytes;      // [rank]
   std::vector<double> resident_bytes;  // [rank]
+  std::vector<double> message_bytes;   // [rank], beside peak_bytes
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
   std::vector<double> predicted_span_s;  // [rank] of replica 0; the same
@@ -32,8 +33,9 @@ struct ExecuteReport {
   std::optional<ReplayedRun> replay;
   bool one_at_a_time = false;  // one rank computes at a time
   bool green_contexts = false;
-  std::vector<double> predicted_peak_activations;  // [rank], the schedule's
-  double late_s = 0;                               // of the paced clock
+  std::vector<double> predicted_peak_activations;  // [rank]
+  std::vector<double> predicted_peak_bytes;  // [rank]; empty without a model
+  double late_s = 0;                         // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
@@ -50,6 +52,9 @@ std::string HowExecuted(const ExecuteReport& report);
 std::string ReplayInWords(const ExecuteReport& report);
 // "agree with the sequential run: bit for bit, …"; there is a check.
 std::string CheckInWords(const ExecuteReport& report);
+// What the rank's peak is, over what was predicted, less 1; nothing where it
+// has not run or nothing was predicted.
+std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank);
 // What the rank takes, over what was predicted, less 1; nothing where nothing
 // was predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
@@ -57,10 +62,11 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // The keys of simulate, and "execute" with: clock, transport, device, type
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
 // predicted_span_s (list), predicted_peak_activations (list), peak_bytes,
-// resident_bytes, check {agrees, same_order, bits_owed, same_bits,
-// steps_in_full, missing, loss_error, gradient_error, weight_error, losses,
-// sequential_losses}, replay {ranks [rank, span_s, composed_span_s, late_s,
-// change_s], passes, change_s, consistent}, not_validated.
+// predicted_peak_bytes, resident_bytes, message_bytes, check {agrees,
+// same_order, bits_owed, same_bits, steps_in_full, missing, loss_error,
+// gradient_error, weight_error, losses, sequential_losses}, replay {ranks
+// [rank, span_s, composed_span_s, late_s, change_s], passes, change_s,
+// consistent}, not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s);
 std::string ExecuteReportToText(const ExecuteReport& report,

@@ -58,7 +58,7 @@ TrainedRun Train(const Setup& setup, ExecuteOptions execute = {}) {
       *program, setup.model, pw_cpu_kernels(),
       {.execute = execute,
        .worker = WorkerOptionsFor(*program, setup.lower.data_parallel,
-                                  setup.lower.optimizer, 1)});
+                                  setup.lower.optimizer)});
   INFO(trained.status());
   REQUIRE(trained.ok());
   return *trained;
@@ -147,7 +147,7 @@ TEST_CASE("execute: a stage whose gather is left out is found out",
   const absl::StatusOr<TrainedRun> trained = TrainThreads(
       *program, setup->model, pw_cpu_kernels(),
       {.worker = WorkerOptionsFor(*program, DataParallel::kZero1,
-                                  OptimizerMode::kSynchronised, 1)});
+                                  OptimizerMode::kSynchronised)});
   REQUIRE(trained.ok());
   CHECK_FALSE(trained->check.ok());
 }
@@ -191,7 +191,7 @@ TEST_CASE("execute: a step that fails where none should is an error",
   const absl::StatusOr<TrainedRun> trained = TrainThreads(
       *program, setup->model, pw_cpu_kernels(),
       {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
-                                  OptimizerMode::kPostValidated, 1)});
+                                  OptimizerMode::kPostValidated)});
   REQUIRE_FALSE(trained.ok());
   CHECK(absl::StrContains(trained.status().message(), "fails its validation"));
 }
@@ -310,7 +310,7 @@ TEST_CASE("execute: a version that is one off is found out", "[execute]") {
     const absl::StatusOr<Program> program = Lower(setup.schedule, setup.lower);
     REQUIRE(program.ok());
     const WorkerOptions worker = WorkerOptionsFor(*program, DataParallel::kNone,
-                                                  OptimizerMode::kNone, 1);
+                                                  OptimizerMode::kNone);
     const TrainedRun run = Train(setup);
     const SequentialOptions right = SequentialOptionsFor(*program, worker);
     REQUIRE(right.behind.size() == 4);

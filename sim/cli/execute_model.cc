@@ -85,7 +85,9 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
   spec.fp8 = training.precision == Precision::kFp8;
   spec.recompute =
       training.recompute == Recompute::kFull || CountRecomputed(schedule) > 0;
-  spec.keeps_versions = schedule.update_every > 0;
+  ExecutedModel versions;
+  SetWeightVersions(schedule, &versions);
+  spec.keeps_versions = versions.keeps_versions;
   spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
   TakeMemoryFramework(ExecutorMemory(spec), run);
 }

@@ -162,8 +162,8 @@ class PartWalk {
 
 // Passes read the master weights themselves where these are of their type and
 // nobody keeps older ones.
-bool HasOwnWeights(const ExecutorSpec& spec) {
-  return spec.type_bytes != kFloat || spec.fp8 || spec.keeps_versions;
+bool ReadsMaster(const ExecutorSpec& spec) {
+  return spec.type_bytes == kFloat && !spec.fp8 && !spec.keeps_versions;
 }
 
 StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
@@ -192,12 +192,11 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
   const int64_t copies = spec.keeps_last_step ? 2 : 1;
   stage.fixed[MemoryKind::kMaster] = copies * kFloat * parameters;
   stage.fixed[MemoryKind::kMoments] = copies * 2 * kFloat * parameters;
-  if (HasOwnWeights(spec)) {
-    const int64_t bytes = spec.type_bytes * parameters;
-    stage.fixed[MemoryKind::kWeights] =
-        (bytes + kWeightSetBytes - 1) / kWeightSetBytes * kWeightSetBytes +
-        quantized;
-  }
+  // One set of those that passes read.
+  const int64_t weights = spec.type_bytes * parameters;
+  stage.fixed[MemoryKind::kWeights] =
+      (weights + kWeightSetBytes - 1) / kWeightSetBytes * kWeightSetBytes +
+      quantized;
   // Targets and losses of a pass's tokens.
   const int64_t tokens = TokensOf(training);
   stage.fixed[MemoryKind::kWorkspace] =
@@ -219,7 +218,7 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
 }
 
 // Each stage by itself: nothing is shared between those of a rank.
-MemoryBytes FixedOf(const RankStages& of) {
+MemoryBytes FixedOf(const RankStages& of, const ExecutorSpec& spec) {
   MemoryBytes fixed;
   for (int replica = 0; replica < of.schedule.replicas; ++replica) {
     for (int chunk = 0; chunk < of.schedule.vpp(); ++chunk) {
@@ -227,7 +226,7 @@ MemoryBytes FixedOf(const RankStages& of) {
       fixed += of.stages[stage]->fixed;
     }
   }
-  fixed[MemoryKind::kWeights] *= of.versions;
+  fixed[MemoryKind::kWeights] *= of.versions - (ReadsMaster(spec) ? 1 : 0);
   return fixed;
 }
 
@@ -241,7 +240,7 @@ std::shared_ptr<const MemoryFramework> ExecutorMemory(
       .stage = [spec](const ModelSpec& model, const TrainingSpec& training,
                       const std::vector<StageBlock>& blocks,
                       int) { return StageOf(model, training, spec, blocks); },
-      .fixed = FixedOf,
+      .fixed = [spec](const RankStages& of) { return FixedOf(of, spec); },
       .hands_over = true,
       .has_context = spec.gpu,
       .pairs_in_turn = true});

@@ -1,6 +1,6 @@
 // The tensors of the executor's parts: embedding, layer, layer of experts, head
 // as kernels/layer.h describes them, on one device, for one slice of a
-// microbatch. For sim/memory/executor_memory.cc only.
+// microbatch. What the memory of its stages (executor_memory.h) follows from.
 #pragma once
 
 #include <cstdint>

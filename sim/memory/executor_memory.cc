@@ -166,6 +166,17 @@ bool ReadsMaster(const ExecutorSpec& spec) {
   return spec.type_bytes == kFloat && !spec.fp8 && !spec.keeps_versions;
 }
 
+// What so many elements take of weights, gradients and optimizer states.
+MemoryBytes BytesOf(int64_t parameters, const ExecutorSpec& spec) {
+  const int64_t copies = spec.keeps_last_step ? 2 : 1;
+  MemoryBytes bytes;
+  bytes[MemoryKind::kWeights] = spec.type_bytes * parameters;
+  bytes[MemoryKind::kGradients] = kFloat * parameters;
+  bytes[MemoryKind::kMaster] = copies * kFloat * parameters;
+  bytes[MemoryKind::kMoments] = copies * 2 * kFloat * parameters;
+  return bytes;
+}
+
 StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
                     const ExecutorSpec& spec,
                     const std::vector<StageBlock>& blocks) {
@@ -187,13 +198,14 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
     quantized += block.count * bytes.quantized;
     stage.per_microbatch += block.count * bytes.microbatch;
     workspace = std::max(workspace, bytes.workspace);
+    stage.has_table |= block.kind == BlockKind::kEmbedding;
+    if (spec.ties_table && block.kind == BlockKind::kHead) {
+      stage.tied_table = BytesOf(bytes.table, spec);
+    }
   }
-  stage.fixed[MemoryKind::kGradients] = kFloat * parameters;
-  const int64_t copies = spec.keeps_last_step ? 2 : 1;
-  stage.fixed[MemoryKind::kMaster] = copies * kFloat * parameters;
-  stage.fixed[MemoryKind::kMoments] = copies * 2 * kFloat * parameters;
+  stage.fixed = BytesOf(parameters, spec);
   // One set of those that passes read.
-  const int64_t weights = spec.type_bytes * parameters;
+  const int64_t weights = stage.fixed[MemoryKind::kWeights];
   stage.fixed[MemoryKind::kWeights] =
       (weights + kWeightSetBytes - 1) / kWeightSetBytes * kWeightSetBytes +
       quantized;
@@ -217,13 +229,21 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
   return stage;
 }
 
-// Each stage by itself: nothing is shared between those of a rank.
+// But for a table, nothing is shared between the stages of a rank.
 MemoryBytes FixedOf(const RankStages& of, const ExecutorSpec& spec) {
   MemoryBytes fixed;
   for (int replica = 0; replica < of.schedule.replicas; ++replica) {
+    bool has_table = false;
+    MemoryBytes tied;
     for (int chunk = 0; chunk < of.schedule.vpp(); ++chunk) {
-      const int stage = of.schedule.placement.StageOf(of.rank, chunk, replica);
-      fixed += of.stages[stage]->fixed;
+      const int number = of.schedule.placement.StageOf(of.rank, chunk, replica);
+      const StageMemory& stage = *of.stages[number];
+      fixed += stage.fixed;
+      has_table |= stage.has_table;
+      tied += stage.tied_table;
+    }
+    for (int kind = 0; has_table && kind < kNumMemoryKinds; ++kind) {
+      fixed.of[kind] -= tied.of[kind];
     }
   }
   fixed[MemoryKind::kWeights] *= of.versions - (ReadsMaster(spec) ? 1 : 0);

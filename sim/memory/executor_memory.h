@@ -22,6 +22,9 @@ struct ExecutorSpec {
   bool recompute = false;
   // Weights that passes read are never the master weights themselves.
   bool keeps_versions = false;
+  // The head of a rank that has the embedding too reads its table; on another
+  // rank it has a copy.
+  bool ties_table = false;
   // A second set of master weights and moments, to go back to.
   bool keeps_last_step = false;
 };

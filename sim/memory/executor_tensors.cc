@@ -234,7 +234,7 @@ void AddExperts(const Sizes& s, Inventory* list) {
 }
 
 void AddEmbedding(const Sizes& s, Inventory* list) {
-  list->AddLinear("words", s.vocabulary, s.hidden, false);
+  list->Add(TensorSpan::kTable, "words", s.vocabulary * s.hidden);
   if (!s.gated) list->AddLinear("positions", s.sequence, s.hidden, false);
   list->Add(TensorSpan::kSource, "tokens", s.tokens, kIndex);
   list->Add(TensorSpan::kBackwardToWeight, "gradient of the output",
@@ -245,7 +245,7 @@ void AddEmbedding(const Sizes& s, Inventory* list) {
 void AddHead(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
   using enum TensorSpan;
   list->AddNorm("last norm");
-  list->AddLinear("output", s.vocabulary, s.hidden, false);
+  list->Add(kTable, "output", s.vocabulary * s.hidden);
   list->Add(kForwardToBackward, "input of the norm", s.tokens * s.hidden);
   list->Add(kForwardToBackward, "mean and deviation", 2 * s.tokens, kFloat);
   list->Add(kForwardToBackward, "log-sum-exp", s.tokens, kFloat);
@@ -289,6 +289,10 @@ ExecutorPart ExecutorPartOf(const std::vector<ExecutorTensor>& tensors) {
         RoundUp(tensor.elements * tensor.element_bytes, kTensorBytes);
     switch (tensor.span) {
       case TensorSpan::kWeight:
+        part.parameters += RoundUp(tensor.elements, kWeightElements);
+        break;
+      case TensorSpan::kTable:
+        part.table += RoundUp(tensor.elements, kWeightElements);
         part.parameters += RoundUp(tensor.elements, kWeightElements);
         break;
       case TensorSpan::kQuantizedWeight:

@@ -15,6 +15,7 @@ namespace pipewright {
 // go with B's.
 enum class TensorSpan : uint8_t {
   kWeight,           // always, in sets of several types
+  kTable,            // the same; of words, what a head may share
   kQuantizedWeight,  // in each set that passes read
   kSource,           // F to W, even where the forward runs again
   kForwardToBackward,
@@ -39,6 +40,7 @@ std::vector<ExecutorTensor> ExecutorTensors(const ModelSpec& model,
 // One part's bytes, as much as its tensors are rounded up to.
 struct ExecutorPart {
   int64_t parameters = 0;  // elements
+  int64_t table = 0;       // of them
   int64_t quantized = 0;
   int64_t source = 0;
   int64_t saved = 0;   // kForwardToBackward

@@ -17,12 +17,11 @@
 #include "sim/cli/execute_html.h"
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_model.h"
+#include "sim/cli/execute_predict.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_verb.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/config/step_prediction.h"
-#include "sim/memory/activations.h"
 #include "sim/report/html.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/svg.h"
@@ -37,24 +36,6 @@ constexpr char kIsThere[] = "is in the table";
 constexpr char kDiffers[] = "is in the table, and differs";
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
-
-// The simulated run of the same program, where pass times are given.
-absl::Status Predict(const PreparedRun& run, const Program& program,
-                     ExecuteReport* report) {
-  if (!HasTimes(run)) return absl::OkStatus();
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(
-      const RunSummary predicted,
-      engine->run(program, {.native_flows = run.config.network == "native"}));
-  report->predicted_iteration_s = predicted.iteration_s();
-  PW_ASSIGN_OR_RETURN(report->predicted_interval,
-                      PredictStepOf(run, program, predicted.iteration_s()));
-  for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
-    report->predicted_span_s.push_back(times.span_s());
-  }
-  report->predicted_by = run.engine;
-  return absl::OkStatus();
-}
 
 std::vector<double> StepTimes(const RunSummary& summary) {
   std::vector<double> steps;
@@ -190,9 +171,15 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
                                  " (here an iteration is a training step)"));
   }
   PreparedRun& run = prepared->run;
-  PW_ASSIGN_OR_RETURN(run, PrepareToTrain(read, &prepared->warnings));
+  const WayToRun way = {.clock = prepared->kind,
+                        .replays = !replay_rank.empty(),
+                        .processes = processes.job != nullptr};
+  PW_ASSIGN_OR_RETURN(
+      run, PrepareToTrain(WithoutUnexecuted(read, way), &prepared->warnings));
+  PW_RETURN_IF_ERROR(CheckPredictable(run, way));
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());
+  if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
   PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
@@ -275,8 +262,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
   report.clock = prepared.kind;
   report.transport = processes.name;
   report.steps = steps;
-  report.predicted_peak_activations =
-      PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
+  PredictMemory(run, &report);
   executed.peak_activations = report.predicted_peak_activations;
   PW_RETURN_IF_ERROR(
       Train(run, program, prepared.training, job, &report, &executed));

@@ -251,6 +251,13 @@ std::string IntervalInWords(const ExecuteReport& report,
   return words;
 }
 
+std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank) {
+  if (report.predicted_peak_bytes.empty() || report.peak_bytes[rank] <= 0) {
+    return std::nullopt;
+  }
+  return report.peak_bytes[rank] / report.predicted_peak_bytes[rank] - 1;
+}
+
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
   if (report.predicted_span_s.empty() || report.predicted_span_s[rank] <= 0) {
     return std::nullopt;
@@ -333,7 +340,9 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["one_at_a_time"] = report.one_at_a_time;
   execute["replay"] = ReplayJson(report);
   execute["peak_bytes"] = report.peak_bytes;
+  execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
+  execute["message_bytes"] = report.message_bytes;
   execute["wall_s"] = report.wall_s;
   if (report.clock == ClockKind::kPaced) execute["late_s"] = report.late_s;
   if (report.clock == ClockKind::kReal) {
@@ -416,11 +425,17 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   const char* head = "memory peak   ";
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
     if (report.peak_bytes[rank] <= 0) continue;  // has not run
-    absl::StrAppendFormat(
-        &text, "%s%s of it weights and optimizer %s\n",
-        std::exchange(head, "              "),
-        absl::StrCat("rank ", rank, ": ", FormatBytes(report.peak_bytes[rank])),
-        FormatBytes(report.resident_bytes[rank]));
+    absl::StrAppend(&text, std::exchange(head, "              "), "rank ", rank,
+                    ": ", FormatBytes(report.peak_bytes[rank]));
+    if (const std::optional<double> error = PeakErrorOf(report, rank)) {
+      absl::StrAppendFormat(&text, ", %s predicted (%+.2f %%)",
+                            FormatBytes(report.predicted_peak_bytes[rank]),
+                            100 * *error);
+    }
+    absl::StrAppend(&text, "; of it weights and optimizer ",
+                    FormatBytes(report.resident_bytes[rank]),
+                    "; messages beside it ",
+                    FormatBytes(report.message_bytes[rank]), "\n");
   }
   if (report.clock == ClockKind::kPaced) {
     absl::StrAppend(&text, "woke up late  by ", FormatSeconds(report.late_s),

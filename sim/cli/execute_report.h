@@ -27,6 +27,7 @@ struct ExecuteReport {
   std::string no_reference;        // why there is none, where kernels have run
   std::vector<double> peak_bytes;  // [rank]
   std::vector<double> resident_bytes;  // [rank]
+  std::vector<double> message_bytes;   // [rank], beside peak_bytes
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
   std::optional<StepInterval> predicted_interval;  // of a step
@@ -36,8 +37,9 @@ struct ExecuteReport {
   std::optional<ReplayedRun> replay;
   bool one_at_a_time = false;  // one rank computes at a time
   bool green_contexts = false;
-  std::vector<double> predicted_peak_activations;  // [rank], the schedule's
-  double late_s = 0;                               // of the paced clock
+  std::vector<double> predicted_peak_activations;  // [rank]
+  std::vector<double> predicted_peak_bytes;  // [rank]; empty without a model
+  double late_s = 0;                         // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
@@ -74,6 +76,9 @@ absl::Status VerdictOf(const ExecuteReport& report);
 absl::Status Differs(absl::string_view from);
 // "agrees with the float64 reference: …"; there is one.
 std::string ReferenceInWords(const ReferenceCheck& check);
+// What the rank's peak is, over what was predicted, less 1; nothing where it
+// has not run or nothing was predicted.
+std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank);
 // What the rank takes, over what was predicted, less 1; nothing where nothing
 // was predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
@@ -81,11 +86,12 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // The keys of simulate, and "execute" with: clock, transport, device, type
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
 // predicted_interval_s (list), steps_inside, predicted_span_s (list),
-// predicted_peak_activations (list), peak_bytes, resident_bytes, check {agrees, same_order, bits_owed, same_bits,
-// steps_in_full, missing, loss_error, gradient_error, weight_error, losses,
-// sequential_losses}, reference (null: none) {agrees, loss, reference_loss,
-// loss_error, gradient_error, worst_gradient, weight_error (null: not
-// compared), worst_weight, tolerance}, replay {ranks [rank, span_s,
+// predicted_peak_activations (list), peak_bytes, predicted_peak_bytes,
+// resident_bytes, message_bytes, check {agrees, same_order, bits_owed,
+// same_bits, steps_in_full, missing, loss_error, gradient_error, weight_error,
+// losses, sequential_losses}, reference (null: none) {agrees, loss,
+// reference_loss, loss_error, gradient_error, worst_gradient, weight_error
+// (null: not compared), worst_weight, tolerance}, replay {ranks [rank, span_s,
 // composed_span_s, late_s, change_s], passes, change_s, consistent},
 // not_validated.
 std::string ExecuteReportToJson(const ExecuteReport& report,

@@ -64,6 +64,11 @@ struct PreparedRun {
   }
 };
 
+// Makes the memory of a prepared run, where it has any, that of another
+// framework than Megatron-LM; its limit stays.
+void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
+                         PreparedRun* run);
+
 // Errors: kInvalidArgument or kNotFound with field, value and what is
 // allowed; kFailedPrecondition for a schedule file that is no schedule;
 // kResourceExhausted where a planner cannot meet strategy.max_activations. A

@@ -93,6 +93,7 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     steps_weights_ |= op.kind == OpKind::kOptimizer;
   }
   record_.resident_bytes = arena_->used();
+  MeasureMicrobatch();
   return absl::OkStatus();
 }
 
@@ -100,6 +101,7 @@ ModelWorker::~ModelWorker() {
   copies_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
     record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
+    record_.message_bytes = arena_->messages_peak();
     *options_.record = std::move(record_);
   }
   inputs_.clear();
@@ -163,11 +165,13 @@ absl::Status ModelWorker::WarmUp() {
   }
   if (options_.alone) {
     PW_ASSIGN_OR_RETURN(stand_in_, RandomBlock());
+    arena_->ChargeMessages(&stand_in_);
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
   PW_RETURN_IF_ERROR(ReserveBlocks());
   arena_->ResetPeak();
+  arena_->ResetMessagesPeak();
   return absl::OkStatus();
 }
 
@@ -235,6 +239,13 @@ Payload ModelWorker::GiveOutput(Pass pass, int stage) {
   PW_CHECK(found != outputs_.end());
   Payload payload = std::move(found->second);
   outputs_.erase(found);
+  arena_->ChargeMessages(&payload);
+  return payload;
+}
+
+absl::StatusOr<Payload> ModelWorker::TakeMemory(size_t bytes) {
+  PW_ASSIGN_OR_RETURN(Payload payload, arena_->TakeSettled(bytes));
+  arena_->ChargeMessages(&payload);
   return payload;
 }
 
@@ -302,6 +313,7 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
     }
     input = std::move(found->second);
     inputs_.erase(found);
+    arena_->ChargeUsed(&input);
     *held = input;
   }
   Payload output;

@@ -43,9 +43,14 @@ struct WorkerRecord {
   // the weights before it; the sum of the losses until then.
   std::vector<StageSnapshot> first_step;
   double first_loss_sum = 0;
-  size_t peak_bytes = 0;          // of activations, weights and all else
-  size_t resident_bytes = 0;      // weights, gradients, optimizer
-  double peak_activations = 0;    // units of DESIGN section 3
+  size_t peak_bytes = 0;      // of activations, weights and all else
+  size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
+  // Beside them: of messages on their way or waiting, and collectives; hangs on
+  // how far ranks are apart.
+  size_t message_bytes = 0;
+  // Held between passes, over the most that one microbatch through all stages
+  // of the rank holds.
+  double peak_activations = 0;
   std::vector<PassBytes> memory;  // [pass], as it has run
 };
 
@@ -53,7 +58,6 @@ struct WorkerOptions {
   bool sharded_step = false;  // zero1 and up: a replica steps its part
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
-  double held_until_weight = 1;
   // Nobody is there but this rank: random numbers stand for what other ranks
   // would send, its own part for that of a group, and no step fails.
   bool alone = false;
@@ -86,9 +90,7 @@ class ModelWorker : public Worker {
   absl::Status EndIteration(int iteration) override;
   bool WantsAllEnded(int iteration) const override;
   void Forget() override;
-  absl::StatusOr<Payload> TakeMemory(size_t bytes) override {
-    return arena_->TakeSettled(bytes);
-  }
+  absl::StatusOr<Payload> TakeMemory(size_t bytes) override;
   // After WarmUp, whose kernels have ended.
   absl::Status ReserveMemory(int inputs) override {
     arena_->Settle();
@@ -157,6 +159,10 @@ class ModelWorker : public Worker {
   absl::Status ReserveBlocks();
   // [bytes]: blocks of activations at the same time.
   std::map<size_t, int> MostHeld() const;
+  // Fills microbatch_bytes_.
+  void MeasureMicrobatch();
+  // What the stages hold, in microbatches (see WorkerRecord).
+  double HeldNow() const;
   int MostOutputs() const;
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
@@ -218,6 +224,8 @@ class ModelWorker : public Worker {
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
   absl::Status failed_;  // of a function that cannot say so itself
+  // [replica of the schedule]: bytes of one microbatch, see WorkerRecord.
+  std::vector<double> microbatch_bytes_;
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
 };

@@ -55,8 +55,9 @@ struct TrainedRun {
   std::optional<ReferenceCheck> reference;
   std::vector<WorkerRecord> records;     // [replica * pp + rank]
   std::vector<double> peak_activations;  // [rank], the largest of replicas
-  std::vector<double> peak_bytes;        // [rank], all that was allocated
+  std::vector<double> peak_bytes;        // [rank], all but messages
   std::vector<double> resident_bytes;    // [rank], without activations
+  std::vector<double> message_bytes;     // [rank], see WorkerRecord
   std::string device;
   std::string libraries;
 };
@@ -75,8 +76,7 @@ struct TrainingOptions {
 
 // What the worker has to know of how `program` was lowered.
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer,
-                               double held_until_weight);
+                               OptimizerMode optimizer);
 
 // Does every stage add up its gradients in the order of the sequential run:
 // microbatches up, slices down, one replica?

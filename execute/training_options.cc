@@ -15,13 +15,11 @@ constexpr int kMostStepsInFull = 3;
 }  // namespace
 
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer,
-                               double held_until_weight) {
+                               OptimizerMode optimizer) {
   WorkerOptions options;
   options.sharded_step = mode >= DataParallel::kZero1 && program.replicas > 1;
   options.synchronised = optimizer == OptimizerMode::kSynchronised;
   options.post_validated = optimizer == OptimizerMode::kPostValidated;
-  options.held_until_weight = held_until_weight;
   for (int iteration = 0; iteration < program.iterations; ++iteration) {
     if (program.iterations > kMostStepsInFull && iteration > 0 &&
         iteration + 1 < program.iterations) {

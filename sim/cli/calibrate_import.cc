@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
+#include "sim/base/amount.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
 #include "sim/base/names.h"
@@ -25,6 +27,8 @@ namespace {
 // Far beyond what anybody trains; products of them stay below 2^63.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
+constexpr int64_t kMostDevices = int64_t{1} << 20;
+constexpr int64_t kMostLayers = 100'000;
 // --sequence was not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
 
@@ -35,7 +39,7 @@ struct Import {
   std::string buffer = "512MiB";
   std::string model;
   std::string device;
-  std::string output;
+  OutputFiles files;
   KinetoOptions options;
   int64_t ep = 1;
 
@@ -99,22 +103,22 @@ absl::Status Import::TakeLayers(const ModelSpec& spec) {
 
 absl::StatusOr<Profile> Import::Trace() {
   if (model.empty()) {
-    return absl::InvalidArgumentError(
-        "--model: missing; allowed: with --kineto, the model that was trained "
-        "(pipewright list models)");
+    return MissingValue("--model",
+                        "with --kineto, the model that was trained (pipewright "
+                        "list models)");
   }
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
-  PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
+  PW_RETURN_IF_ERROR(InField("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
   PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
   absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(kineto);
-  PW_RETURN_IF_ERROR(Prefix("--kineto", in.status()));
+  PW_RETURN_IF_ERROR(InField("--kineto", in.status()));
   absl::StatusOr<Profile> profile =
       ImportKineto((*in)->stream(), kineto, options);
   // A broken file is also one that does not parse.
-  PW_RETURN_IF_ERROR(Prefix("--kineto", (*in)->status()));
+  PW_RETURN_IF_ERROR(InField("--kineto", (*in)->status()));
   return profile;
 }
 
@@ -144,23 +148,34 @@ absl::Status Import::Run() {
         "nothing to import; allowed: --kineto FILE, --nccl-tests FILE, "
         "--nvbandwidth FILE");
   }
+  files.Reads("--kineto", kineto);
+  for (const std::string& path : nccl_tests) files.Reads("--nccl-tests", path);
+  for (const std::string& path : nvbandwidth) {
+    files.Reads("--nvbandwidth", path);
+  }
+  PW_RETURN_IF_ERROR(files.Check());
   const absl::StatusOr<double> bytes = ParseQuantity(buffer, Unit::kBytes);
-  PW_RETURN_IF_ERROR(Prefix("--buffer", bytes.status()));
+  PW_RETURN_IF_ERROR(InField("--buffer", bytes.status()));
+  PW_RETURN_IF_ERROR(
+      InField("--buffer", CheckAmount(*bytes, buffer, Unit::kBytes)));
   Profile profile;
   if (!kineto.empty()) PW_RETURN_IF_ERROR(Add(Trace(), &profile));
   for (const std::string& path : nccl_tests) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(path, InputKind::kProfile));
     PW_RETURN_IF_ERROR(Add(ImportNcclTests(text, path), &profile));
   }
   for (const std::string& path : nvbandwidth) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(path, InputKind::kProfile));
     PW_RETURN_IF_ERROR(Add(
         ImportNvbandwidth(text, path, static_cast<int64_t>(*bytes)), &profile));
   }
   for (const ProfileSource& source : profile.sources) {
     PrintWarnings(source.warnings);
   }
-  return WriteFile(output, WriteProfile(profile));
+  files.Put("-o", WriteProfile(profile));
+  return files.Write();
 }
 
 }  // namespace
@@ -192,20 +207,24 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
                                   DefaultRegionPattern(region), ")"));
   }
   verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
-  verb->add_option("--microbatch-size", options.microbatch_size, "samples");
-  verb->add_option("--sequence", options.sequence,
-                   "tokens of a sample (default: the model's)");
-  verb->add_option("--tp", options.tp, "tensor parallelism of the run");
-  verb->add_option("--ep", import->ep, "expert parallelism of the run");
-  verb->add_option("--layers", options.layers,
-                   "layers of one region (default: 1)");
-  verb->add_option("--parameters", options.parameters,
-                   "that one optimizer step updates");
-  verb->add_option("--skip", options.skip,
-                   "regions of each kind left out at the start");
+  AddInteger(verb, "--microbatch-size", &options.microbatch_size, 1,
+             kMostTokens, "samples");
+  AddInteger(verb, "--sequence", &options.sequence, 1, kMostTokens,
+             "tokens of a sample (default: the model's)");
+  AddInteger(verb, "--tp", &options.tp, 1, kMostDevices,
+             "tensor parallelism of the run");
+  AddInteger(verb, "--ep", &import->ep, 1, kMostDevices,
+             "expert parallelism of the run");
+  AddInteger(verb, "--layers", &options.layers, 1, kMostLayers,
+             "layers of one region (default: 1)");
+  AddInteger(verb, "--parameters", &options.parameters, 0, kMostParameters,
+             "that one optimizer step updates");
+  AddInteger(verb, "--skip", &options.skip, 0, kMostTokens,
+             "regions of each kind left out at the start");
   verb->add_flag("--sum-kernels", options.sum_kernels,
                  "sum of the kernels instead of first start to last end");
-  verb->add_option("-o", import->output, "profile to write")->required();
+  import->files.AddTo(verb, "-o", "profile to write", FileFormat::kTextProto);
+  verb->get_option("-o")->required();
   verb->callback(
       [action, import] { *action = [import] { return import->Run(); }; });
 }

@@ -21,6 +21,9 @@
 namespace pipewright {
 namespace {
 
+// As the reader of traces takes (trace_read.cc).
+constexpr int kMostIteration = 1'000'000;
+
 struct CompareVerb {
   std::string simulated;
   std::vector<std::string> measured;
@@ -104,7 +107,8 @@ absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
 // --limit holds for every run.
 absl::Status CompareVerb::Summarize() {
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
-  PW_ASSIGN_OR_RETURN(const std::string content, ReadFile(simulated));
+  PW_ASSIGN_OR_RETURN(const std::string content,
+                      ReadFile(simulated, InputKind::kProfile));
   PW_ASSIGN_OR_RETURN(std::vector<ExecutedRow> rows,
                       ParseExecutedTable(content, simulated));
   PW_ASSIGN_OR_RETURN(const RunsSummary runs, SummarizeRuns(std::move(rows)));
@@ -122,6 +126,9 @@ absl::Status CompareVerb::Summarize() {
 }
 
 absl::Status CompareVerb::Run() {
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  files.Reads("SIM", simulated);
+  for (const std::string& path : measured) files.Reads("MEASURED", path);
   PW_RETURN_IF_ERROR(files.Check());
   if (summary != measured.empty()) {
     return BadValue("MEASURED", measured.empty() ? "" : measured[0],
@@ -182,10 +189,9 @@ void AddCompare(CLI::App* app, Action* action) {
       ->type_name("");
   verb->add_flag("--summary", compare->summary,
                  "errors and order of all runs of a table");
-  verb->add_option("--iteration", compare->iteration,
-                   "the iteration compared, from 0 (default: the last that "
-                   "both have in full)")
-      ->check(CLI::NonNegativeNumber)
+  AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
+             "the iteration compared, from 0 (default: the last that both have "
+             "in full)")
       ->type_name("N");
   verb->add_option("--limit", compare->limit,
                    "exit 1 where the step time is off by more (5%)")
@@ -204,17 +210,17 @@ void AddCompare(CLI::App* app, Action* action) {
                    "where there are several)")
       ->group("Traces of other programs")
       ->type_name("");
-  verb->add_option("--skip", compare->foreign.skip,
-                   "iterations left out at the begin")
+  AddInteger(verb, "--skip", &compare->foreign.skip, 0, kMostIteration,
+             "iterations left out at the begin")
       ->group("Traces of other programs")
-      ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output");
-  files.AddTo(verb, "--svg", "both timelines on one axis");
-  files.AddTo(verb, "--html", "report as one page");
+  files.AddTo(verb, "-o", "the report, instead of standard output",
+              FileFormat::kText);
+  files.AddTo(verb, "--svg", "both timelines on one axis", FileFormat::kSvg);
+  files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
   verb->callback(
       [action, compare] { *action = [compare] { return compare->Run(); }; });
 }

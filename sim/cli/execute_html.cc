@@ -44,6 +44,9 @@ std::string HowSection(const ExecuteReport& report,
                      SignedPercent(predicted_s / report.report.iteration_s - 1),
                      " of what was measured"));
   }
+  if (report.predicted_interval) {
+    words.emplace_back("90 % of steps", IntervalInWords(report, step_s));
+  }
   if (report.replay) {
     words.emplace_back("replay", ReplayInWords(report));
   }
@@ -103,7 +106,12 @@ std::string MeasuredSection(const ExecuteReport& report) {
     table.header.push_back("predicted");
     table.header.push_back("measured over predicted");
   }
+  const bool memory_predicted = memory && !report.predicted_peak_bytes.empty();
   if (memory) table.header.push_back("memory peak");
+  if (memory_predicted) {
+    table.header.push_back("predicted");
+    table.header.push_back("measured over predicted");
+  }
   for (size_t rank = 0; rank < report.report.ranks.size(); ++rank) {
     std::vector<std::string>& row = table.rows.emplace_back();
     row = {absl::StrCat(rank), FormatSeconds(report.report.ranks[rank].span_s)};
@@ -117,6 +125,10 @@ std::string MeasuredSection(const ExecuteReport& report) {
     row.push_back(report.peak_bytes[rank] > 0
                       ? FormatBytes(report.peak_bytes[rank])
                       : "has not run");
+    if (!memory_predicted) continue;
+    const std::optional<double> error = PeakErrorOf(report, rank);
+    row.push_back(FormatBytes(report.predicted_peak_bytes[rank]));
+    row.push_back(error ? SignedPercent(*error) : "");
   }
   return SectionHtml("measured", "Measured", TableHtml(table, kMaxRows));
 }

@@ -7,6 +7,7 @@
 #include "execute/training.h"
 #include "sim/base/status.h"
 #include "sim/config/describe_costs.h"
+#include "sim/memory/executor_memory.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -14,13 +15,22 @@ namespace {
 
 constexpr double kDefaultClip = 1;  // Megatron-LM's --clip-grad
 
-// Every backward has its R, or none has. Error: some have.
-absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
+int64_t CountRecomputed(const Schedule& schedule) {
   int64_t recomputed = 0;
-  int64_t backwards = 0;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     for (const Pass pass : schedule.order(rank)) {
       recomputed += pass.kind() == PassKind::kRecompute ? 1 : 0;
+    }
+  }
+  return recomputed;
+}
+
+// Every backward has its R, or none has. Error: some have.
+absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
+  const int64_t recomputed = CountRecomputed(schedule);
+  int64_t backwards = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
       backwards += IsBackward(pass.kind()) ? 1 : 0;
     }
   }
@@ -86,6 +96,23 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     }
   }
   return run;
+}
+
+void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
+  if (!run->prepared_model) return;
+  const TrainingSpec& training = run->prepared_model->training;
+  const Schedule& schedule = *run->schedule;
+  ExecutorSpec spec;
+  spec.gpu = device == "cuda";
+  spec.type_bytes = spec.gpu ? 2 : 4;
+  spec.fp8 = training.precision == Precision::kFp8;
+  spec.recompute =
+      training.recompute == Recompute::kFull || CountRecomputed(schedule) > 0;
+  ExecutedModel versions;
+  SetWeightVersions(schedule, &versions);
+  spec.keeps_versions = versions.keeps_versions;
+  spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
+  TakeMemoryFramework(ExecutorMemory(spec), run);
 }
 
 bool HasTimes(const PreparedRun& run) {

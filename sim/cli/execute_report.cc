@@ -98,6 +98,32 @@ std::string NotValidated(const ExecuteReport& report) {
   return absl::StrJoin(texts, "; ");
 }
 
+TraceOrigin OriginOf(const ExecuteReport& report) {
+  TraceOrigin origin = {.clock = ClockName(report.clock),
+                        .memory = std::string(kExecutorMemory)};
+  const auto give = [&origin](std::vector<absl::string_view> times) {
+    for (const absl::string_view each : times) origin.given.emplace_back(each);
+  };
+  switch (report.clock) {
+    case ClockKind::kVirtual:
+      // Every operation starts when its inputs are there.
+      give({kTransferTimes, kCopyTimes, kSynchronisationTimes, kGapTimes});
+      break;
+    case ClockKind::kPaced:
+      give({kKernelTimes, kTransferTimes, kCopyTimes, kSynchronisationTimes,
+            kOptimizerTimes});
+      break;
+    case ClockKind::kReal:
+      if (report.replay) give({kTransferTimes, kSynchronisationTimes});
+      break;
+  }
+  if (report.replay && report.replay->ranks.size() == 1 &&
+      report.report.pp > 1) {
+    origin.only_rank = absl::StrCat(report.replay->ranks[0].rank);
+  }
+  return origin;
+}
+
 absl::Status Differs(absl::string_view from) {
   return absl::DataLossError(
       absl::StrCat("losses, gradients or weights differ from the ", from));
@@ -200,6 +226,38 @@ std::string CheckInWords(const ExecuteReport& report) {
   return words;
 }
 
+StepsInside CountInside(const ExecuteReport& report,
+                        const std::vector<double>& step_s) {
+  StepsInside count;
+  for (size_t step = 1; step < step_s.size(); ++step) {
+    ++count.steps;
+    count.inside += step_s[step] >= report.predicted_interval->low_s &&
+                            step_s[step] <= report.predicted_interval->high_s
+                        ? 1
+                        : 0;
+  }
+  return count;
+}
+
+std::string IntervalInWords(const ExecuteReport& report,
+                            const std::vector<double>& step_s) {
+  const StepsInside count = CountInside(report, step_s);
+  std::string words =
+      IntervalText(*report.predicted_interval, *report.predicted_iteration_s);
+  if (count.steps > 0) {
+    absl::StrAppend(&words, "; ", count.inside, " of ", count.steps,
+                    " steps behind the first inside");
+  }
+  return words;
+}
+
+std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank) {
+  if (report.predicted_peak_bytes.empty() || report.peak_bytes[rank] <= 0) {
+    return std::nullopt;
+  }
+  return report.peak_bytes[rank] / report.predicted_peak_bytes[rank] - 1;
+}
+
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
   if (report.predicted_span_s.empty() || report.predicted_span_s[rank] <= 0) {
     return std::nullopt;
@@ -272,13 +330,19 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_interval_s"] = IntervalToJson(report.predicted_interval);
+  execute["steps_inside"] = report.predicted_interval
+                                ? Json(CountInside(report, step_s).inside)
+                                : Json();
   execute["predicted_span_s"] =
       report.predicted_span_s.empty() ? Json() : Json(report.predicted_span_s);
   execute["predicted_peak_activations"] = report.predicted_peak_activations;
   execute["one_at_a_time"] = report.one_at_a_time;
   execute["replay"] = ReplayJson(report);
   execute["peak_bytes"] = report.peak_bytes;
+  execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
+  execute["message_bytes"] = report.message_bytes;
   execute["wall_s"] = report.wall_s;
   if (report.clock == ClockKind::kPaced) execute["late_s"] = report.late_s;
   if (report.clock == ClockKind::kReal) {
@@ -340,6 +404,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
         FormatSeconds(*report.predicted_iteration_s), report.predicted_by,
         100 * ErrorOf(report));
   }
+  if (report.predicted_interval) {
+    absl::StrAppend(&text, "interval      90 % of steps: ",
+                    IntervalInWords(report, step_s), "\n");
+  }
   if (report.check) {
     const TrainingCheck& check = *report.check;
     absl::StrAppend(&text, "gradients     ", CheckInWords(report), "\n");
@@ -357,11 +425,17 @@ std::string ExecuteReportToText(const ExecuteReport& report,
   const char* head = "memory peak   ";
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
     if (report.peak_bytes[rank] <= 0) continue;  // has not run
-    absl::StrAppendFormat(
-        &text, "%s%s of it weights and optimizer %s\n",
-        std::exchange(head, "              "),
-        absl::StrCat("rank ", rank, ": ", FormatBytes(report.peak_bytes[rank])),
-        FormatBytes(report.resident_bytes[rank]));
+    absl::StrAppend(&text, std::exchange(head, "              "), "rank ", rank,
+                    ": ", FormatBytes(report.peak_bytes[rank]));
+    if (const std::optional<double> error = PeakErrorOf(report, rank)) {
+      absl::StrAppendFormat(&text, ", %s predicted (%+.2f %%)",
+                            FormatBytes(report.predicted_peak_bytes[rank]),
+                            100 * *error);
+    }
+    absl::StrAppend(&text, "; of it weights and optimizer ",
+                    FormatBytes(report.resident_bytes[rank]),
+                    "; messages beside it ",
+                    FormatBytes(report.message_bytes[rank]), "\n");
   }
   if (report.clock == ClockKind::kPaced) {
     absl::StrAppend(&text, "woke up late  by ", FormatSeconds(report.late_s),

@@ -98,8 +98,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                                    seed, &executed->warnings));
   report->type = std::string(TypeName(model.shape));
   training.worker =
-      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
-                       run.lower.costs.held_until_weight);
+      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer);
   if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
   training.worker.parts = green_contexts;
   report->green_contexts = green_contexts;
@@ -144,6 +143,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   }
   report->peak_bytes = trained.peak_bytes;
   report->resident_bytes = trained.resident_bytes;
+  report->message_bytes = trained.message_bytes;
   report->device = trained.device;
   report->libraries = trained.libraries;
   if (training.check) report->check = trained.check;

@@ -62,7 +62,7 @@ struct Execute {
   };
 
   absl::Status RunIn(const ProcessJob& processes);
-  absl::Status Prepare(const ProcessJob& processes, Prepared* prepared) const;
+  absl::Status Prepare(const ProcessJob& processes, Prepared* prepared);
   // What makes it another run: not how it is checked and watched, nor the times
   // that it is predicted from.
   std::string OptionsOf(const Prepared& prepared) const;

@@ -65,6 +65,8 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   const std::optional<PreparedModel>& model = run.prepared_model;
   report->tp = run.config.strategy.tp.value_or(1);
   report->cp = run.config.strategy.cp.value_or(1);
+  // What the engines count is one device's of each rank.
+  report->bytes_sent *= static_cast<double>(report->tp) * report->cp;
   if (run.tokens && report->iteration_s > 0) {
     Throughput throughput;
     throughput.tokens_per_s = *run.tokens / report->iteration_s;

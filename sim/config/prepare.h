@@ -41,7 +41,7 @@ struct PreparedRun {
   std::string engine;
   std::shared_ptr<const Cluster> cluster;      // null: no system
   std::shared_ptr<const RankMapping> mapping;  // null: no system
-  std::string network_name;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string network_name;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
   std::string system;        // name, "" without one
   std::string model;         // preset, file, "custom", or "" without one
   std::optional<PreparedModel> prepared_model;
@@ -49,6 +49,7 @@ struct PreparedRun {
   std::optional<MemoryReport> memory;
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
   std::optional<PreparedProfile> profile;   // what they were measured with
+  bool measured_hops = false;        // the delay of hops is the profile's
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known
@@ -62,6 +63,11 @@ struct PreparedRun {
     return memory ? memory->memory.get() : nullptr;
   }
 };
+
+// Makes the memory of a prepared run, where it has any, that of another
+// framework than Megatron-LM; its limit stays.
+void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
+                         PreparedRun* run);
 
 // Errors: kInvalidArgument or kNotFound with field, value and what is
 // allowed; kFailedPrecondition for a schedule file that is no schedule;

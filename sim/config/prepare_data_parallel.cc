@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 
@@ -57,10 +58,10 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     }
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      "costs.gradient_bytes: missing; allowed: the bytes of one rank's "
-      "gradients (--gradient-bytes 4GiB), or a model (--model), from which "
-      "they follow");
+  return MissingValue(
+      config.Field("costs.gradient_bytes"),
+      "the bytes of one rank's gradients (--gradient-bytes 4GiB), or a model "
+      "(--model), from which they follow");
 }
 
 }  // namespace pipewright

@@ -126,6 +126,11 @@ absl::StatusOr<StageLayout> PrepareLayout(
     const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
     const TrainingSpec& training, const std::vector<int>& rank_of_stage);
 
+// Error: the bytes that a rank may hold are beyond what can be counted, naming
+// the largest size that was given.
+absl::Status CheckBytes(const RunConfig& config, const RunSizes& sizes,
+                        const PreparedModel& model);
+
 // Tokens of a microbatch; nothing where neither a model nor the strategy
 // tells.
 std::optional<double> MicrobatchTokens(const RunConfig& config,

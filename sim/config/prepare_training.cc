@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
@@ -48,9 +49,7 @@ absl::Status CheckOneChoice(const RunConfig& config) {
   if (strategy.layout) given.push_back("strategy.layout");
   if (strategy.split) given.push_back("strategy.split");
   if (given.size() < 2) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(config.Field(given[1]), ": given together with ",
-                   config.Field(given[0]), "; allowed: one of them"));
+  return BothGiven(config.Field(given[1]), config.Field(given[0]));
 }
 
 absl::StatusOr<StageLayout> Balanced(const RunConfig& config,

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
@@ -99,10 +100,10 @@ class Printer {
 
 }  // namespace
 
-std::string RunConfig::Field(absl::string_view path) const {
+FieldPlace RunConfig::Field(absl::string_view path) const {
   const auto origin = origins.find(std::string(path));
-  return origin == origins.end() ? std::string(path)
-                                 : absl::StrCat(origin->second, ": ", path);
+  if (origin != origins.end()) return origin->second.Field(path);
+  return ConfigOrigin{.file = source}.Field(path);
 }
 
 std::string ToString(const RunConfig& config) {

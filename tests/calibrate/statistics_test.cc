@@ -97,6 +97,19 @@ TEST_CASE("statistics: equal samples leave the clock's resolution",
   CHECK(time.prediction_high_s == 2.25);
 }
 
+// Rounds with one and the same median: nothing drifts, and what is left is the
+// sampling within them.
+TEST_CASE("statistics: both calibrations err in their samples", "[calibrate]") {
+  const Distribution time = Summarize({{4, 5, 6}, {4, 5, 6}, {4, 5, 6}}, 0);
+  CHECK(time.confidence_low_s == 4);
+  CHECK(time.confidence_high_s == 6);
+  // 4 to 6 is 1.96 standard errors of a median each way. The difference of
+  // two medians has sqrt(2) of that; 1.645 of it enclose 90 %.
+  const double half = 1.6449 * std::sqrt(2.0) * (1 / 1.96);
+  CHECK(time.prediction_low_s == Approx(5 - half).epsilon(1e-6));
+  CHECK(time.prediction_high_s == Approx(5 + half).epsilon(1e-6));
+}
+
 // What the interval promises, where its assumption holds: calibrations whose
 // rounds drift independently.
 TEST_CASE("statistics: a fresh median falls into the interval as often as said",

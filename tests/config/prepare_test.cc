@@ -236,7 +236,7 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
   const std::vector<LinkId> links = run.cluster->Route(0, 1);
   CHECK(run.cluster->BandwidthOf(links) == 1e9);
   CHECK(run.cluster->LatencyOf(links) == 0);
-  CHECK(run.network_name == "dgx-h100, 1 node (native)");
+  CHECK(run.network_name == "dgx-h100, 1 node (fluid)");
 }
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "sim/base/worst.h"
 #include "sim/cost/profile_shape.h"
 
 namespace pipewright {
@@ -94,7 +95,7 @@ TEST_CASE("cost: points left out of a realistic grid are met within 5 percent",
       CHECK(MedianMagnitude(grid.left_out()) < 0.05);
       double worst = 0;
       for (const double error : grid.left_out()) {
-        worst = std::max(worst, std::abs(error));
+        worst = WorseOf(worst, std::abs(error));
       }
       CHECK(worst < 0.25);
     }
@@ -138,6 +139,38 @@ TEST_CASE("cost: one point scales by its work and knows no error", "[cost]") {
   CHECK_FALSE(value.inside);
   CHECK(value.seconds >= 1e-3);
   CHECK(value.seconds <= 2e-3 * (1 + 1e-12));
+}
+
+TEST_CASE("cost: a point that is left out has no part in its prediction",
+          "[cost]") {
+  // Seconds as the work, but for the last: the other two give it 4 of its 8.
+  const Interpolation grid({{{1}, {1}, 1}, {{2}, {2}, 2}, {{4}, {4}, 8}});
+  REQUIRE(grid.left_out().size() == 3);
+  CHECK(grid.left_out()[2] == Approx(4.0 / 8 - 1).epsilon(1e-12));
+}
+
+TEST_CASE("cost: outside of the grid the error grows with every doubling",
+          "[cost]") {
+  // Two points that miss each other by 1/11 and 1/10.
+  const Interpolation grid({{{1}, {1}, 1}, {{2}, {2}, 2.2}});
+  REQUIRE(grid.left_out().size() == 2);
+  CHECK(grid.left_out()[0] == Approx(1.1 - 1));
+  CHECK(grid.left_out()[1] == Approx(1 / 1.1 - 1));
+  const auto error = [&grid](double place) {
+    return grid.At({place}, {place}).error;
+  };
+  CHECK(error(1.5) >= 1.0 / 11);
+  CHECK(error(1.5) <= 1.0 / 10);
+  // Above and below.
+  for (const double doublings : {1.0, 2.0, 3.0}) {
+    const double factor = std::exp2(doublings);
+    for (const double place : {2 * factor, 1 / factor}) {
+      INFO("at " << place);
+      CHECK_FALSE(grid.At({place}, {place}).inside);
+      CHECK(error(place) >= (1 + doublings) / 11);
+      CHECK(error(place) <= (1 + doublings) / 10);
+    }
+  }
 }
 
 TEST_CASE("cost: the median of magnitudes", "[cost]") {

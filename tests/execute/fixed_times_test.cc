@@ -56,7 +56,7 @@ TrainedRun Train(const std::string& schedule, const Sizes& sizes) {
   const absl::StatusOr<TrainedRun> trained =
       TrainThreads(program, model, testing::FixedTimeKernels(kTimes),
                    {.worker = WorkerOptionsFor(program, DataParallel::kNone,
-                                               sizes.optimizer, 1)});
+                                               sizes.optimizer)});
   INFO(trained.status());
   REQUIRE(trained.ok());
   return *trained;

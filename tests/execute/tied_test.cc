@@ -63,7 +63,7 @@ Setup Make(const std::string& schedule, const Sizes& sizes) {
   REQUIRE(program.ok());
   setup.program = *program;
   setup.options.worker =
-      WorkerOptionsFor(setup.program, lower.data_parallel, lower.optimizer, 1);
+      WorkerOptionsFor(setup.program, lower.data_parallel, lower.optimizer);
   setup.options.reference = true;
   KeepFirstStep(setup.program, &setup.options.worker);
   return setup;

@@ -1,5 +1,6 @@
 // What the check against the sequential run finds, and what the activations
 // are that a rank holds.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -67,6 +68,26 @@ TEST_CASE("execute: a lost bit fails the check where bits are owed",
   CHECK_FALSE(trained.Check().same_bits);
 }
 
+// Of the largest gradient of its stage.
+TEST_CASE("execute: a gradient that is off by 1e-4 fails in fp32",
+          "[execute]") {
+  for (const double error : {2e-6, 1e-4, 5e-2}) {
+    Trained trained = Train("1f1b");
+    StageSnapshot& snapshot = trained.records[1].snapshots[0];
+    REQUIRE(snapshot.iteration == 0);
+    float largest = 0;
+    for (const float value : snapshot.gradients) {
+      largest = std::max(largest, std::abs(value));
+    }
+    snapshot.gradients[7] += static_cast<float>(error * largest);
+    // On a device that adds up as it likes: in bits it is off either way.
+    const TrainingCheck check = trained.Check(/*deterministic=*/false);
+    INFO("off by " << error << ", found " << check.first_gradient_error);
+    CHECK(check.first_gradient_error == Approx(error).epsilon(0.1));
+    CHECK(check.ok() == (error < 1e-5));
+  }
+}
+
 TEST_CASE("execute: an optimizer that does nothing fails the check",
           "[execute]") {
   for (const char* schedule : {"1f1b", "dualpipev"}) {
@@ -86,6 +107,35 @@ TEST_CASE("execute: an optimizer that does nothing fails the check",
     const TrainingCheck half = trained.Check(/*deterministic=*/false);
     CHECK(half.weight_error == Approx(1));
     CHECK_FALSE(half.ok());
+  }
+}
+
+TEST_CASE("execute: a NaN fails the check wherever it stands", "[execute]") {
+  const Trained trained = Train("zb-h1");
+  CHECK(trained.Check().ok());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (size_t rank = 0; rank < trained.records.size(); ++rank) {
+    const size_t snapshots = trained.records[rank].snapshots.size();
+    for (size_t index = 0; index < snapshots; ++index) {
+      for (const double place : {0.0, 0.5, 1.0}) {
+        for (const bool weights : {false, true}) {
+          Trained broken = trained;
+          StageSnapshot& snapshot = broken.records[rank].snapshots[index];
+          std::vector<float>& values =
+              weights ? snapshot.weights : snapshot.gradients;
+          const auto last = static_cast<double>(values.size() - 1);
+          values[static_cast<size_t>(place * last)] = nan;
+          INFO("rank " << rank << " snapshot " << index << " at " << place
+                       << (weights ? " of the weights" : " of the gradients"));
+          CHECK_FALSE(broken.Check(/*deterministic=*/false).ok());
+        }
+      }
+    }
+    for (auto& [iteration, sum] : trained.records[rank].loss_sum) {
+      Trained broken = trained;
+      broken.records[rank].loss_sum[iteration] = nan;
+      CHECK_FALSE(broken.Check(/*deterministic=*/false).ok());
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // zero2 and fsdp: what is gathered and scattered with the passes, and how
 // often.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -127,6 +128,42 @@ TEST_CASE("shards: gathers are prefetched", "[program]") {
   // The first gather and the last scatter are all that shows.
   CHECK(fast->iteration_s() == Approx(gather_s + 8 * 24 + scatter_s));
   CHECK(simgrid->iteration_s() == Approx(fast->iteration_s()).epsilon(1e-9));
+}
+
+// Two reduce-scatters may be under way behind the block that ends: BW n waits
+// for scatter n - 2. Scatters of 32 s behind passes of 8 s and 16 s are what
+// the order waits for.
+TEST_CASE("shards: a backward waits for the scatter two back", "[program]") {
+  constexpr int kMicrobatches = 6;
+  constexpr double kScatter_s = 32;
+  const auto schedule = Registered("1f1b", 1, kMicrobatches);
+  LowerOptions options =
+      Sharded(*schedule, DataParallel::kZero2, ShardBlocks::kPass);
+  options.network.hop_s = kScatter_s;  // what two members take for one step
+  const Program program = Lowered(schedule, options);
+  for (const auto run : {&RunFast, &RunSimgrid}) {
+    FullTrace trace;
+    REQUIRE(run(program, {.trace = &trace}).ok());
+    std::vector<double> backward_s, scatter_s;
+    for (const TraceOp& op : trace.ops()) {
+      if (op.replica != 0) continue;
+      if (op.kind == OpKind::kReduceScatter) scatter_s.push_back(op.start_s);
+      if (op.kind == OpKind::kPass && IsBackward(op.pass.kind())) {
+        backward_s.push_back(op.start_s);
+      }
+    }
+    std::sort(backward_s.begin(), backward_s.end());
+    std::sort(scatter_s.begin(), scatter_s.end());
+    REQUIRE(backward_s.size() == kMicrobatches);
+    REQUIRE(scatter_s.size() == kMicrobatches);
+    // F0 8, BW0 16; then one scatter after the other without a gap.
+    for (int number = 0; number < kMicrobatches; ++number) {
+      INFO("microbatch " << number);
+      CHECK(scatter_s[number] == Approx(24 + number * kScatter_s));
+      if (number < 2) continue;
+      CHECK(backward_s[number] == Approx(24 + (number - 1) * kScatter_s));
+    }
+  }
 }
 
 // 2vm/U gathers and vm/U scatters a rank (schedules_other.md, section 2), on

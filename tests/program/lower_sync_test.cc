@@ -24,6 +24,19 @@ LowerOptions Options(const Schedule& schedule) {
   return options;
 }
 
+// Eight data-parallel replicas, one a device.
+LowerOptions OnEightDevices(const Schedule& schedule,
+                            const ShapeParams& shape) {
+  LowerOptions options = Options(schedule);
+  options.replicas = 8;
+  options.gradient_bytes = {1024};
+  auto cluster = BuildCluster(shape);
+  REQUIRE(cluster.ok());
+  options.network = NetworkOf(std::make_shared<Cluster>(*std::move(cluster)),
+                              {0, 1, 2, 3, 4, 5, 6, 7}, 1, 8);
+  return options;
+}
+
 TEST_CASE("lower: SYNC says where a chunk is reduced", "[program]") {
   const auto schedule = Parsed(
       "pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 BW0.1 BW0.0 SYNC0.1 SYNC0.0");
@@ -74,13 +87,7 @@ TEST_CASE("lower: the replicas of a schedule reduce their stages together",
 TEST_CASE("network: a group with several devices a node runs several rings",
           "[program]") {
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
-  LowerOptions options = Options(*schedule);
-  options.replicas = 8;
-  options.gradient_bytes = {1024};
-  auto cluster = BuildCluster(SmallFabric(2, 4, 4));
-  REQUIRE(cluster.ok());
-  options.network = NetworkOf(std::make_shared<Cluster>(*std::move(cluster)),
-                              {0, 1, 2, 3, 4, 5, 6, 7}, 1, 8);
+  const LowerOptions options = OnEightDevices(*schedule, SmallFabric(2, 4, 4));
   const Program program = Lowered(schedule, options);
   const CollectivePlan plan =
       PlanCollective(program, OpKind::kAllReduce, 1024,
@@ -90,6 +97,32 @@ TEST_CASE("network: a group with several devices a node runs several rings",
   // 2 * 7/8 of a quarter of the buffer over each edge.
   CHECK(plan.bytes_per_edge == 2.0 * 7 / 8 * 1024 / 4);
   CHECK(plan.seconds == Approx(14 * 0.5 + plan.bytes_per_edge / 16));
+  const absl::StatusOr<RunSummary> fast = RunFast(program, {});
+  const absl::StatusOr<RunSummary> simgrid = RunSimgrid(program, {});
+  REQUIRE(fast.ok());
+  REQUIRE(simgrid.ok());
+  CHECK(simgrid->iteration_s() == Approx(fast->iteration_s()).epsilon(1e-9));
+}
+
+// The same with links inside the nodes that are the narrowest. Of the four
+// rings three leave a device over its NVLink and one over its card.
+TEST_CASE("network: edges of several rings share a device's NVLink",
+          "[program]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  ShapeParams shape = SmallFabric(2, 4, 4);
+  shape.nvlink.bytes_per_s = 24;
+  const LowerOptions options = OnEightDevices(*schedule, shape);
+  const Program program = Lowered(schedule, options);
+  for (const auto& [kind, steps] :
+       {std::pair(OpKind::kAllReduce, 14), {OpKind::kReduceScatter, 7}}) {
+    const CollectivePlan plan = PlanCollective(
+        program, kind, 1024, GroupMembers(program, program.groups[0], 0));
+    REQUIRE(plan.ring);
+    // 7/8 of a quarter of the buffer, there and back; 24 / 3 B/s, which is
+    // less than the card's 16.
+    CHECK(plan.bytes_per_edge == steps / 8.0 * 1024 / 4);
+    CHECK(plan.seconds == Approx(steps * 0.5 + plan.bytes_per_edge / 8));
+  }
   const absl::StatusOr<RunSummary> fast = RunFast(program, {});
   const absl::StatusOr<RunSummary> simgrid = RunSimgrid(program, {});
   REQUIRE(fast.ok());

@@ -67,6 +67,12 @@ TEST_CASE("verify: order on one rank", "[schedule]") {
   CHECK_THAT(Error(kOne, "0: F0 O0 BW0 L0 F1 BW1"),
              Catch::Contains("BW0 needs activations that were offloaded and "
                              "not loaded"));
+  CHECK_THAT(Error(kOne, "0: F0 O0 B0 L0 W0 F1 BW1"),
+             Catch::Contains("B0 needs activations that were offloaded and "
+                             "not loaded"));
+  CHECK(Verify(kOne, "0: F0 O0 L0 B0 W0 F1 BW1").ok());
+  CHECK_THAT(Error(kOne, "0: F0 B0 R0 W0 F1 BW1"),
+             Catch::Contains("R0 stands behind the backward that needs it"));
   CHECK_THAT(Error(kOne, "0: F0 O0 L0 L0 BW0 F1 BW1"),
              Catch::Contains("L0 stands twice"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 O0 F1 BW1"),
@@ -95,6 +101,19 @@ TEST_CASE("verify: joint pairs", "[schedule]") {
              Catch::Contains("not one F and one B or BW"));
   CHECK_THAT(Error(kOne, "0: F0 (F1&BW0) (F1&BW1)"),
              Catch::Contains("position 3"));
+}
+
+// The second of a pair has an input of its own: either comes from rank 1.
+TEST_CASE("verify: a joint pair waits for both of its inputs", "[schedule]") {
+  const std::string two = "pp 2 vpp 1 microbatches 2";
+  for (const char* pair : {"(F1&BW0)", "(BW0&F1)"}) {
+    CHECK(Verify(two, absl::StrCat("0: F0 ", pair, " BW1\n1: F0 BW0 F1 BW1"))
+              .ok());
+    // Rank 1 wants F1, which rank 0 runs with BW0, before it gives BW0.
+    CHECK_THAT(
+        Error(two, absl::StrCat("0: F0 ", pair, " BW1\n1: F0 F1 BW0 BW1")),
+        Catch::Contains("deadlock: 2 ranks wait in a cycle"));
+  }
 }
 
 TEST_CASE("verify: ranks that wait in a cycle are shown", "[schedule]") {

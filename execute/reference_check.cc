@@ -150,7 +150,7 @@ double ReferenceCheck::loss_error() const {
 }
 
 bool ReferenceCheck::ok() const {
-  return missing == 0 && loss_error() <= tolerance &&
+  return missing == 0 && loss_error() <= std::min(tolerance, kTolerance16) &&
          gradient_error <= tolerance &&
          weight_error.value_or(0) <= kWeightTolerance;
 }

@@ -29,7 +29,7 @@ usage: tests/mutation/run.sh [options] [MUTANT|FILE...]
               file exactly once. With --binary also whether its tests exist.
   --binary B  pipewright_tests
   --list      names, files and what they are
-  --resume    leaves out what has a result for the same mutant and file
+  --resume    leaves out what was killed with the same mutant and file
   --preset P  of CMake; default: release
   --tree D    where the copy is; default: build/mutation/tree
   -j N        compilers at a time; default: 1
@@ -229,9 +229,10 @@ todo=()
 specs=()
 needed=
 for name in "${chosen[@]}"; do
-  [ -n "$resume" ] && [ -e "$results/$name" ] &&
-    [ "$(head -n 1 "$results/$name")" = "$(key_of "$name")" ] && continue
   read_mutant "$name"
+  [ -n "$resume" ] && [ -e "$results/$name" ] &&
+    [ "$(head -n 2 "$results/$name")" = "$(key_of "$name")"$'\nkilled' ] &&
+    continue
   todo+=("$name")
   specs[$tests]=$name
   needed="$needed $builds"
@@ -281,6 +282,7 @@ declare -A rows=()
 if [ -e "$table" ]; then
   while IFS= read -r line; do
     case $line in
+      *'| not run |'*) ;;
       '| `'*)
         name=${line#'| `'}
         rows[${name%%\`*}]=$line

@@ -441,6 +441,33 @@ TEST_CASE("cost: exchanges of tp are measured, or of the system", "[cost]") {
   CHECK(wired->costs.stages[1].forward_s > 4e-3);
 }
 
+TEST_CASE("cost: every slice exchanges for itself", "[cost]") {
+  TrainingSpec training;
+  training.microbatch_size = 4;
+  training.tp = 2;
+  // Of one time whatever the size: what is left of a difference is the count.
+  const auto forward_s = [&](int slices, double exchange_s) {
+    training.slices = slices;
+    Profile profile = TinyProfile(2);
+    for (const int64_t bytes : {1024, 1048576}) {
+      profile.transfers.push_back({.operation = "all_reduce",
+                                   .transport = "nccl",
+                                   .ranks = 2,
+                                   .bytes = bytes,
+                                   .time = Exactly(exchange_s)});
+    }
+    const absl::StatusOr<ProfileCosts> found = CostsOf(profile, training);
+    INFO(found.status());
+    REQUIRE(found.ok());
+    return found->costs.stages[1].forward_s;
+  };
+  // Two a layer of four layers.
+  for (const int slices : {1, 2, 4}) {
+    CHECK(forward_s(slices, 3e-3) - forward_s(slices, 1e-3) ==
+          Approx(slices * 4 * 2 * 2e-3));
+  }
+}
+
 TEST_CASE("cost: whole backwards alone are halved and say so", "[cost]") {
   Profile profile;
   profile.sources = {{.kind = "kineto", .device = "toy"}};

@@ -164,6 +164,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
                                             .origin = "--steps"}}));
   // Those of all ranks; the folders may be on its machine only.
   const bool writes = processes.job == nullptr || processes.job->process() == 0;
+  if (json) files.SetFormat("-o", FileFormat::kJson);
   if (writes) PW_RETURN_IF_ERROR(files.Check());
   if (read.iterations && *read.iterations != steps) {
     return BadValue("--iterations", absl::StrCat(*read.iterations),

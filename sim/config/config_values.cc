@@ -37,6 +37,11 @@ std::string Integers(int64_t minimum, int64_t maximum) {
   return absl::StrCat("an integer from ", minimum, " to ", maximum);
 }
 
+// The same of each of a list.
+std::string IntegersOf(int64_t minimum, int64_t maximum) {
+  return absl::StrCat("integers from ", minimum, " to ", maximum);
+}
+
 std::string Numbers(double minimum, double maximum) {
   return absl::StrCat("a number from ", minimum, " to ", maximum);
 }
@@ -66,7 +71,7 @@ class Ranges {
   }
   void Ints(const char* path, const std::vector<int64_t>&, int64_t minimum,
             int64_t maximum) {
-    words_[path] = Integers(minimum, maximum);
+    words_[path] = IntegersOf(minimum, maximum);
   }
   void Real(const char* path, const std::optional<double>&, double minimum,
             double maximum) {
@@ -182,7 +187,7 @@ class Reader {
       const int64_t value =
           reflection->GetRepeatedInt64(*at.message, at.field, index);
       if (value < minimum || value > maximum) {
-        Fail(path, absl::StrCat(value), Integers(minimum, maximum));
+        Fail(path, absl::StrCat(value), IntegersOf(minimum, maximum));
       }
       out.push_back(value);
     }

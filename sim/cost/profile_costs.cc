@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_lookup.h"
@@ -29,8 +30,9 @@ absl::StatusOr<ProfilePart> PartOf(BlockKind kind) {
     case BlockKind::kHead:
       return ProfilePart::kHead;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("costs.profile: no profile measures a block of kind ",
+      return FieldError(
+          "costs.profile",
+          absl::StrCat("no profile measures a block of kind ",
                        BlockKindName(kind),
                        "; allowed: embedding, layer, expert layer, head"));
   }
@@ -182,15 +184,16 @@ class Summation {
       return time->seconds;
     }
     if (options_.network == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "costs.profile: ", options_.name, " has no ", name, " over ",
-          comm.members,
-          " devices, and no system is given; allowed: a system "
-          "(--system NAME)",
-          comm.kind == CommKind::kAllToAll
-              ? ""
-              : ", or a profile that has them (pipewright calibrate import "
-                "--nccl-tests FILE)"));
+      return FieldError(
+          "costs.profile",
+          absl::StrCat(
+              options_.name, " has no ", name, " over ", comm.members,
+              " devices, and no system is given; allowed: a system "
+              "(--system NAME)",
+              comm.kind == CommKind::kAllToAll
+                  ? ""
+                  : ", or a profile that has them (pipewright calibrate import "
+                    "--nccl-tests FILE)"));
     }
     OpComm scaled = comm;
     scaled.bytes = bytes;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -333,21 +334,25 @@ absl::Status ProfileLookup::Missing() const {
   for (const ProfilePart part : layer_parts_) {
     layers.push_back(ShapeName(part, shape_));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "costs.profile: ", options_.name, " has no ", type_, " times of ",
-      absl::StrJoin(missing_, ", "), " for ", absl::StrJoin(layers, " and "),
-      " v", shape_.vocabulary, " b", training_.microbatch_size, " s",
-      training_.sequence, " tp", training_.tp, ep.empty() ? "" : " ", ep,
-      " (measured: ", absl::StrJoin(measured, "; "),
-      "); allowed: measure them (pipewright calibrate --device ", device,
-      type_ == "fp8" ? " --type fp8" : "", " --model MODEL --microbatch-sizes ",
-      training_.microbatch_size, " --sequences ", training_.sequence, " --tp ",
-      training_.tp, ep.empty() ? "" : absl::StrCat(" --ep ", training_.ep),
-      " -o PROFILE)",
-      options_.scale_shapes
-          ? ""
-          : ", or carry other shapes over by their work (--scale-shapes "
-            "true)"));
+  return FieldError(
+      "costs.profile",
+      absl::StrCat(
+          options_.name, " has no ", type_, " times of ",
+          absl::StrJoin(missing_, ", "), " for ",
+          absl::StrJoin(layers, " and "), " v", shape_.vocabulary, " b",
+          training_.microbatch_size, " s", training_.sequence, " tp",
+          training_.tp, ep.empty() ? "" : " ", ep,
+          " (measured: ", absl::StrJoin(measured, "; "),
+          "); allowed: measure them (pipewright calibrate --device ", device,
+          type_ == "fp8" ? " --type fp8" : "",
+          " --model MODEL --microbatch-sizes ", training_.microbatch_size,
+          " --sequences ", training_.sequence, " --tp ", training_.tp,
+          ep.empty() ? "" : absl::StrCat(" --ep ", training_.ep),
+          " -o PROFILE)",
+          options_.scale_shapes
+              ? ""
+              : ", or carry other shapes over by their work (--scale-shapes "
+                "true)"));
 }
 
 double ProfileLookup::SplitPrice() const {

@@ -25,8 +25,9 @@ namespace {
 // Far beyond what anybody trains; products of them stay below 2^63.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
-// --sequence was not given.
+// --sequence, --layers were not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
+constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
 
 struct Import {
   std::string kineto;
@@ -45,6 +46,17 @@ struct Import {
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
+
+// No default would do: a region is as long as its layers together.
+absl::Status MissingLayers(const ModelSpec& spec) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--layers: missing; allowed: with --kineto, the layers that one region "
+      "of a pass goes through, by which its time is divided. Of regions around "
+      "a whole forward these are the layers of the rank's stage (the model's ",
+      spec.layers,
+      " over the stages; all of them without a pipeline), of regions around "
+      "each layer 1"));
+}
 
 // As the reader of profiles has it, which would refuse what is written.
 absl::Status Import::CheckOptions(const ModelSpec& spec) const {
@@ -106,6 +118,7 @@ absl::StatusOr<Profile> Import::Trace() {
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
   PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
+  if (options.layers == kUnknown) return MissingLayers(*spec);
   PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
@@ -171,40 +184,52 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
   options.sequence = kOfModel;
-  verb->add_option("--kineto", import->kineto,
-                   "trace of PyTorch's profiler (export_chrome_trace)");
+  options.layers = kUnknown;
+  CLI::Option* const kineto =
+      verb->add_option("--kineto", import->kineto,
+                       "trace of PyTorch's profiler (export_chrome_trace)");
   verb->add_option("--nccl-tests", import->nccl_tests,
                    "file of nccl-tests -J; may be repeated");
-  verb->add_option("--nvbandwidth", import->nvbandwidth,
-                   "output of nvbandwidth -j; may be repeated");
+  CLI::Option* const nvbandwidth =
+      verb->add_option("--nvbandwidth", import->nvbandwidth,
+                       "output of nvbandwidth -j; may be repeated");
   verb->add_option("--buffer", import->buffer,
-                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)");
-  verb->add_option("--model", import->model, "model that the trace is of");
+                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)")
+      ->needs(nvbandwidth);
+  // Options that say what the trace is of.
+  std::vector<CLI::Option*> of_trace;
+  const auto add = [&](const std::string& flag, auto& value,
+                       const std::string& help) {
+    of_trace.push_back(verb->add_option(flag, value, help));
+  };
+  add("--model", import->model, "model that the trace is of");
   verb->add_option("--device", import->device,
                    "name of the device, where the file does not say it");
   for (const Region region :
        {Region::kForward, Region::kBackwardInput, Region::kBackwardWeight,
         Region::kBackwardFull, Region::kOptimizer}) {
-    verb->add_option(std::string(RegionFlag(region)),
-                     options.patterns[static_cast<int>(region)],
-                     absl::StrCat("regular expression for the regions' names "
-                                  "(default: ",
-                                  DefaultRegionPattern(region), ")"));
+    add(std::string(RegionFlag(region)),
+        options.patterns[static_cast<int>(region)],
+        absl::StrCat("regular expression for the regions' names "
+                     "(default: ",
+                     DefaultRegionPattern(region), ")"));
   }
-  verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
-  verb->add_option("--microbatch-size", options.microbatch_size, "samples");
-  verb->add_option("--sequence", options.sequence,
-                   "tokens of a sample (default: the model's)");
-  verb->add_option("--tp", options.tp, "tensor parallelism of the run");
-  verb->add_option("--ep", import->ep, "expert parallelism of the run");
-  verb->add_option("--layers", options.layers,
-                   "layers of one region (default: 1)");
-  verb->add_option("--parameters", options.parameters,
-                   "that one optimizer step updates");
-  verb->add_option("--skip", options.skip,
-                   "regions of each kind left out at the start");
-  verb->add_flag("--sum-kernels", options.sum_kernels,
-                 "sum of the kernels instead of first start to last end");
+  add("--type", options.type, "bf16 (default), fp8, fp32");
+  add("--microbatch-size", options.microbatch_size, "samples");
+  add("--sequence", options.sequence,
+      "tokens of a sample (default: the model's)");
+  add("--tp", options.tp, "tensor parallelism of the run");
+  add("--ep", import->ep, "expert parallelism of the run");
+  add("--layers", options.layers,
+      "layers that one region of a pass goes through: those of "
+      "the rank's stage, or 1 where each layer has its own; "
+      "needed with --kineto");
+  add("--parameters", options.parameters, "that one optimizer step updates");
+  add("--skip", options.skip, "regions of each kind left out at the start");
+  of_trace.push_back(
+      verb->add_flag("--sum-kernels", options.sum_kernels,
+                     "sum of the kernels instead of first start to last end"));
+  for (CLI::Option* option : of_trace) option->needs(kineto);
   verb->add_option("-o", import->output, "profile to write")->required();
   verb->callback(
       [action, import] { *action = [import] { return import->Run(); }; });

@@ -18,6 +18,7 @@
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_verb.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
@@ -205,6 +206,13 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   PW_ASSIGN_OR_RETURN(run, PrepareToTrain(read, &prepared->warnings));
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());
+  WarnOfIdleInExecute(run,
+                      {.paced = prepared->kind == ClockKind::kPaced,
+                       .replays = !replay_rank.empty(),
+                       .no_check = no_check,
+                       .one_at_a_time = one_at_a_time,
+                       .seeded = seed != Execute().seed},
+                      &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "sim/memory/activations.h"
+#include "sim/model/stages.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -141,13 +143,45 @@ bool RunFacts::EstimateCrosses(absl::string_view part) const {
          spread > shape_->devices_per_node;
 }
 
-bool RunFacts::Crosses(absl::string_view part, bool bytes) const {
+bool RunFacts::Crosses(absl::string_view part, Load load) const {
   if (shape_ == nullptr) return false;
-  if (EstimateCrosses(part)) return true;
+  if (load != Load::kMessages && EstimateCrosses(part)) return true;
   if (!program()) return true;
   const LinkSearch search(*program(), part);
+  const bool bytes = load == Load::kBytes;
   return TransfersCross(*program(), search, bytes) ||
          CollectivesCross(*program(), search, bytes);
+}
+
+// A transfer has a card to itself there, unless a rank has several devices.
+bool RunFacts::SharesCards() const {
+  if (!program() || sizes_.tp * sizes_.cp > 1) return true;
+  return EstimateCrosses("/nic") ||
+         CollectivesCross(*program(), LinkSearch(*program(), "/nic"), true);
+}
+
+bool RunFacts::HeldMatters() const {
+  return PeakActivations(*run_.schedule, 0) !=
+         PeakActivations(*run_.schedule, 1);
+}
+
+bool RunFacts::HasStageOfBothEnds() const {
+  const auto has = [](const std::vector<StageBlock>& blocks, BlockKind kind) {
+    return std::any_of(
+        blocks.begin(), blocks.end(),
+        [kind](const StageBlock& block) { return block.kind == kind; });
+  };
+  const auto& stages = run_.prepared_model->layout.stages;
+  return std::any_of(stages.begin(), stages.end(), [&](const auto& blocks) {
+    return has(blocks, BlockKind::kEmbedding) && has(blocks, BlockKind::kHead);
+  });
+}
+
+bool RunFacts::SplitMatters() const {
+  const absl::StatusOr<StageLayout> even =
+      EvenLayout(*model(), *training(), sizes_.pp, sizes_.vpp);
+  return !even.ok() ||
+         even->ToString() != run_.prepared_model->layout.ToString();
 }
 
 bool RunFacts::OverlapMatters() const {

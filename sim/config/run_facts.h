@@ -54,10 +54,19 @@ class RunFacts {
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?
   bool SpansNodes() const;
-  // Does anything cross a link whose name contains `part` ("nvlink", "/nic")?
-  // `bytes`: anything but messages without bytes. An estimated exchange within
-  // a pass counts.
-  bool Crosses(absl::string_view part, bool bytes) const;
+  // What crosses a link: anything, messages of the program alone (no estimated
+  // exchange within a pass), anything that has bytes.
+  enum class Load { kAny, kMessages, kBytes };
+  // Is that on a link whose name contains `part` ("nvlink", "/nic")?
+  bool Crosses(absl::string_view part, Load load) const;
+  // May two devices use one network card at a time, as engine `fast` counts?
+  bool SharesCards() const;
+  // Does the peak of activations depend on costs.held_until_weight?
+  bool HeldMatters() const;
+  // Are embedding and head on one stage?
+  bool HasStageOfBothEnds() const;
+  // Does an even split of the layers give other stages?
+  bool SplitMatters() const;
   // Would reductions that wait for the last pass stand elsewhere than those
   // that do not?
   bool OverlapMatters() const;

@@ -12,7 +12,7 @@ namespace {
 constexpr char kEveryKind[] =
     "pipewright-schedule 1\n"
     "pp 2 vpp 1 microbatches 3 slices 1 replicas 1 placement plain\n"
-    "0: F0 O0 F1 F2 L0 R0 BW0 BW1 B2 W2\n"
+    "0: F0 O0 F1 L0 R0 B0 F2 BW1 W0 B2 W2\n"
     "1: F0 O0 L0 R0 BW0 F1 (F2&BW1) B2 W2\n";
 
 constexpr char kPair[] =
@@ -42,88 +42,81 @@ constexpr char kSystem[] =
                 latency { value: "9us" source: "made up" } }
        nic { bandwidth { value: "100MBps" source: "made up" }
              latency { value: "20us" source: "made up" } }
+       pcie { bandwidth { value: "1GBps" source: "made up" }
+              latency { value: "1us" source: "made up" } }
 )";
 
+constexpr char kTimes[] =
+    "uniform: {forward: 3ms, backward_input: 5ms, backward_weight: 7ms}";
+// Nodes whose four devices share one network card.
+constexpr char kNarrow[] =
+    "{shape: nic-switch, devices_per_node: 4, nics_per_node: 1, "
+    "nvlink: {bandwidth: 100GBps, latency: 2us}, "
+    "nic: {bandwidth: 10GBps, latency: 5us}}";
+constexpr char kTree[] =
+    "{shape: fat-tree, devices_per_node: 2, nics_per_node: 2, "
+    "nodes_per_leaf: 1, oversubscription: 4, "
+    "nvlink: {bandwidth: 100GBps, latency: 2us}, "
+    "nic: {bandwidth: 10GBps, latency: 5us}}";
+
 std::vector<BaseRun> Runs() {
-  const std::string times =
-      "uniform: {forward: 3ms, backward_input: 5ms, backward_weight: 7ms}";
-  // Two nodes whose four devices share one network card.
-  const std::string narrow =
-      "{shape: nic-switch, devices_per_node: 4, nics_per_node: 1, "
-      "nvlink: {bandwidth: 100GBps, latency: 2us}, "
-      "nic: {bandwidth: 10GBps, latency: 5us}}";
-  const std::string tree =
-      "{shape: fat-tree, devices_per_node: 2, nics_per_node: 2, "
-      "nodes_per_leaf: 1, oversubscription: 4, "
-      "nvlink: {bandwidth: 100GBps, latency: 2us}, "
-      "nic: {bandwidth: 10GBps, latency: 5us}}";
   return {
       {"one rank",
        "schedule: {name: gpipe}\n"
        "strategy: {pp: 1, microbatches: 2}\n"
-       "costs: {" +
-           times + "}\nengine: fast\n"},
+       "costs: {TIMES}\nengine: fast\n"},
       {"delay",
        "schedule: {name: 1f1b}\n"
        "strategy: {pp: 4, microbatches: 8}\n"
-       "costs: {" +
-           times + ", p2p: 1ms}\nengine: fast\n"},
+       "costs: {TIMES, p2p: 1ms}\nengine: fast\n"},
       {"free hops",
        "schedule: {name: zb-h1}\n"
        "strategy: {pp: 4, microbatches: 8, dp: 2, optimizer: synchronised, "
        "data_parallel: ddp}\n"
-       "costs: {" +
-           times +
-           ", gradient_bytes: 1GiB, optimizer_time: 4ms}\n"
-           "engine: fast\n"},
+       "costs: {TIMES, gradient_bytes: 1GiB, optimizer_time: 4ms}\n"
+       "engine: fast\n"},
       {"one node",
        "schedule: {name: zb-h1}\n"
        "system: {preset: dgx-h100}\n"
-       "strategy: {pp: 4, microbatches: 8, dp: 2, data_parallel: zero1}\n"
-       "costs: {" +
-           times +
-           ", hop_bytes: 64MiB, gradient_bytes: 1GiB}\n"
-           "engine: fast\n"},
+       "strategy: {pp: 4, microbatches: 8, dp: 2, data_parallel: zero1, "
+       "optimizer: synchronised}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 32GiB}\n"
+       "engine: fast\n"},
+      {"cards of their own",
+       "schedule: {name: gpipe}\n"
+       "system: NARROW\n"
+       "strategy: {pp: 8, microbatches: 2}\n"
+       "costs: {TIMES, hop_bytes: 64MiB}\n"
+       "engine: fast\n"},
       {"shared cards",
        "schedule: {name: 1f1b}\n"
-       "system: " +
-           narrow +
-           "\n"
-           "strategy: {pp: 2, microbatches: 4, dp: 4, data_parallel: ddp}\n"
-           "costs: {" +
-           times +
-           ", hop_bytes: 64MiB, gradient_bytes: 1GiB}\n"
-           "engine: simgrid\n"},
+       "system: NARROW\n"
+       "strategy: {pp: 2, microbatches: 4, dp: 4, data_parallel: ddp, "
+       "optimizer: synchronised}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
+       "engine: simgrid\n"},
       {"reduced chunks",
        "schedule: {name: interleaved-1f1b}\n"
-       "system: " +
-           narrow +
-           "\n"
-           "strategy: {pp: 2, vpp: 2, microbatches: 4, dp: 2, "
-           "data_parallel: ddp, mapping: pp-dp}\n"
-           "costs: {" +
-           times +
-           ", hop_bytes: 4MiB, gradient_bytes: 256MiB}\n"
-           "engine: fast\n"},
+       "system: NARROW\n"
+       "strategy: {pp: 2, vpp: 2, microbatches: 4, dp: 4, "
+       "data_parallel: ddp}\n"
+       "costs: {TIMES, hop_bytes: 4MiB, gradient_bytes: 256MiB}\n"
+       "engine: fast\n"},
       {"fat tree",
        "schedule: {name: 1f1b}\n"
-       "system: " +
-           tree +
-           "\n"
-           "strategy: {pp: 4, microbatches: 4, dp: 2, data_parallel: ddp}\n"
-           "costs: {" +
-           times +
-           ", hop_bytes: 64MiB, gradient_bytes: 256MiB}\n"
-           "engine: simgrid\n"},
+       "system: TREE\n"
+       "strategy: {pp: 4, microbatches: 4, dp: 2, data_parallel: ddp, "
+       "optimizer: synchronised}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
+       "engine: simgrid\n"},
       {"model",
        "schedule: {name: interleaved-1f1b}\n"
        "model: {preset: gpt-tiny}\n"
        "strategy: {pp: 2, vpp: 2, tp: 2, microbatches: 4}\n"
-       "costs: {" +
-           times + ", p2p: 1ms}\nengine: fast\n"},
+       "costs: {TIMES, p2p: 1ms}\nengine: fast\n"},
       {"model on links",
        "schedule: {name: 1f1b}\n"
-       "model: {preset: gpt-tiny, tied_embeddings: true}\n"
+       "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-a100}\n"
        "strategy: {pp: 2, dp: 2, microbatches: 4, recompute: full}\n"
        "costs: {uniform: {forward: 3ms, backward_input: 5ms, "
@@ -132,14 +125,13 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100}\n"
-       "strategy: {pp: 2, dp: 2, tp: 2, cp: 2, microbatches: 4, "
+       "strategy: {pp: 2, tp: 2, cp: 2, microbatches: 4, "
        "sequence_parallel: false}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
       {"estimates across nodes",
        "schedule: {name: interleaved-1f1b}\n"
        "model: {preset: gpt-tiny}\n"
-       "system: {preset: dgx-h100, devices_per_node: 2, nics_per_node: 2, "
-       "pcie_per_switch: 1}\n"
+       "system: {preset: dgx-h100, devices_per_node: 2, nics_per_node: 2}\n"
        "strategy: {pp: 2, vpp: 2, tp: 4, microbatches: 4, "
        "recompute: selective, attention: unfused}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
@@ -161,13 +153,13 @@ std::vector<BaseRun> Runs() {
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 2, dp: 4, ep: 2, microbatches: 4, "
        "data_parallel: zero2}\n"
-       "costs: {analytic: {}}\nengine: fast\n"},
+       "costs: {analytic: {}, gradient_bytes: 8GiB}\nengine: fast\n"},
       {"latent attention",
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny, kv_lora_rank: 64, q_lora_rank: 96, "
        "qk_nope_head_dim: 32, qk_rope_head_dim: 16, v_head_dim: 32, "
        "mtp_layers: 0, lora_rank: 0}\n"
-       "strategy: {pp: 2, microbatches: 4, split: balanced}\n"
+       "strategy: {pp: 2, microbatches: 4}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"profile",
        "schedule: {name: 1f1b}\n"
@@ -184,10 +176,8 @@ std::vector<BaseRun> Runs() {
       {"planned",
        "schedule: {name: zb-auto}\n"
        "strategy: {pp: 4, microbatches: 8, max_activations: 6}\n"
-       "costs: {" +
-           times +
-           ", p2p: 1ms, held_until_weight: 0.5}\n"
-           "engine: fast\n"},
+       "costs: {TIMES, p2p: 1ms, held_until_weight: 0.5}\n"
+       "engine: fast\n"},
       {"every kind of pass",
        "schedule: {file: FOLDER/every.pws}\n"
        "costs: {uniform: {forward: 3ms, backward_input: 5ms, "
@@ -197,30 +187,24 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: zb-h1}\n"
        "strategy: {pp: 4, microbatches: 8, optimizer: post-validated, "
        "rollback_iterations: [1]}\n"
-       "costs: {" +
-           times +
-           ", p2p: 1ms, optimizer_time: 4ms, "
-           "validation_time: 1ms, rollback_time: 5ms}\nengine: fast\n"},
+       "costs: {TIMES, p2p: 1ms, optimizer_time: 4ms, "
+       "validation_time: 1ms, rollback_time: 5ms}\nengine: fast\n"},
       {"never flushed",
        "schedule: {name: pipeoptim}\n"
        "strategy: {pp: 2, microbatches: 4}\n"
-       "costs: {" +
-           times +
-           ", optimizer_time: 1ms, prediction_time: 2ms}\n"
-           "engine: fast\n"},
+       "costs: {TIMES, optimizer_time: 1ms, prediction_time: 2ms}\n"
+       "engine: fast\n"},
       {"slices",
        "schedule: {name: seq1f1b, params: {balance: flops}}\n"
        "model: {preset: gpt-tiny}\n"
        "strategy: {pp: 2, microbatches: 4, slices: 4}\n"
-       "costs: {" +
-           times + ", p2p: 1ms}\nengine: fast\n"},
+       "costs: {TIMES, p2p: 1ms}\nengine: fast\n"},
       {"both directions",
        "schedule: {name: dualpipe}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 4, microbatches: 8}\n"
-       "costs: {" +
-           times + ", pair_factor: 0.8}\nengine: fast\n"},
+       "costs: {TIMES, pair_factor: 0.8}\nengine: fast\n"},
       {"files",
        "schedule: {file: FOLDER/plain.pws}\n"
        "model: {hf: FOLDER/config.json}\n"
@@ -276,7 +260,10 @@ std::string BaseRuns::PathOf(const std::string& name) const {
 }
 
 std::string BaseRuns::Value(const std::string& value) const {
-  return absl::StrReplaceAll(value, {{"FOLDER/", folder_.Path("")}});
+  return absl::StrReplaceAll(value, {{"FOLDER/", folder_.Path("")},
+                                     {"TIMES", kTimes},
+                                     {"NARROW", kNarrow},
+                                     {"TREE", kTree}});
 }
 
 }  // namespace pipewright::testing

@@ -33,7 +33,8 @@ class BaseRuns {
 struct FieldSample {
   std::string path;
   // A run where the field matters: there the first two values, which are
-  // legal, give different reports.
+  // legal, give different reports. "" where no run reads it: then every run
+  // has to say so.
   std::string base;
   // At least two; of schedule.params KEY=VALUE.
   std::vector<std::string> values;

@@ -83,7 +83,7 @@ Paths GivenAsFlags(const RunConfig& config,
   for (const std::string& path : GivenPaths(config)) {
     const auto origin = config.origins.find(path);
     const bool is_flag = origin != config.origins.end() &&
-                         absl::StartsWith(origin->second, "--");
+                         absl::StartsWith(origin->second.flag, "--");
     if (is_flag && is_one(path)) paths.insert(path);
   }
   return paths;

@@ -17,14 +17,11 @@ class LinkSearch {
   LinkSearch(const Program& program, absl::string_view part)
       : network_(program.network), part_(part) {}
 
-  bool AreCrossed(const std::vector<LinkId>& links) const {
-    return std::any_of(links.begin(), links.end(), [&](LinkId link) {
-      return absl::StrContains(network_.cluster->links()[link].name, part_);
+  bool AreCrossed(const std::vector<LinkLoad>& loads) const {
+    return std::any_of(loads.begin(), loads.end(), [&](const LinkLoad& load) {
+      return absl::StrContains(network_.cluster->links()[load.link].name,
+                               part_);
     });
-  }
-
-  bool Between(int from_device, int to_device) const {
-    return AreCrossed(network_.cluster->Route(from_device, to_device));
   }
 
  private:
@@ -38,8 +35,9 @@ bool TransfersCross(const Program& program, const LinkSearch& search,
     if (channel.from_rank == channel.to_rank) continue;
     if (bytes && channel.bytes <= 0) continue;
     for (int replica = 0; replica < program.replicas; ++replica) {
-      if (search.AreCrossed(LinksBetween(program.network, replica,
-                                         channel.from_rank, channel.to_rank))) {
+      if (search.AreCrossed(FlowsBetween(program.network, replica,
+                                         channel.from_rank, channel.to_rank)
+                                .loads)) {
         return true;
       }
     }
@@ -47,21 +45,16 @@ bool TransfersCross(const Program& program, const LinkSearch& search,
   return false;
 }
 
-// Members next to each other in the order of their devices, as a ring or a
-// tree has them at least.
 bool GroupCrosses(const Program& program, const LinkSearch& search,
-                  const Group& group) {
+                  const SideOp& op) {
+  const Group& group = program.groups[op.group];
   const bool apart = group.span == Group::Span::kRanks;
   for (int replica = 0; replica < (apart ? program.replicas : 1); ++replica) {
-    std::vector<int> devices;
-    for (const Member& member : GroupMembers(program, group, replica)) {
-      devices.push_back(
-          program.network.mapping->DeviceOf(member.replica, member.rank));
-    }
-    std::sort(devices.begin(), devices.end());
-    for (size_t next = 1; next < devices.size(); ++next) {
-      if (search.Between(devices[next - 1], devices[next])) return true;
-    }
+    // Always a ring, whose edges are known; recursive doubling tells none.
+    const CollectivePlan plan =
+        PlanCollective(program, OpKind::kAllGather, op.bytes,
+                       GroupMembers(program, group, replica));
+    if (search.AreCrossed(plan.loads)) return true;
   }
   return false;
 }
@@ -73,7 +66,7 @@ bool CollectivesCross(const Program& program, const LinkSearch& search,
     for (const SideOp& op : rank.side_ops) {
       if (op.group < 0 || seen[op.group] || (bytes && op.bytes <= 0)) continue;
       seen[op.group] = true;
-      if (GroupCrosses(program, search, program.groups[op.group])) return true;
+      if (GroupCrosses(program, search, op)) return true;
     }
   }
   return false;

@@ -130,6 +130,23 @@ absl::StatusOr<Values> InitialWeights(const ExecutedModel& model,
   return weights;
 }
 
+// As passes read them: rounded to the model's type.
+absl::StatusOr<Values> Rounded(const ExecutedModel& model,
+                               const Values& weights) {
+  if (model.shape.type == PW_FP32) return weights;
+  PW_ASSIGN_OR_RETURN(const Cpu cpu, OpenCpu());
+  std::vector<float> values(weights.begin(), weights.end());
+  std::vector<uint16_t> stored(values.size());
+  const auto count = static_cast<int64_t>(values.size());
+  PW_RETURN_IF_ERROR(Check(
+      pw_cpu_kernels()->convert(cpu.get(), nullptr, model.shape.type,
+                                stored.data(), PW_FP32, values.data(), count)));
+  PW_RETURN_IF_ERROR(Check(
+      pw_cpu_kernels()->convert(cpu.get(), nullptr, PW_FP32, values.data(),
+                                model.shape.type, stored.data(), count)));
+  return Values(values.begin(), values.end());
+}
+
 Sample SampleOf(const ExecutedModel& model, int64_t number, double loss_scale) {
   Sample sample = {.sequences = model.batch,
                    .tokens = model.sequence,
@@ -202,6 +219,7 @@ absl::StatusOr<ReferenceRun> RunReference(const ExecutedModel& model,
                                           int64_t microbatches) {
   PW_ASSIGN_OR_RETURN(const Layout layout, LayOut(model));
   PW_ASSIGN_OR_RETURN(Values weights, InitialWeights(model, layout));
+  PW_ASSIGN_OR_RETURN(const Values used, Rounded(model, weights));
   const auto tokens =
       static_cast<double>(model.batch * model.sequence * microbatches);
   const int64_t parameters = layout.stages.back();
@@ -218,7 +236,7 @@ absl::StatusOr<ReferenceRun> RunReference(const ExecutedModel& model,
       statuses[thread] = WithoutExceptions([&] {
         sums[thread].gradients.resize(parameters);
         for (int64_t number = thread; number < microbatches; number += count) {
-          Train(model, layout, weights, SampleOf(model, number, 1 / tokens),
+          Train(model, layout, used, SampleOf(model, number, 1 / tokens),
                 &sums[thread]);
         }
         return absl::OkStatus();

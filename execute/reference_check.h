@@ -25,7 +25,7 @@ struct ReferenceCheck {
   // tensor. Empty where nothing has stepped, or more than once.
   std::optional<double> weight_error;
   std::string worst_weight;
-  double tolerance = 0;  // of loss and gradients
+  double tolerance = 0;  // of gradients, and of the loss up to that of bf16
 
   double loss_error() const;
   bool ok() const;

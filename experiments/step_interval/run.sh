@@ -36,7 +36,10 @@ rows() { # SCHEDULE ROUND
       sub(/,$/, "", value)
       values[list, ++count[list]] = value
     }
-    $1 == "\"predicted_iteration_s\":" { predicted = $2; sub(/,/, "", predicted) }
+    $1 == "\"predicted_iteration_s\":" {
+      predicted = $2
+      sub(/,/, "", predicted)
+    }
     END {
       low = values["\"predicted_interval_s\":", 1]
       high = values["\"predicted_interval_s\":", 2]
@@ -44,7 +47,7 @@ rows() { # SCHEDULE ROUND
       for (step = 2; step <= count["\"step_s\":"]; ++step) {
         value = values["\"step_s\":", step]
         printf "%s,%s,%d,%s,%s,%s,%s,%d\n", schedule, round, step, predicted,
-          low, high, value, value + 0 >= low + 0 && value + 0 <= high + 0
+          low, high, value, (value + 0 >= low + 0 && value + 0 <= high + 0)
       }
     }'
 }

@@ -29,8 +29,9 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
 constexpr int64_t kMostLayers = 100'000;
-// --sequence was not given.
+// --sequence, --layers were not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
+constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
 
 struct Import {
   std::string kineto;
@@ -49,6 +50,19 @@ struct Import {
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
+
+// No default would do: a region is as long as its layers together.
+absl::Status MissingLayers(const ModelSpec& spec) {
+  return MissingValue(
+      "--layers",
+      absl::StrCat(
+          "with --kineto, the layers that one region of a pass goes through, "
+          "by which its time is divided. Of regions around a whole forward "
+          "these are the layers of the rank's stage (the model's ",
+          spec.layers,
+          " over the stages; all of them without a pipeline), of regions "
+          "around each layer 1"));
+}
 
 // As the reader of profiles has it, which would refuse what is written.
 absl::Status Import::CheckOptions(const ModelSpec& spec) const {
@@ -110,6 +124,7 @@ absl::StatusOr<Profile> Import::Trace() {
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
   PW_RETURN_IF_ERROR(InField("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
+  if (options.layers == kUnknown) return MissingLayers(*spec);
   PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
@@ -186,43 +201,61 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
   options.sequence = kOfModel;
-  verb->add_option("--kineto", import->kineto,
-                   "trace of PyTorch's profiler (export_chrome_trace)");
+  options.layers = kUnknown;
+  CLI::Option* const kineto =
+      verb->add_option("--kineto", import->kineto,
+                       "trace of PyTorch's profiler (export_chrome_trace)");
   verb->add_option("--nccl-tests", import->nccl_tests,
                    "file of nccl-tests -J; may be repeated");
-  verb->add_option("--nvbandwidth", import->nvbandwidth,
-                   "output of nvbandwidth -j; may be repeated");
+  CLI::Option* const nvbandwidth =
+      verb->add_option("--nvbandwidth", import->nvbandwidth,
+                       "output of nvbandwidth -j; may be repeated");
   verb->add_option("--buffer", import->buffer,
-                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)");
-  verb->add_option("--model", import->model, "model that the trace is of");
+                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)")
+      ->needs(nvbandwidth);
+  // Options that say what the trace is of.
+  std::vector<CLI::Option*> of_trace;
+  const auto add = [&](const std::string& flag, auto& value,
+                       const std::string& help) {
+    of_trace.push_back(verb->add_option(flag, value, help));
+  };
+  add("--model", import->model, "model that the trace is of");
   verb->add_option("--device", import->device,
                    "name of the device, where the file does not say it");
   for (const Region region :
        {Region::kForward, Region::kBackwardInput, Region::kBackwardWeight,
         Region::kBackwardFull, Region::kOptimizer}) {
-    verb->add_option(std::string(RegionFlag(region)),
-                     options.patterns[static_cast<int>(region)],
-                     absl::StrCat("regular expression for the regions' names "
-                                  "(default: ",
-                                  DefaultRegionPattern(region), ")"));
+    add(std::string(RegionFlag(region)),
+        options.patterns[static_cast<int>(region)],
+        absl::StrCat("regular expression for the regions' names "
+                     "(default: ",
+                     DefaultRegionPattern(region), ")"));
   }
-  verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
-  AddInteger(verb, "--microbatch-size", &options.microbatch_size, 1,
-             kMostTokens, "samples");
-  AddInteger(verb, "--sequence", &options.sequence, 1, kMostTokens,
-             "tokens of a sample (default: the model's)");
-  AddInteger(verb, "--tp", &options.tp, 1, kMostDevices,
-             "tensor parallelism of the run");
-  AddInteger(verb, "--ep", &import->ep, 1, kMostDevices,
-             "expert parallelism of the run");
-  AddInteger(verb, "--layers", &options.layers, 1, kMostLayers,
-             "layers of one region (default: 1)");
-  AddInteger(verb, "--parameters", &options.parameters, 0, kMostParameters,
-             "that one optimizer step updates");
-  AddInteger(verb, "--skip", &options.skip, 0, kMostTokens,
-             "regions of each kind left out at the start");
-  verb->add_flag("--sum-kernels", options.sum_kernels,
-                 "sum of the kernels instead of first start to last end");
+  add("--type", options.type, "bf16 (default), fp8, fp32");
+  const auto add_integer = [&](const char* flag, int64_t* value, int64_t least,
+                               int64_t most, const std::string& help) {
+    of_trace.push_back(AddInteger(verb, flag, value, least, most, help));
+  };
+  add_integer("--microbatch-size", &options.microbatch_size, 1, kMostTokens,
+              "samples");
+  add_integer("--sequence", &options.sequence, 1, kMostTokens,
+              "tokens of a sample (default: the model's)");
+  add_integer("--tp", &options.tp, 1, kMostDevices,
+              "tensor parallelism of the run");
+  add_integer("--ep", &import->ep, 1, kMostDevices,
+              "expert parallelism of the run");
+  add_integer("--layers", &options.layers, 1, kMostLayers,
+              "layers that one region of a pass goes through: those of the "
+              "rank's stage, or 1 where each layer has its own; needed with "
+              "--kineto");
+  add_integer("--parameters", &options.parameters, 0, kMostParameters,
+              "that one optimizer step updates");
+  add_integer("--skip", &options.skip, 0, kMostTokens,
+              "regions of each kind left out at the start");
+  of_trace.push_back(
+      verb->add_flag("--sum-kernels", options.sum_kernels,
+                     "sum of the kernels instead of first start to last end"));
+  for (CLI::Option* option : of_trace) option->needs(kineto);
   import->files.AddTo(verb, "-o", "profile to write", FileFormat::kTextProto);
   verb->get_option("-o")->required();
   verb->callback(

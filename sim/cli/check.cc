@@ -13,6 +13,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/prepare.h"
@@ -205,6 +206,7 @@ absl::Status Check::Run() {
   PW_ASSIGN_OR_RETURN(const ScheduleFile parsed, ParseScheduleFile(text, file));
   PrintWarnings(parsed.notes);
   const Schedule& schedule = parsed.schedule;
+  PrintWarnings(IdleInCheck(run_config, schedule));
   Json report = {{"file", file},
                  {"schedule", schedule.name},
                  {"pp", schedule.pp()},

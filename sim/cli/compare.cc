@@ -33,6 +33,7 @@ struct CompareVerb {
   int iteration = -1;
   bool json = false;
   OutputFiles files;
+  std::vector<CLI::Option*> of_others;  // traces of other programs
 
   absl::Status Run();
   absl::Status Summarize();
@@ -71,6 +72,12 @@ absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
   if (ours && measured.size() > 1) {
     return BadValue("MEASURED", measured[1],
                     "one file where it is one of pipewright's own");
+  }
+  for (const CLI::Option* option : of_others) {
+    if (!ours || option->count() == 0) continue;
+    return BadValue(option->get_name(), option->results()[0],
+                    absl::StrCat("with the trace of another program; ",
+                                 measured[0], " is one of pipewright's own"));
   }
   std::vector<std::unique_ptr<InputFile>> inputs;
   for (const std::string& path : measured) {
@@ -187,33 +194,36 @@ void AddCompare(CLI::App* app, Action* action) {
                    "program's: a Chrome trace with a region around each pass, "
                    "in one file or a file a rank")
       ->type_name("");
-  verb->add_flag("--summary", compare->summary,
-                 "errors and order of all runs of a table");
+  CLI::Option* const summary = verb->add_flag(
+      "--summary", compare->summary, "errors and order of all runs of a table");
   AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
              "the iteration compared, from 0 (default: the last that both have "
              "in full)")
+      ->excludes(summary)
       ->type_name("N");
   verb->add_option("--limit", compare->limit,
                    "exit 1 where the step time is off by more (5%)")
       ->type_name("SHARE");
+  const auto of_others = [&](CLI::Option* option, const char* type) {
+    option->group("Traces of other programs")->type_name(type);
+    compare->of_others.push_back(option->excludes(summary));
+  };
   for (const Region region :
        {Region::kForward, Region::kBackwardFull, Region::kBackwardInput,
         Region::kBackwardWeight, Region::kRecompute, Region::kOptimizer}) {
-    verb->add_option(std::string(RegionFlag(region)),
-                     compare->foreign.patterns[static_cast<int>(region)],
-                     "names of its regions")
-        ->group("Traces of other programs")
-        ->type_name("REGEX");
+    of_others(
+        verb->add_option(std::string(RegionFlag(region)),
+                         compare->foreign.patterns[static_cast<int>(region)],
+                         "names of its regions"),
+        "REGEX");
   }
-  verb->add_option("--rank-of", compare->foreign.rank_of,
-                   "what tells a region's rank: file or pid (default: file "
-                   "where there are several)")
-      ->group("Traces of other programs")
-      ->type_name("");
-  AddInteger(verb, "--skip", &compare->foreign.skip, 0, kMostIteration,
-             "iterations left out at the begin")
-      ->group("Traces of other programs")
-      ->type_name("N");
+  of_others(verb->add_option("--rank-of", compare->foreign.rank_of,
+                             "what tells a region's rank: file or pid "
+                             "(default: file where there are several)"),
+            "");
+  of_others(AddInteger(verb, "--skip", &compare->foreign.skip, 0,
+                       kMostIteration, "iterations left out at the begin"),
+            "N");
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;

@@ -20,6 +20,7 @@
 #include "sim/cli/execute_predict.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_verb.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
 #include "sim/report/html.h"
@@ -181,6 +182,13 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());
   if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
+  WarnOfIdleInExecute(run,
+                      {.paced = prepared->kind == ClockKind::kPaced,
+                       .replays = !replay_rank.empty(),
+                       .no_check = no_check,
+                       .one_at_a_time = one_at_a_time,
+                       .seeded = seed != Execute().seed},
+                      &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&

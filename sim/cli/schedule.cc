@@ -7,6 +7,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
 #include "sim/config/prepare.h"
@@ -67,6 +68,7 @@ absl::Status Convert::Run() {
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files, extra));
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  if (form != "svg") PrintWarnings(IdleInSchedule(run_config, run));
   const std::vector<double>& factors = run.lower.costs.slice_factor;
   if (std::any_of(factors.begin(), factors.end(),
                   [](double factor) { return factor != 1; })) {

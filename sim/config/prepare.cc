@@ -10,6 +10,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_values.h"
+#include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
 #include "sim/engine/engine.h"
@@ -325,8 +326,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
   PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
-  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(), zero,
-                    &run.warnings);
+  if (model) WarnOfGaps(config, sizes, *run.schedule, zero, &run.warnings);
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
@@ -343,6 +343,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (model) run.model = spec->name;
   if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
+  }
+  run.idle = FindIdleOptions(
+      run, sizes, network.shape ? &*network.shape : nullptr, network.hop_s);
+  for (const IdleOption& option : run.idle) {
+    run.warnings.push_back(option.warning);
   }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;

@@ -32,6 +32,12 @@ struct PreparedModel {
   std::vector<int> rank_of_stage;  // of replica a
 };
 
+// A field that was given and changes nothing in the run.
+struct IdleOption {
+  std::string path;     // "costs.p2p"
+  std::string warning;  // "run.yaml:3: costs.p2p has no effect ..."
+};
+
 struct PreparedRun {
   RunConfig config;  // as given, with the sizes of the strategy filled in
   std::shared_ptr<const Schedule> schedule;  // to be lowered
@@ -56,7 +62,8 @@ struct PreparedRun {
   // Does a rank hold more than strategy.max_activations? Nothing without a
   // limit; kResourceExhausted where it is exceeded.
   std::optional<absl::Status> limit;
-  std::vector<std::string> warnings;
+  std::vector<IdleOption> idle;
+  std::vector<std::string> warnings;  // those of `idle` too
 
   // Of `memory`, null without one.
   const ScheduleMemory* memory_of_ranks() const {

@@ -120,7 +120,9 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   const TrainingSpec& training = model->training;
   if (shape == nullptr && training.tp * training.cp * training.ep > 1) {
     return NeededForEstimate(
-        config, "a system (--system NAME) for the links of tp, cp and ep");
+        config,
+        "a system (--system NAME) for the links of strategy.tp, "
+        "strategy.cp and strategy.ep");
   }
   AnalyticOptions options;
   const absl::StatusOr<DeviceSpec> spec =

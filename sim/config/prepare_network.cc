@@ -197,9 +197,6 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
     return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
                     "buffered without a system: a pure delay holds nobody");
   }
-  if (!config.strategy.mapping.empty()) {
-    warnings->push_back("strategy.mapping has no effect without a system");
-  }
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);
   prepared.network.hop_s = prepared.hop_s;

@@ -37,11 +37,10 @@ struct RunSizes {
   int64_t devices() const;
 };
 
-// What was given but changes nothing, and what is likely not meant. `zero`:
-// ZeroStage.
-void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
-                       const Schedule& schedule, bool has_model, int zero,
-                       std::vector<std::string>* warnings);
+// What a run with a model leaves out of what was asked for. `zero`: ZeroStage.
+void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
+                const Schedule& schedule, int zero,
+                std::vector<std::string>* warnings);
 
 // Device and links to estimate pass times for, or nothing where they are not
 // estimated. `model` and `shape` may be null. Error: an estimate without a

@@ -221,6 +221,10 @@ std::vector<InputField> InputFields(const RunConfig& config);
 // A line a field that is set, "strategy.pp: 8"; origins are left out.
 std::string ToString(const RunConfig& config);
 
+// The paths of the fields that are set, in the order of the fields; of
+// schedule.params one a key.
+std::vector<std::string> GivenPaths(const RunConfig& config);
+
 // All field paths of the schema, for help and the nearest name.
 std::vector<std::string> ConfigPaths();
 

@@ -1,16 +1,18 @@
 #include "sim/config/step_prediction.h"
 
+#include <cmath>
+
 #include "sim/base/status.h"
+#include "sim/cost/back_to_back.h"
 #include "sim/cost/estimate_error.h"
 
 namespace pipewright {
 namespace {
 
-bool HasRecomputePasses(const Program& program) {
+bool HasPasses(const Program& program, PassKind kind) {
   for (const RankProgram& rank : program.ranks) {
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
-      if (static_cast<PassKind>(index % kNumPassKinds) ==
-              PassKind::kRecompute &&
+      if (static_cast<PassKind>(index % kNumPassKinds) == kind &&
           rank.lanes[index].passes > 0) {
         return true;
       }
@@ -43,6 +45,24 @@ void TakeOutRecompute(std::vector<TimeSource>* sources) {
   }
 }
 
+// That of the layers; of a schedule that has both backwards the one further
+// from 1.
+double BackToBackIn(const PreparedRun& run, const Program& program) {
+  double out = 1;
+  const auto take = [&out](double ratio) {
+    if (std::abs(std::log(ratio)) > std::abs(std::log(out))) out = ratio;
+  };
+  for (const ProfiledTime& time : run.profile->costs.times) {
+    if (!IsLayer(time.part) || time.pass != ProfilePass::kForward) continue;
+    const BackToBack ratios = BackToBackOf(
+        *run.profile->profile, *time.nearest,
+        run.prepared_model->training.recompute == Recompute::kFull);
+    if (HasPasses(program, PassKind::kBackwardWeight)) take(ratios.split);
+    if (HasPasses(program, PassKind::kBackwardFull)) take(ratios.fused);
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
@@ -59,7 +79,9 @@ absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
   }
   const ProfileCosts& measured = run.profile->costs;
   StepErrors errors = {.sources = measured.sources, .noise = measured.jitter};
-  if (HasRecomputePasses(program)) TakeOutRecompute(&errors.sources);
+  if (HasPasses(program, PassKind::kRecompute))
+    TakeOutRecompute(&errors.sources);
+  errors.back_to_back = BackToBackIn(run, program);
   if (run.measured_hops) {
     const std::optional<TimeError> hop =
         HopError(*run.profile->profile, run.lower.hop_bytes);

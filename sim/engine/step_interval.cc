@@ -17,7 +17,7 @@ constexpr double kLevel = 0.9;
 // step needs few: its noise has averaged out, and Student's t counts them.
 constexpr int64_t kDrawnPasses = 16384;
 constexpr int64_t kLeastDraws = 4;
-constexpr int64_t kMostDraws = 24;
+constexpr int64_t kMostDraws = 64;
 
 struct Draws {
   double mean_s = 0;
@@ -40,6 +40,13 @@ class Prediction {
     if (HasNoise()) {
       PW_ASSIGN_OR_RETURN(draws, Draw());
     }
+    // Of the passes alone: a step's optimizer and hops are no part of a chain.
+    std::vector<double> longer;
+    for (const TimeSource& source : errors_.sources) {
+      longer.push_back(
+          source.optimizer || source.hop ? 0 : errors_.back_to_back - 1);
+    }
+    PW_ASSIGN_OR_RETURN(const double mixed_s, Step(Shifted(longer)));
     double squares[2] = {};  // of what it may be less and more
     for (const bool more : {false, true}) {
       const double sign = more ? 1 : -1;
@@ -61,9 +68,11 @@ class Prediction {
     }
     const double middle_s =
         noise_included ? iteration_s : iteration_s * draws.mean_s / step_s;
-    return StepInterval{
-        std::max(0.0, middle_s - iteration_s * std::sqrt(squares[0]) / step_s),
-        middle_s + iteration_s * std::sqrt(squares[1]) / step_s};
+    const double unit = iteration_s / step_s;
+    const double least_s = middle_s * std::min(1.0, mixed_s / step_s);
+    const double most_s = middle_s * std::max(1.0, mixed_s / step_s);
+    return StepInterval{std::max(0.0, least_s - unit * std::sqrt(squares[0])),
+                        most_s + unit * std::sqrt(squares[1])};
   }
 
  private:

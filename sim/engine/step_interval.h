@@ -1,5 +1,5 @@
 // Where the next step is to be expected: a 90 % prediction interval of one
-// step, not of a mean of many. Three things add to it.
+// step, not of a mean of many. Four things add to it.
 //   - Drift between the measurement and the run, which slows or speeds up all
 //     passes alike: the step replayed with every measured time at the end of
 //     its drift. It does not average out.
@@ -10,6 +10,10 @@
 //     the number of passes that follow each other, and whose mean lies above
 //     the step without noise, since who waits for several waits for the
 //     slowest.
+//   - What passes take in each other's company, which is no chance: the
+//   interval
+//     reaches from the step with passes as each was timed among its own kind to
+//     the step with all of them as in the chains that were timed.
 // Replays are those of the fast engine; what it has no part of (shared links,
 // interference) is taken to grow with the rest.
 #pragma once
@@ -34,6 +38,8 @@ struct StepInterval {
 struct StepErrors {
   std::vector<TimeSource> sources;
   Jitter noise;  // its seed does not count
+  // What passes take back to back over what each takes among its own kind.
+  double back_to_back = 1;
 };
 
 // Of a step that takes `iteration_s` without noise (with it, where

@@ -217,6 +217,24 @@ TEST_CASE("stopping rule: a drift is not taken for precision", "[calibrate]") {
   CHECK(Decide({}, drifting, 0) == Verdict::kGoOn);
 }
 
+// 1 % each way: the halves may lie 2 % apart, and no more.
+TEST_CASE(
+    "stopping rule: the medians of the halves are held against each other",
+    "[calibrate]") {
+  const auto verdict = [](double early, double late) {
+    Rounds rounds(2);
+    // The middle 40 % are the same in both, so that the median itself is sure.
+    for (int index = 0; index < 50; ++index) {
+      rounds[0].push_back(index < 30 ? early : 101.5);
+      rounds[1].push_back(index < 30 ? late : 101.5);
+    }
+    return Decide({}, rounds, 0);
+  };
+  CHECK(verdict(100.0, 103.0) == Verdict::kGoOn);
+  CHECK(verdict(103.0, 100.0) == Verdict::kGoOn);
+  CHECK(verdict(100.6, 102.4) == Verdict::kPrecise);
+}
+
 TEST_CASE("stopping rule: two modes go on", "[calibrate]") {
   int count = 0;
   const Rounds modes =

@@ -184,6 +184,31 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
   CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
 }
 
+TEST_CASE("calibrate: import does not guess the layers of a region", "[cli]") {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = {
+      "calibrate", "import",
+      "--kineto",  testing::SourcePath("tests/calibrate/data/kineto.json"),
+      "--model",   "gpt-tiny",
+      "--device",  "toy",
+      "-o",        folder.Path("p.txtpb")};
+  const BinaryResult missing = RunBinary(words);
+  CheckRefused(missing, 2, "--layers: missing; allowed: with --kineto");
+  CHECK(absl::StrContains(missing.err, "the model's 16 over the stages"));
+  CHECK(folder.Files().empty());
+  const auto forward_s = [&](const char* layers) {
+    std::vector<std::string> more = words;
+    more.insert(more.end(), {"--layers", layers});
+    const BinaryResult run = RunBinary(more);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p")
+        ->passes.at(0)
+        .time.median_s;
+  };
+  CHECK(forward_s("1") == Approx(4 * forward_s("4")));
+}
+
 TEST_CASE("calibrate: import reads a trace that is a gzip file", "[cli]") {
   const TemporaryFolder folder;
   const std::string trace =

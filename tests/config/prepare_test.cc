@@ -237,6 +237,12 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
   CHECK(run.cluster->BandwidthOf(links) == 1e9);
   CHECK(run.cluster->LatencyOf(links) == 0);
   CHECK(run.network_name == "dgx-h100, 1 node (fluid)");
+  CHECK(Prepared("schedule: {name: 1f1b}\n"
+                 "system: {preset: dgx-h100}\n"
+                 "strategy: {pp: 2, microbatches: 8}\n"
+                 "costs: {hop_bytes: 1KB}\n"
+                 "network: native\n")
+            .network_name == "dgx-h100, 1 node (native)");
 }
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",

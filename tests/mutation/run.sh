@@ -29,7 +29,8 @@ usage: tests/mutation/run.sh [options] [MUTANT|FILE...]
               file exactly once. With --binary also whether its tests exist.
   --binary B  pipewright_tests
   --list      names, files and what they are
-  --resume    leaves out what has a result for the same mutant and file
+  --table     only writes table.md, where a run was interrupted
+  --resume    leaves out what was killed with the same mutant and file
   --preset P  of CMake; default: release
   --tree D    where the copy is; default: build/mutation/tree
   -j N        compilers at a time; default: 1
@@ -54,7 +55,7 @@ niceness=15
 wanted=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --check | --list) mode=${1#--} ;;
+    --check | --list | --table) mode=${1#--} ;;
     --resume) resume=yes ;;
     --binary | --preset | --tree | -j | --nice)
       [ $# -gt 1 ] || fail "$1 needs a value"
@@ -170,23 +171,25 @@ if [ "$mode" = check ]; then
   exit 0
 fi
 
-# The copy follows the working tree, whatever a run before has left in it.
 mkdir -p "$tree" "$results" || exit 2
 cd "$root" || exit 2
-copied=$(dirname "$tree")/copied
-git ls-files -co --exclude-standard >"$copied.now" || exit 2
-[ ! -e "$copied" ] || grep -vxFf "$copied.now" "$copied" |
-  while IFS= read -r path; do rm -f "$tree/$path"; done
-while IFS= read -r path; do
-  [ -e "$path" ] || continue
-  cmp -s "$path" "$tree/$path" && continue
-  mkdir -p "$tree/$(dirname "$path")"
-  cp "$path" "$tree/$path" || exit 2
-done <"$copied.now"
-mv "$copied.now" "$copied"
-# What some tests look for beside the checkout.
-[ ! -d "$root/../shared" ] || ln -sfn "$(cd "$root/../shared" && pwd)" \
-  "$(dirname "$tree")/shared"
+# The copy follows the working tree, whatever a run before has left in it.
+copy_sources() {
+  copied=$(dirname "$tree")/copied
+  git ls-files -co --exclude-standard >"$copied.now" || exit 2
+  [ ! -e "$copied" ] || grep -vxFf "$copied.now" "$copied" |
+    while IFS= read -r path; do rm -f "$tree/$path"; done
+  while IFS= read -r path; do
+    [ -e "$path" ] || continue
+    cmp -s "$path" "$tree/$path" && continue
+    mkdir -p "$tree/$(dirname "$path")"
+    cp "$path" "$tree/$path" || exit 2
+  done <"$copied.now"
+  mv "$copied.now" "$copied"
+  # What some tests look for beside the checkout.
+  [ ! -d "$root/../shared" ] || ln -sfn "$(cd "$root/../shared" && pwd)" \
+    "$(dirname "$tree")/shared"
+}
 
 # Links are most of the work: a faster linker, where there is one.
 linker=
@@ -199,11 +202,13 @@ build() {
   (cd "$tree" && nice -n "$niceness" cmake --build --preset "$preset" \
     --parallel "$jobs" --target pipewright_tests "$@") >"$log" 2>&1
 }
-# Runs the tests of $1; the name of the first that fails goes to $failed.
+
+# Runs the tests of $1 for at most $2 seconds; the name of the first that fails
+# goes to $failed.
 run_tests() {
   local output
   output=$(dirname "$tree")/output.xml
-  (cd "$tree" && nice -n "$niceness" timeout -k 10 900 \
+  (cd "$tree" && nice -n "$niceness" timeout -k 10 "$2" \
     "$binaries/tests/pipewright_tests" --abort -r xml "$1") >"$output" 2>/dev/null
   local code=$?
   failed=$(awk '/<TestCase name="/ {
@@ -228,16 +233,19 @@ commit=$(git rev-parse --short HEAD)
 todo=()
 specs=()
 needed=
+[ "$mode" != table ] || chosen=()
 for name in "${chosen[@]}"; do
-  [ -n "$resume" ] && [ -e "$results/$name" ] &&
-    [ "$(head -n 1 "$results/$name")" = "$(key_of "$name")" ] && continue
   read_mutant "$name"
+  [ -n "$resume" ] && [ -e "$results/$name" ] &&
+    [ "$(head -n 2 "$results/$name")" = "$(key_of "$name")"$'\nkilled' ] &&
+    continue
   todo+=("$name")
   specs[$tests]=$name
   needed="$needed $builds"
 done
 
 if [ ${#todo[@]} -gt 0 ]; then
+  copy_sources
   # shellcheck disable=SC2086 # words
   if ! (cd "$tree" && cmake --preset "$preset" -DPIPEWRIGHT_CUDA=OFF \
     -DPIPEWRIGHT_BENCHMARKS=OFF -DPIPEWRIGHT_TESTS_ALONE=ON \
@@ -249,7 +257,7 @@ if [ ${#todo[@]} -gt 0 ]; then
   run_tests "$(
     IFS=,
     echo "${!specs[*]}"
-  )" || fail "fails without any mutant: $failed"
+  )" 7200 || fail "fails without any mutant: $failed"
 fi
 count=0
 broken=0
@@ -268,7 +276,7 @@ for name in "${todo[@]}"; do
     continue
   fi
   verdict=survived
-  run_tests "$tests" || verdict=killed
+  run_tests "$tests" 900 || verdict=killed
   [ $verdict = killed ] || failed=''
   cp "$root/$file" "$tree/$file"
   printf '%s\n%s\n%s\n%s\n' "$key" "$verdict" "$failed" \
@@ -281,6 +289,7 @@ declare -A rows=()
 if [ -e "$table" ]; then
   while IFS= read -r line; do
     case $line in
+      *'| not run |'*) ;;
       '| `'*)
         name=${line#'| `'}
         rows[${name%%\`*}]=$line

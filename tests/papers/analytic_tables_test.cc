@@ -64,7 +64,8 @@ TEST_CASE("papers: Llama 3's table 4 is shown with its difference",
   CHECK(rows[1].simulated < rows[0].simulated);
 }
 
-// The error of estimates is that of these tables, in their order.
+// The error of estimates is that of these tables, in their order, as
+// `reproduce` prints them with simgrid; here `fast` runs them.
 TEST_CASE("papers: the interval of estimates stands on the tables",
           "[papers]") {
   const std::vector<EstimatedStep> a100 = EstimatedSteps("a100-80gb");
@@ -82,7 +83,7 @@ TEST_CASE("papers: the interval of estimates stands on the tables",
   for (size_t step = 0; step < rows.size(); ++step) {
     CHECK(1 / h100[step].measured == Approx(std::stod(rows[step].published)));
     CHECK(1 / h100[step].estimated ==
-          Approx(rows[step].simulated).epsilon(0.005));
+          Approx(rows[step].simulated).epsilon(0.02));
   }
   // At most one in ten of the steps that it stands on lies outside.
   const RatioInterval interval = *EstimateError("a100-80gb");

@@ -13,6 +13,38 @@ const PwKernels& Cpu() { return *pw_cpu_kernels(); }
 
 constexpr float kScale = 0.99f;
 
+// A processor without bf16 does it in fp32 and rounds.
+PwStatus RightGemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
+                   const void* a, const void* b, const void* bias, void* c) {
+  if (gemm->type != PW_BF16) {
+    return Cpu().gemm(device, stream, gemm, a, b, bias, c);
+  }
+  const int64_t tokens = gemm->tokens;
+  const bool input = gemm->pass == PW_GEMM_BACKWARD_INPUT;
+  const bool weight = gemm->pass == PW_GEMM_BACKWARD_WEIGHT;
+  const int64_t of_a = tokens * (input ? gemm->outputs : gemm->inputs);
+  const int64_t of_b = gemm->outputs * (weight ? tokens : gemm->inputs);
+  const int64_t of_c = tokens * (input ? gemm->inputs : gemm->outputs);
+  const auto wide = [&](const void* from, int64_t count) {
+    std::vector<float> values(from == nullptr ? 0 : count);
+    Cpu().convert(device, stream, PW_FP32, values.data(), PW_BF16, from,
+                  static_cast<int64_t>(values.size()));
+    return values;
+  };
+  const std::vector<float> wide_a = wide(a, of_a);
+  const std::vector<float> wide_b = wide(b, of_b);
+  const std::vector<float> wide_bias = wide(bias, gemm->outputs);
+  std::vector<float> wide_c(weight ? 0 : of_c);
+  PwGemm single = *gemm;
+  single.type = PW_FP32;
+  const PwStatus status = Cpu().gemm(
+      device, stream, &single, wide_a.data(), wide_b.data(),
+      bias == nullptr ? nullptr : wide_bias.data(), weight ? c : wide_c.data());
+  if (weight || status != PW_OK) return status;
+  return Cpu().convert(device, stream, PW_BF16, c, PW_FP32, wide_c.data(),
+                       of_c);
+}
+
 PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
               const void* a, const void* b, const void* bias, void* c) {
   auto* const out = static_cast<float*>(c);
@@ -22,7 +54,7 @@ PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
       break;
     case PW_GEMM_BACKWARD_INPUT: {
       if (Has(KernelFault::kNoInputPass)) return PW_OK;
-      const PwStatus status = Cpu().gemm(device, stream, gemm, a, b, bias, c);
+      const PwStatus status = RightGemm(device, stream, gemm, a, b, bias, c);
       if (Has(KernelFault::kInputPassScaled)) {
         for (int64_t at = 0; at < gemm->tokens * gemm->inputs; ++at) {
           out[at] *= kScale;
@@ -35,12 +67,12 @@ PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
       if (!Has(KernelFault::kWeightPassScaled)) break;
       std::vector<float> sum(gemm->inputs * gemm->outputs);
       const PwStatus status =
-          Cpu().gemm(device, stream, gemm, a, b, bias, sum.data());
+          RightGemm(device, stream, gemm, a, b, bias, sum.data());
       for (size_t at = 0; at < sum.size(); ++at) out[at] += kScale * sum[at];
       return status;
     }
   }
-  return Cpu().gemm(device, stream, gemm, a, b, bias, c);
+  return RightGemm(device, stream, gemm, a, b, bias, c);
 }
 
 PwStatus BiasBackward(PwDevice* device, PwStream* stream, PwType type,

@@ -21,7 +21,8 @@ enum class KernelFault {
   kNoWeightDecay,      // of the optimizer
 };
 
-// Where a planted fault is; one at a time for all tables.
+// One fault at a time for all tables. Products in bf16 are there on every
+// processor, if need be by way of fp32.
 const PwKernels* FaultyKernels(KernelFault fault);
 
 }  // namespace pipewright::testing

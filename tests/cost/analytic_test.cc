@@ -1,0 +1,87 @@
+// Terms of the analytic model by hand: what is updated, what runs again, what
+// a ring of neighbours sends. Whole steps are in tests/papers.
+#include "sim/cost/analytic.h"
+
+#include <catch2/catch.hpp>
+
+namespace pipewright {
+namespace {
+
+AnalyticOptions OnH100() {
+  AnalyticOptions options = {.device = *FindDevice("h100")};
+  options.network = {.devices_per_node = 8,
+                     .nvlink_bytes_per_s = 450e9,
+                     .nic_bytes_per_s = 50e9};
+  return options;
+}
+
+// Adam moves 30 bytes a parameter: 16 are read, 14 are written.
+TEST_CASE("cost: an optimizer updates its own shards of experts and the rest",
+          "[cost]") {
+  const DeviceSpec device = OnH100().device;
+  const double stream = device.hbm_bytes_per_s * device.hbm_sustained;
+  TrainingSpec training;
+  training.dp = 8;
+  training.ep = 4;
+  training.zero = 1;
+  // Two devices hold the same experts, eight the same of all else.
+  CHECK(OptimizerSeconds(device, training, 8e9, 6e9) ==
+        Approx(30 * (8e9 / 8 + 6e9 / 2) / stream));
+  training.zero = 0;
+  CHECK(OptimizerSeconds(device, training, 8e9, 6e9) ==
+        Approx(30 * (8e9 + 6e9) / stream));
+}
+
+TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
+  ModelSpec model;
+  model.layers = 4;
+  model.hidden = 1024;
+  model.heads = model.kv_heads = 8;
+  model.ffn_hidden = 4096;
+  model.vocabulary = 1000;
+  model.sequence = 512;
+  TrainingSpec training;
+  training.sequence = model.sequence;
+  StageLayout layout;
+  for (int stage = 0; stage < 2; ++stage) {
+    layout.stages.push_back({{.kind = BlockKind::kDenseLayer,
+                              .first_layer = 2 * stage,
+                              .count = 2}});
+  }
+  const auto stage = [&](Recompute recompute) {
+    training.recompute = recompute;
+    return AnalyticCosts(model, training, OnH100(), layout, {0, 1}).stages[1];
+  };
+  const StageCosts plain = stage(Recompute::kNone);
+  const StageCosts again = stage(Recompute::kFull);
+  CHECK(plain.recompute_s == 0);
+  CHECK(again.forward_s == plain.forward_s);
+  CHECK(again.recompute_s == Approx(plain.forward_s));
+  CHECK(again.backward_input_s ==
+        Approx(plain.backward_input_s + plain.forward_s));
+  CHECK(again.backward_weight_s == plain.backward_weight_s);
+}
+
+// Of n members each sends to its neighbour n - 1 times.
+TEST_CASE("cost: a ring of neighbours takes a step less than it has members",
+          "[cost]") {
+  const AnalyticOptions options = OnH100();
+  const TrainingSpec training;
+  const double bus =
+      450e9 * options.device.collective_sustained;  // inside a node
+  for (const int members : {2, 4, 8}) {
+    const auto seconds = [&](double bytes) {
+      return CommSeconds(options, training,
+                         {.kind = CommKind::kRing,
+                          .group = CommGroup::kContext,
+                          .members = members,
+                          .bytes = bytes});
+    };
+    INFO(members << " members");
+    // Latencies are the same whatever is sent.
+    CHECK(seconds(3e9) - seconds(1e9) == Approx((members - 1) * 2e9 / bus));
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -33,7 +33,8 @@ namespace {
 // What a shell gives for a program that SIGINT has ended.
 constexpr int kInterruptedTwice = 130;
 // The product of sizes and degrees of one shape stays below 2^63.
-constexpr int64_t kMostSize = int64_t{1} << 20;
+constexpr int64_t kMostSamples = int64_t{1} << 18;
+constexpr int64_t kMostTokens = int64_t{1} << 23;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 class Calibration {
@@ -49,12 +50,12 @@ class Calibration {
                  FileFormat::kTextProto);
     verb->add_option("--microbatch-sizes", options_.grid.microbatch_sizes,
                      "default 1,2,4")
-        ->check(IntegerCheck("--microbatch-sizes", 1, kMostSize))
+        ->check(IntegerCheck("--microbatch-sizes", 1, kMostSamples))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sequences", options_.grid.sequences,
                      "default: the model's and half of it")
-        ->check(IntegerCheck("--sequences", 1, kMostSize))
+        ->check(IntegerCheck("--sequences", 1, kMostTokens))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--tp", options_.grid.tps,
@@ -148,8 +149,8 @@ absl::Status Calibration::Prepare() {
     int64_t size = 0;
     int64_t slices = 0;
     if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
-        !absl::SimpleAtoi(parts[1], &slices) || size > kMostSize ||
-        slices > kMostSize) {
+        !absl::SimpleAtoi(parts[1], &slices) || size > kMostSamples ||
+        slices > kMostTokens) {
       return BadValue("--sliced", text,
                       "BATCH:SLICES, such as 16:8, several with commas");
     }

@@ -147,7 +147,7 @@ absl::Status Print(absl::string_view text) {
 
 void MarkReported() { State().reported = true; }
 
-void SetJson(bool json) { State().json = json; }
+void SetJson(bool json) { State() = {.json = json}; }
 
 nlohmann::ordered_json ErrorToJson(const absl::Status& status) {
   const ErrorParts parts = PartsOf(status);

@@ -1,8 +1,10 @@
 // Whether the bytes of a run can be counted at all: sizes that each are
 // possible can have a product that no integer holds.
-#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -38,20 +40,18 @@ double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
   const double in_flight = 2.0 * sizes.microbatches * sizes.slices;
   const double versions = sizes.pp + 1;
   double bytes = BoundaryBytes(model.spec, model.training) * in_flight;
+  std::map<BlockKind, double> counts;
   for (const std::vector<StageBlock>& blocks : model.layout.stages) {
     for (const StageBlock& block : blocks) {
-      double most = 0;
-      // Frozen layers are the first, and need less.
-      for (const int64_t layer :
-           {block.first_layer, block.first_layer + block.count - 1}) {
-        double sum = 0;
-        for (const ModelOp& op :
-             BlockOps(model.spec, model.training, block.kind, layer)) {
-          sum += BytesOf(op, model.training, in_flight, versions);
-        }
-        most = std::max(most, sum);
-      }
-      bytes += most * static_cast<double>(block.count);
+      counts[block.kind] += static_cast<double>(block.count);
+    }
+  }
+  for (const auto& [kind, count] : counts) {
+    // As of a layer behind all others: frozen ones, which need less, are the
+    // first.
+    for (const ModelOp& op :
+         BlockOps(model.spec, model.training, kind, model.spec.layers)) {
+      bytes += count * BytesOf(op, model.training, in_flight, versions);
     }
   }
   return bytes;

@@ -65,7 +65,8 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(Tiny(old, {"--transport", "nccl"}), 2,
                "nccl with --device cuda");
   CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
-  CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
+  CheckRefused(Tiny(old, {"--merge", old}), 2, "which this call reads");
+  CheckRefused(Tiny(folder.Path("q.txtpb"), {"--merge", old}), 2, "p.txtpb:1");
   CheckRefused(
       Tiny(old, {"--microbatch-sizes", "60000", "--sequences", "4194304"}), 3,
       "usable");

@@ -152,7 +152,10 @@ TEST_CASE("cli: what only the prediction would have is refused",
     INFO(says << "\n" << run.err);
     CHECK(run.exit_code == 2);
     CHECK(absl::StrContains(run.err, says));
-    CHECK(run.out.empty());
+    const auto refusal = nlohmann::json::parse(run.out, nullptr, false);
+    REQUIRE(refusal.is_object());
+    CHECK(refusal.size() == 1);
+    CHECK(refusal["error"]["exit"] == 2);
   }
   // The paced clock has them, and a rank alone gets what the hops bring.
   for (const Arguments& more :

@@ -126,11 +126,18 @@ const std::vector<std::string>& Bases() {
   return bases;
 }
 
+// Null where nothing is known of them; elsewhere it stands for a number that is
+// none.
+bool MayBeNull(absl::string_view key) {
+  return key == "model" || key == "system" || key == "iteration_interval_s";
+}
+
 // Negative numbers and what is no number, by their path.
 void FindBad(const Json& value, const std::string& path,
              std::vector<std::string>* bad) {
   if (value.is_object() || value.is_array()) {
     for (const auto& item : value.items()) {
+      if (item.value().is_null() && MayBeNull(item.key())) continue;
       FindBad(item.value(), absl::StrCat(path, ".", item.key()), bad);
     }
   } else if (value.is_null() ||
@@ -143,6 +150,7 @@ void FindBad(const Json& value, const std::string& path,
 // are refused all the same.
 constexpr double kMostWork = 1e6;
 constexpr double kRefused = 6e9;
+constexpr int kMostReplicas = 4096;  // that a report names one by one
 
 double WorkOf(const RunConfig& config) {
   const StrategyChoice& strategy = config.strategy;
@@ -162,6 +170,10 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   const double passes = WorkOf(*config);
   const double repeated = passes * config->iterations.value_or(8);
   if (passes < kRefused && repeated > kMostWork) return "";
+  if (config->system.given() &&
+      config->strategy.dp.value_or(1) > kMostReplicas) {
+    return "";
+  }
   const absl::StatusOr<PreparedRun> run = Prepare(*config);
   if (!run.ok()) return "";
   const absl::StatusOr<Program> program = Lower(run->schedule, run->lower);

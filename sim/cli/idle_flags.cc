@@ -96,8 +96,12 @@ bool IsOneOf(const std::string& path, const std::vector<std::string>& fields) {
   });
 }
 
+// `pair` changes what an order means, not how it is written.
+constexpr char kPair[] = "schedule.params.pair";
+
 bool IsOfOrder(const std::string& path) {
-  return IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
+  return path != kPair &&
+         IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
                         "strategy.microbatches", "strategy.slices",
                         "strategy.max_activations"});
 }

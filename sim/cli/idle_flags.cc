@@ -108,7 +108,8 @@ bool IsOfOrder(const std::string& path) {
 
 // Planners see none of these (ScheduleParams).
 bool IsNeverPlannedFor(const std::string& path) {
-  return IsOneOf(path, {"engine",
+  return IsOneOf(path, {kPair,
+                        "engine",
                         "network",
                         "iterations",
                         "costs.uniform.recompute",

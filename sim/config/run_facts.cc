@@ -11,6 +11,10 @@
 namespace pipewright {
 namespace {
 
+// A message so short may take recursive doubling, which shares no links
+// (PlanCollective); a norm or a flag is.
+constexpr double kMostDoubled = 1024;
+
 // Tells whether links of a kind are crossed.
 class LinkSearch {
  public:
@@ -59,12 +63,13 @@ bool GroupCrosses(const Program& program, const LinkSearch& search,
   return false;
 }
 
+// Only buffers of more than `least` bytes.
 bool CollectivesCross(const Program& program, const LinkSearch& search,
-                      bool bytes) {
+                      double least) {
   std::vector<bool> seen(program.groups.size(), false);
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
-      if (op.group < 0 || seen[op.group] || (bytes && op.bytes <= 0)) continue;
+      if (op.group < 0 || seen[op.group] || op.bytes <= least) continue;
       seen[op.group] = true;
       if (GroupCrosses(program, search, op)) return true;
     }
@@ -143,14 +148,15 @@ bool RunFacts::Crosses(absl::string_view part, Load load) const {
   const LinkSearch search(*program(), part);
   const bool bytes = load == Load::kBytes;
   return TransfersCross(*program(), search, bytes) ||
-         CollectivesCross(*program(), search, bytes);
+         CollectivesCross(*program(), search, bytes ? 0 : -1);
 }
 
 // A transfer has a card to itself there, unless a rank has several devices.
 bool RunFacts::SharesCards() const {
   if (!program() || sizes_.tp * sizes_.cp > 1) return true;
   return EstimateCrosses("/nic") ||
-         CollectivesCross(*program(), LinkSearch(*program(), "/nic"), true);
+         CollectivesCross(*program(), LinkSearch(*program(), "/nic"),
+                          kMostDoubled);
 }
 
 bool RunFacts::HeldMatters() const {

@@ -164,16 +164,29 @@ bool RunFacts::HeldMatters() const {
          PeakActivations(*run_.schedule, 1);
 }
 
-bool RunFacts::HasStageOfBothEnds() const {
-  const auto has = [](const std::vector<StageBlock>& blocks, BlockKind kind) {
-    return std::any_of(
-        blocks.begin(), blocks.end(),
-        [kind](const StageBlock& block) { return block.kind == kind; });
+bool RunFacts::TableIsShared() const {
+  const auto has = [&](int rank, BlockKind kind) {
+    const auto& stages = run_.prepared_model->layout.stages;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      if (run_.prepared_model->rank_of_stage[stage] != rank) continue;
+      for (const StageBlock& block : stages[stage]) {
+        if (block.kind == kind) return true;
+      }
+    }
+    return false;
   };
-  const auto& stages = run_.prepared_model->layout.stages;
-  return std::any_of(stages.begin(), stages.end(), [&](const auto& blocks) {
-    return has(blocks, BlockKind::kEmbedding) && has(blocks, BlockKind::kHead);
-  });
+  for (int rank = 0; rank < sizes_.pp; ++rank) {
+    if (has(rank, BlockKind::kEmbedding) && has(rank, BlockKind::kHead)) {
+      return true;
+    }
+  }
+  if (!program()) return true;
+  return std::any_of(program()->ranks.begin(), program()->ranks.end(),
+                     [](const RankProgram& rank) {
+                       return std::any_of(
+                           rank.side_ops.begin(), rank.side_ops.end(),
+                           [](const SideOp& op) { return op.tied; });
+                     });
 }
 
 bool RunFacts::SplitMatters() const {

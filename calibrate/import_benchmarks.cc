@@ -1,5 +1,6 @@
 #include "calibrate/import_benchmarks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,7 +11,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "calibrate/statistics.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/cost/profile_check.h"
 
 namespace pipewright {
 namespace {
@@ -24,8 +27,10 @@ constexpr double kResolution = 1e-9;
 
 absl::Status Unfit(const std::string& source, absl::string_view what,
                    absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(source, ": ", what, "; allowed: ", allowed));
+  return InFile(source, 0,
+                WithValue(absl::InvalidArgumentError(
+                              absl::StrCat(what, "; allowed: ", allowed)),
+                          "", allowed));
 }
 
 absl::StatusOr<Json> Parse(absl::string_view text, const std::string& source) {
@@ -42,15 +47,19 @@ const Json* Member(const Json& json, const char* key) {
   return at == json.end() ? nullptr : &*at;
 }
 
+// Finite, and small enough to be counted exactly (2^53).
 std::optional<double> NumberOf(const Json* json) {
   if (json == nullptr) return {};
-  if (json->is_number()) return json->get<double>();
   double value = 0;
-  if (json->is_string() &&
-      absl::SimpleAtod(json->get_ref<const std::string&>(), &value)) {
-    return value;
+  if (json->is_number()) {
+    value = json->get<double>();
+  } else if (!json->is_string() ||
+             !absl::SimpleAtod(json->get_ref<const std::string&>(), &value)) {
+    return {};
   }
-  return {};
+  constexpr double kMost = 9007199254740992;
+  if (!(std::abs(value) <= kMost)) return {};
+  return value;
 }
 
 // A mean of many iterations is all that there may be.
@@ -90,7 +99,8 @@ int64_t RanksOf(const Json& config, const Json* devices) {
                       NumberOf(Member(config, "ngpus")).value_or(1);
   const auto processes = static_cast<double>(
       devices != nullptr && devices->is_array() ? devices->size() : 1);
-  return std::llround(each * processes);
+  // Too many or too few are for CheckProfile to refuse.
+  return std::llround(std::clamp(each * processes, 0.0, 1e9));
 }
 
 std::optional<Distribution> TimeOf(const Json& row, const char* place,
@@ -207,6 +217,7 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
     return Unfit(source_name, "has no times", "results with \"time\"");
   }
   profile.sources.push_back(std::move(source));
+  PW_RETURN_IF_ERROR(CheckProfile(profile, source_name));
   return profile;
 }
 
@@ -258,6 +269,7 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
                  "and their bidirectional ones");
   }
   profile.sources.push_back(std::move(source));
+  PW_RETURN_IF_ERROR(CheckProfile(profile, source_name));
   return profile;
 }
 

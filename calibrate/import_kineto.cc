@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "calibrate/statistics.h"
 #include "sim/base/status.h"
+#include "sim/cost/profile_check.h"
 #include "sim/trace/trace_events.h"
 
 namespace pipewright {
@@ -106,6 +107,7 @@ absl::StatusOr<Profile> ImportKineto(std::istream& in,
         "the trace has no GPU kernels: times are those of the host");
   }
   profile.sources.push_back(std::move(source));
+  PW_RETURN_IF_ERROR(CheckProfile(profile, source_name));
   return profile;
 }
 

@@ -1,6 +1,7 @@
 #include "calibrate/measure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,7 +78,7 @@ class Measurer {
       PW_RETURN_IF_ERROR(BeginRound(subject, 0));
       const double visit = hooks_.now();
       std::vector<double> samples(subject.series.size());
-      PW_RETURN_IF_ERROR(Prefix(subject.name, subject.visit(&samples)));
+      PW_RETURN_IF_ERROR(Prefix(subject.name, Visit(subject, &samples)));
       const double seconds = hooks_.now() - visit;
       const int visits =
           options_.least_visits + (seconds > kShortVisit ? 0 : 1);
@@ -85,6 +86,20 @@ class Measurer {
     }
     measured_.minimum_s = hooks_.now() - start + kLeastRounds * least_round;
     if (hooks_.estimated != nullptr) hooks_.estimated(measured_.minimum_s);
+    return absl::OkStatus();
+  }
+
+  // A clock that fails shall not become a median: no order has a place for what
+  // is not a number.
+  static absl::Status Visit(const Subject& subject,
+                            std::vector<double>* samples) {
+    PW_RETURN_IF_ERROR(subject.visit(samples));
+    for (size_t series = 0; series < samples->size(); ++series) {
+      if (std::isfinite((*samples)[series])) continue;
+      return absl::InternalError(
+          absl::StrCat(subject.series[series].key, ": measured as ",
+                       (*samples)[series], ", which is no time"));
+    }
     return absl::OkStatus();
   }
 
@@ -111,7 +126,7 @@ class Measurer {
                             Record* record) {
     const double start = hooks_.now();
     std::vector<double> samples(subject.series.size());
-    PW_RETURN_IF_ERROR(subject.visit(&samples));
+    PW_RETURN_IF_ERROR(Visit(subject, &samples));
     const bool keep_first = hooks_.now() - start > kShortVisit;
     for (Rounds& kept : record->samples) kept.emplace_back();
     int visits = 0;
@@ -122,7 +137,7 @@ class Measurer {
         measured_.interrupted = true;
         break;
       }
-      PW_RETURN_IF_ERROR(subject.visit(&samples));
+      PW_RETURN_IF_ERROR(Visit(subject, &samples));
       Keep(samples, &visits, record);
     }
     record->seconds += hooks_.now() - start;

@@ -74,8 +74,9 @@ struct Measured {
 // the drift. Short visits are made once before without keeping the samples, for
 // what the caches have of other subjects. Three rounds are made whatever the
 // budget; no further one begins when it is spent, so that all ends within the
-// budget and one round where the minimum is below it. Adds to `start`. Error:
-// that of a visit, with the subject's name in front.
+// budget and one round where the minimum is below it. Adds to `start`. Errors,
+// with the subject's name in front: that of a visit, kInternal for a sample
+// that is not finite.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

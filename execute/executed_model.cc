@@ -17,6 +17,13 @@ size_t ExecutedModel::BoundaryBytes() const {
          type_bytes();
 }
 
+int64_t ExecutedModel::TableElements() const {
+  PwTensor tensors[PW_MAX_TENSORS];
+  const int32_t count = pw_part_tensors(&shape, PW_EMBEDDING, tensors);
+  const int64_t size = tensors[0].rows * tensors[0].columns;
+  return count > 1 ? tensors[1].offset : (size + 31) / 32 * 32;
+}
+
 uint64_t ExecutedModel::SeedOf(const StagePart& part) const {
   const uint64_t place = part.part == PW_EMBEDDING ? 0
                          : part.part == PW_HEAD

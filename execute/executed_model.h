@@ -32,6 +32,12 @@ struct ExecutedModel {
   // input is kept.
   bool recompute = false;
 
+  // Of a model whose head's output matrix is the embedding's table (`tied` of
+  // shape): the two are on different ranks, so that the head's stage has a copy
+  // of its own behind its parts. Both sum their gradients and step alike. Else
+  // there is one table, that of the embedding's stage.
+  bool copies_table = false;
+
   // Forwards under way keep the weights that they have used while the
   // optimizer makes new ones.
   bool keeps_versions = false;
@@ -78,6 +84,11 @@ struct ExecutedModel {
   }
   // Bytes of an activation of one slice.
   size_t BoundaryBytes() const;
+  // Elements of a table, as it lies in a stage's parameters.
+  int64_t TableElements() const;
+  bool HoldsCopyOfTable(int stage) const {
+    return copies_table && stage + 1 == num_stages();
+  }
   // Of the weights of a part, wherever it lives.
   uint64_t SeedOf(const StagePart& part) const;
   // The tokens of one slice, or, shifted by one, its targets: [batch *

@@ -32,6 +32,34 @@ absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
   }
 }
 
+std::shared_ptr<void> MemoryAccount::Charge(size_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+  // Without memory for the pointer itself the bytes leave the account at once.
+  return {this, [self = shared_from_this(), bytes](void*) {
+            std::lock_guard lock(self->mutex_);
+            self->used_ -= bytes;
+          }};
+}
+
+size_t MemoryAccount::used() const {
+  std::lock_guard lock(mutex_);
+  return used_;
+}
+
+size_t MemoryAccount::peak() const {
+  std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+size_t MemoryAccount::ResetPeak() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(peak_, used_);
+}
+
 MemoryPool::~MemoryPool() {
   for (void* const slab : slabs_) {
     if (kind_ == PoolKind::kPinnedHost) {
@@ -100,20 +128,27 @@ absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
   if (memory == nullptr) {
     PW_ASSIGN_OR_RETURN(memory, Cut(bytes));
   }
-  used_ += bytes;
-  peak_ = std::max(peak_, used_);
   // Without memory for the pointer itself the block returns at once.
   lock.unlock();
-  return Payload{.data = std::shared_ptr<void>(
-                     memory, [self = shared_from_this(), bytes](
-                                 void* block) { self->Return(block, bytes); }),
-                 .bytes = bytes,
-                 .on_device = kind_ == PoolKind::kDevice};
+  Payload payload = {
+      .data = std::shared_ptr<void>(
+          memory, [self = shared_from_this(),
+                   bytes](void* block) { self->Return(block, bytes); }),
+      .bytes = bytes,
+      .on_device = kind_ == PoolKind::kDevice};
+  ChargeUsed(&payload);
+  return payload;
+}
+
+// Never on two accounts, nor twice on one.
+void MemoryPool::Charge(const std::shared_ptr<MemoryAccount>& account,
+                        Payload* payload) {
+  payload->charge.reset();
+  if (payload->bytes > 0) payload->charge = account->Charge(payload->bytes);
 }
 
 void MemoryPool::Return(void* memory, size_t bytes) {
   std::lock_guard lock(mutex_);
-  used_ -= bytes;
   (kind_ == PoolKind::kDevice ? unsettled_ : free_)[bytes].push_back(memory);
 }
 
@@ -134,21 +169,6 @@ absl::Status MemoryPool::Reserve(size_t bytes, int count) {
     free_[bytes].push_back(memory);
   }
   return absl::OkStatus();
-}
-
-size_t MemoryPool::used() const {
-  std::lock_guard lock(mutex_);
-  return used_;
-}
-
-size_t MemoryPool::peak() const {
-  std::lock_guard lock(mutex_);
-  return peak_;
-}
-
-size_t MemoryPool::ResetPeak() {
-  std::lock_guard lock(mutex_);
-  return std::exchange(peak_, used_);
 }
 
 }  // namespace pipewright

@@ -1,8 +1,8 @@
 // Device memory, or pinned host memory, of one rank: blocks that are used again
-// once they are free, and how much is in use at most. Allocating and first
-// touching memory inside a pass would be timed with it. Blocks are cut from
-// slabs, as caching allocators do: on a CPU a slab has large pages, which a
-// block of a few MiB by itself would not get.
+// once they are free, and accounts of how much is in use at most. Allocating
+// and first touching memory inside a pass would be timed with it. Blocks are
+// cut from slabs, as caching allocators do: on a CPU a slab has large pages,
+// which a block of a few MiB by itself would not get.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,28 @@ absl::Status KernelStatus(const PwKernels& kernels, PwStatus status,
 
 enum class PoolKind { kDevice, kPinnedHost };
 
+// Bytes in use now and at most. Thread-safe.
+class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
+ public:
+  // On the account until the last copy of what it returns is gone.
+  std::shared_ptr<void> Charge(size_t bytes);
+  size_t used() const;
+  size_t peak() const;
+  // The peak until now; the next one begins at what is in use.
+  size_t ResetPeak();
+
+ private:
+  mutable std::mutex mutex_;
+  size_t used_ = 0;
+  size_t peak_ = 0;
+};
+
+// Has two accounts. `used` is what the rank works with: what it has taken and
+// not given away, and what it has been given from the pass on that reads it. It
+// depends on the rank's order alone. `messages` is what is on its way or waits
+// for a pass, with the parts of collectives: that depends on how far ranks are
+// apart.
+//
 // Made by std::make_shared: what it has given away keeps it, and the device,
 // alive, for a message may outlive the rank that has sent it.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
@@ -34,8 +56,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
 
-  // A block that returns when the last holder lets go of it, on any thread. No
-  // bytes: an empty one. Error: kResourceExhausted.
+  // A block that returns when the last holder lets go of it, on any thread; it
+  // is on the account `used`. No bytes: an empty one. Error:
+  // kResourceExhausted.
   //
   // For work that is queued behind what used it before: a block that has
   // returned may still wait for a kernel that was queued with it.
@@ -49,14 +72,20 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // Allocates until `count` blocks are free for TakeSettled.
   absl::Status Reserve(size_t bytes, int count);
 
-  // Of what is taken, now and at most; free blocks do not count.
-  size_t used() const;
-  size_t peak() const;
-  // The peak until now; the next one begins at what is in use.
-  size_t ResetPeak();
+  // Puts what is taken, of this pool or another, on an account of this one.
+  void ChargeUsed(Payload* payload) { Charge(used_, payload); }
+  void ChargeMessages(Payload* payload) { Charge(messages_, payload); }
+
+  size_t used() const { return used_->used(); }
+  size_t peak() const { return used_->peak(); }
+  size_t ResetPeak() { return used_->ResetPeak(); }
+  size_t messages_peak() const { return messages_->peak(); }
+  void ResetMessagesPeak() { messages_->ResetPeak(); }
 
  private:
   absl::StatusOr<Payload> Give(size_t bytes, bool settled);
+  static void Charge(const std::shared_ptr<MemoryAccount>& account,
+                     Payload* payload);
   // Under the lock.
   absl::StatusOr<void*> Cut(size_t bytes);
   absl::StatusOr<void*> AllocateSlab(size_t bytes);
@@ -75,8 +104,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   size_t next_slab_ = 0;
   Blocks free_;
   Blocks unsettled_;  // returned since the last Settle; device memory only
-  size_t used_ = 0;
-  size_t peak_ = 0;
+  const std::shared_ptr<MemoryAccount> used_ =
+      std::make_shared<MemoryAccount>();
+  const std::shared_ptr<MemoryAccount> messages_ =
+      std::make_shared<MemoryAccount>();
 };
 
 }  // namespace pipewright

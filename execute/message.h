@@ -17,6 +17,9 @@ namespace pipewright {
 struct Payload {
   std::shared_ptr<void> data;
   size_t bytes = 0;
+  // Keeps the bytes on the account of a rank (memory_pool.h): of the one that
+  // works with them, wherever the memory is from.
+  std::shared_ptr<void> charge = nullptr;
   // Memory of the worker's device, which a transport between processes may
   // not read. A message without its data says how many bytes there are.
   bool on_device = false;

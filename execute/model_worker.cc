@@ -82,10 +82,18 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
       }
     }
   }
+  for (auto& [key, stage] : stages_) {
+    const auto owner = stages_.find({0, key.second});
+    if (model_.shape.tied != 0 && !model_.copies_table && key.first > 0 &&
+        key.first + 1 == model_.num_stages() && owner != stages_.end()) {
+      stage->ShareTable(owner->second.get());
+    }
+  }
   for (const SideOp& op : program_.ranks[self_.rank].side_ops) {
     steps_weights_ |= op.kind == OpKind::kOptimizer;
   }
   record_.resident_bytes = arena_->used();
+  MeasureMicrobatch();
   return absl::OkStatus();
 }
 
@@ -93,6 +101,7 @@ ModelWorker::~ModelWorker() {
   copies_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
     record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
+    record_.message_bytes = arena_->messages_peak();
     *options_.record = std::move(record_);
   }
   inputs_.clear();
@@ -148,13 +157,21 @@ absl::Status ModelWorker::WarmUp() {
       PW_RETURN_IF_ERROR(stage->Predict(0, 0));
     }
   }
+  // A head has added to the table of another stage.
+  for (auto& [key, stage] : stages_) {
+    if (stage->table_gradients() != nullptr) {
+      PW_RETURN_IF_ERROR(stage->ZeroGradients());
+    }
+  }
   if (options_.alone) {
     PW_ASSIGN_OR_RETURN(stand_in_, RandomBlock());
+    arena_->ChargeMessages(&stand_in_);
   }
   PW_RETURN_IF_ERROR(Failed(
       handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
   PW_RETURN_IF_ERROR(ReserveBlocks());
   arena_->ResetPeak();
+  arena_->ResetMessagesPeak();
   return absl::OkStatus();
 }
 
@@ -222,6 +239,13 @@ Payload ModelWorker::GiveOutput(Pass pass, int stage) {
   PW_CHECK(found != outputs_.end());
   Payload payload = std::move(found->second);
   outputs_.erase(found);
+  arena_->ChargeMessages(&payload);
+  return payload;
+}
+
+absl::StatusOr<Payload> ModelWorker::TakeMemory(size_t bytes) {
+  PW_ASSIGN_OR_RETURN(Payload payload, arena_->TakeSettled(bytes));
+  arena_->ChargeMessages(&payload);
   return payload;
 }
 
@@ -249,13 +273,20 @@ absl::StatusOr<double> ModelWorker::Timed(
   return seconds;
 }
 
+// Gradients of a new step begin at 0.
+absl::Status ModelWorker::Refresh(StageKey key) {
+  if (!std::exchange(stale_[key], false)) return absl::OkStatus();
+  return StageOf(key.first, key.second).ZeroGradients();
+}
+
 absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
   PW_RETURN_IF_ERROR(failed_);
-  bool& stale = stale_[{stage, pass.replica()}];
-  if (stale && pass.kind() != PassKind::kForward &&
+  if (pass.kind() != PassKind::kForward &&
       pass.kind() != PassKind::kRecompute) {
-    PW_RETURN_IF_ERROR(StageOf(stage, pass.replica()).ZeroGradients());
-    stale = false;
+    PW_RETURN_IF_ERROR(Refresh({stage, pass.replica()}));
+    if (StageOf(stage, pass.replica()).shares_table()) {
+      PW_RETURN_IF_ERROR(Refresh({0, pass.replica()}));
+    }
   }
   // Of another rank's memory, who may use it again as soon as it returns.
   Payload held;
@@ -282,6 +313,7 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
     }
     input = std::move(found->second);
     inputs_.erase(found);
+    arena_->ChargeUsed(&input);
     *held = input;
   }
   Payload output;

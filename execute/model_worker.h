@@ -39,9 +39,18 @@ struct WorkerRecord {
   // [iteration] mean over the tokens of the run's own microbatches; only of
   // ranks with a head.
   std::map<int, double> loss_sum;
-  size_t peak_bytes = 0;          // of activations, weights and all else
-  size_t resident_bytes = 0;      // weights, gradients, optimizer
-  double peak_activations = 0;    // units of DESIGN section 3
+  // With keeps_first_step: gradients that the very first step has taken, and
+  // the weights before it; the sum of the losses until then.
+  std::vector<StageSnapshot> first_step;
+  double first_loss_sum = 0;
+  size_t peak_bytes = 0;      // of activations, weights and all else
+  size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
+  // Beside them: of messages on their way or waiting, and collectives; hangs on
+  // how far ranks are apart.
+  size_t message_bytes = 0;
+  // Held between passes, over the most that one microbatch through all stages
+  // of the rank holds.
+  double peak_activations = 0;
   std::vector<PassBytes> memory;  // [pass], as it has run
 };
 
@@ -49,7 +58,6 @@ struct WorkerOptions {
   bool sharded_step = false;  // zero1 and up: a replica steps its part
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
-  double held_until_weight = 1;
   // Nobody is there but this rank: random numbers stand for what other ranks
   // would send, its own part for that of a group, and no step fails.
   bool alone = false;
@@ -60,6 +68,9 @@ struct WorkerOptions {
   // nobody waits for a token.
   bool parts = false;
   std::vector<int> snapshot_iterations;
+  // Of schedules with several steps an iteration, of which a snapshot shows the
+  // last.
+  bool keeps_first_step = false;
   WorkerRecord* record = nullptr;  // filled in when the worker ends
 };
 
@@ -79,9 +90,7 @@ class ModelWorker : public Worker {
   absl::Status EndIteration(int iteration) override;
   bool WantsAllEnded(int iteration) const override;
   void Forget() override;
-  absl::StatusOr<Payload> TakeMemory(size_t bytes) override {
-    return arena_->TakeSettled(bytes);
-  }
+  absl::StatusOr<Payload> TakeMemory(size_t bytes) override;
   // After WarmUp, whose kernels have ended.
   absl::Status ReserveMemory(int inputs) override {
     arena_->Settle();
@@ -134,6 +143,13 @@ class ModelWorker : public Worker {
   float LossScale() const;
   // Steps that the weights of a forward of `iteration` are behind the newest.
   int Behind(int iteration) const;
+  absl::Status Refresh(StageKey key);
+  // What an all-reduce sums: all copies on this rank, of so many elements.
+  struct Reduced {
+    int64_t count = 0;
+    std::vector<float*> gradients;
+  };
+  Reduced ReducedBy(const SideOp& op);
   // *held: what its kernels still read when it returns.
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
@@ -143,10 +159,18 @@ class ModelWorker : public Worker {
   absl::Status ReserveBlocks();
   // [bytes]: blocks of activations at the same time.
   std::map<size_t, int> MostHeld() const;
+  // Fills microbatch_bytes_.
+  void MeasureMicrobatch();
+  // What the stages hold, in microbatches (see WorkerRecord).
+  double HeldNow() const;
   int MostOutputs() const;
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status TakeSnapshots(int iteration);
+  // Of all stages, to the end of `snapshots`.
+  absl::Status TakeSnapshots(int iteration,
+                             std::vector<StageSnapshot>* snapshots);
+  absl::Status KeepFirstStep();
   absl::Status LocalNorm(NormState* state);
   // What the gradients are multiplied with, from the norm that is known.
   float ClipScale(int iteration, const NormState& state) const;
@@ -200,6 +224,8 @@ class ModelWorker : public Worker {
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
   absl::Status failed_;  // of a function that cannot say so itself
+  // [replica of the schedule]: bytes of one microbatch, see WorkerRecord.
+  std::vector<double> microbatch_bytes_;
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
 };

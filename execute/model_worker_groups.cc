@@ -34,6 +34,23 @@ std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
   return found;
 }
 
+ModelWorker::Reduced ModelWorker::ReducedBy(const SideOp& op) {
+  Reduced reduced;
+  if (!op.tied) {
+    for (Stage* const stage : StagesOfOp(op)) {
+      reduced.count = stage->parameters();
+      reduced.gradients.push_back(stage->gradients());
+    }
+    return reduced;
+  }
+  reduced.count = model_.TableElements();
+  for (auto& [key, stage] : stages_) {
+    float* const table = stage->table_gradients();
+    if (table != nullptr) reduced.gradients.push_back(table);
+  }
+  return reduced;
+}
+
 absl::Status ModelWorker::Synchronize(const char* what) {
   return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
                 what);
@@ -42,6 +59,7 @@ absl::Status ModelWorker::Synchronize(const char* what) {
 absl::Status ModelWorker::CopyOut(const void* from, size_t bytes,
                                   Payload* payload) {
   PW_ASSIGN_OR_RETURN(*payload, arena_->Take(bytes));
+  arena_->ChargeMessages(payload);
   return Failed(
       handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
                             payload->data.get(), from, payload->bytes),
@@ -60,17 +78,18 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
   const std::vector<Stage*> stages = StagesOfOp(op);
   Stage& stage = *stages[0];
   switch (op.kind) {
-    case OpKind::kAllReduce:
-      failed_.Update(
-          CopyFloats(stage.gradients(), stage.parameters(), &payload));
-      for (size_t copy = 1; copy < stages.size(); ++copy) {
-        failed_.Update(Failed(handle_.kernels->accumulate(
-                                  handle_.device, handle_.stream,
-                                  stage.parameters(), stages[copy]->gradients(),
-                                  static_cast<float*>(payload.data.get())),
-                              "accumulate"));
+    case OpKind::kAllReduce: {
+      const Reduced mine = ReducedBy(op);
+      failed_.Update(CopyFloats(mine.gradients[0], mine.count, &payload));
+      for (size_t copy = 1; copy < mine.gradients.size(); ++copy) {
+        failed_.Update(Failed(
+            handle_.kernels->accumulate(
+                handle_.device, handle_.stream, mine.count,
+                mine.gradients[copy], static_cast<float*>(payload.data.get())),
+            "accumulate"));
       }
       break;
+    }
     case OpKind::kReduceScatter: {
       const auto [begin, end] = ShardOf(stage, to, members);
       failed_.Update(
@@ -132,8 +151,8 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
   Stage& stage = *stages[0];
   switch (op.kind) {
     case OpKind::kAllReduce:
-      for (Stage* const each : stages) {
-        PW_RETURN_IF_ERROR(SumParts(parts, each->gradients()));
+      for (float* const gradients : ReducedBy(op).gradients) {
+        PW_RETURN_IF_ERROR(SumParts(parts, gradients));
       }
       break;
     case OpKind::kReduceScatter: {
@@ -141,6 +160,7 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
       // adds up here.
       Payload sum;
       PW_ASSIGN_OR_RETURN(sum, arena_->Take(parts[0].bytes));
+      arena_->ChargeMessages(&sum);
       PW_RETURN_IF_ERROR(SumParts(parts, static_cast<float*>(sum.data.get())));
       std::vector<float>& total = shard_sums_.at({op.stage, 0});
       std::vector<float> host(total.size());

@@ -1,6 +1,7 @@
 // What a worker's passes hold: reserved before the run, recorded in it.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "execute/model_worker.h"
 #include "sim/base/status.h"
@@ -100,27 +101,44 @@ absl::Status ModelWorker::ReserveBlocks() {
   return absl::IsResourceExhausted(reserved) ? absl::OkStatus() : reserved;
 }
 
-// What the stages hold, and what the block is about to: a pair allocates at its
-// common start. Whole numbers, so that no error adds up.
+void ModelWorker::MeasureMicrobatch() {
+  std::set<PassKind> kinds;
+  for (const Pass pass : program_.schedule->order(self_.rank)) {
+    kinds.insert(pass.kind());
+  }
+  microbatch_bytes_.assign(program_.schedule->replicas, 0);
+  for (const auto& [key, stage] : stages_) {
+    microbatch_bytes_[key.second] +=
+        static_cast<double>(stage->MicrobatchBytes(kinds));
+  }
+}
+
+double ModelWorker::HeldNow() const {
+  double held = 0;
+  for (const auto& [key, stage] : stages_) {
+    held +=
+        static_cast<double>(stage->HeldBytes()) / microbatch_bytes_[key.second];
+  }
+  return held;
+}
+
+// A pair allocates at its common start.
 void ModelWorker::BeginBlock(const Pass* block, int parts) {
   record_.peak_bytes = std::max(record_.peak_bytes, arena_->ResetPeak());
-  Stage::Held held;
-  for (const auto& [key, stage] : stages_) {
-    const Stage::Held each = stage->held();
-    held.whole += each.whole;
-    held.weight_part += each.weight_part;
-  }
+  double held = HeldNow();
   for (int part = 0; part < parts; ++part) {
-    held.whole += block[part].kind() == PassKind::kForward ? 1 : 0;
+    if (block[part].kind() != PassKind::kForward) continue;
+    const int replica = block[part].replica();
+    const int stage = program_.schedule->placement.StageOf(
+        self_.rank, block[part].chunk(), replica);
+    held += static_cast<double>(StageOf(stage, replica).ForwardBytes()) /
+            microbatch_bytes_[replica];
   }
-  const Schedule& schedule = *program_.schedule;
-  const double slices = static_cast<double>(schedule.vpp()) * schedule.slices;
-  record_.peak_activations = std::max(
-      record_.peak_activations,
-      (held.whole + options_.held_until_weight * held.weight_part) / slices);
+  record_.peak_activations = std::max(record_.peak_activations, held);
 }
 
 void ModelWorker::EndBlock(const Pass*, int parts) {
+  record_.peak_activations = std::max(record_.peak_activations, HeldNow());
   const size_t peak = arena_->ResetPeak();
   record_.peak_bytes = std::max(record_.peak_bytes, peak);
   // A pair is one operation: its first part stands at the pair's highest point.

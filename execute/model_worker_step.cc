@@ -36,7 +36,8 @@ absl::Status ModelWorker::LocalNorm(NormState* state) {
     if (key.second != 0) continue;
     const auto [begin, end] = OwnShard(*stage);
     double sums[2] = {0, 0};
-    PW_RETURN_IF_ERROR(stage->SquareSum(begin, end, sums));
+    PW_RETURN_IF_ERROR(stage->SquareSum(std::min(begin, stage->counted()),
+                                        std::min(end, stage->counted()), sums));
     state->squares += sums[0];
     state->not_finite += sums[1];
   }
@@ -92,6 +93,9 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
         return Timed([&] { return StepAll(steps_ + 1, 1); });
       }
       PW_RETURN_IF_ERROR(Assemble());
+      if (options_.keeps_first_step && steps_ == 0) {
+        PW_RETURN_IF_ERROR(KeepFirstStep());
+      }
       return Timed([&] {
         return StepAll(steps_ + 1, options_.synchronised
                                        ? ClipScale(start.iteration, full_)
@@ -182,6 +186,20 @@ bool ModelWorker::WantsAllEnded(int iteration) const {
 absl::Status ModelWorker::TakeSnapshots(int iteration) {
   if (!WantsSnapshot(iteration)) return absl::OkStatus();
   PW_RETURN_IF_ERROR(Assemble());
+  return TakeSnapshots(iteration, &record_.snapshots);
+}
+
+absl::Status ModelWorker::KeepFirstStep() {
+  for (const auto& [key, stage] : stages_) {
+    for (const auto& [microbatch, loss] : stage->losses()) {
+      record_.first_loss_sum += loss;
+    }
+  }
+  return TakeSnapshots(0, &record_.first_step);
+}
+
+absl::Status ModelWorker::TakeSnapshots(int iteration,
+                                        std::vector<StageSnapshot>* snapshots) {
   for (auto& [key, stage] : stages_) {
     StageSnapshot snapshot = {.iteration = iteration,
                               .stage = key.first,
@@ -203,7 +221,7 @@ absl::Status ModelWorker::TakeSnapshots(int iteration) {
         Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
                "snapshot"));
     std::tie(snapshot.begin, snapshot.end) = OwnShard(*stage);
-    record_.snapshots.push_back(std::move(snapshot));
+    snapshots->push_back(std::move(snapshot));
   }
   return absl::OkStatus();
 }

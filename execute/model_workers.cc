@@ -69,6 +69,7 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
   trained->peak_activations.resize(pp);
   trained->peak_bytes.resize(pp);
   trained->resident_bytes.resize(pp);
+  trained->message_bytes.resize(pp);
   for (size_t index = 0; index < trained->records.size(); ++index) {
     const WorkerRecord& record = trained->records[index];
     const size_t rank = index % pp;
@@ -79,6 +80,9 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
     trained->resident_bytes[rank] =
         std::max(trained->resident_bytes[rank],
                  static_cast<double>(record.resident_bytes));
+    trained->message_bytes[rank] =
+        std::max(trained->message_bytes[rank],
+                 static_cast<double>(record.message_bytes));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "execute/replay_endpoint.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
+#include "sim/base/worst.h"
 #include "sim/engine/isolated_times.h"
 
 namespace pipewright {
@@ -73,7 +74,7 @@ double LargestChange(const std::vector<RankMessage>& told,
     const size_t both = std::min(times_s.size(), found->second.size());
     for (size_t index = 0; index < both; ++index) {
       change_s =
-          std::max(change_s, std::abs(times_s[index] - found->second[index]));
+          WorseOf(change_s, std::abs(times_s[index] - found->second[index]));
     }
   }
   return change_s;

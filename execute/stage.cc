@@ -59,17 +59,24 @@ absl::Status Stage::Initialize(int stage) {
       part.size.grads = std::max(part.size.grads, size.grads);
       part.size.cache = std::max(part.size.cache, size.cache);
     }
+    // The table is the first of its tensors.
+    if (spec.part == PW_EMBEDDING) table_ = parameters_;
     parameters_ += part.size.parameters;
     part.quantized = quantized_bytes_;
     quantized_bytes_ += part.size.quantized;
     parts_.push_back(part);
+  }
+  counted_ = parameters_;
+  if (model_.HoldsCopyOfTable(stage)) {
+    table_ = parameters_;
+    parameters_ += model_.TableElements();
   }
   PW_ASSIGN_OR_RETURN(master_, NewFloats());
   PW_ASSIGN_OR_RETURN(gradients_, NewFloats());
   PW_ASSIGN_OR_RETURN(moment1_, NewFloats());
   PW_ASSIGN_OR_RETURN(moment2_, NewFloats());
   PW_ASSIGN_OR_RETURN(workspace_, arena_.Take(workspace));
-  PW_ASSIGN_OR_RETURN(ids_, arena_.Take(static_cast<size_t>(tokens()) * 4));
+  PW_ASSIGN_OR_RETURN(targets_, arena_.Take(IdsBytes()));
   PW_ASSIGN_OR_RETURN(token_losses_,
                       arena_.Take(static_cast<size_t>(tokens()) * 4));
   PW_ASSIGN_OR_RETURN(sums_, arena_.Take(2 * sizeof(double)));
@@ -82,20 +89,51 @@ absl::Status Stage::Initialize(int stage) {
                       master_ + part.offset, nullptr),
         "initial weights"));
   }
+  if (counted_ < parameters_) PW_RETURN_IF_ERROR(InitializeCopyOfTable());
   return Publish(0, parameters_);
 }
 
+absl::Status Stage::InitializeCopyOfTable() {
+  const PwKernels& kernels = *handle_.kernels;
+  const PwWork work = model_.WorkOf(0);
+  PwPartSize size{};
+  PW_RETURN_IF_ERROR(Check(pw_part_size(&kernels, handle_.device, &model_.shape,
+                                        &work, PW_EMBEDDING, &size),
+                           "part size"));
+  PW_ASSIGN_OR_RETURN(const Payload embedding,
+                      arena_.Take(static_cast<size_t>(size.parameters) * 4));
+  PW_RETURN_IF_ERROR(Check(
+      pw_initialize(&kernels, handle_.device, handle_.stream, &model_.shape,
+                    PW_EMBEDDING, model_.SeedOf({.part = PW_EMBEDDING}),
+                    static_cast<float*>(embedding.data.get()), nullptr),
+      "initial weights"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
+                         master_ + table_, embedding.data.get(),
+                         static_cast<size_t>(parameters_ - counted_) * 4),
+            "initial weights"));
+  return Check(kernels.synchronize(handle_.device, handle_.stream),
+               "initial weights");
+}
+
 PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
-                             int microbatch, const Payload& weights) {
+                             int microbatch, const Activations& activations,
+                             const Payload& weights) {
   const size_t index = static_cast<size_t>(&part - parts_.data());
   const auto cache = caches_.find({microbatch, index});
   const char* const values = static_cast<const char*>(weights.data.get());
   const char* const copies = values + model_.WeightBytes(parameters_);
+  const Payload& ids =
+      part.spec.part == PW_EMBEDDING ? activations.input : targets_;
+  // Only pipelines that are flushed have two stages on one rank.
+  const Stage& owner = table_owner_ == nullptr ? *this : *table_owner_;
+  const Payload& held = table_owner_ == nullptr ? weights : owner.weights_;
+  const bool tied = model_.shape.tied != 0 && owner.table_ >= 0;
   return {
       .weights =
           values + static_cast<size_t>(part.offset) * model_.type_bytes(),
       .gradients = gradients_ + part.offset,
-      .ids = static_cast<const int32_t*>(ids_.data.get()),
+      .ids = static_cast<const int32_t*>(ids.data.get()),
       .losses = static_cast<float*>(token_losses_.data.get()),
       .loss_scale = 1,
       .saved = blocks.saved.data.get(),
@@ -103,13 +141,18 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
       .grads = blocks.grads.data.get(),
       .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
       .workspace = workspace_.data.get(),
-      .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr};
+      .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr,
+      .table = tied ? static_cast<const char*>(held.data.get()) +
+                          static_cast<size_t>(owner.table_) * model_.type_bytes()
+                    : nullptr,
+      .table_gradients = tied ? owner.gradients_ + owner.table_ : nullptr};
 }
 
-absl::Status Stage::FillIds(int64_t sample, int slice, bool targets) {
+absl::Status Stage::FillIds(int64_t sample, int slice, bool targets,
+                            const Payload& ids) {
   model_.FillTokens(sample, slice, targets, host_ids_.data());
   return Check(handle_.kernels->copy(handle_.device, handle_.stream,
-                                     PW_HOST_TO_DEVICE, ids_.data.get(),
+                                     PW_HOST_TO_DEVICE, ids.data.get(),
                                      host_ids_.data(), host_ids_.size() * 4),
                "tokens");
 }
@@ -138,10 +181,11 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
       PW_ASSIGN_OR_RETURN(Payload cache, arena_.Take(part.size.cache));
       caches_[{microbatch, index}] = std::move(cache);
     }
-    PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);
-    if (TakesTokens(part.spec.part)) {
+    PwPartMemory memory =
+        MemoryOf(part, blocks, microbatch, activations, weights);
+    if (part.spec.part == PW_HEAD) {
       PW_RETURN_IF_ERROR(
-          FillIds(activations.sample, slice, part.spec.part == PW_HEAD));
+          FillIds(activations.sample, slice, /*targets=*/true, targets_));
     }
     Payload next;
     if (part.spec.part != PW_HEAD) {
@@ -183,6 +227,11 @@ absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
   }
   Activations& activations = *entry;
   activations = {.sample = sample, .input = std::move(input)};
+  if (first()) {
+    PW_ASSIGN_OR_RETURN(activations.input, arena_.Take(IdsBytes()));
+    PW_RETURN_IF_ERROR(
+        FillIds(sample, key.second, /*targets=*/false, activations.input));
+  }
   if (predicted_.bytes > 0) {
     // The backward uses what the optimizer really makes.
     activations.weights = predicted_;
@@ -195,15 +244,15 @@ absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
   }
   PW_RETURN_IF_ERROR(RunForward(key, activations, !model_.recompute, output));
   if (predicted_.bytes > 0) activations.weights = {};
-  // What a part needs of its input it has kept.
-  if (!model_.recompute) activations.input = {};
+  // What a layer or a head needs of its input it has kept.
+  if (!model_.recompute && !first()) activations.input = {};
   return absl::OkStatus();
 }
 
 absl::Status Stage::Recompute(Key key) {
   Activations& activations = Find(key);
   PW_RETURN_IF_ERROR(RunForward(key, activations, true, nullptr));
-  activations.input = {};
+  if (!first()) activations.input = {};
   activations.recomputed = true;
   return absl::OkStatus();
 }
@@ -225,10 +274,11 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
     if (part.spec.part != PW_HEAD) {
       PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
     }
-    PwPartMemory memory = MemoryOf(part, blocks, microbatch, weights);
-    if (TakesTokens(part.spec.part)) {
+    PwPartMemory memory =
+        MemoryOf(part, blocks, microbatch, activations, weights);
+    if (part.spec.part == PW_HEAD) {
       PW_RETURN_IF_ERROR(
-          FillIds(activations.sample, slice, part.spec.part == PW_HEAD));
+          FillIds(activations.sample, slice, /*targets=*/true, targets_));
     }
     Payload next;
     if (part.spec.part != PW_EMBEDDING) {
@@ -276,11 +326,8 @@ absl::Status Stage::BackwardWeight(Key key) {
   for (size_t index = parts_.size(); index-- > 0;) {
     const Part& part = parts_[index];
     PartBlocks& blocks = activations.parts[index];
-    if (part.spec.part == PW_EMBEDDING) {
-      PW_RETURN_IF_ERROR(
-          FillIds(activations.sample, key.second, /*targets=*/false));
-    }
-    PwPartMemory memory = MemoryOf(part, blocks, key.first, weights_);
+    PwPartMemory memory =
+        MemoryOf(part, blocks, key.first, activations, weights_);
     PW_RETURN_IF_ERROR(Check(
         pw_backward_weight(handle_.kernels, handle_.device, handle_.stream,
                            &model_.shape, &work, part.spec.part, &memory),

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,19 @@ class Stage {
       const ExecutedModel& model, int stage, DeviceHandle handle,
       MemoryPool* arena, MemoryPool* host);
 
+  // Of a tied model: the head here reads the table of `owner`, a stage of the
+  // same rank, which must outlive it, and adds to its gradients.
+  void ShareTable(Stage* owner) { table_owner_ = owner; }
+  bool shares_table() const { return table_owner_ != nullptr; }
+  // Of a tied model: gradients of the table, or the copy, that is this stage's
+  // own, [model.TableElements()]; null: it has none.
+  float* table_gradients() {
+    return model_.shape.tied == 0 || table_ < 0 ? nullptr : gradients_ + table_;
+  }
+  // Parameters that the norm of all gradients counts: not a copy, which is
+  // behind them.
+  int64_t counted() const { return counted_; }
+
   bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
   bool last() const { return parts_.back().spec.part == PW_HEAD; }
 
@@ -60,14 +74,15 @@ class Stage {
   absl::Status Offload(Key key, PwStream* stream);
   absl::Status Load(Key key, PwStream* stream);
 
-  // Of how many (microbatch, slice) it holds the activations on the device:
-  // whole, from the forward on, and what only W needs. What has gone to the
-  // host is not held; what is on its way is.
-  struct Held {
-    int64_t whole = 0;
-    int64_t weight_part = 0;
-  };
-  Held held() const;
+  // Bytes on the device that passes have left for other passes, of all
+  // microbatches: activations, gradients for W, caches of slices. What is on
+  // its way to the host or back counts.
+  size_t HeldBytes() const;
+  // What a forward leaves of them.
+  size_t ForwardBytes() const;
+  // The most that one microbatch, all its slices, leaves of them behind any
+  // pass of `kinds`.
+  size_t MicrobatchBytes(const std::set<PassKind>& kinds) const;
 
   // Forgets the activations of all microbatches.
   void DropActivations();
@@ -125,15 +140,20 @@ class Stage {
   };
   struct Activations {
     int64_t sample = 0;
+    // To run the forward again from; of the first stage the tokens, which the
+    // embedding's gradient needs too.
     Payload input;
     Payload weights;  // that the forward has used
     std::vector<PartBlocks> parts;
     bool recomputed = false;
     // On the host, while they are offloaded.
     std::vector<std::pair<Payload*, Payload>> offloaded;
-    // Which thread the blocks are of, for held(): those of a copy that is under
-    // way are not looked at. Under activations_mutex_.
-    enum class Place { kDevice, kMoving, kHost } place = Place::kDevice;
+    // A copy is under way: the blocks are its thread's. Both are under
+    // activations_mutex_.
+    bool moving = false;
+    size_t moving_bytes = 0;
+
+    size_t DeviceBytes() const;
   };
 
   Stage(const ExecutedModel& model, DeviceHandle handle, MemoryPool* arena,
@@ -141,7 +161,14 @@ class Stage {
       : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
   absl::Status Initialize(int stage);
   absl::StatusOr<float*> NewFloats();
-  absl::Status FillIds(int64_t sample, int slice, bool targets);
+  absl::Status InitializeCopyOfTable();
+  absl::Status FillIds(int64_t sample, int slice, bool targets,
+                       const Payload& ids);
+  size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
+  size_t CacheBytes() const;  // of a microbatch
+  // Of a slice: what is kept to recompute from, and all that a backward needs.
+  size_t InputBytes() const;
+  size_t WholeBytes() const;
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
                        int64_t end);
   absl::Status Quantize(const Payload& weights);
@@ -152,7 +179,7 @@ class Stage {
   absl::Status RunBackward(Key key, Backward kind, Payload gradient,
                            float loss_scale, Payload* input_gradient);
   PwPartMemory MemoryOf(const Part& part, PartBlocks& blocks, int microbatch,
-                        const Payload& weights);
+                        const Activations& activations, const Payload& weights);
   absl::Status Check(PwStatus status, const char* what) const {
     return KernelStatus(*handle_.kernels, status, what);
   }
@@ -164,6 +191,9 @@ class Stage {
   MemoryPool& host_;
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
+  int64_t counted_ = 0;
+  int64_t table_ = -1;  // of the parameters, where the table or a copy begins
+  Stage* table_owner_ = nullptr;
   size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
   std::vector<Payload> owned_;
   float* master_ = nullptr;
@@ -177,13 +207,14 @@ class Stage {
   Payload predicted_;          // instead, by forwards; may be empty
   std::deque<Payload> older_;  // weights of the steps before, the newest behind
   Payload workspace_;          // of any pass
-  Payload ids_;
+  Payload targets_;
   Payload token_losses_;
   Payload sums_;
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
   Activations& Find(Key key);
-  void Move(Activations& activations, Activations::Place place);
+  void BeginMove(Activations& activations);
+  void EndMove(Activations& activations);
   void Erase(Key key);
 
   mutable std::mutex activations_mutex_;  // of the map, not of what is in it

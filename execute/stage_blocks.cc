@@ -1,7 +1,83 @@
-// Which blocks of memory passes take and give back, without running them.
+// Which blocks of memory passes take and give back, without running them, and
+// how much of it the passes that have run have left.
+#include <algorithm>
+
 #include "execute/stage.h"
 
 namespace pipewright {
+
+size_t Stage::CacheBytes() const {
+  if (model_.slices == 1) return 0;
+  size_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.size.cache;
+  return bytes;
+}
+
+size_t Stage::Activations::DeviceBytes() const {
+  size_t bytes = input.bytes;
+  for (const PartBlocks& blocks : parts) {
+    bytes += blocks.saved.bytes + blocks.inputs.bytes + blocks.grads.bytes;
+  }
+  return bytes;
+}
+
+size_t Stage::HeldBytes() const {
+  size_t held = 0;
+  for (const auto& [part, cache] : caches_) held += cache.bytes;
+  std::lock_guard lock(activations_mutex_);
+  for (const auto& [key, activations] : activations_) {
+    held += activations.moving ? activations.moving_bytes
+                               : activations.DeviceBytes();
+  }
+  return held;
+}
+
+// Of one slice.
+size_t Stage::InputBytes() const {
+  if (first()) return IdsBytes();
+  return model_.recompute ? model_.BoundaryBytes() : 0;
+}
+
+size_t Stage::WholeBytes() const {
+  size_t bytes = first() ? IdsBytes() : 0;
+  for (const Part& part : parts_) {
+    bytes += part.size.saved + part.size.inputs;
+    if (part.spec.part == PW_HEAD) bytes += part.size.grads;
+  }
+  return bytes;
+}
+
+size_t Stage::ForwardBytes() const {
+  return model_.recompute ? InputBytes() : WholeBytes();
+}
+
+size_t Stage::MicrobatchBytes(const std::set<PassKind>& kinds) const {
+  size_t most = ForwardBytes();
+  if (kinds.contains(PassKind::kRecompute)) {
+    most = std::max(most, WholeBytes());
+  }
+  if (kinds.contains(PassKind::kBackwardInput)) {
+    size_t left = first() ? IdsBytes() : 0;
+    for (const Part& part : parts_) left += part.size.inputs + part.size.grads;
+    most = std::max(most, left);
+  }
+  return static_cast<size_t>(model_.slices) * most + CacheBytes();
+}
+
+void Stage::BeginMove(Activations& activations) {
+  std::lock_guard lock(activations_mutex_);
+  activations.moving = true;
+  activations.moving_bytes = activations.DeviceBytes();
+  // What comes back.
+  for (const auto& [block, host] : activations.offloaded) {
+    activations.moving_bytes += host.bytes;
+  }
+}
+
+void Stage::EndMove(Activations& activations) {
+  std::lock_guard lock(activations_mutex_);
+  activations.moving = false;
+}
 
 std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
                                                     int slice) const {
@@ -15,6 +91,9 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
     if (model_.slices == 1 || slice > 0) return;
     for (const Part& part : parts_) change(part.size.cache, by);
   };
+  const auto tokens = [&](int by) {
+    if (first()) change(IdsBytes(), by);
+  };
   const auto forward = [&](int by) {
     for (const Part& part : parts_) {
       change(part.size.saved, by);
@@ -25,6 +104,7 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
   switch (kind) {
     case PassKind::kForward:
       caches(1);
+      tokens(1);
       if (model_.recompute) {
         for (const Part& part : parts_) {
           for (const int by : {1, -1}) {
@@ -51,12 +131,14 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
         change(size.grads, -1);
       }
       caches(-1);
+      if (kind == PassKind::kBackwardFull) tokens(-1);
       break;
     case PassKind::kBackwardWeight:
       for (const Part& part : parts_) {
         change(part.size.inputs, -1);
         change(part.size.grads, -1);
       }
+      tokens(-1);
       break;
     default:
       break;

@@ -149,42 +149,16 @@ absl::Status Stage::Restore() {
   return Publish(0, parameters_);
 }
 
-void Stage::Move(Activations& activations, Activations::Place place) {
-  std::lock_guard lock(activations_mutex_);
-  activations.place = place;
-}
-
-Stage::Held Stage::held() const {
-  std::lock_guard lock(activations_mutex_);
-  Held held;
-  for (const auto& [key, activations] : activations_) {
-    if (activations.place == Activations::Place::kHost) continue;
-    if (activations.place == Activations::Place::kMoving) {
-      ++held.whole;
-      continue;
-    }
-    // A backward of the input frees what it alone needs and leaves gradients of
-    // its own for W. A part that saves nothing has only the latter.
-    bool saved = false;
-    bool left = false;
-    for (const PartBlocks& blocks : activations.parts) {
-      saved |= blocks.saved.bytes > 0;
-      left |= blocks.grads.bytes > 0;
-    }
-    ++(left && !saved ? held.weight_part : held.whole);
-  }
-  return held;
-}
-
 absl::Status Stage::Offload(Key key, PwStream* stream) {
   Activations& activations = Find(key);
   PW_CHECK(activations.offloaded.empty());
-  Move(activations, Activations::Place::kMoving);
+  BeginMove(activations);
   std::vector<Payload*> blocks;
   if (activations.input.bytes > 0) blocks.push_back(&activations.input);
   for (PartBlocks& part : activations.parts) {
     if (part.saved.bytes > 0) blocks.push_back(&part.saved);
     if (part.inputs.bytes > 0) blocks.push_back(&part.inputs);
+    if (part.grads.bytes > 0) blocks.push_back(&part.grads);  // logits
   }
   for (Payload* const block : blocks) {
     PW_ASSIGN_OR_RETURN(Payload host, host_.Take(block->bytes));
@@ -197,13 +171,13 @@ absl::Status Stage::Offload(Key key, PwStream* stream) {
   PW_RETURN_IF_ERROR(
       Check(handle_.kernels->synchronize(handle_.device, stream), "offload"));
   for (const auto& [block, host] : activations.offloaded) *block = {};
-  Move(activations, Activations::Place::kHost);
+  EndMove(activations);
   return absl::OkStatus();
 }
 
 absl::Status Stage::Load(Key key, PwStream* stream) {
   Activations& activations = Find(key);
-  Move(activations, Activations::Place::kMoving);
+  BeginMove(activations);
   for (const auto& [block, host] : activations.offloaded) {
     // Its copy is queued behind nothing that passes have queued.
     PW_ASSIGN_OR_RETURN(*block, arena_.TakeSettled(host.bytes));
@@ -215,7 +189,7 @@ absl::Status Stage::Load(Key key, PwStream* stream) {
   PW_RETURN_IF_ERROR(
       Check(handle_.kernels->synchronize(handle_.device, stream), "load"));
   activations.offloaded.clear();
-  Move(activations, Activations::Place::kDevice);
+  EndMove(activations);
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 #include "execute/run_mpi.h"
 #include "execute/training_wire.h"
 #include "sim/base/status.h"
-#include "sim/memory/weight_versions.h"
 
 namespace pipewright {
 namespace {
@@ -26,10 +25,6 @@ constexpr double kLaterTolerance = 1e-2;
 // next to no gradient as far as any other, in a direction that the last bits
 // decide. A step that is left out is off by 1.
 constexpr double kWeightTolerance = 0.1;
-
-// More are held against the sequential run by their losses only: gradients and
-// weights of every step are twice the model's size each, here and there.
-constexpr int kMostStepsInFull = 3;
 
 // The largest difference relative to the largest value, or to the largest
 // change since `from` where that is not null.
@@ -119,93 +114,13 @@ bool TrainingCheck::ok() const {
          gradient_error <= later_tolerance && weight_error <= weight_tolerance;
 }
 
-WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer,
-                               double held_until_weight) {
-  WorkerOptions options;
-  options.sharded_step = mode >= DataParallel::kZero1 && program.replicas > 1;
-  options.synchronised = optimizer == OptimizerMode::kSynchronised;
-  options.post_validated = optimizer == OptimizerMode::kPostValidated;
-  options.held_until_weight = held_until_weight;
-  for (int iteration = 0; iteration < program.iterations; ++iteration) {
-    if (program.iterations > kMostStepsInFull && iteration > 0 &&
-        iteration + 1 < program.iterations) {
-      continue;
-    }
-    options.snapshot_iterations.push_back(iteration);
-  }
-  return options;
-}
-
-bool SameGradientOrder(const Program& program) {
-  const Schedule& schedule = *program.schedule;
-  if (program.replicas > 1 || schedule.replicas > 1) return false;
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    // Of weights, and of norms' gains.
-    for (const bool weights : {true, false}) {
-      std::vector<int64_t> last(schedule.vpp(), -1);
-      for (const Pass pass : schedule.order(rank)) {
-        const bool counts = weights
-                                ? pass.kind() == PassKind::kBackwardWeight ||
-                                      pass.kind() == PassKind::kBackwardFull
-                                : IsBackward(pass.kind());
-        if (!counts) continue;
-        const int64_t place = int64_t{pass.microbatch()} * schedule.slices +
-                              (schedule.slices - 1 - pass.slice());
-        if (place < last[pass.chunk()]) return false;
-        last[pass.chunk()] = place;
-      }
-    }
-  }
-  return true;
-}
-
-void SetWeightVersions(const Schedule& schedule, ExecutedModel* model) {
-  // A step a backward: predicted weights lie beside the newest.
-  if (schedule.update_every != schedule.microbatches) return;
-  model->keeps_versions = true;
-  // The same on all ranks.
-  model->weight_delay = WeightVersionsOf(schedule).staleness[0];
-}
-
-SequentialOptions SequentialOptionsFor(const Program& program,
-                                       const WorkerOptions& options) {
-  const Schedule& schedule = *program.schedule;
-  const bool unflushed = schedule.update_every > 0;
-  SequentialOptions sequential = {
-      .iterations = program.iterations,
-      .microbatches = schedule.microbatches * program.replicas,
-      .optimizer = options.synchronised || options.post_validated || unflushed,
-      .clips = options.synchronised,
-      .kept = options.snapshot_iterations};
-  if (unflushed) {
-    const WeightVersions versions = WeightVersionsOf(schedule);
-    for (int stage = 0; stage < schedule.stages(); ++stage) {
-      sequential.behind.push_back(
-          versions.staleness[schedule.placement.RankOf(stage, 0)]);
-    }
-    if (schedule.update_every < schedule.microbatches) {
-      sequential.update_every = schedule.update_every * program.replicas;
-      sequential.predicts = true;
-    }
-  }
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    std::vector<int>& group = sequential.norm_groups.emplace_back();
-    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-      group.push_back(schedule.placement.StageOf(rank, chunk, 0));
-    }
-    // The order in which a rank goes through its stages.
-    std::sort(group.begin(), group.end());
-  }
-  return sequential;
-}
-
 TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
                             const std::vector<WorkerRecord>& records,
                             const SequentialRun& sequential,
                             bool deterministic) {
   TrainingCheck check;
-  check.same_order = SameGradientOrder(program);
+  check.same_order = SameGradientOrder(program) &&
+                     (model.shape.tied == 0 || SameTableOrder(program));
   check.bits_owed = check.same_order && deterministic;
   // With fp8 a last bit of a weight may be a whole step of its copy.
   const bool whole = model.shape.type == PW_FP32 && model.shape.fp8_linear == 0;
@@ -295,6 +210,12 @@ absl::Status Conclude(const Program& program, const ExecutedModel& model,
                       TrainedRun* trained) {
   PW_RETURN_IF_ERROR(
       DescribeRun(program, kernels, options.device_index, trained));
+  if (options.reference) {
+    PW_ASSIGN_OR_RETURN(const ReferenceRun reference,
+                        RunReference(model, FirstStepMicrobatches(program)));
+    trained->reference = CheckReference(program, model, trained->records,
+                                        options.worker.synchronised, reference);
+  }
   // The check knows them too, and has a report.
   if (!options.check) return CheckLossesFinite(trained->records);
   PW_ASSIGN_OR_RETURN(
@@ -355,6 +276,7 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
             Conclude(program, model, kernels, options, &trained));
         WireWriter writer;
         PutCheck(trained.check, &writer);
+        PutReference(trained.reference, &writer);
         return writer.bytes();
       },
   };
@@ -363,6 +285,7 @@ absl::StatusOr<TrainedRun> TrainMpi(MpiJob* job, const Program& program,
   trained.run = std::move(run.run);
   WireReader reader(run.conclusion);
   trained.check = GetCheck(&reader);
+  trained.reference = GetReference(&reader);
   return trained;
 }
 

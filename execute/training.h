@@ -2,6 +2,7 @@
 // against the sequential run: what `pipewright execute` does.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "execute/executed_model.h"
 #include "execute/model_worker.h"
 #include "execute/mpi_transport.h"
+#include "execute/reference_check.h"
 #include "execute/run_threads.h"
 #include "execute/sequential.h"
 #include "sim/program/lower.h"
@@ -50,10 +52,12 @@ struct TrainingCheck {
 struct TrainedRun {
   ExecutedRun run;
   TrainingCheck check;
+  std::optional<ReferenceCheck> reference;
   std::vector<WorkerRecord> records;     // [replica * pp + rank]
   std::vector<double> peak_activations;  // [rank], the largest of replicas
-  std::vector<double> peak_bytes;        // [rank], all that was allocated
+  std::vector<double> peak_bytes;        // [rank], all but messages
   std::vector<double> resident_bytes;    // [rank], without activations
+  std::vector<double> message_bytes;     // [rank], see WorkerRecord
   std::string device;
   std::string libraries;
 };
@@ -62,6 +66,8 @@ struct TrainingOptions {
   ExecuteOptions execute;
   WorkerOptions worker;
   bool check = true;
+  // Also against the float64 reference; `worker` keeps what KeepFirstStep says.
+  bool reference = false;
   int device_index = 0;
   // Data of the device does not go through MpiJob: see
   // ExecuteOptions::data_path.
@@ -70,16 +76,22 @@ struct TrainingOptions {
 
 // What the worker has to know of how `program` was lowered.
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer,
-                               double held_until_weight);
+                               OptimizerMode optimizer);
 
 // Does every stage add up its gradients in the order of the sequential run:
 // microbatches up, slices down, one replica?
 bool SameGradientOrder(const Program& program);
 
+// The same of the table of a tied model.
+bool SameTableOrder(const Program& program);
+
 // Which versions of the weights the passes of a pipeline that is never flushed
 // work with.
 void SetWeightVersions(const Schedule& schedule, ExecutedModel* model);
+
+// The head's output matrix becomes the embedding's table, with a copy where the
+// two are on different ranks.
+void TieTable(const Schedule& schedule, ExecutedModel* model);
 
 SequentialOptions SequentialOptionsFor(const Program& program,
                                        const WorkerOptions& options);

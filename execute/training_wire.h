@@ -1,6 +1,8 @@
 // What training tells from process to process.
 #pragma once
 
+#include <optional>
+
 #include "execute/training.h"
 #include "execute/wire.h"
 
@@ -11,5 +13,9 @@ WorkerRecord GetRecord(WireReader* reader);
 
 void PutCheck(const TrainingCheck& check, WireWriter* writer);
 TrainingCheck GetCheck(WireReader* reader);
+
+void PutReference(const std::optional<ReferenceCheck>& check,
+                  WireWriter* writer);
+std::optional<ReferenceCheck> GetReference(WireReader* reader);
 
 }  // namespace pipewright

@@ -101,6 +101,9 @@ typedef struct PwModel {
   int64_t shared_ffn; /* of all shared experts together; 0: none */
   int32_t ep;
   int32_t balanced;
+  /* 1: the head's output matrix is the embedding's table. The head has none of
+   * its own then, and its passes are told where the table is. */
+  int32_t tied;
 } PwModel;
 
 /* One microbatch, or one slice of it. */
@@ -138,7 +141,7 @@ typedef struct PwTensor {
   int64_t rows;   /* outputs; 1 for a vector */
   int64_t columns;
   float init; /* uniform in [-init, init) around `mean` */
-  float mean; /* 1 for gains */
+  float mean; /* 1 for gains, else 0 */
 } PwTensor;
 
 #define PW_MAX_TENSORS 16
@@ -162,6 +165,10 @@ typedef struct PwPartMemory {
   void* cache;
   void* workspace;
   const void* quantized; /* of `weights`, by pw_quantize_weights */
+  /* Of the head of a tied model: [vocabulary, hidden] of the model's type, and
+   * its gradients, added to. */
+  const void* table;
+  float* table_gradients;
 } PwPartMemory;
 
 /* Error: PW_INVALID, with the reason in `reason` (of `size` bytes), for a

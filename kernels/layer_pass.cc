@@ -43,11 +43,13 @@ PwStatus Pass::Backward(bool input, bool weight) {
 }
 
 const void* Pass::Weight(int64_t offset) const {
+  if (offset == kTiedTable) return memory_.table;
   if (offset < 0) return nullptr;
   return static_cast<const char*>(memory_.weights) + offset * size_;
 }
 
 float* Pass::Gradient(int64_t offset) const {
+  if (offset == kTiedTable) return memory_.table_gradients;
   return offset < 0 ? nullptr : memory_.gradients + offset;
 }
 

@@ -34,8 +34,9 @@ class TensorList {
   TensorList(PartWeights* weights, PwTensor* tensors)
       : weights_(*weights), tensors_(tensors) {}
 
+  // Not all alike, so that a pass that leaves one out gives other numbers.
   void Vector(const char* name, int64_t size, float mean, int64_t* offset) {
-    Put(name, 1, size, 0, mean, offset);
+    Put(name, 1, size, kInit, mean, offset);
   }
   void Matrix(const char* name, int64_t rows, int64_t columns,
               int64_t* offset) {
@@ -280,7 +281,11 @@ PartWeights WeightsOf(const PwModel& model, PwPart part, PwTensor* tensors,
   } else if (part == PW_HEAD) {
     AddNorm(model, "norm.gamma", "norm.beta", &weights.gamma1, &weights.beta1,
             &list);
-    list.Matrix("output", shape.vocabulary, shape.hidden, &weights.output);
+    if (model.tied) {
+      weights.output = kTiedTable;
+    } else {
+      list.Matrix("output", shape.vocabulary, shape.hidden, &weights.output);
+    }
   } else {
     AddNorm(model, "norm1.gamma", "norm1.beta", &weights.gamma1, &weights.beta1,
             &list);

@@ -41,6 +41,9 @@ struct PartShape {
 
 PartShape ShapeOf(const PwModel& model, const PwWork& work);
 
+// In place of an offset: the matrix is PwPartMemory.table.
+constexpr int64_t kTiedTable = -2;
+
 // Offsets of a part's weights in elements; -1: the style has none.
 struct PartWeights {
   int64_t gamma1 = -1;

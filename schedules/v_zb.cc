@@ -9,6 +9,7 @@
 #include "schedules/v_family.h"
 #include "schedules/v_launch.h"
 #include "schedules/v_plan.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -31,12 +32,15 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
       PlanV(params.pp, params.microbatches, limit,
             choice.real_costs ? params.costs : PlanCosts{}, kMaxPasses);
   if (!plan) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("strategy.max_activations: ", *params.max_activations,
-                     " cannot be met; allowed: at least ",
-                     SmallestVLimit(params.pp, params.microbatches) / 2.0,
-                     " (schedule ", "v-zb at pp ", params.pp, ", microbatches ",
-                     params.microbatches, ", activations counted until W)"));
+    const std::string allowed = absl::StrCat(
+        "at least ", SmallestVLimit(params.pp, params.microbatches) / 2.0);
+    const absl::Status missed = absl::ResourceExhaustedError(absl::StrCat(
+        *params.max_activations, " cannot be met; allowed: ", allowed,
+        " (schedule v-zb at pp ", params.pp, ", microbatches ",
+        params.microbatches, ", activations counted until W)"));
+    return InField(
+        "strategy.max_activations",
+        WithValue(missed, absl::StrCat(*params.max_activations), allowed));
   }
   if (choice.real_costs) {
     const VLimit held = {.chunks = limit, .activations = limit / 2.0};

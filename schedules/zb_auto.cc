@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/replay/zb_auto_plan.h"
 #include "sim/schedule/builder.h"
@@ -49,10 +50,11 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                       ChoiceParam(params, "search", kBelow, {kBelow, kLimit}));
   const double limit = LimitOf(params);
   if (!(limit >= 1)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "strategy.max_activations: ", limit,
-        " cannot be met; the smallest limit that works with schedule ", kName,
-        " is 1"));
+    const absl::Status missed = absl::ResourceExhaustedError(
+        absl::StrCat(limit, " cannot be met; the smallest limit that works ",
+                     "with schedule ", kName, " is 1"));
+    return InField("strategy.max_activations",
+                   WithValue(missed, absl::StrCat(limit), "1 or more"));
   }
   ZbAutoPlanner planner(params);
   ZbPlan plan = planner.Improve(limit, ZbPlan());

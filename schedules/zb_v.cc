@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/replay/replay.h"
 #include "sim/replay/zb_v_plan.h"
@@ -100,10 +101,13 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   // Rounded up to what the message prints.
   const double least = std::ceil(planner.peak() * 1e4 - 1e-6) / 1e4;
   if (!(planner.peak() <= limit * (1 + kLimitRounding))) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "strategy.max_activations: %g cannot be met; the smallest limit that "
-        "works with schedule %s is %.10g",
+    const absl::Status missed = absl::ResourceExhaustedError(absl::StrFormat(
+        "%g cannot be met; the smallest limit that works with schedule %s is "
+        "%.10g",
         limit, kName, least));
+    return InField("strategy.max_activations",
+                   WithValue(missed, absl::StrFormat("%g", limit),
+                             absl::StrFormat("%.10g or more", least)));
   }
   ScheduleBuilder builder(kName, Placement::V(params.pp), params.microbatches);
   planner.Record(&builder);

@@ -123,17 +123,21 @@ class OneDnnBf16Gemm : public Bf16Gemm {
 
 }  // namespace
 
-std::unique_ptr<Bf16Gemm> Bf16Gemm::Create(bool need_amx) {
+std::unique_ptr<Bf16Gemm> Bf16Gemm::Create(Bf16Products wanted) {
+  if (wanted == Bf16Products::kOff) return nullptr;
   auto gemm = std::make_unique<OneDnnBf16Gemm>();
   const std::string name = gemm->Probe();
   if (name.empty()) return nullptr;
-  if (need_amx && name.find("amx") == std::string::npos) return nullptr;
+  if (wanted == Bf16Products::kWhereFast &&
+      name.find("amx") == std::string::npos) {
+    return nullptr;
+  }
   return gemm;
 }
 
 #else
 
-std::unique_ptr<Bf16Gemm> Bf16Gemm::Create(bool) { return nullptr; }
+std::unique_ptr<Bf16Gemm> Bf16Gemm::Create(Bf16Products) { return nullptr; }
 
 #endif
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cpu/choice.h"
 #include "kernels/kernels.h"
 
 namespace pipewright {
@@ -13,8 +14,9 @@ namespace pipewright {
 // One device's primitives, kept by shape.
 class Bf16Gemm {
  public:
-  // Null where oneDNN 2 is not there or, if `need_amx`, does not use AMX.
-  static std::unique_ptr<Bf16Gemm> Create(bool need_amx);
+  // Null where it is off, oneDNN 2 is not there or has no bf16 here, or, where
+  // it shall be fast, does not use AMX.
+  static std::unique_ptr<Bf16Gemm> Create(Bf16Products wanted);
   virtual ~Bf16Gemm() = default;
   // Arguments as of PwKernels.gemm.
   virtual PwStatus Run(const PwGemm& gemm, const void* a, const void* b,

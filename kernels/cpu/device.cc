@@ -48,8 +48,9 @@ size_t TypeBytes(PwType type) {
 
 }  // namespace pipewright
 
-PwDevice::PwDevice(const pipewright::Loops& chosen)
-    : loops(chosen), bf16(pipewright::Bf16Gemm::Create(true)) {
+PwDevice::PwDevice(const pipewright::Loops& chosen,
+                   pipewright::Bf16Products wanted)
+    : loops(chosen), bf16(pipewright::Bf16Gemm::Create(wanted)) {
   implementation = pipewright::SgemmName(*this);
 }
 

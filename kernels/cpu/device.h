@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/choice.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/kernels.h"
 
@@ -30,7 +31,9 @@ struct RotaryTable {
 }  // namespace pipewright
 
 struct PwDevice {
-  explicit PwDevice(const pipewright::Loops& chosen);
+  explicit PwDevice(
+      const pipewright::Loops& chosen,
+      pipewright::Bf16Products wanted = pipewright::Bf16Products::kWhereFast);
   ~PwDevice();
   const pipewright::Loops& loops;
   std::string implementation;

@@ -131,9 +131,6 @@ const Loops& Avx2Loops();
 const Loops& Avx512Loops();
 #endif
 
-// The best that this processor has.
-const Loops& BestLoops();
-
 }  // namespace pipewright
 
 #endif  // PIPEWRIGHT_KERNELS_CPU_LOOPS_H_

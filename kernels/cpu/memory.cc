@@ -63,7 +63,11 @@ PwStatus Open(int32_t index, PwDevice** device) {
   if (index != 0) {
     return Fail(PW_NO_DEVICE, "cpu has device 0 only, not %d", index);
   }
-  *device = new PwDevice(BestLoops());
+  const CpuChoice choice = ChooseCpu();
+  if (!choice.problem.empty()) {
+    return Fail(PW_INVALID, "%s", choice.problem.c_str());
+  }
+  *device = new PwDevice(*choice.loops, choice.bf16);
   return PW_OK;
 }
 

@@ -285,8 +285,8 @@ PwStatus Predict(PwDevice* device, PwStream*, const PwAdam* adam, int64_t steps,
 PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   const float* gradients, float* master, float* moment1,
                   float* moment2, void* weights) {
-  return RunAdam(BestLoops(), *adam, type, count, gradients, master, moment1,
-                 moment2, weights);
+  return RunAdam(*ChooseCpu().loops, *adam, type, count, gradients, master,
+                 moment1, moment2, weights);
 }
 
 PwStatus SquareSum(PwDevice* device, PwStream*, int64_t count,

@@ -1,23 +1,23 @@
-// Files, whole: read, and written so that an interrupted write leaves the old
-// file as it was.
+// Files, written whole and so that an interrupted write leaves the old file as
+// it was. Read they are by input.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/input.h"
 
 namespace pipewright {
 
-// Error: kNotFound when it is not there, kInvalidArgument when it cannot be
-// read (a folder, no permission); both name the path.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// True for /dev/stdout and its like, which stand for what is open already.
+bool IsDescriptor(absl::string_view path);
 
 // Writes to a temporary file beside `path`, then renames it over `path`; a
 // symbolic link stays and the file it names is replaced, with its permissions
-// kept. A device or pipe is written as it stands. Errors name the path and the
+// kept. A device, a pipe or /dev/stdout is written as it stands. What a killed
+// process has left of the same file is removed. Errors name the path and the
 // reason: kInvalidArgument or kNotFound where it cannot be opened, kInternal
 // where writing fails (a full disk).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
@@ -40,6 +40,7 @@ class StagedFiles {
   struct Staged {
     std::string temporary;
     std::string target;
+    int file;  // locked, so that others see that somebody writes it
   };
   std::vector<Staged> staged_;
 };

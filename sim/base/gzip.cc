@@ -2,30 +2,117 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
+#include <streambuf>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/quantity.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr size_t kPiece = 1 << 16;
+constexpr int64_t kPiece = 1 << 16;
 // RFC 1952, section 2.3.1: ID1, ID2.
-constexpr int kFirst = 0x1f;
-constexpr int kSecond = 0x8b;
+constexpr unsigned char kFirst = 0x1f;
+constexpr unsigned char kSecond = 0x8b;
 
 }  // namespace
 
-// The stream's buffer: expands a piece whenever one is wanted.
+// The bytes of the file, a piece at a time.
+class InputFile::Source {
+ public:
+  Source(OpenInput input, std::string path)
+      : path_(std::move(path)), input_(std::move(input)) {}
+
+  // False at the end and after an error.
+  bool Next() {
+    if (!status_.ok()) return false;
+    const absl::StatusOr<int64_t> count = input_.Read(piece_.data(), kPiece);
+    status_.Update(count.status());
+    size_ = count.value_or(0);
+    read_ += size_;
+    return size_ > 0;
+  }
+  // Until there are two bytes, which a pipe may give one by one.
+  bool Begin() {
+    if (!Next()) return false;
+    while (size_ < 2) {
+      const absl::StatusOr<int64_t> more =
+          input_.Read(piece_.data() + size_, kPiece - size_);
+      status_.Update(more.status());
+      if (more.value_or(0) == 0) break;
+      size_ += *more;
+      read_ += *more;
+    }
+    return true;
+  }
+  bool is_gzip() const {
+    return size_ >= 2 && static_cast<unsigned char>(piece_[0]) == kFirst &&
+           static_cast<unsigned char>(piece_[1]) == kSecond;
+  }
+
+  char* data() { return piece_.data(); }
+  int64_t size() const { return size_; }
+  // Packed bytes that are known of: of a file all, of a pipe what has come.
+  int64_t known() const { return std::max(input_.size(), read_); }
+  const std::string& path() const { return path_; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  std::string path_;
+  OpenInput input_;
+  std::array<char, kPiece> piece_;
+  int64_t size_ = 0;
+  int64_t read_ = 0;
+  absl::Status status_;
+};
+
+class InputFile::Plain : public std::streambuf {
+ public:
+  Plain(Source* source, InputKind kind, int64_t most)
+      : source_(*source), kind_(kind), most_(most), left_(most) {
+    Show();
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ protected:
+  int_type underflow() override {
+    if (!status_.ok() || !source_.Next() || !Show()) return traits_type::eof();
+    return traits_type::to_int_type(*gptr());
+  }
+
+ private:
+  bool Show() {
+    left_ -= source_.size();
+    if (left_ < 0) {
+      status_ = TooLarge(source_.path(), kind_, most_);
+      return false;
+    }
+    setg(source_.data(), source_.data(), source_.data() + source_.size());
+    return true;
+  }
+
+  Source& source_;
+  InputKind kind_;
+  int64_t most_;
+  int64_t left_;
+  absl::Status status_;
+};
+
+// Expands a piece whenever one is wanted.
 class InputFile::Expander : public std::streambuf {
  public:
-  Expander(std::istream* file, std::string path, int64_t most_bytes)
-      : file_(*file), path_(std::move(path)), left_(most_bytes) {
+  // `raised`: what is read however small the file was packed.
+  Expander(Source* source, InputKind kind, int64_t most, int64_t raised)
+      : source_(*source), kind_(kind), most_(most), raised_(raised) {
     // 15 bits, the largest window; 16: a gzip header.
     const int code = inflateInit2(&zlib_, 15 + 16);
     if (code != Z_OK) Fail("zlib cannot be set up");
+    Feed();
   }
   ~Expander() override { inflateEnd(&zlib_); }
 
@@ -34,13 +121,11 @@ class InputFile::Expander : public std::streambuf {
  protected:
   int_type underflow() override {
     while (status_.ok() && !ended_) {
-      const size_t size = Expand();
+      const int64_t size = Expand();
       if (size == 0) continue;
-      if (static_cast<int64_t>(size) > left_) {
-        Fail("expands to more than is read of a trace");
-        break;
-      }
-      left_ -= static_cast<int64_t>(size);
+      expanded_ += size;
+      CheckSize();
+      if (!status_.ok()) break;
       setg(out_.data(), out_.data(), out_.data() + size);
       return traits_type::to_int_type(out_[0]);
     }
@@ -49,24 +134,45 @@ class InputFile::Expander : public std::streambuf {
 
  private:
   void Fail(absl::string_view what) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(
-        path_, ": ", what,
-        "; allowed: a whole gzip file of at "
-        "most ",
-        FormatBytes(static_cast<double>(most_)), ", or plain text"));
+    constexpr char kAllowed[] = "a whole gzip file, or plain text";
+    status_ = InFile(source_.path(), 0,
+                     WithValue(absl::InvalidArgumentError(
+                                   absl::StrCat(what, "; allowed: ", kAllowed)),
+                               "", kAllowed));
+  }
+
+  void CheckSize() {
+    if (expanded_ > most_) {
+      status_ = TooLarge(source_.path(), kind_, most_);
+    } else if (expanded_ > raised_ &&
+               expanded_ / kMostExpansion > source_.known()) {
+      const std::string allowed =
+          absl::StrCat("at most ", kMostExpansion, " times");
+      status_ = InFile(
+          source_.path(), 0,
+          WithValue(absl::InvalidArgumentError(absl::StrCat(
+                        "expands to more than ", kMostExpansion,
+                        " times its packed size; allowed: ", allowed,
+                        " (PIPEWRIGHT_MAX_INPUT=SIZE raises the limit)")),
+                    "", allowed));
+    }
+  }
+
+  void Feed() {
+    zlib_.next_in = reinterpret_cast<Bytef*>(source_.data());
+    zlib_.avail_in = static_cast<uInt>(source_.size());
   }
 
   // How many bytes are in out_ now.
-  size_t Expand() {
+  int64_t Expand() {
     if (zlib_.avail_in == 0) {
-      file_.read(in_.data(), kPiece);
-      zlib_.next_in = reinterpret_cast<Bytef*>(in_.data());
-      zlib_.avail_in = static_cast<uInt>(file_.gcount());
-    }
-    if (zlib_.avail_in == 0) {
-      if (in_member_) Fail("the gzip file ends in the middle");
-      ended_ = true;
-      return 0;
+      if (source_.Next()) {
+        Feed();
+      } else {
+        if (in_member_) Fail("the gzip file ends in the middle");
+        ended_ = true;
+        return 0;
+      }
     }
     zlib_.next_out = reinterpret_cast<Bytef*>(out_.data());
     zlib_.avail_out = kPiece;
@@ -84,45 +190,48 @@ class InputFile::Expander : public std::streambuf {
     return kPiece - zlib_.avail_out;
   }
 
-  std::istream& file_;
-  const std::string path_;
-  int64_t left_;
-  const int64_t most_ = left_;
+  Source& source_;
+  InputKind kind_;
+  int64_t most_;
+  int64_t raised_;
+  int64_t expanded_ = 0;
   z_stream zlib_ = {};
   bool in_member_ = false;
   bool ended_ = false;
   absl::Status status_;
-  std::array<char, kPiece> in_;
   std::array<char, kPiece> out_;
 };
 
 absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(
-    const std::string& path, int64_t most_bytes) {
+    const std::string& path, InputKind kind) {
+  PW_ASSIGN_OR_RETURN(const int64_t raised, RaisedLimit());
+  PW_ASSIGN_OR_RETURN(const int64_t most, MostBytes(kind));
+  PW_ASSIGN_OR_RETURN(OpenInput opened, OpenInput::Open(path, kind, most));
   auto input = std::unique_ptr<InputFile>(new InputFile());
-  std::ifstream& file = input->file_;
-  file.open(path, std::ios::binary);
-  // A folder opens, and then cannot be read.
-  if (!file || file.peek() == std::ifstream::traits_type::eof()) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": is not there, empty or cannot be read"));
+  input->source_ = std::make_unique<Source>(std::move(opened), path);
+  Source& source = *input->source_;
+  if (!source.Begin()) {
+    PW_RETURN_IF_ERROR(source.status());
+    return InFile(path, 0, absl::NotFoundError("is empty"));
   }
-  const int first = file.get();
-  const int second = file.peek();
-  file.clear();
-  file.unget();
-  input->stream_ = &file;
-  if (first == kFirst && second == kSecond) {
-    input->expander_ = std::make_unique<Expander>(&file, path, most_bytes);
-    input->expanded_ = std::make_unique<std::istream>(input->expander_.get());
-    input->stream_ = input->expanded_.get();
+  std::streambuf* buffer = nullptr;
+  if (source.is_gzip()) {
+    input->expander_ = std::make_unique<Expander>(&source, kind, most, raised);
+    buffer = input->expander_.get();
+  } else {
+    input->plain_ = std::make_unique<Plain>(&source, kind, most);
+    buffer = input->plain_.get();
   }
+  input->stream_ = std::make_unique<std::istream>(buffer);
   return input;
 }
 
 InputFile::~InputFile() = default;
 
 absl::Status InputFile::status() const {
-  return expander_ == nullptr ? absl::OkStatus() : expander_->status();
+  absl::Status status = source_->status();
+  status.Update(plain_ != nullptr ? plain_->status() : expander_->status());
+  return status;
 }
 
 }  // namespace pipewright

@@ -3,27 +3,21 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <istream>
 #include <memory>
-#include <streambuf>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/base/input.h"
 
 namespace pipewright {
 
-// A trace of some steps of a large model has a few GB; a small file that grows
-// beyond this is none.
-inline constexpr int64_t kMostExpandedBytes = int64_t{8} << 30;
-
 class InputFile {
  public:
-  // Expands to `most_bytes` at most. Error: kNotFound for what is not there,
-  // empty or a folder.
+  // Error: that of OpenInput; kNotFound for an empty file.
   static absl::StatusOr<std::unique_ptr<InputFile>> Open(
-      const std::string& path, int64_t most_bytes = kMostExpandedBytes);
+      const std::string& path, InputKind kind = InputKind::kTrace);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -31,18 +25,21 @@ class InputFile {
   // Ends early where the file is broken or too large: whoever has read it, to
   // whatever result, asks status().
   std::istream& stream() { return *stream_; }
-  // kInvalidArgument, with the path, for a file that is no whole gzip file or
-  // expands beyond the limit, as far as it was read.
+  // kInvalidArgument, with the path, for a file that is no whole gzip file, or
+  // has more than MostBytes of its kind or than kMostExpansion times its
+  // packed size, as far as it was read.
   absl::Status status() const;
 
  private:
+  class Source;
+  class Plain;
   class Expander;
   InputFile() = default;
 
-  std::ifstream file_;
+  std::unique_ptr<Source> source_;
+  std::unique_ptr<Plain> plain_;
   std::unique_ptr<Expander> expander_;  // none for a plain file
-  std::unique_ptr<std::istream> expanded_;
-  std::istream* stream_ = nullptr;
+  std::unique_ptr<std::istream> stream_;
 };
 
 }  // namespace pipewright

@@ -4,8 +4,11 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -48,10 +51,16 @@ std::string NearestName(absl::string_view name,
 absl::Status UnknownName(absl::string_view what, absl::string_view name,
                          const std::vector<std::string>& known) {
   const std::string nearest = NearestName(name, known);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown ", what, " '", name, "'",
-      nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"),
-      " (known: ", absl::StrJoin(known, ", "), ")"));
+  const std::string list = absl::StrJoin(known, ", ");
+  const absl::Status unknown = WithValue(
+      absl::InvalidArgumentError(absl::StrCat(
+          "unknown ", what, " '", name, "'",
+          nearest.empty() ? ""
+                          : absl::StrCat("; did you mean '", nearest, "'?"),
+          " (known: ", list, ")")),
+      name, list);
+  // Another thing is no field; whoever asks knows which one it stands in.
+  return absl::StartsWith(what, "--") ? AboutField(what, unknown) : unknown;
 }
 
 }  // namespace pipewright

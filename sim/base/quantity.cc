@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 
 namespace pipewright {
@@ -25,14 +26,15 @@ constexpr double kKibi = 1024.0;
 constexpr double kMebi = kKibi * kKibi;
 constexpr double kGibi = kMebi * kKibi;
 constexpr double kTebi = kGibi * kKibi;
+constexpr double kPebi = kTebi * kKibi;
 
 const std::vector<UnitName>& UnitsOf(Unit unit) {
   static const std::vector<UnitName> time = {
       {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
   static const std::vector<UnitName> bytes = {
-      {"B", 1},       {"KB", 1e3},    {"MB", 1e6},
-      {"GB", 1e9},    {"TB", 1e12},   {"KiB", kKibi},
-      {"MiB", kMebi}, {"GiB", kGibi}, {"TiB", kTebi},
+      {"B", 1},       {"KB", 1e3},    {"MB", 1e6},    {"GB", 1e9},
+      {"TB", 1e12},   {"PB", 1e15},   {"KiB", kKibi}, {"MiB", kMebi},
+      {"GiB", kGibi}, {"TiB", kTebi}, {"PiB", kPebi},
   };
   static const std::vector<UnitName> bandwidth = {
       {"KBps", 1e3},    {"MBps", 1e6},    {"GBps", 1e9},
@@ -63,8 +65,10 @@ std::string Allowed(Unit unit) {
 }
 
 absl::Status Bad(absl::string_view text, absl::string_view why, Unit unit) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' ", why, "; allowed: ", Allowed(unit)));
+  const std::string allowed = Allowed(unit);
+  return WithValue(absl::InvalidArgumentError(absl::StrCat(
+                       "'", text, "' ", why, "; allowed: ", allowed)),
+                   text, allowed);
 }
 
 // The units that differ from `name` in case only, else the nearest one:

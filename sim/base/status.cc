@@ -1,26 +1,23 @@
 #include "sim/base/status.h"
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 
 namespace pipewright {
 
 absl::Status BadValue(absl::string_view field, absl::string_view value,
                       absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value, " is not allowed; allowed: ", allowed));
+  return BadValue(FieldPlace::FromFlag("", field), value, allowed);
 }
 
 absl::Status LaterValue(absl::string_view field, absl::string_view value,
                         absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value,
-                   " is not available in this version; allowed: ", allowed));
+  return LaterValue(FieldPlace::FromFlag("", field), value, allowed);
 }
 
 absl::Status Prefix(absl::string_view where, const absl::Status& status) {
   if (status.ok() || where.empty()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(where, ": ", status.message()));
+  return Reworded(status, absl::StrCat(where, ": ", status.message()));
 }
 
 int ExitCode(const absl::Status& status) {

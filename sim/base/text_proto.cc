@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
@@ -86,9 +87,7 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
 
 absl::Status AtLine(absl::string_view source, int line,
                     const absl::Status& status) {
-  return Prefix(
-      line < 0 ? std::string(source) : absl::StrCat(source, ":", line + 1),
-      status);
+  return InFile(source, line + 1, status);
 }
 
 }  // namespace pipewright

@@ -14,6 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "calibrate/session.h"
 #include "kernels/loader.h"
+#include "sim/base/amount.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
@@ -30,6 +32,10 @@ namespace {
 
 // What a shell gives for a program that SIGINT has ended.
 constexpr int kInterruptedTwice = 130;
+// The product of sizes and degrees of one shape stays below 2^63.
+constexpr int64_t kMostSamples = int64_t{1} << 18;
+constexpr int64_t kMostTokens = int64_t{1} << 23;
+constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 class Calibration {
  public:
@@ -40,21 +46,26 @@ class Calibration {
     verb->add_option("--model", model_,
                      "whose layers are measured (pipewright list models)")
         ->type_name("NAME");
-    files_.AddTo(verb, "-o", "the profile; PROFILE.partial while it grows");
+    files_.AddTo(verb, "-o", "the profile; PROFILE.partial while it grows",
+                 FileFormat::kTextProto);
     verb->add_option("--microbatch-sizes", options_.grid.microbatch_sizes,
                      "default 1,2,4")
+        ->check(IntegerCheck("--microbatch-sizes", 1, kMostSamples))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sequences", options_.grid.sequences,
                      "default: the model's and half of it")
+        ->check(IntegerCheck("--sequences", 1, kMostTokens))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--tp", options_.grid.tps,
                      "degrees of tensor parallelism; default 1,2")
+        ->check(IntegerCheck("--tp", 1, kMostDevices))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--ep", options_.grid.eps,
                      "degrees of expert parallelism; default 1")
+        ->check(IntegerCheck("--ep", 1, kMostDevices))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sliced", sliced_,
@@ -121,12 +132,16 @@ absl::Status Calibration::Prepare() {
     return UnknownName("--device", device_, {"cpu", "cuda"});
   }
   if (model_.empty()) {
-    return absl::InvalidArgumentError(
-        "--model is missing (pipewright list models; gpt-tiny runs anywhere)");
+    return AboutField("--model", absl::InvalidArgumentError(
+                                     "--model is missing (pipewright list "
+                                     "models; gpt-tiny runs anywhere)"));
   }
   if (!files_.wanted("-o")) {
-    return absl::InvalidArgumentError("-o is missing: the profile's file");
+    return AboutField(
+        "-o", absl::InvalidArgumentError("-o is missing: the profile's file"));
   }
+  files_.Reads("--merge", merge_);
+  files_.AlsoWrites("-o", Partial());
   PW_RETURN_IF_ERROR(files_.Check());
   PW_ASSIGN_OR_RETURN(options_.model, FindModel(model_));
   for (const std::string& text : sliced_) {
@@ -134,7 +149,8 @@ absl::Status Calibration::Prepare() {
     int64_t size = 0;
     int64_t slices = 0;
     if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
-        !absl::SimpleAtoi(parts[1], &slices)) {
+        !absl::SimpleAtoi(parts[1], &slices) || size > kMostSamples ||
+        slices > kMostTokens) {
       return BadValue("--sliced", text,
                       "BATCH:SLICES, such as 16:8, several with commas");
     }
@@ -143,14 +159,18 @@ absl::Status Calibration::Prepare() {
   if (options_.grid.quick) options_.budget_s = 8;
   if (!budget_.empty()) {
     const absl::StatusOr<double> seconds = ParseQuantity(budget_, Unit::kTime);
-    if (!seconds.ok()) return Prefix("--budget", seconds.status());
+    PW_RETURN_IF_ERROR(InField("--budget", seconds.status()));
+    PW_RETURN_IF_ERROR(
+        InField("--budget", CheckAmount(*seconds, budget_, Unit::kTime)));
     options_.budget_s = *seconds;
   }
   if (!merge_.empty()) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(merge_));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(merge_, InputKind::kProfile));
     PW_ASSIGN_OR_RETURN(options_.older, ReadProfile(text, merge_));
   }
-  const absl::StatusOr<std::string> partial = ReadFile(Partial());
+  const absl::StatusOr<std::string> partial =
+      ReadFile(Partial(), InputKind::kProfile);
   if (resume_) {
     if (!partial.ok()) {
       return absl::NotFoundError(absl::StrCat(
@@ -256,7 +276,11 @@ struct Show {
   bool json = false;
 
   absl::Status Run() const {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+    OutputFiles outputs;
+    outputs.Reads("PROFILE", file);
+    PW_RETURN_IF_ERROR(outputs.Check());
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(file, InputKind::kProfile));
     PW_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(text, file));
     if (model.empty()) return Print(CalibrationReport(profile, json));
     PW_ASSIGN_OR_RETURN(const ModelSpec spec, FindModel(model));
@@ -270,7 +294,8 @@ absl::StatusOr<std::vector<Profile>> ReadAll(
     const std::vector<std::string>& files) {
   std::vector<Profile> profiles;
   for (const std::string& file : files) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(file, InputKind::kProfile));
     PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, file));
     profiles.push_back(std::move(profile));
   }
@@ -282,6 +307,9 @@ struct Diff {
   bool json = false;
 
   absl::Status Run() const {
+    OutputFiles outputs;
+    for (const std::string& file : files) outputs.Reads("PROFILES", file);
+    PW_RETURN_IF_ERROR(outputs.Check());
     PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
     return Print(DiffReport(profiles[0], profiles[1], json));
   }
@@ -292,6 +320,7 @@ struct Coverage {
   OutputFiles csv;
 
   absl::Status Run() {
+    for (const std::string& file : files) csv.Reads("PROFILES", file);
     PW_RETURN_IF_ERROR(csv.Check());
     PW_ASSIGN_OR_RETURN(const std::vector<Profile> profiles, ReadAll(files));
     if (csv.wanted("--csv")) {
@@ -347,7 +376,8 @@ void AddCalibrate(CLI::App* app, Action* action) {
       ->required()
       ->expected(2, 1000)
       ->type_name("");
-  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a file");
+  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a file",
+                      FileFormat::kCsv);
   coverage_verb->callback(
       [action, coverage] { *action = [coverage] { return coverage->Run(); }; });
   AddCalibrateImport(verb, action);

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
+#include "sim/base/amount.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
 #include "sim/base/names.h"
@@ -25,8 +27,11 @@ namespace {
 // Far beyond what anybody trains; products of them stay below 2^63.
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
-// --sequence was not given.
+constexpr int64_t kMostDevices = int64_t{1} << 20;
+constexpr int64_t kMostLayers = 100'000;
+// --sequence, --layers were not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
+constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
 
 struct Import {
   std::string kineto;
@@ -35,7 +40,7 @@ struct Import {
   std::string buffer = "512MiB";
   std::string model;
   std::string device;
-  std::string output;
+  OutputFiles files;
   KinetoOptions options;
   int64_t ep = 1;
 
@@ -45,6 +50,19 @@ struct Import {
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
+
+// No default would do: a region is as long as its layers together.
+absl::Status MissingLayers(const ModelSpec& spec) {
+  return MissingValue(
+      "--layers",
+      absl::StrCat(
+          "with --kineto, the layers that one region of a pass goes through, "
+          "by which its time is divided. Of regions around a whole forward "
+          "these are the layers of the rank's stage (the model's ",
+          spec.layers,
+          " over the stages; all of them without a pipeline), of regions "
+          "around each layer 1"));
+}
 
 // As the reader of profiles has it, which would refuse what is written.
 absl::Status Import::CheckOptions(const ModelSpec& spec) const {
@@ -99,22 +117,23 @@ absl::Status Import::TakeLayers(const ModelSpec& spec) {
 
 absl::StatusOr<Profile> Import::Trace() {
   if (model.empty()) {
-    return absl::InvalidArgumentError(
-        "--model: missing; allowed: with --kineto, the model that was trained "
-        "(pipewright list models)");
+    return MissingValue("--model",
+                        "with --kineto, the model that was trained (pipewright "
+                        "list models)");
   }
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
-  PW_RETURN_IF_ERROR(Prefix("--model", spec.status()));
+  PW_RETURN_IF_ERROR(InField("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
+  if (options.layers == kUnknown) return MissingLayers(*spec);
   PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
   absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(kineto);
-  PW_RETURN_IF_ERROR(Prefix("--kineto", in.status()));
+  PW_RETURN_IF_ERROR(InField("--kineto", in.status()));
   absl::StatusOr<Profile> profile =
       ImportKineto((*in)->stream(), kineto, options);
   // A broken file is also one that does not parse.
-  PW_RETURN_IF_ERROR(Prefix("--kineto", (*in)->status()));
+  PW_RETURN_IF_ERROR(InField("--kineto", (*in)->status()));
   return profile;
 }
 
@@ -144,23 +163,34 @@ absl::Status Import::Run() {
         "nothing to import; allowed: --kineto FILE, --nccl-tests FILE, "
         "--nvbandwidth FILE");
   }
+  files.Reads("--kineto", kineto);
+  for (const std::string& path : nccl_tests) files.Reads("--nccl-tests", path);
+  for (const std::string& path : nvbandwidth) {
+    files.Reads("--nvbandwidth", path);
+  }
+  PW_RETURN_IF_ERROR(files.Check());
   const absl::StatusOr<double> bytes = ParseQuantity(buffer, Unit::kBytes);
-  PW_RETURN_IF_ERROR(Prefix("--buffer", bytes.status()));
+  PW_RETURN_IF_ERROR(InField("--buffer", bytes.status()));
+  PW_RETURN_IF_ERROR(
+      InField("--buffer", CheckAmount(*bytes, buffer, Unit::kBytes)));
   Profile profile;
   if (!kineto.empty()) PW_RETURN_IF_ERROR(Add(Trace(), &profile));
   for (const std::string& path : nccl_tests) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(path, InputKind::kProfile));
     PW_RETURN_IF_ERROR(Add(ImportNcclTests(text, path), &profile));
   }
   for (const std::string& path : nvbandwidth) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(path, InputKind::kProfile));
     PW_RETURN_IF_ERROR(Add(
         ImportNvbandwidth(text, path, static_cast<int64_t>(*bytes)), &profile));
   }
   for (const ProfileSource& source : profile.sources) {
     PrintWarnings(source.warnings);
   }
-  return WriteFile(output, WriteProfile(profile));
+  files.Put("-o", WriteProfile(profile));
+  return files.Write();
 }
 
 }  // namespace
@@ -171,41 +201,63 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
   options.sequence = kOfModel;
-  verb->add_option("--kineto", import->kineto,
-                   "trace of PyTorch's profiler (export_chrome_trace)");
+  options.layers = kUnknown;
+  CLI::Option* const kineto =
+      verb->add_option("--kineto", import->kineto,
+                       "trace of PyTorch's profiler (export_chrome_trace)");
   verb->add_option("--nccl-tests", import->nccl_tests,
                    "file of nccl-tests -J; may be repeated");
-  verb->add_option("--nvbandwidth", import->nvbandwidth,
-                   "output of nvbandwidth -j; may be repeated");
+  CLI::Option* const nvbandwidth =
+      verb->add_option("--nvbandwidth", import->nvbandwidth,
+                       "output of nvbandwidth -j; may be repeated");
   verb->add_option("--buffer", import->buffer,
-                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)");
-  verb->add_option("--model", import->model, "model that the trace is of");
+                   "bytes of nvbandwidth's buffer (its -b; default: 512MiB)")
+      ->needs(nvbandwidth);
+  // Options that say what the trace is of.
+  std::vector<CLI::Option*> of_trace;
+  const auto add = [&](const std::string& flag, auto& value,
+                       const std::string& help) {
+    of_trace.push_back(verb->add_option(flag, value, help));
+  };
+  add("--model", import->model, "model that the trace is of");
   verb->add_option("--device", import->device,
                    "name of the device, where the file does not say it");
   for (const Region region :
        {Region::kForward, Region::kBackwardInput, Region::kBackwardWeight,
         Region::kBackwardFull, Region::kOptimizer}) {
-    verb->add_option(std::string(RegionFlag(region)),
-                     options.patterns[static_cast<int>(region)],
-                     absl::StrCat("regular expression for the regions' names "
-                                  "(default: ",
-                                  DefaultRegionPattern(region), ")"));
+    add(std::string(RegionFlag(region)),
+        options.patterns[static_cast<int>(region)],
+        absl::StrCat("regular expression for the regions' names "
+                     "(default: ",
+                     DefaultRegionPattern(region), ")"));
   }
-  verb->add_option("--type", options.type, "bf16 (default), fp8, fp32");
-  verb->add_option("--microbatch-size", options.microbatch_size, "samples");
-  verb->add_option("--sequence", options.sequence,
-                   "tokens of a sample (default: the model's)");
-  verb->add_option("--tp", options.tp, "tensor parallelism of the run");
-  verb->add_option("--ep", import->ep, "expert parallelism of the run");
-  verb->add_option("--layers", options.layers,
-                   "layers of one region (default: 1)");
-  verb->add_option("--parameters", options.parameters,
-                   "that one optimizer step updates");
-  verb->add_option("--skip", options.skip,
-                   "regions of each kind left out at the start");
-  verb->add_flag("--sum-kernels", options.sum_kernels,
-                 "sum of the kernels instead of first start to last end");
-  verb->add_option("-o", import->output, "profile to write")->required();
+  add("--type", options.type, "bf16 (default), fp8, fp32");
+  const auto add_integer = [&](const char* flag, int64_t* value, int64_t least,
+                               int64_t most, const std::string& help) {
+    of_trace.push_back(AddInteger(verb, flag, value, least, most, help));
+  };
+  add_integer("--microbatch-size", &options.microbatch_size, 1, kMostTokens,
+              "samples");
+  add_integer("--sequence", &options.sequence, 1, kMostTokens,
+              "tokens of a sample (default: the model's)");
+  add_integer("--tp", &options.tp, 1, kMostDevices,
+              "tensor parallelism of the run");
+  add_integer("--ep", &import->ep, 1, kMostDevices,
+              "expert parallelism of the run");
+  add_integer("--layers", &options.layers, 1, kMostLayers,
+              "layers that one region of a pass goes through: those of the "
+              "rank's stage, or 1 where each layer has its own; needed with "
+              "--kineto");
+  add_integer("--parameters", &options.parameters, 0, kMostParameters,
+              "that one optimizer step updates");
+  add_integer("--skip", &options.skip, 0, kMostTokens,
+              "regions of each kind left out at the start");
+  of_trace.push_back(
+      verb->add_flag("--sum-kernels", options.sum_kernels,
+                     "sum of the kernels instead of first start to last end"));
+  for (CLI::Option* option : of_trace) option->needs(kineto);
+  import->files.AddTo(verb, "-o", "profile to write", FileFormat::kTextProto);
+  verb->get_option("-o")->required();
   verb->callback(
       [action, import] { *action = [import] { return import->Run(); }; });
 }

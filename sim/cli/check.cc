@@ -2,14 +2,20 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/model_fields.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
 #include "sim/report/memory_report.h"
@@ -29,19 +35,31 @@ struct Check {
   bool json = false;
 
   absl::Status Run();
-  absl::StatusOr<MemoryReport> MemoryOf(RunConfig run_config) const;
+  absl::Status Fit(const Schedule& schedule, const RunConfig& given,
+                   Json* report, absl::Status* verdict) const;
 };
 
-// The file's order with the configuration's model.
-absl::StatusOr<MemoryReport> Check::MemoryOf(RunConfig run_config) const {
-  run_config.schedule.name.reset();
-  run_config.schedule.file = file;
-  PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(run_config));
+// Tells a model what the passes of the file need?
+bool HasModel(const RunConfig& run_config) {
+  if (run_config.model.preset || run_config.model.hf) return true;
+  return std::any_of(ModelSizeRows().begin(), ModelSizeRows().end(),
+                     [&](const ModelSizeRow& row) {
+                       return (run_config.model.*row.given).has_value();
+                     });
+}
+
+absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
+                                      PreparedRun run) {
   if (!run.memory) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        run_config.Field("system.memory"),
-        ": no model tells what the passes need; allowed: with a --config that "
-        "has model.preset, model.hf or the model's sizes"));
+    constexpr char kAllowed[] =
+        "with --model, or with a --config that has model.preset, model.hf or "
+        "the model's sizes";
+    return WithValue(
+        FieldError(
+            run_config.Field("system.memory"),
+            absl::StrCat("no model tells what the passes need; allowed: ",
+                         kAllowed)),
+        "", kAllowed);
   }
   if (!run.memory->fits()) run.memory->changes = AdviseMemory(run, 3);
   return *std::move(run.memory);
@@ -83,9 +101,10 @@ std::string ToText(const Json& report) {
   }
   if (report.contains("peak_activations")) {
     absl::StrAppend(
-        &text, "peak activations by rank (microbatches): ",
+        &text, "peak activations by rank: ",
         absl::StrJoin(report["peak_activations"].get<std::vector<double>>(),
                       " "),
+        "\n  ", PeakActivationsNote(report["held_until_weight"].get<double>()),
         "\n");
   }
   if (report.contains("memory_verdict")) {
@@ -102,7 +121,7 @@ absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
     if (name == SemanticsName(semantics)) return semantics;
     known.emplace_back(SemanticsName(semantics));
   }
-  return Prefix("--semantics", UnknownName("value", name, known));
+  return InField("--semantics", UnknownName("value", name, known));
 }
 
 // Passes first: whether transfers fit is no question before that.
@@ -126,13 +145,68 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
   return CheckProgress(file.schedule, steps, semantics);
 }
 
+// Counts what the order holds; the verdict is whether that is within limits.
+absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
+                        Json* report, absl::Status* verdict) const {
+  std::optional<PreparedRun> run;
+  double held = given.costs.held_until_weight.value_or(1);
+  if (HasModel(given)) {
+    // The file's order with the configuration's model.
+    RunConfig run_config = given;
+    run_config.schedule.name.reset();
+    run_config.schedule.file = file;
+    PW_ASSIGN_OR_RETURN(run, Prepare(run_config));
+    held = run->lower.costs.held_until_weight;
+  }
+  const std::vector<double> peaks = PeakActivations(schedule, held);
+  (*report)["peak_activations"] = peaks;
+  (*report)["held_until_weight"] = held;
+  if (const auto& limit = given.strategy.max_activations) {
+    const double worst = *std::max_element(peaks.begin(), peaks.end());
+    (*report)["max_activations"] = *limit;
+    const bool fits = worst <= *limit * (1 + 1e-9);
+    (*report)["fits"] = fits;
+    if (!fits) {
+      *verdict = Prefix(
+          given.Field("strategy.max_activations"),
+          WithValue(
+              absl::ResourceExhaustedError(absl::StrCat(
+                  *limit, " is exceeded: the peak of ", file, " is ", worst)),
+              absl::StrCat(*limit), absl::StrCat(worst, " or more")));
+    }
+  }
+  if (!verdict->ok() || (!run && !given.system.memory_bytes)) {
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(const MemoryReport memory,
+                      MemoryOf(given, run ? *std::move(run) : PreparedRun()));
+  (*report)["memory"] = MemoryToJson(memory);
+  if (memory.limit_bytes) {
+    (*report)["fits"] = report->value("fits", true) && memory.fits();
+  }
+  const int worst = memory.memory->WorstRank();
+  (*report)["memory_verdict"] =
+      memory.limit_bytes
+          ? MemoryVerdictLine(memory)
+          : absl::StrCat("rank ", worst, " needs most, ",
+                         FormatBytes(static_cast<double>(
+                             memory.memory->ranks[worst].needed())));
+  *verdict = MemoryVerdict(memory);
+  return absl::OkStatus();
+}
+
 absl::Status Check::Run() {
   PW_ASSIGN_OR_RETURN(const Semantics rule, FindSemantics(semantics));
-  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
-  PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  OutputFiles files;
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
+  files.Reads("FILE", file);
+  PW_RETURN_IF_ERROR(files.Check());
+  PW_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(file, InputKind::kSchedule));
   PW_ASSIGN_OR_RETURN(const ScheduleFile parsed, ParseScheduleFile(text, file));
   PrintWarnings(parsed.notes);
   const Schedule& schedule = parsed.schedule;
+  PrintWarnings(IdleInCheck(run_config, schedule));
   Json report = {{"file", file},
                  {"schedule", schedule.name},
                  {"pp", schedule.pp()},
@@ -145,28 +219,9 @@ absl::Status Check::Run() {
   absl::Status verdict = Verify(parsed, rule, &report);
   report["valid"] = verdict.ok();
   if (verdict.ok()) {
-    const std::vector<double> peaks = PeakActivations(
-        schedule, run_config.costs.held_until_weight.value_or(1));
-    report["peak_activations"] = peaks;
-    const double worst = *std::max_element(peaks.begin(), peaks.end());
-    if (const auto& limit = run_config.strategy.max_activations) {
-      report["max_activations"] = *limit;
-      report["fits"] = worst <= *limit * (1 + 1e-9);
-      if (!report["fits"].get<bool>()) {
-        verdict = absl::ResourceExhaustedError(absl::StrCat(
-            run_config.Field("strategy.max_activations"), ": ", *limit,
-            " is exceeded: the peak of ", file, " is ", worst));
-      }
-    }
+    PW_RETURN_IF_ERROR(Fit(schedule, run_config, &report, &verdict));
   }
-  if (verdict.ok() && run_config.system.memory_bytes) {
-    PW_ASSIGN_OR_RETURN(const MemoryReport memory, MemoryOf(run_config));
-    report["memory"] = MemoryToJson(memory);
-    report["fits"] = report.value("fits", true) && memory.fits();
-    report["memory_verdict"] = MemoryVerdictLine(memory);
-    verdict = MemoryVerdict(memory);
-  }
-  if (!verdict.ok()) report["error"] = std::string(verdict.message());
+  if (!verdict.ok()) report["error"] = ErrorToJson(verdict);
   PW_RETURN_IF_ERROR(
       Print(json ? absl::StrCat(report.dump(2, ' ', false,
                                             Json::error_handler_t::replace),
@@ -185,8 +240,9 @@ void AddCheck(CLI::App* app, Action* action) {
                    "schedule file: text, JSON or PyTorch's CSV")
       ->required()
       ->type_name("");
-  check->config.AddTo(verb, ConfigOptions::File::kOption,
-                      {"--max-activations", "--held-until-weight", "--memory"});
+  check->config.AddTo(
+      verb, ConfigOptions::File::kOption,
+      {"--max-activations", "--held-until-weight", "--memory", "--model"});
   verb->add_option("--semantics", check->semantics,
                    "whom transfers hold. buffered: nobody; rendezvous: both "
                    "sides, one call after the other; nccl: batches of what "

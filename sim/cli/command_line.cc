@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstdio>
+#include <string>
+#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -26,51 +28,70 @@ void AddLaterVerbs(CLI::App* app, Action* action) {
   }
 }
 
-int Fail(const absl::Status& status) {
-  // An error without words: another process of the run has said them.
-  if (!status.ok() && !status.message().empty()) {
-    // A grid ends in a line of its own; no empty one behind it.
-    std::fprintf(
-        stderr, "pipewright: error: %s\n",
-        std::string(absl::StripTrailingAsciiWhitespace(status.message()))
-            .c_str());
+// The verb, or what stands below it ("calibrate import").
+const CLI::App* LastVerb(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) {
+    last = last->get_subcommands()[0];
   }
-  return ExitCode(status);
+  return last;
 }
 
-// The message of CLI11, and for an unknown option the nearest known one.
-absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
-  std::string message = error.what();
-  const std::vector<CLI::App*> verbs = app.get_subcommands();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr &&
-      !verbs.empty()) {
-    std::vector<std::string> known;
-    for (const CLI::Option* option : verbs[0]->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        known.push_back(absl::StrCat("--", name));
-      }
-    }
-    for (const absl::string_view word : absl::StrSplit(message, ' ')) {
-      if (!absl::StartsWith(word, "-")) continue;
-      const absl::string_view name = word.substr(0, word.find('='));
-      const std::string nearest = NearestName(name, known);
-      message = absl::StrCat(
-          "unknown option '", name, "'",
-          nearest.empty() ? ""
-                          : absl::StrCat("; did you mean '", nearest, "'?"),
-          " (all of them: pipewright ", verbs[0]->get_name(), " --help)");
-      break;
+std::string PathOf(const CLI::App& app, const CLI::App* verb) {
+  if (verb == &app) return app.get_name();
+  return absl::StrCat(PathOf(app, verb->get_parent()), " ", verb->get_name());
+}
+
+// For an unknown option the nearest known one.
+absl::Status UnknownOption(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* const verb = LastVerb(app);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : verb->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back(absl::StrCat("--", name));
     }
   }
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr &&
-      !verbs.empty()) {
-    for (const CLI::Option* option : verbs[0]->get_options()) {
-      if (option->get_items_expected_max() == 1 && option->count() > 1) {
-        message = absl::StrCat(option->get_name(), " is given twice");
-      }
-    }
+  const std::string message = error.what();
+  for (const absl::string_view word : absl::StrSplit(message, ' ')) {
+    if (!absl::StartsWith(word, "-")) continue;
+    const absl::string_view name = word.substr(0, word.find('='));
+    const std::string nearest = NearestName(name, known);
+    return AboutField(
+        name,
+        absl::InvalidArgumentError(absl::StrCat(
+            "unknown option '", name, "'",
+            nearest.empty() ? ""
+                            : absl::StrCat("; did you mean '", nearest, "'?"),
+            " (all of them: ", PathOf(app, verb), " --help)")));
   }
   return absl::InvalidArgumentError(message);
+}
+
+// The message of CLI11, with the option that it is about.
+absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  if (const auto* refused = dynamic_cast<const RefusedOption*>(&error)) {
+    return refused->status();
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return UnknownOption(app, error);
+  }
+  const absl::Status status = absl::InvalidArgumentError(error.what());
+  const bool mismatch =
+      dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  const bool required =
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  for (const CLI::Option* option : LastVerb(app)->get_options()) {
+    if (mismatch && option->get_items_expected_max() == 1 &&
+        option->count() > 1) {
+      return AboutField(option->get_name(),
+                        absl::InvalidArgumentError(absl::StrCat(
+                            option->get_name(), " is given twice")));
+    }
+    if (required && option->get_required() && option->count() == 0) {
+      return AboutField(option->get_name(), status);
+    }
+  }
+  return status;
 }
 
 std::vector<std::string> VerbNames(const CLI::App& app) {
@@ -83,6 +104,20 @@ std::vector<std::string> VerbNames(const CLI::App& app) {
 
 }  // namespace
 
+void AddVerbs(CLI::App* app, Action* action) {
+  AddSimulate(app, action);
+  AddSchedule(app, action);
+  AddCheck(app, action);
+  AddList(app, action);
+  AddCompare(app, action);
+  AddReproduce(app, action);
+  AddInit(app, action);
+  AddCalibrate(app, action);
+  AddExecute(app, action);
+  AddVersion(app, action);
+  AddLaterVerbs(app, action);
+}
+
 int RunCommandLine(int argc, char** argv) {
   CLI::App app(
       "Pipewright: simulates pipeline-parallel training. Exit codes: 0 "
@@ -93,40 +128,33 @@ int RunCommandLine(int argc, char** argv) {
   app.set_version_flag("--version",
                        std::string("pipewright " PIPEWRIGHT_VERSION));
   Action action;
-  AddSimulate(&app, &action);
-  AddSchedule(&app, &action);
-  AddCheck(&app, &action);
-  AddList(&app, &action);
-  AddCompare(&app, &action);
-  AddReproduce(&app, &action);
-  AddInit(&app, &action);
-  AddCalibrate(&app, &action);
-  AddExecute(&app, &action);
-  AddVersion(&app, &action);
-  AddLaterVerbs(&app, &action);
+  AddVerbs(&app, &action);
 
+  SetJson(std::find_if(argv, argv + argc, [](const char* word) {
+            return absl::string_view(word) == "--json";
+          }) != argv + argc);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stderr);
-    return Fail(absl::InvalidArgumentError("a verb is missing"));
+    return Refuse(absl::InvalidArgumentError("a verb is missing"));
   }
   const std::string first = argv[1];
   const std::vector<std::string> verb_names = VerbNames(app);
   if (!absl::StartsWith(first, "-") &&
       std::find(verb_names.begin(), verb_names.end(), first) ==
           verb_names.end()) {
-    return Fail(UnknownName("verb", first, verb_names));
+    return Refuse(UnknownName("verb", first, verb_names));
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const std::vector<CLI::App*> verbs = app.get_subcommands();
-    return Fail(Print(verbs.empty() ? app.help() : verbs[0]->help()));
+    return Refuse(Print(verbs.empty() ? app.help() : verbs[0]->help()));
   } catch (const CLI::CallForVersion& version) {
-    return Fail(Print(absl::StrCat(version.what(), "\n")));
+    return Refuse(Print(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {
-    return Fail(UsageError(app, error));
+    return Refuse(UsageError(app, error));
   }
-  return Fail(WithoutExceptions(action));
+  return Refuse(WithoutExceptions(action));
 }
 
 }  // namespace pipewright

@@ -1,57 +1,40 @@
 #include "sim/cli/common.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "sim/base/check.h"
-#include "sim/base/file.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/input.h"
 #include "sim/base/status.h"
 #include "sim/config/flags.h"
 
 namespace pipewright {
 namespace {
 
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+struct Spoken {
+  bool json = false;      // refusals as JSON
+  bool reported = false;  // something is on standard output, or in its file
+};
+
+Spoken& State() {
+  static Spoken state;
+  return state;
 }
 
-absl::Status CheckOutput(const std::string& flag, const std::string& path) {
-  struct stat info;
-  const std::string folder = FolderOf(path);
-  if (path.empty()) return BadValue(flag, "\"\"", "the path of a file");
-  if (path == "-") {
-    return BadValue(flag, path,
-                    "the path of a file; without -o a report goes to standard "
-                    "output (./- is a file of that name)");
-  }
-  if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-    return BadValue(
-        flag, path,
-        absl::StrCat("a path in a folder that exists; ", folder, " does not"));
-  }
-  const bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) {
-    return BadValue(flag, path, "the path of a file; this is a folder");
-  }
-  if (exists && ::access(path.c_str(), W_OK) != 0) {
-    return BadValue(flag, path, "a file that can be written");
-  }
-  // A device is written where it is; all else is replaced as a whole.
-  const bool replaced = !exists || S_ISREG(info.st_mode);
-  if (replaced && ::access(folder.c_str(), W_OK) != 0) {
-    return BadValue(flag, path,
-                    absl::StrCat("a path in a folder that can be written; ",
-                                 folder, " cannot"));
-  }
-  return absl::OkStatus();
+// A grid ends in a line of its own; no empty one behind it.
+std::string Words(const absl::Status& status) {
+  return std::string(absl::StripTrailingAsciiWhitespace(status.message()));
+}
+
+template <typename Part>
+nlohmann::ordered_json OrNull(const std::optional<Part>& part) {
+  return part ? nlohmann::ordered_json(*part) : nlohmann::ordered_json();
 }
 
 }  // namespace
@@ -97,7 +80,7 @@ bool ConfigOptions::given() const {
 }
 
 absl::StatusOr<RunConfig> ConfigOptions::Read(
-    std::vector<ConfigEdit> extra) const {
+    OutputFiles* files, std::vector<ConfigEdit> extra) const {
   std::vector<ConfigEdit> sets;
   for (const std::string& text : sets_) {
     PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfSet(text));
@@ -115,75 +98,78 @@ absl::StatusOr<RunConfig> ConfigOptions::Read(
   if (!file_.empty()) {
     PW_ASSIGN_OR_RETURN(text, ReadFile(file_));
   }
-  return ReadConfig(text, file_, {std::move(sets), std::move(flags)});
-}
-
-void OutputFiles::AddTo(CLI::App* verb, const std::string& flag,
-                        const std::string& help) {
-  files_.emplace_back();
-  files_.back().flag = flag;
-  files_.back().option = verb->add_option(flag, files_.back().path, help)
-                             ->type_name("FILE")
-                             ->group("Output");
-}
-
-bool OutputFiles::wanted(absl::string_view flag) const {
-  for (const File& file : files_) {
-    if (file.flag == flag) return file.option->count() > 0;
-  }
-  return false;
-}
-
-std::string OutputFiles::path(absl::string_view flag) const {
-  for (const File& file : files_) {
-    if (file.flag == flag) return file.path;
-  }
-  return "";
-}
-
-absl::Status OutputFiles::Check() const {
-  for (const File& file : files_) {
-    if (file.option->count() == 0) continue;
-    PW_RETURN_IF_ERROR(CheckOutput(file.flag, file.path));
-    for (const File& before : files_) {
-      if (&before == &file) break;
-      if (before.option->count() > 0 && before.path == file.path) {
-        return BadValue(
-            file.flag, file.path,
-            absl::StrCat("another file than that of ", before.flag));
-      }
+  PW_ASSIGN_OR_RETURN(
+      RunConfig config,
+      ReadConfig(text, file_, {std::move(sets), std::move(flags)}));
+  if (files != nullptr) {
+    files->Reads("the configuration", file_);
+    for (const InputField& input : InputFields(config)) {
+      files->Reads(input.field, input.path);
     }
   }
-  return absl::OkStatus();
+  return config;
 }
 
-void OutputFiles::Put(absl::string_view flag, std::string content) {
-  for (File& file : files_) {
-    if (file.flag == flag) file.content = std::move(content);
-  }
+CLI::Validator IntegerCheck(const std::string& flag, int64_t least,
+                            int64_t most) {
+  const auto check = [=](const std::string& text) {
+    int64_t value = 0;
+    if (!absl::SimpleAtoi(text, &value) || value < least || value > most) {
+      throw RefusedOption(BadValue(
+          flag, text, absl::StrCat("an integer from ", least, " to ", most)));
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, "");
 }
 
-absl::Status OutputFiles::Write() const {
-  StagedFiles staged;
-  for (const File& file : files_) {
-    if (file.option->count() > 0) {
-      PW_RETURN_IF_ERROR(staged.Add(file.path, file.content));
+CLI::Validator NumberCheck(const std::string& flag, double above, double most) {
+  const auto check = [=](const std::string& text) {
+    double value = 0;
+    if (!absl::SimpleAtod(text, &value) || !(value > above && value <= most)) {
+      throw RefusedOption(
+          BadValue(flag, text,
+                   absl::StrCat("a number above ", above, ", at most ", most)));
     }
-  }
-  for (const File& file : files_) {
-    if (file.flag == "-o" && file.option->count() == 0) {
-      PW_RETURN_IF_ERROR(Print(file.content));
-    }
-  }
-  return staged.Commit();
+    return std::string();
+  };
+  return CLI::Validator(check, "");
 }
 
 absl::Status Print(absl::string_view text) {
+  MarkReported();
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return absl::OkStatus();
   return absl::UnknownError(
       absl::StrCat("cannot write to standard output: ", std::strerror(errno)));
+}
+
+void MarkReported() { State().reported = true; }
+
+void SetJson(bool json) { State() = {.json = json}; }
+
+nlohmann::ordered_json ErrorToJson(const absl::Status& status) {
+  const ErrorParts parts = PartsOf(status);
+  return {{"exit", ExitCode(status)},     {"file", OrNull(parts.file)},
+          {"line", OrNull(parts.line)},   {"field", OrNull(parts.field)},
+          {"value", OrNull(parts.value)}, {"allowed", OrNull(parts.allowed)},
+          {"message", Words(status)}};
+}
+
+int Refuse(const absl::Status& status) {
+  if (status.ok() || status.message().empty()) return ExitCode(status);
+  std::fprintf(stderr, "pipewright: error: %s\n", Words(status).c_str());
+  if (State().json && !State().reported) {
+    const nlohmann::ordered_json object = {{"error", ErrorToJson(status)}};
+    // Whether it can be written changes nothing any more.
+    Print(absl::StrCat(
+              object.dump(2, ' ', false,
+                          nlohmann::ordered_json::error_handler_t::replace),
+              "\n"))
+        .IgnoreError();
+  }
+  return ExitCode(status);
 }
 
 void PrintWarnings(const std::vector<std::string>& warnings) {
@@ -193,8 +179,7 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
 }
 
 absl::Status NotAvailable(absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": not available in this version"));
+  return FieldError(what, "not available in this version");
 }
 
 }  // namespace pipewright

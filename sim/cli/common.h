@@ -1,10 +1,12 @@
-// What the verbs share: the configuration's options, and output that is
-// written only once all of it is there.
+// What the verbs share: the configuration's options, numbers among their own,
+// and what goes to standard output and standard error.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/cli/output_files.h"
 #include "sim/config/config_edit.h"
 #include "sim/config/run_config.h"
 
@@ -32,8 +35,10 @@ class ConfigOptions {
   // Was any of them given?
   bool given() const;
 
-  // File, --set and flags as one. `extra`: flag edits of the verb's own.
-  absl::StatusOr<RunConfig> Read(std::vector<ConfigEdit> extra = {}) const;
+  // File, --set and flags as one. `extra`: flag edits of the verb's own. Tells
+  // `files`, if not null, of every file that the run is read from.
+  absl::StatusOr<RunConfig> Read(OutputFiles* files,
+                                 std::vector<ConfigEdit> extra = {}) const;
 
  private:
   std::string file_;
@@ -42,32 +47,46 @@ class ConfigOptions {
   std::deque<std::vector<std::string>> values_;
 };
 
-// Files that a verb was asked for. Check() before the work, Write() after it.
-class OutputFiles {
- public:
-  void AddTo(CLI::App* verb, const std::string& flag, const std::string& help);
-  bool wanted(absl::string_view flag) const;
-  // "" where it was not given.
-  std::string path(absl::string_view flag) const;
+// Of an option that takes an integer, or each of several: says which ones it
+// takes when it is given another.
+CLI::Validator IntegerCheck(const std::string& flag, int64_t least,
+                            int64_t most);
+template <typename Integer>
+CLI::Option* AddInteger(CLI::App* verb, const std::string& flag,
+                        Integer* target, int64_t least, int64_t most,
+                        const std::string& help) {
+  return verb->add_option(flag, *target, help)
+      ->check(IntegerCheck(flag, least, most));
+}
+CLI::Validator NumberCheck(const std::string& flag, double above, double most);
 
-  // The folder of each is there, and no two are the same file.
-  absl::Status Check() const;
-  void Put(absl::string_view flag, std::string content);
-  // To standard output what has no file (-o not given), files otherwise.
-  absl::Status Write() const;
+// What a check of options throws, so that nothing is lost on the way through
+// CLI11.
+class RefusedOption : public CLI::ParseError {
+ public:
+  explicit RefusedOption(absl::Status status)
+      : CLI::ParseError("RefusedOption", std::string(status.message()),
+                        CLI::ExitCodes::InvalidError),
+        status_(std::move(status)) {}
+  const absl::Status& status() const { return status_; }
 
  private:
-  struct File {
-    std::string flag;
-    std::string path;
-    std::string content;
-    CLI::Option* option = nullptr;
-  };
-  std::deque<File> files_;
+  absl::Status status_;
 };
 
 // Standard output, all of it or an error (a full disk, a closed pipe).
 absl::Status Print(absl::string_view text);
+// The report has gone where it was to go, a file or standard output.
+void MarkReported();
+
+// Says on standard error what has failed and, for a caller that wants JSON
+// (SetJson) and has no report, as one object on standard output. Returns the
+// exit code. An error without words has been told by another process.
+int Refuse(const absl::Status& status);
+// Are refusals wanted as JSON? Once, from the command line.
+void SetJson(bool json);
+// {"exit", "file", "line", "field", "value", "allowed", "message"}.
+nlohmann::ordered_json ErrorToJson(const absl::Status& status);
 // Standard error.
 void PrintWarnings(const std::vector<std::string>& warnings);
 

@@ -21,6 +21,9 @@
 namespace pipewright {
 namespace {
 
+// As the reader of traces takes (trace_read.cc).
+constexpr int kMostIteration = 1'000'000;
+
 struct CompareVerb {
   std::string simulated;
   std::vector<std::string> measured;
@@ -30,6 +33,7 @@ struct CompareVerb {
   int iteration = -1;
   bool json = false;
   OutputFiles files;
+  std::vector<CLI::Option*> of_others;  // traces of other programs
 
   absl::Status Run();
   absl::Status Summarize();
@@ -69,6 +73,12 @@ absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
     return BadValue("MEASURED", measured[1],
                     "one file where it is one of pipewright's own");
   }
+  for (const CLI::Option* option : of_others) {
+    if (!ours || option->count() == 0) continue;
+    return BadValue(option->get_name(), option->results()[0],
+                    absl::StrCat("with the trace of another program; ",
+                                 measured[0], " is one of pipewright's own"));
+  }
   std::vector<std::unique_ptr<InputFile>> inputs;
   for (const std::string& path : measured) {
     PW_ASSIGN_OR_RETURN(std::unique_ptr<InputFile> in, InputFile::Open(path));
@@ -104,7 +114,8 @@ absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
 // --limit holds for every run.
 absl::Status CompareVerb::Summarize() {
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
-  PW_ASSIGN_OR_RETURN(const std::string content, ReadFile(simulated));
+  PW_ASSIGN_OR_RETURN(const std::string content,
+                      ReadFile(simulated, InputKind::kProfile));
   PW_ASSIGN_OR_RETURN(std::vector<ExecutedRow> rows,
                       ParseExecutedTable(content, simulated));
   PW_ASSIGN_OR_RETURN(const RunsSummary runs, SummarizeRuns(std::move(rows)));
@@ -122,6 +133,9 @@ absl::Status CompareVerb::Summarize() {
 }
 
 absl::Status CompareVerb::Run() {
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  files.Reads("SIM", simulated);
+  for (const std::string& path : measured) files.Reads("MEASURED", path);
   PW_RETURN_IF_ERROR(files.Check());
   if (summary != measured.empty()) {
     return BadValue("MEASURED", measured.empty() ? "" : measured[0],
@@ -180,41 +194,43 @@ void AddCompare(CLI::App* app, Action* action) {
                    "program's: a Chrome trace with a region around each pass, "
                    "in one file or a file a rank")
       ->type_name("");
-  verb->add_flag("--summary", compare->summary,
-                 "errors and order of all runs of a table");
-  verb->add_option("--iteration", compare->iteration,
-                   "the iteration compared, from 0 (default: the last that "
-                   "both have in full)")
-      ->check(CLI::NonNegativeNumber)
+  CLI::Option* const summary = verb->add_flag(
+      "--summary", compare->summary, "errors and order of all runs of a table");
+  AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
+             "the iteration compared, from 0 (default: the last that both have "
+             "in full)")
+      ->excludes(summary)
       ->type_name("N");
   verb->add_option("--limit", compare->limit,
                    "exit 1 where the step time is off by more (5%)")
       ->type_name("SHARE");
+  const auto of_others = [&](CLI::Option* option, const char* type) {
+    option->group("Traces of other programs")->type_name(type);
+    compare->of_others.push_back(option->excludes(summary));
+  };
   for (const Region region :
        {Region::kForward, Region::kBackwardFull, Region::kBackwardInput,
         Region::kBackwardWeight, Region::kRecompute, Region::kOptimizer}) {
-    verb->add_option(std::string(RegionFlag(region)),
-                     compare->foreign.patterns[static_cast<int>(region)],
-                     "names of its regions")
-        ->group("Traces of other programs")
-        ->type_name("REGEX");
+    of_others(
+        verb->add_option(std::string(RegionFlag(region)),
+                         compare->foreign.patterns[static_cast<int>(region)],
+                         "names of its regions"),
+        "REGEX");
   }
-  verb->add_option("--rank-of", compare->foreign.rank_of,
-                   "what tells a region's rank: file or pid (default: file "
-                   "where there are several)")
-      ->group("Traces of other programs")
-      ->type_name("");
-  verb->add_option("--skip", compare->foreign.skip,
-                   "iterations left out at the begin")
-      ->group("Traces of other programs")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
+  of_others(verb->add_option("--rank-of", compare->foreign.rank_of,
+                             "what tells a region's rank: file or pid "
+                             "(default: file where there are several)"),
+            "");
+  of_others(AddInteger(verb, "--skip", &compare->foreign.skip, 0,
+                       kMostIteration, "iterations left out at the begin"),
+            "N");
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output");
-  files.AddTo(verb, "--svg", "both timelines on one axis");
-  files.AddTo(verb, "--html", "report as one page");
+  files.AddTo(verb, "-o", "the report, instead of standard output",
+              FileFormat::kText);
+  files.AddTo(verb, "--svg", "both timelines on one axis", FileFormat::kSvg);
+  files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
   verb->callback(
       [action, compare] { *action = [compare] { return compare->Run(); }; });
 }

@@ -1,26 +1,28 @@
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "execute/run_mpi.h"
 #include "execute/training.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_model.h"
+#include "sim/cli/execute_predict.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_verb.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/memory/activations.h"
 #include "sim/report/html.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/svg.h"
@@ -36,21 +38,6 @@ constexpr char kDiffers[] = "is in the table, and differs";
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
 
-// The simulated run of the same program, where pass times are given.
-absl::Status Predict(const PreparedRun& run, const Program& program,
-                     ExecuteReport* report) {
-  if (!HasTimes(run)) return absl::OkStatus();
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(const RunSummary predicted,
-                      engine->run(program, EngineOptions()));
-  report->predicted_iteration_s = predicted.iteration_s();
-  for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
-    report->predicted_span_s.push_back(times.span_s());
-  }
-  report->predicted_by = run.engine;
-  return absl::OkStatus();
-}
-
 std::vector<double> StepTimes(const RunSummary& summary) {
   std::vector<double> steps;
   double before_s = 0;
@@ -59,17 +46,6 @@ std::vector<double> StepTimes(const RunSummary& summary) {
     before_s = end_s;
   }
   return steps;
-}
-
-void PrintError(absl::string_view message) {
-  std::fprintf(
-      stderr, "pipewright: error: %s\n",
-      std::string(absl::StripTrailingAsciiWhitespace(message)).c_str());
-}
-
-absl::Status Differs() {
-  return absl::DataLossError(
-      "losses, gradients or weights differ from the sequential run");
 }
 
 }  // namespace
@@ -91,7 +67,8 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
   files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
                        : ExecuteReportToText(report, step_s));
   if (files.wanted("--trace")) {
-    files.Put("--trace", ChromeTraceJson(program, ops, nullptr, memory));
+    files.Put("--trace",
+              ChromeTraceJson(program, ops, nullptr, memory, OriginOf(report)));
   }
   if (files.wanted("--perfetto")) {
     files.Put("--perfetto", PerfettoTrace(program, ops, nullptr, memory));
@@ -110,25 +87,19 @@ absl::Status Execute::CheckOptions() const {
   if (device != "cpu" && device != "cuda") {
     return UnknownName("--device", device, {"cpu", "cuda"});
   }
-  if (steps < 1 || steps > kMostSteps) {
-    return BadValue("--steps", absl::StrCat(steps),
-                    absl::StrCat("1 to ", kMostSteps));
-  }
-  if (!(timeout_s > 0 && timeout_s <= kMostTimeout_s)) {
-    return BadValue("--timeout", absl::StrCat(timeout_s),
-                    "above 0 s, at most 1e6 s");
-  }
-  if (row_runs < 1 || row_runs > kMostSteps) {
-    return BadValue("--row-runs", absl::StrCat(row_runs),
-                    absl::StrCat("1 to ", kMostSteps));
-  }
   if (row_runs > 1 && !files.wanted("--row")) {
     return BadValue("--row-runs", absl::StrCat(row_runs), "with --row");
   }
+  if (reference && (no_reference || !replay_rank.empty())) {
+    return absl::InvalidArgumentError(
+        "--reference: allowed: without --no-reference and --replay-rank, whose "
+        "ranks get made-up data");
+  }
   if (green_contexts &&
       (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
-    return absl::InvalidArgumentError(
-        "--green-contexts: gives each rank a part of one GPU; allowed: with "
+    return FieldError(
+        "--green-contexts",
+        "gives each rank a part of one GPU; allowed: with "
         "--device cuda, without --one-at-a-time and --replay-rank");
   }
   return absl::OkStatus();
@@ -143,8 +114,7 @@ absl::Status Execute::Run() {
   MpiJob* const job = processes.job.get();
   if (job == nullptr) return RunIn(processes);
   job->SetLastWords([](const std::string& why) {
-    PrintError(why);
-    std::_Exit(ExitCode(absl::UnavailableError(why)));
+    std::_Exit(Refuse(absl::UnavailableError(why)));
   });
   bool returned = false;
   const absl::Status status = WithoutExceptions([&] {
@@ -156,15 +126,12 @@ absl::Status Execute::Run() {
   if (!returned) job->Abandon();
   if (status.ok()) return status;
   // While it is part of the job: mpirun kills all when one has ended badly.
-  if (job->speaks()) PrintError(status.message());
+  if (job->speaks()) Refuse(status);
   return absl::Status(status.code(), "");
 }
 
 absl::Status Execute::Prepare(const ProcessJob& processes,
-                              Prepared* prepared) const {
-  // Those of all ranks; the folders may be on its machine only.
-  const bool writes = processes.job == nullptr || processes.job->process() == 0;
-  if (writes) PW_RETURN_IF_ERROR(files.Check());
+                              Prepared* prepared) {
   PW_RETURN_IF_ERROR(CheckOptions());
   PW_ASSIGN_OR_RETURN(prepared->kind, Clock());
   TrainingOptions& training = prepared->training;
@@ -172,19 +139,19 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   training.execute.clock = prepared->kind;
   training.execute.timeout_s = timeout_s;
   if (processes.job != nullptr && !replay_rank.empty()) {
-    return absl::InvalidArgumentError(
-        "--replay-rank: runs in one process; allowed: without mpirun and "
-        "--bootstrap");
+    return FieldError("--replay-rank",
+                      "runs in one process; allowed: without mpirun and "
+                      "--bootstrap");
   }
   if (processes.job != nullptr && one_at_a_time) {
-    return absl::InvalidArgumentError(
-        "--one-at-a-time: processes do not wait for each other's passes; "
-        "allowed: without mpirun and --bootstrap");
+    return FieldError("--one-at-a-time",
+                      "processes do not wait for each other's passes; "
+                      "allowed: without mpirun and --bootstrap");
   }
   if (processes.job == nullptr) {
     // The thread of a pass that never ends cannot be joined.
     training.execute.hopeless = [](const absl::Status& status) {
-      PrintError(status.message());
+      Refuse(status);
       std::_Exit(1);
     };
   }
@@ -193,18 +160,35 @@ absl::Status Execute::Prepare(const ProcessJob& processes,
   }
   training.check = !no_check;
   PW_ASSIGN_OR_RETURN(const RunConfig read,
-                      config.Read({{.path = "iterations",
-                                    .value = absl::StrCat(steps),
-                                    .origin = "--steps"}}));
+                      config.Read(&files, {{.path = "iterations",
+                                            .value = absl::StrCat(steps),
+                                            .origin = "--steps"}}));
+  // Those of all ranks; the folders may be on its machine only.
+  const bool writes = processes.job == nullptr || processes.job->process() == 0;
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  if (writes) PW_RETURN_IF_ERROR(files.Check());
   if (read.iterations && *read.iterations != steps) {
     return BadValue("--iterations", absl::StrCat(*read.iterations),
                     absl::StrCat("--steps ", *read.iterations,
                                  " (here an iteration is a training step)"));
   }
   PreparedRun& run = prepared->run;
-  PW_ASSIGN_OR_RETURN(run, PrepareToTrain(read, &prepared->warnings));
+  const WayToRun way = {.clock = prepared->kind,
+                        .replays = !replay_rank.empty(),
+                        .processes = processes.job != nullptr};
+  PW_ASSIGN_OR_RETURN(
+      run, PrepareToTrain(WithoutUnexecuted(read, way), &prepared->warnings));
+  PW_RETURN_IF_ERROR(CheckPredictable(run, way));
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());
+  if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
+  WarnOfIdleInExecute(run,
+                      {.paced = prepared->kind == ClockKind::kPaced,
+                       .replays = !replay_rank.empty(),
+                       .no_check = no_check,
+                       .one_at_a_time = one_at_a_time,
+                       .seeded = seed != Execute().seed},
+                      &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
@@ -279,7 +263,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
           {absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
                         files.path("--row"), " and is not run again")});
     }
-    return decision == kDiffers ? Differs() : absl::OkStatus();
+    return decision == kDiffers ? Differs("sequential run") : absl::OkStatus();
   }
   Executed executed;
   executed.warnings = prepared.warnings;
@@ -287,8 +271,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
   report.clock = prepared.kind;
   report.transport = processes.name;
   report.steps = steps;
-  report.predicted_peak_activations =
-      PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
+  PredictMemory(run, &report);
   executed.peak_activations = report.predicted_peak_activations;
   PW_RETURN_IF_ERROR(
       Train(run, program, prepared.training, job, &report, &executed));
@@ -299,7 +282,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
       job == nullptr
           ? conclude()
           : LastOfMpi(job, program, prepared.training.execute, conclude));
-  return report.check && !report.check->ok() ? Differs() : absl::OkStatus();
+  return VerdictOf(report);
 }
 
 // Predicts the run, and writes what is wanted of it.
@@ -340,17 +323,19 @@ void AddExecute(CLI::App* app, Action* action) {
                    "real: wall time")
       ->type_name("NAME")
       ->capture_default_str();
-  verb->add_option("--steps", execute->steps,
-                   "training steps; of more than 3 the first and the last are "
-                   "compared in full, of the others the losses")
+  AddInteger(verb, "--steps", &execute->steps, 1, kMostSteps,
+             "training steps; of more than 3 the first and the last are "
+             "compared in full, of the others the losses")
       ->type_name("N")
       ->capture_default_str();
-  verb->add_option("--train-seed", execute->seed,
-                   "of initial weights and tokens")
+  AddInteger(verb, "--train-seed", &execute->seed, 0,
+             std::numeric_limits<int64_t>::max(),
+             "of initial weights and tokens")
       ->type_name("N")
       ->capture_default_str();
   verb->add_option("--timeout", execute->timeout_s,
                    "seconds that a rank waits before it asks the others")
+      ->check(NumberCheck("--timeout", 0, kMostTimeout_s))
       ->type_name("SECONDS")
       ->capture_default_str();
   verb->add_option("--replay-rank", execute->replay_rank,
@@ -364,6 +349,11 @@ void AddExecute(CLI::App* app, Action* action) {
                  "all compute at the same time");
   AddJobOptions(verb, &execute->job_options);
   verb->add_flag("--no-check", execute->no_check, "without the sequential run");
+  verb->add_flag("--reference", execute->reference,
+                 "hold the first step against a float64 reference that shares "
+                 "no code with the kernels; default up to 5e10 multiply-adds a "
+                 "step (seconds on two cores) and 2^25 parameters");
+  verb->add_flag("--no-reference", execute->no_reference, "never");
   verb->add_option("--fault-slow", execute->slow,
                    "on purpose: passes take longer, KIND[@RANK]:FACTOR");
   verb->add_option("--fault-late", execute->late,
@@ -372,16 +362,20 @@ void AddExecute(CLI::App* app, Action* action) {
   verb->add_flag("--json", execute->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = execute->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output");
-  files.AddTo(verb, "--svg", "picture of the first iteration");
-  files.AddTo(verb, "--html", "report as one page");
-  files.AddTo(verb, "--trace", "Chrome trace, JSON");
-  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
+  files.AddTo(verb, "-o", "the report, instead of standard output",
+              FileFormat::kText);
+  files.AddTo(verb, "--svg", "picture of the first iteration",
+              FileFormat::kSvg);
+  files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
+  files.AddTo(verb, "--trace", "Chrome trace, JSON", FileFormat::kJson);
+  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf",
+              FileFormat::kPerfetto);
   files.AddTo(verb, "--row",
               "appends the run to a table for compare --summary; nothing is "
-              "run that is in it");
-  verb->add_option("--row-runs", execute->row_runs,
-                   "how often the table of --row shall have the same run")
+              "run that is in it",
+              FileFormat::kCsv);
+  AddInteger(verb, "--row-runs", &execute->row_runs, 1, kMostSteps,
+             "how often the table of --row shall have the same run")
       ->type_name("N")
       ->capture_default_str()
       ->group("Output");

@@ -44,6 +44,9 @@ std::string HowSection(const ExecuteReport& report,
                      SignedPercent(predicted_s / report.report.iteration_s - 1),
                      " of what was measured"));
   }
+  if (report.predicted_interval) {
+    words.emplace_back("90 % of steps", IntervalInWords(report, step_s));
+  }
   if (report.replay) {
     words.emplace_back("replay", ReplayInWords(report));
   }
@@ -51,11 +54,23 @@ std::string HowSection(const ExecuteReport& report,
   return SectionHtml("executed", "Executed", WordList(words));
 }
 
+std::string ReferenceSentence(const ExecuteReport& report) {
+  if (!report.reference) return "";
+  const ReferenceCheck& check = *report.reference;
+  return absl::StrCat(check.ok() ? "<p>" : "<p class=\"bad\">",
+                      "Gradients of the first step ",
+                      EscapeXml(ReferenceInWords(check)), ".</p>\n");
+}
+
 std::string CheckSection(const ExecuteReport& report) {
   if (!report.check) {
     return SectionHtml(
         "check", "Check against the sequential run",
-        "<p>Not made: nothing says that the gradients are right.</p>\n");
+        absl::StrCat("<p>Not made",
+                     report.reference ? ".</p>\n"
+                                      : ": nothing says that the gradients are "
+                                        "right.</p>\n",
+                     ReferenceSentence(report)));
   }
   const TrainingCheck& check = *report.check;
   HtmlTable table;
@@ -78,7 +93,7 @@ std::string CheckSection(const ExecuteReport& report) {
                                 "for later ones, %.0e for weights",
                                 check.tolerance, check.later_tolerance,
                                 check.weight_tolerance),
-          ".</p>\n", TableHtml(table, kMaxRows)));
+          ".</p>\n", ReferenceSentence(report), TableHtml(table, kMaxRows)));
 }
 
 std::string MeasuredSection(const ExecuteReport& report) {
@@ -91,7 +106,12 @@ std::string MeasuredSection(const ExecuteReport& report) {
     table.header.push_back("predicted");
     table.header.push_back("measured over predicted");
   }
+  const bool memory_predicted = memory && !report.predicted_peak_bytes.empty();
   if (memory) table.header.push_back("memory peak");
+  if (memory_predicted) {
+    table.header.push_back("predicted");
+    table.header.push_back("measured over predicted");
+  }
   for (size_t rank = 0; rank < report.report.ranks.size(); ++rank) {
     std::vector<std::string>& row = table.rows.emplace_back();
     row = {absl::StrCat(rank), FormatSeconds(report.report.ranks[rank].span_s)};
@@ -105,6 +125,10 @@ std::string MeasuredSection(const ExecuteReport& report) {
     row.push_back(report.peak_bytes[rank] > 0
                       ? FormatBytes(report.peak_bytes[rank])
                       : "has not run");
+    if (!memory_predicted) continue;
+    const std::optional<double> error = PeakErrorOf(report, rank);
+    row.push_back(FormatBytes(report.predicted_peak_bytes[rank]));
+    row.push_back(error ? SignedPercent(*error) : "");
   }
   return SectionHtml("measured", "Measured", TableHtml(table, kMaxRows));
 }

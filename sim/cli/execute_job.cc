@@ -8,6 +8,7 @@
 #include "execute/socket_job.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/common.h"
 
 namespace pipewright {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                          "MPI_LOCALRANKID", "SLURM_LOCALID",
                                          "LOCAL_RANK"};
+
+// More sockets than that no process has.
+constexpr int kMostRanks = 1 << 16;
 
 absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
   absl::string_view path = options.bootstrap;
@@ -63,11 +67,11 @@ void AddJobOptions(CLI::App* verb, JobOptions* options) {
                    "file:PATH, on a file system that all processes see: how "
                    "they find each other without mpirun")
       ->type_name("file:PATH");
-  verb->add_option("--rank", options->rank,
-                   "with --bootstrap: this process's number, dp rank * pp + "
-                   "rank")
+  AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
+             "with --bootstrap: this process's number, dp rank * pp + rank")
       ->type_name("R");
-  verb->add_option("--ranks", options->ranks, "and how many there are")
+  AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
+             "and how many there are")
       ->type_name("P");
 }
 

@@ -7,6 +7,7 @@
 #include "execute/training.h"
 #include "sim/base/status.h"
 #include "sim/config/describe_costs.h"
+#include "sim/memory/executor_memory.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -14,13 +15,22 @@ namespace {
 
 constexpr double kDefaultClip = 1;  // Megatron-LM's --clip-grad
 
-// Every backward has its R, or none has. Error: some have.
-absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
+int64_t CountRecomputed(const Schedule& schedule) {
   int64_t recomputed = 0;
-  int64_t backwards = 0;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     for (const Pass pass : schedule.order(rank)) {
       recomputed += pass.kind() == PassKind::kRecompute ? 1 : 0;
+    }
+  }
+  return recomputed;
+}
+
+// Every backward has its R, or none has. Error: some have.
+absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
+  const int64_t recomputed = CountRecomputed(schedule);
+  int64_t backwards = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
       backwards += IsBackward(pass.kind()) ? 1 : 0;
     }
   }
@@ -29,6 +39,29 @@ absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
       "schedule ", schedule.name, ": ", recomputed, " of its ", backwards,
       " backwards have an R; allowed: all of them or none (the executor "
       "recomputes every stage or none)"));
+}
+
+// Where the gradients of a table cannot come together.
+absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
+  const Schedule& schedule = *run.schedule;
+  constexpr char kField[] = "model.tied_embeddings";
+  if (schedule.update_every > 0 && model.copies_table &&
+      schedule.update_every < schedule.microbatches) {
+    return BadValue(
+        kField, absl::StrCat("true with schedule ", schedule.name),
+        "false (every rank steps by itself behind each backward, so that the "
+        "copies of the table on the first and the last rank would part)");
+  }
+  const bool scattered =
+      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  if (scattered && schedule.stages() > 1) {
+    return BadValue(
+        kField, "true with strategy.data_parallel zero2 or fsdp",
+        "false; none, ddp or zero1 (gradients are scattered behind every "
+        "backward, stage by stage, and the shards of two stages do not hold "
+        "the same rows of the table)");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -63,6 +96,24 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     }
   }
   return run;
+}
+
+void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
+  if (!run->prepared_model) return;
+  const TrainingSpec& training = run->prepared_model->training;
+  const Schedule& schedule = *run->schedule;
+  ExecutorSpec spec;
+  spec.gpu = device == "cuda";
+  spec.type_bytes = spec.gpu ? 2 : 4;
+  spec.fp8 = training.precision == Precision::kFp8;
+  spec.recompute =
+      training.recompute == Recompute::kFull || CountRecomputed(schedule) > 0;
+  ExecutedModel versions;
+  SetWeightVersions(schedule, &versions);
+  spec.keeps_versions = versions.keeps_versions;
+  spec.ties_table = run->prepared_model->spec.tied_embeddings;
+  spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
+  TakeMemoryFramework(ExecutorMemory(spec), run);
 }
 
 bool HasTimes(const PreparedRun& run) {
@@ -106,11 +157,6 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                                 .tps = {1},
                                 .fp8 = training.precision == Precision::kFp8}));
   warnings->insert(warnings->end(), grid.warnings.begin(), grid.warnings.end());
-  if (prepared.spec.tied_embeddings) {
-    warnings->push_back(absl::StrCat("model ", prepared.spec.name,
-                                     ": embedding and head are trained apart "
-                                     "(tied in the model)"));
-  }
   ExecutedModel model;
   model.shape = grid.shapes[0].model;
   model.batch = training.microbatch_size;
@@ -124,6 +170,10 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   }
   model.failing_steps = run.lower.failing_steps;
   SetWeightVersions(*run.schedule, &model);
+  if (prepared.spec.tied_embeddings) {
+    TieTable(*run.schedule, &model);
+    PW_RETURN_IF_ERROR(CheckTied(run, model));
+  }
   switch (training.recompute) {
     case Recompute::kNone:
       break;

@@ -17,6 +17,10 @@ namespace pipewright {
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings);
 
+// The memory of the run becomes that of the executor on a "cpu" or a "cuda"
+// device.
+void TakeExecutorMemory(const std::string& device, PreparedRun* run);
+
 // Somebody has said how long passes take.
 bool HasTimes(const PreparedRun& run);
 

@@ -12,6 +12,9 @@
 namespace pipewright {
 namespace {
 
+// That of fp32.
+constexpr double kFineTolerance = 1e-3;
+
 double ErrorOf(const ExecuteReport& report) {
   return *report.predicted_iteration_s / report.report.iteration_s - 1;
 }
@@ -76,7 +79,80 @@ std::string NotValidated(const ExecuteReport& report) {
         "each rank has a part of one GPU: rates are those of the part beside "
         "busy others, and nothing promises that parts run at the same time");
   }
+  if (report.reference) {
+    texts.push_back(
+        "the float64 reference is of the first step; later ones are held "
+        "against a run of the same kernels alone");
+    if (report.reference->tolerance > kFineTolerance) {
+      texts.push_back(absl::StrFormat(
+          "what is off by less than %.0e in the kernels drowns in the rounding "
+          "of %s",
+          report.reference->tolerance, report.type));
+    }
+  } else if (report.clock != ClockKind::kPaced && !report.replay) {
+    texts.push_back(absl::StrCat(
+        "kernels that are wrong alike in the sequential run: no float64 "
+        "reference (",
+        report.no_reference, ")"));
+  }
   return absl::StrJoin(texts, "; ");
+}
+
+TraceOrigin OriginOf(const ExecuteReport& report) {
+  TraceOrigin origin = {.clock = ClockName(report.clock),
+                        .memory = std::string(kExecutorMemory)};
+  const auto give = [&origin](std::vector<absl::string_view> times) {
+    for (const absl::string_view each : times) origin.given.emplace_back(each);
+  };
+  switch (report.clock) {
+    case ClockKind::kVirtual:
+      // Every operation starts when its inputs are there.
+      give({kTransferTimes, kCopyTimes, kSynchronisationTimes, kGapTimes});
+      break;
+    case ClockKind::kPaced:
+      give({kKernelTimes, kTransferTimes, kCopyTimes, kSynchronisationTimes,
+            kOptimizerTimes});
+      break;
+    case ClockKind::kReal:
+      if (report.replay) give({kTransferTimes, kSynchronisationTimes});
+      break;
+  }
+  if (report.replay && report.replay->ranks.size() == 1 &&
+      report.report.pp > 1) {
+    origin.only_rank = absl::StrCat(report.replay->ranks[0].rank);
+  }
+  return origin;
+}
+
+absl::Status Differs(absl::string_view from) {
+  return absl::DataLossError(
+      absl::StrCat("losses, gradients or weights differ from the ", from));
+}
+
+absl::Status VerdictOf(const ExecuteReport& report) {
+  if (report.check && !report.check->ok()) return Differs("sequential run");
+  if (report.reference && !report.reference->ok()) {
+    return Differs("float64 reference");
+  }
+  return absl::OkStatus();
+}
+
+std::string ReferenceInWords(const ReferenceCheck& check) {
+  std::string words = absl::StrFormat(
+      "%s the float64 reference: loss of the first step to %.1e, gradients to "
+      "%.1e (%s)",
+      check.ok() ? "agree with" : "DIFFER from", check.loss_error(),
+      check.gradient_error, check.worst_gradient);
+  if (check.weight_error) {
+    absl::StrAppendFormat(&words, ", weights to %.1e of their step (%s)",
+                          *check.weight_error, check.worst_weight);
+  }
+  absl::StrAppendFormat(&words, "; allowed %.0e", check.tolerance);
+  if (check.missing > 0) {
+    absl::StrAppend(&words, "; ", check.missing,
+                    " stages have not told theirs");
+  }
+  return words;
 }
 
 std::string HowExecuted(const ExecuteReport& report) {
@@ -148,6 +224,38 @@ std::string CheckInWords(const ExecuteReport& report) {
                     " stages have not told theirs");
   }
   return words;
+}
+
+StepsInside CountInside(const ExecuteReport& report,
+                        const std::vector<double>& step_s) {
+  StepsInside count;
+  for (size_t step = 1; step < step_s.size(); ++step) {
+    ++count.steps;
+    count.inside += step_s[step] >= report.predicted_interval->low_s &&
+                            step_s[step] <= report.predicted_interval->high_s
+                        ? 1
+                        : 0;
+  }
+  return count;
+}
+
+std::string IntervalInWords(const ExecuteReport& report,
+                            const std::vector<double>& step_s) {
+  const StepsInside count = CountInside(report, step_s);
+  std::string words =
+      IntervalText(*report.predicted_interval, *report.predicted_iteration_s);
+  if (count.steps > 0) {
+    absl::StrAppend(&words, "; ", count.inside, " of ", count.steps,
+                    " steps behind the first inside");
+  }
+  return words;
+}
+
+std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank) {
+  if (report.predicted_peak_bytes.empty() || report.peak_bytes[rank] <= 0) {
+    return std::nullopt;
+  }
+  return report.peak_bytes[rank] / report.predicted_peak_bytes[rank] - 1;
 }
 
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
@@ -222,13 +330,19 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
                                          : Json();
   execute["error"] =
       report.predicted_iteration_s ? Json(ErrorOf(report)) : Json();
+  execute["predicted_interval_s"] = IntervalToJson(report.predicted_interval);
+  execute["steps_inside"] = report.predicted_interval
+                                ? Json(CountInside(report, step_s).inside)
+                                : Json();
   execute["predicted_span_s"] =
       report.predicted_span_s.empty() ? Json() : Json(report.predicted_span_s);
   execute["predicted_peak_activations"] = report.predicted_peak_activations;
   execute["one_at_a_time"] = report.one_at_a_time;
   execute["replay"] = ReplayJson(report);
   execute["peak_bytes"] = report.peak_bytes;
+  execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
+  execute["message_bytes"] = report.message_bytes;
   execute["wall_s"] = report.wall_s;
   if (report.clock == ClockKind::kPaced) execute["late_s"] = report.late_s;
   if (report.clock == ClockKind::kReal) {
@@ -254,6 +368,22 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   } else {
     execute["check"] = nullptr;
   }
+  execute["reference"] = nullptr;
+  if (report.reference) {
+    const ReferenceCheck& check = *report.reference;
+    execute["reference"] = {
+        {"agrees", check.ok()},
+        {"loss", check.loss},
+        {"reference_loss", check.reference_loss},
+        {"missing", check.missing},
+        {"loss_error", check.loss_error()},
+        {"gradient_error", check.gradient_error},
+        {"worst_gradient", check.worst_gradient},
+        {"weight_error",
+         check.weight_error ? Json(*check.weight_error) : Json()},
+        {"worst_weight", check.worst_weight},
+        {"tolerance", check.tolerance}};
+  }
   execute["not_validated"] = NotValidated(report);
   return out.dump(2);
 }
@@ -274,6 +404,10 @@ std::string ExecuteReportToText(const ExecuteReport& report,
         FormatSeconds(*report.predicted_iteration_s), report.predicted_by,
         100 * ErrorOf(report));
   }
+  if (report.predicted_interval) {
+    absl::StrAppend(&text, "interval      90 % of steps: ",
+                    IntervalInWords(report, step_s), "\n");
+  }
   if (report.check) {
     const TrainingCheck& check = *report.check;
     absl::StrAppend(&text, "gradients     ", CheckInWords(report), "\n");
@@ -283,15 +417,25 @@ std::string ExecuteReportToText(const ExecuteReport& report,
     }
     absl::StrAppend(&text, "\n");
   }
+  if (report.reference) {
+    absl::StrAppend(&text, "reference     ",
+                    ReferenceInWords(*report.reference), "\n");
+  }
   if (report.replay) absl::StrAppend(&text, ReplayText(report));
   const char* head = "memory peak   ";
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
     if (report.peak_bytes[rank] <= 0) continue;  // has not run
-    absl::StrAppendFormat(
-        &text, "%s%s of it weights and optimizer %s\n",
-        std::exchange(head, "              "),
-        absl::StrCat("rank ", rank, ": ", FormatBytes(report.peak_bytes[rank])),
-        FormatBytes(report.resident_bytes[rank]));
+    absl::StrAppend(&text, std::exchange(head, "              "), "rank ", rank,
+                    ": ", FormatBytes(report.peak_bytes[rank]));
+    if (const std::optional<double> error = PeakErrorOf(report, rank)) {
+      absl::StrAppendFormat(&text, ", %s predicted (%+.2f %%)",
+                            FormatBytes(report.predicted_peak_bytes[rank]),
+                            100 * *error);
+    }
+    absl::StrAppend(&text, "; of it weights and optimizer ",
+                    FormatBytes(report.resident_bytes[rank]),
+                    "; messages beside it ",
+                    FormatBytes(report.message_bytes[rank]), "\n");
   }
   if (report.clock == ClockKind::kPaced) {
     absl::StrAppend(&text, "woke up late  by ", FormatSeconds(report.late_s),

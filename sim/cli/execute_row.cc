@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "calibrate/machine.h"
 #include "sim/base/check.h"
+#include "sim/base/digest.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_model.h"
@@ -57,18 +58,9 @@ std::string CountsText(const std::vector<double>& counts) {
   });
 }
 
-// FNV-1a of 64 bits: the same everywhere, which absl::Hash is not.
-std::string Digest(absl::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char letter : text) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
-  }
-  return absl::StrFormat("%016x", hash);
-}
-
 // A table without rows where there is no file yet.
 absl::StatusOr<std::string> ReadTable(const std::string& path) {
-  absl::StatusOr<std::string> content = ReadFile(path);
+  absl::StatusOr<std::string> content = ReadFile(path, InputKind::kProfile);
   if (absl::IsNotFound(content.status())) return ExecutedTableHeader();
   return content;
 }
@@ -125,8 +117,10 @@ absl::StatusOr<std::string> RowFile::With(const ExecuteReport& report) const {
   ExecutedRow row = row_;
   row.predicted_s = *report.predicted_iteration_s;
   row.executed_s = report.report.iteration_s;
-  row.gradients = !report.check             ? "unchecked"
-                  : !report.check->ok()     ? "differ"
+  const bool off = (report.check && !report.check->ok()) ||
+                   (report.reference && !report.reference->ok());
+  row.gradients = off                       ? "differ"
+                  : !report.check           ? "unchecked"
                   : report.check->same_bits ? "bits"
                                             : "tolerance";
   row.peak_activations = CountsText(report.report.peak_activations);

@@ -52,7 +52,9 @@ std::string Execute::OptionsOf(const Prepared& prepared) const {
 
 std::string Execute::SameOnAll(const Prepared& prepared) const {
   return absl::StrCat("--timeout ", timeout_s, "\n--no-check ", no_check,
-                      "\n--trace ", prepared.training.execute.trace, "\n",
+                      "\n--reference ", reference, "\n--no-reference ",
+                      no_reference, "\n--trace ",
+                      prepared.training.execute.trace, "\n",
                       OptionsOf(prepared), TimesOf(prepared.program));
 }
 

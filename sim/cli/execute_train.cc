@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibrate/device.h"
 #include "execute/fixed_worker.h"
 #include "execute/run_mpi.h"
@@ -52,6 +53,26 @@ absl::StatusOr<const PwKernels*> Execute::Kernels() const {
   return kernels;
 }
 
+std::string Execute::WhyNoReference(const PreparedRun& run,
+                                    const Program& program,
+                                    const ExecutedModel& model) const {
+  if (no_reference) return "--no-reference";
+  const std::string why =
+      pipewright::WhyNoReference(program, run.lower.data_parallel);
+  if (reference || !why.empty()) return why;
+  const double products =
+      ReferenceProducts(model, FirstStepMicrobatches(program));
+  const int64_t parameters = ReferenceParameters(model);
+  if (products <= kMostReferenceProducts &&
+      parameters <= kMostReferenceParameters) {
+    return "";
+  }
+  return absl::StrFormat(
+      "it would take %.1e multiply-adds and %.1e parameters; --reference runs "
+      "it all the same",
+      products, static_cast<double>(parameters));
+}
+
 absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                             TrainingOptions training, MpiJob* job,
                             ExecuteReport* report, Executed* executed) {
@@ -77,15 +98,16 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                                    seed, &executed->warnings));
   report->type = std::string(TypeName(model.shape));
   training.worker =
-      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
-                       run.lower.costs.held_until_weight);
+      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer);
   if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
   training.worker.parts = green_contexts;
   report->green_contexts = green_contexts;
   report->one_at_a_time =
-      one_at_a_time ||
-      (job == nullptr && device == "cuda" && !green_contexts);
+      one_at_a_time || (job == nullptr && device == "cuda" && !green_contexts);
   if (no_check) training.worker.snapshot_iterations.clear();
+  report->no_reference = WhyNoReference(run, program, model);
+  training.reference = report->no_reference.empty() && ranks.empty();
+  if (training.reference) KeepFirstStep(program, &training.worker);
   TrainedRun trained;
   if (!ranks.empty()) {
     if (ranks.size() < static_cast<size_t>(program.pp()) && !HasTimes(run)) {
@@ -121,9 +143,11 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   }
   report->peak_bytes = trained.peak_bytes;
   report->resident_bytes = trained.resident_bytes;
+  report->message_bytes = trained.message_bytes;
   report->device = trained.device;
   report->libraries = trained.libraries;
   if (training.check) report->check = trained.check;
+  report->reference = trained.reference;
   return absl::OkStatus();
 }
 

@@ -38,6 +38,8 @@ struct Execute {
   double timeout_s = kUsualTimeout_s;
   JobOptions job_options;
   bool no_check = false;
+  bool reference = false;
+  bool no_reference = false;
   int row_runs = 1;
   std::string replay_rank;
   bool one_at_a_time = false;
@@ -60,7 +62,7 @@ struct Execute {
   };
 
   absl::Status RunIn(const ProcessJob& processes);
-  absl::Status Prepare(const ProcessJob& processes, Prepared* prepared) const;
+  absl::Status Prepare(const ProcessJob& processes, Prepared* prepared);
   // What makes it another run: not how it is checked and watched, nor the times
   // that it is predicted from.
   std::string OptionsOf(const Prepared& prepared) const;
@@ -70,6 +72,9 @@ struct Execute {
   absl::StatusOr<ClockKind> Clock() const;
   absl::StatusOr<std::vector<int>> ReplayedRanks(ClockKind kind, int pp) const;
   absl::StatusOr<const PwKernels*> Kernels() const;
+  // Why a run has no float64 reference; "" where it has one.
+  std::string WhyNoReference(const PreparedRun& run, const Program& program,
+                             const ExecutedModel& model) const;
   absl::Status Train(const PreparedRun& run, const Program& program,
                      TrainingOptions training, MpiJob* job,
                      ExecuteReport* report, Executed* executed);

@@ -1,6 +1,7 @@
 #include "sim/cli/gallery.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,8 +19,10 @@ constexpr int kDefaultMicrobatches = 8;
 // A picture with more passes shows no single one, and there are many pictures.
 constexpr int64_t kMaxPasses = 200'000;
 
+// `idle`: how many schedules each option without effect is of.
 absl::Status Draw(const RunConfig& config, std::vector<std::string>* warnings,
-                  std::string* network, GalleryEntry* entry) {
+                  std::map<std::string, int>* idle, std::string* network,
+                  GalleryEntry* entry) {
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
   PW_ASSIGN_OR_RETURN(entry->program, Lower(run.schedule, run.lower));
   if (entry->program.num_passes() > kMaxPasses) {
@@ -40,7 +43,14 @@ absl::Status Draw(const RunConfig& config, std::vector<std::string>* warnings,
   entry->report = Summarize(
       entry->program, summary,
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
+  const auto is_idle = [&](const std::string& warning) {
+    return std::any_of(
+        run.idle.begin(), run.idle.end(),
+        [&](const IdleOption& option) { return option.warning == warning; });
+  };
+  for (const IdleOption& option : run.idle) ++(*idle)[option.warning];
   for (const std::string& warning : run.warnings) {
+    if (is_idle(warning)) continue;
     if (std::find(warnings->begin(), warnings->end(), warning) ==
         warnings->end()) {
       warnings->push_back(warning);
@@ -60,7 +70,8 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
       config.strategy.microbatches.value_or(kDefaultMicrobatches);
   Gallery gallery;
   absl::Status refusal;
-  bool drawn = false;
+  int drawn = 0;
+  std::map<std::string, int> idle;
   std::string network;
   for (const ScheduleInfo* info : AllSchedules()) {
     GalleryEntry entry = {info->name, info->summary, info->source};
@@ -70,9 +81,10 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
     if (info->slice_factor && !config.strategy.slices) {
       each.strategy.slices = std::max(1, *each.strategy.pp);
     }
-    const absl::Status status = Draw(each, &gallery.warnings, &network, &entry);
+    const absl::Status status =
+        Draw(each, &gallery.warnings, &idle, &network, &entry);
     if (status.ok()) {
-      drawn = true;
+      ++drawn;
     } else {
       refusal = status;
       entry = {info->name, info->summary, info->source,
@@ -80,7 +92,11 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
     }
     gallery.entries.push_back(std::move(entry));
   }
-  if (!drawn) return refusal;
+  if (drawn == 0) return refusal;
+  // What matters to one of the pictures is no idle option.
+  for (const auto& [warning, count] : idle) {
+    if (count == drawn) gallery.warnings.push_back(warning);
+  }
   gallery.facts = {absl::StrCat("pp ", *each.strategy.pp),
                    absl::StrCat("microbatches ", *each.strategy.microbatches),
                    "chunks a rank as each schedule has by default",

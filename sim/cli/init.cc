@@ -80,7 +80,7 @@ void AddInit(CLI::App* app, Action* action) {
   CLI::App* verb =
       app->add_subcommand("init", "Write a commented configuration");
   auto files = std::make_shared<OutputFiles>();
-  files->AddTo(verb, "-o", "instead of standard output");
+  files->AddTo(verb, "-o", "instead of standard output", FileFormat::kYaml);
   verb->callback([verb, action, files] {
     *action = [verb, files]() -> absl::Status {
       PW_RETURN_IF_ERROR(files->Check());

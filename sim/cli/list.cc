@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -262,11 +263,11 @@ struct List {
           "sizes and times are for the pictures of --html only");
     }
     if (what != "schedules" || json) {
-      return absl::InvalidArgumentError(
-          "--html: only with \"list schedules\" and without --json");
+      return FieldError("--html",
+                        "only with \"list schedules\" and without --json");
     }
+    PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
     PW_RETURN_IF_ERROR(files.Check());
-    PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
     PW_ASSIGN_OR_RETURN(const Gallery gallery, CollectGallery(run_config));
     PrintWarnings(gallery.warnings);
     files.Put("--html", GalleryHtml(gallery));
@@ -287,11 +288,12 @@ void AddList(CLI::App* app, Action* action) {
       ->type_name("");
   verb->add_flag("--json", list->json, "one JSON object on standard output");
   list->files.AddTo(verb, "--html",
-                    "all schedules as pictures on the same axes, one page");
+                    "all schedules as pictures on the same axes, one page",
+                    FileFormat::kHtml);
   list->config.AddTo(verb, ConfigOptions::File::kOption,
                      {"--pp", "--microbatches", "--forward", "--backward-input",
-                      "--backward-weight", "--p2p", "--max-activations",
-                      "--held-until-weight"});
+                      "--backward-weight", "--backward", "--p2p",
+                      "--max-activations", "--held-until-weight"});
   verb->callback([action, list] { *action = [list] { return list->Run(); }; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<const Paper*>> Choose(
   std::vector<const Paper*> chosen;
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return UnknownName("experiment", name, known);
+      return AboutField("NAME", UnknownName("experiment", name, known));
     }
     for (const Paper* paper : AllPapers()) {
       if (name == "all" || name == paper->name) chosen.push_back(paper);
@@ -102,7 +103,7 @@ Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
 }
 
 absl::Status Reproduce::Run() const {
-  PW_RETURN_IF_ERROR(Prefix("--engine", FindEngine(engine).status()));
+  PW_RETURN_IF_ERROR(InField("--engine", FindEngine(engine).status()));
   PW_ASSIGN_OR_RETURN(const std::vector<const Paper*> papers, Choose(names));
   std::string text;
   Json experiments = Json::array();

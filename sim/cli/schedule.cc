@@ -4,8 +4,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
 #include "sim/config/prepare.h"
@@ -32,6 +34,13 @@ absl::StatusOr<std::string> Svg(const PreparedRun& run) {
   return ScheduleGridSvg(program, trace.ops(), grid);
 }
 
+FileFormat FormatOf(absl::string_view form) {
+  if (form == "json") return FileFormat::kJson;
+  if (form == "svg") return FileFormat::kSvg;
+  return absl::StrContains(form, "csv") ? FileFormat::kCsv
+                                        : FileFormat::kSchedule;
+}
+
 struct Convert {
   ConfigOptions config;
   OutputFiles files;
@@ -47,17 +56,19 @@ absl::Status Convert::Run() {
   const std::vector<std::string> known = {
       "text", "json", "csv", "torch-csv", "torch-csv-comms", "svg"};
   if (std::find(known.begin(), known.end(), form) == known.end()) {
-    return UnknownName("format", form, known);
+    return AboutField("--format", UnknownName("format", form, known));
   }
-  PW_RETURN_IF_ERROR(files.Check());
+  files.SetFormat("-o", FormatOf(form));
   std::vector<ConfigEdit> extra;
   if (!schedule.empty()) {
     const bool is_file = IsScheduleFile(schedule);
     extra.push_back(
         {is_file ? "schedule.file" : "schedule.name", schedule, "schedule"});
   }
-  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(extra));
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files, extra));
+  PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  if (form != "svg") PrintWarnings(IdleInSchedule(run_config, run));
   const std::vector<double>& factors = run.lower.costs.slice_factor;
   if (std::any_of(factors.begin(), factors.end(),
                   [](double factor) { return factor != 1; })) {
@@ -116,7 +127,8 @@ void AddSchedule(CLI::App* app, Action* action) {
   verb->add_flag("--json", convert->json, "the same as --format json")
       ->excludes(format)
       ->group("Output");
-  convert->files.AddTo(verb, "-o", "instead of standard output");
+  convert->files.AddTo(verb, "-o", "instead of standard output",
+                       FileFormat::kSchedule);
   verb->callback(
       [action, convert] { *action = [convert] { return convert->Run(); }; });
 }

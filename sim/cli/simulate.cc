@@ -2,10 +2,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
+#include "sim/config/step_prediction.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/html.h"
@@ -44,10 +46,14 @@ absl::Status CheckTraceable(const Program& program, bool whole) {
       whole ? static_cast<double>(program.replicas) * program.iterations : 1;
   const double ops = static_cast<double>(program.num_ops()) * copies;
   if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--svg, --trace, --perfetto, --html: up to ", ops,
-                   " operations would be traced; allowed: ", kMaxTracedOps,
-                   " (fewer microbatches or replicas, or --iterations 1)"));
+  const std::string allowed = absl::StrCat(
+      kMaxTracedOps, " (fewer microbatches or replicas, or --iterations 1)");
+  return WithValue(
+      FieldError(
+          "--svg, --trace, --perfetto, --html",
+          absl::StrCat("up to ", ops,
+                       " operations would be traced; allowed: ", allowed)),
+      absl::StrCat(ops), allowed);
 }
 
 bool IsDrawn(const TraceOp& op) { return op.iteration == 0 && op.replica == 0; }
@@ -82,12 +88,15 @@ std::string GridTitle(const Report& report) {
 }
 
 absl::Status Simulate::Run() {
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());
-  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read());
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
   if (files.wanted("--memory-svg") && !run.memory) {
-    return absl::InvalidArgumentError(
-        "--memory-svg: no memory is known; allowed: with a model (--model)");
+    return WithValue(
+        FieldError("--memory-svg",
+                   "no memory is known; allowed: with a model (--model)"),
+        files.path("--memory-svg"), "with a model (--model)");
   }
   PrintWarnings(run.warnings);
   PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
@@ -99,13 +108,16 @@ absl::Status Simulate::Run() {
   SampledTrace trace(
       [whole](const TraceOp& op) { return whole || IsDrawn(op); },
       kMaxTracedOps);
-  EngineOptions options;
+  EngineOptions options = {.native_flows = run.config.network == "native"};
   if (traces() || draws()) options.trace = &trace;
   PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, options));
 
   Report report = Summarize(
       program, summary,
       PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
+  PW_ASSIGN_OR_RETURN(report.interval,
+                      PredictStepOf(run, program, report.iteration_s));
+  report.held_until_weight = run.lower.costs.held_until_weight;
   Describe(run, &report);
   // A text on the terminal stands beside them already.
   if (json || files.wanted("-o")) report.warnings = run.warnings;
@@ -118,8 +130,11 @@ absl::Status Simulate::Run() {
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
   if (files.wanted("--trace")) {
-    files.Put("--trace",
-              ChromeTraceJson(program, trace.ops(), run.memory_of_ranks()));
+    files.Put(
+        "--trace",
+        ChromeTraceJson(program, trace.ops(), run.memory_of_ranks(), nullptr,
+                        {.clock = std::string(kSimulatedClock),
+                         .memory = std::string(kAllocatorMemory)}));
   }
   if (files.wanted("--perfetto")) {
     files.Put("--perfetto",
@@ -149,13 +164,17 @@ void AddSimulate(CLI::App* app, Action* action) {
   verb->add_flag("--json", simulate->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = simulate->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output");
-  files.AddTo(verb, "--svg", "picture of the first iteration");
-  files.AddTo(verb, "--trace", "Chrome trace, JSON");
-  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf");
-  files.AddTo(verb, "--html", "report as one page");
+  files.AddTo(verb, "-o", "the report, instead of standard output",
+              FileFormat::kText);
+  files.AddTo(verb, "--svg", "picture of the first iteration",
+              FileFormat::kSvg);
+  files.AddTo(verb, "--trace", "Chrome trace, JSON", FileFormat::kJson);
+  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf",
+              FileFormat::kPerfetto);
+  files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
   files.AddTo(verb, "--memory-svg",
-              "picture of the ranks' memory over the first iteration");
+              "picture of the ranks' memory over the first iteration",
+              FileFormat::kSvg);
   verb->callback(
       [action, simulate] { *action = [simulate] { return simulate->Run(); }; });
 }

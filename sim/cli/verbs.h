@@ -19,6 +19,9 @@ void AddExecute(CLI::App* app, Action* action);
 void AddInit(CLI::App* app, Action* action);
 void AddVersion(CLI::App* app, Action* action);
 
+// All of them.
+void AddVerbs(CLI::App* app, Action* action);
+
 // Parses and runs; returns the exit code.
 int RunCommandLine(int argc, char** argv);
 

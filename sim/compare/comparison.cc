@@ -6,41 +6,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
+#include "sim/compare/conditions.h"
 #include "sim/compare/replay_pair.h"
 
 namespace pipewright {
 namespace {
 
-// In the order in which times are exchanged.
-enum class Cause {
-  kKernels,
-  kTransfers,
-  kCopies,
-  kSynchronisation,
-  kOptimizer,
-  kGaps
-};
-
-Cause CauseOf(OpKind kind) {
+// One of trace_origin.h.
+absl::string_view CauseOf(OpKind kind) {
   switch (kind) {
     case OpKind::kPass:
-      return Cause::kKernels;
+      return kKernelTimes;
     case OpKind::kSend:
     case OpKind::kReceive:
     case OpKind::kDrop:
-      return Cause::kTransfers;
+      return kTransferTimes;
     case OpKind::kOffload:
     case OpKind::kLoad:
-      return Cause::kCopies;
+      return kCopyTimes;
     case OpKind::kAllReduce:
     case OpKind::kReduceScatter:
     case OpKind::kAllGather:
     case OpKind::kBarrier:
     case OpKind::kPull:
     case OpKind::kPush:
-      return Cause::kSynchronisation;
+      return kSynchronisationTimes;
     default:
-      return Cause::kOptimizer;
+      return kOptimizerTimes;
   }
 }
 
@@ -57,10 +49,10 @@ class Exchange {
     for (int kind = 0; kind < kNumPassKinds; ++kind) {
       Kernels(static_cast<PassKind>(kind));
     }
-    Whole("transfers", Cause::kTransfers, kBoth);
-    Whole("copies", Cause::kCopies, kBoth);
-    Whole("synchronisation", Cause::kSynchronisation, kBoth);
-    Whole("optimizer", Cause::kOptimizer, kSeconds);
+    Whole(kTransferTimes, kBoth);
+    Whole(kCopyTimes, kBoth);
+    Whole(kSynchronisationTimes, kBoth);
+    Whole(kOptimizerTimes, kSeconds);
     Gaps();
     return std::move(differences_);
   }
@@ -85,7 +77,7 @@ class Exchange {
   }
 
   void Kernels(PassKind kind) {
-    Difference difference = {.cause = "kernels",
+    Difference difference = {.cause = std::string(kKernelTimes),
                              .kind = std::string(PassKindName(kind))};
     bool any = false;
     for (int rank = 0; rank < run_.pp; ++rank) {
@@ -100,20 +92,21 @@ class Exchange {
     if (any) differences_.push_back(std::move(difference));
   }
 
-  void Whole(const char* name, Cause cause, Part part) {
+  void Whole(absl::string_view cause, Part part) {
     if (!Take(part, [&](const PairedOp& paired) {
           return CauseOf(paired.op.kind) == cause;
         })) {
       return;
     }
-    differences_.push_back({.cause = name, .seconds = Step()});
+    differences_.push_back({.cause = std::string(cause), .seconds = Step()});
   }
 
   // All that is left: gaps on the compute stream, between passes and before
   // what else runs there.
   void Gaps() {
     Take(kBoth, [](const PairedOp&) { return true; });
-    differences_.push_back({.cause = "gaps", .seconds = Step()});
+    differences_.push_back(
+        {.cause = std::string(kGapTimes), .seconds = Step()});
   }
 
   const PairedRun& run_;
@@ -170,24 +163,38 @@ void Measure(const PairedRun& run, Side side, double TwoValues::*value,
   out->bubble_per_rank.*value = bubble(out->span_per_rank_s);
 }
 
-// The largest of the replicas, by rank; nothing where a trace has none.
+// The largest of the replicas; nothing where the trace has no such counter.
+std::optional<double> PeakOf(const ReadTrace& trace, absl::string_view counter,
+                             int rank) {
+  std::optional<double> largest;
+  for (const ReadPeak& peak : trace.peaks) {
+    if (peak.counter != counter || peak.rank != rank) continue;
+    largest = std::max(largest.value_or(peak.value), peak.value);
+  }
+  return largest;
+}
+
 void AddPeaks(const ReadTrace& simulated, const ReadTrace& measured,
-              absl::string_view counter,
-              std::optional<TwoValues> RankComparison::*field,
               TraceComparison* out) {
+  const std::array<const ReadTrace*, kNumSides> traces = {&simulated,
+                                                          &measured};
+  const bool same_memory = !simulated.origin.memory.empty() &&
+                           simulated.origin.memory == measured.origin.memory;
   for (size_t rank = 0; rank < out->ranks.size(); ++rank) {
-    const auto largest = [&](const ReadTrace& trace) {
-      double peak_value = -1;
-      for (const ReadPeak& peak : trace.peaks) {
-        if (peak.counter == counter && peak.rank == static_cast<int>(rank)) {
-          peak_value = std::max(peak_value, peak.value);
-        }
-      }
-      return peak_value;
+    RankComparison& row = out->ranks[rank];
+    std::array<std::optional<double>, kNumSides> activations;
+    for (const int side : {kSimulated, kMeasured}) {
+      activations[side] = PeakOf(*traces[side], "activations in flight",
+                                 static_cast<int>(rank));
+      row.memory_bytes[side] =
+          PeakOf(*traces[side], "memory", static_cast<int>(rank));
+    }
+    const auto pair = [](const auto& values) -> std::optional<TwoValues> {
+      if (!values[kSimulated] || !values[kMeasured]) return {};
+      return TwoValues{*values[kSimulated], *values[kMeasured]};
     };
-    const TwoValues values = {largest(simulated), largest(measured)};
-    if (values.simulated < 0 || values.measured < 0) continue;
-    out->ranks[rank].*field = values;
+    row.peak_activations = pair(activations);
+    if (same_memory) row.peak_memory_bytes = pair(row.memory_bytes);
   }
 }
 
@@ -205,6 +212,7 @@ absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
   TraceComparison out;
   out.simulated = run.simulated;
   out.measured = run.measured;
+  out.origin = {simulated.origin, measured.origin};
   out.schedule = run.schedule;
   out.pp = run.pp;
   out.replicas = run.replicas;
@@ -232,12 +240,13 @@ absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
   }
   Measure(run, kSimulated, &TwoValues::simulated, &out);
   Measure(run, kMeasured, &TwoValues::measured, &out);
-  AddPeaks(simulated, measured, "activations in flight",
-           &RankComparison::peak_activations, &out);
-  AddPeaks(simulated, measured, "memory", &RankComparison::peak_memory_bytes,
-           &out);
+  AddPeaks(simulated, measured, &out);
   out.differences = Exchange(run, replay, out.iteration).Run();
+  for (Difference& difference : out.differences) {
+    difference.given = measured.origin.Gave(difference.cause);
+  }
   out.findings = FindCauses(run, replay, out.iteration);
+  AddConditions(&out);
   if (out.iteration == 0) {
     out.warnings.push_back(
         "iteration 0 is compared: it has its warm-up in it, and no period");

@@ -4,6 +4,7 @@
 // (findings.h). Seconds and bytes.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +32,9 @@ struct RankComparison {
   TwoValues busy_s;
   // Where both traces have the counter.
   std::optional<TwoValues> peak_activations;
+  // Where both count the same; else see memory_bytes.
   std::optional<TwoValues> peak_memory_bytes;
+  std::array<std::optional<double>, kNumSides> memory_bytes;
 };
 
 // What the step time gains when one class of times is taken from the
@@ -39,6 +42,8 @@ struct RankComparison {
 struct Difference {
   std::string cause;  // "kernels", "transfers", "copies", ...
   std::string kind;   // of kernels: "F"
+  // The measured run has these times from the program: it cannot tell.
+  bool given = false;
   double seconds = 0;
   std::vector<double> seconds_of_rank;  // of kernels
 };
@@ -46,6 +51,7 @@ struct Difference {
 struct TraceComparison {
   std::string simulated;  // files
   std::string measured;
+  std::array<TraceOrigin, kNumSides> origin;
   std::string schedule;
   int pp = 0;
   int replicas = 0;
@@ -61,7 +67,9 @@ struct TraceComparison {
   TwoValues bubble_per_rank;
   std::vector<RankComparison> ranks;
   std::vector<Difference> differences;  // they add up to step_s.difference()
-  std::vector<Finding> findings;        // the largest first
+  Findings findings;
+  // What could not differ, and what the two traces count.
+  std::vector<std::string> conditions;
   std::vector<std::string> warnings;
 };
 

@@ -39,6 +39,14 @@ std::string Percent(double share) {
   return absl::StrFormat("%+.2f %%", share * 100);
 }
 
+std::string Items(const std::vector<std::string>& lines) {
+  std::string items;
+  for (const std::string& line : lines) {
+    absl::StrAppend(&items, "<li>", EscapeXml(line), "</li>\n");
+  }
+  return absl::StrCat("<ul>\n", items, "</ul>\n");
+}
+
 std::string Metrics(const TraceComparison& comparison, const Cells& cells) {
   HtmlTable table;
   table.header = {"metric", "simulated", "measured", "error"};
@@ -63,38 +71,42 @@ std::string Metrics(const TraceComparison& comparison, const Cells& cells) {
   return SectionHtml("metrics", "Metrics", TableHtml(table, kMaxRows));
 }
 
-std::string Findings(const TraceComparison& comparison) {
-  if (comparison.findings.empty()) {
+std::string FindingsSection(const TraceComparison& comparison) {
+  if (comparison.findings.list.empty()) {
     return SectionHtml("findings", "What stands out",
                        "<p>No single cause stands out.</p>\n");
   }
   std::string items;
-  for (const Finding& finding : comparison.findings) {
+  for (const Finding& finding : comparison.findings.list) {
     absl::StrAppend(&items, "<li>", EscapeXml(finding.text), "</li>\n");
   }
   return SectionHtml(
       "findings", "What stands out",
       absl::StrCat("<p class=\"quiet\">In brackets: what the step changes by "
                    "for this alone.</p>\n<ul>\n",
-                   items, "</ul>\n"));
+                   items, "</ul>\n<p>", EscapeXml(TogetherText(comparison)),
+                   "</p>\n"));
 }
 
 std::string Differences(const TraceComparison& comparison, const Cells& cells) {
   HtmlTable table;
   table.header = {"cause", absl::StrCat("step (", cells.unit(), ")"),
-                  "of the step"};
+                  "of the step", ""};
   const double step_s = comparison.step_s.simulated;
-  const auto row = [&](const std::string& name, double seconds) {
+  const auto row = [&](const std::string& name, double seconds, bool given) {
+    const std::string change = cells.Change(seconds);
+    const bool nothing = change == "+0.000" || change == "-0.000";
+    const double share =
+        std::abs(seconds) < 1e-12 || step_s <= 0 ? 0.0 : seconds / step_s;
     table.rows.push_back(
-        {name, cells.Change(seconds),
-         step_s > 0
-             ? Percent(std::abs(seconds) < 1e-12 ? 0.0 : seconds / step_s)
-             : ""});
+        {name, given && nothing ? "–" : change,
+         step_s <= 0 || (given && nothing) ? "" : Percent(share),
+         given ? "given, not measured" : ""});
   };
   for (const Difference& difference : comparison.differences) {
-    row(CauseLabel(difference), difference.seconds);
+    row(CauseLabel(difference), difference.seconds, difference.given);
   }
-  row("together", comparison.step_s.difference());
+  row("together", comparison.step_s.difference(), false);
   return SectionHtml(
       "differences", "Where the step time differs",
       absl::StrCat("<p class=\"quiet\">The simulated run is replayed with the "
@@ -112,10 +124,12 @@ std::string Ranks(const TraceComparison& comparison, const Cells& cells) {
     table.header.push_back(absl::StrCat("measured", unit));
     table.header.push_back("error");
   }
-  for (const absl::string_view name : {"peak activations", "peak memory"}) {
-    table.header.push_back(absl::StrCat(name, ", simulated"));
-    table.header.push_back("measured");
-  }
+  table.header.push_back("peak activations, simulated");
+  table.header.push_back("measured");
+  const bool apart = MemoryApart(comparison);
+  table.header.push_back(apart ? "memory of the simulation"
+                               : "peak memory, simulated");
+  table.header.push_back(apart ? "memory of the measurement" : "measured");
   for (size_t rank = 0; rank < comparison.ranks.size(); ++rank) {
     const RankComparison& values = comparison.ranks[rank];
     std::vector<std::string> row = {absl::StrCat(rank)};
@@ -124,13 +138,15 @@ std::string Ranks(const TraceComparison& comparison, const Cells& cells) {
       row.push_back(cells.Time(times.measured));
       row.push_back(Percent(times.error()));
     }
-    const auto peaks = [&](const std::optional<TwoValues>& peak, auto format) {
-      row.push_back(peak ? format(peak->simulated) : "");
-      row.push_back(peak ? format(peak->measured) : "");
-    };
-    peaks(values.peak_activations,
-          [](double value) { return absl::StrFormat("%.4g", value); });
-    peaks(values.peak_memory_bytes, FormatBytes);
+    const std::optional<TwoValues>& activations = values.peak_activations;
+    for (double TwoValues::*const side :
+         {&TwoValues::simulated, &TwoValues::measured}) {
+      row.push_back(activations ? absl::StrFormat("%.4g", (*activations).*side)
+                                : "");
+    }
+    for (const std::optional<double>& bytes : values.memory_bytes) {
+      row.push_back(bytes ? FormatBytes(*bytes) : "");
+    }
     table.rows.push_back(std::move(row));
   }
   return SectionHtml("ranks", "Ranks", TableHtml(table, kMaxRows));
@@ -138,14 +154,15 @@ std::string Ranks(const TraceComparison& comparison, const Cells& cells) {
 
 std::string Notes(const TraceComparison& comparison) {
   if (comparison.warnings.empty()) return "";
-  std::string items;
-  for (const std::string& warning : comparison.warnings) {
-    absl::StrAppend(&items, "<li>", EscapeXml(warning), "</li>\n");
-  }
   return absl::StrCat(
-      "<section class=\"alert\" id=\"warnings\">\n<h2>Notes"
-      "</h2>\n<ul>\n",
-      items, "</ul>\n</section>\n");
+      "<section class=\"alert\" id=\"warnings\">\n<h2>Notes</h2>\n",
+      Items(comparison.warnings), "</section>\n");
+}
+
+std::string Conditions(const TraceComparison& comparison) {
+  if (comparison.conditions.empty()) return "";
+  return SectionHtml("conditions", "What the traces cannot tell",
+                     Items(comparison.conditions));
 }
 
 }  // namespace
@@ -176,8 +193,8 @@ std::string ComparisonHtml(const TraceComparison& comparison,
           "<header>\n<h1>", EscapeXml(comparison.schedule),
           ": simulated and measured</h1>\n<p class=\"quiet\">",
           EscapeXml(heading), "</p>\n</header>\n", Notes(comparison),
-          Metrics(comparison, cells), Findings(comparison),
-          Differences(comparison, cells),
+          Metrics(comparison, cells), FindingsSection(comparison),
+          Differences(comparison, cells), Conditions(comparison),
           SectionHtml("overlay", "Timelines",
                       absl::StrCat("<input type=\"checkbox\" id=\"fit\"> "
                                    "<label for=\"fit\">fit to the width of "

@@ -16,6 +16,12 @@ std::string ComparisonToJson(const TraceComparison& comparison);
 std::string ComparisonHtml(const TraceComparison& comparison,
                            const PairedRun& run);
 
+// What all findings come to: "together: +67 ms of +68 ms in iteration 2".
+std::string TogetherText(const TraceComparison& comparison);
+
+// There is memory that is not paired: a column for each of both.
+bool MemoryApart(const TraceComparison& comparison);
+
 // Rows of "cause", "seconds", "share of the simulated step", for both.
 std::string CauseLabel(const Difference& difference);
 

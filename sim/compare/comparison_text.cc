@@ -42,6 +42,14 @@ Json ToJson(const Finding& finding) {
   if (!finding.label.empty()) json["label"] = finding.label;
   if (finding.rank >= 0) json["rank"] = finding.rank;
   if (finding.peer >= 0) json["peer"] = finding.peer;
+  if (finding.kinds.size() > 1) json["kinds"] = finding.kinds;
+  if (finding.places.size() > 1) {
+    const bool links = finding.places[0].second >= 0;
+    Json& places = json[links ? "links" : "ranks"] = Json::array();
+    for (const auto& [rank, peer] : finding.places) {
+      places.push_back(links ? Json({rank, peer}) : Json(rank));
+    }
+  }
   if (finding.iteration >= 0) json["iteration"] = finding.iteration;
   if (finding.late_s != 0) {
     json["late_s"] = finding.late_s;
@@ -50,6 +58,20 @@ Json ToJson(const Finding& finding) {
   }
   json["effect_s"] = finding.effect_s;
   return json;
+}
+
+Json MemoryJson(const TraceComparison& comparison, Side side) {
+  Json peaks = Json::array();
+  bool any = false;
+  for (const RankComparison& row : comparison.ranks) {
+    const std::optional<double>& bytes = row.memory_bytes[side];
+    any |= bytes.has_value();
+    peaks.push_back(bytes ? Json(*bytes) : Json());
+  }
+  if (!any) return nullptr;
+  const std::string& meaning = comparison.origin[side].memory;
+  return {{"meaning", meaning.empty() ? "unknown" : meaning},
+          {"peak_bytes", std::move(peaks)}};
 }
 
 class Text {
@@ -79,8 +101,10 @@ class Text {
     WriteRanks();
     WriteDifferences();
     WriteFindings();
-    for (const std::string& warning : c.warnings) {
-      absl::StrAppend(&out_, "note: ", warning, "\n");
+    for (const std::vector<std::string>& notes : {c.conditions, c.warnings}) {
+      for (const std::string& note : notes) {
+        absl::StrAppend(&out_, "note: ", note, "\n");
+      }
     }
     return std::move(out_);
   }
@@ -101,13 +125,23 @@ class Text {
                           -values.difference() * 100);
   }
 
+  // One column where both traces count the same, else one for each.
   void WriteRanks() {
-    absl::StrAppendFormat(&out_, "\n%-5s %25s %25s %19s %21s\n", "rank",
+    const bool apart = MemoryApart(comparison_);
+    std::string memory_head = absl::StrFormat("%21s", "peak memory");
+    if (apart) {
+      memory_head =
+          absl::StrFormat("%15s%15s", "memory, sim.", "memory, meas.");
+    }
+    absl::StrAppendFormat(&out_, "\n%-5s %25s %25s %19s %s\n", "rank",
                           absl::StrCat("span (", unit_.name, ")"),
                           absl::StrCat("busy (", unit_.name, ")"),
-                          "peak activations", "peak memory");
+                          "peak activations", memory_head);
     const auto both = [](const std::string& one, const std::string& other) {
       return absl::StrCat(one, " / ", other);
+    };
+    const auto bytes = [](const std::optional<double>& value) {
+      return value ? FormatBytes(*value) : std::string("-");
     };
     for (size_t rank = 0;
          rank < std::min(comparison_.ranks.size(), kMaxRanksPrinted); ++rank) {
@@ -124,10 +158,14 @@ class Text {
                       FormatBytes(row.peak_memory_bytes->measured));
       }
       absl::StrAppendFormat(
-          &out_, "%-5d %25s %25s %19s %21s\n", rank,
+          &out_, "%-5d %25s %25s %19s %s\n", rank,
           both(Time(row.span_s.simulated), Time(row.span_s.measured)),
           both(Time(row.busy_s.simulated), Time(row.busy_s.measured)),
-          activations, memory);
+          activations,
+          apart
+              ? absl::StrFormat("%15s%15s", bytes(row.memory_bytes[kSimulated]),
+                                bytes(row.memory_bytes[kMeasured]))
+              : absl::StrFormat("%21s", memory));
     }
     if (comparison_.ranks.size() > kMaxRanksPrinted) {
       absl::StrAppend(&out_, "... (--json has all)\n");
@@ -139,26 +177,34 @@ class Text {
                           "the step time differs by",
                           absl::StrCat("(", unit_.name, ")"), "of the step");
     const double step_s = comparison_.step_s.simulated;
-    const auto row = [&](const std::string& name, double seconds) {
+    const auto row = [&](const std::string& name, double seconds, bool given) {
       // Rounding of what is 0 is no negative number.
       const double shown = std::abs(seconds) < 1e-12 ? 0.0 : seconds;
-      absl::StrAppendFormat(&out_, "%-28s %12s %12s\n", name,
-                            absl::StrFormat("%+.3f", shown / unit_.seconds),
-                            ShareOf(shown, step_s));
+      const bool nothing = std::abs(shown) < 5e-4 * unit_.seconds;
+      absl::StrAppendFormat(
+          &out_, "%-28s %12s %12s%s\n", name,
+          given && nothing ? "-"
+                           : absl::StrFormat("%+.3f", shown / unit_.seconds),
+          given && nothing ? "-" : ShareOf(shown, step_s),
+          given ? "  given, not measured" : "");
     };
     for (const Difference& difference : comparison_.differences) {
-      row(CauseLabel(difference), difference.seconds);
+      row(CauseLabel(difference), difference.seconds, difference.given);
     }
-    row("together", comparison_.step_s.difference());
+    row("together", comparison_.step_s.difference(), false);
   }
 
   void WriteFindings() {
-    absl::StrAppend(&out_, comparison_.findings.empty()
+    const Findings& findings = comparison_.findings;
+    absl::StrAppend(&out_, findings.list.empty()
                                ? "\nno single cause stands out\n"
                                : "\nwhat stands out (alone, it would change "
                                  "the step by):\n");
-    for (const Finding& finding : comparison_.findings) {
+    for (const Finding& finding : findings.list) {
       absl::StrAppend(&out_, "  ", finding.text, "\n");
+    }
+    if (!findings.list.empty()) {
+      absl::StrAppend(&out_, "  ", TogetherText(comparison_), "\n");
     }
   }
 
@@ -178,6 +224,31 @@ std::string CauseLabel(const Difference& difference) {
   return difference.cause;
 }
 
+std::string TogetherText(const TraceComparison& comparison) {
+  const Findings& findings = comparison.findings;
+  const auto change = [](double seconds) {
+    return absl::StrCat(seconds < 0 ? "-" : "+",
+                        FormatSeconds(std::abs(seconds)));
+  };
+  std::string text =
+      absl::StrCat("together: ", change(findings.effect_s), " of ",
+                   change(comparison.step_s.difference()), " in iteration ",
+                   comparison.iteration);
+  if (findings.left_out > 0) {
+    absl::StrAppend(&text, "; ", findings.left_out, " smaller ones left out");
+  }
+  return text;
+}
+
+bool MemoryApart(const TraceComparison& comparison) {
+  return std::any_of(
+      comparison.ranks.begin(), comparison.ranks.end(),
+      [](const RankComparison& row) {
+        return !row.peak_memory_bytes &&
+               (row.memory_bytes[kSimulated] || row.memory_bytes[kMeasured]);
+      });
+}
+
 std::string ComparisonToText(const TraceComparison& comparison) {
   return Text(comparison).Write();
 }
@@ -185,6 +256,10 @@ std::string ComparisonToText(const TraceComparison& comparison) {
 std::string ComparisonToJson(const TraceComparison& comparison) {
   Json json = {{"simulated", comparison.simulated},
                {"measured", comparison.measured},
+               {"clock",
+                {{"simulated", comparison.origin[kSimulated].clock},
+                 {"measured", comparison.origin[kMeasured].clock}}},
+               {"given", comparison.origin[kMeasured].given},
                {"schedule", comparison.schedule},
                {"pp", comparison.pp},
                {"dp", comparison.replicas},
@@ -216,6 +291,8 @@ std::string ComparisonToJson(const TraceComparison& comparison) {
     }
     json["ranks"].push_back(std::move(row));
   }
+  json["memory"] = {{"simulated", MemoryJson(comparison, kSimulated)},
+                    {"measured", MemoryJson(comparison, kMeasured)}};
   json["differences"] = Json::array();
   for (const Difference& difference : comparison.differences) {
     Json row = {{"cause", difference.cause}};
@@ -224,12 +301,16 @@ std::string ComparisonToJson(const TraceComparison& comparison) {
     if (!difference.seconds_of_rank.empty()) {
       row["seconds_of_rank"] = difference.seconds_of_rank;
     }
+    row["given"] = difference.given;
     json["differences"].push_back(std::move(row));
   }
   json["findings"] = Json::array();
-  for (const Finding& finding : comparison.findings) {
+  for (const Finding& finding : comparison.findings.list) {
     json["findings"].push_back(ToJson(finding));
   }
+  json["findings_effect_s"] = comparison.findings.effect_s;
+  json["findings_left_out"] = comparison.findings.left_out;
+  json["conditions"] = comparison.conditions;
   json["warnings"] = comparison.warnings;
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }

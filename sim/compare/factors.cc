@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace pipewright {
 namespace {
@@ -12,34 +13,247 @@ namespace {
 constexpr double kDeviationOfMedian = 1.4826;
 constexpr double kErrorOfMedian = 1.2533;
 
-// Weighted median of what is not explained in the candidate's cells.
-double MedianOf(const Candidate& candidate, const std::vector<Cell>& cells) {
+using Cells = std::vector<const Cell*>;
+
+// A value of cells, and how far it may be off.
+struct Estimate {
+  double log = 0;
+  double error = 0;
+
+  bool Counts() const {
+    return std::abs(std::expm1(log)) >= kSmallestFactor &&
+           std::abs(log) >= kErrorsAway * error;
+  }
+};
+
+// Further apart than this, two values are not the same.
+double Apart(double one_error, double other_error) {
+  return std::max(std::log1p(kSmallestFactor),
+                  kErrorsAway * std::hypot(one_error, other_error));
+}
+
+bool Same(const Estimate& one, const Estimate& other) {
+  return std::abs(one.log - other.log) <= Apart(one.error, other.error);
+}
+
+// Median by weight of what is left of `cells` after `less` of each.
+template <typename Less>
+Estimate EstimateOf(const Cells& cells, const Less& less) {
   std::vector<std::pair<double, double>> values;
   double total = 0;
-  for (const Cell& cell : cells) {
-    if (!candidate.Has(cell) || cell.logs.empty()) continue;
-    values.emplace_back(cell.log, cell.weight);
-    total += cell.weight;
+  double square = 0;
+  for (const Cell* cell : cells) {
+    values.emplace_back(cell->log - less(*cell), cell->weight);
+    total += cell->weight;
+    square += cell->weight * cell->weight * cell->error * cell->error;
   }
   std::sort(values.begin(), values.end());
+  Estimate estimate;
+  if (total > 0) estimate.error = std::sqrt(square) / total;
   double below = 0;
   for (const auto& [log, weight] : values) {
     below += weight;
-    if (below >= total / 2) return log;
+    estimate.log = log;
+    if (below >= total / 2) break;
   }
-  return 0;
+  return estimate;
 }
 
-double ErrorOf(const Candidate& candidate, const std::vector<Cell>& cells) {
-  double sum = 0;
-  double weight = 0;
-  for (const Cell& cell : cells) {
-    if (!candidate.Has(cell) || cell.logs.empty()) continue;
-    sum += cell.weight * cell.weight * cell.error * cell.error;
-    weight += cell.weight;
-  }
-  return weight > 0 ? std::sqrt(sum) / weight : 0;
+Estimate EstimateOf(const Cells& cells) {
+  return EstimateOf(cells, [](const Cell&) { return 0.0; });
 }
+
+// Takes the largest number of cells that are alike out of `cells`; of equal
+// numbers those that differ least from the simulation.
+Cells TakeMost(Cells* cells) {
+  std::sort(cells->begin(), cells->end(), [](const Cell* one, const Cell* two) {
+    return one->log < two->log;
+  });
+  std::vector<double> errors;
+  for (const Cell* cell : *cells) errors.push_back(cell->error);
+  const double usual = Median(errors);
+  const double width = Apart(usual, usual);
+  size_t best = 0;
+  size_t best_count = 0;
+  double best_log = 0;
+  size_t end = 0;
+  for (size_t begin = 0; begin < cells->size(); ++begin) {
+    while (end < cells->size() &&
+           (*cells)[end]->log - (*cells)[begin]->log <= width) {
+      ++end;
+    }
+    const size_t count = end - begin;
+    const double log = std::abs((*cells)[begin + count / 2]->log);
+    if (count > best_count || (count == best_count && log < best_log)) {
+      best = begin;
+      best_count = count;
+      best_log = log;
+    }
+  }
+  const auto first = cells->begin() + static_cast<std::ptrdiff_t>(best);
+  const auto last = first + static_cast<std::ptrdiff_t>(best_count);
+  const Cells taken(first, last);
+  cells->erase(first, last);
+  return taken;
+}
+
+// A factor in the making.
+struct Draft {
+  std::set<std::string> rows;
+  std::set<Column> columns;
+  Estimate estimate;
+  double weight = 0;
+
+  // Their common value is the mean by weight.
+  void TakeValueOf(const Draft& other) {
+    const double sum = weight + other.weight;
+    if (sum <= 0) return;
+    const double share = other.weight / sum;
+    estimate = {
+        std::lerp(estimate.log, other.estimate.log, share),
+        std::hypot((1 - share) * estimate.error, share * other.estimate.error)};
+    weight = sum;
+  }
+};
+
+// Makes one of those that have the same value and the same `kept`.
+template <typename Kept, typename Joined>
+void MergeAlike(Kept Draft::*kept, Joined Draft::*joined,
+                std::vector<Draft>* drafts) {
+  std::vector<Draft> merged;
+  for (Draft& draft : *drafts) {
+    const auto same =
+        std::find_if(merged.begin(), merged.end(), [&](const Draft& other) {
+          return other.*kept == draft.*kept &&
+                 Same(other.estimate, draft.estimate);
+        });
+    if (same == merged.end()) {
+      merged.push_back(std::move(draft));
+      continue;
+    }
+    ((*same).*joined).merge(draft.*joined);
+    same->TakeValueOf(draft);
+  }
+  *drafts = std::move(merged);
+}
+
+class Explainer {
+ public:
+  explicit Explainer(const std::vector<Cell>& cells) {
+    for (const Cell& cell : cells) {
+      if (cell.logs.empty()) continue;
+      rows_[cell.row].push_back(&cell);
+      columns_[cell.column].push_back(&cell);
+    }
+    for (const auto& [row, list] : rows_) {
+      Cells rest = list;
+      common_[row] = EstimateOf(TakeMost(&rest)).log;
+    }
+    for (const auto& [column, list] : columns_) {
+      if (list.size() > 1 && columns_.size() > 1) FindWhole(column, list);
+    }
+  }
+
+  std::vector<Factor> Run() {
+    const std::vector<Draft> apart = DraftApart();
+    const std::vector<Draft> crossed = whole_.empty() ? apart : DraftCrossed();
+    std::vector<Factor> factors;
+    for (const Draft& draft : crossed.size() < apart.size() ? crossed : apart) {
+      factors.push_back({{draft.rows.begin(), draft.rows.end()},
+                         {draft.columns.begin(), draft.columns.end()},
+                         draft.estimate.log});
+    }
+    return factors;
+  }
+
+ private:
+  void FindWhole(const Column& column, const Cells& cells) {
+    const auto common = [this](const Cell& cell) {
+      return common_.at(cell.row);
+    };
+    const Estimate estimate = EstimateOf(cells, common);
+    if (!estimate.Counts()) return;
+    for (const Cell* cell : cells) {
+      if (!Same({cell->log - common(*cell), cell->error}, estimate)) return;
+    }
+    whole_[column] = estimate;
+  }
+
+  // The rows' cells outside of whole columns, told apart by value. Where whole
+  // columns have a factor of their own on top, they have the row's too.
+  std::vector<Draft> DraftRows(bool crossed) const {
+    std::vector<Draft> drafts;
+    for (const auto& [row, list] : rows_) {
+      Cells rest;
+      for (const Cell* cell : list) {
+        if (!whole_.contains(cell->column)) rest.push_back(cell);
+      }
+      bool missing = crossed;
+      while (!rest.empty()) {
+        const Cells alike = TakeMost(&rest);
+        Draft draft = {.rows = {row}, .estimate = EstimateOf(alike)};
+        for (const Cell* cell : alike) {
+          draft.columns.insert(cell->column);
+          draft.weight += cell->weight;
+        }
+        if (missing && Same(draft.estimate, {common_.at(row), 0})) {
+          for (const Cell* cell : list) {
+            if (whole_.contains(cell->column)) {
+              draft.columns.insert(cell->column);
+            }
+          }
+          missing = false;
+        }
+        if (draft.estimate.Counts()) drafts.push_back(std::move(draft));
+      }
+    }
+    MergeAlike(&Draft::columns, &Draft::rows, &drafts);
+    return drafts;
+  }
+
+  // Whole columns by what their cells come to.
+  std::vector<Draft> DraftApart() const {
+    std::vector<Draft> drafts;
+    for (const auto& [column, offset] : whole_) {
+      std::vector<Draft> cells;
+      for (const Cell* cell : columns_.at(column)) {
+        cells.push_back(
+            {.rows = {cell->row},
+             .columns = {column},
+             .estimate = {common_.at(cell->row) + offset.log, offset.error},
+             .weight = cell->weight});
+      }
+      MergeAlike(&Draft::columns, &Draft::rows, &cells);
+      for (Draft& draft : cells) {
+        if (draft.estimate.Counts()) drafts.push_back(std::move(draft));
+      }
+    }
+    MergeAlike(&Draft::rows, &Draft::columns, &drafts);
+    for (Draft& draft : DraftRows(false)) drafts.push_back(std::move(draft));
+    return drafts;
+  }
+
+  // Whole columns by a factor on top of their rows'.
+  std::vector<Draft> DraftCrossed() const {
+    std::vector<Draft> drafts;
+    for (const auto& [column, offset] : whole_) {
+      Draft draft = {.columns = {column}, .estimate = offset};
+      for (const Cell* cell : columns_.at(column)) {
+        draft.rows.insert(cell->row);
+        draft.weight += cell->weight;
+      }
+      drafts.push_back(std::move(draft));
+    }
+    MergeAlike(&Draft::rows, &Draft::columns, &drafts);
+    for (Draft& draft : DraftRows(true)) drafts.push_back(std::move(draft));
+    return drafts;
+  }
+
+  std::map<std::string, Cells> rows_;
+  std::map<Column, Cells> columns_;
+  std::map<std::string, double> common_;
+  std::map<Column, Estimate> whole_;  // on top of the rows' common ratios
+};
 
 }  // namespace
 
@@ -67,57 +281,13 @@ double ErrorOfMedian(const std::vector<double>& logs) {
          std::sqrt(static_cast<double>(logs.size()));
 }
 
-std::vector<std::pair<Candidate, double>> Explain(size_t most,
-                                                  std::vector<Cell>* cells) {
-  std::vector<std::pair<Candidate, double>> named;
+bool Factor::Has(const Cell& cell) const {
+  return std::binary_search(rows.begin(), rows.end(), cell.row) &&
+         std::binary_search(columns.begin(), columns.end(), cell.column);
+}
 
-  std::vector<Candidate> candidates = {{}};
-  std::map<std::string, int> rows;
-  std::map<Column, int> columns;
-  for (const Cell& cell : *cells) {
-    ++rows[cell.row];
-    ++columns[cell.column];
-  }
-  // The more general first: of equals it is taken.
-  for (const auto& [row, count] : rows) {
-    if (rows.size() > 1) candidates.push_back({row, {}});
-  }
-  for (const auto& [column, count] : columns) {
-    if (columns.size() > 1) candidates.push_back({{}, column});
-  }
-  if (rows.size() > 1 && columns.size() > 1) {
-    for (const Cell& cell : *cells) {
-      candidates.push_back({cell.row, cell.column});
-    }
-  }
-  for (size_t round = 0; round < most; ++round) {
-    const Candidate* best = nullptr;
-    double best_gain = 0;
-    double best_log = 0;
-    for (const Candidate& candidate : candidates) {
-      const double log = MedianOf(candidate, *cells);
-      if (std::abs(std::expm1(log)) < kSmallestFactor ||
-          std::abs(log) < kErrorsAway * ErrorOf(candidate, *cells)) {
-        continue;
-      }
-      double gain = 0;
-      for (const Cell& cell : *cells) {
-        if (!candidate.Has(cell)) continue;
-        gain += cell.weight * (std::abs(cell.log) - std::abs(cell.log - log));
-      }
-      if (gain > best_gain * (1 + 1e-6)) {
-        best = &candidate;
-        best_gain = gain;
-        best_log = log;
-      }
-    }
-    if (best == nullptr) break;
-    for (Cell& cell : *cells) {
-      if (best->Has(cell)) cell.log -= best_log;
-    }
-    named.emplace_back(*best, best_log);
-  }
-  return named;
+std::vector<Factor> Explain(const std::vector<Cell>& cells) {
+  return Explainer(cells).Run();
 }
 
 }  // namespace pipewright

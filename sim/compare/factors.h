@@ -1,17 +1,24 @@
 // Ratios of measured to simulated times in rows and columns (kinds of passes by
-// ranks, say), explained with as few factors as do it: of all cells, a row, a
-// column, or one cell, always the one that explains most. Medians throughout,
-// so that a few odd values change nothing.
+// ranks, say), explained with as few factors as do it. Each cell is explained
+// once: by one factor of cells that are alike, or by one of its row and one of
+// its column, which then multiply. Medians throughout, so that a few odd values
+// change nothing.
+//
+// Method. What most columns of a row have in common is the row's own ratio;
+// columns that part from it are told apart by value. A column whose rows all
+// part from theirs by the same ratio is slow as a whole. Where rows have ratios
+// of their own too, such a column is said either by the ratios that its cells
+// come to, or by one factor on top of the rows': whichever takes fewer factors.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace pipewright {
 
-// Smaller differences are nothing to name; they are in the table all the same.
+// Smaller differences are nothing to name, and factors no further apart are
+// the same one; they are in the table all the same.
 inline constexpr double kSmallestFactor = 0.02;
 // A factor has to be this many standard errors away from 1: among a few
 // thousand cells chance alone does not get there.
@@ -29,28 +36,26 @@ struct Cell {
   std::string row;
   Column column;
   std::vector<size_t> ops;
-  std::vector<double> logs;
-  double weight = 0;  // simulated seconds
-  double log = 0;     // what is not explained yet
-  double error = 0;   // standard error of `log`
+  std::vector<double> logs;  // empty: takes no time in the simulation
+  double weight = 0;         // simulated seconds
+  double log = 0;            // median of `logs`
+  double error = 0;          // standard error of `log`
 };
 
 // Standard error of the median of `logs`; 0 where they are too few to tell.
 double ErrorOfMedian(const std::vector<double>& logs);
 
-// What may be named: cells of a row, of a column, of both or all.
-struct Candidate {
-  std::optional<std::string> row;
-  std::optional<Column> column;
+// The cells of all these rows in all these columns, and their factor.
+struct Factor {
+  std::vector<std::string> rows;  // ascending
+  std::vector<Column> columns;    // ascending
+  double log = 0;
 
-  bool Has(const Cell& cell) const {
-    return (!row || *row == cell.row) && (!column || *column == cell.column);
-  }
+  bool Has(const Cell& cell) const;
 };
 
-// The factors found, as logs, and the cells that each is of. What they explain
-// is taken from `cells`.
-std::vector<std::pair<Candidate, double>> Explain(size_t most,
-                                                  std::vector<Cell>* cells);
+// The logs of the factors that a cell has add up to what is explained of it.
+// No two factors share a cell, but for those of whole columns and of rows.
+std::vector<Factor> Explain(const std::vector<Cell>& cells);
 
 }  // namespace pipewright

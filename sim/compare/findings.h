@@ -4,15 +4,21 @@
 // what each costs is its own replay.
 //
 // Method. The ratio of measured to simulated time of every (kind, rank) is
-// explained with as few factors as do it (factors.h), each above 2 % and above
-// the noise of the ratios.
-// What then lies far outside the noise is a finding of its own. Gaps on the
-// compute stream, which should not be, are named in seconds.
+// explained once, with as few factors as do it (factors.h), each above 2 % and
+// above the noise of the ratios. What then lies far outside the noise is a
+// finding of its own. Gaps on the compute stream, which should not be, and
+// operations that should take no time, are named in seconds.
+//
+// Effects. The simulated run is replayed with what a finding names, and
+// nothing else: lengths times the factor, or seconds more. All findings are
+// replayed together in the same way. A pipeline hides one delay behind
+// another, so that single effects need not add up to the common one.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "sim/compare/factors.h"
 #include "sim/compare/paired_run.h"
 #include "sim/compare/replay_pair.h"
 
@@ -23,19 +29,28 @@ struct Finding {
   // "gap"
   std::string what;
   std::string text;    // a line for people
-  std::string label;   // "B", "F3", "all-reduce"; "" for all of them
-  int rank = -1;       // -1: all
+  std::string label;   // "B", "F, W", "F3", "all-reduce"; "" for all of them
+  int rank = -1;       // -1: all, or several
   int peer = -1;       // of messages: the receiving rank
   int iteration = -1;  // of single operations; -1: all
   double factor = 1;   // measured over simulated, of groups
-  double late_s = 0;   // longer than expected, of single operations
+  double late_s = 0;   // longer than expected, of each operation
   // What the step takes longer for this alone.
   double effect_s = 0;
+  // Of groups: which kinds, ranks or links; empty: all.
+  std::vector<std::string> kinds;
+  std::vector<Column> places;
 };
 
-// The largest effects first. `iteration`: whose step the effects of groups are
-// of; those of single operations are of the step that they were in.
-std::vector<Finding> FindCauses(const PairedRun& run, const PairReplay& replay,
-                                int iteration);
+struct Findings {
+  std::vector<Finding> list;  // the largest effects first
+  double effect_s = 0;        // of the whole list at a time
+  size_t left_out = 0;        // smaller ones that are not in the list
+};
+
+// `iteration`: whose step the effects of groups, and of all together, are of;
+// those of single operations are of the step that they were in.
+Findings FindCauses(const PairedRun& run, const PairReplay& replay,
+                    int iteration);
 
 }  // namespace pipewright

@@ -205,6 +205,7 @@ absl::StatusOr<ReadTrace> ReadForeignTrace(
   ReadTrace trace;
   trace.schedule = simulated.schedule;
   trace.wait_rule = simulated.wait_rule;
+  trace.origin.clock = "real";
   RankRegions ranks;
   std::set<std::string> names;
   std::vector<std::string> sources;

@@ -48,6 +48,7 @@ PairReplay::PairReplay(const PairedRun& run)
     place_[order_[place]] = place;
   }
   LinkStreams();
+  LinkEnds();
   LinkMessages();
   LinkCopies();
   if (run_.wait_rule != WaitRule::kBuffered) LinkHolding();
@@ -105,6 +106,28 @@ void PairReplay::LinkStreams() {
     if (entry.second) continue;
     Link(entry.first->second, op);
     entry.first->second = op;
+  }
+}
+
+// A collective that begins when a rank has run its last pass, as that of the
+// gradient norm does, waits for it, whoever came last in these two runs.
+void PairReplay::LinkEnds() {
+  // Replica, rank, iteration.
+  std::map<std::tuple<int, int, int>, size_t> last;
+  for (const std::vector<size_t>& rank : compute_) {
+    for (const size_t op : rank) {
+      const TraceOp& trace = run_.ops[op].op;
+      if (trace.kind == OpKind::kPass) {
+        last[{trace.replica, trace.rank, trace.iteration}] = op;
+      }
+    }
+  }
+  for (const size_t op : order_) {
+    const PairedOp& paired = run_.ops[op];
+    if (paired.meeting < 0) continue;
+    const auto pass =
+        last.find({paired.op.replica, paired.op.rank, paired.op.iteration});
+    if (pass != last.end()) Link(pass->second, op);
   }
 }
 
@@ -278,8 +301,22 @@ void PairReplay::MeasureGaps() {
   }
 }
 
-std::vector<double> PairReplay::IterationEnds(const Choice& measured) const {
+PairReplay::Times PairReplay::TimesOf(const Choice& measured) const {
   PW_CHECK(measured.size() == run_.ops.size());
+  Times times;
+  times.seconds.reserve(measured.size());
+  times.gap_s.reserve(measured.size());
+  for (size_t op = 0; op < measured.size(); ++op) {
+    const auto side = [&](Part part) {
+      return (measured[op] & part) != 0 ? kMeasured : kSimulated;
+    };
+    times.seconds.push_back(run_.ops[op].seconds(side(kSeconds)));
+    times.gap_s.push_back(gap_s_[side(kGap)][op]);
+  }
+  return times;
+}
+
+std::vector<double> PairReplay::IterationEnds(const Times& times) const {
   std::vector<double> end_s(run_.ops.size());
   std::vector<double> ends(run_.iterations, 0);
   for (const size_t op : order_) {
@@ -287,19 +324,15 @@ std::vector<double> PairReplay::IterationEnds(const Choice& measured) const {
     for (const uint32_t from : before_[op]) {
       ready_s = std::max(ready_s, end_s[from]);
     }
-    const PairedOp& paired = run_.ops[op];
-    const Side gaps = (measured[op] & kGap) != 0 ? kMeasured : kSimulated;
-    const Side lengths =
-        (measured[op] & kSeconds) != 0 ? kMeasured : kSimulated;
-    end_s[op] = ready_s + gap_s_[gaps][op] + paired.seconds(lengths);
-    double& last_s = ends[paired.op.iteration];
+    end_s[op] = ready_s + times.gap_s[op] + times.seconds[op];
+    double& last_s = ends[run_.ops[op].op.iteration];
     last_s = std::max(last_s, end_s[op]);
   }
   return ends;
 }
 
-double PairReplay::StepSeconds(const Choice& measured, int iteration) const {
-  const std::vector<double> ends = IterationEnds(measured);
+double PairReplay::StepSeconds(const Times& times, int iteration) const {
+  const std::vector<double> ends = IterationEnds(times);
   return iteration == 0 ? ends[0] : ends[iteration] - ends[iteration - 1];
 }
 

@@ -11,7 +11,8 @@
 // Dependencies: the order of each rank's compute stream and of its other
 // first-in-first-out streams; pass -> message -> pass by stage, microbatch and
 // slice; both ranks of a message that holds them; pass -> offload -> load ->
-// backward; all members of a meeting; and, for what is still unexplained, an
+// backward; all members of a meeting, and the last pass of a rank before one
+// that comes behind it; and, for what is still unexplained, an
 // operation of the same rank that ends exactly when this one starts, and the
 // same step of the ranks beside it. Apart
 // from those of messages, what either run contradicts is left out.
@@ -44,14 +45,28 @@ class PairReplay {
   using Choice = std::vector<uint8_t>;  // [operation], bits of Part
   Choice Nothing() const { return Choice(run_.ops.size(), 0); }
 
+  // How long each operation takes, and how long it lets wait, [operation].
+  struct Times {
+    std::vector<double> seconds;
+    std::vector<double> gap_s;
+  };
+  Times TimesOf(const Choice& measured) const;
+
   // Last end of each iteration, from 0 s on.
-  std::vector<double> IterationEnds(const Choice& measured) const;
+  std::vector<double> IterationEnds(const Times& times) const;
+  std::vector<double> IterationEnds(const Choice& measured) const {
+    return IterationEnds(TimesOf(measured));
+  }
   // Of one iteration: its last end minus that of the one before.
-  double StepSeconds(const Choice& measured, int iteration) const;
+  double StepSeconds(const Times& times, int iteration) const;
+  double StepSeconds(const Choice& measured, int iteration) const {
+    return StepSeconds(TimesOf(measured), iteration);
+  }
 
  private:
   void Link(size_t from, size_t to, bool always = false);
   void LinkStreams();
+  void LinkEnds();
   void LinkMessages();
   void LinkCopies();
   void LinkHolding();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/status.h"
+#include "sim/compare/control.h"
 
 namespace pipewright {
 namespace {
@@ -106,6 +107,19 @@ void AddOnce(const std::string& value, std::vector<std::string>* values) {
   values->push_back(value);
 }
 
+nlohmann::ordered_json ControlJson(
+    const std::optional<ControlSummary>& control) {
+  using Json = nlohmann::ordered_json;
+  if (!control) return nullptr;
+  return {{"runs", control->runs},
+          {"median_error", control->median_error},
+          {"worst_error", control->worst_error},
+          {"worst", control->worst},
+          {"tau", control->pairs > 0 ? Json(control->tau) : Json()},
+          {"pairs", control->pairs},
+          {"ties", control->ties}};
+}
+
 nlohmann::ordered_json PairsJson(const Pairs& pairs) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const auto& [one, two] : pairs) out.push_back({one, two});
@@ -181,7 +195,38 @@ absl::StatusOr<RunsSummary> SummarizeRuns(
     Rank(&size);
     out.sizes.push_back(std::move(size));
   }
+  AddControl(&out);
   return out;
+}
+
+std::string ControlInWords(const ControlSummary& control) {
+  return absl::StrFormat(
+      "error %.2f %% in the median of %d, %+.2f %% at worst (%s); order of %d "
+      "pairs: %s, %d within %.0f %% left out",
+      control.median_error * 100, control.runs, control.worst_error * 100,
+      control.worst, control.pairs,
+      control.pairs > 0 ? absl::StrFormat("tau %.3f", control.tau) : "no tau",
+      control.ties, kTieShare * 100);
+}
+
+std::string ConditionsInWords(const RunsSummary& summary) {
+  std::string words =
+      absl::StrCat(absl::StrJoin(summary.clocks, " and "), " clock");
+  const bool computed =
+      std::any_of(summary.clocks.begin(), summary.clocks.end(),
+                  [](const std::string& clock) { return clock != "real"; });
+  if (computed) {
+    absl::StrAppend(&words,
+                    summary.clocks.size() > 1 ? " (where not real, " : " (",
+                    "messages, copies and collectives are given, not "
+                    "measured)");
+  }
+  if (summary.executions > summary.runs) {
+    absl::StrAppend(&words, "; the median of the executions of a run");
+  }
+  return absl::StrCat(words,
+                      "; hops, interference and how many ranks computed at a "
+                      "time are in no column of the table");
 }
 
 std::string RunsToText(const RunsSummary& summary) {
@@ -209,6 +254,10 @@ std::string RunsToText(const RunsSummary& summary) {
     if (!size.ties.empty()) {
       absl::StrAppend(&text, "  left out: ", PairsText(size.ties, " - "), "\n");
     }
+    if (size.control) {
+      absl::StrAppend(&text, "  control: ", ControlInWords(*size.control),
+                      "\n");
+    }
     absl::StrAppend(&text, "\n");
   }
   absl::StrAppendFormat(
@@ -221,6 +270,14 @@ std::string RunsToText(const RunsSummary& summary) {
       summary.worst_error * 100, summary.worst, summary.agree,
       summary.same_bits, summary.unchecked, summary.peaks_agree,
       summary.shortest_pass_s * 1e3);
+  if (summary.control) {
+    absl::StrAppend(&text, "control: ", ControlInWords(*summary.control), "; ",
+                    kControlMeaning, "\n");
+  }
+  for (const std::string& run : summary.without_control) {
+    absl::StrAppend(&text, "no control of ", run, "\n");
+  }
+  absl::StrAppend(&text, "conditions: ", ConditionsInWords(summary), "\n");
   return text;
 }
 
@@ -231,6 +288,9 @@ std::string RunsToJson(const RunsSummary& summary) {
               {"median_error", summary.median_error},
               {"worst_error", summary.worst_error},
               {"worst", summary.worst},
+              {"control", ControlJson(summary.control)},
+              {"without_control", summary.without_control},
+              {"conditions", ConditionsInWords(summary)},
               {"shortest_pass_s", summary.shortest_pass_s},
               {"gradients_agree", summary.agree},
               {"gradients_same_bits", summary.same_bits},
@@ -248,21 +308,25 @@ std::string RunsToJson(const RunsSummary& summary) {
     Json rows = Json::array();
     for (const RepeatedRun& run : size.runs) {
       const ExecutedRow& row = run.row;
-      rows.push_back({{"schedule", row.schedule},
-                      {"vpp", row.vpp},
-                      {"microbatches", row.microbatches},
-                      {"microbatch_size", row.microbatch_size},
-                      {"sequence", row.sequence},
-                      {"slices", row.slices},
-                      {"layers", row.layers},
-                      {"predicted_s", row.predicted_s},
-                      {"executed_s", row.executed_s},
-                      {"error", row.error()},
-                      {"executions", run.executions},
-                      {"least_error", run.least_error},
-                      {"most_error", run.most_error},
-                      {"gradients", row.gradients},
-                      {"peak_activations_agree", row.peaks_agree()}});
+      rows.push_back(
+          {{"schedule", row.schedule},
+           {"vpp", row.vpp},
+           {"microbatches", row.microbatches},
+           {"microbatch_size", row.microbatch_size},
+           {"sequence", row.sequence},
+           {"slices", row.slices},
+           {"layers", row.layers},
+           {"predicted_s", row.predicted_s},
+           {"executed_s", row.executed_s},
+           {"error", row.error()},
+           {"control_s", run.control_s ? Json(*run.control_s) : Json()},
+           {"control_error",
+            run.control_s ? Json(run.control_error()) : Json()},
+           {"executions", run.executions},
+           {"least_error", run.least_error},
+           {"most_error", run.most_error},
+           {"gradients", row.gradients},
+           {"peak_activations_agree", row.peaks_agree()}});
     }
     sizes.push_back({{"pp", size.pp},
                      {"median_error", size.median_error},
@@ -272,6 +336,7 @@ std::string RunsToJson(const RunsSummary& summary) {
                      {"pairs", size.pairs},
                      {"swapped", PairsJson(size.swapped)},
                      {"ties", PairsJson(size.ties)},
+                     {"control", ControlJson(size.control)},
                      {"rows", std::move(rows)}});
   }
   out["sizes"] = std::move(sizes);

@@ -3,6 +3,7 @@
 // gradients and activations are those they should be.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,22 @@ struct RepeatedRun {
   double least_error = 0;  // of a single one
   double most_error = 0;
 
+  // The control's step; none where it cannot be told (control.h).
+  std::optional<double> control_s;
+
   double error() const { return row.error(); }
+  double control_error() const { return *control_s / row.executed_s - 1; }
+};
+
+// What the control has on the runs that it can tell (control.h).
+struct ControlSummary {
+  int runs = 0;
+  double median_error = 0;  // of magnitudes
+  double worst_error = 0;   // with its sign
+  std::string worst;
+  double tau = 0;  // over pairs that the control tells apart; 0 with none
+  int pairs = 0;
+  int ties = 0;
 };
 
 // Runs of one number of ranks, the fastest predicted first.
@@ -39,6 +55,7 @@ struct RanksSummary {
   int pairs = 0;
   std::vector<std::pair<std::string, std::string>> swapped;  // not as predicted
   std::vector<std::pair<std::string, std::string>> ties;
+  std::optional<ControlSummary> control;
 };
 
 struct RunsSummary {
@@ -54,6 +71,8 @@ struct RunsSummary {
   int agree = 0;      // or within the tolerance
   int unchecked = 0;
   int peaks_agree = 0;
+  std::optional<ControlSummary> control;
+  std::vector<std::string> without_control;  // runs, and why
   std::vector<std::string> devices, libraries, profiles, versions, clocks;
   std::string first_date, last_date;
 };
@@ -64,6 +83,15 @@ std::string PairsText(
     absl::string_view between);
 // "zb-h1", "zb-h1 (uneven)" where its stages differ.
 std::string RunName(const ExecutedRow& row);
+
+// What the control is, behind its numbers.
+inline constexpr absl::string_view kControlMeaning =
+    "F = B = W of every layer, nothing calibrated, one scale fitted to these "
+    "runs";
+// "error 3.1 % in the median of 32, ...".
+std::string ControlInWords(const ControlSummary& control);
+// By which clock the runs were executed, and what that leaves out.
+std::string ConditionsInWords(const RunsSummary& summary);
 
 // Error: kInvalidArgument without a row.
 absl::StatusOr<RunsSummary> SummarizeRuns(const std::vector<ExecutedRow>& rows);

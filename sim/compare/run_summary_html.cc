@@ -126,16 +126,19 @@ std::string Card(absl::string_view heading, absl::string_view figure,
 
 std::string SizeSection(const RanksSummary& size) {
   HtmlTable table;
-  table.header = {
-      "schedule", "predicted (ms)",   "executed (ms)", "error",
-      "times",    "of one execution", "gradients",     "peak activations",
-      "vpp",      "layers of stages", "microbatches",  "sequences of each",
-      "slices"};
+  table.header = {"schedule",          "predicted (ms)",
+                  "executed (ms)",     "error",
+                  "control",           "times",
+                  "of one execution",  "gradients",
+                  "peak activations",  "vpp",
+                  "layers of stages",  "microbatches",
+                  "sequences of each", "slices"};
   for (const RepeatedRun& run : size.runs) {
     const ExecutedRow& row = run.row;
     table.rows.push_back(
         {row.schedule, absl::StrFormat("%.2f", row.predicted_s * 1e3),
          absl::StrFormat("%.2f", row.executed_s * 1e3), Percent(row.error()),
+         run.control_s ? Percent(run.control_error()) : "",
          absl::StrCat(run.executions),
          absl::StrCat(Percent(run.least_error), " to ",
                       Percent(run.most_error)),
@@ -154,14 +157,54 @@ std::string SizeSection(const RanksSummary& size) {
           TableHtml(table, kMaxRows),
           "<p>Error: ", absl::StrFormat("%.2f", size.median_error * 100),
           " % in the median, ", Percent(size.worst_error), " at worst (",
-          EscapeXml(size.worst), ").</p>\n<p>Order: Kendall's tau ",
-          absl::StrFormat("%.3f", size.tau), " over ", size.pairs,
-          " pairs; not as predicted: ",
+          EscapeXml(size.worst), ").</p>\n",
+          size.control ? absl::StrCat("<p>Control: ",
+                                      EscapeXml(ControlInWords(*size.control)),
+                                      ".</p>\n")
+                       : "",
+          "<p>Order: Kendall's tau ", absl::StrFormat("%.3f", size.tau),
+          " over ", size.pairs, " pairs; not as predicted: ",
           EscapeXml(size.swapped.empty() ? "none"
                                          : PairsText(size.swapped, " – ")),
           ".</p>\n<p class=\"quiet\">Ties, predicted less than ",
           absl::StrFormat("%.0f", kTieShare * 100),
           " % apart and left out: ", EscapeXml(ties), ".</p>\n"));
+}
+
+// What calibration adds is what lies between both.
+std::string ControlSection(const RunsSummary& summary) {
+  std::string body;
+  if (summary.control) {
+    const ControlSummary& control = *summary.control;
+    HtmlTable table;
+    table.header = {"", "error in the median", "at worst", "Kendall's tau"};
+    int pairs = 0;
+    int swapped = 0;
+    for (const RanksSummary& size : summary.sizes) {
+      pairs += size.pairs;
+      swapped += static_cast<int>(size.swapped.size());
+    }
+    const auto row = [&](absl::string_view name, double median, double worst,
+                         absl::string_view whose, int of_pairs, double tau) {
+      table.rows.push_back(
+          {std::string(name), absl::StrFormat("%.2f %%", median * 100),
+           absl::StrCat(Percent(worst), " (", whose, ")"),
+           of_pairs > 0 ? absl::StrFormat("%.3f over %d pairs", tau, of_pairs)
+                        : "no pair"});
+    };
+    row("prediction", summary.median_error, summary.worst_error, summary.worst,
+        pairs, pairs > 0 ? 1 - 2.0 * swapped / pairs : 0);
+    row("control", control.median_error, control.worst_error, control.worst,
+        control.pairs, control.tau);
+    body = absl::StrCat(
+        "<p>A prediction without any calibration: ", EscapeXml(kControlMeaning),
+        ".</p>\n", TableHtml(table, kMaxRows));
+  }
+  for (const std::string& run : summary.without_control) {
+    absl::StrAppend(&body, "<p class=\"quiet\">No control of ", EscapeXml(run),
+                    "</p>\n");
+  }
+  return body.empty() ? "" : SectionHtml("control", "Control", body);
 }
 
 std::string Provenance(const RunsSummary& summary) {
@@ -178,7 +221,7 @@ std::string Provenance(const RunsSummary& summary) {
            ? summary.first_date
            : absl::StrCat(summary.first_date, " to ", summary.last_date));
   item("pipewright", absl::StrJoin(summary.versions, ", "));
-  item("clock", absl::StrJoin(summary.clocks, ", "));
+  item("conditions", ConditionsInWords(summary));
   item("shortest pass", FormatSeconds(summary.shortest_pass_s));
   item("wall time of the runs", FormatSeconds(summary.wall_s));
   return SectionHtml("provenance", "Where the numbers are from",
@@ -247,6 +290,7 @@ std::string RunsHtml(const RunsSummary& summary) {
       Card("Peak activations", of_runs(summary.peaks_agree),
            "equal on every rank"),
       "</section>\n");
+  absl::StrAppend(&body, ControlSection(summary));
   absl::StrAppend(
       &body,
       SectionHtml("errors", "Errors",

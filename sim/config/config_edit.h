@@ -2,13 +2,36 @@
 // from.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/status.h"
+
 namespace pipewright {
 
-// Field path -> "run.yaml:3", "--pp" or "--set strategy.pp=8".
-using ConfigOrigins = std::map<std::string, std::string>;
+// A line of a file, or a flag as it was given: "--pp", "--set strategy.pp=8".
+struct ConfigOrigin {
+  std::string file;
+  int64_t line = 0;
+  std::string flag;
+
+  FieldPlace Field(absl::string_view path) const {
+    return file.empty() ? FieldPlace::FromFlag(flag, path)
+                        : FieldPlace::InFile(file, line, path);
+  }
+};
+
+// Puts the origin in front of a message that begins with its field.
+inline absl::Status At(const ConfigOrigin& origin, const absl::Status& status) {
+  return origin.file.empty() ? Prefix(origin.flag, status)
+                             : InFile(origin.file, origin.line, status);
+}
+
+// By field path.
+using ConfigOrigins = std::map<std::string, ConfigOrigin>;
 
 // One field, given outside a file. Lists are separated by commas.
 struct ConfigEdit {

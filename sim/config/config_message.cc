@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/check.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
@@ -86,17 +87,21 @@ class Filler {
   }
 
  private:
-  std::string Where(int line) const {
-    return edit_ != nullptr ? edit_->origin : absl::StrCat(source_, ":", line);
+  ConfigOrigin Where(int line) const {
+    return edit_ != nullptr ? ConfigOrigin{.flag = edit_->origin}
+                            : ConfigOrigin{.file = source_, .line = line};
+  }
+  absl::Status Error(int line, absl::string_view path,
+                     const absl::Status& status) const {
+    return Prefix(Where(line).Field(path), status);
   }
   absl::Status Error(int line, absl::string_view path,
                      absl::string_view message) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(line), ": ", path, ": ", message));
+    return Error(line, path, absl::InvalidArgumentError(message));
   }
   absl::Status Wrong(const ConfigNode& node, absl::string_view path,
                      absl::string_view allowed) const {
-    return Prefix(Where(node.line), BadValue(path, node.Describe(), allowed));
+    return BadValue(Where(node.line).Field(path), node.Describe(), allowed);
   }
 
   // `suffix`: "_ms", where the key carries a unit.
@@ -117,7 +122,7 @@ class Filler {
         const absl::Status known =
             ScaleOfSuffix(*suffix, target_->unit_of(field)).status();
         if (known.ok()) return field;
-        return Error(entry.line, full, known.message());
+        return Error(entry.line, full, known);
       }
     }
     if (std::count(target_->not_available.begin(), target_->not_available.end(),
@@ -128,8 +133,7 @@ class Filler {
     for (int index = 0; index < descriptor->field_count(); ++index) {
       known.push_back(descriptor->field(index)->name());
     }
-    return Error(entry.line, full,
-                 UnknownName("field", entry.key, known).message());
+    return Error(entry.line, full, UnknownName("field", entry.key, known));
   }
 
   absl::Status Field(const ConfigNode::Entry& entry, const std::string& path,
@@ -201,7 +205,8 @@ class Filler {
     const Reflection* reflection = message->GetReflection();
     const bool add = field->is_repeated();
     const Unit unit = target_->unit_of(field);
-    const std::string allowed = AllowedFor(field, unit);
+    std::string allowed = target_->allowed_of(path);
+    if (allowed.empty()) allowed = AllowedFor(field, unit);
     if (node.kind != ConfigNode::Kind::kScalar) {
       return Wrong(node, path, allowed);
     }
@@ -267,9 +272,12 @@ absl::Status FillFromTree(const ConfigNode& root, absl::string_view source,
                           ConfigMessage* target) {
   if (root.kind == ConfigNode::Kind::kNull) return absl::OkStatus();
   if (root.kind != ConfigNode::Kind::kMap) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ":", root.line, ": ", root.Describe(),
-                     " is not allowed; allowed: a mapping of sections"));
+    return InFile(source, root.line,
+                  WithValue(absl::InvalidArgumentError(absl::StrCat(
+                                root.Describe(),
+                                " is not allowed; allowed: a mapping of "
+                                "sections")),
+                            root.Describe(), "a mapping of sections"));
   }
   return Filler(source, nullptr, target).Section(root, "", target->message);
 }

@@ -20,6 +20,9 @@ struct ConfigMessage {
   google::protobuf::Message* message;
   // The unit of a string field that holds a quantity; kNone for others.
   Unit (*unit_of)(const google::protobuf::FieldDescriptor*);
+  // What the number at this path may be, "an integer from 1 to 8"; "" for
+  // other paths.
+  std::string (*allowed_of)(absl::string_view path);
   // Paths that this version refuses by name.
   std::vector<std::string> not_available;
   ConfigOrigins origins;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "sim/config/run_config.h"
 
@@ -13,8 +14,16 @@ namespace {
 // True also for "costs.uniform.forward_ms", the field with a unit behind it,
 // and for a field of a section.
 bool IsField(absl::string_view path, absl::string_view field) {
+  static const auto* const known = [] {
+    const std::vector<std::string> paths = ConfigPaths();
+    return new std::set<std::string>(paths.begin(), paths.end());
+  }();
+  if (path == field) return true;
+  if (known->count(std::string(path)) > 0) {
+    return absl::StartsWith(path, absl::StrCat(field, "."));
+  }
   return absl::ConsumePrefix(&path, field) &&
-         (path.empty() || path[0] == '_' || path[0] == '.');
+         (path[0] == '_' || path[0] == '.');
 }
 
 }  // namespace
@@ -39,6 +48,19 @@ std::vector<std::string> RivalsOf(const std::string& path) {
           {"costs.profile", "costs.per_stage.forward"},
           {"costs.profile", "costs.per_stage.backward_input"},
           {"costs.profile", "costs.per_stage.backward_weight"},
+          {"costs.uniform.backward", "costs.uniform.backward_input"},
+          {"costs.uniform.backward", "costs.uniform.backward_weight"},
+          {"costs.uniform.backward", "costs.per_stage.backward_input"},
+          {"costs.uniform.backward", "costs.per_stage.backward_weight"},
+          {"costs.uniform.backward", "costs.per_stage.backward"},
+          {"costs.per_stage.backward", "costs.uniform.backward_input"},
+          {"costs.per_stage.backward", "costs.uniform.backward_weight"},
+          {"costs.per_stage.backward", "costs.per_stage.backward_input"},
+          {"costs.per_stage.backward", "costs.per_stage.backward_weight"},
+          {"costs.analytic", "costs.uniform.backward"},
+          {"costs.analytic", "costs.per_stage.backward"},
+          {"costs.profile", "costs.uniform.backward"},
+          {"costs.profile", "costs.per_stage.backward"},
           {"strategy.layers", "strategy.layout"},
           {"strategy.layers", "strategy.split"},
           {"strategy.layout", "strategy.split"}};

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
@@ -54,9 +55,8 @@ class FirstError : public google::protobuf::io::ErrorCollector {
     const bool out_of_range =
         absl::StrContains(message, "Integer out of range");
     status_ =
-        Prefix(absl::StrCat(source_, ":", line + 1),
-               absl::InvalidArgumentError(
-                   out_of_range ? OutOfRange(line, column) : Explain(message)));
+        InFile(source_, line + 1,
+               out_of_range ? OutOfRange(line, column) : Explain(message));
   }
   void AddWarning(int line, int column, const std::string& message) override {
     AddError(line, column, message);
@@ -65,7 +65,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 
  private:
   // The parser tells where the number stands; its field stands before it.
-  std::string OutOfRange(int line, int column) const {
+  absl::Status OutOfRange(int line, int column) const {
     absl::string_view text;
     if (line >= 0 && static_cast<size_t>(line) < lines_.size()) {
       text = lines_[line];
@@ -99,40 +99,42 @@ class FirstError : public google::protobuf::io::ErrorCollector {
     }
     // Where several sections have the field, only the line tells which.
     if (paths.size() == 1) field = paths[0];
+    std::string allowed;
+    if (paths.size() == 1) allowed = target_.allowed_of(paths[0]);
     const bool wide = !paths.empty() &&
                       FindField(*target_.message, paths[0]).field->cpp_type() ==
                           FieldDescriptor::CPPTYPE_INT64;
-    return absl::StrCat(field, ": ", value,
-                        " is not allowed; allowed: an integer below 2^",
-                        wide ? 63 : 31);
+    if (allowed.empty()) {
+      allowed = absl::StrCat("an integer below 2^", wide ? 63 : 31);
+    }
+    return BadValue(field, value, allowed);
   }
 
   // 'Message type "pipewright.proto.X" has no field named "Y".' becomes the
   // message that the other syntaxes give.
-  std::string Explain(const std::string& message) const {
+  absl::Status Explain(const std::string& message) const {
     const std::vector<std::string> parts = absl::StrSplit(message, '"');
     if (parts.size() != 5 || !absl::StrContains(parts[2], "has no field")) {
-      return message;
+      return absl::InvalidArgumentError(message);
     }
     const Descriptor* section = nullptr;
     std::vector<std::string> paths;
     FindSections(target_.message->GetDescriptor(), parts[1], "", &section,
                  &paths);
-    if (section == nullptr) return message;
+    if (section == nullptr) return absl::InvalidArgumentError(message);
     // Where several sections have this type, only the line tells which.
     const std::string full =
         absl::StrCat(paths.size() == 1 ? paths[0] : "", parts[3]);
     for (const std::string& refused : target_.not_available) {
       if (refused == full) {
-        return absl::StrCat(full, ": not available in this version");
+        return FieldError(full, "not available in this version");
       }
     }
     std::vector<std::string> known;
     for (int index = 0; index < section->field_count(); ++index) {
       known.push_back(section->field(index)->name());
     }
-    return absl::StrCat(full, ": ",
-                        UnknownName("field", parts[3], known).message());
+    return InField(full, UnknownName("field", parts[3], known));
   }
 
   std::string source_;
@@ -153,7 +155,9 @@ void RecordOrigins(const Message& message, const std::string& path,
         path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
     const int index = field->is_repeated() ? 0 : -1;
     const int line = info.GetLocation(field, index).line;
-    if (line >= 0) (*origins)[below] = absl::StrCat(source, ":", line + 1);
+    if (line >= 0) {
+      (*origins)[below] = {.file = std::string(source), .line = line + 1};
+    }
     if (field->is_repeated() ||
         field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       continue;
@@ -180,8 +184,7 @@ absl::Status FillFromTextproto(absl::string_view text, absl::string_view source,
       parser.ParseFromString(std::string(text), target->message);
   PW_RETURN_IF_ERROR(errors.status());
   if (!parsed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": not a text protobuf"));
+    return InFile(source, 0, absl::InvalidArgumentError("not a text protobuf"));
   }
   RecordOrigins(*target->message, "", source, info, &target->origins);
   return absl::OkStatus();

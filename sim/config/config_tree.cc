@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -25,8 +26,7 @@ class TreeBuilder {
 
   bool Fail(int line, absl::string_view message) {
     if (status_.ok()) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(source_, ":", line, ": ", message));
+      status_ = InFile(source_, line, absl::InvalidArgumentError(message));
     }
     return false;
   }

@@ -39,7 +39,11 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
   const ModelSpec& model = run.prepared_model->spec;
   out.push_back("devices that differ in speed");
   if (model.has_experts()) out.push_back("uneven load of the experts");
-  if (model.tied_embeddings && report->pp > 1) {
+  const Placement& placement = run.schedule->placement;
+  const bool apart =
+      placement.RankOf(0, 0) != placement.RankOf(run.schedule->stages() - 1, 0);
+  if (run.lower.tied_bytes > 0 && apart &&
+      !SumsTable(*run.schedule, run.lower)) {
     out.push_back("summing the gradients of tied embeddings over stages");
   }
 }
@@ -61,6 +65,8 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   const std::optional<PreparedModel>& model = run.prepared_model;
   report->tp = run.config.strategy.tp.value_or(1);
   report->cp = run.config.strategy.cp.value_or(1);
+  // What the engines count is one device's of each rank.
+  report->bytes_sent *= static_cast<double>(report->tp) * report->cp;
   if (run.tokens && report->iteration_s > 0) {
     Throughput throughput;
     throughput.tokens_per_s = *run.tokens / report->iteration_s;

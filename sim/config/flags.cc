@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
@@ -100,6 +101,9 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--backward-weight", "costs.uniform.backward_weight", "TIME[,TIME...]",
        "the same, gradient of the weights", "costs.per_stage.backward_weight",
        &IsList},
+      {"--backward", "costs.uniform.backward", "TIME[,TIME...]",
+       "both gradients, instead of the two: half of it each",
+       "costs.per_stage.backward", &IsList},
       {"--recompute-time", "costs.uniform.recompute", "TIME",
        "a forward run again (default: the forward's)"},
       {"--offload-time", "costs.uniform.offload", "TIME",
@@ -108,7 +112,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--p2p", "costs.p2p", "TIME",
        "pure delay of a hop, instead of a network"},
       {"--hop-bytes", "costs.hop_bytes", "BYTES",
-       "bytes of one microbatch over a hop"},
+       "bytes of one microbatch over a hop, from each device of a rank"},
       {"--gradient-bytes", "costs.gradient_bytes", "BYTES",
        "gradients of one rank"},
       {"--optimizer-time", "costs.optimizer_time", "TIME",
@@ -154,7 +158,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--fragmentation", "strategy.fragmentation", "X",
        "what the allocator holds beyond its peak, as a share (default: 0)"},
       {"--engine", "engine", "NAME", "simgrid, fast"},
-      {"--network", "network", "NAME", "network model: native"},
+      {"--network", "network", "NAME", "network model: fluid or native"},
       {"--iterations", "iterations", "N",
        "default: until the period is constant, at most 8"},
   };
@@ -166,15 +170,11 @@ absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
   if (flag.repeats) {
     const size_t equals = value.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          flag.flag, ": ", value, " is not allowed; allowed: KEY=VALUE"));
+      return BadValue(flag.flag, value, "KEY=VALUE");
     }
     const std::string key = value.substr(0, equals);
     if (absl::StrContains(key, '.')) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag.flag, ": ", value,
-                       " is not allowed; allowed: KEY=VALUE, the key without "
-                       "dots"));
+      return BadValue(flag.flag, value, "KEY=VALUE, the key without dots");
     }
     return ConfigEdit{absl::StrCat(flag.path, ".", key),
                       value.substr(equals + 1),
@@ -187,10 +187,7 @@ absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
 absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--set: ", text,
-                     " is not allowed; allowed: PATH=VALUE, as in "
-                     "strategy.pp=8"));
+    return BadValue("--set", text, "PATH=VALUE, as in strategy.pp=8");
   }
   const std::string value = text.substr(equals + 1);
   return ConfigEdit{text.substr(0, equals), value, absl::StrCat("--set ", text),

@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/config/config_values.h"
+#include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
 #include "sim/engine/engine.h"
@@ -23,21 +26,13 @@ constexpr int64_t kMaxStages = int64_t{1} << 20;
 // Eight bytes each, so 16 GiB.
 constexpr int64_t kMaxPasses = int64_t{1} << 31;
 
-absl::Status Missing(absl::string_view field, absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": missing; allowed: ", allowed));
-}
-
 absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
   PW_RETURN_IF_ERROR(
       Prefix(config.Field("engine"), FindEngine(engine).status()));
-  const std::string network = config.network.value_or("native");
-  if (network == "fluid") {
-    return LaterValue(config.Field("network"), network, "native");
-  }
-  if (network != "native") {
+  const std::string network = config.network.value_or("fluid");
+  if (network != "fluid" && network != "native") {
     return Prefix(config.Field("network"),
-                  UnknownName("network model", network, {"native"}));
+                  UnknownName("network model", network, {"fluid", "native"}));
   }
   return absl::OkStatus();
 }
@@ -46,15 +41,19 @@ absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
 absl::StatusOr<RunSizes> SizesFromConfig(const RunConfig& config) {
   const StrategyChoice& strategy = config.strategy;
   if (!config.schedule.name) {
-    return Missing("schedule.name",
-                   "a schedule (pipewright list schedules) or schedule.file");
+    return MissingValue(
+        config.Field("schedule.name"),
+        "a schedule (pipewright list schedules) or schedule.file");
   }
   const absl::StatusOr<ScheduleMatch> match =
       FindSchedule(*config.schedule.name);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.name"), match.status()));
-  if (!strategy.pp) return Missing("strategy.pp", "an integer from 1 on");
+  if (!strategy.pp) {
+    return MissingValue(config.Field("strategy.pp"), NumbersAt("strategy.pp"));
+  }
   if (!strategy.microbatches) {
-    return Missing("strategy.microbatches", "an integer from 1 on");
+    return MissingValue(config.Field("strategy.microbatches"),
+                        NumbersAt("strategy.microbatches"));
   }
   RunSizes sizes;
   sizes.pp = *strategy.pp;
@@ -75,16 +74,16 @@ absl::Status Agree(const RunConfig& config, absl::string_view path,
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
     const RunConfig& config, std::vector<std::string>* warnings) {
   if (config.schedule.name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("schedule.file"), ": given together with ",
-                     config.Field("schedule.name"), "; allowed: one of them"));
+    return BothGiven(config.Field("schedule.file"),
+                     config.Field("schedule.name"));
   }
   for (const auto& [key, value] : config.schedule.params) {
     if (key == PairParam().key) continue;
     return BadValue(config.Field(absl::StrCat("schedule.params.", key)), value,
                     "only pair: a schedule file takes no other parameters");
   }
-  const absl::StatusOr<std::string> text = ReadFile(*config.schedule.file);
+  const absl::StatusOr<std::string> text =
+      ReadFile(*config.schedule.file, InputKind::kSchedule);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.file"), text.status()));
   PW_ASSIGN_OR_RETURN(ScheduleFile file,
                       ParseScheduleFile(*text, *config.schedule.file));
@@ -140,12 +139,12 @@ absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
     }
   }
   if (offloads && !config.costs.offload_s) {
-    return Missing("costs.uniform.offload",
-                   "a time, since the schedule has O passes");
+    return MissingValue(config.Field("costs.uniform.offload"),
+                        "a time, since the schedule has O passes");
   }
   if (loads && !config.costs.load_s) {
-    return Missing("costs.uniform.load",
-                   "a time, since the schedule has L passes");
+    return MissingValue(config.Field("costs.uniform.load"),
+                        "a time, since the schedule has L passes");
   }
   return absl::OkStatus();
 }
@@ -176,10 +175,12 @@ std::optional<absl::Status> CheckLimit(const RunConfig& config,
       PeakActivations(schedule, held_until_weight);
   const auto worst = std::max_element(peaks.begin(), peaks.end());
   if (*worst <= *limit * (1 + kLimitRounding)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(config.Field("strategy.max_activations"), ": ", *limit,
-                   " is exceeded: with schedule ", schedule.name, " rank ",
-                   worst - peaks.begin(), " holds ", *worst));
+  return Prefix(
+      config.Field("strategy.max_activations"),
+      WithValue(absl::ResourceExhaustedError(absl::StrCat(
+                    *limit, " is exceeded: with schedule ", schedule.name,
+                    " rank ", worst - peaks.begin(), " holds ", *worst)),
+                absl::StrCat(*limit), absl::StrCat(*worst, " or more")));
 }
 
 // The parameters that stand, and what `pair` makes of the schedule.
@@ -227,16 +228,14 @@ std::optional<DeviceSpec> DeviceOf(
 
 absl::Status Locate(const RunConfig& config, const absl::Status& status) {
   if (status.ok()) return status;
-  const absl::string_view message = status.message();
-  const auto origin =
-      config.origins.find(std::string(message.substr(0, message.find(": "))));
-  return origin == config.origins.end() ? status
-                                        : Prefix(origin->second, status);
+  const auto origin = config.origins.find(PartsOf(status).field.value_or(""));
+  return origin == config.origins.end() ? status : At(origin->second, status);
 }
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PreparedRun run;
   run.config = config;
+  run.warnings = config.notes;
   run.engine = config.engine.value_or("simgrid");
   PW_RETURN_IF_ERROR(CheckNames(config, run.engine));
 
@@ -261,6 +260,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
       run.prepared_model,
       PrepareModelOnStages(config, sizes, spec, run.schedule.get()));
   const std::optional<PreparedModel>& model = run.prepared_model;
+  if (model) PW_RETURN_IF_ERROR(CheckBytes(config, sizes, *model));
   LowerOptions& lower = run.lower;
   PW_ASSIGN_OR_RETURN(run.profile, LoadProfile(config, model.has_value()));
   lower.hop_bytes = PrepareHopBytes(config, model);
@@ -272,6 +272,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (run.profile) {
     const bool measured = !config.costs.p2p_s && network.hop_s > 0 &&
                           network.network.cluster == nullptr;
+    run.measured_hops = measured;
     if (measured) absl::StrAppend(&network.name, " (measured)");
     PW_RETURN_IF_ERROR(TakeProfileTimes(
         config, *model, network.shape ? &*network.shape : nullptr,
@@ -325,8 +326,7 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
 
   PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
-  WarnOfIdleOptions(config, sizes, *run.schedule, model.has_value(), zero,
-                    &run.warnings);
+  if (model) WarnOfGaps(config, sizes, *run.schedule, zero, &run.warnings);
 
   lower.network = network.network;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
@@ -343,6 +343,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (model) run.model = spec->name;
   if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
+  }
+  run.idle = FindIdleOptions(
+      run, sizes, network.shape ? &*network.shape : nullptr, network.hop_s);
+  for (const IdleOption& option : run.idle) {
+    run.warnings.push_back(option.warning);
   }
   run.config.strategy.pp = sizes.pp;
   run.config.strategy.vpp = sizes.vpp;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
@@ -41,9 +42,7 @@ absl::Status FillTime(const RunConfig& config, const TimeOf& time,
   const std::string uniform = absl::StrCat("costs.uniform.", time.name);
   const std::string per_stage = absl::StrCat("costs.per_stage.", time.name);
   if (time.uniform.has_value() && !time.per_stage.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field(per_stage), ": given together with ",
-                     config.Field(uniform), "; allowed: one of them"));
+    return BothGiven(config.Field(per_stage), config.Field(uniform));
   }
   if (time.per_stage.empty()) {
     for (StageCosts& stage : *stages) {
@@ -63,6 +62,10 @@ absl::Status FillTime(const RunConfig& config, const TimeOf& time,
   return absl::OkStatus();
 }
 
+constexpr char kAllTimes[] =
+    "all of forward, backward_input, backward_weight (a full backward is their "
+    "sum), or none of them";
+
 absl::Status CheckAllGiven(const RunConfig& config) {
   std::vector<std::string> missing;
   for (const TimeOf& time : PassTimes(config.costs)) {
@@ -70,17 +73,18 @@ absl::Status CheckAllGiven(const RunConfig& config) {
       missing.push_back(absl::StrCat("costs.uniform.", time.name));
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      absl::StrJoin(missing, ", "),
-      ": missing, while other pass times are given; allowed: all of forward, "
-      "backward_input, backward_weight (a full backward is their sum), or "
-      "none of them"));
+  return Prefix(config.Field(absl::StrJoin(missing, ", ")),
+                WithValue(absl::InvalidArgumentError(absl::StrCat(
+                              "missing, while other pass times are given; "
+                              "allowed: ",
+                              kAllTimes)),
+                          "", kAllTimes));
 }
 
 absl::Status NeededForEstimate(const RunConfig& config,
                                absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(config.Field("costs.analytic"), ": needs ", what));
+  return FieldError(config.Field("costs.analytic"),
+                    absl::StrCat("needs ", what));
 }
 
 }  // namespace
@@ -100,10 +104,10 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   if (!config.costs.analytic) return std::optional<AnalyticOptions>();
   for (const TimeOf& time : PassTimes(config.costs)) {
     if (!time.given()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.Field("costs.analytic"), ": given together with costs.",
-        time.uniform ? "uniform." : "per_stage.", time.name,
-        "; allowed: one of them"));
+    return BothGiven(
+        config.Field("costs.analytic"),
+        absl::StrCat("costs.", time.uniform ? "uniform." : "per_stage.",
+                     time.name));
   }
   if (model == nullptr) {
     return NeededForEstimate(config, "a model (--model NAME)");
@@ -116,16 +120,18 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   const TrainingSpec& training = model->training;
   if (shape == nullptr && training.tp * training.cp * training.ep > 1) {
     return NeededForEstimate(
-        config, "a system (--system NAME) for the links of tp, cp and ep");
+        config,
+        "a system (--system NAME) for the links of strategy.tp, "
+        "strategy.cp and strategy.ep");
   }
   AnalyticOptions options;
   const absl::StatusOr<DeviceSpec> spec =
       FindDevice(device == "auto" ? shape->device_name : device);
   PW_RETURN_IF_ERROR(
-      Prefix(device == "auto"
-                 ? absl::StrCat("system.device_name: ", shape->device_name)
-                 : config.Field("costs.analytic.device"),
-             spec.status()));
+      device == "auto"
+          ? Prefix(config.Field("system.device_name"),
+                   Prefix(shape->device_name, spec.status()))
+          : Prefix(config.Field("costs.analytic.device"), spec.status()));
   options.device = *spec;
   if (training.precision == Precision::kFp8 && spec->fp8_flops == 0) {
     return BadValue(config.Field("strategy.precision"), "fp8",

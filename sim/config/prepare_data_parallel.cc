@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 
@@ -17,6 +18,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule->replicas;
+  lower.tied_bytes = model ? TiedGradientBytes(*model) : 0;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   // Copies of an inference pipeline share nothing.
   const bool trains = run->schedule->backward != BackwardRule::kNone;
@@ -56,10 +58,10 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     }
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      "costs.gradient_bytes: missing; allowed: the bytes of one rank's "
-      "gradients (--gradient-bytes 4GiB), or a model (--model), from which "
-      "they follow");
+  return MissingValue(
+      config.Field("costs.gradient_bytes"),
+      "the bytes of one rank's gradients (--gradient-bytes 4GiB), or a model "
+      "(--model), from which they follow");
 }
 
 }  // namespace pipewright

@@ -3,6 +3,34 @@
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
+namespace {
+
+// `context_bytes` where the configuration says nothing.
+std::shared_ptr<const ScheduleMemory> BuildMemory(
+    const RunConfig& config, const PreparedModel& model,
+    const Schedule& schedule, double context_bytes,
+    std::shared_ptr<const MemoryFramework> framework) {
+  MemoryOptions options;
+  options.context_bytes =
+      config.strategy.memory_context_bytes.value_or(context_bytes);
+  options.fragmentation =
+      config.strategy.fragmentation.value_or(options.fragmentation);
+  options.framework = std::move(framework);
+  return std::make_shared<const ScheduleMemory>(BuildScheduleMemory(
+      model.spec, model.training, model.layout, schedule, options));
+}
+
+}  // namespace
+
+void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
+                         PreparedRun* run) {
+  if (!run->memory) return;
+  const double context_bytes =
+      framework->has_context ? MemoryOptions().context_bytes : 0;
+  run->memory->memory =
+      BuildMemory(run->config, *run->prepared_model, *run->schedule,
+                  context_bytes, std::move(framework));
+}
 
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            std::shared_ptr<const Schedule> schedule,
@@ -10,19 +38,14 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const DeviceSpec* estimated,
                            const PreparedProfile* profile) {
   const bool named = config.costs.analytic_device.value_or("auto") != "auto";
-  MemoryOptions options;
+  double context_bytes = MemoryOptions().context_bytes;
   // A process on a CPU has no context of CUDA.
   const bool gpu = shape != nullptr && shape->memory_bytes > 0;
   if (!gpu && profile != nullptr && MeasuredOnCpu(*profile->profile)) {
-    options.context_bytes = 0;
+    context_bytes = 0;
   }
-  options.context_bytes =
-      config.strategy.memory_context_bytes.value_or(options.context_bytes);
-  options.fragmentation =
-      config.strategy.fragmentation.value_or(options.fragmentation);
   MemoryReport report;
-  report.memory = std::make_shared<const ScheduleMemory>(BuildScheduleMemory(
-      model.spec, model.training, model.layout, *schedule, options));
+  report.memory = BuildMemory(config, model, *schedule, context_bytes, nullptr);
   report.schedule = std::move(schedule);
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;

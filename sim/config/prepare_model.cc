@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/config/model_fields.h"
@@ -25,9 +26,7 @@ bool AnyField(const ModelChoice& model) {
 absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config) {
   const ModelChoice& given = config.model;
   if (given.preset && given.hf) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("model.hf"), ": given together with ",
-                     config.Field("model.preset"), "; allowed: one of them"));
+    return BothGiven(config.Field("model.hf"), config.Field("model.preset"));
   }
   if (given.preset) {
     absl::StatusOr<ModelSpec> preset = FindModel(*given.preset);
@@ -57,11 +56,16 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config) {
   if (given.heads && !given.kv_heads) model.kv_heads = *given.heads;
   for (const ModelSizeRow& row : ModelSizeRows()) {
     if (given.*row.given) model.*row.size = *(given.*row.given);
+    if (model.*row.size > row.most) {
+      const FieldPlace place =
+          config.Field(given.*row.given ? row.path : "model.hf");
+      return BadValue(place, absl::StrCat(row.path, " ", model.*row.size),
+                      absl::StrCat("at most ", row.most));
+    }
     if (model.*row.size >= row.least) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        row.path, ": missing; allowed: model.preset, model.hf, or ",
-        "layers, hidden, heads, ffn_hidden, vocabulary and ",
-        "sequence together"));
+    return MissingValue(config.Field(row.path),
+                        "model.preset, model.hf, or layers, hidden, heads, "
+                        "ffn_hidden, vocabulary and sequence together");
   }
   for (const ModelPropertyRow& row : ModelPropertyRows()) {
     if (given.*row.given) model.*row.property = *(given.*row.given);

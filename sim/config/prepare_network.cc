@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -24,9 +25,8 @@ void OverlayLink(const LinkChoice& given, LinkClass* link) {
 absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config) {
   const SystemChoice& given = config.system;
   if (given.preset && given.file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("system.file"), ": given together with ",
-                     config.Field("system.preset"), "; allowed: one of them"));
+    return BothGiven(config.Field("system.file"),
+                     config.Field("system.preset"));
   }
   if (given.preset) {
     absl::StatusOr<ShapeParams> system = FindSystem(*given.preset);
@@ -69,20 +69,19 @@ ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
 absl::Status LocateInSystem(const RunConfig& config,
                             const absl::Status& status) {
   if (status.ok()) return status;
-  const absl::string_view message = status.message();
-  const std::string field(message.substr(0, message.find(": ")));
-  std::string path = absl::StrCat("system.", field);
+  std::string path =
+      absl::StrCat("system.", PartsOf(status).field.value_or(""));
   const std::vector<std::string> known = ConfigPaths();
   if (std::find(known.begin(), known.end(), path) == known.end()) {
     return Prefix("system", status);
   }
-  const std::string full = absl::StrCat("system.", message);
+  const absl::Status full = InSection("system", status);
   while (config.origins.count(path) == 0) {
     const size_t dot = path.rfind('.');
-    if (dot == std::string::npos) return absl::Status(status.code(), full);
+    if (dot == std::string::npos) return full;
     path.resize(dot);
   }
-  return Prefix(config.origins.at(path), absl::Status(status.code(), full));
+  return At(config.origins.at(path), full);
 }
 
 // The devices of strategy.mapping where it is a list; empty for an order.
@@ -135,31 +134,35 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   PW_RETURN_IF_ERROR(
       Prefix(config.Field("strategy.mapping"), mapping.status()));
   if (sizes.pp > 1 && hop_bytes <= 0 && !config.costs.hop_bytes) {
-    return absl::InvalidArgumentError(
-        "costs.hop_bytes: missing, and with a system the bytes of a hop "
-        "decide its time; allowed: costs.hop_bytes (--hop-bytes 32MiB), or a "
-        "model (--model), from which they follow");
+    constexpr char kAllowed[] =
+        "costs.hop_bytes (--hop-bytes 32MiB), or a model (--model), from which "
+        "they follow";
+    return WithValue(
+        FieldError(config.Field("costs.hop_bytes"),
+                   absl::StrCat("missing, and with a system the bytes of a hop "
+                                "decide its time; allowed: ",
+                                kAllowed)),
+        "", kAllowed);
   }
   PreparedNetwork prepared;
   prepared.system = params.name.empty() ? params.shape : params.name;
   if (!own_shape.empty() && params.shape != own_shape) {
     absl::StrAppend(&prepared.system, " as ", params.shape);
   }
-  prepared.name =
-      absl::StrCat(prepared.system, ", ", params.nodes,
-                   params.nodes == 1 ? " node" : " nodes", " (",
-                   engine == "fast" ? "no contention" : "native", ")");
+  prepared.name = absl::StrCat(
+      prepared.system, ", ", params.nodes,
+      params.nodes == 1 ? " node" : " nodes", " (",
+      engine == "fast" ? "no contention" : config.network.value_or("fluid"),
+      ")");
   prepared.shape = params;
   prepared.network.cluster =
       std::make_shared<const Cluster>(*std::move(cluster));
   prepared.network.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
-    const std::vector<LinkId> links =
-        LinksBetween(prepared.network, 0, rank, rank + 1);
-    prepared.hop_s =
-        std::max(prepared.hop_s,
-                 SecondsOnLinks(*prepared.network.cluster, links, hop_bytes));
+    const FlowBundle flows = FlowsBetween(prepared.network, 0, rank, rank + 1);
+    prepared.hop_s = std::max(
+        prepared.hop_s, SecondsOf(*prepared.network.cluster, flows, hop_bytes));
   }
   return prepared;
 }
@@ -172,27 +175,27 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
   const std::optional<double>& p2p_s = config.costs.p2p_s;
   if (config.system.given()) {
     if (p2p_s) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          config.Field("costs.p2p"),
-          ": a pure delay replaces the network, so it cannot be given "
-          "together with a system; allowed: one of them"));
+      return WithValue(
+          FieldError(config.Field("costs.p2p"),
+                     "a pure delay replaces the network, so it cannot be given "
+                     "together with a system; allowed: one of them"),
+          "", "one of them");
     }
     return OnSystem(config, sizes, hop_bytes, engine, warnings);
   }
   if (config.system.nodes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("system.nodes"),
-                     ": no system is given; allowed: together with "
-                     "system.preset, system.file or system.shape"));
+    constexpr char kAllowed[] =
+        "together with system.preset, system.file or system.shape";
+    return WithValue(
+        FieldError(config.Field("system.nodes"),
+                   absl::StrCat("no system is given; allowed: ", kAllowed)),
+        absl::StrCat(*config.system.nodes), kAllowed);
   }
   const WaitRule waiting =
       config.strategy.waiting.value_or(WaitRule::kBuffered);
   if (waiting != WaitRule::kBuffered) {
     return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
                     "buffered without a system: a pure delay holds nobody");
-  }
-  if (!config.strategy.mapping.empty()) {
-    warnings->push_back("strategy.mapping has no effect without a system");
   }
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);

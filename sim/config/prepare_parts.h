@@ -37,11 +37,10 @@ struct RunSizes {
   int64_t devices() const;
 };
 
-// What was given but changes nothing, and what is likely not meant. `zero`:
-// ZeroStage.
-void WarnOfIdleOptions(const RunConfig& config, const RunSizes& sizes,
-                       const Schedule& schedule, bool has_model, int zero,
-                       std::vector<std::string>* warnings);
+// What a run with a model leaves out of what was asked for. `zero`: ZeroStage.
+void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
+                const Schedule& schedule, int zero,
+                std::vector<std::string>* warnings);
 
 // Device and links to estimate pass times for, or nothing where they are not
 // estimated. `model` and `shape` may be null. Error: an estimate without a
@@ -126,6 +125,11 @@ absl::StatusOr<StageLayout> PrepareLayout(
     const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
     const TrainingSpec& training, const std::vector<int>& rank_of_stage);
 
+// Error: the bytes that a rank may hold are beyond what can be counted, naming
+// the largest size that was given.
+absl::Status CheckBytes(const RunConfig& config, const RunSizes& sizes,
+                        const PreparedModel& model);
+
 // Tokens of a microbatch; nothing where neither a model nor the strategy
 // tells.
 std::optional<double> MicrobatchTokens(const RunConfig& config,
@@ -143,8 +147,12 @@ double PrepareHopBytes(const RunConfig& config,
 
 // Parameters of one device that the data-parallel replicas share, [stage].
 // Experts, which fewer replicas share, count as much less as their ring is
-// shorter. Frozen ones do not count, a tied table counts once a stage.
+// shorter. Frozen ones do not count, a tied table counts once a rank.
 std::vector<double> TrainedParameters(const PreparedModel& model);
+
+// The gradient of one device's part of a table that embedding and output head
+// share; 0 where they share none.
+double TiedGradientBytes(const PreparedModel& model);
 
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
 // the schedule and the model that are there. Warns where gradients are not

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
@@ -22,9 +23,7 @@ constexpr double kMostJitter = 100;  // %
 absl::Status CheckAlone(const RunConfig& config) {
   const CostChoice& costs = config.costs;
   const auto both = [&](bool given, absl::string_view other) {
-    return given ? absl::InvalidArgumentError(absl::StrCat(
-                       config.Field("costs.profile"), ": given together with ",
-                       config.Field(other), "; allowed: one of them"))
+    return given ? BothGiven(config.Field("costs.profile"), config.Field(other))
                  : absl::OkStatus();
   };
   PW_RETURN_IF_ERROR(both(costs.analytic, "costs.analytic"));
@@ -89,6 +88,32 @@ absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
   return std::shared_ptr<const Jitter>(std::move(jitter));
 }
 
+// What a calibration has warned of concerns whoever takes its times. A profile
+// may have a page of it; `calibrate show` has all.
+constexpr size_t kRepeatedWarnings = 5;
+
+void RepeatWarnings(const PreparedProfile& profile,
+                    std::vector<std::string>* warnings) {
+  std::vector<std::string> all;
+  for (const ProfileSource& source : profile.profile->sources) {
+    for (const std::string& warning : source.warnings) {
+      if (std::find(all.begin(), all.end(), warning) == all.end()) {
+        all.push_back(warning);
+      }
+    }
+  }
+  for (size_t index = 0; index < all.size(); ++index) {
+    if (index == kRepeatedWarnings && all.size() > kRepeatedWarnings + 1) {
+      warnings->push_back(absl::StrCat(
+          "profile ", profile.name, ": ", all.size() - index,
+          " more warnings (pipewright calibrate show ", profile.name, ")"));
+      return;
+    }
+    warnings->push_back(
+        absl::StrCat("profile ", profile.name, ": ", all[index]));
+  }
+}
+
 // High end over low end of a 95 % interval: an effect known to a factor of two.
 constexpr double kMostUncertain = 2;
 
@@ -139,9 +164,8 @@ absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
   if (!config.costs.profile) return std::optional<PreparedProfile>();
   PW_RETURN_IF_ERROR(CheckAlone(config));
   if (!has_model) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(config.Field("costs.profile"),
-                     ": needs a model (--model NAME), whose parts it times"));
+    return FieldError(config.Field("costs.profile"),
+                      "needs a model (--model NAME), whose parts it times");
   }
   absl::StatusOr<Profile> profile = FindProfile(*config.costs.profile);
   PW_RETURN_IF_ERROR(Prefix(config.Field("costs.profile"), profile.status()));
@@ -176,8 +200,14 @@ absl::Status TakeProfileTimes(const RunConfig& config,
     warnings->push_back(absl::StrCat("profile ", profile->name,
                                      " is of a run that was interrupted"));
   }
+  RepeatWarnings(*profile, warnings);
   warnings->insert(warnings->end(), profile->costs.warnings.begin(),
                    profile->costs.warnings.end());
+  if (!profile->costs.error_unknown.empty()) {
+    warnings->push_back(absl::StrCat("profile ", profile->name, ": ",
+                                     profile->costs.error_unknown,
+                                     "; a step has no interval"));
+  }
   return absl::OkStatus();
 }
 

@@ -1,8 +1,10 @@
 // How the model is trained and laid out, and the bytes that follow from it.
 #include <cstdint>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
@@ -47,9 +49,7 @@ absl::Status CheckOneChoice(const RunConfig& config) {
   if (strategy.layout) given.push_back("strategy.layout");
   if (strategy.split) given.push_back("strategy.split");
   if (given.size() < 2) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(config.Field(given[1]), ": given together with ",
-                   config.Field(given[0]), "; allowed: one of them"));
+  return BothGiven(config.Field(given[1]), config.Field(given[0]));
 }
 
 absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
@@ -183,12 +183,13 @@ double PrepareHopBytes(const RunConfig& config,
 
 std::vector<double> TrainedParameters(const PreparedModel& model) {
   const double expert_share = ExpertShare(model.training);
+  const std::set<int> has_table =
+      RanksWithTable(model.layout, model.rank_of_stage);
   std::vector<double> parameters;
-  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
-    bool has_embedding = false;
+  for (size_t stage = 0; stage < model.layout.stages.size(); ++stage) {
+    const bool has_embedding = has_table.contains(model.rank_of_stage[stage]);
     double sum = 0;
-    for (const StageBlock& block : blocks) {
-      has_embedding |= block.kind == BlockKind::kEmbedding;
+    for (const StageBlock& block : model.layout.stages[stage]) {
       // Frozen and trained layers may stand in one run of layers.
       const bool alike = model.spec.frozen_layers == 0;
       for (int64_t at = 0; at < (alike ? 1 : block.count); ++at) {
@@ -196,7 +197,7 @@ std::vector<double> TrainedParameters(const PreparedModel& model) {
             (alike ? static_cast<double>(block.count) : 1) * block.part;
         for (const ModelOp& op : BlockOps(model.spec, model.training,
                                           block.kind, block.first_layer + at)) {
-          // On one stage a tied table has one gradient.
+          // On one rank a tied table has one gradient.
           if (op.is_frozen || (op.is_tied && has_embedding)) continue;
           sum += times * op.parameters * (op.is_expert ? expert_share : 1);
         }
@@ -205,6 +206,22 @@ std::vector<double> TrainedParameters(const PreparedModel& model) {
     parameters.push_back(sum);
   }
   return parameters;
+}
+
+double TiedGradientBytes(const PreparedModel& model) {
+  double parameters = 0;
+  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    for (const StageBlock& block : blocks) {
+      if (block.kind != BlockKind::kHead) continue;
+      for (const ModelOp& op : BlockOps(model.spec, model.training, block.kind,
+                                        block.first_layer)) {
+        if (op.is_tied && !op.is_frozen) {
+          parameters += block.part * op.parameters;
+        }
+      }
+    }
+  }
+  return model.training.gradient_bytes * parameters;
 }
 
 std::vector<double> GradientBytes(const RunConfig& config,

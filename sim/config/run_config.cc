@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/error_parts.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
@@ -99,10 +101,10 @@ class Printer {
 
 }  // namespace
 
-std::string RunConfig::Field(absl::string_view path) const {
+FieldPlace RunConfig::Field(absl::string_view path) const {
   const auto origin = origins.find(std::string(path));
-  return origin == origins.end() ? std::string(path)
-                                 : absl::StrCat(origin->second, ": ", path);
+  if (origin != origins.end()) return origin->second.Field(path);
+  return ConfigOrigin{.file = source}.Field(path);
 }
 
 std::string ToString(const RunConfig& config) {
@@ -110,6 +112,16 @@ std::string ToString(const RunConfig& config) {
   Printer printer(&out);
   VisitFields(config, printer);
   return out;
+}
+
+std::vector<std::string> GivenPaths(const RunConfig& config) {
+  std::vector<std::string> paths;
+  const std::string text = ToString(config);
+  for (const absl::string_view line :
+       absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    paths.emplace_back(line.substr(0, line.find(": ")));
+  }
+  return paths;
 }
 
 }  // namespace pipewright

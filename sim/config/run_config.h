@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/error_parts.h"
 #include "sim/config/config_edit.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
@@ -146,12 +147,15 @@ struct CostChoice {
   std::optional<double> forward_s;
   std::optional<double> backward_input_s;
   std::optional<double> backward_weight_s;
+  // Given as one time; ReadConfig has made both parts of it.
+  std::optional<double> backward_s;
   std::optional<double> recompute_s;
   std::optional<double> offload_s;
   std::optional<double> load_s;
   std::vector<double> stage_forward_s;
   std::vector<double> stage_backward_input_s;
   std::vector<double> stage_backward_weight_s;
+  std::vector<double> stage_backward_s;  // as backward_s
   std::vector<double> microbatch_factor;
   std::vector<double> slice_factor;
   std::optional<double> p2p_s;
@@ -184,10 +188,13 @@ struct RunConfig {
   std::optional<int> iterations;
 
   ConfigOrigins origins;
+  std::string source;  // the file, "" without one
+  // How something was read that can be read in several ways.
+  std::vector<std::string> notes;
 
-  // "run.yaml:3: strategy.pp", or the path alone where it was not given: how
-  // a message about a field begins.
-  std::string Field(absl::string_view path) const;
+  // "run.yaml:3: strategy.pp": how a message about a field begins. Where it
+  // was not given, "run.yaml: strategy.pp", or without a file the path alone.
+  FieldPlace Field(absl::string_view path) const;
 };
 
 // The text of a file: YAML, JSON or text protobuf, told apart by the ending
@@ -204,8 +211,19 @@ absl::StatusOr<RunConfig> ReadConfig(
     absl::string_view text, absl::string_view source_name,
     const std::vector<std::vector<ConfigEdit>>& layers);
 
+// A file that a run is read from besides the configuration itself.
+struct InputField {
+  std::string field;
+  std::string path;
+};
+std::vector<InputField> InputFields(const RunConfig& config);
+
 // A line a field that is set, "strategy.pp: 8"; origins are left out.
 std::string ToString(const RunConfig& config);
+
+// The paths of the fields that are set, in the order of the fields; of
+// schedule.params one a key.
+std::vector<std::string> GivenPaths(const RunConfig& config);
 
 // All field paths of the schema, for help and the nearest name.
 std::vector<std::string> ConfigPaths();

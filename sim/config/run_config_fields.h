@@ -113,6 +113,13 @@ inline const std::vector<ChoiceRow>& ValidationChoices() {
   return rows;
 }
 
+// Of each value of a list of factors; 0 is one too.
+struct FactorRange {
+  double least = 1e-6;
+  double most = 1e6;
+};
+inline constexpr FactorRange kFactors;
+
 // The name of an available value.
 template <typename Enum>
 const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
@@ -122,11 +129,17 @@ const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
   return "";
 }
 
-// `visit` has Text, Int, Real (finite, minimum and maximum), Bool, Quantity,
-// Quantities, Reals, Ints, Texts, Choice, Pairs and Section (is it there?).
+// `visit` has Text, Int and Real (minimum and maximum), Bool, Quantity and
+// Quantities (RangeOf the unit), Reals (kFactors), Ints, Texts, Choice, Pairs
+// and Section (is it there?).
 template <typename Config, typename Visitor>
 void VisitFields(Config& config, Visitor& visit) {
+  // Of a sum that is checked once the others are known (CheckBytes).
   constexpr int kAny = std::numeric_limits<int>::max();
+  // What prices and limits count stays far from a double's end.
+  constexpr double kMost = 1e12;
+  // Three passes each are as many as a schedule may have.
+  constexpr int kMostMicrobatches = kAny / 3;
   // As many ranks as BuildSchedule takes, as many replicas as BuildCluster
   // takes devices.
   constexpr int kMostRanks = 1 << 16;
@@ -134,13 +147,14 @@ void VisitFields(Config& config, Visitor& visit) {
   // More would only repeat the period; the limit keeps a slip of the finger
   // from running for days.
   constexpr int kMostIterations = 10000;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // As BuildCluster takes.
+  constexpr int kMostDevices = 1 << 20;
 
   auto& model = config.model;
   visit.Text("model.preset", model.preset);
   visit.Text("model.hf", model.hf);
   for (const ModelSizeRow& row : ModelSizeRows()) {
-    visit.Int(row.path, model.*row.given, row.least, kAny);
+    visit.Int(row.path, model.*row.given, row.least, row.most);
   }
   for (const ModelPropertyRow& row : ModelPropertyRows()) {
     visit.Bool(row.path, model.*row.given);
@@ -149,13 +163,14 @@ void VisitFields(Config& config, Visitor& visit) {
   auto& system = config.system;
   visit.Text("system.preset", system.preset);
   visit.Text("system.file", system.file);
-  visit.Int("system.nodes", system.nodes, 1, kAny);
+  visit.Int("system.nodes", system.nodes, 1, kMostDevices);
   visit.Text("system.shape", system.shape);
-  visit.Int("system.devices_per_node", system.devices_per_node, 1, kAny);
-  visit.Int("system.nics_per_node", system.nics_per_node, 0, kAny);
-  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1, kAny);
-  visit.Int("system.nodes_per_leaf", system.nodes_per_leaf, 1, kAny);
-  visit.Real("system.oversubscription", system.oversubscription, 1, kInfinity);
+  visit.Int("system.devices_per_node", system.devices_per_node, 1,
+            kMostDevices);
+  visit.Int("system.nics_per_node", system.nics_per_node, 0, kMostDevices);
+  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1, kMostDevices);
+  visit.Int("system.nodes_per_leaf", system.nodes_per_leaf, 1, kMostDevices);
+  visit.Real("system.oversubscription", system.oversubscription, 1, 1e6);
   visit.Quantity("system.nvlink.bandwidth", system.nvlink.bytes_per_s,
                  Unit::kBandwidth);
   visit.Quantity("system.nvlink.latency", system.nvlink.latency_s, Unit::kTime);
@@ -178,7 +193,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
-  visit.Int("strategy.microbatches", strategy.microbatches, 1, kAny);
+  visit.Int("strategy.microbatches", strategy.microbatches, 1,
+            kMostMicrobatches);
   visit.Int("strategy.microbatch_size", strategy.microbatch_size, 1, kAny);
   visit.Int("strategy.sequence", strategy.sequence, 1, kAny);
   visit.Int("strategy.slices", strategy.slices, 1, Pass::kMaxSlices);
@@ -193,8 +209,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.validation", strategy.validation, ValidationChoices());
   visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations, 0,
              kMostIterations - 1);
-  visit.Real("strategy.max_activations", strategy.max_activations, 0,
-             kInfinity);
+  visit.Real("strategy.max_activations", strategy.max_activations, 0, kMost);
   visit.Int("strategy.gradient_bytes_per_parameter",
             strategy.gradient_bytes_per_parameter, 1, 16);
   visit.Int("strategy.parameter_bytes_per_parameter",
@@ -210,7 +225,7 @@ void VisitFields(Config& config, Visitor& visit) {
                AttentionChoices());
   visit.Choice("strategy.precision", strategy.precision, PrecisionChoices());
   visit.Bool("strategy.fused_cross_entropy", strategy.fused_cross_entropy);
-  visit.Ints("strategy.layers", strategy.layers, 0, kAny);
+  visit.Ints("strategy.layers", strategy.layers, 0, kMostLayers);
   visit.Text("strategy.layout", strategy.layout);
   visit.Choice("strategy.split", strategy.split, SplitChoices());
   visit.Choice("strategy.vocabulary", strategy.vocabulary, VocabularyChoices());
@@ -231,6 +246,7 @@ void VisitFields(Config& config, Visitor& visit) {
                  Unit::kTime);
   visit.Quantity("costs.uniform.backward_weight", costs.backward_weight_s,
                  Unit::kTime);
+  visit.Quantity("costs.uniform.backward", costs.backward_s, Unit::kTime);
   visit.Quantity("costs.uniform.recompute", costs.recompute_s, Unit::kTime);
   visit.Quantity("costs.uniform.offload", costs.offload_s, Unit::kTime);
   visit.Quantity("costs.uniform.load", costs.load_s, Unit::kTime);
@@ -240,6 +256,8 @@ void VisitFields(Config& config, Visitor& visit) {
                    costs.stage_backward_input_s, Unit::kTime);
   visit.Quantities("costs.per_stage.backward_weight",
                    costs.stage_backward_weight_s, Unit::kTime);
+  visit.Quantities("costs.per_stage.backward", costs.stage_backward_s,
+                   Unit::kTime);
   visit.Reals("costs.microbatch_factor", costs.microbatch_factor);
   visit.Reals("costs.slice_factor", costs.slice_factor);
   visit.Quantity("costs.p2p", costs.p2p_s, Unit::kTime);
@@ -262,7 +280,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Section("costs.analytic", costs.analytic);
   visit.Text("costs.analytic.device", costs.analytic_device);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
-             kInfinity);
+             kMost);
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);

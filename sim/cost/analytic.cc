@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/cost/kernel_time.h"
@@ -193,6 +194,7 @@ double MostUpdatedParameters(const ModelSpec& model,
     StageParameters& own = parameters[rank];
     (op.is_expert ? own.expert : own.dense) += times * op.parameters;
   };
+  const std::set<int> has_table = RanksWithTable(layout, rank_of_stage);
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     const int rank = rank_of_stage[stage];
     for (const StageBlock& block : layout.stages[stage]) {
@@ -202,7 +204,9 @@ double MostUpdatedParameters(const ModelSpec& model,
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :
              BlockOps(model, training, block.kind, block.first_layer + at)) {
-          if (op.is_frozen) continue;
+          if (op.is_frozen || (op.is_tied && has_table.contains(rank))) {
+            continue;
+          }
           add(rank, op, times);
           if (replicas == 2) add(last_rank - rank, op, times);
         }

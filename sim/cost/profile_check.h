@@ -1,9 +1,11 @@
-// What is wrong with an entry of a profile beyond what each field tells by
-// itself: numbers that contradict each other.
+// What is wrong with a profile: with an entry, beyond what each field tells by
+// itself, numbers that contradict each other; and with all of it.
 #pragma once
 
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "sim/cost/profile.h"
 
 namespace pipewright {
@@ -21,5 +23,11 @@ template <class Entry>
 Wrong WhatIsWrong(const Entry&) {
   return {};
 }
+
+// Would ReadProfile take what WriteProfile makes of it? For profiles made of
+// files whose numbers nobody has checked. Error: that of ReadProfile, without
+// a line.
+absl::Status CheckProfile(const Profile& profile,
+                          absl::string_view source_name);
 
 }  // namespace pipewright

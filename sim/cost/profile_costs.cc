@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_lookup.h"
@@ -31,8 +30,9 @@ absl::StatusOr<ProfilePart> PartOf(BlockKind kind) {
     case BlockKind::kHead:
       return ProfilePart::kHead;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("costs.profile: no profile measures a block of kind ",
+      return FieldError(
+          "costs.profile",
+          absl::StrCat("no profile measures a block of kind ",
                        BlockKindName(kind),
                        "; allowed: embedding, layer, expert layer, head"));
   }
@@ -72,6 +72,8 @@ struct StageSum {
   StageCosts costs;
   bool any_full = false;
   std::array<std::vector<double>, kNumProfilePasses> quantiles;
+  // By row of ProfileLookup::times().
+  std::map<int, std::array<double, kNumPassKinds>> rows;
 
   StageSum() { quantiles.fill(std::vector<double>(kKnots, 0)); }
 };
@@ -104,6 +106,7 @@ class Summation {
       AddQuantiles(times.quantiles[static_cast<int>(pass)], seconds(pass),
                    count, &sum->quantiles[static_cast<int>(pass)]);
     }
+    AddRows(times, count, recomputes && IsLayer(part), &sum->rows);
     StageCosts& costs = sum->costs;
     costs.forward_s += count * (seconds(ProfilePass::kForward) + exchange[0]);
     costs.backward_input_s +=
@@ -121,6 +124,26 @@ class Summation {
   }
 
  private:
+  // As the times are added up below, what is run again within the backward
+  // included.
+  static void AddRows(const PartTimes& times, double count, bool recomputes,
+                      std::map<int, std::array<double, kNumPassKinds>>* rows) {
+    const auto add = [&](ProfilePass pass, PassKind kind) {
+      for (const auto& [row, seconds] : times.rows[static_cast<int>(pass)]) {
+        (*rows)[row][static_cast<int>(kind)] += count * seconds;
+      }
+    };
+    add(ProfilePass::kForward, PassKind::kForward);
+    add(ProfilePass::kBackwardInput, PassKind::kBackwardInput);
+    add(ProfilePass::kBackwardWeight, PassKind::kBackwardWeight);
+    add(ProfilePass::kBackwardFull, PassKind::kBackwardFull);
+    if (!recomputes) return;
+    for (const PassKind kind : {PassKind::kRecompute, PassKind::kBackwardInput,
+                                PassKind::kBackwardFull}) {
+      add(ProfilePass::kRecompute, kind);
+    }
+  }
+
   // Of tp and ep, in F, B and W of one block; a microbatch is one exchange a
   // slice.
   absl::StatusOr<std::array<double, kNumOpPasses>> Exchanges(
@@ -161,15 +184,16 @@ class Summation {
       return time->seconds;
     }
     if (options_.network == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "costs.profile: ", options_.name, " has no ", name, " over ",
-          comm.members,
-          " devices, and no system is given; allowed: a system "
-          "(--system NAME)",
-          comm.kind == CommKind::kAllToAll
-              ? ""
-              : ", or a profile that has them (pipewright calibrate import "
-                "--nccl-tests FILE)"));
+      return FieldError(
+          "costs.profile",
+          absl::StrCat(
+              options_.name, " has no ", name, " over ", comm.members,
+              " devices, and no system is given; allowed: a system "
+              "(--system NAME)",
+              comm.kind == CommKind::kAllToAll
+                  ? ""
+                  : ", or a profile that has them (pipewright calibrate import "
+                    "--nccl-tests FILE)"));
     }
     OpComm scaled = comm;
     scaled.bytes = bytes;
@@ -246,21 +270,38 @@ std::array<std::vector<double>, kNumPassKinds> JitterOf(const StageSum& sum) {
   return out;
 }
 
-}  // namespace
-
-const char* HowName(ProfiledTime::How how) {
-  switch (how) {
-    case ProfiledTime::How::kMeasured:
-      return "measured";
-    case ProfiledTime::How::kInterpolated:
-      return "interpolated";
-    case ProfiledTime::How::kExtrapolated:
-      return "extrapolated";
-    case ProfiledTime::How::kScaled:
-      return "scaled";
+// A row of the lookup each.
+std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
+                                  const std::vector<StageSum>& sums,
+                                  std::string* unknown) {
+  constexpr double kNormal90 = 1.6449;  // two-sided quantile
+  std::vector<TimeSource> sources;
+  for (size_t row = 0; row < times.size(); ++row) {
+    const ProfiledTime& time = times[row];
+    TimeSource& source = sources.emplace_back();
+    source.name = absl::StrCat(ProfilePartName(time.part), " ",
+                               ProfilePassName(time.pass));
+    const std::optional<TimeError> error = ErrorOfMedian(time.nearest->time);
+    if (!error) {
+      *unknown = absl::StrCat(source.name, ": no drift was measured");
+    } else if (time.error < 0) {
+      *unknown = absl::StrCat(source.name,
+                              ": the error of its interpolation is unknown");
+    } else {
+      source.error = *error;
+      source.error.own = std::hypot(error->own, kNormal90 * time.error);
+    }
+    for (const StageSum& sum : sums) {
+      const auto found = sum.rows.find(static_cast<int>(row));
+      source.seconds.push_back(found == sum.rows.end()
+                                   ? std::array<double, kNumPassKinds>{}
+                                   : found->second);
+    }
   }
-  return "";
+  return sources;
 }
+
+}  // namespace
 
 absl::StatusOr<ProfileCosts> CostsOfProfile(
     const Profile& profile, const ModelSpec& model,
@@ -324,24 +365,19 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   out.jitter.optimizer = OptimizerFactors(profile);
   out.type = lookup.type();
   out.times = lookup.times();
+  out.sources = SourcesOf(out.times, sums, &out.error_unknown);
+  if (out.costs.optimizer_s > 0) {
+    if (const auto error = OptimizerError(profile, updated)) {
+      out.sources.push_back(
+          {.name = "optimizer", .error = *error, .optimizer = true});
+    } else {
+      out.error_unknown = "the optimizer step: no drift was measured";
+    }
+  }
   out.splits_backward = lookup.splits_backward();
   out.split_price = lookup.SplitPrice();
   out.warnings = lookup.warnings();
   return out;
-}
-
-std::string DescribeProfile(const Profile& profile) {
-  std::vector<std::string> sources;
-  for (const ProfileSource& source : profile.sources) {
-    const std::string line = absl::StrCat(
-        source.device.empty() ? "unknown device" : source.device,
-        source.backend.empty() ? "" : absl::StrCat(", ", source.backend),
-        source.date.empty() ? "" : absl::StrCat(", ", source.date));
-    if (std::find(sources.begin(), sources.end(), line) == sources.end()) {
-      sources.push_back(line);
-    }
-  }
-  return absl::StrJoin(sources, "; ");
 }
 
 }  // namespace pipewright

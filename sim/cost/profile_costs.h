@@ -15,6 +15,7 @@
 #include "sim/cost/pass_costs.h"
 #include "sim/cost/profile.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/cost/time_source.h"
 #include "sim/model/stages.h"
 
 namespace pipewright {
@@ -55,6 +56,11 @@ struct ProfileCosts {
   // B + W over BW of one layer; 0 where not all were measured.
   double split_price = 0;
   Jitter jitter;  // of the entries' quantiles, seed 0
+  // What of the times comes from which entry, a row of `times` each, and the
+  // optimizer. Without the collectives inside passes.
+  std::vector<TimeSource> sources;
+  // Why nothing can be said of how far the times are off; "" where it can.
+  std::string error_unknown;
   std::vector<std::string> warnings;
 };
 

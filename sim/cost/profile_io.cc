@@ -1,5 +1,6 @@
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -20,6 +21,11 @@
 
 namespace pipewright {
 namespace {
+
+// Far beyond any device, in bytes, parameters and tokens; and of times in
+// microseconds 30000 years.
+constexpr int64_t kMostCount = int64_t{1} << 50;
+constexpr double kMostNumber = 1e18;
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -61,8 +67,11 @@ class Reader {
   template <class Integer>
   void Count(const char* name, Integer* value, int64_t least = 0) {
     *value = static_cast<Integer>(GetInteger(name));
-    if (*value < least) {
-      Refuse(name, -1, absl::StrCat(*value), absl::StrCat(least, " or more"));
+    const int64_t most =
+        std::min<int64_t>(kMostCount, std::numeric_limits<Integer>::max());
+    if (*value < least || *value > most) {
+      Refuse(name, -1, absl::StrCat(*value),
+             absl::StrCat(least, " or more, at most ", most));
     }
   }
   // Below 0: not known.
@@ -80,8 +89,9 @@ class Reader {
     const FieldDescriptor* field = FieldOf(message_, name);
     for (int index = 0; index < Size(field); ++index) {
       values->push_back(reflection().GetRepeatedInt64(message_, field, index));
-      if (values->back() < 0) {
-        Refuse(name, index, absl::StrCat(values->back()), "0 or more");
+      if (values->back() < 0 || values->back() > kMostCount) {
+        Refuse(name, index, absl::StrCat(values->back()),
+               absl::StrCat("0 or more, at most ", kMostCount));
       }
     }
   }
@@ -192,8 +202,9 @@ class Reader {
                : reflection().GetInt64(message_, field);
   }
   double Checked(const char* name, int index, double value) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      Refuse(name, index, absl::StrCat(value), "a finite number, 0 or more");
+    if (!(value >= 0 && value <= kMostNumber)) {
+      Refuse(name, index, absl::StrCat(value),
+             absl::StrCat("a finite number, 0 or more, at most ", kMostNumber));
     }
     return value;
   }
@@ -322,6 +333,14 @@ class Writer {
   Message& message_;
 };
 
+proto::Profile ToMessage(const Profile& profile) {
+  proto::Profile message;
+  Writer writer(&message);
+  Profile copy = profile;  // one Visit for both directions takes no const
+  profile_fields::Visit(writer, copy);
+  return message;
+}
+
 }  // namespace
 
 absl::StatusOr<Profile> ReadProfile(absl::string_view text,
@@ -336,11 +355,17 @@ absl::StatusOr<Profile> ReadProfile(absl::string_view text,
   return profile;
 }
 
+absl::Status CheckProfile(const Profile& profile,
+                          absl::string_view source_name) {
+  const proto::Profile message = ToMessage(profile);
+  Profile read;
+  Reader reader(source_name, message, nullptr, "", -1);
+  profile_fields::Visit(reader, read);
+  return reader.status();
+}
+
 std::string WriteProfile(const Profile& profile) {
-  proto::Profile message;
-  Writer writer(&message);
-  Profile copy = profile;  // one Visit for both directions takes no const
-  profile_fields::Visit(writer, copy);
+  const proto::Profile message = ToMessage(profile);
   TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;

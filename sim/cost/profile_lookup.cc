@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -169,9 +170,9 @@ const PassEntry* ProfileLookup::SliceOf(ProfilePart part,
   return nullptr;
 }
 
-const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
+int ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   const auto [found, is_new] = found_.try_emplace({part, pass}, -1);
-  if (!is_new) return found->second < 0 ? nullptr : &times_[found->second];
+  if (!is_new) return found->second;
   if (const PassEntry* slice = SliceOf(part, pass)) {
     found->second = static_cast<int>(times_.size());
     times_.push_back({.part = part,
@@ -180,7 +181,7 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
                       .noise = NoiseOf(slice->time),
                       .points = 1,
                       .nearest = slice});
-    return &times_.back();
+    return found->second;
   }
   bool scaled = false;
   const auto of_ep = [&](bool any_shape) {
@@ -199,7 +200,7 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
     entries = of_ep(true);
     scaled = true;
   }
-  if (entries.empty()) return nullptr;
+  if (entries.empty()) return -1;
   std::vector<GridPoint> points;
   for (const PassEntry* entry : entries) {
     points.push_back(PointOf(part, pass, entry->model,
@@ -217,7 +218,7 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   const bool same_tp = std::any_of(
       entries.begin(), entries.end(),
       [&](const PassEntry* entry) { return entry->tp == training_.tp; });
-  if (!same_tp && !options_.scale_shapes) return nullptr;
+  if (!same_tp && !options_.scale_shapes) return -1;
   const Interpolated value = times.At(wanted.work, wanted.where);
   time.seconds = training_.slices * value.seconds;
   time.error = value.error;
@@ -229,7 +230,7 @@ const ProfiledTime* ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
   found->second = static_cast<int>(times_.size());
   Note(time);
   times_.push_back(time);
-  return &times_.back();
+  return found->second;
 }
 
 // A trace tells layers alone unless its regions name the rest.
@@ -252,16 +253,22 @@ absl::StatusOr<PartTimes> ProfileLookup::Of(ProfilePart part, bool recomputes) {
   }
   std::vector<ProfilePass> absent;
   const auto take = [&](ProfilePass pass) {
-    const ProfiledTime* time = Find(part, pass);
-    if (time == nullptr) return false;
-    out.seconds[static_cast<int>(pass)] = time->seconds;
-    out.quantiles[static_cast<int>(pass)] = FactorsOf(time->nearest->time);
+    const int row = Find(part, pass);
+    if (row < 0) return false;
+    const ProfiledTime& time = times_[row];
+    out.seconds[static_cast<int>(pass)] = time.seconds;
+    out.quantiles[static_cast<int>(pass)] = FactorsOf(time.nearest->time);
+    out.rows[static_cast<int>(pass)] = {{row, time.seconds}};
     return true;
   };
   const auto copy = [&](ProfilePass from, ProfilePass to, double factor) {
     out.seconds[static_cast<int>(to)] =
         factor * out.seconds[static_cast<int>(from)];
     out.quantiles[static_cast<int>(to)] = out.quantiles[static_cast<int>(from)];
+    out.rows[static_cast<int>(to)] = out.rows[static_cast<int>(from)];
+    for (auto& [row, seconds] : out.rows[static_cast<int>(to)]) {
+      seconds *= factor;
+    }
   };
   if (!take(ProfilePass::kForward)) absent.push_back(ProfilePass::kForward);
   out.full_measured = take(ProfilePass::kBackwardFull);
@@ -284,6 +291,9 @@ absl::StatusOr<PartTimes> ProfileLookup::Of(ProfilePart part, bool recomputes) {
         out.seconds[b] + out.seconds[w];
     out.quantiles[static_cast<int>(ProfilePass::kBackwardFull)] =
         out.seconds[b] >= out.seconds[w] ? out.quantiles[b] : out.quantiles[w];
+    auto& rows = out.rows[static_cast<int>(ProfilePass::kBackwardFull)];
+    rows = out.rows[b];
+    rows.insert(rows.end(), out.rows[w].begin(), out.rows[w].end());
   }
   if (recomputes && IsLayer(part) && !take(ProfilePass::kRecompute)) {
     copy(ProfilePass::kForward, ProfilePass::kRecompute, 1);
@@ -324,21 +334,25 @@ absl::Status ProfileLookup::Missing() const {
   for (const ProfilePart part : layer_parts_) {
     layers.push_back(ShapeName(part, shape_));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "costs.profile: ", options_.name, " has no ", type_, " times of ",
-      absl::StrJoin(missing_, ", "), " for ", absl::StrJoin(layers, " and "),
-      " v", shape_.vocabulary, " b", training_.microbatch_size, " s",
-      training_.sequence, " tp", training_.tp, ep.empty() ? "" : " ", ep,
-      " (measured: ", absl::StrJoin(measured, "; "),
-      "); allowed: measure them (pipewright calibrate --device ", device,
-      type_ == "fp8" ? " --type fp8" : "", " --model MODEL --microbatch-sizes ",
-      training_.microbatch_size, " --sequences ", training_.sequence, " --tp ",
-      training_.tp, ep.empty() ? "" : absl::StrCat(" --ep ", training_.ep),
-      " -o PROFILE)",
-      options_.scale_shapes
-          ? ""
-          : ", or carry other shapes over by their work (--scale-shapes "
-            "true)"));
+  return FieldError(
+      "costs.profile",
+      absl::StrCat(
+          options_.name, " has no ", type_, " times of ",
+          absl::StrJoin(missing_, ", "), " for ",
+          absl::StrJoin(layers, " and "), " v", shape_.vocabulary, " b",
+          training_.microbatch_size, " s", training_.sequence, " tp",
+          training_.tp, ep.empty() ? "" : " ", ep,
+          " (measured: ", absl::StrJoin(measured, "; "),
+          "); allowed: measure them (pipewright calibrate --device ", device,
+          type_ == "fp8" ? " --type fp8" : "",
+          " --model MODEL --microbatch-sizes ", training_.microbatch_size,
+          " --sequences ", training_.sequence, " --tp ", training_.tp,
+          ep.empty() ? "" : absl::StrCat(" --ep ", training_.ep),
+          " -o PROFILE)",
+          options_.scale_shapes
+              ? ""
+              : ", or carry other shapes over by their work (--scale-shapes "
+                "true)"));
 }
 
 double ProfileLookup::SplitPrice() const {

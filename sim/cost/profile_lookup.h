@@ -20,6 +20,8 @@ struct PartTimes {
   // Of the time over its median; empty: no noise is known.
   std::array<std::vector<double>, kNumProfilePasses> quantiles;
   bool full_measured = false;  // BW, not B + W
+  // What each is made of: rows of ProfileLookup::times() and their seconds.
+  std::array<std::vector<std::pair<int, double>>, kNumProfilePasses> rows;
 };
 
 class ProfileLookup {
@@ -57,7 +59,8 @@ class ProfileLookup {
   // Of a microbatch or, cut, of one slice in the mean.
   GridPoint WantedPoint(ProfilePart part, ProfilePass pass,
                         const Interpolation& times) const;
-  const ProfiledTime* Find(ProfilePart part, ProfilePass pass);
+  // The row of times_; below 0 where there is none.
+  int Find(ProfilePart part, ProfilePass pass);
   // Where slices like these were measured; else null.
   const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
   void Note(const ProfiledTime& time);

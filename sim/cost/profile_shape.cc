@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -58,10 +59,11 @@ double Parameters(ProfilePart part, const ProfileModel& model) {
 
 absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
   const auto refuse = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "costs.profile: model ", model.name, " has ", what,
-        ", which no profile measures; allowed: models without them that are "
-        "trained whole (or --analytic)"));
+    return FieldError("costs.profile",
+                      absl::StrCat("model ", model.name, " has ", what,
+                                   ", which no profile measures; allowed: "
+                                   "models without them that are "
+                                   "trained whole (or --analytic)"));
   };
   if (model.has_mla()) return refuse("latent attention");
   if (model.mtp_layers > 0) return refuse("multi-token prediction");

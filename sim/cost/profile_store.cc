@@ -30,7 +30,8 @@ bool IsProfileFile(absl::string_view name_or_path) {
 
 absl::StatusOr<Profile> FindProfile(const std::string& name_or_path) {
   if (IsProfileFile(name_or_path)) {
-    PW_ASSIGN_OR_RETURN(const std::string text, ReadFile(name_or_path));
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(name_or_path, InputKind::kProfile));
     return ReadProfile(text, name_or_path);
   }
   for (const auto& [name, text] : EmbeddedProfiles()) {

@@ -27,12 +27,13 @@ struct RunSummary {
   std::vector<int> row_of_replica;      // replica -> row of `times`
   std::vector<double> iteration_end_s;  // last end of anything, [iteration]
   bool steady = false;                  // the last two periods agree
-  bool measured = false;  // by a clock: no two periods are alike
+  bool measured = false;                // by a clock: no two periods are alike
   int64_t passes = 0;                   // of one iteration of one replica
   int64_t simulated_ops = 0;            // operations really run, all replicas
   int64_t flows = 0;                    // transfers that went through a solver
   int64_t timers = 0;                   // events that did not
-  double bytes_sent = 0;  // between ranks, one iteration, all replicas
+  // Between ranks by one device of each, one iteration, all replicas.
+  double bytes_sent = 0;
 
   int iterations() const { return static_cast<int>(iteration_end_s.size()); }
   // Steady-state period: the last difference of iteration ends, of measured
@@ -48,6 +49,9 @@ struct EngineOptions {
   bool time_lone_transfers = true;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
+  // SimGrid's own network model shares links instead of FluidLinks: the same
+  // times, much slower where many flows are connected.
+  bool native_flows = false;
 };
 
 struct EngineInfo {

@@ -113,8 +113,6 @@ void EventRun::OnTimer(uint64_t code) {
       const Transfer& transfer = transfers_[index];
       return EndTransfer(index, transfer.start_s + transfer.alone_s);
     }
-    case Event::kRingStart:
-      return StartRing(static_cast<int>(index));
     case Event::kMeetingEnd:
       return EndMeeting(static_cast<int>(index));
     case Event::kQueueEnd: {

@@ -38,9 +38,10 @@ class EventTransport {
   virtual ~EventTransport() = default;
   // Calls EventRun::OnTimer(code) at `date_s`, which is not in the past.
   virtual void At(double date_s, uint64_t code) = 0;
-  // Moves bytes over the links of source `source` from now on, sharing them,
-  // and calls EventRun::OnFlowEnd(transfer, date) when they are there.
-  virtual void StartFlow(int source, double bytes, uint32_t transfer) = 0;
+  // Moves `bytes` with every flow of source `source` from `now_s` on, sharing
+  // links, and calls EventRun::OnFlowEnd(transfer, date) when they are there.
+  virtual void StartFlow(int source, double bytes, double now_s,
+                         uint32_t transfer) = 0;
   // Nothing more is wanted.
   virtual void Stop() = 0;
 };
@@ -70,7 +71,6 @@ class EventRun {
     kStreamEnd,
     kLatencyEnd,
     kTransferEnd,
-    kRingStart,
     kMeetingEnd,
     kQueueEnd,
     kLoneEnd,
@@ -158,13 +158,10 @@ class EventRun {
     double latest_s = 0;  // arrival so far
     double start_s = 0;
     double end_s = 0;
-    double latency_s = 0;
-    double bytes_per_edge = 0;
-    int edges_left = 0;
     bool shares = false;  // its ring uses links that others use too
     int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
-    std::vector<int> sources;                         // edges of its ring
+    int source = -1;                                  // its rings
     std::map<std::pair<OpKind, double>, CollectivePlan> plans;
   };
   // What an item of beside_ is.
@@ -220,7 +217,7 @@ class EventRun {
   void PlanTraffic();
   void PlanChannels();
   void PlanSideOps();
-  int AddSource(std::vector<LinkId> links, bool overlaps_itself);
+  int AddSource(FlowBundle flows, bool overlaps_itself);
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
   }
@@ -237,7 +234,6 @@ class EventRun {
   void LeaveLinks(const Transfer& transfer);
   void EndTransfer(uint32_t transfer, double end_s);
   void EndHold(int device, double end_s);
-  void StartRing(int meeting);
   void SetQueueTimer(int queue);
 
   void At(double date_s, Event event, uint64_t index, uint32_t version = 0);

@@ -169,9 +169,7 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   meeting.end_s = meeting.start_s + plan.seconds;
   meeting.latest_s = 0;
   const bool shares =
-      plan.ring && plan.bytes_per_edge > 0 &&
-      std::any_of(meeting.sources.begin(), meeting.sources.end(),
-                  [this](int source) { return Shared(source); });
+      plan.ring && plan.bytes_per_edge > 0 && Shared(meeting.source);
   meeting.shares = shares;
   if (beside_ != nullptr && plan.seconds > 0) {
     StartAt(meeting.start_s, Beside::Of::kMeeting,
@@ -179,9 +177,14 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
     if (!shares) return;
   }
   if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
-  meeting.latency_s = plan.latency_s;
-  meeting.bytes_per_edge = plan.bytes_per_edge;
-  At(meeting.start_s + meeting.latency_s, Event::kRingStart, number);
+  // Once the latencies of its steps are over the edges carry their shares.
+  Begin({.of = Transfer::Of::kRing,
+         .index = number,
+         .source = meeting.source,
+         .bytes = plan.bytes_per_edge,
+         .start_s = meeting.start_s,
+         .latency_s = plan.latency_s,
+         .alone_s = plan.seconds});
 }
 
 void EventRun::EndMeeting(int number) {

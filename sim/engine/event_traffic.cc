@@ -8,10 +8,10 @@
 
 namespace pipewright {
 
-int EventRun::AddSource(std::vector<LinkId> links, bool overlaps_itself) {
-  if (links.empty()) return -1;
+int EventRun::AddSource(FlowBundle flows, bool overlaps_itself) {
+  if (flows.loads.empty()) return -1;
   sources_.push_back(
-      {.links = std::move(links), .overlaps_itself = overlaps_itself});
+      {.flows = std::move(flows), .overlaps_itself = overlaps_itself});
   return static_cast<int>(sources_.size()) - 1;
 }
 
@@ -83,7 +83,7 @@ void EventRun::PlanChannels() {
       channel_source_.push_back(
           channel.from_rank == channel.to_rank
               ? -1
-              : AddSource(LinksBetween(program_.network, replica,
+              : AddSource(FlowsBetween(program_.network, replica,
                                        channel.from_rank, channel.to_rank),
                           !holds_ && alone_s > spacing_s[index]));
     }
@@ -100,7 +100,7 @@ void EventRun::PlanSideOps() {
       if (!copies) break;
       const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
       const int source = AddSource(
-          HostLinks(program_.network, device.replica, device.rank, to_host),
+          HostFlows(program_.network, device.replica, device.rank, to_host),
           false);
       if (source < 0) continue;
       side_source_[SideKey(static_cast<int>(index),
@@ -110,7 +110,7 @@ void EventRun::PlanSideOps() {
       const SideOp& op = rank.side_ops[side_op];
       if (!IsOneSided(op.kind)) continue;
       const int source = AddSource(
-          OneSidedLinks(program_, op, device.replica, device.rank), false);
+          OneSidedFlows(program_, op, device.replica, device.rank), false);
       if (source < 0) continue;
       side_source_[SideKey(static_cast<int>(index),
                            static_cast<int>(side_op))] = source;
@@ -122,17 +122,17 @@ void EventRun::PlanSideOps() {
         GroupMembers(program_, group, meeting.replica);
     for (const SideOp& op : program_.ranks[group.ranks[0]].side_ops) {
       if (op.group != meeting.group) continue;
-      const CollectivePlan& plan =
-          meeting.plans
-              .try_emplace({op.kind, op.bytes},
-                           PlanCollective(program_, op.kind, op.bytes, members))
-              .first->second;
-      if (!plan.ring || plan.bytes_per_edge == 0 || !meeting.sources.empty()) {
-        continue;
-      }
-      for (const auto& [from, to] : plan.edges) {
-        meeting.sources.push_back(
-            AddSource(program_.network.cluster->Route(from, to), false));
+      const auto [known, is_new] =
+          meeting.plans.try_emplace({op.kind, op.bytes});
+      if (!is_new) continue;
+      CollectivePlan& plan = known->second;
+      plan = PlanCollective(program_, op.kind, op.bytes, members);
+      const bool sends = plan.ring && plan.bytes_per_edge > 0;
+      // All rings of a group use the same links.
+      FlowBundle flows = {.loads = std::move(plan.loads)};
+      plan.loads.clear();
+      if (sends && meeting.source < 0) {
+        meeting.source = AddSource(std::move(flows), false);
       }
     }
   }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/base/check.h"
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
@@ -126,7 +125,7 @@ void EventRun::Begin(Transfer transfer) {
     transfers_[number] = transfer;
   }
   const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
-  // A ring's edges are one collective.
+  // A ring runs beside passes as its meeting.
   if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
       transfer.alone_s > 0) {
     StartAt(transfer.start_s, Beside::Of::kTransfer, number);
@@ -144,13 +143,14 @@ void EventRun::Share(uint32_t number, double now_s) {
   const Transfer& transfer = transfers_[number];
   if (plans_[transfer.source].sharing == Sharing::kQueue) {
     const int queue = queue_of_source_[transfer.source];
-    sharing_queues_[queue].Start(now_s, transfer.bytes, number);
+    sharing_queues_[queue].Start(now_s, transfer.bytes, number,
+                                 plans_[transfer.source].flows);
     return SetQueueTimer(queue);
   }
   if (time_lone_transfers_ && StartAlone(number, now_s)) return;
   ++summary_.flows;
   ++outstanding_;
-  transport_->StartFlow(transfer.source, transfer.bytes, number);
+  transport_->StartFlow(transfer.source, transfer.bytes, now_s, number);
 }
 
 // Puts the transfer on its links. Those that were alone there become flows
@@ -158,8 +158,8 @@ void EventRun::Share(uint32_t number, double now_s) {
 bool EventRun::StartAlone(uint32_t number, double now_s) {
   Transfer& transfer = transfers_[number];
   bool alone = true;
-  for (const LinkId link : sources_[transfer.source].links) {
-    LinkUse& use = link_use_[link];
+  for (const LinkLoad& load : plans_[transfer.source].shared) {
+    LinkUse& use = link_use_[load.link];
     alone &= use.transfers == 0;
     Transfer& other = transfers_[use.last];
     // One that is just ending needs no share any more.
@@ -169,7 +169,7 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
       ++outstanding_;
       transport_->StartFlow(
           other.source,
-          (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s,
+          (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s, now_s,
           use.last);
     }
     ++use.transfers;
@@ -189,8 +189,8 @@ void EventRun::LeaveLinks(const Transfer& transfer) {
       plans_[transfer.source].sharing != Sharing::kFlow) {
     return;
   }
-  for (const LinkId link : sources_[transfer.source].links) {
-    --link_use_[link].transfers;
+  for (const LinkLoad& load : plans_[transfer.source].shared) {
+    --link_use_[load.link].transfers;
   }
 }
 
@@ -210,12 +210,9 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
     case Transfer::Of::kStream:
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
                          end_s);
-    case Transfer::Of::kRing: {
-      Meeting& meeting = meetings_[transfer.index];
-      meeting.end_s = std::max(meeting.end_s, end_s);
-      if (--meeting.edges_left == 0) EndMeeting(transfer.index);
-      return;
-    }
+    case Transfer::Of::kRing:
+      meetings_[transfer.index].end_s = end_s;
+      return EndMeeting(transfer.index);
     case Transfer::Of::kChannel:
       break;
   }
@@ -241,23 +238,6 @@ void EventRun::EndHold(int index, double end_s) {
   if (--device.awaited > 0) return;
   PostHolds(index);
   if (device.awaited == 0) Continue(index);
-}
-
-// The steps' latencies are over: every edge of the ring carries its share.
-void EventRun::StartRing(int number) {
-  Meeting& meeting = meetings_[number];
-  const double now_s = meeting.start_s + meeting.latency_s;
-  meeting.end_s = now_s;
-  meeting.edges_left = static_cast<int>(meeting.sources.size());
-  for (const int source : meeting.sources) {
-    PW_CHECK(source >= 0);
-    Begin({.of = Transfer::Of::kRing,
-           .index = number,
-           .source = source,
-           .bytes = meeting.bytes_per_edge,
-           .start_s = now_s,
-           .alone_s = meeting.bytes_per_edge / plans_[source].bytes_per_s});
-  }
 }
 
 }  // namespace pipewright

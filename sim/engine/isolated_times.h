@@ -26,8 +26,8 @@ struct ReplicaRows {
 };
 ReplicaRows SortReplicas(const Program& program);
 
-// Bytes between ranks in one iteration of all replicas, by transfers:
-// collectives, pulls and pushes are left out.
+// Bytes between ranks in one iteration of all replicas, by one device of each
+// rank and by transfers: collectives, pulls and pushes are left out.
 double CountBytesSent(const Program& program);
 
 }  // namespace pipewright

@@ -8,10 +8,11 @@
 
 namespace pipewright {
 
-// Something that sends over the same links again and again: a channel of a
-// replica, one direction of a device's copies, an edge of a ring.
+// Something that sends over the same links again and again, with all devices
+// of its ranks at once: a channel of a replica, one direction of a rank's
+// copies, the rings of a group.
 struct TrafficSource {
-  std::vector<LinkId> links;
+  FlowBundle flows;
   // Two of its own transfers can be under way at once.
   bool overlaps_itself = false;
 };
@@ -26,8 +27,12 @@ enum class Sharing {
 struct SourcePlan {
   Sharing sharing = Sharing::kNone;
   LinkId link = -1;        // of kQueue
-  double latency_s = 0;    // of the whole route
-  double bytes_per_s = 0;  // of its narrowest link
+  int flows = 0;           // of kQueue, on that link
+  double latency_s = 0;    // of the longest route
+  double bytes_per_s = 0;  // of each flow, alone
+  // Of kFlow: where it can meet others. Its other links limit it no further
+  // than bytes_per_s does.
+  std::vector<LinkLoad> shared;
 };
 
 // One plan a source. A source without links gets kNone and no time.

@@ -1,7 +1,8 @@
-// Processor sharing on one link, exactly: n transfers get 1/n of it each. A
-// virtual clock counts the bytes that every transfer has been given so far;
-// a transfer that starts at virtual time V ends at V plus its bytes, however
-// many come and go in between. O(log n) a start or end, no re-solving.
+// Processor sharing on one link, exactly: n flows get 1/n of it each, and a
+// transfer is one of them, or several with the same bytes. A virtual clock
+// counts the bytes that every flow has been given so far; a transfer that
+// starts at virtual time V ends at V plus the bytes of a flow, however many
+// come and go in between. O(log n) a start or end, no re-solving.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +15,11 @@ class SharingQueue {
  public:
   explicit SharingQueue(double bytes_per_s) : bytes_per_s_(bytes_per_s) {}
 
-  void Start(double now_s, double bytes, uint32_t transfer) {
+  void Start(double now_s, double bytes, uint32_t transfer, int flows = 1) {
     Advance(now_s);
-    jobs_.push_back({given_ + bytes, transfer});
+    jobs_.push_back({given_ + bytes, flows, transfer});
     std::push_heap(jobs_.begin(), jobs_.end(), Later);
+    flows_ += flows;
     ++version_;
   }
 
@@ -28,7 +30,7 @@ class SharingQueue {
   // When the next transfer ends if none starts before; not when empty.
   double NextEnd() const {
     return since_s_ + (jobs_.front().end - given_) *
-                          static_cast<double>(jobs_.size()) / bytes_per_s_;
+                          static_cast<double>(flows_) / bytes_per_s_;
   }
 
   // Takes out the transfer that ends at `now_s` = NextEnd().
@@ -37,6 +39,7 @@ class SharingQueue {
     given_ = jobs_.front().end;
     since_s_ = now_s;
     const uint32_t transfer = jobs_.front().transfer;
+    flows_ -= jobs_.front().flows;
     std::pop_heap(jobs_.begin(), jobs_.end(), Later);
     jobs_.pop_back();
     ++version_;
@@ -48,6 +51,7 @@ class SharingQueue {
  private:
   struct Job {
     double end;  // on the virtual clock
+    int flows;
     uint32_t transfer;
   };
   static bool Later(const Job& a, const Job& b) {
@@ -55,15 +59,15 @@ class SharingQueue {
   }
   void Advance(double now_s) {
     if (!jobs_.empty()) {
-      given_ +=
-          (now_s - since_s_) * bytes_per_s_ / static_cast<double>(jobs_.size());
+      given_ += (now_s - since_s_) * bytes_per_s_ / static_cast<double>(flows_);
     }
     since_s_ = now_s;
   }
 
   double bytes_per_s_;
-  double given_ = 0;    // bytes a transfer has been given that never ended
+  double given_ = 0;    // bytes a flow has been given that never ended
   double since_s_ = 0;  // when that was
+  int64_t flows_ = 0;   // of all transfers
   uint32_t version_ = 0;
   std::vector<Job> jobs_;  // heap, earliest end first
 };

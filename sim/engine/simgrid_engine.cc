@@ -11,12 +11,16 @@
 #include <map>
 #include <memory>
 #include <simgrid/kernel/Timer.hpp>
+#include <simgrid/kernel/resource/Model.hpp>
+#include <simgrid/kernel/routing/NetPoint.hpp>
+#include <simgrid/kernel/routing/StarZone.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "sim/engine/event_run.h"
+#include "sim/engine/fluid_links.h"
 #include "sim/engine/simgrid_child.h"
 
 namespace pipewright {
@@ -29,13 +33,10 @@ namespace sg = simgrid::s4u;
 // anything that takes part in a simulation with it.
 constexpr double kUnitsOfLargest = 9007199254740992.0;  // 2^53
 
-// SimGrid's clock, timers and native network model. Every link has latency
-// zero: SimGrid would share bandwidth in proportion to 1/latency; latencies
-// are timers of ours.
+// SimGrid's clock and timers. Who shares links is what follows.
 class SimgridTransport : public EventTransport {
  public:
-  SimgridTransport(const Program& program, EventRun* run) : run_(run) {
-    self_ = this;
+  explicit SimgridTransport(EventRun* run) : run_(run) {
     std::vector<std::string> words = {"pipewright",
                                       "--log=root.thres:critical"};
     // Constant bandwidth, max-min; no cross traffic from acknowledgements, no
@@ -51,9 +52,6 @@ class SimgridTransport : public EventTransport {
     for (std::string& word : words) arguments.push_back(word.data());
     int count = static_cast<int>(arguments.size());
     engine_ = std::make_unique<sg::Engine>(&count, arguments.data());
-    BuildPlatform(program);
-    sg::Activity::on_completion_cb(
-        [](const sg::Activity& activity) { self_->FlowEnd(activity); });
   }
 
   void Run() { engine_->run(); }
@@ -62,7 +60,110 @@ class SimgridTransport : public EventTransport {
     simgrid::kernel::timer::Timer::set(date_s, TimerCall{run_, code});
   }
 
-  void StartFlow(int source, double bytes, uint32_t transfer) override {
+  // Timers are all that keeps SimGrid going; EventRun ignores those that are
+  // left, and starts nothing new.
+  void Stop() override {}
+
+ protected:
+  EventRun* const run_;
+  std::unique_ptr<sg::Engine> engine_;
+
+ private:
+  struct TimerCall {
+    EventRun* run;
+    uint64_t code;
+    void operator()() const { run->OnTimer(code); }
+  };
+};
+
+// Links shared by FluidLinks, which SimGrid asks for the next date as it asks
+// its own models: when all timers of a date have been called.
+class FluidTransport : public SimgridTransport {
+ public:
+  FluidTransport(const Program& program, EventRun* run)
+      : SimgridTransport(run) {
+#if SIMGRID_VERSION < 40000
+    sg::create_star_zone("root")->seal();
+#endif
+    if (program.network.cluster == nullptr) return;
+    auto model = std::make_shared<FluidModel>(*program.network.cluster, run);
+    model_ = model.get();
+    engine_->add_model(std::move(model));
+  }
+
+  void StartFlow(int source, double bytes, double now_s,
+                 uint32_t transfer) override {
+    model_->links().Start(now_s, source, bytes, transfer);
+  }
+
+ private:
+  class FluidModel : public simgrid::kernel::resource::Model {
+   public:
+    FluidModel(const Cluster& cluster, EventRun* run)
+        : Model("fluid"), links_(cluster, run->plans()), run_(run) {}
+
+    FluidLinks& links() { return links_; }
+
+    double next_occurring_event(double now) override {
+      end_s_ = links_.NextEnd(now);
+      return std::isinf(end_s_) ? -1 : std::max(0.0, end_s_ - now);
+    }
+
+    void update_actions_state(double now, double) override {
+      uint32_t transfer = 0;
+      while (links_.TakeEnded(now, &transfer)) {
+        run_->OnFlowEnd(transfer, end_s_);
+      }
+    }
+
+   private:
+    FluidLinks links_;
+    EventRun* run_;
+    double end_s_ = 0;
+  };
+
+  FluidModel* model_ = nullptr;
+};
+
+// A star whose routes may cross a link several times, as the flows of a bundle
+// do: SimGrid then counts it as often.
+class BundleZone : public simgrid::kernel::routing::StarZone {
+ public:
+  using StarZone::StarZone;
+
+  // Everything that `from` sends crosses `links`.
+  void AddRoute(const sg::Host* from,
+                const std::vector<sg::LinkInRoute>& links) {
+    routes_[from->get_netpoint()] = get_link_list_impl(links, false);
+  }
+
+  // Latencies are zero.
+  void get_local_route(const simgrid::kernel::routing::NetPoint* from,
+                       const simgrid::kernel::routing::NetPoint*,
+                       simgrid::kernel::routing::Route* route,
+                       double*) override {
+    route->link_list_ = routes_.at(from);
+  }
+
+ private:
+  std::map<const simgrid::kernel::routing::NetPoint*,
+           std::vector<simgrid::kernel::resource::StandardLinkImpl*>>
+      routes_;
+};
+
+// SimGrid's native network model. Every link has latency zero: SimGrid would
+// share bandwidth in proportion to 1/latency; latencies are timers of ours.
+class NativeTransport : public SimgridTransport {
+ public:
+  NativeTransport(const Program& program, EventRun* run)
+      : SimgridTransport(run) {
+    self_ = this;
+    BuildPlatform(program);
+    sg::Activity::on_completion_cb(
+        [](const sg::Activity& activity) { self_->FlowEnd(activity); });
+  }
+
+  void StartFlow(int source, double bytes, double, uint32_t transfer) override {
     if (flows_.size() <= transfer) flows_.resize(transfer + 1);
     Flow& flow = flows_[transfer];
     flow.transfer = transfer;
@@ -74,62 +175,41 @@ class SimgridTransport : public EventTransport {
     flow.comm->start();
   }
 
-  // Timers are all that keeps SimGrid going; EventRun ignores those that are
-  // left, and starts nothing new.
-  void Stop() override {}
-
  private:
-  struct TimerCall {
-    EventRun* run;
-    uint64_t code;
-    void operator()() const { run->OnTimer(code); }
-  };
   struct Flow {
     sg::CommPtr comm;
     uint32_t transfer = 0;
   };
 
-  // One virtual host a route: it carries all links of the route as its way
-  // up, and the common sink has none on its way down. So any graph's routes
-  // can be had from one flat star zone.
+  // One virtual host a source, which sends to a common sink. So any graph's
+  // routes can be had from one flat zone.
   void BuildPlatform(const Program& program) {
     const std::vector<TrafficSource>& sources = run_->sources();
     const std::vector<SourcePlan>& plans = run_->plans();
-#if SIMGRID_VERSION >= 40000
-    sg::NetZone* const zone =
-        sg::Engine::get_instance()->get_netzone_root()->add_netzone_star(
-            "root");
-#else
-    sg::NetZone* const zone = sg::create_star_zone("root");
-#endif
+    auto* const bundles = new BundleZone("root");  // SimGrid owns it
+    sg::NetZone* const zone = bundles->get_iface();
     sink_ = zone->create_host("sink", 1e12)->seal();
-    zone->add_route(nullptr, sink_->get_netpoint(), nullptr, nullptr,
-                    std::vector<sg::LinkInRoute>(), false);
     units_ = kUnitsOfLargest / std::max(1.0, run_->LargestTransfer());
     std::vector<sg::Link*> links;
-    std::map<std::vector<LinkId>, sg::Host*> hosts;
     host_of_source_.assign(sources.size(), nullptr);
     for (size_t source = 0; source < sources.size(); ++source) {
       if (plans[source].sharing != Sharing::kFlow) continue;
-      const std::vector<LinkId>& route = sources[source].links;
-      sg::Host*& host = hosts[route];
-      if (host == nullptr) {
-        host = zone->create_host(absl::StrCat("route", source), 1e12)->seal();
-        std::vector<sg::LinkInRoute> up;
-        for (const LinkId id : route) {
-          if (links.size() <= static_cast<size_t>(id)) links.resize(id + 1);
-          if (links[id] == nullptr) {
-            const Link& link = program.network.cluster->links()[id];
-            links[id] = zone->create_link(absl::StrCat("link", id),
-                                          link.bytes_per_s * units_)
-                            ->set_latency(0)
-                            ->seal();
-          }
-          up.emplace_back(links[id]);
+      sg::Host* const host =
+          zone->create_host(absl::StrCat("source", source), 1e12)->seal();
+      std::vector<sg::LinkInRoute> route;
+      for (const LinkLoad& load : sources[source].flows.loads) {
+        const LinkId id = load.link;
+        if (links.size() <= static_cast<size_t>(id)) links.resize(id + 1);
+        if (links[id] == nullptr) {
+          const Link& link = program.network.cluster->links()[id];
+          links[id] = zone->create_link(absl::StrCat("link", id),
+                                        link.bytes_per_s * units_)
+                          ->set_latency(0)
+                          ->seal();
         }
-        zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, up,
-                        false);
+        route.insert(route.end(), load.flows, sg::LinkInRoute(links[id]));
       }
+      bundles->AddRoute(host, route);
       host_of_source_[source] = host;
     }
     zone->seal();
@@ -145,10 +225,8 @@ class SimgridTransport : public EventTransport {
     run_->OnFlowEnd(transfer, sg::Engine::get_clock());
   }
 
-  static SimgridTransport* self_;
+  static NativeTransport* self_;
 
-  EventRun* run_;
-  std::unique_ptr<sg::Engine> engine_;
   sg::Host* sink_ = nullptr;
   double units_ = 1;
   std::vector<sg::Host*> host_of_source_;
@@ -156,16 +234,23 @@ class SimgridTransport : public EventTransport {
   sg::CommPtr grave_;
 };
 
-SimgridTransport* SimgridTransport::self_ = nullptr;
+NativeTransport* NativeTransport::self_ = nullptr;
+
+template <class Transport>
+absl::StatusOr<RunSummary> RunOn(const Program& program,
+                                 const EngineOptions& options) {
+  EventRun run(program, options);
+  Transport transport(program, &run);
+  run.Launch(&transport);
+  transport.Run();
+  return run.Finish();
+}
 
 absl::StatusOr<RunSummary> RunHere(const Program& program,
                                    const EngineOptions& options) {
   try {
-    EventRun run(program, options);
-    SimgridTransport transport(program, &run);
-    run.Launch(&transport);
-    transport.Run();
-    return run.Finish();
+    return options.native_flows ? RunOn<NativeTransport>(program, options)
+                                : RunOn<FluidTransport>(program, options);
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("SimGrid: ", error.what()));
   }

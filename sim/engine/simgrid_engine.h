@@ -1,5 +1,6 @@
 // The engine on SimGrid: transfers that can meet on a link are flows that
-// share it max-min fairly; everything else is a timer. Runs in a child
+// share it max-min fairly (FluidLinks, or SimGrid's own network model);
+// everything else is a timer. Runs in a child
 // process, because SimGrid's engine can exist only once in a process.
 #pragma once
 

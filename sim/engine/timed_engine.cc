@@ -19,7 +19,7 @@ class Clock : public EventTransport {
   void At(double date_s, uint64_t code) override {
     timers_.push({date_s, next_++, code});
   }
-  void StartFlow(int, double, uint32_t) override { PW_CHECK(false); }
+  void StartFlow(int, double, double, uint32_t) override { PW_CHECK(false); }
   void Stop() override { stopped_ = true; }
 
   void Run() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/str_format.h"
+
 namespace pipewright {
 namespace {
 
@@ -63,6 +65,16 @@ std::vector<double> PeakActivations(const Schedule& schedule,
     peaks.push_back(PeakOfOrder(*rank_order, held_until_weight) / share);
   }
   return peaks;
+}
+
+std::string PeakActivationsNote(double held_until_weight) {
+  return absl::StrFormat(
+      "in microbatches through all the rank's stages of one replica; a split "
+      "B leaves %s of what its F kept to W (held_until_weight %.4g)",
+      held_until_weight == 1   ? "all"
+      : held_until_weight == 0 ? "none"
+                               : "part",
+      held_until_weight);
 }
 
 }  // namespace pipewright

@@ -2,6 +2,7 @@
 // what is live depends on sequence, not on time.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "sim/schedule/schedule.h"
@@ -15,5 +16,8 @@ namespace pipewright {
 // of its pass. Where nothing is kept for a backward an F holds its own only.
 std::vector<double> PeakActivations(const Schedule& schedule,
                                     double held_until_weight);
+
+// What these numbers count, for whoever prints them.
+std::string PeakActivationsNote(double held_until_weight);
 
 }  // namespace pipewright

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,17 +10,6 @@
 
 namespace pipewright {
 namespace {
-
-// Scratch that kernel libraries hold: Transformer Engine's cuBLAS workspace
-// (32 MiB from Hopper on; four more, one a stream, for grouped layers) and
-// PyTorch's own (CUBLAS_WORKSPACE_CONFIG :4096:2:16:8).
-constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kLibraryWorkspace = 32 * kMiB + 8 * kMiB + 128 * 1024;
-constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
-
-// Two layers are there whole under ZeRO 3: the one that runs and the one that
-// is fetched (PyTorch FSDP2, one prefetch).
-constexpr int kGatheredLayers = 2;
 
 std::string KeyOf(const std::vector<StageBlock>& blocks,
                   const TrainingSpec& training, const ModelSpec& model,
@@ -47,99 +35,129 @@ int64_t FirstLayer(const std::vector<StageBlock>& blocks) {
   return 0;
 }
 
-// All that does not change on a rank. Both replicas of a bidirectional
-// schedule have their own weights.
-MemoryBytes FixedOf(const Schedule& schedule, const ScheduleMemory& memory,
-                    const TrainingSpec& training, const MemoryOptions& options,
-                    int versions, int rank) {
-  MemoryBytes fixed;
-  std::set<std::pair<int64_t, int64_t>> shapes;
-  int64_t gathered = 0;
-  int64_t layer_gradient = 0;
-  bool grouped = false;
-  bool sends_gradients = false;
-  int64_t boundary = 0;
-  for (int replica = 0; replica < schedule.replicas; ++replica) {
-    bool has_table = false;
-    MemoryBytes tied;
-    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-      const int number = schedule.placement.StageOf(rank, chunk, replica);
-      const StageMemory& stage = *memory.stages[number];
-      fixed += stage.fixed;
-      has_table |= stage.has_table;
-      tied += stage.tied_table;
-      shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
-      gathered = std::max(gathered, stage.gathered_layer);
-      layer_gradient = std::max(layer_gradient, stage.layer_gradient);
-      grouped |= stage.has_grouped_layers;
-      boundary = std::max(boundary, stage.boundary);
-      sends_gradients |=
-          number > 0 && schedule.placement.RankOf(number - 1, replica) != rank;
-    }
-    if (!has_table) continue;
-    for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
-      fixed.of[kind] -= tied.of[kind];
-    }
-  }
-  // Of a pipeline that is never flushed, in the precision of the passes.
-  fixed[MemoryKind::kWeights] *= versions;
-  if (options.placeholders && (training.zero < 2 || training.shards() == 1)) {
-    for (const auto& [rows, columns] : shapes) {
-      fixed[MemoryKind::kPlaceholders] += std::llround(
-          training.weight_bytes * static_cast<double>(rows * columns));
-    }
-  }
-  fixed[MemoryKind::kWorkspace] +=
-      kLibraryWorkspace + (grouped ? kGroupedWorkspace : 0);
-  // The gradient that was sent last stays until the next one takes its place.
-  if (sends_gradients) fixed[MemoryKind::kBuffers] += boundary;
-  // Over one device nothing is sharded and nothing gathered.
-  const bool shards = training.shards() > 1;
-  if (shards && training.zero >= 3) {
-    fixed[MemoryKind::kBuffers] += kGatheredLayers * gathered;
-  }
-  if (shards && training.zero >= 2)
-    fixed[MemoryKind::kBuffers] += layer_gradient;
-  return fixed;
-}
-
 // The live bytes of a rank as its order is walked.
 class Live {
  public:
-  Live(const Schedule& schedule, const ScheduleMemory& memory, int rank)
+  Live(const Schedule& schedule, const ScheduleMemory& memory,
+       const MemoryFramework& framework, int rank)
       : schedule_(schedule),
         memory_(memory),
+        hands_over_(framework.hands_over),
         rank_(rank),
-        recompute_(ChunksWithRecompute(schedule, rank)) {}
+        recompute_(ChunksWithRecompute(schedule, rank)),
+        held_(schedule.replicas),
+        microbatch_(MicrobatchBytes()) {}
 
-  const StageMemory& StageOf(Pass pass, int* number = nullptr) const {
-    const int stage =
-        schedule_.placement.StageOf(rank_, pass.chunk(), pass.replica());
-    if (number != nullptr) *number = stage;
-    return *memory_.stages[stage];
+  int StageOf(Pass pass) const {
+    return schedule_.placement.StageOf(rank_, pass.chunk(), pass.replica());
+  }
+  const StageMemory& MemoryOf(Pass pass) const {
+    return *memory_.stages[StageOf(pass)];
   }
   bool HasRecompute(Pass pass) const {
     return recompute_[pass.replica() * schedule_.vpp() + pass.chunk()];
   }
   const PassMemory* Peak(Pass pass) const {
-    return PeakOf(pass.kind(), StageOf(pass), HasRecompute(pass));
+    return PeakOf(pass.kind(), MemoryOf(pass), HasRecompute(pass));
   }
-  PassChange Change(Pass pass) const {
-    return ChangeOf(pass.kind(), StageOf(pass), HasRecompute(pass));
+
+  void Begin(Pass pass) {
+    const StageMemory& stage = MemoryOf(pass);
+    if (pass.kind() == PassKind::kForward && pass.slice() == 0) {
+      Hold(pass, stage.per_microbatch);
+    }
+    if (GivenHere(pass, -1)) handed_over -= stage.boundary;
   }
-  void Apply(PassChange change) {
-    activations += change.activations;
+  void End(Pass pass) {
+    const StageMemory& stage = MemoryOf(pass);
+    const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
+    Hold(pass, change.activations);
+    held_[pass.replica()] += change.recomputed;
     recomputed += change.recomputed;
+    if (IsBackward(pass.kind()) && pass.slice() == 0) {
+      Hold(pass, -stage.per_microbatch);
+    }
+    if (GivenHere(pass, +1)) handed_over += stage.boundary;
+  }
+  // What waits for its transfer until the block of the pass is over.
+  int64_t SentBytes(Pass pass) const {
+    const int other = NeighbourOf(pass, +1);
+    const bool sends =
+        hands_over_ && other >= 0 &&
+        schedule_.placement.RankOf(other, pass.replica()) != rank_;
+    return sends ? MemoryOf(pass).boundary : 0;
+  }
+
+  int64_t total() const { return activations + recomputed + handed_over; }
+  // Held between passes, in microbatches through all stages of the rank.
+  double Microbatches() const {
+    double sum = 0;
+    for (size_t replica = 0; replica < held_.size(); ++replica) {
+      if (microbatch_[replica] == 0) continue;
+      sum += static_cast<double>(held_[replica]) /
+             static_cast<double>(microbatch_[replica]);
+    }
+    return sum;
+  }
+  // The same of what a forward is about to hold.
+  double Microbatches(Pass forward) const {
+    const int64_t microbatch = microbatch_[forward.replica()];
+    return microbatch == 0 ? 0
+                           : static_cast<double>(MemoryOf(forward).kept) /
+                                 static_cast<double>(microbatch);
   }
 
   int64_t activations = 0;
   int64_t recomputed = 0;
+  int64_t handed_over = 0;
 
  private:
+  void Hold(Pass pass, int64_t bytes) {
+    activations += bytes;
+    held_[pass.replica()] += bytes;
+  }
+
+  // The stage that the pass has its input from (-1) or gives its output to
+  // (+1); below 0: none.
+  int NeighbourOf(Pass pass, int direction) const {
+    const bool forward = pass.kind() == PassKind::kForward;
+    if (!forward && !IsBackward(pass.kind())) return -1;
+    const int other = StageOf(pass) + (forward ? direction : -direction);
+    return other < schedule_.stages() ? other : -1;
+  }
+  bool GivenHere(Pass pass, int direction) const {
+    const int other = NeighbourOf(pass, direction);
+    return hands_over_ && other >= 0 &&
+           schedule_.placement.RankOf(other, pass.replica()) == rank_;
+  }
+
+  // [replica]: the most that one microbatch holds between two of its passes.
+  std::vector<int64_t> MicrobatchBytes() const {
+    std::vector<int64_t> bytes(schedule_.replicas);
+    std::vector<bool> splits(schedule_.replicas * schedule_.vpp());
+    for (const Pass pass : schedule_.order(rank_)) {
+      if (pass.kind() != PassKind::kBackwardInput) continue;
+      splits[pass.replica() * schedule_.vpp() + pass.chunk()] = true;
+    }
+    for (size_t index = 0; index < splits.size(); ++index) {
+      const int replica = static_cast<int>(index) / schedule_.vpp();
+      const int chunk = static_cast<int>(index) % schedule_.vpp();
+      const StageMemory& stage =
+          *memory_.stages[schedule_.placement.StageOf(rank_, chunk, replica)];
+      int64_t most = stage.kept + (recompute_[index] ? stage.recomputed : 0);
+      if (splits[index]) most = std::max(most, stage.weight_part);
+      bytes[replica] += schedule_.slices * most + stage.per_microbatch;
+    }
+    return bytes;
+  }
+
   const Schedule& schedule_;
   const ScheduleMemory& memory_;
-  int rank_;
-  std::vector<bool> recompute_;
+  const bool hands_over_;
+  const int rank_;
+  const std::vector<bool> recompute_;
+  std::vector<int64_t> held_;              // [replica], with what is recomputed
+  const std::vector<int64_t> microbatch_;  // [replica]
 };
 
 // Entries of one block: two in a joint pair, else one.
@@ -153,51 +171,117 @@ void ForEachBlock(const RankOrder& order, const Visit& visit) {
   }
 }
 
-void FindPeak(const Schedule& schedule, const ScheduleMemory& memory, int rank,
-              RankMemory* out) {
-  const RankOrder& order = schedule.order(rank);
-  Live live(schedule, memory, rank);
-  int64_t highest = 0;
-  MemoryBytes inside;
-  ForEachBlock(order, [&](int64_t first, int count) {
-    int64_t total = live.activations + live.recomputed;
+// Walks one order and keeps its highest point.
+class PeakSearch {
+ public:
+  PeakSearch(const Schedule& schedule, const ScheduleMemory& memory,
+             const MemoryFramework& framework, int rank, RankMemory* out)
+      : order_(schedule.order(rank)),
+        memory_(memory),
+        live_(schedule, memory, framework, rank),
+        out_(*out) {}
+
+  // Passes that begin and end together. `waiting`: bytes that the pass before
+  // them in a block has for another rank.
+  void Run(int64_t first, int count, int64_t waiting) {
+    for (int nth = 0; nth < count; ++nth) live_.Begin(order_[first + nth]);
+    int64_t total = live_.total() + waiting;
+    double microbatches = live_.Microbatches();
     const PassMemory* peaks[2] = {nullptr, nullptr};
     for (int nth = 0; nth < count; ++nth) {
-      peaks[nth] = live.Peak(order[first + nth]);
+      const Pass pass = order_[first + nth];
+      peaks[nth] = live_.Peak(pass);
       if (peaks[nth] != nullptr) total += peaks[nth]->peak.total();
-    }
-    if (total > highest) {
-      highest = total;
-      inside = MemoryBytes();
-      inside[MemoryKind::kActivations] = live.activations;
-      inside[MemoryKind::kRecomputed] = live.recomputed;
-      out->pass_index = first;
-      out->op = "";
-      int64_t most = 0;
-      for (int nth = 0; nth < count; ++nth) {
-        if (peaks[nth] == nullptr) continue;
-        inside += peaks[nth]->peak;
-        // Of a pair, the pass that needs more is named.
-        if (!out->op.empty() && peaks[nth]->peak.total() <= most) continue;
-        most = peaks[nth]->peak.total();
-        out->pass = order[first + nth];
-        live.StageOf(out->pass, &out->stage);
-        out->op = peaks[nth]->layer < 0
-                      ? peaks[nth]->op
-                      : absl::StrCat(
-                            "layer ",
-                            memory.first_layer[out->stage] + peaks[nth]->layer,
-                            " ", peaks[nth]->op);
+      if (pass.kind() == PassKind::kForward) {
+        microbatches += live_.Microbatches(pass);
       }
     }
+    See(microbatches);
+    if (total > highest_) {
+      highest_ = total;
+      Remember(first, count, peaks);
+      inside_[MemoryKind::kBuffers] += waiting;
+    }
     for (int nth = 0; nth < count; ++nth) {
-      live.Apply(live.Change(order[first + nth]));
-      out->peak_activations = std::max(out->peak_activations, live.activations);
+      live_.End(order_[first + nth]);
+      out_.peak_activations =
+          std::max(out_.peak_activations, live_.activations);
+    }
+    See(live_.Microbatches());
+  }
+
+  // A pair whose passes run one after the other allocates, for the count of
+  // microbatches, at its common start all the same.
+  void RunInTurn(int64_t first, int count) {
+    double microbatches = live_.Microbatches();
+    for (int nth = 0; nth < count; ++nth) {
+      const Pass pass = order_[first + nth];
+      if (pass.kind() != PassKind::kForward) continue;
+      microbatches += live_.Microbatches(pass);
+    }
+    See(microbatches);
+    int64_t waiting = 0;
+    for (int nth = 0; nth < count; ++nth) {
+      Run(first + nth, 1, waiting);
+      waiting += live_.SentBytes(order_[first + nth]);
+    }
+  }
+
+  void Finish() {
+    out_.activations_at_end = live_.total();
+    out_.at_peak = out_.fixed;
+    out_.at_peak += inside_;
+  }
+
+ private:
+  void See(double microbatches) {
+    out_.peak_microbatches = std::max(out_.peak_microbatches, microbatches);
+  }
+
+  void Remember(int64_t first, int count, const PassMemory* const peaks[2]) {
+    inside_ = MemoryBytes();
+    inside_[MemoryKind::kActivations] = live_.activations;
+    inside_[MemoryKind::kRecomputed] = live_.recomputed;
+    inside_[MemoryKind::kBuffers] = live_.handed_over;
+    out_.pass_index = first;
+    out_.op = "";
+    int64_t most = 0;
+    for (int nth = 0; nth < count; ++nth) {
+      if (peaks[nth] == nullptr) continue;
+      inside_ += peaks[nth]->peak;
+      // Of a pair, the pass that needs more is named.
+      if (!out_.op.empty() && peaks[nth]->peak.total() <= most) continue;
+      most = peaks[nth]->peak.total();
+      out_.pass = order_[first + nth];
+      out_.stage = live_.StageOf(out_.pass);
+      out_.op = peaks[nth]->layer < 0
+                    ? peaks[nth]->op
+                    : absl::StrCat(
+                          "layer ",
+                          memory_.first_layer[out_.stage] + peaks[nth]->layer,
+                          " ", peaks[nth]->op);
+    }
+  }
+
+  const RankOrder& order_;
+  const ScheduleMemory& memory_;
+  Live live_;
+  RankMemory& out_;
+  int64_t highest_ = 0;
+  MemoryBytes inside_;
+};
+
+void FindPeak(const Schedule& schedule, const ScheduleMemory& memory,
+              const MemoryFramework& framework, int rank, RankMemory* out) {
+  PeakSearch search(schedule, memory, framework, rank, out);
+  ForEachBlock(schedule.order(rank), [&](int64_t first, int count) {
+    if (framework.pairs_in_turn) {
+      search.RunInTurn(first, count);
+    } else {
+      search.Run(first, count, 0);
     }
   });
-  out->activations_at_end = live.activations + live.recomputed;
-  out->at_peak = out->fixed;
-  out->at_peak += inside;
+  search.Finish();
 }
 
 }  // namespace
@@ -273,6 +357,8 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
                                    const StageLayout& layout,
                                    const Schedule& schedule,
                                    const MemoryOptions& options) {
+  const std::shared_ptr<const MemoryFramework> framework =
+      options.framework != nullptr ? options.framework : MegatronMemory();
   ScheduleMemory memory;
   std::map<std::string, std::shared_ptr<const StageMemory>> known;
   for (int stage = 0; stage < schedule.stages(); ++stage) {
@@ -281,7 +367,7 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
     auto& entry = known[KeyOf(blocks, training, model, chunk)];
     if (entry == nullptr) {
       entry = std::make_shared<const StageMemory>(
-          BuildStageMemory(model, training, blocks, chunk));
+          framework->stage(model, training, blocks, chunk));
     }
     memory.stages.push_back(entry);
     memory.first_layer.push_back(FirstLayer(blocks));
@@ -289,9 +375,13 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
   const std::vector<int> versions = WeightVersionsOf(schedule).versions;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     RankMemory out;
-    out.fixed =
-        FixedOf(schedule, memory, training, options, versions[rank], rank);
-    FindPeak(schedule, memory, rank, &out);
+    out.fixed = framework->fixed({.schedule = schedule,
+                                  .stages = memory.stages,
+                                  .training = training,
+                                  .options = options,
+                                  .versions = versions[rank],
+                                  .rank = rank});
+    FindPeak(schedule, memory, *framework, rank, &out);
     out.context = std::llround(options.context_bytes);
     out.fragmentation =
         std::llround(options.fragmentation * static_cast<double>(out.peak()));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/memory/memory_framework.h"
 #include "sim/memory/stage_memory.h"
 #include "sim/model/stages.h"
 #include "sim/schedule/schedule.h"
@@ -26,6 +27,8 @@ struct MemoryOptions {
   double fragmentation = 0;
   // Fused accumulation of weight gradients (MemoryKind::kPlaceholders).
   bool placeholders = true;
+  // Null: MegatronMemory().
+  std::shared_ptr<const MemoryFramework> framework = nullptr;
 };
 
 struct RankMemory {
@@ -39,6 +42,9 @@ struct RankMemory {
   std::string op;  // inside the pass: "layer 3 gate-up"
   // The most that is kept between passes: kActivations at its own peak.
   int64_t peak_activations = 0;
+  // Held between passes at most, as a count: over the most that one microbatch
+  // through all stages of the rank, of one replica, holds between two passes.
+  double peak_microbatches = 0;
   int64_t activations_at_end = 0;  // 0 wherever the order is complete
   int64_t context = 0;
   int64_t fragmentation = 0;

@@ -80,7 +80,9 @@ struct StageMemory {
   int64_t kept = 0;         // F leaves it, B or BW frees it
   int64_t weight_part = 0;  // B leaves it, W frees it: inputs, held gradients
   int64_t recomputed = 0;   // R leaves it, B or BW frees it
-  int64_t boundary = 0;     // of a transfer to or from the next stage
+  // Of a whole microbatch: from the F of its first slice to the B of that one.
+  int64_t per_microbatch = 0;
+  int64_t boundary = 0;  // of a transfer to or from the next stage
   PassMemory forward;
   PassMemory backward_input;
   PassMemory backward_full;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
@@ -42,8 +43,9 @@ class ConfigReader {
   int64_t Size(const char* key, const char* purpose, int64_t fallback) {
     if (!Has(key)) {
       if (fallback == kNeeded) {
-        Keep(absl::InvalidArgumentError(absl::StrCat(
-            source_, ": ", key, ": missing; needed for ", purpose)));
+        Keep(InFile(
+            source_, 0,
+            FieldError(key, absl::StrCat("missing; needed for ", purpose))));
       }
       return fallback;
     }
@@ -90,7 +92,7 @@ class ConfigReader {
     std::string value = json_[key].dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
     if (value.size() > 40) value = absl::StrCat(value.substr(0, 40), "...");
-    Keep(Prefix(source_, BadValue(key, value, allowed)));
+    Keep(InFile(source_, 0, BadValue(key, value, allowed)));
   }
   void Keep(const absl::Status& status) {
     if (status_.ok()) status_ = status;
@@ -261,13 +263,19 @@ constexpr Architecture kArchitectures[] = {
 absl::Status TypeError(absl::string_view source, const Json& json) {
   const auto found = json.find("model_type");
   if (found == json.end() || !found->is_string()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, ": model_type: missing; needed for the kind of model; known: ",
-        absl::StrJoin(HuggingFaceTypes(), ", ")));
+    const std::string known = absl::StrJoin(HuggingFaceTypes(), ", ");
+    return InFile(
+        source, 0,
+        WithValue(FieldError("model_type",
+                             absl::StrCat("missing; needed for the kind of "
+                                          "model; known: ",
+                                          known)),
+                  "", known));
   }
-  return Prefix(
-      absl::StrCat(source, ": model_type"),
-      UnknownName("model type", found->get<std::string>(), HuggingFaceTypes()));
+  return InFile(
+      source, 0,
+      InField("model_type", UnknownName("model type", found->get<std::string>(),
+                                        HuggingFaceTypes())));
 }
 
 }  // namespace
@@ -284,10 +292,11 @@ absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
                                                absl::string_view source_name) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source_name,
-                     ": not a JSON object; allowed: a Hugging Face "
-                     "config.json"));
+    return InFile(source_name, 0,
+                  WithValue(absl::InvalidArgumentError(
+                                "not a JSON object; allowed: a Hugging Face "
+                                "config.json"),
+                            "", "a Hugging Face config.json"));
   }
   for (const Architecture& architecture : kArchitectures) {
     const auto type = json.find("model_type");
@@ -298,7 +307,7 @@ absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
     ConfigReader reader(json, source_name);
     architecture.read(reader, &model);
     PW_RETURN_IF_ERROR(reader.status());
-    PW_RETURN_IF_ERROR(Prefix(source_name, CheckModel(model)));
+    PW_RETURN_IF_ERROR(InFile(source_name, 0, CheckModel(model)));
     return model;
   }
   return TypeError(source_name, json);

@@ -114,6 +114,19 @@ std::string StageLayout::ToString() const {
   return text;
 }
 
+std::set<int> RanksWithTable(const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage) {
+  std::set<int> ranks;
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    for (const StageBlock& block : layout.stages[stage]) {
+      if (block.kind == BlockKind::kEmbedding) {
+        ranks.insert(rank_of_stage[stage]);
+      }
+    }
+  }
+  return ranks;
+}
+
 std::vector<Recompute> RecomputeOfStages(
     const TrainingSpec& training, const std::vector<int>& rank_of_stage) {
   std::vector<Recompute> recompute;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,11 @@ class StageLayoutBuilder {
 // of it. rank_of_stage[stage].
 std::vector<Recompute> RecomputeOfStages(const TrainingSpec& training,
                                          const std::vector<int>& rank_of_stage);
+
+// Those that have the table of the embedding, which a tied head on the same
+// rank has no copy of. rank_of_stage[stage].
+std::set<int> RanksWithTable(const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage);
 
 // `layers_of_stage` layers each. Error: kInvalidArgument "strategy.layers"
 // when they do not add up to the model's, or one is negative.

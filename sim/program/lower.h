@@ -65,6 +65,9 @@ struct LowerOptions {
   // the gather.
   std::vector<double> gradient_bytes;
   std::vector<double> parameter_bytes;
+  // Bytes of the gradient of the table that embedding and output head share;
+  // 0: they share none. See SumsTable.
+  double tied_bytes = 0;
   // False: reductions wait for the last pass of the rank's whole iteration.
   // SYNC passes stand where they stand.
   bool overlap_gradients = true;
@@ -85,6 +88,14 @@ struct LowerOptions {
   // with jitter as many as that limit.
   int iterations = 0;
 };
+
+// Where the first and the last stage of a pipeline are on one rank there is one
+// table, of the first stage. Else both hold a copy and sum its gradients once
+// an iteration, before they step alike (Megatron-LM,
+// megatron/core/distributed/finalize_model_grads.py). True of the latter, where
+// gradients are reduced or stepped with. A schedule that steps after every
+// backward has no such point in time, and its copies part.
+bool SumsTable(const Schedule& schedule, const LowerOptions& options);
 
 // `schedule` must have passed VerifySchedule. Errors: kInvalidArgument where
 // options do not fit (a list of the wrong length, a mapping of another size).

@@ -67,6 +67,18 @@ absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
            schedule_.placement.StageOf(rank, chunk, replica)});
     }
   }
+  // The head adds to the table of an embedding on its own rank.
+  const Placement& placement = schedule_.placement;
+  const bool one_table =
+      options_.tied_bytes > 0 &&
+      placement.RankOf(0, 0) == placement.RankOf(schedule_.stages() - 1, 0);
+  for (Reduction& each : reductions) {
+    if (!one_table || each.stage != 0) continue;
+    for (const Reduction& other : reductions) {
+      if (other.stage + 1 != schedule_.stages()) continue;
+      each.position = std::max(each.position, other.position);
+    }
+  }
   std::stable_sort(reductions.begin(), reductions.end(),
                    [](const Reduction& a, const Reduction& b) {
                      return a.position < b.position;
@@ -98,6 +110,8 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
 void Lowering::ReduceRank(int rank, const std::vector<Reduction>& reductions) {
   replica_group_.push_back(AddGroup(Group::Span::kReplicas, {rank}));
   for (const Reduction& each : reductions) {
+    const bool end = each.stage == 0 || each.stage + 1 == schedule_.stages();
+    if (end && SumsTableFirst()) SumTable(rank, each.position);
     Reduce(rank, each.position, replica_group_[rank], each.chunk, each.stage);
   }
 }

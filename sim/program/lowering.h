@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -36,11 +37,13 @@ class Lowering {
     AddGlobals();
     AddPasses();
     if (never_flushes()) PW_RETURN_IF_ERROR(OverlapIterations());
+    GroupTables();
     if (shards()) {
       AddShards();
     } else if (reduces()) {
       PW_RETURN_IF_ERROR(AddGradientReduction());
     }
+    AddTableSum();
     PW_RETURN_IF_ERROR(AddOptimizer());
     if (gathers()) AddParameterGather();
     for (RankProgram& rank : program_.ranks) {
@@ -93,6 +96,16 @@ class Lowering {
   void ReduceRank(int rank, const std::vector<Reduction>& reductions);
   void ReducePair(int rank, const std::vector<std::vector<Reduction>>& all);
   void Reduce(int rank, int64_t position, int group, int chunk, int stage);
+  // Two stages that are sharded as they are do not shard a table alike, so that
+  // its gradients are summed before they are scattered, as DeepSpeed does
+  // (deepspeed/runtime/pipe/schedule.py: ReduceTiedGrads, ReduceGrads).
+  bool SumsTableFirst() const {
+    return SumsTable(schedule_, options_) && shards_step() && !shards();
+  }
+  // Gradients of a table that two ranks hold copies of.
+  void GroupTables();
+  void AddTableSum();
+  void SumTable(int rank, int64_t position);
   absl::Status AddOptimizer();
   void AddSynchronisedStep();
   absl::Status OverlapIterations();
@@ -156,6 +169,7 @@ class Lowering {
   const LowerOptions& options_;
   Program program_;
   std::vector<int> replica_group_;             // [rank]
+  std::map<int, int> table_group_;             // of ranks with a copy
   std::vector<std::vector<int32_t>> synced_;   // [rank] events to wait for
   std::vector<int64_t> validation_positions_;  // [rank]
   std::vector<size_t> ends_false_start_;       // [rank] its last side operation

@@ -4,30 +4,49 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
 
 namespace pipewright {
 
-std::vector<LinkId> LinksBetween(const Network& network, int replica,
-                                 int from_rank, int to_rank) {
+namespace {
+
+// A route for each device of a rank.
+template <class RouteOfDevice>
+FlowBundle FlowsOf(const Network& network, RouteOfDevice route) {
   if (network.cluster == nullptr) return {};
-  return network.cluster->Route(network.mapping->DeviceOf(replica, from_rank),
-                                network.mapping->DeviceOf(replica, to_rank));
+  std::vector<std::vector<LinkId>> routes;
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+    routes.push_back(route(index));
+  }
+  return network.cluster->Bundle(routes);
 }
 
-std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
-                              bool to_host) {
-  if (network.cluster == nullptr) return {};
-  const int device = network.mapping->DeviceOf(replica, rank);
-  return to_host ? network.cluster->DeviceToHost(device)
-                 : network.cluster->HostToDevice(device);
+}  // namespace
+
+FlowBundle FlowsBetween(const Network& network, int replica, int from_rank,
+                        int to_rank) {
+  return FlowsOf(network, [&](int index) {
+    return network.cluster->Route(
+        network.mapping->DeviceOf(replica, from_rank, index),
+        network.mapping->DeviceOf(replica, to_rank, index));
+  });
 }
 
-double SecondsOnLinks(const Cluster& cluster, const std::vector<LinkId>& links,
-                      double bytes) {
-  return cluster.LatencyOf(links) + bytes / cluster.BandwidthOf(links);
+FlowBundle HostFlows(const Network& network, int replica, int rank,
+                     bool to_host) {
+  return FlowsOf(network, [&](int index) {
+    const int device = network.mapping->DeviceOf(replica, rank, index);
+    return to_host ? network.cluster->DeviceToHost(device)
+                   : network.cluster->HostToDevice(device);
+  });
+}
+
+double SecondsOf(const Cluster& cluster, const FlowBundle& flows,
+                 double bytes) {
+  return flows.latency_s + bytes / cluster.RateOf(flows.loads);
 }
 
 double TransferSeconds(const Program& program, const Channel& channel,
@@ -35,9 +54,9 @@ double TransferSeconds(const Program& program, const Channel& channel,
   if (channel.from_rank == channel.to_rank) return 0;
   const Network& network = program.network;
   if (network.cluster == nullptr) return network.hop_s;
-  return SecondsOnLinks(
+  return SecondsOf(
       *network.cluster,
-      LinksBetween(network, replica, channel.from_rank, channel.to_rank),
+      FlowsBetween(network, replica, channel.from_rank, channel.to_rank),
       channel.bytes);
 }
 
@@ -46,29 +65,30 @@ double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
   if (program.network.cluster == nullptr || lane.bytes == 0) {
     return lane.seconds;
   }
-  return SecondsOnLinks(
+  return SecondsOf(
       *program.network.cluster,
-      HostLinks(program.network, replica, rank, kind == PassKind::kOffload),
+      HostFlows(program.network, replica, rank, kind == PassKind::kOffload),
       lane.bytes);
 }
 
-std::vector<LinkId> OneSidedLinks(const Program& program, const SideOp& op,
-                                  int replica, int rank) {
+FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
+                         int rank) {
   const Network& network = program.network;
-  if (network.cluster == nullptr) return {};
-  const int peer = network.mapping->DeviceOf(
-      (replica + op.peer_offset) % program.replicas, op.peer);
-  const int own = network.mapping->DeviceOf(replica, rank);
-  return op.kind == OpKind::kPull ? network.cluster->Route(peer, own)
-                                  : network.cluster->Route(own, peer);
+  const int peer_replica = (replica + op.peer_offset) % program.replicas;
+  return FlowsOf(network, [&](int index) {
+    const int peer = network.mapping->DeviceOf(peer_replica, op.peer, index);
+    const int own = network.mapping->DeviceOf(replica, rank, index);
+    return op.kind == OpKind::kPull ? network.cluster->Route(peer, own)
+                                    : network.cluster->Route(own, peer);
+  });
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
   if (op.peer == rank && op.peer_offset % program.replicas == 0) return 0;
   if (program.network.cluster == nullptr) return program.network.hop_s;
-  return SecondsOnLinks(*program.network.cluster,
-                        OneSidedLinks(program, op, replica, rank), op.bytes);
+  return SecondsOf(*program.network.cluster,
+                   OneSidedFlows(program, op, replica, rank), op.bytes);
 }
 
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
@@ -136,6 +156,58 @@ std::vector<std::vector<int>> Rings(const Cluster& cluster,
   return orders;
 }
 
+// What all rings of a group put on the links.
+struct RingTraffic {
+  double latency_s = 0;  // of the longest edge
+  // Of the slowest edge between two members alone, all their devices at once.
+  double edge_bytes_per_s = std::numeric_limits<double>::infinity();
+  int rings = 1;  // that divide the buffer of a device
+  std::vector<LinkLoad> loads;
+};
+
+RingTraffic TrafficOf(const Network& network,
+                      const std::vector<Member>& members) {
+  const Cluster& cluster = *network.cluster;
+  // [index of a device in its rank][ring]
+  std::vector<std::vector<std::vector<int>>> orders;
+  size_t rings = members.size();
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+    std::vector<int> devices;
+    for (const Member& member : members) {
+      devices.push_back(
+          network.mapping->DeviceOf(member.replica, member.rank, index));
+    }
+    orders.push_back(Rings(cluster, std::move(devices)));
+    rings = std::min(rings, orders.back().size());
+  }
+  RingTraffic traffic;
+  traffic.rings = static_cast<int>(rings);
+  absl::flat_hash_map<LinkId, int> flows_on;
+  for (size_t ring = 0; ring < rings; ++ring) {
+    for (size_t at = 0; at < members.size(); ++at) {
+      std::vector<std::vector<LinkId>> routes;
+      for (const std::vector<std::vector<int>>& own : orders) {
+        const std::vector<int>& order = own[ring];
+        routes.push_back(
+            cluster.Route(order[at], order[(at + 1) % order.size()]));
+        for (const LinkId link : routes.back()) ++flows_on[link];
+      }
+      const FlowBundle edge = cluster.Bundle(routes);
+      traffic.latency_s = std::max(traffic.latency_s, edge.latency_s);
+      traffic.edge_bytes_per_s =
+          std::min(traffic.edge_bytes_per_s, cluster.RateOf(edge.loads));
+    }
+  }
+  for (const auto& [link, flows] : flows_on) {
+    traffic.loads.push_back({link, flows});
+  }
+  std::sort(traffic.loads.begin(), traffic.loads.end(),
+            [](const LinkLoad& left, const LinkLoad& right) {
+              return left.link < right.link;
+            });
+  return traffic;
+}
+
 }  // namespace
 
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
@@ -146,49 +218,26 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
   if (count < 2) return plan;
   const RingShape shape = ShapeOfRing(kind, count);
   const double doublings = std::ceil(std::log2(count));
-  double latency_s = program.network.hop_s;
-  double narrowest = std::numeric_limits<double>::infinity();
-  double fair_share = narrowest;
-  int rings = 1;
+  RingTraffic traffic = {.latency_s = program.network.hop_s};
+  double ring_bytes_per_s = std::numeric_limits<double>::infinity();
   if (const Cluster* cluster = program.network.cluster.get()) {
-    std::vector<int> devices;
-    for (const Member& member : members) {
-      devices.push_back(
-          program.network.mapping->DeviceOf(member.replica, member.rank));
-    }
-    absl::flat_hash_map<LinkId, int> edges_on;
-    latency_s = 0;
-    const std::vector<std::vector<int>> orders = Rings(*cluster, devices);
-    rings = static_cast<int>(orders.size());
-    for (const std::vector<int>& order : orders) {
-      for (int index = 0; index < count; ++index) {
-        const int from = order[index];
-        const int to = order[(index + 1) % count];
-        plan.edges.emplace_back(from, to);
-        const std::vector<LinkId> links = cluster->Route(from, to);
-        latency_s = std::max(latency_s, cluster->LatencyOf(links));
-        narrowest = std::min(narrowest, cluster->BandwidthOf(links));
-        for (const LinkId link : links) ++edges_on[link];
-      }
-    }
-    for (const auto& [link, edges] : edges_on) {
-      fair_share =
-          std::min(fair_share, cluster->links()[link].bytes_per_s / edges);
-    }
+    traffic = TrafficOf(program.network, members);
+    ring_bytes_per_s = cluster->RateOf(traffic.loads);
   }
   plan.ring = true;
-  plan.bytes_per_edge = shape.share * bytes / rings;
-  plan.latency_s = shape.steps * latency_s;
-  plan.seconds = plan.latency_s + plan.bytes_per_edge / fair_share;
-  // Its bytes share no links here, so it is for small messages only.
+  plan.bytes_per_edge = shape.share * bytes / traffic.rings;
+  plan.latency_s = shape.steps * traffic.latency_s;
+  plan.seconds = plan.latency_s + plan.bytes_per_edge / ring_bytes_per_s;
+  // Its steps share no links here, so it is for small messages only.
+  const double step_s = bytes / traffic.edge_bytes_per_s;
   const bool may_double =
-      count > 2 && bytes / narrowest <= latency_s &&
+      count > 2 && step_s <= traffic.latency_s &&
       (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
-  const double doubling_s = doublings * (latency_s + bytes / narrowest);
+  const double doubling_s = doublings * (traffic.latency_s + step_s);
   if (may_double && doubling_s < plan.seconds) {
-    plan = {.seconds = doubling_s, .latency_s = doublings * latency_s};
+    return {.seconds = doubling_s, .latency_s = doublings * traffic.latency_s};
   }
-  if (program.network.cluster == nullptr) plan.edges.clear();
+  plan.loads = std::move(traffic.loads);
   return plan;
 }
 

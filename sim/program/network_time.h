@@ -2,29 +2,30 @@
 // engine, and the lower bound of every other. Latencies add up along a route,
 // the narrowest link gives the bandwidth. With a pure delay per hop every
 // transfer takes one hop, whatever its bytes.
+//
+// All devices of a rank take part, each with the bytes given: transfers go from
+// the n-th device of one rank to the n-th of the other. Nobody else uses the
+// network, but they share its links with each other.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "sim/program/program.h"
 
 namespace pipewright {
 
-// Links of a transfer between two ranks of one replica. Empty with a pure
-// delay.
-std::vector<LinkId> LinksBetween(const Network& network, int replica,
-                                 int from_rank, int to_rank);
-// Links of a pull or push of `rank`. Empty with a pure delay.
-std::vector<LinkId> OneSidedLinks(const Program& program, const SideOp& op,
-                                  int replica, int rank);
-// Links of O and pushes to the host (to_host) or of L.
-std::vector<LinkId> HostLinks(const Network& network, int replica, int rank,
-                              bool to_host);
+// A transfer between two ranks of one replica. Empty with a pure delay.
+FlowBundle FlowsBetween(const Network& network, int replica, int from_rank,
+                        int to_rank);
+// A pull or push of `rank`. Empty with a pure delay.
+FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
+                         int rank);
+// O and pushes to the host (to_host) or L.
+FlowBundle HostFlows(const Network& network, int replica, int rank,
+                     bool to_host);
 
-// Latency plus bytes over the narrowest bandwidth, on an empty network.
-double SecondsOnLinks(const Cluster& cluster, const std::vector<LinkId>& links,
-                      double bytes);
+// Latency plus the bytes of each flow at its rate, on an empty network.
+double SecondsOf(const Cluster& cluster, const FlowBundle& flows, double bytes);
 
 // From the end of the producing operation to the arrival. 0 for events.
 double TransferSeconds(const Program& program, const Channel& channel,
@@ -50,13 +51,16 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
 // buffer each. Where latency decides (the buffer takes no longer than one
 // hop's latency) all-reduce and barrier of more than two may use recursive
 // doubling instead, log2(n) steps of the whole buffer. As NCCL does
-// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
+// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc). The n-th devices
+// of all members have rings of their own, and all run at once.
+//
+// A ring turns at the pace of its slowest edge, so all edges are one bundle.
 struct CollectivePlan {
   bool ring = false;
-  double seconds = 0;                      // alone on the network
-  double latency_s = 0;                    // part of `seconds` without bytes
-  double bytes_per_edge = 0;               // of a ring
-  std::vector<std::pair<int, int>> edges;  // devices, of a ring on a cluster
+  double seconds = 0;           // alone on the network
+  double latency_s = 0;         // part of `seconds` without bytes
+  double bytes_per_edge = 0;    // of a ring
+  std::vector<LinkLoad> loads;  // of all edges of a ring on a cluster
 };
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members);

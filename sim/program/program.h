@@ -161,6 +161,9 @@ struct SideOp {
   int peer_offset = 0;
   int chunk = -1;  // for pictures, where it concerns one
   int stage = -1;  // whose gradients or parameters it moves, where any
+  // Of a stage's gradients only those of the table that embedding and output
+  // head share.
+  bool tied = false;
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
   int first_iteration = 0;

@@ -98,7 +98,13 @@ std::string Headline(const Page& page) {
       "<section class=\"cards\" id=\"headline\">\n",
       "<div class=\"card\"><h3>Iteration time</h3><p class=\"figure\">",
       FormatSeconds(report.iteration_s), "</p><p class=\"quiet\">",
-      PeriodNote(report), "</p></div>\n",
+      PeriodNote(report),
+      report.interval
+          ? absl::StrCat("</p><p class=\"quiet\" id=\"interval\">90 % of "
+                         "steps: ",
+                         IntervalText(*report.interval, report.iteration_s))
+          : "",
+      "</p></div>\n",
       BubbleCard("Bubble fraction", "(span − busy) / span",
                  report.bubble_fraction),
       BubbleCard("Bubble overhead", "(span − busy) / busy",

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -85,11 +87,15 @@ absl::Status MemoryVerdict(const MemoryReport& report) {
   for (const MemoryChange& change : report.changes) {
     changes.push_back(Change(change));
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
+  const absl::Status verdict = absl::ResourceExhaustedError(absl::StrCat(
       "memory: ", MemoryVerdictLine(report),
       changes.empty() ? ""
                       : absl::StrCat("; what would help most: ",
                                      absl::StrJoin(changes, "; "))));
+  const RankMemory& row = report.memory->ranks[report.memory->WorstRank()];
+  return WithValue(
+      AboutField("system.memory", verdict), FormatBytes(*report.limit_bytes),
+      absl::StrCat(FormatBytes(static_cast<double>(row.needed())), " or more"));
 }
 
 nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {

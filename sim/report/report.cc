@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
 
 namespace pipewright {
@@ -128,7 +130,9 @@ Report Summarize(const Program& program, const RunSummary& run,
     }
     if (const RankMapping* mapping = program.network.mapping.get()) {
       for (int replica = 0; replica < mapping->dp(); ++replica) {
-        row.devices.push_back(mapping->DeviceOf(replica, row.rank));
+        for (int index = 0; index < mapping->devices_per_rank(); ++index) {
+          row.devices.push_back(mapping->DeviceOf(replica, row.rank, index));
+        }
       }
     }
     report.busy_s = std::max(report.busy_s, row.busy_s);
@@ -157,6 +161,20 @@ std::string PeriodNote(const Report& report) {
                                     : "period over the last of ",
                       report.iterations, " iterations",
                       report.steady ? "" : ", which is not constant yet");
+}
+
+std::string IntervalText(const StepInterval& interval, double iteration_s) {
+  return absl::StrFormat(
+      "%s to %s, %+.1f to %+.1f %%", FormatSeconds(interval.low_s),
+      FormatSeconds(interval.high_s),
+      100 * Ratio(interval.low_s - iteration_s, iteration_s),
+      100 * Ratio(interval.high_s - iteration_s, iteration_s));
+}
+
+nlohmann::ordered_json IntervalToJson(
+    const std::optional<StepInterval>& interval) {
+  if (!interval) return nullptr;
+  return {interval->low_s, interval->high_s};
 }
 
 std::string ReportToJson(const Report& report) {
@@ -199,6 +217,7 @@ std::string ReportToJson(const Report& report) {
   out["bubble_fraction"] = Pair(report.bubble_fraction);
   out["bubble_overhead"] = Pair(report.bubble_overhead);
   out["iteration_s"] = report.iteration_s;
+  out["iteration_interval_s"] = IntervalToJson(report.interval);
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
   if (report.jitter) out["jitter"] = JitterToJson(*report.jitter);
@@ -216,6 +235,9 @@ std::string ReportToJson(const Report& report) {
   out["ops"] = report.ops;
   out["bytes_sent"] = report.bytes_sent;
   out["peak_activations"] = report.peak_activations;
+  if (report.held_until_weight) {
+    out["held_until_weight"] = *report.held_until_weight;
+  }
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
   if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
   if (report.memory) {

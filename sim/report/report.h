@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/engine/engine.h"
+#include "sim/engine/step_interval.h"
 #include "sim/program/program.h"
 #include "sim/report/cost_report.h"
 #include "sim/report/jitter_report.h"
@@ -30,7 +32,7 @@ struct RankReport {
   double first_start_s = 0;
   double last_end_s = 0;
   double peak_activations = 0;
-  // Device of this rank in each data-parallel replica; empty without a system.
+  // Devices of this rank, by data-parallel replica; empty without a system.
   std::vector<int> devices;
 };
 
@@ -44,7 +46,7 @@ struct RollbackReport {
 struct Report {
   std::string schedule;
   std::string engine;
-  std::string network;  // "hop 0.601 ms", "dgx-h100 (native)", "free"
+  std::string network;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
   int pp = 1;
   int vpp = 1;
   int microbatches = 1;
@@ -64,9 +66,12 @@ struct Report {
   GlobalAndPerRank bubble_fraction;
   GlobalAndPerRank bubble_overhead;
   double iteration_s = 0;  // with jitter the mean of the periods
+  // 90 % prediction interval of a step; nothing for given times and for
+  // measured runs.
+  std::optional<StepInterval> interval;
   int iterations = 1;
   bool steady = false;
-  bool measured = false;  // by a clock (RunSummary)
+  bool measured = false;                 // by a clock (RunSummary)
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // of estimated pass times
   std::optional<ProfileReport> profile;  // of measured ones
@@ -78,6 +83,8 @@ struct Report {
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // of all replicas
   std::vector<double> peak_activations;
+  // What they were counted with, where they were counted.
+  std::optional<double> held_until_weight;
   std::optional<MemoryReport> memory;  // only with a model
   std::vector<RankReport> ranks;
   int64_t ops = 0;
@@ -95,6 +102,12 @@ Report Summarize(const Program& program, const RunSummary& run,
 
 // What iteration_s is: "steady-state period, ...".
 std::string PeriodNote(const Report& report);
+
+// "1.2 s to 1.3 s, -4.0 to +5.1 %": the percentages are of `iteration_s`.
+std::string IntervalText(const StepInterval& interval, double iteration_s);
+// The value of the key "iteration_interval_s": [low, high], or null.
+nlohmann::ordered_json IntervalToJson(
+    const std::optional<StepInterval>& interval);
 
 // One JSON object, keys of DESIGN section 3. Numbers read back exactly.
 std::string ReportToJson(const Report& report);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/quantity.h"
+#include "sim/memory/activations.h"
 #include "sim/report/format.h"
 #include "sim/report/report.h"
 
@@ -98,9 +99,11 @@ std::string RankTable(const Report& report) {
                           rank.idle_s / unit.seconds, rank.peak_activations);
   }
   return absl::StrCat(
-      out,
-      "  peak activations: in microbatches through all the rank's stages of "
-      "one replica\n");
+      out, "  peak activations: ",
+      report.held_until_weight
+          ? PeakActivationsNote(*report.held_until_weight)
+          : "in microbatches through all the rank's stages of one replica",
+      "\n");
 }
 
 // The first and last lines, as many as the table of ranks has rows.
@@ -124,6 +127,11 @@ std::string ReportToText(const Report& report) {
   std::string out = Header(report);
   absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
                         FormatSeconds(report.iteration_s), PeriodNote(report));
+  if (report.interval) {
+    absl::StrAppendFormat(&out, "%-14s %10s  90 %% of steps: %s\n", "interval",
+                          "",
+                          IntervalText(*report.interval, report.iteration_s));
+  }
   if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.microbatches_per_s) {
     absl::StrAppendFormat(&out,

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/schedule/header.h"
 #include "sim/schedule/token.h"
@@ -75,7 +76,7 @@ class JsonReader {
 
  private:
   absl::Status At(absl::string_view key, const absl::Status& status) const {
-    return Prefix(absl::StrCat(source_, ":", LineOfKey(content_, key)), status);
+    return InFile(source_, LineOfKey(content_, key), status);
   }
 
   absl::Status Parse() {
@@ -104,12 +105,14 @@ class JsonReader {
               : LineOfByte(content_,
                            std::min(syntax->byte == 0 ? 0 : syntax->byte - 1,
                                     content_.size()));
-      return absl::InvalidArgumentError(
-          absl::StrCat(source_, ":", line, ": no JSON: ", error.what()));
+      return InFile(
+          source_, line,
+          absl::InvalidArgumentError(absl::StrCat("no JSON: ", error.what())));
     }
     if (!json_.is_object() || too_deep) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(source_, ":1: no schedule; needed: one JSON object"));
+      return InFile(
+          source_, 1,
+          absl::InvalidArgumentError("no schedule; needed: one JSON object"));
     }
     if (!repeated.empty()) {
       return At(repeated, absl::InvalidArgumentError(
@@ -124,8 +127,9 @@ class JsonReader {
     }
     for (const char* key : {"format", "version", "orders"}) {
       if (json_.contains(key)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(source_, ":1: ", key, " is missing"));
+      return InFile(
+          source_, 1,
+          absl::InvalidArgumentError(absl::StrCat(key, " is missing")));
     }
     return absl::OkStatus();
   }
@@ -204,8 +208,8 @@ class JsonReader {
       auto order =
           ParseOrder(list[rank].get_ref<const std::string&>(), header_.Sizes());
       if (!order.ok()) {
-        return Prefix(absl::StrCat(source_, ":", lines_[rank], ": rank ", rank),
-                      order.status());
+        return InFile(source_, lines_[rank],
+                      Prefix(absl::StrCat("rank ", rank), order.status()));
       }
       orders.push_back(*std::move(order));
     }

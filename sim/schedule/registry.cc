@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "sim/base/check.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/schedule/header.h"
@@ -73,9 +74,10 @@ absl::Status CheckOwnKeys(const ScheduleInfo& info,
                       absl::StrCat("only pair (schedule ", info.name,
                                    " has no parameters of its own)"));
     }
-    return Prefix("schedule.params",
-                  UnknownName(absl::StrCat("parameter of schedule ", info.name),
-                              key, known));
+    return InField(
+        "schedule.params",
+        UnknownName(absl::StrCat("parameter of schedule ", info.name), key,
+                    known));
   }
   return absl::OkStatus();
 }
@@ -122,14 +124,20 @@ absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name) {
     }
   }
   if (!derived.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule '", name, "' is an abstract class of PyTorch; allowed: ",
-        absl::StrJoin(derived, ", "), ", which derive from it"));
+    const std::string allowed = absl::StrJoin(derived, ", ");
+    return WithValue(
+        absl::InvalidArgumentError(absl::StrCat(
+            "schedule '", name, "' is an abstract class of PyTorch; allowed: ",
+            allowed, ", which derive from it")),
+        name, allowed);
   }
   if (IsLaterName(lower) || IsLaterName(bare)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule '", name, "' is not available in this version (known: ",
-        absl::StrJoin(known, ", "), ")"));
+    const std::string allowed = absl::StrJoin(known, ", ");
+    return WithValue(
+        absl::InvalidArgumentError(absl::StrCat(
+            "schedule '", name,
+            "' is not available in this version (known: ", allowed, ")")),
+        name, allowed);
   }
   return UnknownName("schedule", name, known);
 }

@@ -1,6 +1,7 @@
 #include "sim/schedule/schedule.h"
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -30,7 +31,7 @@ std::string PassToString(const Schedule& schedule, Pass pass) {
 absl::Status AtOrder(const Schedule& schedule, int rank,
                      const absl::Status& status) {
   if (schedule.lines.empty()) return status;
-  return Prefix(absl::StrCat(schedule.name, ":", schedule.lines[rank]), status);
+  return InFile(schedule.name, schedule.lines[rank], status);
 }
 
 }  // namespace pipewright

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/schedule/header.h"
 #include "sim/schedule/text.h"
@@ -22,7 +23,7 @@ namespace {
 
 absl::Status At(absl::string_view source, int64_t line,
                 const absl::Status& status) {
-  return Prefix(absl::StrCat(source, ":", line), status);
+  return InFile(source, line, status);
 }
 
 // Lines with something on them, comments taken off.

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -30,8 +31,10 @@ bool IsBlank(char letter) { return letter == ' ' || letter == '\t'; }
 
 absl::Status BadToken(absl::string_view token, absl::string_view problem,
                       absl::string_view allowed) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "token ", Quoted(token), ": ", problem, "; allowed: ", allowed));
+  return WithValue(
+      absl::InvalidArgumentError(absl::StrCat("token ", Quoted(token), ": ",
+                                              problem, "; allowed: ", allowed)),
+      token, allowed);
 }
 
 // Takes a number of 0..count-1 off `rest`.

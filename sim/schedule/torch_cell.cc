@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/schedule/token.h"
 
@@ -111,8 +112,9 @@ std::string TorchAction::Name() const {
 
 absl::Status BadTorchCell(absl::string_view problem,
                           absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(problem, "; allowed: ", allowed));
+  return WithValue(
+      absl::InvalidArgumentError(absl::StrCat(problem, "; allowed: ", allowed)),
+      "", allowed);
 }
 
 absl::Status ReadTorchCell(absl::string_view text,

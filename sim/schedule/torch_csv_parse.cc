@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/schedule/header.h"
 #include "sim/schedule/token.h"
@@ -39,7 +40,7 @@ class CsvReader {
 
  private:
   absl::Status At(int line, const absl::Status& status) const {
-    return Prefix(absl::StrCat(source_, ":", line), status);
+    return InFile(source_, line, status);
   }
 
   absl::Status ReadRows() {

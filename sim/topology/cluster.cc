@@ -53,4 +53,37 @@ double Cluster::BandwidthOf(const std::vector<LinkId>& links) const {
   return bytes_per_s;
 }
 
+FlowBundle Cluster::Bundle(
+    const std::vector<std::vector<LinkId>>& routes) const {
+  FlowBundle bundle;
+  for (const std::vector<LinkId>& route : routes) {
+    bundle.latency_s = std::max(bundle.latency_s, LatencyOf(route));
+    for (const LinkId link : route) bundle.loads.push_back({link, 1});
+  }
+  if (routes.size() < 2) return bundle;
+  std::sort(bundle.loads.begin(), bundle.loads.end(),
+            [](const LinkLoad& left, const LinkLoad& right) {
+              return left.link < right.link;
+            });
+  size_t last = 0;
+  for (size_t index = 1; index < bundle.loads.size(); ++index) {
+    if (bundle.loads[index].link == bundle.loads[last].link) {
+      bundle.loads[last].flows += bundle.loads[index].flows;
+    } else {
+      bundle.loads[++last] = bundle.loads[index];
+    }
+  }
+  if (!bundle.loads.empty()) bundle.loads.resize(last + 1);
+  return bundle;
+}
+
+double Cluster::RateOf(const std::vector<LinkLoad>& loads) const {
+  double bytes_per_s = std::numeric_limits<double>::infinity();
+  for (const LinkLoad& load : loads) {
+    bytes_per_s =
+        std::min(bytes_per_s, links_[load.link].bytes_per_s / load.flows);
+  }
+  return bytes_per_s;
+}
+
 }  // namespace pipewright

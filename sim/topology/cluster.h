@@ -23,6 +23,22 @@ struct Device {
   int node = 0;
 };
 
+// A link and how many flows of a bundle cross it.
+struct LinkLoad {
+  LinkId link = 0;
+  int flows = 0;
+
+  friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
+};
+
+// Flows that start together, carry equal bytes and matter only as a whole: one
+// from each device of a rank. They share each link equally, so what crosses
+// the most loaded link decides.
+struct FlowBundle {
+  std::vector<LinkLoad> loads;  // each link once
+  double latency_s = 0;         // of the longest route
+};
+
 class Cluster {
  public:
   // Appends the links that a message crosses, in order, each at most once.
@@ -50,6 +66,12 @@ class Cluster {
   // list has latency 0 and infinite bandwidth.
   double LatencyOf(const std::vector<LinkId>& links) const;
   double BandwidthOf(const std::vector<LinkId>& links) const;
+
+  // One flow over each of these routes.
+  FlowBundle Bundle(const std::vector<std::vector<LinkId>>& routes) const;
+  // Bytes per second of every flow of a bundle while nobody else sends;
+  // infinite without links.
+  double RateOf(const std::vector<LinkLoad>& loads) const;
 
  private:
   std::string name_;

@@ -34,8 +34,12 @@ absl::Status CheckSizes(int pp, int dp, int devices, int per_rank) {
 
 }  // namespace
 
-RankMapping::RankMapping(int pp, int dp, std::vector<int> device_of)
-    : pp_(pp), dp_(dp), device_of_(std::move(device_of)) {}
+RankMapping::RankMapping(int pp, int dp, int devices_per_rank,
+                         std::vector<int> device_of)
+    : pp_(pp),
+      dp_(dp),
+      device_of_(std::move(device_of)),
+      devices_per_rank_(devices_per_rank) {}
 
 absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
                                                    int pp, int dp, int devices,
@@ -62,7 +66,7 @@ absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
           devices_per_rank;
     }
   }
-  return RankMapping(pp, dp, std::move(device_of));
+  return RankMapping(pp, dp, devices_per_rank, std::move(device_of));
 }
 
 absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
@@ -94,7 +98,17 @@ absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
       used[next] = true;
     }
   }
-  return RankMapping(pp, dp, std::move(device_of));
+  return RankMapping(pp, dp, devices_per_rank, std::move(device_of));
+}
+
+std::string RankMapping::NameOf(const Cluster& cluster, int replica,
+                                int rank) const {
+  const int device = DeviceOf(replica, rank);
+  const int last = device + devices_per_rank_ - 1;
+  PW_CHECK(last < cluster.num_devices());
+  const std::string& name = cluster.devices()[device].name;
+  if (last == device) return name;
+  return absl::StrCat(name, " to ", cluster.devices()[last].name);
 }
 
 std::string RankMapping::ToString(const Cluster& cluster) const {
@@ -102,10 +116,8 @@ std::string RankMapping::ToString(const Cluster& cluster) const {
   std::vector<size_t> width(columns, 0);
   for (int replica = 0; replica < columns; ++replica) {
     for (int rank = 0; rank < pp_; ++rank) {
-      const int device = DeviceOf(replica, rank);
-      PW_CHECK(device < cluster.num_devices());
       width[replica] =
-          std::max(width[replica], cluster.devices()[device].name.size());
+          std::max(width[replica], NameOf(cluster, replica, rank).size());
     }
   }
   const size_t rank_width = absl::StrCat(pp_ - 1).size();
@@ -115,8 +127,9 @@ std::string RankMapping::ToString(const Cluster& cluster) const {
     absl::StrAppend(&out, "rank ", std::string(rank_width - number.size(), ' '),
                     number, ":");
     for (int replica = 0; replica < columns; ++replica) {
-      const std::string& name = cluster.devices()[DeviceOf(replica, rank)].name;
-      absl::StrAppend(&out, " ", name);
+      const std::string name = NameOf(cluster, replica, rank);
+      absl::StrAppend(&out, replica > 0 && devices_per_rank_ > 1 ? "  " : " ",
+                      name);
       if (replica + 1 < columns) out.append(width[replica] - name.size(), ' ');
     }
     if (dp_ > columns) absl::StrAppend(&out, " ...");

@@ -18,7 +18,7 @@ class RankMapping {
   // where it is odd: the two ranks that hold the same stages of a
   // bidirectional schedule, k and pp-1-k, are neighbours (wuhouming/BitPipe
   // 6fb0e22f). A rank has `devices_per_rank` devices next to each other (tensor
-  // and context parallelism), of which the first stands for all. Error:
+  // and context parallelism); the n-th talks to the n-th of other ranks. Error:
   // kInvalidArgument for another order, an odd pp with "bitpipe", or when they
   // are more than `devices`.
   static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
@@ -32,20 +32,24 @@ class RankMapping {
 
   int pp() const { return pp_; }
   int dp() const { return dp_; }
-  // The first device of a rank.
-  int DeviceOf(int replica, int rank) const {
-    return device_of_[replica * pp_ + rank];
+  int devices_per_rank() const { return devices_per_rank_; }
+  // Device `index` of a rank, from 0.
+  int DeviceOf(int replica, int rank, int index = 0) const {
+    return device_of_[replica * pp_ + rank] + index;
   }
+  // The devices of a rank by name: "node0/gpu0", "node0/gpu0 to node0/gpu7".
+  std::string NameOf(const Cluster& cluster, int replica, int rank) const;
 
   // A line a rank: "rank 0: node0/gpu0 node1/gpu0", a column a replica.
   std::string ToString(const Cluster& cluster) const;
 
  private:
-  RankMapping(int pp, int dp, std::vector<int> device_of);
+  RankMapping(int pp, int dp, int devices_per_rank, std::vector<int> device_of);
 
   int pp_;
   int dp_;
   std::vector<int> device_of_;
+  int devices_per_rank_;
 };
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
@@ -38,8 +39,9 @@ absl::Status CheckDivides(absl::string_view field, int value, int devices) {
 
 absl::Status CheckLink(absl::string_view name, const LinkClass& link) {
   if (link.bytes_per_s == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, ".bandwidth: missing or 0; allowed: finite and above 0"));
+    return WithValue(FieldError(absl::StrCat(name, ".bandwidth"),
+                                "missing or 0; allowed: finite and above 0"),
+                     "", "finite and above 0");
   }
   if (!std::isfinite(link.bytes_per_s) || link.bytes_per_s <= 0) {
     return BadValue(absl::StrCat(name, ".bandwidth"),

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/amount.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -17,6 +19,9 @@ namespace pipewright {
 const std::vector<std::pair<std::string, std::string>>& EmbeddedSystems();
 
 namespace {
+
+// As BuildCluster takes.
+constexpr int kMostCount = 1 << 20;
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
@@ -99,9 +104,10 @@ class Reader {
     }
     const auto& count = static_cast<const proto::SourcedCount&>(
         system.GetReflection()->GetMessage(system, field));
-    if (count.value() < 1) {
+    if (count.value() < 1 || count.value() > kMostCount) {
       return At(&tree_, field,
-                BadValue(name, absl::StrCat(count.value()), "1 or more"));
+                BadValue(name, absl::StrCat(count.value()),
+                         absl::StrCat("an integer from 1 to ", kMostCount)));
     }
     PW_RETURN_IF_ERROR(CheckSource(count, name, count.source(), &tree_, field));
     *value = count.value();
@@ -119,9 +125,9 @@ class Reader {
     const auto& quantity = static_cast<const proto::SourcedQuantity&>(
         message.GetReflection()->GetMessage(message, field));
     const absl::StatusOr<double> parsed = ParseQuantity(quantity.value(), unit);
-    if (!parsed.ok()) {
-      return At(tree, field, Prefix(path, parsed.status()));
-    }
+    absl::Status status = parsed.status();
+    if (status.ok()) status = CheckAmount(*parsed, quantity.value(), unit);
+    if (!status.ok()) return At(tree, field, InField(path, status));
     PW_RETURN_IF_ERROR(
         CheckSource(quantity, path, quantity.source(), tree, field));
     *value = *parsed;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
 
@@ -85,11 +86,24 @@ class Writer {
                                      nlohmann::json::error_handler_t::replace);
   }
 
-  std::string Finish() {
-    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":",
-                        "{\"schedule\":", Quoted(program_.name),
-                        ",\"wait_rule\":\"", WaitRuleName(program_.wait_rule),
-                        "\"},\n\"traceEvents\":[", out_, "\n]}\n");
+  std::string Finish(const TraceOrigin& origin) {
+    std::string other = absl::StrCat("\"schedule\":", Quoted(program_.name));
+    const auto add = [&other](absl::string_view key, absl::string_view value) {
+      if (value.empty()) return;
+      absl::StrAppend(&other, ",\"", key, "\":", Quoted(std::string(value)));
+    };
+    add("wait_rule", WaitRuleName(program_.wait_rule));
+    add("clock", origin.clock);
+    add("given", absl::StrJoin(origin.given, " "));
+    add("only_rank", origin.only_rank);
+    for (const Timeline::Counter& counter : timeline_.counters) {
+      if (counter.name != "memory") continue;
+      add("memory", origin.memory);
+      break;
+    }
+    add("activations", kCountedFromOrder);
+    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{", other,
+                        "},\n\"traceEvents\":[", out_, "\n]}\n");
   }
 
  private:
@@ -148,7 +162,8 @@ class Writer {
 std::string ChromeTraceJson(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const ScheduleMemory* memory,
-                            const MeasuredMemory* measured) {
+                            const MeasuredMemory* measured,
+                            const TraceOrigin& origin) {
   const Timeline timeline = BuildTimeline(program, ops, memory, measured);
   Writer writer(program, timeline);
   for (const Timeline::Process& process : timeline.processes) {
@@ -181,7 +196,7 @@ std::string ChromeTraceJson(const Program& program,
       writer.Counter(counter, sample);
     }
   }
-  return writer.Finish();
+  return writer.Finish(origin);
 }
 
 }  // namespace pipewright

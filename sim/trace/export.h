@@ -9,6 +9,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
+#include "sim/trace/trace_origin.h"
 
 namespace pipewright {
 
@@ -22,11 +23,13 @@ struct PassBytes {
 // another number of passes than the trace is left out.
 using MeasuredMemory = std::vector<std::vector<PassBytes>>;
 
-// Chrome's JSON ("traceEvents", microseconds).
+// Chrome's JSON ("traceEvents", microseconds); `origin` is in "otherData", its
+// `memory` only where there is such a counter.
 std::string ChromeTraceJson(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const ScheduleMemory* memory = nullptr,
-                            const MeasuredMemory* measured = nullptr);
+                            const MeasuredMemory* measured = nullptr,
+                            const TraceOrigin& origin = {});
 
 // Perfetto TrackEvent protobuf (bytes of a perfetto.protos.Trace).
 std::string PerfettoTrace(const Program& program,

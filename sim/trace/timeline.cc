@@ -22,8 +22,9 @@ std::string ProcessName(const Program& program, int replica, int rank) {
                          : absl::StrCat("rank ", rank);
   const Network& network = program.network;
   if (network.cluster != nullptr && network.mapping != nullptr) {
-    const int device = network.mapping->DeviceOf(replica, rank);
-    absl::StrAppend(&name, " (", network.cluster->devices()[device].name, ")");
+    absl::StrAppend(&name, " (",
+                    network.mapping->NameOf(*network.cluster, replica, rank),
+                    ")");
   }
   return name;
 }

@@ -1,10 +1,15 @@
 #include "sim/trace/trace_events.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <streambuf>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -21,16 +26,79 @@ const Value* Find(const std::vector<std::pair<std::string, Value>>& list,
   return nullptr;
 }
 
+// A trace may be larger than memory, but not what is held of it at a time: an
+// event, a text, what stands beside the events.
+constexpr int64_t kMostHeld = int64_t{64} << 20;
+constexpr size_t kMostDepth = 64;
+
+absl::Status TooMuch() {
+  constexpr char kAllowed[] = "events and texts of at most 64 MiB each";
+  return WithValue(
+      absl::InvalidArgumentError(absl::StrCat(
+          "has an event or a text of more than 64 MiB; allowed: ", kAllowed)),
+      "", kAllowed);
+}
+
+// How much was read since the last thing that needs not be held any more.
+class Held {
+ public:
+  void Add() { ++bytes_; }
+  void Release() { bytes_ = 0; }
+  bool too_much() const { return bytes_ > kMostHeld; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+// The characters of a stream, which end where too much is held.
+class HeldIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  HeldIterator() = default;
+  HeldIterator(std::streambuf* buffer, Held* held)
+      : buffer_(buffer), held_(held) {}
+
+  char operator*() const {
+    return std::streambuf::traits_type::to_char_type(buffer_->sgetc());
+  }
+  HeldIterator& operator++() {
+    buffer_->sbumpc();
+    held_->Add();
+    return *this;
+  }
+  // Only against the end.
+  friend bool operator==(const HeldIterator& a, const HeldIterator& b) {
+    return a.ended() == b.ended();
+  }
+  friend bool operator!=(const HeldIterator& a, const HeldIterator& b) {
+    return !(a == b);
+  }
+
+ private:
+  bool ended() const {
+    return buffer_ == nullptr || held_->too_much() ||
+           buffer_->sgetc() == std::streambuf::traits_type::eof();
+  }
+
+  std::streambuf* buffer_ = nullptr;
+  Held* held_ = nullptr;
+};
+
 class Handler : public nlohmann::json_sax<Json> {
  public:
   Handler(const std::function<absl::Status(const TraceEvent&)>& see,
-          TraceHeader* header)
-      : see_(see), header_(*header) {}
+          TraceHeader* header, Held* held)
+      : see_(see), header_(*header), held_(*held) {}
 
   bool found() const { return found_; }
   const absl::Status& status() const { return status_; }
 
-  bool null() override { return true; }
+  bool null() override { return Done(); }
   bool boolean(bool value) override { return Number(value ? 1 : 0, ""); }
   bool number_integer(number_integer_t value) override {
     return Number(static_cast<double>(value), absl::StrCat(value));
@@ -55,12 +123,12 @@ class Handler : public nlohmann::json_sax<Json> {
     } else if (InDevice() && key() == "name") {
       header_.device = value;
     }
-    return true;
+    return Done();
   }
   bool binary(binary_t&) override { return true; }
 
   bool start_object(std::size_t) override {
-    keys_.emplace_back();
+    if (!Deeper()) return false;
     if (InEvent()) {
       const int64_t index = event_.index;
       event_ = {};
@@ -81,17 +149,16 @@ class Handler : public nlohmann::json_sax<Json> {
       if (!status_.ok()) return false;
     }
     keys_.pop_back();
-    return true;
+    return Done();
   }
   bool start_array(std::size_t) override {
     if (keys_.empty()) bare_ = true;
     found_ |= bare_ || (keys_.size() == 1 && keys_[0] == "traceEvents");
-    keys_.emplace_back();
-    return true;
+    return Deeper();
   }
   bool end_array() override {
     keys_.pop_back();
-    return true;
+    return Done();
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
@@ -101,6 +168,21 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
  private:
+  bool Deeper() {
+    if (keys_.size() >= kMostDepth) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat("is nested deeper than ", kMostDepth));
+      return false;
+    }
+    keys_.emplace_back();
+    return true;
+  }
+  // What was read is held no more, unless it is part of something that is.
+  bool Done() {
+    const bool is_kept = keys_.size() >= depth() && AmongEvents();
+    if (!is_kept && !Beside("otherData")) held_.Release();
+    return true;
+  }
   const std::string& key() const { return keys_.back(); }
   // Open objects and lists around an event, itself included.
   size_t depth() const { return bare_ ? 2 : 3; }
@@ -126,15 +208,18 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "pid") event_.process = text;
       if (key() == "tid") event_.thread = text;
     } else if (Beside("distributedInfo") && key() == "rank") {
-      header_.rank = static_cast<int>(std::lround(value));
+      header_.rank =
+          static_cast<int>(std::lround(std::clamp(value, -1.0, 1e9)));
     } else if (InDevice() && key() == "totalGlobalMem") {
-      header_.device_memory_bytes = static_cast<int64_t>(value);
+      header_.device_memory_bytes =
+          static_cast<int64_t>(std::clamp(value, 0.0, 0x1p60));
     }
-    return true;
+    return Done();
   }
 
   const std::function<absl::Status(const TraceEvent&)>& see_;
   TraceHeader& header_;
+  Held& held_;
   std::vector<std::string> keys_;  // of every open object or list
   TraceEvent event_;
   int devices_ = 0;
@@ -163,17 +248,25 @@ absl::Status ReadTraceEvents(
     TraceHeader* header) {
   // The first byte of gzip; unpacking is left to gunzip.
   if (in.peek() == 0x1f) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, ": is packed; allowed: the JSON itself (gunzip FILE.gz)"));
+    return InFile(source, 0,
+                  absl::InvalidArgumentError(
+                      "is packed; allowed: the JSON itself (gunzip FILE.gz)"));
   }
-  Handler handler(see, header);
-  if (!Json::sax_parse(in, &handler)) return Prefix(source, handler.status());
+  Held held;
+  Handler handler(see, header, &held);
+  if (!Json::sax_parse(HeldIterator(in.rdbuf(), &held), HeldIterator(),
+                       &handler)) {
+    return InFile(source, 0, held.too_much() ? TooMuch() : handler.status());
+  }
   if (!handler.found()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source,
-        ": has no list \"traceEvents\"; allowed: a Chrome trace, as "
-        "simulate --trace or PyTorch's profiler (export_chrome_trace) "
-        "writes it"));
+    constexpr char kAllowed[] =
+        "a Chrome trace, as simulate --trace or PyTorch's profiler "
+        "(export_chrome_trace) writes it";
+    return InFile(
+        source, 0,
+        WithValue(absl::InvalidArgumentError(absl::StrCat(
+                      "has no list \"traceEvents\"; allowed: ", kAllowed)),
+                  "", kAllowed));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -19,10 +22,12 @@ constexpr int kMostIterations = 1'000'000;
 constexpr double kMostMicroseconds = 1e15;  // 30 years
 
 absl::Status Missing(absl::string_view field) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field,
-                   ": is missing or of the wrong type; allowed: a "
-                   "trace as simulate --trace writes it"));
+  constexpr char kAllowed[] = "a trace as simulate --trace writes it";
+  return WithValue(
+      FieldError(
+          field,
+          absl::StrCat("is missing or of the wrong type; allowed: ", kAllowed)),
+      "", kAllowed);
 }
 
 std::optional<OpKind> FindOpKind(absl::string_view name) {
@@ -73,17 +78,19 @@ class Reader {
         known = true;
       }
       if (!known) {
-        return Prefix(trace_.source, BadValue("otherData.wait_rule", *rule,
-                                              "buffered, rendezvous, batched"));
+        return InFile(trace_.source, 0,
+                      BadValue("otherData.wait_rule", *rule,
+                               "buffered, rendezvous, batched"));
       }
     }
+    PW_RETURN_IF_ERROR(InFile(trace_.source, 0, ReadOrigin()));
     for (const auto& [key, value] : peaks_) {
       trace_.peaks.push_back(
           {std::get<0>(key), std::get<1>(key), std::get<2>(key), value});
     }
     if (trace_.ops.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(trace_.source, ": holds no operations"));
+      return InFile(trace_.source, 0,
+                    absl::InvalidArgumentError("holds no operations"));
     }
     return std::move(trace_);
   }
@@ -93,6 +100,40 @@ class Reader {
     int replica = 0;
     int rank = 0;
   };
+
+  // Not in traces of older versions.
+  absl::Status ReadOrigin() {
+    TraceOrigin& origin = trace_.origin;
+    if (const std::string* clock = header_.Other("clock")) {
+      const std::vector<std::string> clocks = {std::string(kSimulatedClock),
+                                               "virtual", "paced", "real",
+                                               std::string(kUnknownClock)};
+      if (std::find(clocks.begin(), clocks.end(), *clock) == clocks.end()) {
+        return BadValue("otherData.clock", *clock, absl::StrJoin(clocks, ", "));
+      }
+      origin.clock = *clock;
+    }
+    if (const std::string* given = header_.Other("given")) {
+      origin.given = absl::StrSplit(*given, ' ', absl::SkipEmpty());
+      const std::vector<absl::string_view> known = {
+          kKernelTimes,          kTransferTimes,  kCopyTimes,
+          kSynchronisationTimes, kOptimizerTimes, kGapTimes};
+      for (const std::string& times : origin.given) {
+        if (std::find(known.begin(), known.end(), times) != known.end()) {
+          continue;
+        }
+        return BadValue("otherData.given", times, absl::StrJoin(known, ", "));
+      }
+    }
+    const auto word = [this](const char* key) {
+      const std::string* const found = header_.Other(key);
+      return found == nullptr ? std::string() : *found;
+    };
+    origin.only_rank = word("only_rank");
+    origin.memory = word("memory");
+    origin.activations = word("activations");
+    return absl::OkStatus();
+  }
 
   absl::Status SeeName(const TraceEvent& event) {
     if (event.name == "process_name") {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "sim/trace/trace.h"
 #include "sim/trace/trace_events.h"
+#include "sim/trace/trace_origin.h"
 
 namespace pipewright {
 
@@ -33,6 +34,7 @@ struct ReadTrace {
   std::string source;    // file
   std::string schedule;  // "" where not known
   WaitRule wait_rule = WaitRule::kBuffered;
+  TraceOrigin origin;
   std::vector<ReadOp> ops;  // in the file's order; no waits
   std::vector<std::string> groups;
   std::vector<ReadPeak> peaks;

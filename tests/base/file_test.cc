@@ -1,9 +1,11 @@
 #include "sim/base/file.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -117,6 +119,71 @@ TEST_CASE("file: of several files all are written or none", "[base]") {
   CHECK(*ReadFile(folder / "a") == "new");
   CHECK(*ReadFile(folder / "b") == "new");
   CHECK(folder.entries() == 2);
+}
+
+// The name that the file of a write has before it is renamed.
+std::string TemporaryOf(const std::string& folder) {
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind(".pipewright-", 0) == 0) found = entry.path();
+  }
+  return found;
+}
+
+TEST_CASE("file: what a killed write has left is removed by the next",
+          "[base]") {
+  const TemporaryFolder folder;
+  const std::string root = folder / ".";
+  REQUIRE(WriteFile(folder / "a", "old").ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto* const staged = new StagedFiles();
+    if (!staged->Add(folder / "a", "half").ok()) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  const std::string stale = TemporaryOf(root);
+  REQUIRE(!stale.empty());
+  CHECK(folder.entries() == 2);
+  // Of another target it stays, as does what only looks like it.
+  REQUIRE(WriteFile(folder / "b", "new").ok());
+  CHECK(std::filesystem::exists(stale));
+  const std::string alike = stale.substr(0, stale.size() - 6) + "abcdefg";
+  REQUIRE(WriteFile(alike, "mine").ok());
+  REQUIRE(WriteFile(folder / "a", "new").ok());
+  CHECK(!std::filesystem::exists(stale));
+  CHECK(std::filesystem::exists(alike));
+  CHECK(*ReadFile(folder / "a") == "new");
+}
+
+TEST_CASE("file: what another process writes is no stale file", "[base]") {
+  const TemporaryFolder folder;
+  int go[2];
+  int ready[2];
+  REQUIRE(::pipe(go) == 0);
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    StagedFiles staged;
+    const bool added = staged.Add(folder / "a", "slow").ok();
+    ::write(ready[1], &byte, 1);
+    ::read(go[0], &byte, 1);
+    ::_exit(added && staged.Commit().ok() ? 0 : 1);
+  }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  REQUIRE(WriteFile(folder / "a", "fast").ok());
+  CHECK(folder.entries() == 2);
+  REQUIRE(::write(go[1], &byte, 1) == 1);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(*ReadFile(folder / "a") == "slow");
+  CHECK(folder.entries() == 1);
 }
 
 }  // namespace

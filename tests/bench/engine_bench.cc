@@ -208,6 +208,59 @@ Program Large(bool flows) {
   return LowerOrDie(schedule, options);
 }
 
+// One replica after the other of 16 ranks, on cards of their own: rings of each
+// rank's parameters and gradients around every pass, and hops on the same cards.
+Program Sharded(int replicas) {
+  const auto schedule = Build("zb-h1", 64);
+  LowerOptions options = Options(*schedule);
+  options.iterations = 2;
+  options.replicas = replicas;
+  options.data_parallel = DataParallel::kFsdp;
+  // 8e9 parameters in bf16 over 16 ranks, their gradients in fp32.
+  options.parameter_bytes.assign(kRanks, 1e9);
+  options.gradient_bytes.assign(kRanks, 2e9);
+  options.hop_bytes = 64 << 20;
+  ShapeParams system = *FindSystem("dgx-h100");
+  system.nodes = std::max(2, kRanks * replicas / system.devices_per_node);
+  absl::StatusOr<Cluster> cluster = BuildCluster(system);
+  PW_CHECK(cluster.ok());
+  const int devices = cluster->num_devices();
+  options.network.cluster =
+      std::make_shared<const Cluster>(*std::move(cluster));
+  options.network.mapping = std::make_shared<const RankMapping>(
+      *RankMapping::FromOrder("dp-pp", kRanks, replicas, devices));
+  return LowerOrDie(schedule, options);
+}
+
+// CPU time is that of the child process: linear in the replicas.
+void BM_SimgridSharded(benchmark::State& state) {
+  const Program program = Sharded(static_cast<int>(state.range(0)));
+  RunSummary run;
+  rusage usage;
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [&] {
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
+                                      usage.ru_stime.tv_usec);
+  };
+  const double begin_s = seconds();
+  for (auto _ : state) {
+    absl::StatusOr<RunSummary> result = RunSimgrid(program, {});
+    PW_CHECK(result.ok());
+    run = *std::move(result);
+  }
+  getrusage(RUSAGE_CHILDREN, &usage);
+  state.counters["child_cpu_s"] =
+      (seconds() - begin_s) / static_cast<double>(state.iterations());
+  state.counters["flows"] = static_cast<double>(run.flows);
+  CountPasses(state, run.passes * program.replicas * run.iterations());
+}
+BENCHMARK(BM_SimgridSharded)
+    ->RangeMultiplier(4)
+    ->Range(4, 256)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
 // timers: nothing can contend. flows: every transfer is one. default: what can
 // meet is a flow only while it does.
 void BM_Simgrid4096(benchmark::State& state) {

@@ -19,11 +19,16 @@ const CalibrateHooks kNoHooks = {
     .stop = [] { return false; },
     .save = [](const Profile&) { return absl::OkStatus(); }};
 
-TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
+// `rest`: what a device that computes in `types` takes for all but the linear
+// layers, and the bytes of one.
+void CheckFp8(int32_t types, const std::string& rest, double rest_bytes) {
+  INFO("rest in " << rest);
   CalibrateOptions options = TinyCalibration();
   options.type = "fp8";
   const Profile profile =
-      Calibrate(FakeKernels({}), options, kNoHooks).value().profile;
+      Calibrate(FakeKernels({.types = types}), options, kNoHooks)
+          .value()
+          .profile;
   CHECK(profile.complete);
   CHECK(profile.passes.size() == 13);
   for (const PassEntry& entry : profile.passes) CHECK(entry.type == "fp8");
@@ -39,20 +44,22 @@ TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
     keys.insert(KeyOf(entry));
     // A byte for what a product takes, and what is not in fp8 as it is.
     if (KeyOf(entry) == "gemm.forward 16x32x96 fp8") {
-      CHECK(entry.bytes == 16 * 32 + 32 * 96 + 4 * 16 * 96);
+      CHECK(entry.bytes == 16 * 32 + 32 * 96 + rest_bytes * 16 * 96);
     }
     if (KeyOf(entry) == "gemm.backward_input 16x32x96 fp8") {
-      CHECK(entry.bytes == 16 * 96 + 32 * 96 + 4 * 16 * 32);
+      CHECK(entry.bytes == 16 * 96 + 32 * 96 + rest_bytes * 16 * 32);
     }
     if (KeyOf(entry) == "gemm.backward_weight 16x32x96 fp8") {
       CHECK(entry.bytes == 16 * (32 + 96) + 8 * 32 * 96);
     }
   }
-  for (const char* key :
-       {"gemm.forward 16x32x96 fp8", "gemm.backward_input 16x32x96 fp8",
-        "gemm.backward_weight 16x32x96 fp8", "gemm.forward 16x32x32 fp32",
-        "attention.causal.forward 1x16x2x2x16 fp32", "quantize 16x32 fp32",
-        "quantize.weights 8192 fp32"}) {
+  for (const std::string& key :
+       {std::string("gemm.forward 16x32x96 fp8"),
+        std::string("gemm.backward_input 16x32x96 fp8"),
+        std::string("gemm.backward_weight 16x32x96 fp8"),
+        "gemm.forward 16x32x32 " + rest,
+        "attention.causal.forward 1x16x2x2x16 " + rest,
+        "quantize 16x32 " + rest, "quantize.weights 8192 " + rest}) {
     INFO(key);
     CHECK(keys.count(key) == 1);
   }
@@ -62,8 +69,15 @@ TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
   options.done = profile;
   options.type = "fp32";
   CHECK(absl::StrContains(
-      Calibrate(FakeKernels({}), options, kNoHooks).status().message(),
+      Calibrate(FakeKernels({.types = types}), options, kNoHooks)
+          .status()
+          .message(),
       "--resume: type of the interrupted run is 'fp8', now it is 'fp32'"));
+}
+
+TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
+  CheckFp8(1 << PW_FP32, "fp32", 4);
+  CheckFp8(1 << PW_FP32 | 1 << PW_BF16, "bf16", 2);
 }
 
 TEST_CASE("calibrate: fp8 is refused where the device or the model has none",

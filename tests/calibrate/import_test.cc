@@ -23,9 +23,22 @@ absl::StatusOr<Profile> Traced(const std::string& text,
   return ImportKineto(in, "trace.json", options);
 }
 
+// Of a model that a profile can name.
+KinetoOptions ToyOptions() {
+  KinetoOptions options;
+  options.model = {.style = "gpt",
+                   .hidden = 256,
+                   .heads = 4,
+                   .kv_heads = 4,
+                   .head_dim = 64,
+                   .ffn = 1024,
+                   .vocabulary = 1024};
+  options.sequence = 128;
+  return options;
+}
+
 [[gnu::noinline]] absl::StatusOr<Profile> Traced(const std::string& text) {
-  const KinetoOptions options;
-  return Traced(text, options);
+  return Traced(text, ToyOptions());
 }
 
 const PassEntry* Find(const Profile& profile, ProfilePass pass) {
@@ -49,7 +62,7 @@ bool Matches(Region kind, const std::string& name) {
 
 TEST_CASE("calibrate: a trace's regions take what their kernels take",
           "[calibrate]") {
-  KinetoOptions options;
+  KinetoOptions options = ToyOptions();
   options.sequence = 128;
   options.layers = 2;
   options.parameters = 1000;
@@ -90,7 +103,7 @@ TEST_CASE("calibrate: a trace's regions take what their kernels take",
 }
 
 TEST_CASE("calibrate: the user's own names of regions", "[calibrate]") {
-  KinetoOptions options;
+  KinetoOptions options = ToyOptions();
   options.patterns[static_cast<int>(Region::kForward)] = "^data load";
   const absl::StatusOr<Profile> other = Traced(
       R"({"traceEvents": [
@@ -129,7 +142,7 @@ TEST_CASE("calibrate: traces that are none say what is wrong", "[calibrate]") {
         {"ph": "X", "cat": "user_annotation", "name": "mine", "ts": 1,
          "dur": 2, "pid": 1, "tid": 1}]})")),
                           "(mine)"));
-  KinetoOptions options;
+  KinetoOptions options = ToyOptions();
   options.patterns[0] = std::string(1, '(');
   CHECK(absl::StrContains(ErrorOf(Traced("{}", options)), "--forward: ("));
 }

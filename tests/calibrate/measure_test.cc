@@ -2,6 +2,7 @@
 #include "calibrate/measure.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,25 @@ struct Script {
     return subject;
   }
 };
+
+TEST_CASE("measure: a time that is no number ends the run", "[calibrate]") {
+  MeasureOptions options;
+  options.rounds = 3;
+  options.budget_s = 0;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  // Of seven visits the first, one in the middle and the last.
+  for (const int broken : {0, 3, 6}) {
+    Script script;
+    int visit = 0;
+    const std::vector<Subject> subjects = {
+        script.Make('A', 1, [&] { return visit++ == broken ? nan : 5.0; })};
+    const absl::Status status =
+        MeasureAll(subjects, options, script.Hooks(), {}).status();
+    CHECK(status.code() == absl::StatusCode::kInternal);
+    CHECK(status.message() == "A: A: measured as nan, which is no time");
+    CHECK(static_cast<int>(script.visits.size()) == broken + 1);
+  }
+}
 
 TEST_CASE("measure: rounds of each subject are equally far apart",
           "[calibrate]") {

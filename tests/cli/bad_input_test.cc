@@ -1,6 +1,8 @@
 // A table of what users get wrong: message and exit code, nothing on standard
-// output, no file touched.
+// output but with --json the same as an object, no file touched.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,18 @@ void CheckAll(const std::vector<BadCall>& table) {
     const BinaryResult run = RunBinary(bad.arguments);
     INFO(absl::StrJoin(bad.arguments, " ") << "\n" << run.err);
     CHECK(run.exit_code == bad.exit_code);
-    CHECK(run.out.empty());
+    const bool json =
+        std::count(bad.arguments.begin(), bad.arguments.end(), "--json") > 0;
+    if (json) {
+      const auto object = nlohmann::json::parse(run.out, nullptr, false);
+      REQUIRE(object.is_object());
+      CHECK(object.size() == 1);
+      CHECK(object["error"]["exit"] == bad.exit_code);
+      CHECK(absl::StrContains(run.err,
+                              object["error"]["message"].get<std::string>()));
+    } else {
+      CHECK(run.out.empty());
+    }
     for (const std::string& part : bad.parts) {
       INFO(part);
       CHECK(absl::StrContains(run.err, part));
@@ -141,7 +154,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
        {"--forward: costs.per_stage.forward: a list of 3"}},
       {Small({"--held-until-weight", "1.5"}), 2, {"from 0 to 1"}},
       {Small({"--held-until-weight", "nan"}), 2, {"held_until_weight"}},
-      {Small({"--network", "fluid"}), 2, {"not available in this version"}},
+      {Small({"--network", "fluit"}), 2, {"did you mean 'fluid'?"}},
       {Small({"--iterations", "0"}), 2, {"iterations: 0"}},
       {Small({"--data-parallel", "hsdp"}), 2, {"not available"}},
       {Small({"--waiting", "rendezvous"}), 2, {"holds nobody"}},

@@ -65,7 +65,8 @@ TEST_CASE("calibrate: bad input is refused before anything is measured",
   CheckRefused(Tiny(old, {"--transport", "nccl"}), 2,
                "nccl with --device cuda");
   CheckRefused(Tiny(old, {"--resume"}), 2, "nothing to go on with");
-  CheckRefused(Tiny(old, {"--merge", old}), 2, "p.txtpb:1");
+  CheckRefused(Tiny(old, {"--merge", old}), 2, "which this call reads");
+  CheckRefused(Tiny(folder.Path("q.txtpb"), {"--merge", old}), 2, "p.txtpb:1");
   CheckRefused(
       Tiny(old, {"--microbatch-sizes", "60000", "--sequences", "4194304"}), 3,
       "usable");
@@ -182,6 +183,31 @@ TEST_CASE("calibrate: diff names what changed", "[cli]") {
       diff.out, "layer F llama h4096 a32/8 d128 f14336 bf16 b1 s4096 tp1"));
   CHECK(absl::StrContains(diff.out, "x1.500"));
   CHECK(absl::StrContains(diff.out, "only in the first: d2d 1000 B"));
+}
+
+TEST_CASE("calibrate: import does not guess the layers of a region", "[cli]") {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = {
+      "calibrate", "import",
+      "--kineto",  testing::SourcePath("tests/calibrate/data/kineto.json"),
+      "--model",   "gpt-tiny",
+      "--device",  "toy",
+      "-o",        folder.Path("p.txtpb")};
+  const BinaryResult missing = RunBinary(words);
+  CheckRefused(missing, 2, "--layers: missing; allowed: with --kineto");
+  CHECK(absl::StrContains(missing.err, "the model's 16 over the stages"));
+  CHECK(folder.Files().empty());
+  const auto forward_s = [&](const char* layers) {
+    std::vector<std::string> more = words;
+    more.insert(more.end(), {"--layers", layers});
+    const BinaryResult run = RunBinary(more);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return ReadProfile(ReadFile(folder.Path("p.txtpb")).value(), "p")
+        ->passes.at(0)
+        .time.median_s;
+  };
+  CHECK(forward_s("1") == Approx(4 * forward_s("4")));
 }
 
 TEST_CASE("calibrate: import reads a trace that is a gzip file", "[cli]") {

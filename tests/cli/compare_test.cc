@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
 #include "tests/support/gzip_text.h"
 #include "tests/support/run_binary.h"
@@ -98,6 +99,126 @@ TEST_CASE("cli: compare prints, draws and holds a limit", "[cli]") {
   CHECK(absl::StrContains(over.err, "10.09 %"));
 }
 
+// BW of each rank in milliseconds, 0.5 B and 0.5 W.
+std::string Backwards(const TemporaryFolder& folder, const std::string& name,
+                      const std::string& milliseconds) {
+  const std::string config = folder.Write(
+      name + ".yaml",
+      absl::StrCat("costs: {per_stage: {forward: [10ms, 10ms, 10ms, 10ms], "
+                   "backward_input: ",
+                   milliseconds, ", backward_weight: ", milliseconds, "}}\n"));
+  const std::string path = folder.Path(name + ".json");
+  const BinaryResult run =
+      RunBinary({"simulate", config, "--schedule", "1f1b", "--pp", "4",
+                 "--microbatches", "8", "--p2p", "0ms", "--trace", path});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  return path;
+}
+
+TEST_CASE("cli: compare explains a difference once", "[cli]") {
+  const TemporaryFolder folder;
+  const BinaryResult run =
+      RunBinary({"compare", Backwards(folder, "a", "[10ms, 10ms, 10ms, 10ms]"),
+                 Backwards(folder, "b", "[9.5ms, 9.5ms, 15ms, 9.5ms]")});
+  INFO(run.out << run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(absl::StrContains(run.out, "BW on rank 2: 1.50 times as long (+70"));
+  CHECK(absl::StrContains(run.out,
+                          "BW on ranks 0, 1, 3: 0.95 times as long (-4"));
+  CHECK(absl::StrContains(run.out, "together: +67"));
+  CHECK_FALSE(absl::StrContains(run.out, "1.05 times"));
+  CHECK_FALSE(absl::StrContains(run.out, "on all ranks"));
+}
+
+TEST_CASE("cli: compare says what an executed run was given", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string simulated =
+      Simulate(folder, "sim.json", "10ms", "8", "1f1b");
+  CHECK(absl::StrContains(ReadFile(simulated).value(),
+                          "\"clock\":\"simulated\""));
+  const std::string paced = folder.Path("paced.json");
+  const BinaryResult run = RunBinary({"execute", "--schedule",
+                                      "1f1b",    "--pp",
+                                      "4",       "--microbatches",
+                                      "8",       "--forward",
+                                      "10ms",    "--backward-input",
+                                      "12ms",    "--backward-weight",
+                                      "8ms",     "--p2p",
+                                      "1ms",     "--clock",
+                                      "paced",   "--steps",
+                                      "2",       "--trace",
+                                      paced});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(absl::StrContains(ReadFile(paced).value(), "\"clock\":\"paced\""));
+  const BinaryResult compared = RunBinary({"compare", simulated, paced});
+  INFO(compared.out << compared.err);
+  CHECK(compared.exit_code == 0);
+  CHECK(absl::StrContains(compared.out,
+                          "ran by the paced clock: its kernels, transfers, "
+                          "copies, synchronisation and optimizer are the "
+                          "program's own numbers"));
+  const auto report = nlohmann::json::parse(
+      RunBinary({"compare", simulated, paced, "--json"}).out);
+  CHECK(report["clock"]["measured"] == "paced");
+
+  const std::string trained = folder.Path("virtual.json");
+  const std::vector<std::string> run_of = {"--schedule",
+                                           "1f1b",
+                                           "--pp",
+                                           "2",
+                                           "--microbatches",
+                                           "4",
+                                           "--model",
+                                           "gpt-tiny",
+                                           "--set",
+                                           "model.layers=2",
+                                           "--set",
+                                           "model.sequence=32",
+                                           "--forward",
+                                           "10ms",
+                                           "--backward-input",
+                                           "12ms",
+                                           "--backward-weight",
+                                           "8ms",
+                                           "--p2p",
+                                           "1ms",
+                                           "--optimizer",
+                                           "synchronised"};
+  const auto with = [&](std::vector<std::string> before,
+                        const std::vector<std::string>& behind) {
+    before.insert(before.end(), run_of.begin(), run_of.end());
+    before.insert(before.end(), behind.begin(), behind.end());
+    return RunBinary(before);
+  };
+  const std::string model = folder.Path("model.json");
+  REQUIRE(
+      with({"simulate"}, {"--iterations", "2", "--trace", model}).exit_code ==
+      0);
+  const BinaryResult executed =
+      with({"execute"}, {"--steps", "2", "--no-check", "--trace", trained});
+  INFO(executed.err);
+  REQUIRE(executed.exit_code == 0);
+  const BinaryResult text = RunBinary(
+      {"compare", model, trained, "--html", folder.Path("compare.html")});
+  INFO(text.out << text.err);
+  CHECK(text.exit_code == 0);
+  CHECK(absl::StrContains(text.out, "ran by the virtual clock: its transfers"));
+  CHECK(absl::StrContains(text.out, "given, not measured"));
+  CHECK_FALSE(
+      absl::StrContains(text.out, "transfers                          +"));
+  const std::string page = ReadFile(folder.Path("compare.html")).value();
+  CHECK(absl::StrContains(page, "given, not measured"));
+  CHECK(absl::StrContains(page, "id=\"conditions\""));
+  const auto json = nlohmann::json::parse(
+      RunBinary({"compare", model, trained, "--json"}).out);
+  CHECK(json["memory"]["measured"]["meaning"] == "executor");
+  // Paired where both mean the same, and only there.
+  CHECK(json["ranks"][0].contains("peak_memory_bytes") ==
+        (json["memory"]["simulated"]["meaning"] == "executor"));
+}
+
 TEST_CASE("cli: compare refuses what does not belong together", "[cli]") {
   const TemporaryFolder folder;
   const std::string simulated = Simulate(folder, "sim.json", "10ms");
@@ -117,8 +238,8 @@ TEST_CASE("cli: compare refuses what does not belong together", "[cli]") {
     REQUIRE(at != std::string::npos);
     return folder.Write("swapped.json", text.replace(at, from.size(), to));
   };
-  const BinaryResult order =
-      RunBinary({"compare", simulated, swap("\"ts\":0.000,", "\"ts\":25000.000,")});
+  const BinaryResult order = RunBinary(
+      {"compare", simulated, swap("\"ts\":0.000,", "\"ts\":25000.000,")});
   INFO(order.err);
   CHECK(order.exit_code == 2);
   CHECK(absl::StrContains(order.err, "runs F1 of iteration 0 before F0"));

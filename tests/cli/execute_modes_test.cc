@@ -17,11 +17,16 @@ using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
 
+// With hops of 1 ms, unless `more` says what links there are.
 BinaryResult Execute(const Arguments& more) {
-  Arguments arguments = {
-      "execute", "--model", "gpt-tiny",       "--schedule", "1f1b",
-      "--pp",    "2",       "--p2p",          "1ms",        "--steps",
-      "2",       "--json",  "--microbatches", "4"};
+  Arguments arguments = {"execute", "--model", "gpt-tiny", "--schedule",
+                         "1f1b",    "--pp",    "2",        "--microbatches",
+                         "4",       "--steps", "2",        "--json"};
+  bool links = false;
+  for (const std::string& argument : more) {
+    links |= argument == "--p2p" || argument == "--system";
+  }
+  if (!links) arguments.insert(arguments.end(), {"--p2p", "1ms"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunBinary(arguments);
 }
@@ -70,7 +75,9 @@ TEST_CASE("cli: each way to execute says what it does not validate",
   const TemporaryFolder folder;
   for (const auto& [more, says, checked] :
        {Case{{}, "links and copies take the model's time", true},
-        Case{{"--clock", "real"}, "threads of one machine stand for", true},
+        Case{{"--clock", "real", "--p2p", "0ms"},
+             "threads of one machine stand for",
+             true},
         Case{{"--clock", "paced"}, "no kernel has run", false},
         Case{{"--one-at-a-time"}, "one rank computes at a time", true},
         Case{{"--replay-rank", "1"}, "no gradient is checked", false},
@@ -113,6 +120,53 @@ TEST_CASE("cli: a rank alone stands among the predicted others",
         Approx(0.072).epsilon(1e-9));
   CHECK(report["execute"]["peak_bytes"][0] == 0);
   CHECK(report["execute"]["peak_bytes"][1].get<double>() > 1e6);
+}
+
+TEST_CASE("cli: what only the prediction would have is refused",
+          "[cli][execute]") {
+  const std::string factors = "costs.microbatch_factor=1,2,1,1";
+  struct Case {
+    Arguments more;
+    std::string says;
+  };
+  for (const auto& [more, says] :
+       {Case{{"--clock", "real"},
+             "costs.p2p: 1 ms is not allowed; allowed: 0ms, or --clock virtual "
+             "or paced"},
+        Case{{"--clock", "real", "--system", "dgx-h100"},
+             "system: dgx-h100 is not allowed; allowed: none, --clock virtual"},
+        Case{{"--set", factors},
+             "costs.microbatch_factor: 2 is not allowed; allowed: 1, or "
+             "--clock paced"},
+        Case{{"--clock", "real", "--p2p", "0ms", "--set", factors},
+             "costs.microbatch_factor: 2"},
+        Case{{"--pair-factor", "0.9"},
+             "costs.pair_factor: 0.9 is not allowed; allowed: 1, or --clock "
+             "paced"},
+        Case{{"--interference", "on"}, "costs.interference: on"},
+        Case{{"--clock", "paced", "--interference", "on"},
+             "costs.interference: on"}}) {
+    Arguments arguments = kTimes;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const BinaryResult run = Execute(arguments);
+    INFO(says << "\n" << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, says));
+    const auto refusal = nlohmann::json::parse(run.out, nullptr, false);
+    REQUIRE(refusal.is_object());
+    CHECK(refusal.size() == 1);
+    CHECK(refusal["error"]["exit"] == 2);
+  }
+  // The paced clock has them, and a rank alone gets what the hops bring.
+  for (const Arguments& more :
+       {Arguments{"--clock", "paced", "--set", factors},
+        Arguments{"--clock", "real", "--replay-rank", "all"}}) {
+    Arguments arguments = kTimes;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const BinaryResult run = Execute(arguments);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+  }
 }
 
 TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {

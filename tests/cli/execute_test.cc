@@ -61,7 +61,12 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
     CHECK(execute["check"]["same_order"] == in_order);
     CHECK((!in_order || execute["check"]["same_bits"] == true));
     CHECK(execute["check"]["losses"].size() == 3);
-    CHECK(execute["predicted_peak_activations"] == report["peak_activations"]);
+    for (size_t rank = 0; rank < 4; ++rank) {
+      // Sums in another order.
+      CHECK(report["peak_activations"][rank].get<double>() ==
+            Approx(execute["predicted_peak_activations"][rank].get<double>())
+                .epsilon(1e-12));
+    }
     CHECK(report.contains("staleness") ==
           (options[1] == "pipedream-2bw" || options[1] == "pipeoptim"));
   }

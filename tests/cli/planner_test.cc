@@ -21,7 +21,13 @@ TEST_CASE("cli: a limit that no plan meets is exit 3 and names the least",
           "[cli]") {
   const BinaryResult below = Simulate("zb-auto", "0.75");
   CHECK(below.exit_code == 3);
-  CHECK(below.out.empty());
+  // No report, so the refusal is the one object.
+  const auto refusal = nlohmann::json::parse(below.out, nullptr, false);
+  REQUIRE(refusal.is_object());
+  CHECK(refusal.size() == 1);
+  CHECK(refusal["error"]["exit"] == 3);
+  CHECK(refusal["error"]["field"] == "strategy.max_activations");
+  CHECK(refusal["error"]["value"] == "0.75");
   CHECK(absl::StrContains(below.err,
                           "--max-activations: strategy.max_activations: 0.75 "
                           "cannot be met; the smallest limit that works with "

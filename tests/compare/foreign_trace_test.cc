@@ -134,14 +134,14 @@ TEST_CASE("foreign trace: compares with the simulation", "[compare]") {
     }
     CHECK(sum == Approx(comparison.step_s.difference()).margin(1e-9));
     const auto named = std::count_if(
-        comparison.findings.begin(), comparison.findings.end(),
+        comparison.findings.list.begin(), comparison.findings.list.end(),
         [&](const Finding& finding) {
           return finding.what == "kernel" && finding.label == "BW" &&
                  finding.rank == 1 && finding.factor == Approx(longer);
         });
     CHECK(named == (longer == 1.0 ? 0 : 1));
     if (longer == 1.0) {
-      CHECK(comparison.findings.empty());
+      CHECK(comparison.findings.list.empty());
       CHECK(comparison.step_s.difference() == Approx(0).margin(1e-8));
     }
   }

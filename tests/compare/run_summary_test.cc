@@ -2,9 +2,12 @@
 #include "sim/compare/run_summary.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
 #include "tests/support/xml_check.h"
@@ -192,6 +195,29 @@ TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {
   CHECK(runs.peaks_agree == runs.runs);
   CHECK(absl::StrContains(ReadFile(folder + "results.html").value(),
                           RunsSvg(runs)));
+  // And so are the numbers that people read first.
+  const std::string readme = ReadFile(testing::SourcePath("README.md")).value();
+  CHECK(absl::StrContains(
+      readme, absl::StrFormat("off by %.1f %% in the median of 64 runs",
+                              100 * runs.median_error)));
+  const ControlSummary& control = *runs.control;
+  CHECK(absl::StrContains(
+      readme,
+      absl::StrFormat("off by %.1f %% in the median, by %.1f %% at worst",
+                      100 * control.median_error,
+                      100 * std::abs(control.worst_error))));
+  const std::string own = ReadFile(folder + "README.md").value();
+  for (const RanksSummary& size : runs.sizes) {
+    CHECK(absl::StrContains(
+        own, absl::StrFormat("| %.1f %% | %.1f %%", 100 * size.median_error,
+                             100 * std::abs(size.worst_error))));
+    CHECK(absl::StrContains(
+        own, absl::StrFormat("| %.3f | %.1f %% | %.1f %%", size.tau,
+                             100 * size.control->median_error,
+                             100 * std::abs(size.control->worst_error))));
+    CHECK(absl::StrContains(own,
+                            absl::StrFormat("| %.3f |\n", size.control->tau)));
+  }
 }
 
 }  // namespace

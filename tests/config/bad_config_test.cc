@@ -114,7 +114,7 @@ TEST_CASE("config: a bad input is named with file, line, field and value",
       {"a.txtpb",
        "strategy {\n\tmicrobatches: 99999999999\n}",
        {"a.txtpb:2: strategy.microbatches: 99999999999 is not allowed; "
-        "allowed: an integer below 2^31"}},
+        "allowed: an integer from 1 to 715827882"}},
       {"a.json", "", {"not JSON"}},
       {"a.txtpb", "strategy {", {"a.txtpb:1: "}},
       {"a.txtpb",

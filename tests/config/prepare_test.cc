@@ -154,7 +154,7 @@ TEST_CASE("prepare: two directions share weights, so gradients are needed",
   CHECK(known.lower.data_parallel == DataParallel::kDdp);
   CHECK(known.lower.gradient_bytes == std::vector<double>{8e9});
   CHECK(!Warns(known, "not synchronised"));
-  CHECK(!Warns(known, "no effect"));
+  CHECK(!Warns(known, "no effect with dp 1"));
   std::remove(path.c_str());
 }
 
@@ -236,7 +236,13 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
   const std::vector<LinkId> links = run.cluster->Route(0, 1);
   CHECK(run.cluster->BandwidthOf(links) == 1e9);
   CHECK(run.cluster->LatencyOf(links) == 0);
-  CHECK(run.network_name == "dgx-h100, 1 node (native)");
+  CHECK(run.network_name == "dgx-h100, 1 node (fluid)");
+  CHECK(Prepared("schedule: {name: 1f1b}\n"
+                 "system: {preset: dgx-h100}\n"
+                 "strategy: {pp: 2, microbatches: 8}\n"
+                 "costs: {hop_bytes: 1KB}\n"
+                 "network: native\n")
+            .network_name == "dgx-h100, 1 node (native)");
 }
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",

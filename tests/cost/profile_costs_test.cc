@@ -134,6 +134,72 @@ TEST_CASE("cost: recomputation takes the measured R", "[cost]") {
   CHECK(stage.backward_full_s == Approx(8e-3 + 3.8e-3));
 }
 
+TEST_CASE("cost: every measured second has a source", "[cost]") {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    TrainingSpec training;
+    training.recompute = recompute;
+    const ProfileCosts found = CostsOf(TinyProfile(), training).value();
+    CHECK(found.error_unknown.empty());
+    // A row each, and the optimizer.
+    CHECK(found.sources.size() == found.times.size() + 1);
+    CHECK(found.sources.back().optimizer);
+    for (int stage = 0; stage < 4; ++stage) {
+      for (const PassKind kind :
+           {PassKind::kForward, PassKind::kBackwardInput,
+            PassKind::kBackwardWeight, PassKind::kBackwardFull,
+            PassKind::kRecompute}) {
+        double sum = 0;
+        for (const TimeSource& source : found.sources) {
+          if (source.optimizer) continue;
+          sum += source.seconds[stage][static_cast<int>(kind)];
+        }
+        INFO(PassKindName(kind) << " of stage " << stage);
+        CHECK(sum == Approx(found.costs.Seconds(kind, stage, 1)));
+      }
+    }
+    // No samples' error is in these, so the whole prediction is drift.
+    for (const TimeSource& source : found.sources) {
+      INFO(source.name);
+      CHECK(source.error.drift == Approx(0.01));
+      CHECK(source.error.own == 0);
+    }
+  }
+  Profile few = TinyProfile();
+  few.passes[1].time.prediction_low_s = few.passes[1].time.prediction_high_s =
+      0;
+  CHECK(CostsOf(few)->error_unknown == "layer B: no drift was measured");
+  few = TinyProfile();
+  few.optimizers[0].time.prediction_high_s = 0;
+  few.optimizers[1].time.prediction_high_s = 0;
+  CHECK(CostsOf(few)->error_unknown ==
+        "the optimizer step: no drift was measured");
+}
+
+TEST_CASE("cost: what is interpolated is less sure by its error", "[cost]") {
+  Profile profile = TinyProfile();
+  for (const PassEntry& entry : TinyProfile().passes) {
+    for (const int64_t size : {4, 8}) {
+      PassEntry larger = entry;
+      larger.microbatch_size = size;
+      // Not on a line, so that something is missed where one is left out.
+      larger.time = Exactly((size == 4 ? 3.6 : 8.4) * entry.time.median_s);
+      profile.passes.push_back(larger);
+    }
+  }
+  TrainingSpec training;
+  training.microbatch_size = 2;
+  const ProfileCosts found = CostsOf(profile, training).value();
+  for (size_t row = 0; row < found.times.size(); ++row) {
+    CHECK(found.times[row].how == ProfiledTime::How::kInterpolated);
+    CHECK(found.times[row].error > 0);
+    CHECK(found.sources[row].error.own ==
+          Approx(1.6449 * found.times[row].error));
+  }
+  // A single shape tells nothing of what lies beside it.
+  CHECK(absl::StrContains(CostsOf(TinyProfile(), training)->error_unknown,
+                          "the error of its interpolation is unknown"));
+}
+
 TEST_CASE("cost: the optimizer is on the line through what was measured",
           "[cost]") {
   CHECK(*ProfileOptimizerSeconds(TinyProfile(), 1.5e6) == Approx(1.5e-3));

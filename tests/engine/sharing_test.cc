@@ -71,14 +71,27 @@ TEST_CASE("sharing queue: a big transfer does not drown a small one",
 }
 
 // Links 0 wide, 1 narrow, 2 wide, 3 narrow.
-std::vector<SourcePlan> Plans(const std::vector<TrafficSource>& sources) {
-  return PlanSharing(*ClusterOf(1,
-                                {{.bytes_per_s = 4, .latency_s = 1},
-                                 {.bytes_per_s = 2, .latency_s = 10},
-                                 {.bytes_per_s = 4, .latency_s = 100},
-                                 {.bytes_per_s = 2, .latency_s = 1000}},
-                                {}),
-                     sources);
+std::shared_ptr<const Cluster> FourLinks() {
+  return ClusterOf(1,
+                   {{.bytes_per_s = 4, .latency_s = 1},
+                    {.bytes_per_s = 2, .latency_s = 10},
+                    {.bytes_per_s = 4, .latency_s = 100},
+                    {.bytes_per_s = 2, .latency_s = 1000}},
+                   {});
+}
+
+struct Route {
+  std::vector<LinkId> links;
+  bool overlaps_itself = false;
+};
+std::vector<SourcePlan> Plans(const std::vector<Route>& routes) {
+  const auto cluster = FourLinks();
+  std::vector<TrafficSource> sources;
+  for (const Route& route : routes) {
+    sources.push_back({.flows = cluster->Bundle({route.links}),
+                       .overlaps_itself = route.overlaps_itself});
+  }
+  return PlanSharing(*cluster, sources);
 }
 
 TEST_CASE("sharing: alone needs no more than a timer", "[engine]") {
@@ -106,6 +119,31 @@ TEST_CASE("sharing: what a narrower link of one's own limits is a flow",
   const auto plans = Plans({{{0, 1}}, {{0}}});
   CHECK(plans[0].sharing == Sharing::kFlow);
   CHECK(plans[1].sharing == Sharing::kFlow);
+}
+
+TEST_CASE("sharing: a queue of bundles", "[engine]") {
+  // 1 B for one flow and 2 B for each of three: 4 s of 1.5 B/s each.
+  SharingQueue queue(6);
+  queue.Start(0, 1, 0, 1);
+  queue.Start(0, 2, 1, 3);
+  CHECK(queue.NextEnd() == Approx(4 / 6.0));
+  CHECK(queue.Finish(queue.NextEnd()) == 0);
+  CHECK(queue.NextEnd() == Approx(7 / 6.0));
+}
+
+// Three flows of a bundle fill a link of 4 B/s before one fills one of 2 B/s.
+TEST_CASE("sharing: a bundle's narrowest link is its most loaded one",
+          "[engine]") {
+  const auto cluster = FourLinks();
+  const auto plans =
+      PlanSharing(*cluster, {{.flows = cluster->Bundle({{0, 1}, {0}, {0, 3}})},
+                             {.flows = cluster->Bundle({{0}})}});
+  CHECK(plans[0].bytes_per_s == 4 / 3.0);
+  CHECK(plans[0].latency_s == 1001);
+  CHECK(plans[0].sharing == Sharing::kQueue);
+  CHECK(plans[0].link == 0);
+  CHECK(plans[0].flows == 3);
+  CHECK(plans[1].flows == 1);
 }
 
 TEST_CASE("sharing: two links in common are flows", "[engine]") {

@@ -103,6 +103,10 @@ TEST_CASE("engine: simgrid shares links as progressive filling does",
         RunSimgrid(made->program, {.time_lone_transfers = false});
     REQUIRE(flows.ok());
     CheckNear(*flows, *queue);
+    const absl::StatusOr<RunSummary> native = RunSimgrid(
+        made->program, {.time_lone_transfers = false, .native_flows = true});
+    REQUIRE(native.ok());
+    CheckNear(*native, *queue);
     // Which transfers of the iteration behind the last one still begin is a
     // matter of rounding where ranks end together.
     CHECK(std::abs(flows->flows - queue->flows) <=

@@ -110,6 +110,35 @@ TEST_CASE("execute: an optimizer that does nothing fails the check",
   }
 }
 
+TEST_CASE("execute: a NaN fails the check wherever it stands", "[execute]") {
+  const Trained trained = Train("zb-h1");
+  CHECK(trained.Check().ok());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (size_t rank = 0; rank < trained.records.size(); ++rank) {
+    const size_t snapshots = trained.records[rank].snapshots.size();
+    for (size_t index = 0; index < snapshots; ++index) {
+      for (const double place : {0.0, 0.5, 1.0}) {
+        for (const bool weights : {false, true}) {
+          Trained broken = trained;
+          StageSnapshot& snapshot = broken.records[rank].snapshots[index];
+          std::vector<float>& values =
+              weights ? snapshot.weights : snapshot.gradients;
+          const auto last = static_cast<double>(values.size() - 1);
+          values[static_cast<size_t>(place * last)] = nan;
+          INFO("rank " << rank << " snapshot " << index << " at " << place
+                       << (weights ? " of the weights" : " of the gradients"));
+          CHECK_FALSE(broken.Check(/*deterministic=*/false).ok());
+        }
+      }
+    }
+    for (auto& [iteration, sum] : trained.records[rank].loss_sum) {
+      Trained broken = trained;
+      broken.records[rank].loss_sum[iteration] = nan;
+      CHECK_FALSE(broken.Check(/*deterministic=*/false).ok());
+    }
+  }
+}
+
 TEST_CASE("execute: a snapshot that is not there fails the check",
           "[execute]") {
   for (const DataParallel mode : {DataParallel::kDdp, DataParallel::kZero1}) {

@@ -58,7 +58,7 @@ TrainedRun Train(const Setup& setup, ExecuteOptions execute = {}) {
       *program, setup.model, pw_cpu_kernels(),
       {.execute = execute,
        .worker = WorkerOptionsFor(*program, setup.lower.data_parallel,
-                                  setup.lower.optimizer, 1)});
+                                  setup.lower.optimizer)});
   INFO(trained.status());
   REQUIRE(trained.ok());
   return *trained;
@@ -77,10 +77,22 @@ void CheckTrained(const TrainedRun& trained) {
   CHECK(check.losses[0] == Approx(std::log(61.0)).epsilon(0.2));
 }
 
+// Of each microbatch a rank has all bytes or none. Else they are those of the
+// inventory (memory_test.cc), which are no multiples of a microbatch: chunks
+// are unlike, B leaves its own gradients, slices share a cache.
+bool HoldsWholeOrNothing(const Schedule& schedule) {
+  bool splits = false;
+  for (const Pass pass : schedule.order(0)) {
+    splits |= pass.kind() == PassKind::kBackwardInput;
+  }
+  return !splits && schedule.vpp() == 1 && schedule.slices == 1;
+}
+
 TEST_CASE("execute: every synchronous schedule trains as without a pipeline",
           "[execute]") {
   int exact = 0;
   int trained = 0;
+  int counted = 0;
   for (const ScheduleInfo* info : AllSchedules()) {
     int shapes = 0;
     for (const int pp : {2, 4}) {
@@ -92,7 +104,10 @@ TEST_CASE("execute: every synchronous schedule trains as without a pipeline",
         INFO(info->name << " pp " << pp << " microbatches " << microbatches);
         const TrainedRun run = Train(*setup);
         CheckTrained(run);
-        CHECK(run.peak_activations == PeakActivations(*setup->schedule, 1));
+        if (HoldsWholeOrNothing(*setup->schedule)) {
+          CHECK(run.peak_activations == PeakActivations(*setup->schedule, 1));
+          ++counted;
+        }
         ++shapes;
         ++trained;
         exact += run.check.same_bits ? 1 : 0;
@@ -102,6 +117,7 @@ TEST_CASE("execute: every synchronous schedule trains as without a pipeline",
   }
   CHECK(trained > 80);
   CHECK(exact > 60);
+  CHECK(counted > 8);
 }
 
 const ScheduleInfo& Info(const std::string& name) {
@@ -144,10 +160,10 @@ TEST_CASE("execute: a stage whose gather is left out is found out",
       op.group = -1;
     }
   }
-  const absl::StatusOr<TrainedRun> trained = TrainThreads(
-      *program, setup->model, pw_cpu_kernels(),
-      {.worker = WorkerOptionsFor(*program, DataParallel::kZero1,
-                                  OptimizerMode::kSynchronised, 1)});
+  const absl::StatusOr<TrainedRun> trained =
+      TrainThreads(*program, setup->model, pw_cpu_kernels(),
+                   {.worker = WorkerOptionsFor(*program, DataParallel::kZero1,
+                                               OptimizerMode::kSynchronised)});
   REQUIRE(trained.ok());
   CHECK_FALSE(trained->check.ok());
 }
@@ -188,10 +204,10 @@ TEST_CASE("execute: a step that fails where none should is an error",
   setup->model.clip_norm = 1e-6;
   const absl::StatusOr<Program> program = Lower(setup->schedule, setup->lower);
   REQUIRE(program.ok());
-  const absl::StatusOr<TrainedRun> trained = TrainThreads(
-      *program, setup->model, pw_cpu_kernels(),
-      {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
-                                  OptimizerMode::kPostValidated, 1)});
+  const absl::StatusOr<TrainedRun> trained =
+      TrainThreads(*program, setup->model, pw_cpu_kernels(),
+                   {.worker = WorkerOptionsFor(*program, DataParallel::kNone,
+                                               OptimizerMode::kPostValidated)});
   REQUIRE_FALSE(trained.ok());
   CHECK(absl::StrContains(trained.status().message(), "fails its validation"));
 }
@@ -309,8 +325,8 @@ TEST_CASE("execute: a version that is one off is found out", "[execute]") {
     const Setup setup = UnflushedSetup(name, 4, 8);
     const absl::StatusOr<Program> program = Lower(setup.schedule, setup.lower);
     REQUIRE(program.ok());
-    const WorkerOptions worker = WorkerOptionsFor(*program, DataParallel::kNone,
-                                                  OptimizerMode::kNone, 1);
+    const WorkerOptions worker =
+        WorkerOptionsFor(*program, DataParallel::kNone, OptimizerMode::kNone);
     const TrainedRun run = Train(setup);
     const SequentialOptions right = SequentialOptionsFor(*program, worker);
     REQUIRE(right.behind.size() == 4);

@@ -19,6 +19,9 @@ struct FakeDevice {
   const char* name = "cpu";
   int32_t capability = 0;  // 90: it takes graphs, as sm_90 does
   int32_t fp8_gemm = 2;    // emulated, as the CPU's
+  // That products take, bits of PwType; not the CPU's, which differ. bf16 ones
+  // leave their result as it is.
+  int32_t types = 1 << PW_FP32;
   // Of each reading of the state in turn, from 1000 by so much.
   double clock_step_mhz = 0;
   size_t largest_block = SIZE_MAX;  // that it allocates

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/random.h"
+#include "sim/base/worst.h"
 
 namespace pipewright {
 
@@ -45,14 +46,9 @@ void KernelCompare::Tensor(const std::string& name, const Values& got,
   if (largest == 0) largest = 1;
   double error = got.size() == want.size() ? 0 : INFINITY;
   for (size_t index = 0; index < std::min(got.size(), want.size()); ++index) {
-    const double difference = fabs(got[index] - want[index]);
-    // Not std::max: a NaN must win.
-    if (!(difference <= error * largest)) {
-      error = difference / largest;
-    }
-    if (isnan(error)) break;
+    error = WorseOf(error, fabs(got[index] - want[index]) / largest);
   }
-  if (!(error <= result_.error)) {
+  if (IsWorse(error, result_.error)) {
     result_.error = error;
     result_.tensor = name;
   }

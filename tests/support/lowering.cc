@@ -83,9 +83,10 @@ std::shared_ptr<const Cluster> ClusterOf(int devices, std::vector<Link> links,
 }
 
 Network NetworkOf(std::shared_ptr<const Cluster> cluster,
-                  std::vector<int> devices, int pp, int dp) {
-  auto mapping =
-      RankMapping::FromList(std::move(devices), pp, dp, cluster->num_devices());
+                  std::vector<int> devices, int pp, int dp,
+                  int devices_per_rank) {
+  auto mapping = RankMapping::FromList(
+      std::move(devices), pp, dp, cluster->num_devices(), devices_per_rank);
   INFO(mapping.status());
   REQUIRE(mapping.ok());
   return {.cluster = std::move(cluster),

@@ -39,9 +39,10 @@ struct RouteRow {
 // other pairs reach each other for free. Host routes are empty.
 std::shared_ptr<const Cluster> ClusterOf(int devices, std::vector<Link> links,
                                          std::vector<RouteRow> routes);
-// devices[replica * pp + rank].
+// devices[replica * pp + rank], the first of each rank.
 Network NetworkOf(std::shared_ptr<const Cluster> cluster,
-                  std::vector<int> devices, int pp, int dp);
+                  std::vector<int> devices, int pp, int dp,
+                  int devices_per_rank = 1);
 
 // The longest of the ranks' own spans, and first start to last end of passes.
 double SpanPerRank(const RunSummary& summary);

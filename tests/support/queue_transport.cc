@@ -20,7 +20,9 @@ class QueueTransport : public EventTransport {
   void At(double date_s, uint64_t code) override {
     timers_.insert({{date_s, next_++}, code});
   }
-  void StartFlow(int source, double bytes, uint32_t transfer) override {
+  void StartFlow(int source, double bytes, double now_s,
+                 uint32_t transfer) override {
+    Advance(now_s);
     flows_[transfer] = {source, bytes, 0};
     Share();
   }
@@ -58,6 +60,10 @@ class QueueTransport : public EventTransport {
     double rate;
   };
 
+  const std::vector<LinkLoad>& Loads(const Flow& flow) const {
+    return run_->sources()[flow.source].flows.loads;
+  }
+
   void Advance(double date_s) {
     for (auto& [transfer, flow] : flows_) {
       flow.bytes = std::max(0.0, flow.bytes - flow.rate * (date_s - now_s_));
@@ -70,9 +76,9 @@ class QueueTransport : public EventTransport {
     std::set<uint32_t> open;
     for (auto& [transfer, flow] : flows_) {
       open.insert(transfer);
-      for (const LinkId link : run_->sources()[flow.source].links) {
-        left[link].first = cluster_->links()[link].bytes_per_s;
-        ++left[link].second;
+      for (const LinkLoad& load : Loads(flow)) {
+        left[load.link].first = cluster_->links()[load.link].bytes_per_s;
+        left[load.link].second += load.flows;
       }
     }
     while (!open.empty()) {
@@ -86,19 +92,16 @@ class QueueTransport : public EventTransport {
       }
       std::vector<uint32_t> fixed;
       for (const uint32_t transfer : open) {
-        const std::vector<LinkId>& links =
-            run_->sources()[flows_[transfer].source].links;
-        if (std::count(links.begin(), links.end(), narrowest) > 0) {
-          fixed.push_back(transfer);
+        for (const LinkLoad& load : Loads(flows_[transfer])) {
+          if (load.link == narrowest) fixed.push_back(transfer);
         }
       }
       for (const uint32_t transfer : fixed) {
         open.erase(transfer);
         flows_[transfer].rate = share;
-        for (const LinkId link :
-             run_->sources()[flows_[transfer].source].links) {
-          left[link].first -= share;
-          --left[link].second;
+        for (const LinkLoad& load : Loads(flows_[transfer])) {
+          left[load.link].first -= load.flows * share;
+          left[load.link].second -= load.flows;
         }
       }
     }

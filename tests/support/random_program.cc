@@ -9,7 +9,6 @@
 #include "sim/base/status.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
-#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 namespace {
@@ -223,13 +222,20 @@ ShapeParams SmallFabric(int nodes, int devices_per_node, int nics_per_node) {
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
                                                 const RandomOptions& options) {
   Random random(seed);
+  absl::StatusOr<RandomProgram> made = MakeRandomProgram(random, options);
+  if (made.ok()) made->about = absl::StrCat("seed ", seed, " ", made->about);
+  return made;
+}
+
+absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
+                                                const RandomOptions& options) {
   const int pp = random.Int(1, 5);
   const int microbatches = pp * random.Int(2, 4);
   PW_ASSIGN_OR_RETURN(Schedule schedule,
                       AnySchedule(AnyRow(random), pp, microbatches));
   RandomProgram out;
-  out.about = absl::StrCat("seed ", seed, " ", schedule.name, " pp ", pp,
-                           " microbatches ", microbatches);
+  out.about =
+      absl::StrCat(schedule.name, " pp ", pp, " microbatches ", microbatches);
   if (random.Chance(25)) {
     schedule = WithJointPairs(schedule, random);
     out.about += " joint";
@@ -291,7 +297,8 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
   }
   if (options.cluster && random.Chance(60)) {
-    const int devices = 2 * ((pp * lower.replicas + 1) / 2);
+    const int per_rank = random.Chance(50) ? 1 : random.Int(2, 3);
+    const int devices = 2 * ((pp * lower.replicas * per_rank + 1) / 2);
     const int nodes = random.Chance(50) ? 2 : 1;
     PW_ASSIGN_OR_RETURN(
         Cluster cluster,
@@ -300,12 +307,13 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
     PW_ASSIGN_OR_RETURN(
         RankMapping mapping,
         RankMapping::FromOrder(random.Chance(50) ? "dp-pp" : "pp-dp", pp,
-                               lower.replicas, devices));
+                               lower.replicas, devices, per_rank));
     lower.network.mapping = std::make_shared<RankMapping>(std::move(mapping));
     if (random.Chance(50)) {
       lower.activation_bytes.assign(schedule.stages(), random.Int(1, 30));
     }
-    out.about += absl::StrCat(" nodes ", nodes);
+    absl::StrAppend(&out.about, " nodes ", nodes, " devices of a rank ",
+                    per_rank);
   } else {
     lower.network.hop_s = random.Time(3);
   }

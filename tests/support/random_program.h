@@ -11,6 +11,7 @@
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/registry.h"
+#include "tests/support/random_schedule.h"
 
 namespace pipewright {
 
@@ -29,6 +30,8 @@ struct RandomOptions {
 
 // Error: what Lower said; a seed may ask for something impossible.
 absl::StatusOr<RandomProgram> MakeRandomProgram(uint32_t seed,
+                                                const RandomOptions& options);
+absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
                                                 const RandomOptions& options);
 
 // Two nodes of `devices_per_node` on one switch, one NIC each, round numbers.

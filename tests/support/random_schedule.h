@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -12,8 +13,11 @@ namespace pipewright {
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
+  // The bytes decide as long as they last, two for each number: a fuzzer
+  // changes one decision by changing two bytes.
+  explicit Random(absl::string_view bytes) : engine_(1), bytes_(bytes) {}
   int Int(int low, int high) {
-    return low + static_cast<int>(engine_() % (high - low + 1));
+    return low + static_cast<int>(Next() % (high - low + 1));
   }
   // Multiples of 1/64: sums are exact, so engines must agree to the bit.
   double Time(double most) {
@@ -22,7 +26,16 @@ class Random {
   bool Chance(int percent) { return Int(1, 100) <= percent; }
 
  private:
+  uint32_t Next() {
+    if (bytes_.size() < 2) return static_cast<uint32_t>(engine_());
+    const auto low = static_cast<unsigned char>(bytes_[0]);
+    const auto high = static_cast<unsigned char>(bytes_[1]);
+    bytes_.remove_prefix(2);
+    return low + 256u * high;
+  }
+
   std::mt19937 engine_;
+  absl::string_view bytes_;
 };
 
 // A schedule that its registered row accepts, by position in the registry.

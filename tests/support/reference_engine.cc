@@ -10,6 +10,7 @@
 #include "sim/engine/activation_key.h"
 #include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
+#include "tests/support/device_flows.h"
 #include "tests/support/naive_hooks.h"
 
 namespace pipewright {
@@ -75,7 +76,7 @@ class Graph {
     if (other >= 0) nodes_[node].after.push_back(other);
   }
   double Seconds(int replica, int channel) const {
-    return TransferSeconds(program_, program_.channels[channel], replica);
+    return NaiveTransferSeconds(program_, program_.channels[channel], replica);
   }
 
   void AddRank(int replica, int rank);
@@ -285,7 +286,7 @@ void Graph::AddCopy(int replica, int rank, const Op& op) {
   int& tail = tail_[static_cast<int>(op.stream)];
   const Lane& lane = program_.ranks[rank].lanes[op.pass.lane()];
   const int copy =
-      Add(CopySeconds(program_, lane, op.pass.kind(), replica, rank), {},
+      Add(NaiveCopySeconds(program_, lane, op.pass.kind(), replica, rank), {},
           op.iteration);
   After(copy, tail);
   After(copy, tail_[static_cast<int>(Stream::kCompute)]);
@@ -303,7 +304,7 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
   int& tail = tail_[static_cast<int>(op.stream)];
   double seconds = side_op.seconds;
   if (IsOneSided(side_op.kind)) {
-    seconds = OneSidedSeconds(program_, side_op, replica, rank);
+    seconds = NaiveOneSidedSeconds(program_, side_op, replica, rank);
   }
   const bool meets = IsCollective(side_op.kind);
   const int node = Add(meets ? 0 : seconds, {}, op.iteration);
@@ -318,9 +319,8 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
     const int instance = group.span == Group::Span::kRanks ? replica : -1;
     const int turn = meetings_[{side_op.group, rank}]++;
     const double alone_s =
-        PlanCollective(program_, side_op.kind, side_op.bytes,
-                       GroupMembers(program_, group, replica))
-            .seconds;
+        NaiveCollectiveSeconds(program_, side_op.kind, side_op.bytes,
+                               GroupMembers(program_, group, replica));
     done =
         Shared({-2 - side_op.group, instance, turn, 0}, alone_s, op.iteration);
     After(done, node);

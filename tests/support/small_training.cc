@@ -63,8 +63,8 @@ absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
   lower.wait_rule = wait_rule;
   lower.iterations = iterations;
   PW_ASSIGN_OR_RETURN(training.program, Lower(training.schedule, lower));
-  training.options.worker = WorkerOptionsFor(
-      training.program, lower.data_parallel, lower.optimizer, 1);
+  training.options.worker =
+      WorkerOptionsFor(training.program, lower.data_parallel, lower.optimizer);
   return training;
 }
 
@@ -72,9 +72,8 @@ std::string BitsOf(const TrainedRun& trained) {
   WireWriter writer;
   for (const WorkerRecord& record : trained.records) {
     WorkerRecord bits = record;
-    // Where messages lie in memory is the transport's own affair.
-    bits.peak_bytes = 0;
-    bits.memory.clear();
+    // How many messages wait hangs on the transport and the moment.
+    bits.message_bytes = 0;
     PutRecord(bits, &writer);
   }
   return writer.bytes();

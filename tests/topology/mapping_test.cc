@@ -67,6 +67,18 @@ TEST_CASE("mapping: printed in columns", "[topology]") {
   CHECK(absl::StrContains(many, "(4 of 8 replicas)"));
 }
 
+TEST_CASE("mapping: all devices of a rank", "[topology]") {
+  const Cluster cluster = EightByTwo();
+  const RankMapping mapping =
+      RankMapping::FromOrder("dp-pp", 2, 2, 16, 4).value();
+  CHECK(mapping.devices_per_rank() == 4);
+  CHECK(mapping.DeviceOf(0, 1) == 8);
+  CHECK(mapping.DeviceOf(1, 1, 3) == 15);
+  CHECK(mapping.ToString(cluster) ==
+        "rank 0: node0/gpu0 to node0/gpu3  node0/gpu4 to node0/gpu7\n"
+        "rank 1: node1/gpu0 to node1/gpu3  node1/gpu4 to node1/gpu7\n");
+}
+
 void CheckFails(const absl::StatusOr<RankMapping>& mapping,
                 const std::string& part) {
   REQUIRE(mapping.status().code() == absl::StatusCode::kInvalidArgument);

@@ -243,6 +243,12 @@ TEST_CASE("trace: names of processes and of what is no pass", "[trace]") {
   const std::vector<TraceOp> one = {pass};
   CHECK(BuildTimeline(program, one).processes[0].name ==
         "replica 1 rank 1 (node0/gpu3)");
+  program.network.mapping = std::make_shared<RankMapping>(
+      RankMapping::FromOrder("dp-pp", 1, 2, 4, 2).value());
+  pass.rank = 0;
+  const std::vector<TraceOp> other = {pass};
+  CHECK(BuildTimeline(program, other).processes[0].name ==
+        "replica 1 rank 0 (node0/gpu2 to node0/gpu3)");
 }
 
 }  // namespace

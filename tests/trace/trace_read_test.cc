@@ -57,6 +57,45 @@ TEST_CASE("trace read: gives back what was written", "[trace]") {
   CHECK(activations == 2);
 }
 
+TEST_CASE("trace read: how its times came about", "[trace]") {
+  const TraceOrigin none = Read(Written())->origin;
+  CHECK(none.clock == kUnknownClock);
+  CHECK(none.given.empty());
+  CHECK(none.memory.empty());
+  const TraceOrigin origin = {
+      .clock = "virtual",
+      .given = {std::string(kTransferTimes), std::string(kCopyTimes)},
+      .only_rank = "1",
+      .memory = std::string(kExecutorMemory)};
+  const auto written = [&](const TraceOrigin& of,
+                           const MeasuredMemory* measured) {
+    return ChromeTraceJson(testing::ExampleProgram(), testing::ExampleOps(),
+                           nullptr, measured, of);
+  };
+  TraceOrigin read = Read(written(origin, nullptr))->origin;
+  CHECK(read.clock == "virtual");
+  CHECK(read.given == origin.given);
+  CHECK(read.only_rank == "1");
+  CHECK(read.Gave(kCopyTimes));
+  CHECK_FALSE(read.Gave(kKernelTimes));
+  CHECK(read.activations == kCountedFromOrder);
+  // No such counter, so no word of it.
+  CHECK(read.memory.empty());
+  MeasuredMemory measured(2);
+  for (const TraceOp& op : testing::ExampleOps()) {
+    if (op.kind == OpKind::kPass) measured[op.rank].push_back({2, 1});
+  }
+  CHECK(Read(written(origin, &measured))->origin.memory == kExecutorMemory);
+  // A trace of an older version.
+  const std::string old = absl::StrReplaceAll(
+      Written(),
+      {{",\"clock\":\"unknown\"", ""}, {",\"activations\":\"order\"", ""}});
+  CHECK_FALSE(absl::StrContains(old, "clock"));
+  read = Read(old)->origin;
+  CHECK(read.clock == kUnknownClock);
+  CHECK(read.activations.empty());
+}
+
 TEST_CASE("trace read: errors name file, event and field", "[trace]") {
   struct Case {
     std::string from;
@@ -77,6 +116,12 @@ TEST_CASE("trace read: errors name file, event and field", "[trace]") {
       {"\"iteration\":0", "\"step\":0", {"args.iteration"}},
       {"\"cat\":\"pass\"", "\"cat\":\"pas\"", {"event ", "cat: pas"}},
       {"\"ts\":", "\"tx\":", {"ts: is missing"}},
+      {"\"clock\":\"unknown\"",
+       "\"clock\":\"sundial\"",
+       {"t.json: otherData.clock", "sundial", "paced"}},
+      {"\"clock\":\"unknown\"",
+       "\"given\":\"transfers luck\"",
+       {"t.json: otherData.given", "luck", "kernels"}},
       {"\"peer\":1", "\"peers\":1", {"args.peer"}},
       {"\"rank\":1", "\"ranks\":1", {"args.rank"}},
       {"\"wait_rule\"", "\"rule\"", {"event 0", "not written by pipewright"}},

@@ -1,0 +1,35 @@
+// What of the processor the CPU backend uses: all of it, or less where two
+// variables of the environment say so, which shows on one machine what others
+// compute.
+//   PIPEWRIGHT_CPU_LOOPS  portable, avx2 or avx512: these loops
+//   PIPEWRIGHT_CPU_BF16   off: no bf16 products; on: also where they are slow
+// oneDNN has a variable of its own, ONEDNN_MAX_CPU_ISA. No part of loops.h,
+// which is compiled for several instruction sets and takes no inline function
+// from others.
+#ifndef PIPEWRIGHT_KERNELS_CPU_CHOICE_H_
+#define PIPEWRIGHT_KERNELS_CPU_CHOICE_H_
+
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/loops.h"
+
+namespace pipewright {
+
+enum class Bf16Products { kWhereFast, kOff, kOn };
+
+struct CpuChoice {
+  const Loops* loops = nullptr;  // never null
+  Bf16Products bf16 = Bf16Products::kWhereFast;
+  std::string problem;  // with a variable: which, its value, what is allowed
+};
+
+// Those that this processor runs, the best one last.
+std::vector<const Loops*> AllLoops();
+
+// By the environment as it is now. Where it has a problem, the best loops.
+CpuChoice ChooseCpu();
+
+}  // namespace pipewright
+
+#endif  // PIPEWRIGHT_KERNELS_CPU_CHOICE_H_

@@ -1,0 +1,104 @@
+#include "sim/cli/execute_predict.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/cli/execute_model.h"
+#include "sim/config/step_prediction.h"
+#include "sim/engine/engine.h"
+#include "sim/memory/activations.h"
+#include "sim/report/format.h"
+
+namespace pipewright {
+namespace {
+
+// Of the real clock: how long a message takes is what it takes.
+absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
+  if (way.clock != ClockKind::kReal || way.replays) return absl::OkStatus();
+  const RunConfig& config = run.config;
+  if (config.costs.p2p_s.value_or(0) > 0) {
+    return BadValue(
+        config.Field("costs.p2p"), FormatSeconds(*config.costs.p2p_s),
+        "0ms, or --clock virtual or paced (with --clock real messages take "
+        "what they take; a profile tells how long: calibrate --transport)");
+  }
+  // Processes may be on the system that is given.
+  if (config.system.given() && !way.processes) {
+    return BadValue(
+        config.Field("system"), run.system,
+        "none, --clock virtual or paced, or mpirun and --bootstrap on that "
+        "system (with --clock real the threads of one process use none of its "
+        "links)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way) {
+  PW_RETURN_IF_ERROR(CheckLinks(run, way));
+  const RunConfig& config = run.config;
+  if (way.clock != ClockKind::kReal &&
+      config.costs.interference.value_or(false)) {
+    return BadValue(config.Field("costs.interference"), "on",
+                    "off, or --clock real (with the other clocks no pass slows "
+                    "another down)");
+  }
+  if (way.clock == ClockKind::kPaced) return absl::OkStatus();
+  const std::vector<double>& factors = config.costs.microbatch_factor;
+  const auto unlike = std::find_if(factors.begin(), factors.end(),
+                                   [](double factor) { return factor != 1; });
+  if (unlike != factors.end()) {
+    return BadValue(config.Field("costs.microbatch_factor"),
+                    absl::StrCat(*unlike),
+                    "1, or --clock paced (kernels get microbatches of one "
+                    "length)");
+  }
+  if (config.costs.pair_factor.value_or(1) != 1) {
+    return BadValue(config.Field("costs.pair_factor"),
+                    absl::StrCat(*config.costs.pair_factor),
+                    "1, or --clock paced (the kernels of a pair run one after "
+                    "the other)");
+  }
+  return absl::OkStatus();
+}
+
+RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
+  if (way.clock != ClockKind::kReal && !read.costs.interference) {
+    read.costs.interference = false;
+  }
+  return read;
+}
+
+absl::Status Predict(const PreparedRun& run, const Program& program,
+                     ExecuteReport* report) {
+  if (!HasTimes(run)) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
+  PW_ASSIGN_OR_RETURN(const RunSummary predicted,
+                      engine->run(program, {.native_flows = run.config.network == "native"}));
+  report->predicted_iteration_s = predicted.iteration_s();
+  PW_ASSIGN_OR_RETURN(report->predicted_interval,
+                      PredictStepOf(run, program, predicted.iteration_s()));
+  for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
+    report->predicted_span_s.push_back(times.span_s());
+  }
+  report->predicted_by = run.engine;
+  return absl::OkStatus();
+}
+
+// Without kernels nothing has bytes: what the schedule's passes say.
+void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
+  if (report->clock == ClockKind::kPaced || !run.memory) {
+    report->predicted_peak_activations =
+        PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
+    return;
+  }
+  for (const RankMemory& rank : run.memory->memory->ranks) {
+    report->predicted_peak_activations.push_back(rank.peak_microbatches);
+    report->predicted_peak_bytes.push_back(static_cast<double>(rank.peak()));
+  }
+}
+
+}  // namespace pipewright

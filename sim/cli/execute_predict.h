@@ -1,0 +1,32 @@
+// What the simulator says of a run that `pipewright execute` executes, and what
+// of the configuration would be in the one and not in the other.
+#pragma once
+
+#include "absl/status/status.h"
+#include "sim/cli/execute_report.h"
+#include "sim/config/prepare.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// Where and by which clock a program runs.
+struct WayToRun {
+  ClockKind clock = ClockKind::kVirtual;
+  bool replays = false;    // ranks alone, in time that is composed
+  bool processes = false;  // on machines of their own, it may be
+};
+
+// Error: kInvalidArgument for what only the prediction would have, and the
+// execution not: links that no message takes, microbatches of unlike lengths.
+absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way);
+
+// `read` without what is in a prediction by default and that the clock leaves
+// out: that passes and copies slow each other down.
+RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way);
+
+// The step and the ranks' spans, where pass times are given; peaks of memory.
+absl::Status Predict(const PreparedRun& run, const Program& program,
+                     ExecuteReport* report);
+void PredictMemory(const PreparedRun& run, ExecuteReport* report);
+
+}  // namespace pipewright

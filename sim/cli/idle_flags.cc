@@ -1,0 +1,226 @@
+#include "sim/cli/idle_flags.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/cli/execute_model.h"
+#include "sim/config/run_config_fields.h"
+#include "sim/schedule/text.h"
+
+namespace pipewright {
+namespace {
+
+using Paths = std::set<std::string>;
+
+// Takes the fields of a list away, as if nobody had given them.
+class Clearer {
+ public:
+  explicit Clearer(const Paths& paths) : paths_(paths) {}
+
+  template <typename Value, typename... Limits>
+  void Text(const char* path, Value& value, Limits...) {
+    if (paths_.count(path) > 0) value = Value();
+  }
+  template <typename Value, typename... Limits>
+  void Int(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Limits>
+  void Real(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value>
+  void Bool(const char* path, Value& value) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Limits>
+  void Quantity(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Limits>
+  void Quantities(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Limits>
+  void Reals(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Limits>
+  void Ints(const char* path, Value& value, Limits...) {
+    Text(path, value);
+  }
+  template <typename Value>
+  void Texts(const char* path, Value& value) {
+    Text(path, value);
+  }
+  template <typename Value>
+  void Choice(const char* path, Value& value, const std::vector<ChoiceRow>&) {
+    Text(path, value);
+  }
+  void Section(const char* path, bool& given) { Text(path, given); }
+  void Pairs(const char*, const std::map<std::string, std::string>&) {}
+
+ private:
+  const Paths& paths_;
+};
+
+RunConfig Without(RunConfig config, const Paths& paths) {
+  Clearer clearer(paths);
+  VisitFields(config, clearer);
+  return config;
+}
+
+// Given on the command line: a file may serve several verbs.
+Paths GivenAsFlags(const RunConfig& config,
+                   const std::function<bool(const std::string&)>& is_one) {
+  Paths paths;
+  for (const std::string& path : GivenPaths(config)) {
+    const auto origin = config.origins.find(path);
+    const bool is_flag = origin != config.origins.end() &&
+                         absl::StartsWith(origin->second.flag, "--");
+    if (is_flag && is_one(path)) paths.insert(path);
+  }
+  return paths;
+}
+
+bool IsOneOf(const std::string& path, const std::vector<std::string>& fields) {
+  return std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
+    return path == field ||
+           (absl::EndsWith(field, ".") && absl::StartsWith(path, field));
+  });
+}
+
+// `pair` changes what an order means, not how it is written.
+constexpr char kPair[] = "schedule.params.pair";
+
+bool IsOfOrder(const std::string& path) {
+  return path != kPair &&
+         IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
+                        "strategy.microbatches", "strategy.slices",
+                        "strategy.max_activations"});
+}
+
+// Planners see none of these (ScheduleParams).
+bool IsNeverPlannedFor(const std::string& path) {
+  return IsOneOf(path, {kPair,
+                        "engine",
+                        "network",
+                        "iterations",
+                        "costs.uniform.recompute",
+                        "costs.uniform.offload",
+                        "costs.uniform.load",
+                        "costs.microbatch_factor",
+                        "costs.gradient_bytes",
+                        "costs.optimizer_time",
+                        "costs.validation_time",
+                        "costs.rollback_time",
+                        "costs.prediction_time",
+                        "costs.jitter",
+                        "costs.seed",
+                        "costs.interference",
+                        "costs.price_per_device_hour",
+                        "strategy.data_parallel",
+                        "strategy.overlap_gradients",
+                        "strategy.shard_blocks",
+                        "strategy.optimizer",
+                        "strategy.validation",
+                        "strategy.rollback_iterations",
+                        "strategy.memory_context",
+                        "strategy.fragmentation",
+                        "system.memory"});
+}
+
+bool HasSameOrder(const RunConfig& config, const PreparedRun& run) {
+  const absl::StatusOr<PreparedRun> other = Prepare(config);
+  return other.ok() &&
+         ScheduleToText(*other->written) == ScheduleToText(*run.written);
+}
+
+std::vector<std::string> Warnings(const RunConfig& config, const Paths& paths,
+                                  absl::string_view why) {
+  std::vector<std::string> warnings;
+  for (const std::string& path : paths) {
+    // Its device says the same.
+    if (path == "costs.analytic" && config.costs.analytic_device) continue;
+    warnings.push_back(
+        absl::StrCat(config.Field(path), " has no effect ", why));
+  }
+  return warnings;
+}
+
+}  // namespace
+
+std::vector<std::string> IdleInSchedule(const RunConfig& config,
+                                        const PreparedRun& run) {
+  constexpr char kWhy[] = "on the order of the passes";
+  const Paths others = GivenAsFlags(
+      config, [](const std::string& path) { return !IsOfOrder(path); });
+  if (others.empty()) return {};
+  if (HasSameOrder(Without(config, others), run)) {
+    return Warnings(config, others, kWhy);
+  }
+  return Warnings(config, GivenAsFlags(config, IsNeverPlannedFor), kWhy);
+}
+
+std::vector<std::string> IdleInCheck(const RunConfig& config,
+                                     const Schedule& schedule) {
+  const bool weighs = config.system.memory_bytes.has_value();
+  const auto is_read = [&](const std::string& path) {
+    if (path == "strategy.max_activations") return true;
+    if (path == "costs.held_until_weight") {
+      return std::any_of(
+          schedule.orders.begin(), schedule.orders.end(),
+          [](const auto& order) {
+            return std::any_of(order->begin(), order->end(), [](Pass pass) {
+              return pass.kind() == PassKind::kBackwardWeight;
+            });
+          });
+    }
+    return weighs && IsOneOf(path, {"model.", "strategy.", "system.memory"});
+  };
+  return Warnings(
+      config,
+      GivenAsFlags(config,
+                   [&](const std::string& path) { return !is_read(path); }),
+      weighs ? "on what check says of this file"
+             : "on what check says of this file without "
+               "system.memory");
+}
+
+void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,
+                         std::vector<std::string>* warnings) {
+  const auto warn = [&](bool idle, absl::string_view flag,
+                        absl::string_view why) {
+    if (idle) {
+      warnings->push_back(absl::StrCat(flag, " has no effect ", why));
+    }
+  };
+  constexpr char kPaced[] = "with --clock paced, which runs no kernels";
+  warn(flags.paced && flags.no_check, "--no-check", kPaced);
+  warn(flags.paced && flags.one_at_a_time, "--one-at-a-time", kPaced);
+  warn(flags.paced && flags.seeded, "--train-seed", kPaced);
+  warn(flags.replays && flags.no_check, "--no-check",
+       "with --replay-rank, which checks no gradients");
+  warn(flags.replays && flags.one_at_a_time, "--one-at-a-time",
+       "with --replay-rank, which runs one rank at a time");
+  if (HasTimes(run)) return;
+  for (const std::string& path : GivenPaths(run.config)) {
+    const bool told =
+        std::any_of(run.idle.begin(), run.idle.end(),
+                    [&](const IdleOption& idle) { return idle.path == path; });
+    const bool read =
+        path == "system.memory" || path == "costs.held_until_weight";
+    warn(!told && !read &&
+             IsOneOf(path, {"costs.", "system.", "engine", "network"}),
+         run.config.Field(path),
+         "without pass times to predict from (costs.uniform, costs.profile)");
+  }
+}
+
+}  // namespace pipewright

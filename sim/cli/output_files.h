@@ -1,0 +1,75 @@
+// The files of one call: what it writes, and what it reads, so that it writes
+// nothing that it reads. Every verb that reads or writes a file has one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+// What an output is, and with that how its name may end.
+enum class FileFormat : uint8_t {
+  kText,
+  kSchedule,
+  kJson,
+  kCsv,
+  kSvg,
+  kHtml,
+  kPerfetto,
+  kYaml,
+  kTextProto,
+};
+
+// Check() once all inputs are known and before the work, Write() after it.
+class OutputFiles {
+ public:
+  void AddTo(CLI::App* verb, const std::string& flag, const std::string& help,
+             FileFormat format);
+  // What the options say of an output whose format they choose.
+  void SetFormat(absl::string_view flag, FileFormat format);
+  bool wanted(absl::string_view flag) const;
+  // "" where it was not given.
+  std::string path(absl::string_view flag) const;
+
+  // `name`: of the argument, flag or field. An empty path is none.
+  void Reads(absl::string_view name, absl::string_view path);
+  // A file that the work writes by itself, under the name of `flag`.
+  void AlsoWrites(absl::string_view flag, absl::string_view path);
+
+  // Each can be written, none ends as another format does, is read by this
+  // call or is the same file as another, standard output included. Files are
+  // told apart by device and inode, so links are seen through. Error:
+  // kInvalidArgument naming the flag.
+  absl::Status Check() const;
+  void Put(absl::string_view flag, std::string content);
+  // To standard output what has no file (-o not given), files otherwise.
+  absl::Status Write() const;
+
+ private:
+  struct File {
+    std::string flag;
+    std::string path;
+    std::string content;
+    FileFormat format;
+    CLI::Option* option = nullptr;
+  };
+  struct NamedPath {
+    std::string name;
+    std::string path;
+  };
+  const File* Find(absl::string_view flag) const;
+  // All that this call writes.
+  std::vector<NamedPath> Written() const;
+
+  std::deque<File> files_;
+  std::vector<NamedPath> inputs_;
+  std::vector<NamedPath> more_outputs_;
+};
+
+}  // namespace pipewright

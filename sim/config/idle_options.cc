@@ -1,0 +1,50 @@
+#include "sim/config/idle_options.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/config/idle_rules.h"
+#include "sim/config/run_facts.h"
+
+namespace pipewright {
+namespace {
+
+bool Covers(const IdleRule& rule, const std::string& path) {
+  return std::any_of(
+      rule.fields.begin(), rule.fields.end(), [&](const std::string& field) {
+        return field == path ||
+               (field.back() == '.' && absl::StartsWith(path, field));
+      });
+}
+
+// The first reason that holds; null where the field may matter.
+const char* WhyIdle(const RunFacts& facts, const std::string& path) {
+  for (const auto* rules : {&ModelRules(), &SystemRules(), &StrategyRules(),
+                            &TrainingRules(), &CostRules()}) {
+    for (const IdleRule& rule : *rules) {
+      if (!Covers(rule, path)) continue;
+      if (const char* why = rule.why(facts)) return why;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
+                                        const RunSizes& sizes,
+                                        const ShapeParams* shape,
+                                        double hop_s) {
+  const RunFacts facts(run, sizes, shape, hop_s);
+  std::vector<IdleOption> idle;
+  for (const std::string& path : GivenPaths(run.config)) {
+    const char* why = WhyIdle(facts, path);
+    if (why == nullptr) continue;
+    idle.push_back(
+        {path, absl::StrCat(run.config.Field(path), " has no effect ", why)});
+  }
+  return idle;
+}
+
+}  // namespace pipewright

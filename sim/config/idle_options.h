@@ -1,0 +1,23 @@
+// Which of the given fields change nothing in a run, and why: the one list of
+// conditions under which a field is read at all. Fields that decide something
+// in every run have no row. tests/config/idle_options_test.cc holds the list
+// against the output of runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/config/prepare.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+// Of the fields that `run.config` was given, those without effect, in the
+// order of the fields. `run` is otherwise complete; `shape` is null without a
+// system; `hop_s` is the delay of a hop without one.
+std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
+                                        const RunSizes& sizes,
+                                        const ShapeParams* shape, double hop_s);
+
+}  // namespace pipewright

@@ -1,0 +1,112 @@
+// Of schedule, costs and the rest.
+#include <algorithm>
+
+#include "sim/config/idle_rules.h"
+
+namespace pipewright {
+
+const std::vector<IdleRule>& CostRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"schedule.params.pair", "costs.pair_factor"},
+       [](const RunFacts& facts) {
+         return Unless(facts.HasPair(),
+                       "in a schedule without overlapped pairs (X&Y)");
+       }},
+      {{"costs.uniform.recompute"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.recomputes() || facts.HasPass(PassKind::kRecompute),
+             "on the run without R passes or a model that recomputes "
+             "(strategy.recompute)");
+       }},
+      {{"costs.uniform.offload"},
+       [](const RunFacts& facts) {
+         return Unless(facts.HasPass(PassKind::kOffload),
+                       "in a schedule without O passes");
+       }},
+      {{"costs.uniform.load"},
+       [](const RunFacts& facts) {
+         return Unless(facts.HasPass(PassKind::kLoad),
+                       "in a schedule without L passes");
+       }},
+      {{"costs.p2p"},
+       [](const RunFacts& facts) {
+         return Unless(facts.sizes().pp > 1 || facts.sizes().dp > 1,
+                       "with a single rank");
+       }},
+      {{"costs.hop_bytes"},
+       [](const RunFacts& facts) {
+         if (facts.sizes().pp == 1) return "with pp 1";
+         if (facts.shape() != nullptr) return Unless(true, "");
+         return facts.config().costs.p2p_s
+                    ? "on any time with costs.p2p, a pure delay"
+                    : "on any time without a system";
+       }},
+      {{"costs.gradient_bytes"},
+       [](const RunFacts& facts) {
+         if (!facts.has_copies()) return "with dp 1";
+         if (!facts.synchronises()) return "where no gradients are reduced";
+         return NeedsSystem(facts);
+       }},
+      {{"costs.optimizer_time"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().lower.optimizer != OptimizerMode::kNone ||
+                           facts.run().schedule->update_every > 0,
+                       "with strategy.optimizer none");
+       }},
+      {{"costs.validation_time"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.run().lower.optimizer == OptimizerMode::kPostValidated,
+             "unless strategy.optimizer is post-validated");
+       }},
+      {{"costs.rollback_time"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.config().strategy.rollback_iterations.empty(),
+                       "without strategy.rollback_iterations");
+       }},
+      {{"costs.prediction_time"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().schedule->update_every == 1,
+                       "unless every backward is a step of its own");
+       }},
+      {{"costs.held_until_weight"},
+       [](const RunFacts& facts) {
+         return Unless(*facts.config().costs.held_until_weight == 1 ||
+                           facts.HeldMatters(),
+                       "in a schedule whose peaks do not depend on it");
+       }},
+      {{"costs.seed"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().lower.jitter != nullptr,
+                       "without costs.jitter");
+       }},
+      {{"costs.scale_shapes", "costs.interference"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().profile.has_value(),
+                       "without costs.profile");
+       }},
+      {{"costs.scale_shapes"},
+       [](const RunFacts& facts) {
+         const std::vector<ProfiledTime>& times =
+             facts.run().profile->costs.times;
+         return Unless(!*facts.config().costs.scale_shapes ||
+                           std::any_of(times.begin(), times.end(),
+                                       [](const ProfiledTime& time) {
+                                         return time.how ==
+                                                ProfiledTime::How::kScaled;
+                                       }),
+                       "where the profile has the model's shapes");
+       }},
+      {{"costs.price_per_device_hour"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().tokens.has_value(),
+                       "without tokens to pay for (a model, or "
+                       "strategy.microbatch_size and strategy.sequence)");
+       }},
+      {{"network"}, NeedsSystem},
+  };
+  return rules;
+}
+
+}  // namespace pipewright

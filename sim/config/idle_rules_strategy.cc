@@ -1,0 +1,176 @@
+// Of the strategy.
+#include "sim/config/idle_rules.h"
+
+namespace pipewright {
+
+const std::vector<IdleRule>& StrategyRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"strategy.tp", "strategy.cp"},
+       [](const RunFacts& facts) {
+         return Unless(facts.sizes().tp * facts.sizes().cp == 1 ||
+                           facts.model() != nullptr ||
+                           facts.shape() != nullptr || facts.run().tokens,
+                       "without a model or a system");
+       }},
+      {{"strategy.ep"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.config().strategy.ep == 1 || facts.model() != nullptr,
+             kNoModel);
+       }},
+      {{"strategy.sequence_parallel"},
+       [](const RunFacts& facts) {
+         if (!*facts.config().strategy.sequence_parallel) {
+           return Unless(true, "");
+         }
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(facts.sizes().tp > 1, "with tp 1");
+       }},
+      {{"strategy.scatter_gather"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         if (facts.sizes().tp == 1) return "with tp 1";
+         if (facts.training()->sequence_parallel) {
+           return "with sequence parallelism";
+         }
+         return Unless(facts.sizes().pp > 1, "with pp 1");
+       }},
+      {{"strategy.dp"},
+       [](const RunFacts& facts) {
+         const bool seen = facts.model() != nullptr ||
+                           facts.shape() != nullptr || facts.run().tokens;
+         if (facts.sizes().dp == 1 || seen) return Unless(true, "");
+         if (facts.free_network()) return "on any time while hops are free";
+         return Unless(facts.synchronises() ||
+                           facts.run().lower.optimizer != OptimizerMode::kNone,
+                       "on any time where replicas are not synchronised");
+       }},
+      {{"strategy.data_parallel"},
+       [](const RunFacts& facts) {
+         const DataParallel kind = *facts.config().strategy.data_parallel;
+         if (kind == DataParallel::kNone) return Unless(true, "");
+         const bool shards_memory =
+             facts.model() != nullptr && ZeroStageOf(kind) > 0;
+         if (shards_memory && facts.sizes().dp * facts.sizes().cp > 1) {
+           return Unless(true, "");
+         }
+         if (!facts.has_copies()) return "with dp 1";
+         return Unless(!facts.free_network(),
+                       "on any time while hops are free");
+       }},
+      {{"strategy.overlap_gradients"},
+       [](const RunFacts& facts) {
+         if (*facts.config().strategy.overlap_gradients) {
+           return Unless(true, "");
+         }
+         if (!facts.synchronises()) return "where no gradients are reduced";
+         if (facts.run().lower.data_parallel >= DataParallel::kZero2) {
+           return "with zero2 and fsdp, which reduce behind every backward";
+         }
+         if (facts.free_network()) return "while hops are free";
+         return Unless(facts.OverlapMatters(),
+                       "where every reduction stands behind the last pass");
+       }},
+      {{"strategy.shard_blocks"},
+       [](const RunFacts& facts) {
+         if (facts.run().lower.data_parallel < DataParallel::kZero2) {
+           return "unless strategy.data_parallel is zero2 or fsdp";
+         }
+         if (facts.sizes().dp == 1) return "with dp 1";
+         return Unless(!facts.free_network(), "while hops are free");
+       }},
+      {{"strategy.waiting"},
+       [](const RunFacts& facts) {
+         return Unless(facts.sizes().pp > 1 ||
+                           facts.run().lower.wait_rule == WaitRule::kBuffered,
+                       "with pp 1");
+       }},
+      {{"strategy.mapping"},
+       [](const RunFacts& facts) {
+         if (facts.shape() == nullptr) return NeedsSystem(facts);
+         return Unless(facts.config().strategy.mapping[0] == "dp-pp" ||
+                           facts.MappingMatters(),
+                       "where it places the ranks as dp-pp does");
+       }},
+      {{"strategy.optimizer"},
+       [](const RunFacts& facts) {
+         const OptimizerMode mode = facts.run().lower.optimizer;
+         const bool alone = facts.sizes().pp == 1 && facts.sizes().dp == 1;
+         if (!alone || mode == OptimizerMode::kNone) return Unless(true, "");
+         if (facts.run().lower.costs.optimizer_s == 0) {
+           return "on a single rank whose step takes no time";
+         }
+         return Unless(mode == OptimizerMode::kSynchronised,
+                       "other than that of synchronised on a single rank");
+       }},
+      {{"strategy.validation"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.run().lower.optimizer == OptimizerMode::kPostValidated,
+             "unless strategy.optimizer is post-validated");
+       }},
+      {{"strategy.zero"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(*facts.config().strategy.zero == 0 ||
+                           facts.sizes().dp * facts.sizes().cp > 1,
+                       "with dp * cp = 1");
+       }},
+  };
+  return rules;
+}
+
+const std::vector<IdleRule>& TrainingRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"strategy.master_bytes_per_parameter",
+        "strategy.moment_bytes_per_parameter", "strategy.attention",
+        "strategy.precision", "strategy.fused_cross_entropy", "strategy.layers",
+        "strategy.layout", "strategy.split", "strategy.vocabulary",
+        "strategy.memory_context", "strategy.fragmentation"},
+       NeedsModel},
+      {{"strategy.gradient_bytes_per_parameter",
+        "strategy.parameter_bytes_per_parameter"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model() != nullptr ||
+                           (facts.shards_step() && !facts.free_network()),
+                       "without a model or a sharded optimizer");
+       }},
+      {{"strategy.microbatch_size", "strategy.sequence"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().tokens.has_value(),
+                       "without a model or both of strategy.microbatch_size "
+                       "and strategy.sequence");
+       }},
+      {{"strategy.split"},
+       [](const RunFacts& facts) {
+         return Unless(*facts.config().strategy.split == LayerSplit::kEven ||
+                           facts.SplitMatters(),
+                       "where the even split is balanced");
+       }},
+      {{"strategy.vocabulary"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.training()->vocabulary == VocabularyPlacement::kEnds ||
+                 facts.run().schedule->stages() > 1,
+             "with one stage");
+       }},
+      {{"strategy.recompute"},
+       [](const RunFacts& facts) {
+         const StrategyChoice& strategy = facts.config().strategy;
+         if (*strategy.recompute == Recompute::kNone) return Unless(true, "");
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(*strategy.recompute != Recompute::kSelective ||
+                           !facts.training()->flash_attention ||
+                           facts.config().costs.recompute_s,
+                       "with flash attention, which stores no scores");
+       }},
+      {{"strategy.recompute_chunks"},
+       [](const RunFacts& facts) {
+         return Unless(facts.recomputes(),
+                       "unless strategy.recompute is given");
+       }},
+  };
+  return rules;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,158 @@
+// Of model and system.
+#include "sim/config/idle_rules.h"
+
+namespace pipewright {
+namespace {
+
+bool NamesDevice(const RunFacts& facts) {
+  return facts.config().costs.analytic_device.value_or("auto") != "auto";
+}
+
+// A system whose links carry nothing, and whose device is nobody's.
+const char* UsesSystem(const RunFacts& facts) {
+  if (facts.Crosses("", RunFacts::Load::kAny)) return nullptr;
+  if (facts.model() == nullptr) {
+    return "on any time since nothing crosses its links and no model is given";
+  }
+  return Unless(!NamesDevice(facts),
+                "on any time or limit since nothing crosses its links and "
+                "costs.analytic.device names another device");
+}
+
+const char* HasTreeTraffic(const RunFacts& facts) {
+  if (facts.shape()->shape != "fat-tree") return "unless the shape is fat-tree";
+  return Unless(facts.Crosses("leaf", RunFacts::Load::kAny),
+                "since nothing goes from leaf to leaf");
+}
+
+}  // namespace
+
+const char* NeedsModel(const RunFacts& facts) {
+  return Unless(facts.model() != nullptr, kNoModel);
+}
+
+const char* NeedsSystem(const RunFacts& facts) {
+  return Unless(facts.shape() != nullptr, facts.config().costs.p2p_s
+                                              ? "with costs.p2p, a pure delay"
+                                              : "without a system");
+}
+
+const std::vector<IdleRule>& ModelRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"model.expert_ffn_hidden", "model.shared_ffn_hidden",
+        "model.first_dense_layers"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->has_experts(), "without model.experts");
+       }},
+      {{"model.ffn_hidden"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.model()->IsExpertLayer(0),
+                       "where every layer has experts");
+       }},
+      {{"model.q_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
+        "model.v_head_dim"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->has_mla(), "without model.kv_lora_rank");
+       }},
+      {{"model.kv_heads", "model.head_dim", "model.qkv_bias", "model.qk_norm"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.model()->has_mla(),
+                       "with latent attention (model.kv_lora_rank)");
+       }},
+      {{"model.tied_embeddings"},
+       [](const RunFacts& facts) {
+         return Unless(facts.HasStageOfBothEnds(),
+                       "while embedding and head are on different stages, "
+                       "each with a table of its own");
+       }},
+      {{"model.sequence"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.config().strategy.sequence,
+                       "with strategy.sequence");
+       }},
+  };
+  return rules;
+}
+
+const std::vector<IdleRule>& SystemRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"system.memory"}, NeedsModel},
+      {{"system.devices_per_node", "system.nics_per_node",
+        "system.pcie_per_switch", "system.nodes_per_leaf",
+        "system.oversubscription", "system.nvlink.", "system.nic.",
+        "system.pcie.", "system.device_name"},
+       NeedsSystem},
+      {{"system.preset", "system.file", "system.shape", "system.nodes",
+        "system.devices_per_node"},
+       UsesSystem},
+      {{"system.pcie_per_switch", "system.pcie."},
+       [](const RunFacts&) {
+         return "since no run copies bytes to the host yet (O and L take "
+                "costs.uniform.offload and costs.uniform.load)";
+       }},
+      {{"system.shape"},
+       [](const RunFacts& facts) {
+         const SystemChoice& system = facts.config().system;
+         if (facts.SpansNodes()) return Unless(true, "");
+         if (system.preset || system.file) {
+           return "beside a preset or file while all ranks are on one node";
+         }
+         return Unless(*system.shape == "node",
+                       "other than that of node while all ranks are on one "
+                       "node");
+       }},
+      {{"system.devices_per_node"},
+       [](const RunFacts& facts) {
+         return Unless(facts.SpansNodes(),
+                       "beyond that one node has room for all ranks");
+       }},
+      {{"system.nodes"},
+       [](const RunFacts& facts) {
+         return Unless(facts.SpansNodes(), "while all ranks are on one node");
+       }},
+      {{"system.nodes_per_leaf", "system.oversubscription"}, HasTreeTraffic},
+      {{"system.nics_per_node", "system.nic.bandwidth", "system.nic.latency"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("/nic", RunFacts::Load::kAny),
+                       "since nothing leaves a node");
+       }},
+      {{"system.nics_per_node"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().engine != "fast" || facts.SharesCards(),
+                       "on engine fast, where only collectives share a card");
+       }},
+      {{"system.nic.latency"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("/nic", RunFacts::Load::kMessages),
+                       "since only estimated exchanges leave a node");
+       }},
+      {{"system.nic.bandwidth"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("/nic", RunFacts::Load::kBytes),
+                       "since only messages without bytes leave a node");
+       }},
+      {{"system.nvlink.bandwidth", "system.nvlink.latency"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("nvlink", RunFacts::Load::kAny),
+                       "since nothing goes over NVLink");
+       }},
+      {{"system.nvlink.latency"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("nvlink", RunFacts::Load::kMessages),
+                       "since only estimated exchanges go over NVLink");
+       }},
+      {{"system.nvlink.bandwidth"},
+       [](const RunFacts& facts) {
+         return Unless(facts.Crosses("nvlink", RunFacts::Load::kBytes),
+                       "since only messages without bytes go over NVLink");
+       }},
+      {{"system.device_name"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(!NamesDevice(facts), "with costs.analytic.device");
+       }},
+  };
+  return rules;
+}
+
+}  // namespace pipewright

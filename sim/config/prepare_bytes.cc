@@ -1,0 +1,129 @@
+// Whether the bytes of a run can be counted at all: sizes that each are
+// possible can have a product that no integer holds.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/config/run_config_fields.h"
+#include "sim/model/ops.h"
+
+namespace pipewright {
+namespace {
+
+// A quarter of what int64_t holds, so that sums of a few of them fit too.
+constexpr double kMostBytes = 0x1p62;
+
+// All that is ever held of an operation: state, `in_flight` activations, and
+// scratch. `versions`: sets of weights held at a time.
+double BytesOf(const ModelOp& op, const TrainingSpec& training,
+               double in_flight, double versions) {
+  const double state = training.weight_bytes * (versions + 1) +
+                       training.gradient_bytes + training.master_bytes +
+                       training.moment_bytes;
+  const double kept =
+      op.saved_until_backward + op.saved_until_weight + op.held_for_weight;
+  return op.parameters * state + op.n * op.k * training.weight_bytes +
+         2 * kept * in_flight + op.forward_workspace + op.backward_workspace +
+         op.weight_workspace + op.shared_workspace;
+}
+
+// Of the whole model on one rank, so more than any rank can have.
+double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
+  // Each replica holds the chunks of both directions at most.
+  const double in_flight = 2.0 * sizes.microbatches * sizes.slices;
+  const double versions = sizes.pp + 1;
+  double bytes = BoundaryBytes(model.spec, model.training) * in_flight;
+  std::map<BlockKind, double> counts;
+  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    for (const StageBlock& block : blocks) {
+      counts[block.kind] += static_cast<double>(block.count);
+    }
+  }
+  for (const auto& [kind, count] : counts) {
+    // As of a layer behind all others: frozen ones, which need less, are the
+    // first.
+    for (const ModelOp& op :
+         BlockOps(model.spec, model.training, kind, model.spec.layers)) {
+      bytes += count * BytesOf(op, model.training, in_flight, versions);
+    }
+  }
+  return bytes;
+}
+
+// The largest size that was given of those that bytes grow with.
+class LargestSize {
+ public:
+  template <typename Integer>
+  void Int(const char* path, const std::optional<Integer>& value, int64_t,
+           int64_t) {
+    const absl::string_view name = path;
+    const bool grows = absl::StartsWith(name, "model.") ||
+                       name == "strategy.microbatch_size" ||
+                       name == "strategy.sequence" ||
+                       name == "strategy.microbatches";
+    if (!grows || !value || *value <= value_) return;
+    value_ = *value;
+    path_ = path;
+  }
+  template <typename... Rest>
+  void Ints(const Rest&...) {}
+  template <typename... Rest>
+  void Real(const Rest&...) {}
+  template <typename... Rest>
+  void Reals(const Rest&...) {}
+  template <typename... Rest>
+  void Text(const Rest&...) {}
+  template <typename... Rest>
+  void Bool(const Rest&...) {}
+  template <typename... Rest>
+  void Quantity(const Rest&...) {}
+  template <typename... Rest>
+  void Quantities(const Rest&...) {}
+  template <typename... Rest>
+  void Section(const Rest&...) {}
+  template <typename... Rest>
+  void Texts(const Rest&...) {}
+  template <typename... Rest>
+  void Choice(const Rest&...) {}
+  template <typename... Rest>
+  void Pairs(const Rest&...) {}
+
+  const std::string& path() const { return path_; }
+  int64_t value() const { return value_; }
+
+ private:
+  std::string path_;
+  int64_t value_ = 0;
+};
+
+}  // namespace
+
+absl::Status CheckBytes(const RunConfig& config, const RunSizes& sizes,
+                        const PreparedModel& model) {
+  const double most = MostOnOneRank(model, sizes) *
+                      (1 + config.strategy.fragmentation.value_or(0));
+  if (most <= kMostBytes) return absl::OkStatus();
+  LargestSize largest;
+  VisitFields(config, largest);
+  // Sizes of a file are its own.
+  const bool from_file =
+      config.model.hf && !absl::StartsWith(largest.path(), "strategy.");
+  const std::string path =
+      from_file || largest.path().empty() ? "model.hf" : largest.path();
+  return BadValue(
+      config.Field(path),
+      path == "model.hf" ? config.model.hf.value_or(model.spec.name)
+                         : absl::StrCat(largest.value()),
+      absl::StrFormat("sizes whose bytes on a rank can be counted, 2^62 at "
+                      "most; here they may be %.3g",
+                      most));
+}
+
+}  // namespace pipewright

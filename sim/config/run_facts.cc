@@ -1,0 +1,219 @@
+#include "sim/config/run_facts.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/memory/activations.h"
+#include "sim/model/stages.h"
+#include "sim/program/network_time.h"
+
+namespace pipewright {
+namespace {
+
+// A message so short may take recursive doubling, which shares no links
+// (PlanCollective); a norm or a flag is.
+constexpr double kMostDoubled = 1024;
+
+// Tells whether links of a kind are crossed.
+class LinkSearch {
+ public:
+  LinkSearch(const Program& program, absl::string_view part)
+      : network_(program.network), part_(part) {}
+
+  bool AreCrossed(const std::vector<LinkLoad>& loads) const {
+    return std::any_of(loads.begin(), loads.end(), [&](const LinkLoad& load) {
+      return absl::StrContains(network_.cluster->links()[load.link].name,
+                               part_);
+    });
+  }
+
+ private:
+  const Network& network_;
+  absl::string_view part_;
+};
+
+bool TransfersCross(const Program& program, const LinkSearch& search,
+                    bool bytes) {
+  for (const Channel& channel : program.channels) {
+    if (channel.from_rank == channel.to_rank) continue;
+    if (bytes && channel.bytes <= 0) continue;
+    for (int replica = 0; replica < program.replicas; ++replica) {
+      if (search.AreCrossed(FlowsBetween(program.network, replica,
+                                         channel.from_rank, channel.to_rank)
+                                .loads)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool GroupCrosses(const Program& program, const LinkSearch& search,
+                  const SideOp& op) {
+  const Group& group = program.groups[op.group];
+  const bool apart = group.span == Group::Span::kRanks;
+  for (int replica = 0; replica < (apart ? program.replicas : 1); ++replica) {
+    // Always a ring, whose edges are known; recursive doubling tells none.
+    const CollectivePlan plan =
+        PlanCollective(program, OpKind::kAllGather, op.bytes,
+                       GroupMembers(program, group, replica));
+    if (search.AreCrossed(plan.loads)) return true;
+  }
+  return false;
+}
+
+// Only buffers of more than `least` bytes.
+bool CollectivesCross(const Program& program, const LinkSearch& search,
+                      double least) {
+  std::vector<bool> seen(program.groups.size(), false);
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (op.group < 0 || seen[op.group] || op.bytes <= least) continue;
+      seen[op.group] = true;
+      if (GroupCrosses(program, search, op)) return true;
+    }
+  }
+  return false;
+}
+
+bool AtSamePlaces(const Program& one, const Program& other) {
+  for (int rank = 0; rank < one.pp(); ++rank) {
+    const auto same = [](const Attachment& a, const Attachment& b) {
+      return a.position == b.position && a.side_op == b.side_op;
+    };
+    const std::vector<Attachment>& left = one.ranks[rank].attachments;
+    const std::vector<Attachment>& right = other.ranks[rank].attachments;
+    if (!std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    same)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool RunFacts::HasPass(PassKind kind) const {
+  const auto is_kind = [kind](Pass pass) { return pass.kind() == kind; };
+  return std::any_of(run_.schedule->orders.begin(), run_.schedule->orders.end(),
+                     [&](const auto& order) {
+                       return std::any_of(order->begin(), order->end(),
+                                          is_kind);
+                     });
+}
+
+bool RunFacts::HasPair() const {
+  const auto is_pair = [](Pass pass) { return pass.joint_with_next(); };
+  return std::any_of(run_.written->orders.begin(), run_.written->orders.end(),
+                     [&](const auto& order) {
+                       return std::any_of(order->begin(), order->end(),
+                                          is_pair);
+                     });
+}
+
+bool RunFacts::SpansNodes() const {
+  if (shape_ == nullptr) return false;
+  const int others = sizes_.tp * sizes_.cp - 1;
+  for (int replica = 0; replica < sizes_.dp; ++replica) {
+    for (int rank = 0; rank < sizes_.pp; ++rank) {
+      const int device = run_.mapping->DeviceOf(replica, rank);
+      for (const int each : {device, device + others}) {
+        if (run_.cluster->devices()[each].node !=
+            run_.cluster->devices()[run_.mapping->DeviceOf(0, 0)].node) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+bool RunFacts::EstimateCrosses(absl::string_view part) const {
+  if (!times_follow_model() || shape_ == nullptr) return false;
+  const TrainingSpec& spec = *training();
+  const bool exchanges = spec.tp * spec.cp * spec.ep > 1;
+  if (absl::StrContains(part, "nvlink")) {
+    return exchanges && shape_->devices_per_node > 1;
+  }
+  const int spread = std::max(spec.tp * spec.cp, spec.tp * spec.ep);
+  return exchanges && absl::StrContains(part, "nic") &&
+         spread > shape_->devices_per_node;
+}
+
+bool RunFacts::Crosses(absl::string_view part, Load load) const {
+  if (shape_ == nullptr) return false;
+  if (load != Load::kMessages && EstimateCrosses(part)) return true;
+  if (!program()) return true;
+  const LinkSearch search(*program(), part);
+  const bool bytes = load == Load::kBytes;
+  return TransfersCross(*program(), search, bytes) ||
+         CollectivesCross(*program(), search, bytes ? 0 : -1);
+}
+
+// A transfer has a card to itself there, unless a rank has several devices.
+bool RunFacts::SharesCards() const {
+  if (!program() || sizes_.tp * sizes_.cp > 1) return true;
+  return EstimateCrosses("/nic") ||
+         CollectivesCross(*program(), LinkSearch(*program(), "/nic"),
+                          kMostDoubled);
+}
+
+bool RunFacts::HeldMatters() const {
+  return PeakActivations(*run_.schedule, 0) !=
+         PeakActivations(*run_.schedule, 1);
+}
+
+bool RunFacts::HasStageOfBothEnds() const {
+  const auto has = [](const std::vector<StageBlock>& blocks, BlockKind kind) {
+    return std::any_of(
+        blocks.begin(), blocks.end(),
+        [kind](const StageBlock& block) { return block.kind == kind; });
+  };
+  const auto& stages = run_.prepared_model->layout.stages;
+  return std::any_of(stages.begin(), stages.end(), [&](const auto& blocks) {
+    return has(blocks, BlockKind::kEmbedding) && has(blocks, BlockKind::kHead);
+  });
+}
+
+bool RunFacts::SplitMatters() const {
+  const absl::StatusOr<StageLayout> even =
+      EvenLayout(*model(), *training(), sizes_.pp, sizes_.vpp);
+  return !even.ok() ||
+         even->ToString() != run_.prepared_model->layout.ToString();
+}
+
+bool RunFacts::OverlapMatters() const {
+  if (!program()) return true;
+  LowerOptions other = run_.lower;
+  other.overlap_gradients = !other.overlap_gradients;
+  const absl::StatusOr<Program> changed = Lower(run_.schedule, other);
+  return !changed.ok() || !AtSamePlaces(*program(), *changed);
+}
+
+bool RunFacts::MappingMatters() const {
+  const absl::StatusOr<RankMapping> usual = RankMapping::FromOrder(
+      "dp-pp", sizes_.pp, sizes_.dp, run_.cluster->num_devices(),
+      sizes_.tp * sizes_.cp);
+  if (!usual.ok()) return true;
+  for (int replica = 0; replica < sizes_.dp; ++replica) {
+    for (int rank = 0; rank < sizes_.pp; ++rank) {
+      if (usual->DeviceOf(replica, rank) !=
+          run_.mapping->DeviceOf(replica, rank)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+const std::optional<Program>& RunFacts::program() const {
+  if (lowered_) return program_;
+  lowered_ = true;
+  absl::StatusOr<Program> program = Lower(run_.schedule, run_.lower);
+  // What is wrong with it is told by whoever runs it.
+  if (program.ok()) program_ = *std::move(program);
+  return program_;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,88 @@
+// What decides whether a field of the configuration is read (idle_options.h):
+// facts of a prepared run. What needs the whole program is found when it is
+// first asked for.
+#pragma once
+
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "sim/config/prepare.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/program/program.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+class RunFacts {
+ public:
+  // Arguments as of FindIdleOptions; they must outlive it.
+  RunFacts(const PreparedRun& run, const RunSizes& sizes,
+           const ShapeParams* shape, double hop_s)
+      : run_(run), sizes_(sizes), shape_(shape), hop_s_(hop_s) {}
+
+  const RunConfig& config() const { return run_.config; }
+  const PreparedRun& run() const { return run_; }
+  const RunSizes& sizes() const { return sizes_; }
+  // Null without a system, without a model.
+  const ShapeParams* shape() const { return shape_; }
+  const ModelSpec* model() const {
+    return run_.prepared_model ? &run_.prepared_model->spec : nullptr;
+  }
+  const TrainingSpec* training() const {
+    return run_.prepared_model ? &run_.prepared_model->training : nullptr;
+  }
+
+  // Are pass times not given, but estimated or measured?
+  bool times_follow_model() const { return run_.analytic || run_.profile; }
+  bool recomputes() const {
+    return model() != nullptr && training()->recompute != Recompute::kNone;
+  }
+  // Hops and collectives take no time.
+  bool free_network() const { return shape_ == nullptr && hop_s_ == 0; }
+  // Copies of a stage, data-parallel ones or those of the other direction.
+  bool has_copies() const {
+    return sizes_.dp > 1 || run_.schedule->replicas > 1;
+  }
+  bool synchronises() const {
+    return has_copies() && run_.lower.data_parallel != DataParallel::kNone;
+  }
+  bool shards_step() const {
+    return synchronises() && run_.lower.data_parallel >= DataParallel::kZero1;
+  }
+
+  bool HasPass(PassKind kind) const;
+  bool HasPair() const;
+  // Does a device of this run stand on another node than the first one's?
+  bool SpansNodes() const;
+  // What crosses a link: anything, messages of the program alone (no estimated
+  // exchange within a pass), anything that has bytes.
+  enum class Load { kAny, kMessages, kBytes };
+  // Is that on a link whose name contains `part` ("nvlink", "/nic")?
+  bool Crosses(absl::string_view part, Load load) const;
+  // May two devices use one network card at a time, as engine `fast` counts?
+  bool SharesCards() const;
+  // Does the peak of activations depend on costs.held_until_weight?
+  bool HeldMatters() const;
+  // Are embedding and head on one stage?
+  bool HasStageOfBothEnds() const;
+  // Does an even split of the layers give other stages?
+  bool SplitMatters() const;
+  // Would reductions that wait for the last pass stand elsewhere than those
+  // that do not?
+  bool OverlapMatters() const;
+  // Does strategy.mapping place any rank elsewhere than its default?
+  bool MappingMatters() const;
+
+ private:
+  const std::optional<Program>& program() const;
+  bool EstimateCrosses(absl::string_view part) const;
+
+  const PreparedRun& run_;
+  const RunSizes& sizes_;
+  const ShapeParams* shape_;
+  double hop_s_;
+  mutable bool lowered_ = false;
+  mutable std::optional<Program> program_;
+};
+
+}  // namespace pipewright

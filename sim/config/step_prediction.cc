@@ -1,0 +1,104 @@
+#include "sim/config/step_prediction.h"
+
+#include <cmath>
+
+#include "sim/base/status.h"
+#include "sim/cost/back_to_back.h"
+#include "sim/cost/estimate_error.h"
+
+namespace pipewright {
+namespace {
+
+bool HasPasses(const Program& program, PassKind kind) {
+  for (const RankProgram& rank : program.ranks) {
+    for (size_t index = 0; index < rank.lanes.size(); ++index) {
+      if (static_cast<PassKind>(index % kNumPassKinds) == kind &&
+          rank.lanes[index].passes > 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// As TakeRecomputePasses does with the times: R passes of the schedule are no
+// part of the backward.
+void TakeOutRecompute(std::vector<TimeSource>* sources) {
+  bool any = false;
+  const auto at = [](std::array<double, kNumPassKinds>& stage,
+                     PassKind kind) -> double& {
+    return stage[static_cast<int>(kind)];
+  };
+  for (TimeSource& source : *sources) {
+    for (auto& stage : source.seconds) {
+      const double again_s = at(stage, PassKind::kRecompute);
+      any |= again_s > 0;
+      at(stage, PassKind::kBackwardInput) -= again_s;
+      at(stage, PassKind::kBackwardFull) -= again_s;
+    }
+  }
+  if (any) return;
+  for (TimeSource& source : *sources) {
+    for (auto& stage : source.seconds) {
+      at(stage, PassKind::kRecompute) = at(stage, PassKind::kForward);
+    }
+  }
+}
+
+// That of the layers; of a schedule that has both backwards the one further
+// from 1.
+double BackToBackIn(const PreparedRun& run, const Program& program) {
+  double out = 1;
+  const auto take = [&out](double ratio) {
+    if (std::abs(std::log(ratio)) > std::abs(std::log(out))) out = ratio;
+  };
+  for (const ProfiledTime& time : run.profile->costs.times) {
+    if (!IsLayer(time.part) || time.pass != ProfilePass::kForward) continue;
+    const BackToBack ratios = BackToBackOf(
+        *run.profile->profile, *time.nearest,
+        run.prepared_model->training.recompute == Recompute::kFull);
+    if (HasPasses(program, PassKind::kBackwardWeight)) take(ratios.split);
+    if (HasPasses(program, PassKind::kBackwardFull)) take(ratios.fused);
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
+    const PreparedRun& run, const Program& program, double iteration_s) {
+  if (run.analytic) {
+    const std::optional<RatioInterval> ratio =
+        EstimateError(run.analytic->device.name);
+    if (!ratio) return std::optional<StepInterval>();
+    return std::optional<StepInterval>(
+        {ratio->low * iteration_s, ratio->high * iteration_s});
+  }
+  if (!run.profile || !run.profile->costs.error_unknown.empty()) {
+    return std::optional<StepInterval>();
+  }
+  const ProfileCosts& measured = run.profile->costs;
+  StepErrors errors = {.sources = measured.sources, .noise = measured.jitter};
+  if (HasPasses(program, PassKind::kRecompute))
+    TakeOutRecompute(&errors.sources);
+  errors.back_to_back = BackToBackIn(run, program);
+  if (run.measured_hops) {
+    const std::optional<TimeError> hop =
+        HopError(*run.profile->profile, run.lower.hop_bytes);
+    if (!hop) return std::optional<StepInterval>();
+    errors.sources.push_back({.name = "hop", .error = *hop, .hop = true});
+  }
+  if (run.config.costs.optimizer_s) {
+    // Given, so taken as exact.
+    for (TimeSource& source : errors.sources) {
+      if (source.optimizer) source.error = {};
+    }
+    errors.noise.optimizer.clear();
+  }
+  PW_ASSIGN_OR_RETURN(
+      const StepInterval interval,
+      PredictStep(program, run.lower.costs, errors, iteration_s));
+  return std::optional<StepInterval>(interval);
+}
+
+}  // namespace pipewright

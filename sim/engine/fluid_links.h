@@ -1,0 +1,109 @@
+// Links shared among flows as a fluid: every flow as fast as its links allow,
+// the slowest first (max-min fairness), which is what SimGrid's own network
+// model computes. What starts or ends changes only flows that it is connected
+// with, over links that several use at that moment; the others are not looked
+// at. It keeps no clock.
+//
+// A flow here is a bundle: so many equal flows on each link, at one rate. Bytes
+// and rates are those of each of them.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "sim/engine/sharing.h"
+#include "sim/topology/cluster.h"
+
+namespace pipewright {
+
+class FluidLinks {
+ public:
+  // Of each source the plan says how fast it is alone and where it can meet
+  // others. `cluster` and `plans` must outlive this.
+  FluidLinks(const Cluster& cluster, const std::vector<SourcePlan>& plans);
+
+  void Start(double now_s, int source, double bytes, uint32_t transfer);
+  // When the next transfer ends if none starts before; infinite when there is
+  // none. `now_s` is not before any date given so far.
+  double NextEnd(double now_s);
+  // Takes out a transfer that ends at `now_s`, rounding aside. False: there is
+  // none. To be called after NextEnd.
+  bool TakeEnded(double now_s, uint32_t* transfer);
+
+ private:
+  struct Flow {
+    const SourcePlan* plan = nullptr;
+    uint32_t transfer = 0;
+    uint32_t version = 0;  // an end with an older one is stale
+    uint32_t seen = 0;     // by the solution of this number
+    bool runs = false;
+    double left = 0;  // bytes, at since_s
+    double since_s = 0;
+    double rate = 0;
+    std::vector<uint32_t> places;  // [load] in the list of its link
+  };
+  struct User {
+    uint32_t flow;
+    uint32_t load;  // which of the flow's
+  };
+  struct SharedLink {
+    std::vector<User> users;
+    uint32_t seen = 0;
+    uint32_t index = 0;  // in `links_in_` when seen
+    bool changed = false;
+  };
+  struct End {
+    double end_s;
+    uint32_t flow;
+    uint32_t version;
+    // The queue yields the largest.
+    bool operator<(const End& other) const {
+      return end_s != other.end_s ? end_s > other.end_s : flow > other.flow;
+    }
+  };
+  // A flow of the part that is solved, and its loads there.
+  struct Solving {
+    uint32_t flow = 0;
+    uint32_t first_load = 0;
+    uint32_t last_load = 0;
+    double rate = 0;
+  };
+  // A link of the part that is solved.
+  struct Filling {
+    double left = 0;    // bytes per second
+    int64_t flows = 0;  // not fixed
+    double share = 0;
+    bool narrowest = false;  // of all links of all its users
+  };
+  struct Load {
+    uint32_t link;
+    int flows;
+  };
+
+  void Change(LinkId link);
+  void Remove(uint32_t flow);
+  void Solve(double now_s);
+  void Visit(uint32_t flow);
+  void Fill();
+  void SetRate(double now_s, uint32_t flow, double rate);
+
+  const Cluster& cluster_;
+  const std::vector<SourcePlan>& plans_;
+  std::vector<Flow> flows_;
+  std::vector<uint32_t> free_;
+  std::vector<SharedLink> links_;  // [link]
+  std::vector<LinkId> changed_;
+  std::vector<uint32_t> alone_;  // just started, on no link with others
+  std::priority_queue<End> ends_;
+  uint32_t solution_ = 0;
+  // Of a solution.
+  std::vector<Solving> flows_in_;
+  std::vector<Filling> links_in_;
+  std::vector<Load> loads_in_;
+  std::vector<LinkId> to_visit_;
+  std::vector<uint32_t> open_;
+};
+
+}  // namespace pipewright

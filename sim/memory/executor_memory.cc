@@ -1,0 +1,269 @@
+#include "sim/memory/executor_memory.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "sim/memory/executor_tensors.h"
+#include "sim/memory/schedule_memory.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kIndex = 4;
+// A set of weights as passes read them is rounded up to so many bytes.
+constexpr int64_t kWeightSetBytes = 256;
+// Two sums of a gradient's norm: squares, values that are not finite.
+constexpr int64_t kNormSums = 2 * 8;
+
+int64_t TokensOf(const TrainingSpec& training) {
+  return training.microbatch_size * training.sequence / training.slices;
+}
+
+struct Part {
+  BlockKind kind = BlockKind::kDenseLayer;
+  int64_t layer = -1;  // the how-manieth of the stage
+  ExecutorPart bytes;
+};
+
+// Keeps the highest point that it has been shown.
+class Highest {
+ public:
+  // Against what is live when the pass starts; `buffers`: blocks of a boundary
+  // and what the pass itself frees again.
+  void See(MemoryKind kind, int64_t kept, int64_t buffers, const Part& at,
+           absl::string_view doing) {
+    if (any_ && kept + buffers <= peak_.peak.total()) return;
+    any_ = true;
+    peak_.peak = MemoryBytes();
+    peak_.peak[kind] = kept;
+    peak_.peak[MemoryKind::kBuffers] = buffers;
+    peak_.op = absl::StrCat(doing, BlockKindName(at.kind));
+    peak_.layer = at.layer;
+  }
+  const PassMemory& result() const { return peak_; }
+
+ private:
+  bool any_ = false;
+  PassMemory peak_;
+};
+
+// The parts of a stage and the walks through them. A pass takes memory part by
+// part; what goes from part to part is a block of a boundary's size, and so is
+// what comes from another stage, which stays until the pass has ended.
+class PartWalk {
+ public:
+  PartWalk(std::vector<Part> parts, int64_t boundary, bool recompute)
+      : parts_(std::move(parts)),
+        boundary_(boundary),
+        recompute_(recompute),
+        first_(parts_.front().kind == BlockKind::kEmbedding),
+        last_(parts_.back().kind == BlockKind::kHead) {
+    for (const Part& part : parts_) {
+      source_ += part.bytes.source;
+      whole_ += part.bytes.source + part.bytes.saved + part.bytes.inputs;
+      weight_part_ += part.bytes.source + part.bytes.inputs + part.bytes.grads;
+    }
+  }
+
+  int64_t Kept() const {
+    if (!recompute_) return whole_;
+    return first_ ? source_ : boundary_;
+  }
+  int64_t WeightPart() const { return weight_part_; }
+  // What an R brings beyond what was kept.
+  int64_t Recomputed() const { return whole_ - Kept(); }
+
+  PassMemory Forward() const {
+    Highest highest;
+    const int64_t input = first_ ? 0 : boundary_;
+    if (recompute_) {
+      // Of each part nothing is kept beyond it.
+      for (size_t index = 0; index < parts_.size(); ++index) {
+        const ExecutorPart& part = parts_[index].bytes;
+        highest.See(MemoryKind::kActivations, source_,
+                    input + part.saved + part.inputs + Passed(index),
+                    parts_[index], "");
+      }
+    } else {
+      Keep(MemoryKind::kActivations, source_, input, "", &highest);
+    }
+    return highest.result();
+  }
+
+  PassMemory Recompute() const {
+    Highest highest;
+    Keep(MemoryKind::kRecomputed, 0, 0, "", &highest);
+    return highest.result();
+  }
+
+  // `splits`: B alone, else BW. `after`: an R has run before.
+  PassMemory Backward(bool splits, bool after) const {
+    Highest highest;
+    const int64_t gradient = last_ ? 0 : boundary_;
+    int64_t live = 0;
+    if (recompute_ && !after) {
+      Keep(MemoryKind::kRecomputed, 0, gradient, "recomputed ", &highest);
+      live = Recomputed();
+    }
+    const MemoryKind kind =
+        recompute_ ? MemoryKind::kRecomputed : MemoryKind::kActivations;
+    for (size_t index = parts_.size(); index-- > 0;) {
+      const Part& part = parts_[index];
+      live += part.bytes.grads;
+      const bool from_part = index + 1 < parts_.size();
+      const bool to_part = part.kind != BlockKind::kEmbedding;
+      highest.See(
+          kind, live,
+          gradient + (from_part ? boundary_ : 0) + (to_part ? boundary_ : 0),
+          part, "");
+      live -= part.bytes.saved;
+      if (!splits) live -= part.bytes.inputs + part.bytes.grads;
+    }
+    return highest.result();
+  }
+
+  // Takes nothing.
+  PassMemory Weight() const {
+    Highest highest;
+    highest.See(MemoryKind::kActivations, 0, 0, parts_.back(), "");
+    return highest.result();
+  }
+
+ private:
+  // Blocks between the part, the one before and the one behind.
+  int64_t Passed(size_t index) const {
+    const bool from_part = index > 0;
+    const bool to_part = parts_[index].kind != BlockKind::kHead;
+    return (from_part ? boundary_ : 0) + (to_part ? boundary_ : 0);
+  }
+
+  // A forward that keeps everything, with `kept` and `buffers` there before.
+  void Keep(MemoryKind kind, int64_t kept, int64_t buffers,
+            absl::string_view doing, Highest* highest) const {
+    for (size_t index = 0; index < parts_.size(); ++index) {
+      kept += parts_[index].bytes.saved + parts_[index].bytes.inputs;
+      highest->See(kind, kept, buffers + Passed(index), parts_[index], doing);
+    }
+  }
+
+  const std::vector<Part> parts_;
+  const int64_t boundary_;
+  const bool recompute_;
+  const bool first_;
+  const bool last_;
+  int64_t source_ = 0;
+  int64_t whole_ = 0;
+  int64_t weight_part_ = 0;
+};
+
+// Passes read the master weights themselves where these are of their type and
+// nobody keeps older ones.
+bool ReadsMaster(const ExecutorSpec& spec) {
+  return spec.type_bytes == kFloat && !spec.fp8 && !spec.keeps_versions;
+}
+
+// What so many elements take of weights, gradients and optimizer states.
+MemoryBytes BytesOf(int64_t parameters, const ExecutorSpec& spec) {
+  const int64_t copies = spec.keeps_last_step ? 2 : 1;
+  MemoryBytes bytes;
+  bytes[MemoryKind::kWeights] = spec.type_bytes * parameters;
+  bytes[MemoryKind::kGradients] = kFloat * parameters;
+  bytes[MemoryKind::kMaster] = copies * kFloat * parameters;
+  bytes[MemoryKind::kMoments] = copies * 2 * kFloat * parameters;
+  return bytes;
+}
+
+StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
+                    const ExecutorSpec& spec,
+                    const std::vector<StageBlock>& blocks) {
+  StageMemory stage;
+  std::vector<Part> parts;
+  int64_t layers = 0;
+  int64_t parameters = 0;
+  int64_t quantized = 0;
+  int64_t workspace = 0;
+  for (const StageBlock& block : blocks) {
+    const bool is_layer =
+        block.kind != BlockKind::kEmbedding && block.kind != BlockKind::kHead;
+    const ExecutorPart bytes =
+        ExecutorPartOf(ExecutorTensors(model, training, spec, block.kind));
+    for (int64_t copy = 0; copy < block.count; ++copy) {
+      parts.push_back({block.kind, is_layer ? layers++ : -1, bytes});
+    }
+    parameters += block.count * bytes.parameters;
+    quantized += block.count * bytes.quantized;
+    stage.per_microbatch += block.count * bytes.microbatch;
+    workspace = std::max(workspace, bytes.workspace);
+    stage.has_table |= block.kind == BlockKind::kEmbedding;
+    if (spec.ties_table && block.kind == BlockKind::kHead) {
+      stage.tied_table = BytesOf(bytes.table, spec);
+    }
+  }
+  stage.fixed = BytesOf(parameters, spec);
+  // One set of those that passes read.
+  const int64_t weights = stage.fixed[MemoryKind::kWeights];
+  stage.fixed[MemoryKind::kWeights] =
+      (weights + kWeightSetBytes - 1) / kWeightSetBytes * kWeightSetBytes +
+      quantized;
+  // Targets and losses of a pass's tokens.
+  const int64_t tokens = TokensOf(training);
+  stage.fixed[MemoryKind::kWorkspace] =
+      workspace + tokens * (kIndex + kFloat) + kNormSums;
+  stage.boundary = spec.type_bytes * tokens * model.hidden;
+  if (parts.empty()) return stage;
+  const PartWalk walk(std::move(parts), stage.boundary, spec.recompute);
+  stage.kept = walk.Kept();
+  stage.weight_part = walk.WeightPart();
+  stage.recomputed = walk.Recomputed();
+  stage.forward = walk.Forward();
+  stage.recompute = walk.Recompute();
+  stage.backward_input = walk.Backward(true, false);
+  stage.backward_full = walk.Backward(false, false);
+  stage.backward_input_after = walk.Backward(true, true);
+  stage.backward_full_after = walk.Backward(false, true);
+  stage.backward_weight = walk.Weight();
+  return stage;
+}
+
+// But for a table, nothing is shared between the stages of a rank.
+MemoryBytes FixedOf(const RankStages& of, const ExecutorSpec& spec) {
+  MemoryBytes fixed;
+  for (int replica = 0; replica < of.schedule.replicas; ++replica) {
+    bool has_table = false;
+    MemoryBytes tied;
+    for (int chunk = 0; chunk < of.schedule.vpp(); ++chunk) {
+      const int number = of.schedule.placement.StageOf(of.rank, chunk, replica);
+      const StageMemory& stage = *of.stages[number];
+      fixed += stage.fixed;
+      has_table |= stage.has_table;
+      tied += stage.tied_table;
+    }
+    for (int kind = 0; has_table && kind < kNumMemoryKinds; ++kind) {
+      fixed.of[kind] -= tied.of[kind];
+    }
+  }
+  fixed[MemoryKind::kWeights] *= of.versions - (ReadsMaster(spec) ? 1 : 0);
+  return fixed;
+}
+
+}  // namespace
+
+std::shared_ptr<const MemoryFramework> ExecutorMemory(
+    const ExecutorSpec& spec) {
+  return std::make_shared<const MemoryFramework>(MemoryFramework{
+      .name = "pipewright",
+      .source = "kernels/layer.h, execute/stage.h",
+      .stage = [spec](const ModelSpec& model, const TrainingSpec& training,
+                      const std::vector<StageBlock>& blocks,
+                      int) { return StageOf(model, training, spec, blocks); },
+      .fixed = [spec](const RankStages& of) { return FixedOf(of, spec); },
+      .hands_over = true,
+      .has_context = spec.gpu,
+      .pairs_in_turn = true});
+}
+
+}  // namespace pipewright

@@ -1,0 +1,36 @@
+// Memory of the executor (execute/): what its stages have on a device, from an
+// inventory of the tensors of its layers (executor_tensors.h) and the order in
+// which its passes take and give back. Independent of the executor's code,
+// which counts what it really takes: the two are held against each other.
+//
+// Not in it: what is on its way between ranks or waits for a pass, and parts of
+// collectives. How much that is hangs on how far ranks are apart.
+#pragma once
+
+#include <memory>
+
+#include "sim/memory/memory_framework.h"
+
+namespace pipewright {
+
+struct ExecutorSpec {
+  bool gpu = false;    // its kernels' workspaces, else those of the CPU's
+  int type_bytes = 4;  // of weights that passes read, and of activations
+  bool fp8 = false;    // linear layers
+  // Only a stage's input is kept, and the whole stage runs again: in front of
+  // the backward, or as R.
+  bool recompute = false;
+  // Weights that passes read are never the master weights themselves.
+  bool keeps_versions = false;
+  // The head of a rank that has the embedding too reads its table; on another
+  // rank it has a copy.
+  bool ties_table = false;
+  // A second set of master weights and moments, to go back to.
+  bool keeps_last_step = false;
+};
+
+// The executor shards nothing: ZeRO's stages reduce and gather, but each device
+// has all gradients and optimizer states of its stages.
+std::shared_ptr<const MemoryFramework> ExecutorMemory(const ExecutorSpec& spec);
+
+}  // namespace pipewright

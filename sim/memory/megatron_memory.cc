@@ -1,0 +1,93 @@
+// Megatron-LM's memory of a rank: what its stages hold is in stage_memory.cc.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "sim/memory/memory_framework.h"
+#include "sim/memory/schedule_memory.h"
+
+namespace pipewright {
+namespace {
+
+// Scratch that kernel libraries hold: Transformer Engine's cuBLAS workspace
+// (32 MiB from Hopper on; four more, one a stream, for grouped layers) and
+// PyTorch's own (CUBLAS_WORKSPACE_CONFIG :4096:2:16:8).
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kLibraryWorkspace = 32 * kMiB + 8 * kMiB + 128 * 1024;
+constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
+
+// Two layers are there whole under ZeRO 3: the one that runs and the one that
+// is fetched (PyTorch FSDP2, one prefetch).
+constexpr int kGatheredLayers = 2;
+
+// All that does not change on a rank. Both replicas of a bidirectional
+// schedule have their own weights.
+MemoryBytes FixedOf(const RankStages& of) {
+  const Schedule& schedule = of.schedule;
+  const TrainingSpec& training = of.training;
+  MemoryBytes fixed;
+  std::set<std::pair<int64_t, int64_t>> shapes;
+  int64_t gathered = 0;
+  int64_t layer_gradient = 0;
+  bool grouped = false;
+  bool sends_gradients = false;
+  int64_t boundary = 0;
+  for (int replica = 0; replica < schedule.replicas; ++replica) {
+    bool has_table = false;
+    MemoryBytes tied;
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int number = schedule.placement.StageOf(of.rank, chunk, replica);
+      const StageMemory& stage = *of.stages[number];
+      fixed += stage.fixed;
+      has_table |= stage.has_table;
+      tied += stage.tied_table;
+      shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
+      gathered = std::max(gathered, stage.gathered_layer);
+      layer_gradient = std::max(layer_gradient, stage.layer_gradient);
+      grouped |= stage.has_grouped_layers;
+      boundary = std::max(boundary, stage.boundary);
+      sends_gradients |= number > 0 && schedule.placement.RankOf(
+                                           number - 1, replica) != of.rank;
+    }
+    if (!has_table) continue;
+    for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+      fixed.of[kind] -= tied.of[kind];
+    }
+  }
+  // Of a pipeline that is never flushed, in the precision of the passes.
+  fixed[MemoryKind::kWeights] *= of.versions;
+  if (of.options.placeholders &&
+      (training.zero < 2 || training.shards() == 1)) {
+    for (const auto& [rows, columns] : shapes) {
+      fixed[MemoryKind::kPlaceholders] +=
+          std::llround(training.weight_bytes * static_cast<double>(rows) *
+                       static_cast<double>(columns));
+    }
+  }
+  fixed[MemoryKind::kWorkspace] +=
+      kLibraryWorkspace + (grouped ? kGroupedWorkspace : 0);
+  // The gradient that was sent last stays until the next one takes its place.
+  if (sends_gradients) fixed[MemoryKind::kBuffers] += boundary;
+  // Over one device nothing is sharded and nothing gathered.
+  const bool shards = training.shards() > 1;
+  if (shards && training.zero >= 3) {
+    fixed[MemoryKind::kBuffers] += kGatheredLayers * gathered;
+  }
+  if (shards && training.zero >= 2)
+    fixed[MemoryKind::kBuffers] += layer_gradient;
+  return fixed;
+}
+
+}  // namespace
+
+std::shared_ptr<const MemoryFramework> MegatronMemory() {
+  static const auto megatron = std::make_shared<const MemoryFramework>(
+      MemoryFramework{.name = "megatron",
+                      .source = "Megatron-LM on PyTorch and Transformer Engine",
+                      .stage = BuildStageMemory,
+                      .fixed = FixedOf});
+  return megatron;
+}
+
+}  // namespace pipewright

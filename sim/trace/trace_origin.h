@@ -1,0 +1,46 @@
+// How the times and counters of a trace came about: written into every trace,
+// read by compare, which must not take for measured what was given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+// What the time of a run is made of.
+inline constexpr absl::string_view kKernelTimes = "kernels";
+inline constexpr absl::string_view kTransferTimes = "transfers";
+inline constexpr absl::string_view kCopyTimes = "copies";
+inline constexpr absl::string_view kSynchronisationTimes = "synchronisation";
+inline constexpr absl::string_view kOptimizerTimes = "optimizer";
+inline constexpr absl::string_view kGapTimes = "gaps";
+
+// Clocks of a simulated run, and of one that an older version has written.
+inline constexpr absl::string_view kSimulatedClock = "simulated";
+inline constexpr absl::string_view kUnknownClock = "unknown";
+
+// What the counter "memory" counts: what a model says that a device's allocator
+// has to hold; what the executor has allocated.
+inline constexpr absl::string_view kAllocatorMemory = "allocator";
+inline constexpr absl::string_view kExecutorMemory = "executor";
+
+// What the counter "activations in flight" counts: passes, by their order.
+inline constexpr absl::string_view kCountedFromOrder = "order";
+
+struct TraceOrigin {
+  // kSimulatedClock; of the executor "virtual", "paced" or "real".
+  std::string clock = std::string(kUnknownClock);
+  // Times of the list above that the program gave to the executor, which has
+  // measured all others; empty for a simulated run.
+  std::vector<std::string> given;
+  // Where only one rank has run: the others' times are given as well.
+  std::string only_rank;
+  std::string memory;       // "": unknown, or no such counter
+  std::string activations;  // "": unknown, or no such counter
+
+  bool Gave(absl::string_view times) const;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,88 @@
+// Memory of executed runs as a user reads it; byte by byte it is
+// tests/execute/memory_test.cc.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+using testing::BinaryResult;
+using testing::RunBinary;
+using Arguments = std::vector<std::string>;
+
+BinaryResult Execute(const Arguments& more) {
+  Arguments arguments = {"execute",
+                         "--model",
+                         "gpt-tiny",
+                         "--set",
+                         "model.hidden=64",
+                         "--set",
+                         "model.ffn_hidden=128",
+                         "--set",
+                         "model.sequence=64",
+                         "--pp",
+                         "4",
+                         "--microbatches",
+                         "8",
+                         "--steps",
+                         "1",
+                         "--p2p",
+                         "0ms",
+                         "--no-check"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunBinary(arguments);
+}
+
+TEST_CASE("cli: executed and predicted peaks of memory agree",
+          "[cli][execute][memory]") {
+  for (const char* const schedule :
+       {"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v"}) {
+    for (const char* const recompute : {"none", "full"}) {
+      INFO(schedule << " recompute " << recompute);
+      const BinaryResult run =
+          Execute({"--schedule", schedule, "--recompute", recompute, "--json"});
+      INFO(run.err);
+      REQUIRE(run.exit_code == 0);
+      const json report = json::parse(run.out);
+      const json& execute = report["execute"];
+      REQUIRE(execute["predicted_peak_bytes"].size() == 4);
+      for (int rank = 0; rank < 4; ++rank) {
+        const double executed = execute["peak_bytes"][rank].get<double>();
+        const double predicted =
+            execute["predicted_peak_bytes"][rank].get<double>();
+        CHECK(std::abs(executed / predicted - 1) <= 0.05);
+        CHECK(executed == report["peak_memory_bytes"][rank].get<double>());
+        CHECK(executed > execute["resident_bytes"][rank].get<double>());
+        CHECK(report["peak_activations"][rank].get<double>() ==
+              Approx(execute["predicted_peak_activations"][rank].get<double>())
+                  .epsilon(1e-12));
+      }
+      // Somebody has waited for somebody.
+      CHECK(execute["message_bytes"][0].get<double>() > 0);
+    }
+  }
+}
+
+TEST_CASE("cli: execute says both peaks, and its limit is of its own memory",
+          "[cli][execute][memory]") {
+  const BinaryResult fits =
+      Execute({"--schedule", "1f1b", "--memory", "100MiB"});
+  INFO(fits.err);
+  CHECK(fits.exit_code == 0);
+  CHECK(absl::StrContains(fits.out, "MiB predicted (+0.00 %); of it weights"));
+  const BinaryResult exceeds =
+      Execute({"--schedule", "1f1b", "--memory", "5MiB"});
+  CHECK(exceeds.exit_code == 3);
+  CHECK(absl::StrContains(exceeds.err, "system.memory"));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,160 @@
+// The float64 reference and tied embeddings as a user of the verb execute sees
+// them.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/cli/execute_report.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+using testing::BinaryResult;
+using testing::RunBinary;
+
+BinaryResult Execute(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"execute", "--model", "gpt-tiny",
+                                        "--p2p",   "0ms",     "--steps",
+                                        "2",       "--json"};
+  for (const char* const set :
+       {"model.layers=8", "model.hidden=32", "model.heads=4",
+        "model.ffn_hidden=64", "model.vocabulary=61", "model.sequence=32"}) {
+    arguments.insert(arguments.end(), {"--set", set});
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunBinary(arguments);
+}
+
+TEST_CASE("cli: execute holds the first step against the float64 reference",
+          "[cli][execute]") {
+  const std::vector<std::vector<std::string>> runs = {
+      {"zb-h1", "--pp", "4"},
+      {"zb-v", "--pp", "2", "--dp", "2", "--data-parallel", "fsdp"},
+      {"dualpipe", "--pp", "4"},
+      {"seq1f1b", "--pp", "2", "--slices", "2"},
+      {"pipedream-2bw", "--pp", "4"},
+      {"pipeoptim", "--pp", "4"},
+      {"1f1b", "--pp", "2", "--recompute", "full"},
+      {"1f1b", "--pp", "2", "--no-check"},
+      {"1f1b", "--pp", "2", "--optimizer", "none"}};
+  for (const std::vector<std::string>& options : runs) {
+    std::vector<std::string> more = {"--microbatches", "8", "--schedule"};
+    more.insert(more.end(), options.begin(), options.end());
+    const BinaryResult run = Execute(more);
+    INFO(options[0] << ": " << run.err);
+    REQUIRE(run.exit_code == 0);
+    const json execute = json::parse(run.out)["execute"];
+    const json& reference = execute["reference"];
+    REQUIRE(reference.is_object());
+    CHECK(reference["agrees"] == true);
+    CHECK(reference["gradient_error"].get<double>() > 0);
+    CHECK(reference["gradient_error"].get<double>() < 1e-4);
+    CHECK(reference["loss"].get<double>() ==
+          Approx(reference["reference_loss"].get<double>()).epsilon(1e-6));
+    CHECK(absl::StrContains(reference["worst_gradient"].get<std::string>(),
+                            " of stage "));
+    const bool steps_once =
+        options[0] != "pipeoptim" && options.back() != "none";
+    CHECK(reference["weight_error"].is_number() == steps_once);
+    CHECK(absl::StrContains(execute["not_validated"].get<std::string>(),
+                            "the float64 reference is of the first step"));
+  }
+}
+
+TEST_CASE("cli: execute without the float64 reference says so",
+          "[cli][execute]") {
+  const std::vector<std::string> base = {"--schedule", "1f1b",           "--pp",
+                                         "2",          "--microbatches", "4"};
+  std::vector<std::string> more = base;
+  more.push_back("--no-reference");
+  const BinaryResult without = Execute(more);
+  REQUIRE(without.exit_code == 0);
+  const json execute = json::parse(without.out)["execute"];
+  CHECK(execute["reference"].is_null());
+  CHECK(absl::StrContains(execute["not_validated"].get<std::string>(),
+                          "no float64 reference (--no-reference)"));
+  more.push_back("--reference");
+  const BinaryResult both = Execute(more);
+  CHECK(both.exit_code == 2);
+  CHECK(absl::StrContains(absl::StrCat(both.out, both.err), "--reference"));
+  more = base;
+  more.insert(more.end(), {"--reference", "--replay-rank", "all"});
+  CHECK(Execute(more).exit_code == 2);
+}
+
+TEST_CASE("cli: a reference that differs is exit code 1", "[cli][execute]") {
+  ExecuteReport report;
+  report.type = "fp32";
+  report.no_reference = "it would take 1e15 multiply-adds";
+  CHECK(VerdictOf(report).ok());
+  CHECK(absl::StrContains(NotValidated(report),
+                          "no float64 reference (it would take 1e15"));
+  ReferenceCheck check;
+  check.loss = check.reference_loss = 4;
+  check.tolerance = 1e-4;
+  check.gradient_error = 1e-5;
+  check.worst_gradient = "layer 3 qkv of stage 1";
+  report.reference = check;
+  CHECK(VerdictOf(report).ok());
+  CHECK(absl::StartsWith(ReferenceInWords(check), "agree with the float64"));
+  check.gradient_error = 1e-2;
+  report.reference = check;
+  CHECK(ExitCode(VerdictOf(report)) == 1);
+  CHECK(absl::StrContains(VerdictOf(report).message(), "float64 reference"));
+  CHECK(absl::StrContains(ReferenceInWords(check),
+                          "DIFFER from the float64 reference"));
+  CHECK(absl::StrContains(ReferenceInWords(check), check.worst_gradient));
+  check.gradient_error = 0;
+  check.weight_error = 0.1;
+  report.reference = check;
+  CHECK(ExitCode(VerdictOf(report)) == 1);
+  check.weight_error = 0;
+  check.loss = 4.1;
+  report.reference = check;
+  CHECK(ExitCode(VerdictOf(report)) == 1);
+}
+
+TEST_CASE("cli: execute trains tied embeddings as one table",
+          "[cli][execute]") {
+  const auto execute = [](const std::vector<std::string>& options) {
+    std::vector<std::string> more = {"--set", "model.tied_embeddings=true",
+                                     "--microbatches", "8", "--schedule"};
+    more.insert(more.end(), options.begin(), options.end());
+    return Execute(more);
+  };
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{
+           {"1f1b", "--pp", "1"},
+           {"1f1b", "--pp", "2"},
+           {"1f1b", "--pp", "4"},
+           {"zb-v", "--pp", "4"},
+           {"zb-h1", "--pp", "2", "--dp", "2", "--data-parallel", "zero1"}}) {
+    const BinaryResult run = execute(options);
+    INFO(options[0] << " " << options[2] << ": " << run.err);
+    REQUIRE(run.exit_code == 0);
+    CHECK_FALSE(absl::StrContains(run.err, "trained apart"));
+    const json report = json::parse(run.out)["execute"];
+    CHECK(report["check"]["agrees"] == true);
+    CHECK(report["reference"]["agrees"] == true);
+  }
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{
+           {"pipeoptim", "--pp", "2"},
+           {"1f1b", "--pp", "2", "--dp", "2", "--data-parallel", "fsdp"},
+           {"zb-v", "--pp", "2", "--dp", "2", "--data-parallel", "zero2"}}) {
+    const BinaryResult run = execute(options);
+    INFO(options[0] << ": " << run.out << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(absl::StrCat(run.out, run.err),
+                            "model.tied_embeddings"));
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,171 @@
+// No field of the configuration does nothing in silence. What is looked at is
+// the output of runs: from one legal value of a field to another the report
+// changes beyond its echo of the configuration, or the field is refused or
+// warned of by name.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/config/run_config.h"
+#include "tests/support/base_runs.h"
+#include "tests/support/run_here.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BaseRun;
+using testing::BaseRuns;
+using testing::BinaryResult;
+using testing::FieldSample;
+using testing::FieldSamples;
+using testing::RunHere;
+
+// Keys of a report that repeat what was configured. `engine` is none: it says
+// who has computed the numbers.
+constexpr const char* kEcho[] = {
+    "schedule",   "network", "pp",      "vpp",    "microbatches",
+    "slices",     "tp",      "cp",      "dp",     "data_parallel",
+    "iterations", "params",  "model",   "system", "gradient_sync",
+    "optimizer",  "waiting", "warnings"};
+
+struct Outcome {
+  bool refused = false;
+  // A warning says that the field has no effect, or none of some kind ("on any
+  // time", "other than that of ...").
+  bool named = false;
+  bool named_without_limits = false;
+  std::string report;  // without the echo; of a refusal the message
+  std::string err;
+};
+
+// Twelve digits, so that a sum in another order is the same number.
+void Round(nlohmann::json* value) {
+  if (value->is_number_float()) {
+    *value = absl::StrFormat("%.12g", value->get<double>());
+  } else if (value->is_structured()) {
+    for (nlohmann::json& each : *value) Round(&each);
+  }
+}
+
+Outcome OutcomeOf(const std::string& config, const std::string& edit) {
+  std::vector<std::string> words = {"simulate", config, "--json"};
+  if (!edit.empty()) words.insert(words.end(), {"--set", edit});
+  const BinaryResult run = RunHere(words);
+  Outcome outcome;
+  outcome.err = run.err;
+  outcome.refused = run.exit_code != 0 && run.exit_code != 3;
+  const std::string idle =
+      absl::StrCat(edit.substr(0, edit.find('=')), " has no effect");
+  outcome.named = !edit.empty() && absl::StrContains(run.err, idle);
+  outcome.named_without_limits = outcome.named;
+  for (const char* limit : {" on ", " other than ", " beyond "}) {
+    if (absl::StrContains(run.err, idle + limit)) {
+      outcome.named_without_limits = false;
+    }
+  }
+  // A schedule that cannot keep to a limit has no report.
+  outcome.report = run.err;
+  if (outcome.refused || run.out.empty()) return outcome;
+  nlohmann::json report = nlohmann::json::parse(run.out);
+  for (const char* key : kEcho) report.erase(key);
+  Round(&report);
+  outcome.report = report.dump();
+  return outcome;
+}
+
+// Does a refusal name a field, be it the one that the new value contradicts,
+// or the value?
+bool Names(absl::string_view refusal, absl::string_view value) {
+  for (const std::string& path : ConfigPaths()) {
+    const bool is_long = absl::StrContains(path, '.');
+    if (absl::StrContains(refusal, is_long ? path : path + ": ")) return true;
+  }
+  return absl::StrContains(refusal, value);
+}
+
+std::string EditOf(const BaseRuns& runs, const FieldSample& sample,
+                   const std::string& value) {
+  return absl::StrCat(sample.path, sample.path == "schedule.params" ? "." : "=",
+                      runs.Value(value));
+}
+
+// What is wrong with the field in the run, "" for nothing.
+std::string Silent(const BaseRuns& runs, const BaseRun& run,
+                   const FieldSample& sample) {
+  const std::string config = runs.PathOf(run.name);
+  // A parameter of the schedule is in no base run.
+  const bool is_pair = sample.path == "schedule.params";
+  const Outcome absent = OutcomeOf(config, is_pair ? "" : sample.path + "=");
+  std::vector<std::pair<std::string, Outcome>> silent;
+  for (const std::string& value : sample.values) {
+    const std::string edit = EditOf(runs, sample, value);
+    Outcome outcome = OutcomeOf(config, edit);
+    const std::string what = absl::StrCat(run.name, ": ", edit);
+    if (outcome.refused) {
+      if (Names(outcome.err, value)) continue;
+      return absl::StrCat(what, " is refused without a name: ", outcome.err);
+    }
+    if (outcome.named) {
+      if (!outcome.named_without_limits || absent.refused ||
+          outcome.report == absent.report) {
+        continue;
+      }
+      return absl::StrCat(what, " has an effect, but: ", outcome.err);
+    }
+    if (sample.base.empty()) return absl::StrCat(what, " is not warned of");
+    for (const auto& [before, other] : silent) {
+      if (other.report == outcome.report) {
+        return absl::StrCat(what, " does what ", before,
+                            " does: ", outcome.err);
+      }
+    }
+    silent.emplace_back(value, std::move(outcome));
+  }
+  return "";
+}
+
+TEST_CASE("options: every field has a run where it matters", "[config]") {
+  const BaseRuns runs;
+  std::set<std::string> paths;
+  for (const FieldSample& sample : FieldSamples()) {
+    INFO(sample.path << " in run '" << sample.base << "'");
+    CHECK(paths.insert(sample.path).second);
+    REQUIRE(sample.values.size() >= 2);
+    if (sample.base.empty()) continue;
+    const std::string config = runs.PathOf(sample.base);
+    std::vector<Outcome> outcomes;
+    for (size_t index = 0; index < 2; ++index) {
+      outcomes.push_back(
+          OutcomeOf(config, EditOf(runs, sample, sample.values[index])));
+    }
+    INFO(sample.values[0] << ": " << outcomes[0].err);
+    INFO(sample.values[1] << ": " << outcomes[1].err);
+    CHECK_FALSE(outcomes[0].refused);
+    CHECK_FALSE(outcomes[0].named);
+    CHECK_FALSE(outcomes[1].named);
+    CHECK(outcomes[0].report != outcomes[1].report);
+  }
+  const std::vector<std::string> fields = ConfigPaths();
+  CHECK(std::set<std::string>(fields.begin(), fields.end()) == paths);
+}
+
+TEST_CASE("options: no field does nothing in silence", "[config]") {
+  const BaseRuns runs;
+  for (const BaseRun& run : runs.all()) {
+    const BinaryResult base = RunHere({"simulate", runs.PathOf(run.name)});
+    if (base.exit_code != 0) FAIL_CHECK(run.name << ": " << base.err);
+    for (const FieldSample& sample : FieldSamples()) {
+      const std::string fault = Silent(runs, run, sample);
+      if (!fault.empty()) FAIL_CHECK(fault);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,64 @@
+// Files are read through sim/base/input.h and written through sim/base/file.h
+// and the outputs of a verb, so that limits and refusals hold for all of them.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/input.h"
+#include "tests/support/paths.h"
+
+namespace pipewright {
+namespace {
+
+// Files that open others by themselves, with what they open.
+const std::map<std::string, std::string>& OwnWays() {
+  static const std::map<std::string, std::string> ways = {
+      {"sim/base/input.cc", "this is the way"},
+      {"sim/base/file.cc", "this is the way to write"},
+      {"execute/socket_place.cc", "writes the place of a job of sockets"},
+  };
+  return ways;
+}
+
+TEST_CASE("readers: no file is opened but through one place", "[layering]") {
+  const std::regex opens(
+      R"(\b(std::)?(i|o)?fstream\b|\bf(re)?open\s*\(|::open(at)?\s*\(|)"
+      R"(\bgzopen\s*\(|\bmmap\s*\(|\bopenat\s*\()");
+  std::vector<std::string> found;
+  std::set<std::string> used;
+  for (const char* const folder :
+       {"sim", "calibrate", "execute", "schedules", "topologies"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             testing::SourcePath(folder))) {
+      const std::string path = entry.path().string();
+      if (!absl::EndsWith(path, ".cc") && !absl::EndsWith(path, ".h")) continue;
+      const std::string name = path.substr(testing::SourcePath("").size());
+      const std::string text = ReadFile(path).value();
+      int number = 0;
+      for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+        ++number;
+        const std::string code(line.substr(0, line.find("//")));
+        if (!std::regex_search(code, opens)) continue;
+        if (OwnWays().count(name) > 0) {
+          used.insert(name);
+        } else {
+          found.push_back(absl::StrCat(name, ":", number, ": ", code));
+        }
+      }
+    }
+  }
+  INFO(absl::StrJoin(found, "\n"));
+  CHECK(found.empty());
+  CHECK(used.size() == OwnWays().size());
+}
+
+}  // namespace
+}  // namespace pipewright

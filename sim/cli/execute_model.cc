@@ -111,6 +111,7 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
   ExecutedModel versions;
   SetWeightVersions(schedule, &versions);
   spec.keeps_versions = versions.keeps_versions;
+  spec.ties_table = run->prepared_model->spec.tied_embeddings;
   spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
   TakeMemoryFramework(ExecutorMemory(spec), run);
 }

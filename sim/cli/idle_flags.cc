@@ -83,7 +83,7 @@ Paths GivenAsFlags(const RunConfig& config,
   for (const std::string& path : GivenPaths(config)) {
     const auto origin = config.origins.find(path);
     const bool is_flag = origin != config.origins.end() &&
-                         absl::StartsWith(origin->second, "--");
+                         absl::StartsWith(origin->second.flag, "--");
     if (is_flag && is_one(path)) paths.insert(path);
   }
   return paths;
@@ -96,15 +96,20 @@ bool IsOneOf(const std::string& path, const std::vector<std::string>& fields) {
   });
 }
 
+// `pair` changes what an order means, not how it is written.
+constexpr char kPair[] = "schedule.params.pair";
+
 bool IsOfOrder(const std::string& path) {
-  return IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
+  return path != kPair &&
+         IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
                         "strategy.microbatches", "strategy.slices",
                         "strategy.max_activations"});
 }
 
 // Planners see none of these (ScheduleParams).
 bool IsNeverPlannedFor(const std::string& path) {
-  return IsOneOf(path, {"engine",
+  return IsOneOf(path, {kPair,
+                        "engine",
                         "network",
                         "iterations",
                         "costs.uniform.recompute",

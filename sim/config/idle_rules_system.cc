@@ -61,9 +61,10 @@ const std::vector<IdleRule>& ModelRules() {
        }},
       {{"model.tied_embeddings"},
        [](const RunFacts& facts) {
-         return Unless(facts.HasStageOfBothEnds(),
-                       "while embedding and head are on different stages, "
-                       "each with a table of its own");
+         return Unless(facts.TableIsShared(),
+                       "while embedding and head are on different ranks, each "
+                       "with a table of its own, and no step sums their "
+                       "gradients");
        }},
       {{"model.sequence"},
        [](const RunFacts& facts) {

@@ -11,20 +11,21 @@
 namespace pipewright {
 namespace {
 
+// A message so short may take recursive doubling, which shares no links
+// (PlanCollective); a norm or a flag is.
+constexpr double kMostDoubled = 1024;
+
 // Tells whether links of a kind are crossed.
 class LinkSearch {
  public:
   LinkSearch(const Program& program, absl::string_view part)
       : network_(program.network), part_(part) {}
 
-  bool AreCrossed(const std::vector<LinkId>& links) const {
-    return std::any_of(links.begin(), links.end(), [&](LinkId link) {
-      return absl::StrContains(network_.cluster->links()[link].name, part_);
+  bool AreCrossed(const std::vector<LinkLoad>& loads) const {
+    return std::any_of(loads.begin(), loads.end(), [&](const LinkLoad& load) {
+      return absl::StrContains(network_.cluster->links()[load.link].name,
+                               part_);
     });
-  }
-
-  bool Between(int from_device, int to_device) const {
-    return AreCrossed(network_.cluster->Route(from_device, to_device));
   }
 
  private:
@@ -38,8 +39,9 @@ bool TransfersCross(const Program& program, const LinkSearch& search,
     if (channel.from_rank == channel.to_rank) continue;
     if (bytes && channel.bytes <= 0) continue;
     for (int replica = 0; replica < program.replicas; ++replica) {
-      if (search.AreCrossed(LinksBetween(program.network, replica,
-                                         channel.from_rank, channel.to_rank))) {
+      if (search.AreCrossed(FlowsBetween(program.network, replica,
+                                         channel.from_rank, channel.to_rank)
+                                .loads)) {
         return true;
       }
     }
@@ -47,33 +49,29 @@ bool TransfersCross(const Program& program, const LinkSearch& search,
   return false;
 }
 
-// Members next to each other in the order of their devices, as a ring or a
-// tree has them at least.
 bool GroupCrosses(const Program& program, const LinkSearch& search,
-                  const Group& group) {
+                  const SideOp& op) {
+  const Group& group = program.groups[op.group];
   const bool apart = group.span == Group::Span::kRanks;
   for (int replica = 0; replica < (apart ? program.replicas : 1); ++replica) {
-    std::vector<int> devices;
-    for (const Member& member : GroupMembers(program, group, replica)) {
-      devices.push_back(
-          program.network.mapping->DeviceOf(member.replica, member.rank));
-    }
-    std::sort(devices.begin(), devices.end());
-    for (size_t next = 1; next < devices.size(); ++next) {
-      if (search.Between(devices[next - 1], devices[next])) return true;
-    }
+    // Always a ring, whose edges are known; recursive doubling tells none.
+    const CollectivePlan plan =
+        PlanCollective(program, OpKind::kAllGather, op.bytes,
+                       GroupMembers(program, group, replica));
+    if (search.AreCrossed(plan.loads)) return true;
   }
   return false;
 }
 
+// Only buffers of more than `least` bytes.
 bool CollectivesCross(const Program& program, const LinkSearch& search,
-                      bool bytes) {
+                      double least) {
   std::vector<bool> seen(program.groups.size(), false);
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
-      if (op.group < 0 || seen[op.group] || (bytes && op.bytes <= 0)) continue;
+      if (op.group < 0 || seen[op.group] || op.bytes <= least) continue;
       seen[op.group] = true;
-      if (GroupCrosses(program, search, program.groups[op.group])) return true;
+      if (GroupCrosses(program, search, op)) return true;
     }
   }
   return false;
@@ -150,14 +148,15 @@ bool RunFacts::Crosses(absl::string_view part, Load load) const {
   const LinkSearch search(*program(), part);
   const bool bytes = load == Load::kBytes;
   return TransfersCross(*program(), search, bytes) ||
-         CollectivesCross(*program(), search, bytes);
+         CollectivesCross(*program(), search, bytes ? 0 : -1);
 }
 
 // A transfer has a card to itself there, unless a rank has several devices.
 bool RunFacts::SharesCards() const {
   if (!program() || sizes_.tp * sizes_.cp > 1) return true;
   return EstimateCrosses("/nic") ||
-         CollectivesCross(*program(), LinkSearch(*program(), "/nic"), true);
+         CollectivesCross(*program(), LinkSearch(*program(), "/nic"),
+                          kMostDoubled);
 }
 
 bool RunFacts::HeldMatters() const {
@@ -165,16 +164,29 @@ bool RunFacts::HeldMatters() const {
          PeakActivations(*run_.schedule, 1);
 }
 
-bool RunFacts::HasStageOfBothEnds() const {
-  const auto has = [](const std::vector<StageBlock>& blocks, BlockKind kind) {
-    return std::any_of(
-        blocks.begin(), blocks.end(),
-        [kind](const StageBlock& block) { return block.kind == kind; });
+bool RunFacts::TableIsShared() const {
+  const auto has = [&](int rank, BlockKind kind) {
+    const auto& stages = run_.prepared_model->layout.stages;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      if (run_.prepared_model->rank_of_stage[stage] != rank) continue;
+      for (const StageBlock& block : stages[stage]) {
+        if (block.kind == kind) return true;
+      }
+    }
+    return false;
   };
-  const auto& stages = run_.prepared_model->layout.stages;
-  return std::any_of(stages.begin(), stages.end(), [&](const auto& blocks) {
-    return has(blocks, BlockKind::kEmbedding) && has(blocks, BlockKind::kHead);
-  });
+  for (int rank = 0; rank < sizes_.pp; ++rank) {
+    if (has(rank, BlockKind::kEmbedding) && has(rank, BlockKind::kHead)) {
+      return true;
+    }
+  }
+  if (!program()) return true;
+  return std::any_of(program()->ranks.begin(), program()->ranks.end(),
+                     [](const RankProgram& rank) {
+                       return std::any_of(
+                           rank.side_ops.begin(), rank.side_ops.end(),
+                           [](const SideOp& op) { return op.tied; });
+                     });
 }
 
 bool RunFacts::SplitMatters() const {

@@ -63,8 +63,9 @@ class RunFacts {
   bool SharesCards() const;
   // Does the peak of activations depend on costs.held_until_weight?
   bool HeldMatters() const;
-  // Are embedding and head on one stage?
-  bool HasStageOfBothEnds() const;
+  // Is there one table for embedding and head on a rank, or a sum of the
+  // gradients of two?
+  bool TableIsShared() const;
   // Does an even split of the layers give other stages?
   bool SplitMatters() const;
   // Would reductions that wait for the last pass stand elsewhere than those

@@ -111,8 +111,9 @@ class FluidTransport : public SimgridTransport {
 
     void update_actions_state(double now, double) override {
       uint32_t transfer = 0;
-      while (links_.TakeEnded(now, &transfer))
+      while (links_.TakeEnded(now, &transfer)) {
         run_->OnFlowEnd(transfer, end_s_);
+      }
     }
 
    private:

@@ -2,13 +2,17 @@
 // the same bandwidth for the same devices.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/program/network_time.h"
 #include "tests/support/device_flows.h"
 #include "tests/support/lowering.h"
+#include "tests/support/prepare.h"
 
 namespace pipewright {
 namespace {
@@ -17,8 +21,9 @@ namespace {
 // next to each other, all n at once.
 double Gathered(const ShapeParams& params, int members, int tp, double bytes) {
   std::vector<int> devices(members);
-  for (int member = 0; member < members; ++member)
+  for (int member = 0; member < members; ++member) {
     devices[member] = member * tp;
+  }
   LowerOptions options;
   options.costs = PassCosts::Uniform(1, 1, {});
   options.replicas = members;
@@ -114,6 +119,64 @@ TEST_CASE("network: the hop that is stated is the hop that runs",
                 .epsilon(1e-9));
     }
   }
+}
+
+// Seconds of one iteration of a configuration.
+double IterationOf(const std::string& text, const std::string& engine) {
+  const PreparedRun run =
+      testing::Prepared(absl::StrCat(text, "engine: ", engine, "\n"));
+  const auto program = Lower(run.schedule, run.lower);
+  REQUIRE(program.ok());
+  const auto summary =
+      engine == "fast" ? RunFast(*program, {}) : RunSimgrid(*program, {});
+  INFO(summary.status());
+  REQUIRE(summary.ok());
+  return summary->iteration_s();
+}
+
+// Sixteen devices, and eight flows each way through one card.
+TEST_CASE("network: eight devices of a rank or eight replicas on one card",
+          "[engine][config]") {
+  const auto iteration_s = [](int tp, int dp, const std::string& engine) {
+    return IterationOf(
+        absl::StrCat("schedule: {name: gpipe}\n"
+                     "system: {shape: nic-switch, devices_per_node: 8, "
+                     "nics_per_node: 1, "
+                     "nvlink: {bandwidth: 450GBps, latency: 0}, "
+                     "nic: {bandwidth: 50GBps, latency: 0}}\n"
+                     "strategy: {pp: 2, microbatches: 1, tp: ",
+                     tp, ", dp: ", dp,
+                     ", data_parallel: none}\n"
+                     "costs: {hop_bytes: 64MiB, uniform: {forward: 10ms, "
+                     "backward_input: 5ms, backward_weight: 5ms}}\n"
+                     "iterations: 1\n"),
+        engine);
+  };
+  const double alone_s = (64 << 20) / 50e9;
+  for (const std::string engine : {"fast", "simgrid"}) {
+    INFO(engine);
+    CHECK(iteration_s(8, 1, engine) ==
+          Approx(0.04 + 2 * 8 * alone_s).epsilon(1e-9));
+  }
+  CHECK(iteration_s(1, 8, "simgrid") ==
+        Approx(0.04 + 2 * 8 * alone_s).epsilon(1e-9));
+  CHECK(iteration_s(1, 8, "fast") == Approx(0.04 + 2 * alone_s).epsilon(1e-9));
+}
+
+// Gradients of 8 * 8 devices of each rank: all eight cards of a node, or one.
+TEST_CASE("network: fewer cards, longer reduction", "[engine][config]") {
+  const auto iteration_s = [](int nics, bool overlap) {
+    return IterationOf(
+        absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: gpt-175b}\n"
+                     "system: {preset: dgx-a100, nodes: 64, nics_per_node: ",
+                     nics,
+                     "}\nstrategy: {pp: 8, tp: 8, dp: 8, microbatches: 8, "
+                     "overlap_gradients: ",
+                     overlap ? "true" : "false", "}\ncosts: {analytic: {}}\n"),
+        "fast");
+  };
+  CHECK(iteration_s(1, false) > 2 * iteration_s(8, false));
+  CHECK(iteration_s(1, true) > 2 * iteration_s(8, true));
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ TEST_CASE("tied: the optimizer steps each table that is there", "[config]") {
     // As memory has it: weights, gradients, master and moments.
     const auto fixed = [&](const PreparedRun& run, int rank) {
       return static_cast<double>(
-          run.memory->ranks[rank].fixed.total() -
-          run.memory->ranks[rank].fixed[MemoryKind::kWorkspace]);
+          run.memory->memory->ranks[rank].fixed.total() -
+          run.memory->memory->ranks[rank].fixed[MemoryKind::kWorkspace]);
     };
     const double saved = fixed(apart, 0) - fixed(tied, 0);
     CHECK(saved == (one_table ? kTable * (2 + 4 + 4 + 8) : 0));

@@ -30,6 +30,7 @@ struct Sizes {
   bool copies = false;  // to the host and back
   int dp = 1;
   DataParallel data_parallel = DataParallel::kNone;
+  bool tied = false;  // embedding and head share a table
 };
 
 std::string Words(const Sizes& sizes) {
@@ -38,7 +39,8 @@ std::string Words(const Sizes& sizes) {
                       " optimizer ", static_cast<int>(sizes.optimizer),
                       " slices ", sizes.slices, " experts ", sizes.experts,
                       " copies ", sizes.copies, " dp ", sizes.dp, " mode ",
-                      static_cast<int>(sizes.data_parallel));
+                      static_cast<int>(sizes.data_parallel), " tied ",
+                      sizes.tied);
 }
 
 struct Run {
@@ -108,6 +110,11 @@ Run MakeRun(const Sizes& sizes) {
   if (sizes.experts) AddExperts(&spec, &run.model);
 
   LowerOptions lower;
+  if (sizes.tied) {
+    TieTable(schedule, &run.model);
+    spec.tied_embeddings = true;
+    lower.tied_bytes = 4.0 * static_cast<double>(spec.vocabulary * spec.hidden);
+  }
   lower.costs = PassCosts::Uniform(
       sizes.pp, schedule.vpp(),
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
@@ -138,6 +145,7 @@ Run MakeRun(const Sizes& sizes) {
       {.type_bytes = sizes.type == PW_FP32 ? 4 : 2,
        .recompute = sizes.recompute,
        .keeps_versions = run.model.keeps_versions,
+       .ties_table = sizes.tied,
        .keeps_last_step = lower.optimizer == OptimizerMode::kPostValidated});
   run.predicted =
       BuildScheduleMemory(spec, training, *layout, schedule, options);
@@ -214,6 +222,10 @@ TEST_CASE("execute: the inventory holds for slices, experts, pairs and steps",
       {.schedule = "zb-h1", .optimizer = OptimizerMode::kPostValidated},
       {.schedule = "1f1b", .dp = 2, .data_parallel = DataParallel::kDdp},
       {.schedule = "zb-v", .dp = 2, .data_parallel = DataParallel::kFsdp},
+      {.schedule = "1f1b", .style = PW_GPT, .tied = true},
+      {.schedule = "zb-h1", .tied = true},
+      {.schedule = "zb-v", .tied = true},
+      {.schedule = "1f1b", .pp = 1, .tied = true},
       {.schedule = "pipedream-2bw"},
       {.schedule = "pipedream-2bw", .style = PW_GPT, .recompute = true},
       {.schedule = "pipeoptim"}};

@@ -99,15 +99,15 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: interleaved-1f1b}\n"
        "system: NARROW\n"
        "strategy: {pp: 2, vpp: 2, microbatches: 4, dp: 4, "
-       "data_parallel: ddp}\n"
-       "costs: {TIMES, hop_bytes: 4MiB, gradient_bytes: 256MiB}\n"
+       "data_parallel: ddp, optimizer: synchronised}\n"
+       "costs: {TIMES, hop_bytes: 4MiB, gradient_bytes: 16GiB}\n"
        "engine: fast\n"},
       {"fat tree",
        "schedule: {name: 1f1b}\n"
        "system: TREE\n"
        "strategy: {pp: 4, microbatches: 4, dp: 2, data_parallel: ddp, "
        "optimizer: synchronised}\n"
-       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 64GiB}\n"
        "engine: simgrid\n"},
       {"model",
        "schedule: {name: interleaved-1f1b}\n"

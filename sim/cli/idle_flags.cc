@@ -170,7 +170,12 @@ std::vector<std::string> IdleInSchedule(const RunConfig& config,
 
 std::vector<std::string> IdleInCheck(const RunConfig& config,
                                      const Schedule& schedule) {
-  const bool weighs = config.system.memory_bytes.has_value();
+  const std::vector<std::string> given = GivenPaths(config);
+  const bool weighs =
+      config.system.memory_bytes ||
+      std::any_of(given.begin(), given.end(), [](const std::string& path) {
+        return absl::StartsWith(path, "model.");
+      });
   const auto is_read = [&](const std::string& path) {
     if (path == "strategy.max_activations") return true;
     if (path == "costs.held_until_weight") {
@@ -182,15 +187,17 @@ std::vector<std::string> IdleInCheck(const RunConfig& config,
             });
           });
     }
-    return weighs && IsOneOf(path, {"model.", "strategy.", "system.memory"});
+    // What a model holds is counted as its costs say.
+    return weighs &&
+           IsOneOf(path, {"model.", "strategy.", "system.", "costs.analytic",
+                          "costs.analytic.device", "costs.profile"});
   };
   return Warnings(
       config,
       GivenAsFlags(config,
                    [&](const std::string& path) { return !is_read(path); }),
       weighs ? "on what check says of this file"
-             : "on what check says of this file without "
-               "system.memory");
+             : "on what check says of this file without a model");
 }
 
 void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,

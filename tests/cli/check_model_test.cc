@@ -41,10 +41,10 @@ TEST_CASE("check: counts activations as simulate does, in the same words",
           "[cli]") {
   const TemporaryFolder folder;
   const std::string file = Schedule(folder, "zb-h1");
-  const std::string estimated =
-      folder.Write("estimated.yaml",
-                   "model: {preset: llama3-8b}\nsystem: {preset: dgx-h100}\n"
-                   "costs: {analytic: {}}\n");
+  const std::string estimated = folder.Write(
+      "estimated.yaml",
+      "model: {preset: llama3-8b}\nsystem: {preset: dgx-h100, memory: 900GiB}\n"
+      "costs: {analytic: {}}\n");
   const Words checks[] = {{"check", file},
                           {"check", file, "--held-until-weight", "0.25"},
                           {"check", file, "--model", "llama3-8b"},

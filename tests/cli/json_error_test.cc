@@ -198,6 +198,7 @@ std::vector<Refusal> Table(const TemporaryFolder& folder) {
        2,
        {{"field", "--device"}, {"value", "tpu"}, {"allowed", "cpu, cuda"}}},
       {"calibrate", {"--tp", "two"}, 2, {{"field", "--tp"}, {"value", "two"}}},
+      {"version", {"--no-such"}, 2, {{"field", "--no-such"}}},
       {"calibrate show", {none}, 2, {{"file", none}}},
       {"calibrate diff", {none, none}, 2, {{"file", none}}},
       {"execute",

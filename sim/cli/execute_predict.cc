@@ -66,7 +66,8 @@ absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way) {
 }
 
 RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
-  if (way.clock != ClockKind::kReal && !read.costs.interference) {
+  if (way.clock != ClockKind::kReal && read.costs.profile &&
+      !read.costs.interference) {
     read.costs.interference = false;
   }
   return read;

@@ -199,8 +199,18 @@ absl::StatusOr<RunConfig> ReadConfig(
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
-  for (const std::vector<ConfigEdit>& layer : layers) {
+  // Own parameters that an earlier layer gives are those of the schedule that
+  // a later one names.
+  std::vector<ConfigEdit> params;
+  for (std::vector<ConfigEdit> layer : layers) {
+    layer.insert(layer.begin(), params.begin(), params.end());
     PW_RETURN_IF_ERROR(ApplyLayer(layer, &target));
+    params.clear();
+    for (const ConfigEdit& edit : layer) {
+      if (absl::StartsWith(edit.path, "schedule.params.")) {
+        params.push_back(edit);
+      }
+    }
   }
   RunConfig config;
   config.origins = std::move(target.origins);

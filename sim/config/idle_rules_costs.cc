@@ -104,7 +104,12 @@ const std::vector<IdleRule>& CostRules() {
                        "without tokens to pay for (a model, or "
                        "strategy.microbatch_size and strategy.sequence)");
        }},
-      {{"network"}, NeedsSystem},
+      {{"network"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsSystem(facts)) return why;
+         return Unless(facts.run().engine == "simgrid",
+                       "with engine fast, on which no transfers share a link");
+       }},
   };
   return rules;
 }

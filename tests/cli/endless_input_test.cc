@@ -70,7 +70,7 @@ TEST_CASE("endless: a device is no input of any verb", "[cli]") {
                               at),
                  {device, "a character device"});
     for (const char* const from :
-         {"--nccl-tests", "--nvbandwidth", "--model gpt-tiny --kineto"}) {
+         {"--nccl-tests", "--nvbandwidth", "--model gpt-tiny --layers 2 --kineto"}) {
       CheckRefused(
           absl::StrCat(run, "calibrate import -o /tmp/none ", from, at),
           {device, "a character device"});

@@ -179,7 +179,7 @@ TEST_CASE("cli: what the executor cannot do as asked is refused",
   refused(
       {"--schedule", "1f1b", "--microbatches", "4", "--max-activations", "1"},
       3, "");
-  refused({"--schedule", "1f1b", "--microbatches", "4", "--memory", "1MiB"}, 3,
+  refused({"--schedule", "1f1b", "--microbatches", "4", "--memory", "64KiB"}, 3,
           "does not fit");
   const std::string file = folder.Write("some.txt", R"(pipewright-schedule 1
 pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain

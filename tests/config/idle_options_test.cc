@@ -73,7 +73,12 @@ Outcome OutcomeOf(const std::string& config, const std::string& edit) {
   outcome.report = run.err;
   if (outcome.refused || run.out.empty()) return outcome;
   nlohmann::json report = nlohmann::json::parse(run.out);
+  const std::string network = report.value("network", "");
   for (const char* key : kEcho) report.erase(key);
+  // As `engine`, it says who has computed the numbers.
+  for (const char* model : {"fluid", "native"}) {
+    if (absl::StrContains(network, model)) report["sharing"] = model;
+  }
   Round(&report);
   outcome.report = report.dump();
   return outcome;

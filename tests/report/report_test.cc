@@ -148,6 +148,7 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
                                       "bubble_fraction",
                                       "bubble_overhead",
                                       "iteration_s",
+                                      "iteration_interval_s",
                                       "iterations",
                                       "steady",
                                       "ops",

@@ -161,7 +161,7 @@ std::vector<FieldSample> OtherSamples() {
       {"costs.analytic.device", "estimates", {"h100", "a100"}},
       {"costs.price_per_device_hour", "model", {"1", "2"}},
       {"engine", "shared cards", {"fast", "simgrid"}},
-      {"network", "one node", {"native", "fluid"}},
+      {"network", "shared cards", {"native", "fluid"}},
       {"iterations", "delay", {"1", "3"}},
   };
 }

@@ -71,7 +71,7 @@ TEST_CASE("readme: the commands of the tour run", "[cli]") {
     CHECK(result.exit_code == 0);
     ++commands;
   }
-  CHECK(commands == 10);
+  CHECK(commands == 11);
   CHECK(folder.Files().size() == 4);
 }
 

@@ -70,7 +70,7 @@ bool FuzzChromeTrace(absl::string_view input) {
     return true;
   }
   PW_CHECK(comparison->step_s.difference() == 0);
-  PW_CHECK(comparison->findings.empty());
+  PW_CHECK(comparison->findings.list.empty());
   PW_CHECK(!ComparisonToText(*comparison).empty());
   return true;
 }

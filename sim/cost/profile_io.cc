@@ -69,9 +69,11 @@ class Reader {
     *value = static_cast<Integer>(GetInteger(name));
     const int64_t most =
         std::min<int64_t>(kMostCount, std::numeric_limits<Integer>::max());
-    if (*value < least || *value > most) {
-      Refuse(name, -1, absl::StrCat(*value),
-             absl::StrCat(least, " or more, at most ", most));
+    if (*value < least) {
+      Refuse(name, -1, absl::StrCat(*value), absl::StrCat(least, " or more"));
+    }
+    if (*value > most) {
+      Refuse(name, -1, absl::StrCat(*value), absl::StrCat("at most ", most));
     }
   }
   // Below 0: not known.
@@ -89,9 +91,12 @@ class Reader {
     const FieldDescriptor* field = FieldOf(message_, name);
     for (int index = 0; index < Size(field); ++index) {
       values->push_back(reflection().GetRepeatedInt64(message_, field, index));
-      if (values->back() < 0 || values->back() > kMostCount) {
+      if (values->back() < 0) {
+        Refuse(name, index, absl::StrCat(values->back()), "0 or more");
+      }
+      if (values->back() > kMostCount) {
         Refuse(name, index, absl::StrCat(values->back()),
-               absl::StrCat("0 or more, at most ", kMostCount));
+               absl::StrCat("at most ", kMostCount));
       }
     }
   }
@@ -202,9 +207,11 @@ class Reader {
                : reflection().GetInt64(message_, field);
   }
   double Checked(const char* name, int index, double value) {
-    if (!(value >= 0 && value <= kMostNumber)) {
+    if (!(value >= 0) || !std::isfinite(value)) {
+      Refuse(name, index, absl::StrCat(value), "a finite number, 0 or more");
+    } else if (value > kMostNumber) {
       Refuse(name, index, absl::StrCat(value),
-             absl::StrCat("a finite number, 0 or more, at most ", kMostNumber));
+             absl::StrCat("at most ", kMostNumber));
     }
     return value;
   }

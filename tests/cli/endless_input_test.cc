@@ -69,8 +69,8 @@ TEST_CASE("endless: a device is no input of any verb", "[cli]") {
                               "--microbatches 2 --system",
                               at),
                  {device, "a character device"});
-    for (const char* const from :
-         {"--nccl-tests", "--nvbandwidth", "--model gpt-tiny --layers 2 --kineto"}) {
+    for (const char* const from : {"--nccl-tests", "--nvbandwidth",
+                                   "--model gpt-tiny --layers 1 --kineto"}) {
       CheckRefused(
           absl::StrCat(run, "calibrate import -o /tmp/none ", from, at),
           {device, "a character device"});

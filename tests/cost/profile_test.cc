@@ -93,16 +93,16 @@ TEST_CASE("profile: what is wrong is named with its line", "[cost]") {
         "more than 0");
   CHECK(error("median_us: 12.5", "median_us: -3") ==
         "p.txtpb:11: passes[0].time.median_us: -3 is not allowed; allowed: a "
-        "finite number, 0 or more, at most 1e+18");
+        "finite number, 0 or more");
   CHECK(error("median_us: 12.5", "median_us: inf") ==
         "p.txtpb:11: passes[0].time.median_us: inf is not allowed; allowed: a "
-        "finite number, 0 or more, at most 1e+18");
+        "finite number, 0 or more");
   CHECK(error("count: 9", "count: 0") ==
         "p.txtpb:10: passes[0].time.count: 0 is not allowed; allowed: 1 or "
-        "more, at most 1125899906842624");
+        "more");
   CHECK(error("count: 9", "") ==
         "p.txtpb:9: passes[0].time.count: 0 is not allowed; allowed: 1 or "
-        "more, at most 1125899906842624");
+        "more");
   CHECK(error("pass: \"F\"", "pass: \"I\"") ==
         "p.txtpb:4: passes[0].pass: 'I' is not allowed; allowed: F, B, W, BW, "
         "R");

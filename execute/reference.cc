@@ -15,7 +15,7 @@ namespace pipewright {
 namespace {
 
 using reference::Named;
-using reference::Part;
+using reference::ReferencePart;
 using reference::Sample;
 using reference::Tensors;
 using reference::Values;
@@ -167,7 +167,7 @@ struct Sums {
 
 void Train(const ExecutedModel& model, const Layout& layout,
            const Values& weights, const Sample& sample, Sums* sums) {
-  std::vector<std::unique_ptr<Part>> parts;
+  std::vector<std::unique_ptr<ReferencePart>> parts;
   Values values;
   for (const Layout::Placed& placed : layout.parts) {
     parts.push_back(reference::MakePart(model.shape, sample, placed.spec.part,

@@ -7,7 +7,7 @@
 namespace pipewright::reference {
 namespace {
 
-class Embedding : public Part {
+class Embedding : public ReferencePart {
  public:
   Embedding(const PwModel& model, const Sample& sample,
             const Named<const double>& weights)
@@ -47,7 +47,7 @@ class Embedding : public Part {
   const Named<const double> weights_;
 };
 
-class Head : public Part {
+class Head : public ReferencePart {
  public:
   Head(const PwModel& model, const Sample& sample,
        const Named<const double>& weights)
@@ -79,7 +79,7 @@ class Head : public Part {
 };
 
 // y = m + feed-forward(norm2(m)), m = x + attention(norm1(x)).
-class Layer : public Part {
+class Layer : public ReferencePart {
  public:
   Layer(const PwModel& model, const Sample& sample, bool experts,
         const Named<const double>& weights)
@@ -184,9 +184,9 @@ class Layer : public Part {
 
 }  // namespace
 
-std::unique_ptr<Part> MakePart(const PwModel& model, const Sample& sample,
-                               PwPart kind,
-                               const Named<const double>& weights) {
+std::unique_ptr<ReferencePart> MakePart(const PwModel& model,
+                                        const Sample& sample, PwPart kind,
+                                        const Named<const double>& weights) {
   switch (kind) {
     case PW_EMBEDDING:
       return std::make_unique<Embedding>(model, sample, weights);

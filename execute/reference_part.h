@@ -49,9 +49,9 @@ struct Sample {
 };
 
 // Keeps what its backward needs.
-class Part {
+class ReferencePart {
  public:
-  virtual ~Part() = default;
+  virtual ~ReferencePart() = default;
   // `x` of the embedding is not looked at; the head gives {sum of losses}.
   virtual Values Forward(const Values& x) = 0;
   // `dy` of the head is not looked at. Gradients of weights are added to.
@@ -59,8 +59,9 @@ class Part {
 };
 
 // All must outlive the part.
-std::unique_ptr<Part> MakePart(const PwModel& model, const Sample& sample,
-                               PwPart kind, const Named<const double>& weights);
+std::unique_ptr<ReferencePart> MakePart(const PwModel& model,
+                                        const Sample& sample, PwPart kind,
+                                        const Named<const double>& weights);
 
 // The mixture of experts of rows x, without norm and residual.
 class Experts {

@@ -87,13 +87,20 @@ absl::Status Execute::CheckOptions() const {
   if (device != "cpu" && device != "cuda") {
     return UnknownName("--device", device, {"cpu", "cuda"});
   }
+  // Here and not where flags are read, so that one of several processes says
+  // it for all.
+  if (!(timeout_s > 0 && timeout_s <= kMostTimeout_s)) {
+    return BadValue(
+        "--timeout", absl::StrCat(timeout_s),
+        absl::StrCat("a number above 0, at most ", kMostTimeout_s, " s"));
+  }
   if (row_runs > 1 && !files.wanted("--row")) {
     return BadValue("--row-runs", absl::StrCat(row_runs), "with --row");
   }
   if (reference && (no_reference || !replay_rank.empty())) {
-    return absl::InvalidArgumentError(
-        "--reference: allowed: without --no-reference and --replay-rank, whose "
-        "ranks get made-up data");
+    return FieldError("--reference",
+                      "allowed: without --no-reference and --replay-rank, "
+                      "whose ranks get made-up data");
   }
   if (green_contexts &&
       (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
@@ -130,8 +137,7 @@ absl::Status Execute::Run() {
   return absl::Status(status.code(), "");
 }
 
-absl::Status Execute::Prepare(const ProcessJob& processes,
-                              Prepared* prepared) {
+absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
   PW_RETURN_IF_ERROR(CheckOptions());
   PW_ASSIGN_OR_RETURN(prepared->kind, Clock());
   TrainingOptions& training = prepared->training;
@@ -335,7 +341,6 @@ void AddExecute(CLI::App* app, Action* action) {
       ->capture_default_str();
   verb->add_option("--timeout", execute->timeout_s,
                    "seconds that a rank waits before it asks the others")
-      ->check(NumberCheck("--timeout", 0, kMostTimeout_s))
       ->type_name("SECONDS")
       ->capture_default_str();
   verb->add_option("--replay-rank", execute->replay_rank,

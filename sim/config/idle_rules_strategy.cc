@@ -10,7 +10,7 @@ const std::vector<IdleRule>& StrategyRules() {
          return Unless(facts.sizes().tp * facts.sizes().cp == 1 ||
                            facts.model() != nullptr ||
                            facts.shape() != nullptr || facts.run().tokens,
-                       "without a model or a system");
+                       "on any time without a model or a system");
        }},
       {{"strategy.ep"},
        [](const RunFacts& facts) {

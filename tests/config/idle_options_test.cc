@@ -28,11 +28,25 @@ using testing::RunHere;
 
 // Keys of a report that repeat what was configured. `engine` is none: it says
 // who has computed the numbers.
-constexpr const char* kEcho[] = {
-    "schedule",   "network", "pp",      "vpp",    "microbatches",
-    "slices",     "tp",      "cp",      "dp",     "data_parallel",
-    "iterations", "params",  "model",   "system", "gradient_sync",
-    "optimizer",  "waiting", "warnings"};
+constexpr const char* kEcho[] = {"schedule",
+                                 "network",
+                                 "pp",
+                                 "vpp",
+                                 "microbatches",
+                                 "slices",
+                                 "tp",
+                                 "cp",
+                                 "dp",
+                                 "data_parallel",
+                                 "iterations",
+                                 "params",
+                                 "model",
+                                 "system",
+                                 "gradient_sync",
+                                 "optimizer",
+                                 "waiting",
+                                 "warnings",
+                                 "held_until_weight"};
 
 struct Outcome {
   bool refused = false;

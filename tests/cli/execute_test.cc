@@ -80,7 +80,7 @@ TEST_CASE("cli: execute refuses what would hang, never come or not count",
   };
   for (const auto& [options, words] :
        {Case{{"--timeout", "inf"}, "--timeout: inf is not allowed"},
-        Case{{"--timeout", "1e300"}, "--timeout: 1e300 is not allowed"},
+        Case{{"--timeout", "1e300"}, "at most 1e6 s"},
         Case{{"--timeout", "nan"}, "--timeout: nan is not allowed"},
         Case{{"--fault-late", "7:0:0:1"}, "--fault-late: rank 7"},
         Case{{"--fault-late", "1:0:8:1"},

@@ -120,7 +120,8 @@ void* MemoryPool::TakeFrom(Blocks& blocks, size_t bytes) {
   return memory;
 }
 
-absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
+absl::StatusOr<Payload> MemoryPool::Give(
+    size_t bytes, bool settled, const std::shared_ptr<MemoryAccount>& account) {
   if (bytes == 0) return Payload();
   std::unique_lock lock(mutex_);
   void* memory = settled ? nullptr : TakeFrom(unsettled_, bytes);
@@ -136,7 +137,7 @@ absl::StatusOr<Payload> MemoryPool::Give(size_t bytes, bool settled) {
                    bytes](void* block) { self->Return(block, bytes); }),
       .bytes = bytes,
       .on_device = kind_ == PoolKind::kDevice};
-  ChargeUsed(&payload);
+  Charge(account, &payload);
   return payload;
 }
 

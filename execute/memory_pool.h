@@ -62,10 +62,19 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   //
   // For work that is queued behind what used it before: a block that has
   // returned may still wait for a kernel that was queued with it.
-  absl::StatusOr<Payload> Take(size_t bytes) { return Give(bytes, false); }
+  absl::StatusOr<Payload> Take(size_t bytes) {
+    return Give(bytes, false, used_);
+  }
   // For work on another stream: nothing that is queued uses it.
   absl::StatusOr<Payload> TakeSettled(size_t bytes) {
-    return Give(bytes, true);
+    return Give(bytes, true, used_);
+  }
+  // The same two for what was never the rank's own: on `messages` at once.
+  absl::StatusOr<Payload> TakeForMessages(size_t bytes) {
+    return Give(bytes, false, messages_);
+  }
+  absl::StatusOr<Payload> TakeSettledForMessages(size_t bytes) {
+    return Give(bytes, true, messages_);
   }
   // All that was queued with blocks returned so far has ended.
   void Settle();
@@ -83,7 +92,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   void ResetMessagesPeak() { messages_->ResetPeak(); }
 
  private:
-  absl::StatusOr<Payload> Give(size_t bytes, bool settled);
+  absl::StatusOr<Payload> Give(size_t bytes, bool settled,
+                               const std::shared_ptr<MemoryAccount>& account);
   static void Charge(const std::shared_ptr<MemoryAccount>& account,
                      Payload* payload);
   // Under the lock.

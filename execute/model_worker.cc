@@ -244,9 +244,7 @@ Payload ModelWorker::GiveOutput(Pass pass, int stage) {
 }
 
 absl::StatusOr<Payload> ModelWorker::TakeMemory(size_t bytes) {
-  PW_ASSIGN_OR_RETURN(Payload payload, arena_->TakeSettled(bytes));
-  arena_->ChargeMessages(&payload);
-  return payload;
+  return arena_->TakeSettledForMessages(bytes);
 }
 
 absl::StatusOr<double> ModelWorker::Timed(

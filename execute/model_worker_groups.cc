@@ -58,8 +58,7 @@ absl::Status ModelWorker::Synchronize(const char* what) {
 
 absl::Status ModelWorker::CopyOut(const void* from, size_t bytes,
                                   Payload* payload) {
-  PW_ASSIGN_OR_RETURN(*payload, arena_->Take(bytes));
-  arena_->ChargeMessages(payload);
+  PW_ASSIGN_OR_RETURN(*payload, arena_->TakeForMessages(bytes));
   return Failed(
       handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
                             payload->data.get(), from, payload->bytes),
@@ -159,8 +158,7 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
       // Without a collective of its own data the reduction of several blocks
       // adds up here.
       Payload sum;
-      PW_ASSIGN_OR_RETURN(sum, arena_->Take(parts[0].bytes));
-      arena_->ChargeMessages(&sum);
+      PW_ASSIGN_OR_RETURN(sum, arena_->TakeForMessages(parts[0].bytes));
       PW_RETURN_IF_ERROR(SumParts(parts, static_cast<float*>(sum.data.get())));
       std::vector<float>& total = shard_sums_.at({op.stage, 0});
       std::vector<float> host(total.size());

@@ -161,7 +161,8 @@ double ReferenceTolerance(const ExecutedModel& model) {
     for (const StagePart& part : stage) layers += part.layer >= 0 ? 1 : 0;
   }
   if (model.shape.fp8_linear != 0) {
-    return kTolerance8 * std::sqrt(std::max(layers, 1.0));
+    // A gradient that is missing is an error of 1, however deep the model.
+    return std::min(kTolerance8 * std::sqrt(std::max(layers, 1.0)), 0.5);
   }
   if (model.shape.type == PW_FP32) return kTolerance32;
   return kTolerance16 * std::sqrt(std::max(layers / kShallow, 1.0));

@@ -24,6 +24,12 @@ absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
         "0ms, or --clock virtual or paced (with --clock real messages take "
         "what they take; a profile tells how long: calibrate --transport)");
   }
+  if (config.costs.hop_bytes && !way.processes) {
+    return BadValue(
+        config.Field("costs.hop_bytes"), FormatBytes(*config.costs.hop_bytes),
+        "none, --clock virtual or paced, or mpirun and --bootstrap (with "
+        "--clock real the threads of one process send what the model has)");
+  }
   // Processes may be on the system that is given.
   if (config.system.given() && !way.processes) {
     return BadValue(
@@ -77,8 +83,9 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
                      ExecuteReport* report) {
   if (!HasTimes(run)) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(const RunSummary predicted,
-                      engine->run(program, {.native_flows = run.config.network == "native"}));
+  PW_ASSIGN_OR_RETURN(
+      const RunSummary predicted,
+      engine->run(program, {.native_flows = run.config.network == "native"}));
   report->predicted_iteration_s = predicted.iteration_s();
   PW_ASSIGN_OR_RETURN(report->predicted_interval,
                       PredictStepOf(run, program, predicted.iteration_s()));

@@ -81,8 +81,10 @@ std::string NotValidated(const ExecuteReport& report) {
   }
   if (report.reference) {
     texts.push_back(
-        "the float64 reference is of the first step; later ones are held "
-        "against a run of the same kernels alone");
+        report.check ? "the float64 reference is of the first step; later ones "
+                       "are held against a run of the same kernels alone"
+                     : "the float64 reference is of the first step; later ones "
+                       "are not held against anything");
     if (report.reference->tolerance > kFineTolerance) {
       texts.push_back(absl::StrFormat(
           "what is off by less than %.0e in the kernels drowns in the rounding "
@@ -91,8 +93,10 @@ std::string NotValidated(const ExecuteReport& report) {
     }
   } else if (report.clock != ClockKind::kPaced && !report.replay) {
     texts.push_back(absl::StrCat(
-        "kernels that are wrong alike in the sequential run: no float64 "
-        "reference (",
+        report.check ? "kernels that are wrong alike in the sequential run: no "
+                       "float64 reference ("
+                     : "what the kernels compute: no sequential run and no "
+                       "float64 reference (",
         report.no_reference, ")"));
   }
   return absl::StrJoin(texts, "; ");

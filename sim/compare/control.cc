@@ -115,7 +115,13 @@ void AddControl(RunsSummary* summary) {
       scales.push_back(run.row.executed_s / *step);
     }
   }
-  if (scales.empty()) return;
+  // A scale that is fitted to one run or two says nothing of them.
+  if (scales.size() < kFewestForControl) {
+    for (RanksSummary& size : summary->sizes) {
+      for (RepeatedRun& run : size.runs) run.control_s.reset();
+    }
+    return;
+  }
   const double scale = Median(std::move(scales));
   Runs all;
   for (RanksSummary& size : summary->sizes) {

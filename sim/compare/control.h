@@ -21,7 +21,11 @@ namespace pipewright {
 // or does not take these sizes.
 absl::StatusOr<double> ControlStep(const ExecutedRow& row);
 
-// Fills in what is called control in `summary`; its runs are there.
+// The fewest runs that a scale is fitted to.
+inline constexpr size_t kFewestForControl = 3;
+
+// Fills in what is called control in `summary`; its runs are there. With fewer
+// than kFewestForControl runs there is none.
 void AddControl(RunsSummary* summary);
 
 }  // namespace pipewright

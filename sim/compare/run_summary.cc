@@ -128,6 +128,10 @@ nlohmann::ordered_json PairsJson(const Pairs& pairs) {
 
 }  // namespace
 
+std::string TauInWords(int pairs, double tau) {
+  return pairs > 0 ? absl::StrFormat("tau %.3f", tau) : "no tau";
+}
+
 std::string PairsText(const Pairs& pairs, absl::string_view between) {
   return absl::StrJoin(pairs, ", ", absl::PairFormatter(between));
 }
@@ -204,8 +208,7 @@ std::string ControlInWords(const ControlSummary& control) {
       "error %.2f %% in the median of %d, %+.2f %% at worst (%s); order of %d "
       "pairs: %s, %d within %.0f %% left out",
       control.median_error * 100, control.runs, control.worst_error * 100,
-      control.worst, control.pairs,
-      control.pairs > 0 ? absl::StrFormat("tau %.3f", control.tau) : "no tau",
+      control.worst, control.pairs, TauInWords(control.pairs, control.tau),
       control.ties, kTieShare * 100);
 }
 
@@ -248,9 +251,9 @@ std::string RunsToText(const RunsSummary& summary) {
     absl::StrAppendFormat(
         &text,
         "  error %.2f %% in the median, %+.2f %% at worst (%s); order of %d "
-        "pairs: tau %.3f, %d within %.0f %% left out\n",
+        "pairs: %s, %d within %.0f %% left out\n",
         size.median_error * 100, size.worst_error * 100, size.worst, size.pairs,
-        size.tau, size.ties.size(), kTieShare * 100);
+        TauInWords(size.pairs, size.tau), size.ties.size(), kTieShare * 100);
     if (!size.ties.empty()) {
       absl::StrAppend(&text, "  left out: ", PairsText(size.ties, " - "), "\n");
     }

@@ -77,6 +77,9 @@ struct RunsSummary {
   std::string first_date, last_date;
 };
 
+// "tau 0.984", or "no tau" where there is no pair.
+std::string TauInWords(int pairs, double tau);
+
 // "a - b, c - d", with " - " between.
 std::string PairsText(
     const std::vector<std::pair<std::string, std::string>>& pairs,

@@ -162,8 +162,8 @@ std::string SizeSection(const RanksSummary& size) {
                                       EscapeXml(ControlInWords(*size.control)),
                                       ".</p>\n")
                        : "",
-          "<p>Order: Kendall's tau ", absl::StrFormat("%.3f", size.tau),
-          " over ", size.pairs, " pairs; not as predicted: ",
+          "<p>Order: Kendall's ", TauInWords(size.pairs, size.tau), " over ",
+          size.pairs, " pairs; not as predicted: ",
           EscapeXml(size.swapped.empty() ? "none"
                                          : PairsText(size.swapped, " – ")),
           ".</p>\n<p class=\"quiet\">Ties, predicted less than ",

@@ -37,7 +37,9 @@ const std::vector<IdleRule>& CostRules() {
       {{"costs.hop_bytes"},
        [](const RunFacts& facts) {
          if (facts.sizes().pp == 1) return "with pp 1";
-         if (facts.shape() != nullptr) return Unless(true, "");
+         if (facts.shape() != nullptr || facts.run().measured_hops) {
+           return Unless(true, "");
+         }
          return facts.config().costs.p2p_s
                     ? "on any time with costs.p2p, a pure delay"
                     : "on any time without a system";

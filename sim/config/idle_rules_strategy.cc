@@ -33,6 +33,9 @@ const std::vector<IdleRule>& StrategyRules() {
          if (facts.training()->sequence_parallel) {
            return "with sequence parallelism";
          }
+         if (facts.config().costs.hop_bytes) {
+           return "with costs.hop_bytes, which is what one device sends";
+         }
          return Unless(facts.sizes().pp > 1, "with pp 1");
        }},
       {{"strategy.dp"},

@@ -64,7 +64,8 @@ absl::Status FillTime(const RunConfig& config, const TimeOf& time,
 
 constexpr char kAllTimes[] =
     "all of forward, backward_input, backward_weight (a full backward is their "
-    "sum), or none of them";
+    "sum), or forward and backward (half of it is taken for each), or none of "
+    "them";
 
 absl::Status CheckAllGiven(const RunConfig& config) {
   std::vector<std::string> missing;

@@ -114,12 +114,27 @@ std::string ToString(const RunConfig& config) {
   return out;
 }
 
+namespace {
+
+// The user gave `backward`; its halves have been made of it.
+bool IsHalfOfBackward(const RunConfig& config, const std::string& path) {
+  const auto is_half = [&path](absl::string_view section) {
+    return path == absl::StrCat(section, ".backward_input") ||
+           path == absl::StrCat(section, ".backward_weight");
+  };
+  return (config.costs.backward_s && is_half("costs.uniform")) ||
+         (!config.costs.stage_backward_s.empty() && is_half("costs.per_stage"));
+}
+
+}  // namespace
+
 std::vector<std::string> GivenPaths(const RunConfig& config) {
   std::vector<std::string> paths;
   const std::string text = ToString(config);
   for (const absl::string_view line :
        absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    paths.emplace_back(line.substr(0, line.find(": ")));
+    std::string path(line.substr(0, line.find(": ")));
+    if (!IsHalfOfBackward(config, path)) paths.push_back(std::move(path));
   }
   return paths;
 }

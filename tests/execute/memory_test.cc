@@ -30,7 +30,8 @@ struct Sizes {
   bool copies = false;  // to the host and back
   int dp = 1;
   DataParallel data_parallel = DataParallel::kNone;
-  bool tied = false;  // embedding and head share a table
+  bool tied = false;   // embedding and head share a table
+  int64_t batch = 16;  // activations are then most of what a rank holds
 };
 
 std::string Words(const Sizes& sizes) {
@@ -40,7 +41,7 @@ std::string Words(const Sizes& sizes) {
                       " slices ", sizes.slices, " experts ", sizes.experts,
                       " copies ", sizes.copies, " dp ", sizes.dp, " mode ",
                       static_cast<int>(sizes.data_parallel), " tied ",
-                      sizes.tied);
+                      sizes.tied, " batch ", sizes.batch);
 }
 
 struct Run {
@@ -102,8 +103,7 @@ Run MakeRun(const Sizes& sizes) {
   run.model =
       testing::SmallModel(sizes.style, schedule.stages(), schedule.slices);
   run.model.shape.type = sizes.type;
-  // Activations are most of what a rank holds.
-  run.model.batch = 16;
+  run.model.batch = sizes.batch;
   run.model.recompute = sizes.recompute;
   SetWeightVersions(schedule, &run.model);
   ModelSpec spec = SpecOf(run.model);
@@ -222,6 +222,20 @@ TEST_CASE("execute: the inventory holds for slices, experts, pairs and steps",
       {.schedule = "zb-h1", .optimizer = OptimizerMode::kPostValidated},
       {.schedule = "1f1b", .dp = 2, .data_parallel = DataParallel::kDdp},
       {.schedule = "zb-v", .dp = 2, .data_parallel = DataParallel::kFsdp},
+      // Weights and what is reduced are most of what a rank holds.
+      {.schedule = "1f1b",
+       .dp = 2,
+       .data_parallel = DataParallel::kDdp,
+       .batch = 1},
+      {.schedule = "1f1b",
+       .dp = 2,
+       .data_parallel = DataParallel::kZero1,
+       .batch = 1},
+      {.schedule = "zb-h1",
+       .dp = 2,
+       .data_parallel = DataParallel::kZero2,
+       .batch = 1},
+      {.schedule = "chimera", .batch = 1},
       {.schedule = "1f1b", .style = PW_GPT, .tied = true},
       {.schedule = "zb-h1", .tied = true},
       {.schedule = "zb-v", .tied = true},

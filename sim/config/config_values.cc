@@ -16,6 +16,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
+#include "sim/config/ignored_fields.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
@@ -52,7 +53,7 @@ std::string Factors() {
 }
 
 // What a number may be, by the path of its field.
-class Ranges {
+class Ranges : public IgnoredFields {
  public:
   Ranges() {
     const RunConfig none;
@@ -80,22 +81,6 @@ class Ranges {
   void Reals(const char* path, const std::vector<double>&) {
     words_[path] = Factors();
   }
-  template <typename... Rest>
-  void Text(const Rest&...) {}
-  template <typename... Rest>
-  void Bool(const Rest&...) {}
-  template <typename... Rest>
-  void Quantity(const Rest&...) {}
-  template <typename... Rest>
-  void Quantities(const Rest&...) {}
-  template <typename... Rest>
-  void Section(const Rest&...) {}
-  template <typename... Rest>
-  void Texts(const Rest&...) {}
-  template <typename... Rest>
-  void Choice(const Rest&...) {}
-  template <typename... Rest>
-  void Pairs(const Rest&...) {}
 
  private:
   std::map<std::string, std::string> words_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/status.h"
+#include "sim/config/ignored_fields.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/model/ops.h"
@@ -58,7 +59,7 @@ double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
 }
 
 // The largest size that was given of those that bytes grow with.
-class LargestSize {
+class LargestSize : public IgnoredFields {
  public:
   template <typename Integer>
   void Int(const char* path, const std::optional<Integer>& value, int64_t,
@@ -72,28 +73,6 @@ class LargestSize {
     value_ = *value;
     path_ = path;
   }
-  template <typename... Rest>
-  void Ints(const Rest&...) {}
-  template <typename... Rest>
-  void Real(const Rest&...) {}
-  template <typename... Rest>
-  void Reals(const Rest&...) {}
-  template <typename... Rest>
-  void Text(const Rest&...) {}
-  template <typename... Rest>
-  void Bool(const Rest&...) {}
-  template <typename... Rest>
-  void Quantity(const Rest&...) {}
-  template <typename... Rest>
-  void Quantities(const Rest&...) {}
-  template <typename... Rest>
-  void Section(const Rest&...) {}
-  template <typename... Rest>
-  void Texts(const Rest&...) {}
-  template <typename... Rest>
-  void Choice(const Rest&...) {}
-  template <typename... Rest>
-  void Pairs(const Rest&...) {}
 
   const std::string& path() const { return path_; }
   int64_t value() const { return value_; }

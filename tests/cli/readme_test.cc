@@ -4,11 +4,13 @@
 // A fenced block without a language, or with "sh", holds commands that the test
 // runs in the order of the page, all of a page in one folder. A block with
 // "<!-- not run: REASON -->" right above it is left alone. A comment above a
-// command may say "exit code N".
+// command may say "exit code N". Lines of a block with "<!-- output -->" above
+// it are printed by commands above it.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,7 +50,12 @@ BinaryResult RunInShell(const TemporaryFolder& folder,
 
 void RunCommandsOf(const std::string& page, int* commands) {
   const TemporaryFolder folder;
+  std::set<std::string> printed;
   for (const FencedBlock& block : FencedBlocks(ReadPage(page))) {
+    for (const std::string& line : block.lines) {
+      INFO(page << ":" << block.line << ": " << line);
+      CHECK((!block.is_output || printed.count(line) > 0));
+    }
     if (!block.is_commands() || !block.not_run.empty()) continue;
     for (const PageCommand& command : CommandsOf(block)) {
       INFO(page << ":" << block.line << ": " << command.text);
@@ -57,6 +64,8 @@ void RunCommandsOf(const std::string& page, int* commands) {
       const BinaryResult result = RunInShell(folder, command.text);
       INFO(result.err);
       CHECK(result.exit_code == command.exit_code);
+      const std::vector<std::string> lines = absl::StrSplit(result.out, '\n');
+      printed.insert(lines.begin(), lines.end());
       ++*commands;
     }
   }
@@ -83,7 +92,7 @@ TEST_CASE("readme: a command that fails is noticed", "[cli][docs]") {
   const std::string page =
       "```\n# This has exit code 2.\npipewright simulate \\\n    --pp 0\n"
       "pipewright version\n```\n<!-- not run: why -->\n\n```sh\nx\n```\n"
-      "```text\ny\n```\n";
+      "<!-- output -->\n```text\ny\n```\n";
   const std::vector<FencedBlock> blocks = FencedBlocks(page);
   REQUIRE(blocks.size() == 3);
   const std::vector<PageCommand> commands = CommandsOf(blocks[0]);
@@ -93,6 +102,7 @@ TEST_CASE("readme: a command that fails is noticed", "[cli][docs]") {
   CHECK(commands[1].exit_code == 0);
   CHECK(blocks[1].not_run == "why");
   CHECK(blocks[2].not_run.empty());
+  CHECK(blocks[2].is_output);
   CHECK_FALSE(blocks[2].is_commands());
 }
 

@@ -51,6 +51,7 @@ std::vector<FencedBlock> FencedBlocks(const std::string& page) {
   std::vector<FencedBlock> blocks;
   bool fenced = false;
   std::string not_run;
+  bool is_output = false;
   size_t indent = 0;
   int number = 0;
   for (const std::string& line : Strings(absl::StrSplit(page, '\n'))) {
@@ -62,9 +63,11 @@ std::vector<FencedBlock> FencedBlocks(const std::string& page) {
         blocks.push_back({.line = number,
                           .language = line.substr(indent + 3),
                           .lines = {},
-                          .not_run = not_run});
+                          .not_run = not_run,
+                          .is_output = is_output});
       }
       not_run.clear();
+      is_output = false;
     } else if (fenced) {
       blocks.back().lines.push_back(
           line.substr(std::min(indent, IndentOf(line))));
@@ -73,6 +76,7 @@ std::vector<FencedBlock> FencedBlocks(const std::string& page) {
       const bool is_mark = absl::ConsumePrefix(&mark, "<!-- not run: ") &&
                            absl::ConsumeSuffix(&mark, " -->");
       not_run = is_mark ? std::string(mark) : "";
+      is_output = line == "<!-- output -->";
     }
   }
   return blocks;

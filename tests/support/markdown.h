@@ -13,6 +13,8 @@ struct FencedBlock {
   std::vector<std::string> lines;
   // Of "<!-- not run: REASON -->" right above the block; "" without one.
   std::string not_run;
+  // "<!-- output -->" stands above: lines that a command of the page prints.
+  bool is_output = false;
 
   bool is_commands() const { return language.empty() || language == "sh"; }
   std::string text() const;

@@ -12,10 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
@@ -154,6 +156,44 @@ std::string BrokenLink(const std::string& page, const std::string& link) {
   return std::find(anchors.begin(), anchors.end(), parts[1]) == anchors.end()
              ? absl::StrCat(page, ": ", link, ": no such heading")
              : "";
+}
+
+// The least and the most of simulated / published - 1 of a table, in percent.
+std::pair<double, double> ErrorsOf(const std::string& name) {
+  const BinaryResult result = RunBinary({"reproduce", name, "--json"});
+  const auto table = nlohmann::json::parse(result.out)["experiments"][0];
+  std::pair<double, double> ends = {1e9, -1e9};
+  for (const auto& row : table["rows"]) {
+    if (!row.contains("published")) continue;
+    const double error =
+        100 *
+        (row["simulated"].get<double>() / row["published"].get<double>() - 1);
+    ends = {std::min(ends.first, error), std::max(ends.second, error)};
+  }
+  return ends;
+}
+
+TEST_CASE("readme: its errors are those of reproduce", "[cli][docs]") {
+  for (const char* page : {"README.md", "docs/times.md"}) {
+    const std::string text = ReadPage(page);
+    for (const char* name : {"megatron-table1", "korthikanti-table5"}) {
+      const auto [least, most] = ErrorsOf(name);
+      INFO(page << " " << name << " " << least << " " << most);
+      CHECK(absl::StrContains(
+          text, absl::StrFormat("%+.1f to %+.1f %% |", least, most)));
+    }
+    const BinaryResult llama =
+        RunBinary({"reproduce", "llama3-table4", "--json"});
+    const auto rows =
+        nlohmann::json::parse(llama.out)["experiments"][0]["rows"];
+    REQUIRE(rows.size() == 2);
+    CHECK(absl::StrContains(
+        text, absl::StrFormat("MFU %.0f and %.0f %% against %.0f and %.0f %%",
+                              rows[0]["simulated"].get<double>(),
+                              rows[1]["simulated"].get<double>(),
+                              rows[0]["published"].get<double>(),
+                              rows[1]["published"].get<double>())));
+  }
 }
 
 TEST_CASE("readme: every relative link leads somewhere", "[cli][docs]") {

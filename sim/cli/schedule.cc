@@ -118,10 +118,9 @@ void AddSchedule(CLI::App* app, Action* action) {
       ->type_name("");
   convert->config.AddTo(verb, ConfigOptions::File::kOption);
   CLI::Option* format =
-      verb->add_option(
-              "--format", convert->format,
-              "text, json, csv, svg; torch-csv, torch-csv-comms: PyTorch's "
-              "file, passes only or with sends and receives")
+      verb->add_option("--format", convert->format,
+                       "text, json, csv, svg; torch-csv, torch-csv-comms: "
+                       "PyTorch's CSV, passes only or with sends and receives")
           ->type_name("FORMAT")
           ->group("Output");
   verb->add_flag("--json", convert->json, "the same as --format json")

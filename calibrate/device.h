@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/layer.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

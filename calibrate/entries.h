@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibrate/measure.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

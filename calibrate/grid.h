@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/layer.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/model/model.h"
 
 namespace pipewright {

@@ -13,7 +13,7 @@
 #include "calibrate/statistics.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/cost/profile_check.h"
+#include "sim/profile/check.h"
 
 namespace pipewright {
 namespace {

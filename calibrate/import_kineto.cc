@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "calibrate/statistics.h"
 #include "sim/base/status.h"
-#include "sim/cost/profile_check.h"
+#include "sim/profile/check.h"
 #include "sim/trace/trace_events.h"
 
 namespace pipewright {

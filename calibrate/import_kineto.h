@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/trace/trace_regions.h"
 
 namespace pipewright {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "calibrate/device.h"
 #include "calibrate/part_bench.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

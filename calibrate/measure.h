@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "calibrate/statistics.h"
 #include "calibrate/stopping_rule.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

@@ -12,7 +12,7 @@
 #include "calibrate/device.h"
 #include "calibrate/grid.h"
 #include "kernels/layer.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

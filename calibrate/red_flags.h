@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

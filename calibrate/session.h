@@ -12,7 +12,7 @@
 #include "calibrate/measure.h"
 #include "calibrate/transfer_subjects.h"
 #include "kernels/kernels.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/model/model.h"
 
 namespace pipewright {

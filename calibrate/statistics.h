@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

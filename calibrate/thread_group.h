@@ -42,7 +42,7 @@ class ThreadGroup {
   // Wall-clock seconds of one transfer, median over `repeats` on end: one in
   // which a thread lost its core measures the scheduler. Send-recv:
   // from rank 0 to 1 and back, halved; the others are rings. `bytes` as NCCL
-  // counts them (sim/cost/profile.h).
+  // counts them (sim/profile/profile.h).
   double Run(TransferKind kind, int64_t bytes, int repeats);
 
   // The same on end in the background; End returns the seconds of each.

@@ -10,32 +10,9 @@
 #include "absl/status/statusor.h"
 #include "calibrate/measure.h"
 #include "calibrate/thread_group.h"
+#include "execute/transport/timed_transport.h"
 
 namespace pipewright {
-
-// Ranks that transfer when told to.
-struct Transport {
-  std::string name;  // as TransferEntry has it
-  int ranks = 0;
-  // Seconds of one transfer, of `repeats` on end.
-  std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
-                                       int repeats)>
-      run;
-  // Other threads with other buffers; empty where ranks are processes or GPUs.
-  std::function<void()> renew;
-  // What is measured; empty: what suits the memory of a host.
-  std::vector<int64_t> sizes;
-  // Small transfers are repeated until about so many bytes have moved.
-  int64_t sample_bytes = 1 << 20;
-  int least_repeats = 1;
-  int most_repeats = 32;
-  // Where it runs on GPUs, of which the measured one is the first: queues
-  // `count` transfers, and gives the seconds of one when all have ended, for
-  // what runs beside passes. Empty elsewhere.
-  std::function<absl::Status(TransferKind kind, int64_t bytes, int count)>
-      begin;
-  std::function<absl::StatusOr<double>()> end;
-};
 
 // A pair of ranks of one machine is the same pair among more of them, so
 // send-recv is measured by a transport of two only, unless it is the only one

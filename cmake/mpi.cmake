@@ -7,7 +7,7 @@ set_property(CACHE PIPEWRIGHT_MPI PROPERTY STRINGS AUTO ON OFF)
 if(NOT PIPEWRIGHT_MPI STREQUAL OFF)
   find_package(MPI COMPONENTS CXX)
   if(MPI_CXX_FOUND)
-    add_library(pipewright_mpi MODULE execute/mpi/module.cc)
+    add_library(pipewright_mpi MODULE execute/transport/mpi/module.cc)
     # MPI's C interface only; its old C++ one would need a library of its own.
     target_compile_definitions(pipewright_mpi PRIVATE
       OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

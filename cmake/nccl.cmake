@@ -32,7 +32,7 @@ if(NOT PIPEWRIGHT_HAS_CUDA OR NOT PIPEWRIGHT_NCCL_INCLUDE)
   return()
 endif()
 
-add_library(pipewright_nccl MODULE execute/nccl/module.cc)
+add_library(pipewright_nccl MODULE execute/transport/nccl/module.cc)
 target_include_directories(pipewright_nccl SYSTEM PRIVATE
   ${CUDAToolkit_INCLUDE_DIRS} ${PIPEWRIGHT_NCCL_INCLUDE})
 target_link_libraries(pipewright_nccl PRIVATE

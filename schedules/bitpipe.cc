@@ -42,11 +42,11 @@ void AddRank(const ScheduleParams& params, int rank, bool figure, bool eager,
       add_backwards(1);
     }
   };
-  // The ranks of a pair hold a stage in exchanged replicas, so both begin
+  // The ranks of a pair hold a stage in exchanged directions, so both begin
   // with the same stage.
   const auto add_sync = [&](int chunk) {
-    for (const int replica : {own, 1 - own}) {
-      builder.Add(rank, PassKind::kSync, 0, chunk, 0, replica);
+    for (const int direction : {own, 1 - own}) {
+      builder.Add(rank, PassKind::kSync, 0, chunk, 0, direction);
     }
   };
   const int warm_up = 2 * params.pp - ahead;

@@ -20,18 +20,18 @@ void AddRank(const ScheduleParams& params, int rank, ScheduleBuilder& builder) {
   const int pp = params.pp;
   const int half = pp / 2;
   const int count = params.microbatches / 2;
-  // The forwards and the backwards of either replica, in their own order.
+  // The forwards and the backwards of either direction, in their own order.
   struct Line {
     PassKind kind;
-    int replica;
+    int direction;
     int first_slot;
     int microbatch = 0;
   };
   std::array<Line, 4> lines;
-  for (const int replica : {0, 1}) {
-    const int stage = replica == 0 ? rank : pp - 1 - rank;
-    lines[2 * replica] = {PassKind::kForward, replica, stage};
-    lines[2 * replica + 1] = {PassKind::kBackwardFull, replica,
+  for (const int direction : {0, 1}) {
+    const int stage = direction == 0 ? rank : pp - 1 - rank;
+    lines[2 * direction] = {PassKind::kForward, direction, stage};
+    lines[2 * direction + 1] = {PassKind::kBackwardFull, direction,
                               2 * pp - 1 - stage};
   }
   const auto slot = [&](const Line& line) {
@@ -44,7 +44,7 @@ void AddRank(const ScheduleParams& params, int rank, ScheduleBuilder& builder) {
       if (line.microbatch == count) continue;
       if (next == nullptr || slot(line) < slot(*next)) next = &line;
     }
-    builder.Add(rank, next->kind, next->microbatch++, 0, 0, next->replica);
+    builder.Add(rank, next->kind, next->microbatch++, 0, 0, next->direction);
   }
 }
 

@@ -49,7 +49,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     const int split = params.pp - 1 - distance;
     builder.Reserve(rank, int64_t{2} * params.microbatches + split);
     AddDualPipeRank(rank,
-                    {.phases = {{.replica = near}, {.replica = 1 - near}},
+                    {.phases = {{.direction = near}, {.direction = 1 - near}},
                      .distance = distance,
                      .half = params.pp / 2,
                      .microbatches = params.microbatches / 2},

@@ -1,4 +1,4 @@
-// DualPipeV: DualPipe cut in half. One replica in a V of two chunks a rank;
+// DualPipeV: DualPipe cut in half. One pipeline in a V of two chunks a rank;
 // a forward of one chunk runs together with a backward of the other.
 #include <utility>
 

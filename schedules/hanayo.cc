@@ -1,4 +1,4 @@
-// Hanayo: one replica in waves; the stages walk to and fro over the ranks, w
+// Hanayo: one pipeline in waves; the stages walk to and fro over the ranks, w
 // times with 2w chunks a rank. The placement is the paper's (as remembered);
 // the order is a RECONSTRUCTION, for no reference order was at hand: see
 // sim/schedule/wave_order.h.

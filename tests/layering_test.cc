@@ -32,14 +32,15 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["sim/replay"] = {"sim/base", "sim/schedule"};
     map["sim/topology"] = {"sim/base"};
     map["sim/model"] = {"sim/base"};
-    map["sim/cost"] = {"sim/base", "sim/model", "sim/topology"};
+    map["sim/profile"] = {"sim/base"};
+    map["sim/cost"] = {"sim/base", "sim/model", "sim/profile", "sim/topology"};
     map["sim/memory"] = {"sim/base", "sim/schedule", "sim/model"};
     map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
     map["topologies"] = {"sim/base", "sim/topology"};
     map["kernels"] = {};
     std::set<std::string> below = {"sim/base",     "sim/schedule", "sim/replay",
-                                   "sim/topology", "sim/model",    "sim/cost",
-                                   "sim/memory"};
+                                   "sim/topology", "sim/model",    "sim/profile",
+                                   "sim/cost",     "sim/memory"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/compare",
           "sim/config", "sim/search", "sim/sweep", "sim/reproduce",
@@ -49,12 +50,21 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     }
     // Modules that the command line loads.
     map["kernels"] = {};
-    map["calibrate"] = {"kernels",   "sim/base",    "sim/cost",
-                        "sim/model", "sim/program", "sim/trace"};
-    map["execute"] = {"kernels",     "sim/base",  "sim/schedule", "sim/replay",
-                      "sim/model",   "sim/cost",  "sim/topology", "sim/memory",
-                      "sim/program", "sim/trace", "sim/engine"};
-    map["sim/cli"].insert({"kernels", "calibrate", "execute"});
+    map["execute/transport"] = {"kernels", "sim/base", "sim/profile",
+                                "sim/program"};
+    map["calibrate"] = {"kernels",     "execute/transport", "sim/base",
+                        "sim/cost",    "sim/model",         "sim/profile",
+                        "sim/program", "sim/trace"};
+    const std::set<std::string> run = {
+        "kernels",    "execute/transport", "sim/base",    "sim/schedule",
+        "sim/replay", "sim/model",         "sim/profile", "sim/cost",
+        "sim/memory", "sim/topology",      "sim/program", "sim/trace",
+        "sim/engine"};
+    map["execute/run"] = run;
+    map["execute/train"] = run;
+    map["execute/train"].insert("execute/run");
+    map["sim/cli"].insert({"kernels", "calibrate", "execute/transport",
+                           "execute/run", "execute/train"});
     return map;
   }();
   return allowed;
@@ -71,7 +81,7 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // "sim/base" of "sim/base/names.h", "schedules" of "schedules/gpipe.cc".
 std::string FolderOf(const std::string& path) {
   const Strings parts = absl::StrSplit(path, '/');
-  return parts[0] == "sim" && parts.size() > 2
+  return (parts[0] == "sim" || parts[0] == "execute") && parts.size() > 2
              ? absl::StrCat(parts[0], "/", parts[1])
              : parts[0];
 }
@@ -118,7 +128,8 @@ void CheckInclude(const std::string& path, const std::string& header,
   const std::string to = FolderOf(header);
   const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
                     to == "topologies" || to == "kernels" ||
-                    to == "calibrate" || to == "execute" || to == "tests";
+                    to == "calibrate" || to == "tests" ||
+                    absl::StartsWith(header, "execute/");
   const std::string from = FolderOf(path);
   if (from == "kernels" && (absl::StartsWith(header, "absl/") ||
                             absl::StartsWith(header, "google/"))) {
@@ -243,7 +254,7 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("calibrate/a.cc", "#include \"sim/cli/common.h\"\n"));
   CHECK(bad("kernels/a.cc", "#include \"sim/base/check.h\"\n"));
   CHECK(bad("execute/a.cc", "#include \"sim/config/prepare.h\"\n"));
-  CHECK(bad("sim/engine/a.cc", "#include \"execute/worker.h\"\n"));
+  CHECK(bad("sim/engine/a.cc", "#include \"execute/run/worker.h\"\n"));
   CHECK(bad("sim/base/a.cc", "  std::cerr << 1;\n"));
   CHECK(bad("sim/base/a.cc", "  printf(\"x\");\n"));
   CHECK(bad("sim/report/a.cc", "  std::fprintf (stderr, \"// x\");\n"));
@@ -280,7 +291,10 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
     return Violations(path, content).empty();
   };
   CHECK(good("kernels/cpu/a.cc", "#include \"kernels/kernels.h\"\n"));
-  CHECK(good("execute/a.cc", "#include \"sim/engine/engine.h\"\n"));
+  CHECK(good("execute/run/a.cc", "#include \"sim/engine/engine.h\"\n"));
+  CHECK(good("execute/train/a.cc", "#include \"execute/run/worker.h\"\n"));
+  CHECK(good("calibrate/a.h", "#include \"execute/transport/wire.h\"\n"));
+  CHECK(good("sim/cost/a.h", "#include \"sim/profile/profile.h\"\n"));
   CHECK(good("sim/cost/a.h", "#include \"sim/schedule/pass.h\"\n"));
   CHECK(good("sim/memory/a.h", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(good("sim/report/a.h", "#include \"sim/engine/engine.h\"\n"));

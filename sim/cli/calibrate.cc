@@ -22,7 +22,7 @@
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 #include "sim/cli/calibrate_import.h"
-#include "sim/cli/calibrate_transport.h"
+#include "execute/transport/calibration_group.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
 #include "sim/report/calibration_report.h"
@@ -117,7 +117,7 @@ class Calibration {
   std::string merge_;
   std::string transport_name_;
   std::vector<std::string> sliced_;
-  std::unique_ptr<CalibrateTransport> transport_;
+  std::unique_ptr<CalibrationGroup> transport_;
   bool resume_ = false;
   bool json_ = false;
   OutputFiles files_;
@@ -237,7 +237,7 @@ absl::Status Calibration::Run() {
     interrupted_ = true;
   });
   PW_ASSIGN_OR_RETURN(transport_,
-                      CalibrateTransport::Start(transport_name_, device_));
+                      CalibrationGroup::Start(transport_name_, device_));
   absl::Status status =
       transport_->serves() ? transport_->Serve() : PrepareAndMeasure();
   // The others may go.
@@ -248,7 +248,11 @@ absl::Status Calibration::Run() {
 
 absl::Status Calibration::PrepareAndMeasure() {
   PW_RETURN_IF_ERROR(Prepare());
-  PW_RETURN_IF_ERROR(transport_->Put(kernels_, &options_));
+  PW_ASSIGN_OR_RETURN(TimedTransports timed,
+                      transport_->Transports(kernels_, options_.grid.quick));
+  options_.transports = std::move(timed.transports);
+  options_.transport_library = std::move(timed.library);
+  options_.warnings = std::move(timed.warnings);
   PW_ASSIGN_OR_RETURN(CalibrateResult result, Measure());
   if (result.interrupted) {
     PW_RETURN_IF_ERROR(WriteFile(Partial(), WriteProfile(result.profile)));

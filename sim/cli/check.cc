@@ -213,7 +213,7 @@ absl::Status Check::Run() {
                  {"vpp", schedule.vpp()},
                  {"microbatches", schedule.microbatches},
                  {"slices", schedule.slices},
-                 {"replicas", schedule.replicas},
+                 {"replicas", schedule.directions},
                  {"ops", CountPasses(schedule)},
                  {"semantics", semantics}};
   absl::Status verdict = Verify(parsed, rule, &report);

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/run_mpi.h"
-#include "execute/training.h"
+#include "execute/run/run_processes.h"
+#include "execute/train/training.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/names.h"
@@ -117,7 +117,7 @@ absl::Status Execute::Run() {
   job_options.timeout_s = CheckOptions().ok() ? timeout_s : kUsualTimeout_s;
   job_options.device = device;
   PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job_options));
-  MpiJob* const job = processes.job.get();
+  ProcessGroup* const job = processes.job.get();
   if (job == nullptr) return RunIn(processes);
   job->SetLastWords([](const std::string& why) {
     std::_Exit(Refuse(absl::UnavailableError(why)));
@@ -242,7 +242,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
 }
 
 absl::Status Execute::RunIn(const ProcessJob& processes) {
-  MpiJob* const job = processes.job.get();
+  ProcessGroup* const job = processes.job.get();
   Prepared prepared;
   const auto first = [&]() -> absl::StatusOr<FirstWord> {
     PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
@@ -258,7 +258,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
     decision = std::move(word.decision);
   } else {
     PW_ASSIGN_OR_RETURN(decision,
-                        FirstOfMpi(job, job_options.timeout_s, first));
+                        FirstOfAll(job, job_options.timeout_s, first));
   }
   const PreparedRun& run = prepared.run;
   const Program& program = prepared.program;
@@ -286,7 +286,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
   PW_RETURN_IF_ERROR(
       job == nullptr
           ? conclude()
-          : LastOfMpi(job, program, prepared.training.execute, conclude));
+          : LastOfAll(job, program, prepared.training.execute, conclude));
   return VerdictOf(report);
 }
 

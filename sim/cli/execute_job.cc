@@ -1,11 +1,9 @@
 #include "sim/cli/execute_job.h"
 
-#include <stdlib.h>
-
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "execute/socket_job.h"
+#include "execute/transport/nccl_device.h"
+#include "execute/transport/socket_job.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
@@ -13,16 +11,10 @@
 namespace pipewright {
 namespace {
 
-// The how-manieth process of its machine: Open MPI, MPICH and Intel MPI, Slurm,
-// torchrun.
-constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
-                                         "MPI_LOCALRANKID", "SLURM_LOCALID",
-                                         "LOCAL_RANK"};
-
 // More sockets than that no process has.
 constexpr int kMostRanks = 1 << 16;
 
-absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(const JobOptions& options) {
   absl::string_view path = options.bootstrap;
   if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
     return BadValue("--bootstrap", options.bootstrap, "file:PATH");
@@ -41,21 +33,6 @@ absl::StatusOr<std::unique_ptr<MpiJob>> JoinByFile(const JobOptions& options) {
 }
 
 }  // namespace
-
-absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process) {
-  const int devices = nccl.device_count();
-  if (devices < 1) {
-    return absl::UnavailableError(
-        absl::StrCat("--transport nccl: no CUDA device",
-                     devices < 0 ? ": " : "", devices < 0 ? nccl.error() : ""));
-  }
-  int local = process;
-  for (const char* const variable : kLocalNumbers) {
-    const char* const value = getenv(variable);
-    if (value != nullptr && absl::SimpleAtoi(value, &local)) break;
-  }
-  return local % devices;
-}
 
 void AddJobOptions(CLI::App* verb, JobOptions* options) {
   verb->add_option("--transport", options->transport,
@@ -77,7 +54,7 @@ void AddJobOptions(CLI::App* verb, JobOptions* options) {
 
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
   const bool by_file = !options.bootstrap.empty();
-  const bool mpi = MpiJob::Started() && !by_file;
+  const bool mpi = ProcessGroup::Started() && !by_file;
   std::string name = options.transport;
   if (name.empty()) name = by_file ? "sockets" : mpi ? "mpi" : "threads";
   if (name != "threads" && name != "mpi" && name != "sockets" &&
@@ -118,7 +95,7 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
     PW_ASSIGN_OR_RETURN(joined.nccl, LoadNccl());
   }
   PW_ASSIGN_OR_RETURN(joined.job,
-                      by_file ? JoinByFile(options) : MpiJob::Create());
+                      by_file ? JoinByFile(options) : ProcessGroup::Create());
   if (joined.nccl != nullptr) {
     PW_ASSIGN_OR_RETURN(joined.device_index,
                         DeviceOfProcess(*joined.nccl, joined.job->process()));

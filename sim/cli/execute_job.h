@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "execute/nccl_transport.h"
-#include "execute/run_mpi.h"
+#include "execute/transport/nccl_transport.h"
+#include "execute/run/run_processes.h"
 
 namespace pipewright {
 
@@ -26,7 +26,7 @@ void AddJobOptions(CLI::App* verb, JobOptions* options);
 
 struct ProcessJob {
   std::string name;             // "threads", "mpi", "sockets", "nccl"
-  std::unique_ptr<MpiJob> job;  // null with threads
+  std::unique_ptr<ProcessGroup> job;  // null with threads
   const PwNccl* nccl = nullptr;
   int device_index = 0;  // the GPU of this process
 };
@@ -34,10 +34,6 @@ struct ProcessJob {
 // Errors: kInvalidArgument for options that do not go together; kUnavailable
 // for what is not there.
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options);
-
-// The GPU of a process: the how-manieth it is of its machine, as its starter
-// says. Error: kUnavailable without a GPU.
-absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process);
 
 // For ExecuteOptions::data_path of a job with NCCL.
 std::function<std::unique_ptr<Endpoint>(const Program&, Address, Endpoint*)>

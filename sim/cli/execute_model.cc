@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibrate/grid.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "sim/base/status.h"
 #include "sim/config/describe_costs.h"
 #include "sim/memory/executor_memory.h"
@@ -76,7 +76,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     steps.strategy.optimizer = OptimizerMode::kSynchronised;
     PW_ASSIGN_OR_RETURN(run, Prepare(steps));
   }
-  const bool copies = run.lower.replicas > 1 || run.schedule->replicas > 1;
+  const bool copies = run.lower.replicas > 1 || run.schedule->directions > 1;
   if (copies && run.lower.data_parallel == DataParallel::kNone) {
     if (read.strategy.data_parallel) {
       warnings->push_back(

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "execute/executed_model.h"
+#include "execute/train/executed_model.h"
 #include "sim/config/prepare.h"
 #include "sim/report/report.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "execute/replay.h"
-#include "execute/training.h"
+#include "execute/run/replay.h"
+#include "execute/train/training.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace_origin.h"
 

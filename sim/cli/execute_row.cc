@@ -42,7 +42,7 @@ double ShortestPass(const PreparedRun& run) {
                           IsBackward(pass.kind());
       if (!counts) continue;
       const int stage =
-          schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
+          schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
       const double seconds =
           run.lower.costs.Seconds(pass.kind(), stage, schedule.slices);
       if (seconds <= 0) continue;

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibrate/device.h"
-#include "execute/fixed_worker.h"
-#include "execute/run_mpi.h"
-#include "execute/training_replay.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/run/run_processes.h"
+#include "execute/train/training_replay.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -74,7 +74,7 @@ std::string Execute::WhyNoReference(const PreparedRun& run,
 }
 
 absl::Status Execute::Train(const PreparedRun& run, const Program& program,
-                            TrainingOptions training, MpiJob* job,
+                            TrainingOptions training, ProcessGroup* job,
                             ExecuteReport* report, Executed* executed) {
   PW_ASSIGN_OR_RETURN(const std::vector<int> ranks,
                       ReplayedRanks(report->clock, program.pp()));
@@ -87,8 +87,8 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                           RunThreads(program, make_worker, training.execute));
       return absl::OkStatus();
     }
-    PW_ASSIGN_OR_RETURN(MpiRun ran,
-                        RunMpi(job, program, make_worker, training.execute));
+    PW_ASSIGN_OR_RETURN(ProcessesRun ran,
+                        RunProcesses(job, program, make_worker, training.execute));
     executed->run = std::move(ran.run);
     return absl::OkStatus();
   }
@@ -133,7 +133,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   } else {
     PW_ASSIGN_OR_RETURN(trained,
                         job != nullptr
-                            ? TrainMpi(job, program, model, kernels, training)
+                            ? TrainProcesses(job, program, model, kernels, training)
                             : TrainThreads(program, model, kernels, training));
     executed->peak_activations = trained.peak_activations;
   }

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "kernels/kernels.h"
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_report.h"
@@ -76,7 +76,7 @@ struct Execute {
   std::string WhyNoReference(const PreparedRun& run, const Program& program,
                              const ExecutedModel& model) const;
   absl::Status Train(const PreparedRun& run, const Program& program,
-                     TrainingOptions training, MpiJob* job,
+                     TrainingOptions training, ProcessGroup* job,
                      ExecuteReport* report, Executed* executed);
   void PutFiles(const Program& program, const Executed& executed,
                 const ExecuteReport& report);

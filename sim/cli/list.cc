@@ -16,7 +16,7 @@
 #include "sim/config/model_fields.h"
 #include "sim/cost/device.h"
 #include "sim/cost/profile_costs.h"
-#include "sim/cost/profile_store.h"
+#include "sim/profile/store.h"
 #include "sim/model/model.h"
 #include "sim/report/gallery.h"
 #include "sim/schedule/registry.h"

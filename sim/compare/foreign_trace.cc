@@ -140,7 +140,7 @@ using Place = std::tuple<int, int, int, int, uint64_t, bool>;
 
 Place PlaceOf(const TraceOp& op, int rank, int stage) {
   return {rank,          op.iteration,
-          stage,         op.pass.replica(),
+          stage,         op.pass.direction(),
           op.pass.key(), op.pass.kind() == PassKind::kForward};
 }
 

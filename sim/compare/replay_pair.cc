@@ -20,7 +20,7 @@ constexpr int kMostInferred = 4;
 using PassKey = std::tuple<int, int, int, int, uint64_t, bool>;
 
 PassKey KeyOf(const TraceOp& op, int stage) {
-  return {op.replica, op.iteration,  op.pass.replica(),
+  return {op.replica, op.iteration,  op.pass.direction(),
           stage,      op.pass.key(), op.pass.kind() == PassKind::kForward};
 }
 
@@ -163,7 +163,7 @@ void PairReplay::LinkCopies() {
   using CopyKey = std::tuple<int, int, int, int, uint64_t>;
   const auto key = [](const TraceOp& op) {
     return CopyKey{op.replica, op.rank, op.iteration,
-                   op.pass.chunk() * 2 + op.pass.replica(), op.pass.key()};
+                   op.pass.chunk() * 2 + op.pass.direction(), op.pass.key()};
   };
   std::map<CopyKey, size_t> last;
   for (const size_t op : order_) {

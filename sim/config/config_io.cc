@@ -17,7 +17,7 @@
 #include "sim/config/config_values.h"
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
-#include "sim/cost/profile_store.h"
+#include "sim/profile/store.h"
 #include "sim/proto/config.pb.h"
 
 namespace pipewright {

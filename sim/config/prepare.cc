@@ -157,12 +157,12 @@ absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
                     absl::StrCat("one factor a slice, ", schedule.slices));
   }
   const size_t count = config.costs.microbatch_factor.size();
-  const auto needed = static_cast<size_t>(schedule.microbatches_per_replica());
+  const auto needed = static_cast<size_t>(schedule.microbatches_per_direction());
   if (count == 0 || count == needed) return absl::OkStatus();
   return BadValue(config.Field("costs.microbatch_factor"),
                   absl::StrCat("a list of ", count),
                   absl::StrCat("one factor a microbatch",
-                               schedule.replicas == 1 ? "" : " of one replica",
+                               schedule.directions == 1 ? "" : " of one replica",
                                ", ", needed));
 }
 
@@ -302,11 +302,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (run.analytic || run.profile || AddsRecompute(config, model)) {
     TakeRecomputePasses(*run.schedule, &lower.costs);
   }
-  if (run.analytic && run.schedule->replicas == 2 &&
+  if (run.analytic && run.schedule->directions == 2 &&
       !config.costs.optimizer_s) {
     lower.costs.optimizer_s = AnalyticOptimizerSeconds(
         model->spec, model->training, run.analytic->device, model->layout,
-        model->rank_of_stage, run.schedule->replicas);
+        model->rank_of_stage, run.schedule->directions);
     lower.costs.rollback_s =
         config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }

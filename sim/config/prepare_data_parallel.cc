@@ -17,7 +17,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.data_parallel = given.value_or(DataParallel::kNone);
   lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
   // The two directions of a bidirectional schedule hold the same weights.
-  const int directions = run->schedule->replicas;
+  const int directions = run->schedule->directions;
   lower.tied_bytes = model ? TiedGradientBytes(*model) : 0;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   // Copies of an inference pipeline share nothing.

@@ -12,7 +12,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/cost/profile_store.h"
+#include "sim/profile/store.h"
 
 namespace pipewright {
 namespace {
@@ -244,18 +244,18 @@ absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
         ": no prediction of weights was measured; it takes no time unless "
         "--prediction-time says so"));
   }
-  if (run->profile && run->schedule->replicas == 2 &&
+  if (run->profile && run->schedule->directions == 2 &&
       !config.costs.optimizer_s) {
     const PreparedModel& model = *run->prepared_model;
     lower.costs.optimizer_s =
         ProfileOptimizerSeconds(
             *run->profile->profile,
             MostUpdatedParameters(model.spec, model.training, model.layout,
-                                  model.rank_of_stage, run->schedule->replicas))
+                                  model.rank_of_stage, run->schedule->directions))
             .value_or(0) +
         ProfileQuantizeSeconds(*run->profile->profile, model.spec,
                                model.training, model.layout,
-                               model.rank_of_stage, run->schedule->replicas);
+                               model.rank_of_stage, run->schedule->directions);
     lower.costs.rollback_s =
         config.costs.rollback_s.value_or(lower.costs.optimizer_s);
   }

@@ -41,7 +41,7 @@ class RunFacts {
   bool free_network() const { return shape_ == nullptr && hop_s_ == 0; }
   // Copies of a stage, data-parallel ones or those of the other direction.
   bool has_copies() const {
-    return sizes_.dp > 1 || run_.schedule->replicas > 1;
+    return sizes_.dp > 1 || run_.schedule->directions > 1;
   }
   bool synchronises() const {
     return has_copies() && run_.lower.data_parallel != DataParallel::kNone;

@@ -3,7 +3,7 @@
 // chains do, with other code and other data between two of a kind.
 #pragma once
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

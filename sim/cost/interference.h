@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {

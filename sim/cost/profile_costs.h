@@ -13,7 +13,7 @@
 #include "sim/cost/analytic.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/cost/time_source.h"
 #include "sim/model/stages.h"

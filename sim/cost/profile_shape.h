@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/cost/profile_interpolation.h"
 #include "sim/model/model.h"
 

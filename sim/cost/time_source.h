@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {

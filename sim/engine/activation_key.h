@@ -11,7 +11,7 @@ namespace pipewright {
 // on a rank.
 constexpr uint64_t ActivationKey(Pass pass) {
   return Pass(PassKind::kForward, pass.microbatch(), pass.chunk(), pass.slice(),
-              pass.replica())
+              pass.direction())
       .bits();
 }
 

@@ -70,7 +70,7 @@ bool EndsDecide(const Program& program) {
       }
     }
     for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
-      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto kind = Pass::KindOf(lane);
       const bool copy = kind == PassKind::kOffload || kind == PassKind::kLoad;
       if (copy && rank.lanes[lane].passes > 0) return false;
     }

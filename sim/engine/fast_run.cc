@@ -39,7 +39,7 @@ void FastRun::AddRow(int row) {
     const RankProgram& rank_program = program_.ranks[rank];
     for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
       const Lane& lane = rank_program.lanes[index];
-      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      const auto kind = Pass::KindOf(index);
       // Holding transfers are not the core's: it sees no channels then.
       lanes[rank].push_back(
           {.seconds = times.lane_s[rank][index],
@@ -50,9 +50,8 @@ void FastRun::AddRow(int row) {
     }
     // A pass whose activations may be on the host asks before it runs.
     for (size_t index = 0; index < lanes[rank].size(); ++index) {
-      const size_t load = index / kNumPassKinds * kNumPassKinds +
-                          static_cast<size_t>(PassKind::kLoad);
-      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      const size_t load = Pass::LaneBeside(index, PassKind::kLoad);
+      const auto kind = Pass::KindOf(index);
       if (rank_program.lanes[load].passes > 0 && ReadsActivations(kind)) {
         lanes[rank][index].special = 1;
       }

@@ -26,7 +26,7 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
     const RankProgram& rank_program = program.ranks[rank];
     std::vector<double>& lane_s = times.lane_s.emplace_back();
     for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
-      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      const auto kind = Pass::KindOf(index);
       const Lane& lane = rank_program.lanes[index];
       lane_s.push_back(kind == PassKind::kOffload || kind == PassKind::kLoad
                            ? CopySeconds(program, lane, kind, replica, rank)
@@ -86,7 +86,7 @@ ReplicaRows SortReplicas(const Program& program) {
 double CountBytesSent(const Program& program) {
   const Schedule& schedule = *program.schedule;
   const double tokens =
-      static_cast<double>(schedule.microbatches_per_replica()) *
+      static_cast<double>(schedule.microbatches_per_direction()) *
       schedule.slices;
   double bytes = 0;
   for (const Channel& channel : program.channels) {

@@ -101,15 +101,12 @@ class Prediction {
     for (RankProgram& rank : program.ranks) {
       for (size_t index = 0; index < rank.lanes.size(); ++index) {
         Lane& lane = rank.lanes[index];
-        const size_t kind = index % kNumPassKinds;
-        if (lane.stage < 0 || !IsComputePass(static_cast<PassKind>(kind))) {
-          continue;
-        }
-        const double whole_s =
-            costs_.Seconds(static_cast<PassKind>(kind), lane.stage, 1);
+        const PassKind kind = Pass::KindOf(index);
+        if (lane.stage < 0 || !IsComputePass(kind)) continue;
+        const double whole_s = costs_.Seconds(kind, lane.stage, 1);
         if (whole_s <= 0) continue;
-        lane.seconds = std::max(
-            0.0, lane.seconds * (1 + more[lane.stage][kind] / whole_s));
+        const double more_s = more[lane.stage][static_cast<int>(kind)];
+        lane.seconds = std::max(0.0, lane.seconds * (1 + more_s / whole_s));
       }
       for (SideOp& op : rank.side_ops) {
         if (op.kind == OpKind::kOptimizer || op.kind == OpKind::kRollback) {

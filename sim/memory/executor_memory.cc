@@ -232,7 +232,7 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
 // But for a table, nothing is shared between the stages of a rank.
 MemoryBytes FixedOf(const RankStages& of, const ExecutorSpec& spec) {
   MemoryBytes fixed;
-  for (int replica = 0; replica < of.schedule.replicas; ++replica) {
+  for (int replica = 0; replica < of.schedule.directions; ++replica) {
     bool has_table = false;
     MemoryBytes tied;
     for (int chunk = 0; chunk < of.schedule.vpp(); ++chunk) {
@@ -256,7 +256,7 @@ std::shared_ptr<const MemoryFramework> ExecutorMemory(
     const ExecutorSpec& spec) {
   return std::make_shared<const MemoryFramework>(MemoryFramework{
       .name = "pipewright",
-      .source = "kernels/layer.h, execute/stage.h",
+      .source = "kernels/layer.h, execute/train/stage.h",
       .stage = [spec](const ModelSpec& model, const TrainingSpec& training,
                       const std::vector<StageBlock>& blocks,
                       int) { return StageOf(model, training, spec, blocks); },

@@ -33,7 +33,7 @@ MemoryBytes FixedOf(const RankStages& of) {
   bool grouped = false;
   bool sends_gradients = false;
   int64_t boundary = 0;
-  for (int replica = 0; replica < schedule.replicas; ++replica) {
+  for (int replica = 0; replica < schedule.directions; ++replica) {
     bool has_table = false;
     MemoryBytes tied;
     for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {

@@ -45,17 +45,17 @@ class Live {
         hands_over_(framework.hands_over),
         rank_(rank),
         recompute_(ChunksWithRecompute(schedule, rank)),
-        held_(schedule.replicas),
+        held_(schedule.directions),
         microbatch_(MicrobatchBytes()) {}
 
   int StageOf(Pass pass) const {
-    return schedule_.placement.StageOf(rank_, pass.chunk(), pass.replica());
+    return schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
   }
   const StageMemory& MemoryOf(Pass pass) const {
     return *memory_.stages[StageOf(pass)];
   }
   bool HasRecompute(Pass pass) const {
-    return recompute_[pass.replica() * schedule_.vpp() + pass.chunk()];
+    return recompute_[pass.direction() * schedule_.vpp() + pass.chunk()];
   }
   const PassMemory* Peak(Pass pass) const {
     return PeakOf(pass.kind(), MemoryOf(pass), HasRecompute(pass));
@@ -72,7 +72,7 @@ class Live {
     const StageMemory& stage = MemoryOf(pass);
     const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
     Hold(pass, change.activations);
-    held_[pass.replica()] += change.recomputed;
+    held_[pass.direction()] += change.recomputed;
     recomputed += change.recomputed;
     if (IsBackward(pass.kind()) && pass.slice() == 0) {
       Hold(pass, -stage.per_microbatch);
@@ -84,7 +84,7 @@ class Live {
     const int other = NeighbourOf(pass, +1);
     const bool sends =
         hands_over_ && other >= 0 &&
-        schedule_.placement.RankOf(other, pass.replica()) != rank_;
+        schedule_.placement.RankOf(other, pass.direction()) != rank_;
     return sends ? MemoryOf(pass).boundary : 0;
   }
 
@@ -101,7 +101,7 @@ class Live {
   }
   // The same of what a forward is about to hold.
   double Microbatches(Pass forward) const {
-    const int64_t microbatch = microbatch_[forward.replica()];
+    const int64_t microbatch = microbatch_[forward.direction()];
     return microbatch == 0 ? 0
                            : static_cast<double>(MemoryOf(forward).kept) /
                                  static_cast<double>(microbatch);
@@ -114,7 +114,7 @@ class Live {
  private:
   void Hold(Pass pass, int64_t bytes) {
     activations += bytes;
-    held_[pass.replica()] += bytes;
+    held_[pass.direction()] += bytes;
   }
 
   // The stage that the pass has its input from (-1) or gives its output to
@@ -128,16 +128,16 @@ class Live {
   bool GivenHere(Pass pass, int direction) const {
     const int other = NeighbourOf(pass, direction);
     return hands_over_ && other >= 0 &&
-           schedule_.placement.RankOf(other, pass.replica()) == rank_;
+           schedule_.placement.RankOf(other, pass.direction()) == rank_;
   }
 
   // [replica]: the most that one microbatch holds between two of its passes.
   std::vector<int64_t> MicrobatchBytes() const {
-    std::vector<int64_t> bytes(schedule_.replicas);
-    std::vector<bool> splits(schedule_.replicas * schedule_.vpp());
+    std::vector<int64_t> bytes(schedule_.directions);
+    std::vector<bool> splits(schedule_.directions * schedule_.vpp());
     for (const Pass pass : schedule_.order(rank_)) {
       if (pass.kind() != PassKind::kBackwardInput) continue;
-      splits[pass.replica() * schedule_.vpp() + pass.chunk()] = true;
+      splits[pass.direction() * schedule_.vpp() + pass.chunk()] = true;
     }
     for (size_t index = 0; index < splits.size(); ++index) {
       const int replica = static_cast<int>(index) / schedule_.vpp();
@@ -287,11 +287,11 @@ void FindPeak(const Schedule& schedule, const ScheduleMemory& memory,
 }  // namespace
 
 std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank) {
-  std::vector<bool> has(static_cast<size_t>(schedule.replicas) *
+  std::vector<bool> has(static_cast<size_t>(schedule.directions) *
                         schedule.vpp());
   for (const Pass pass : schedule.order(rank)) {
     if (pass.kind() != PassKind::kRecompute) continue;
-    has[pass.replica() * schedule.vpp() + pass.chunk()] = true;
+    has[pass.direction() * schedule.vpp() + pass.chunk()] = true;
   }
   return has;
 }

@@ -23,7 +23,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat("pp * vpp = ", stages));
   }
   const auto microbatches =
-      static_cast<size_t>(schedule_.microbatches_per_replica());
+      static_cast<size_t>(schedule_.microbatches_per_direction());
   const size_t factors = options_.costs.microbatch_factor.size();
   if (factors != 0 && factors != microbatches) {
     return BadValue("costs.microbatch_factor", absl::StrCat(factors, " values"),
@@ -56,7 +56,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat("pp * vpp = ", stages));
   }
   if (options_.data_parallel >= DataParallel::kZero1 &&
-      schedule_.replicas > 1) {
+      schedule_.directions > 1) {
     constexpr const char* kNames[] = {"none", "ddp", "zero1", "zero2", "fsdp"};
     return BadValue(
         "strategy.data_parallel",
@@ -169,7 +169,7 @@ void Lowering::AddPasses() {
     target.lanes.resize(wired.size());
     for (size_t index = 0; index < wired.size(); ++index) {
       if (wired[index].stage < 0) continue;
-      const auto kind = static_cast<PassKind>(index % kNumPassKinds);
+      const auto kind = Pass::KindOf(index);
       const int stage = wired[index].stage;
       const bool copy = kind == PassKind::kOffload || kind == PassKind::kLoad;
       target.lanes[index] = {

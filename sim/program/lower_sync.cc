@@ -16,7 +16,7 @@ absl::Status Lowering::AddGradientReduction() {
     PW_ASSIGN_OR_RETURN(all.emplace_back(), ReductionsOf(rank));
   }
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    if (schedule_.replicas == 1) {
+    if (schedule_.directions == 1) {
       ReduceRank(rank, all[rank]);
     } else if (rank <= schedule_.pp() - 1 - rank) {
       ReducePair(rank, all);
@@ -29,9 +29,9 @@ absl::Status Lowering::AddGradientReduction() {
 absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
     int rank) const {
   const RankOrder& order = this->order(rank);
-  const int lanes = schedule_.vpp() * schedule_.replicas;
+  const int lanes = schedule_.vpp() * schedule_.directions;
   const auto lane_of = [](Pass pass) {
-    return pass.chunk() * 2 + pass.replica();
+    return pass.chunk() * 2 + pass.direction();
   };
   std::vector<int64_t> last(2 * schedule_.vpp(), -1);
   std::vector<int64_t> sync(2 * schedule_.vpp(), -1);
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
   }
   std::vector<Reduction> reductions;
   for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
-    for (int replica = 0; replica < schedule_.replicas; ++replica) {
+    for (int replica = 0; replica < schedule_.directions; ++replica) {
       const int lane = chunk * 2 + replica;
       const Lane& marks =
           program_.ranks[rank]
@@ -180,11 +180,11 @@ void Lowering::AddParameterGather() {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     if (!ends_false_start_.empty()) GatherAgain(rank);
     std::vector<std::pair<int64_t, Pass>> first_use;
-    for (int replica = 0; replica < schedule_.replicas; ++replica) {
+    for (int replica = 0; replica < schedule_.directions; ++replica) {
       for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
         const auto is_first = [&](Pass pass) {
           return pass.kind() == PassKind::kForward && pass.chunk() == chunk &&
-                 pass.replica() == replica;
+                 pass.direction() == replica;
         };
         first_use.emplace_back(FirstPosition(rank, is_first),
                                Pass(PassKind::kForward, 0, chunk, 0, replica));
@@ -195,7 +195,7 @@ void Lowering::AddParameterGather() {
         [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [position, pass] : first_use) {
       const int stage =
-          schedule_.placement.StageOf(rank, pass.chunk(), pass.replica());
+          schedule_.placement.StageOf(rank, pass.chunk(), pass.direction());
       const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
       Attach(rank, OrderSize(rank),
              {.kind = OpKind::kAllGather,

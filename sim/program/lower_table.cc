@@ -18,7 +18,7 @@ bool SumsTable(const Schedule& schedule, const LowerOptions& options) {
     return apart && schedule.update_every == schedule.microbatches;
   }
   const bool reduces = options.data_parallel != DataParallel::kNone &&
-                       (options.replicas > 1 || schedule.replicas > 1);
+                       (options.replicas > 1 || schedule.directions > 1);
   return apart && (reduces || options.optimizer != OptimizerMode::kNone);
 }
 
@@ -49,7 +49,7 @@ void Lowering::GroupTables() {
   const Placement& placement = schedule_.placement;
   const std::vector<int> holders = {
       placement.RankOf(0, 0), placement.RankOf(schedule_.stages() - 1, 0)};
-  if (schedule_.replicas == 1) {
+  if (schedule_.directions == 1) {
     const int group = AddGroup(Group::Span::kRanks, holders);
     for (const int rank : holders) table_group_[rank] = group;
     return;

@@ -198,7 +198,7 @@ absl::Status Lowering::AddDropped() {
       if (taken[index].erase(pass.key()) > 0) continue;
       const Pass consumer(PassKind::kForward, pass.microbatch(),
                           schedule_.placement.ChunkOf(channel.stage + 1),
-                          pass.slice(), pass.replica());
+                          pass.slice(), pass.direction());
       program_.ranks[channel.to_rank].dropped.push_back(
           {.channel = static_cast<int32_t>(index), .pass = consumer});
     }

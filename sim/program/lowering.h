@@ -68,7 +68,7 @@ class Lowering {
 
   bool reduces() const {
     return options_.data_parallel != DataParallel::kNone &&
-           (options_.replicas > 1 || schedule_.replicas > 1);
+           (options_.replicas > 1 || schedule_.directions > 1);
   }
   bool never_flushes() const { return schedule_.update_every > 0; }
   // The optimizer is sharded.

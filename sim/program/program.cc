@@ -102,7 +102,7 @@ int64_t Program::num_ops() const {
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
       const Lane& lane = rank.lanes[index];
       // A mark, no operation.
-      if (static_cast<PassKind>(index % kNumPassKinds) == PassKind::kSync) {
+      if (Pass::KindOf(index) == PassKind::kSync) {
         continue;
       }
       count += lane.output >= 0 ? 2 * lane.passes : lane.passes;
@@ -115,7 +115,7 @@ int64_t Program::num_passes() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
     for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
-      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto kind = Pass::KindOf(lane);
       if (IsComputePass(kind)) count += rank.lanes[lane].passes;
     }
   }
@@ -140,7 +140,7 @@ double Program::BusySeconds(int rank) const {
     return seconds;
   }
   for (size_t lane = 0; lane < rank_program.lanes.size(); ++lane) {
-    if (!IsComputePass(static_cast<PassKind>(lane % kNumPassKinds))) continue;
+    if (!IsComputePass(Pass::KindOf(lane))) continue;
     seconds += rank_program.lanes[lane].seconds *
                static_cast<double>(rank_program.lanes[lane].passes);
   }

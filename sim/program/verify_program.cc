@@ -68,7 +68,7 @@ bool VerifyHook(const Program& program, int rank, const LaneHook& hook,
   for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
     const int32_t index = hook.side_ops[lane];
     if (index < 0) continue;
-    const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+    const auto kind = Pass::KindOf(lane);
     if (index >= static_cast<int32_t>(ops.size()) || !IsComputePass(kind)) {
       return false;
     }

@@ -38,7 +38,7 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     const std::vector<WiredLane>& wired = wiring.lanes[rank];
     lanes[rank].resize(wired.size());
     for (size_t lane = 0; lane < wired.size(); ++lane) {
-      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto kind = Pass::KindOf(lane);
       lanes[rank][lane] = {
           .seconds = SecondsOf(kind, costs) / schedule.vpp() / schedule.slices,
           .output_delay_s = costs.hop,

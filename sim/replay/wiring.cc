@@ -5,18 +5,18 @@ namespace {
 
 // Adds the channel that the passes `kinds` of `stage` feed, when the stage
 // `next` that takes it up is on another rank.
-void Connect(const Schedule& schedule, int replica, int stage, int next,
+void Connect(const Schedule& schedule, int direction, int stage, int next,
              bool gradient, Wiring* wiring) {
   const Placement& placement = schedule.placement;
-  const int from = placement.RankOf(stage, replica);
-  const int to = placement.RankOf(next, replica);
+  const int from = placement.RankOf(stage, direction);
+  const int to = placement.RankOf(next, direction);
   if (from == to) return;
   const auto channel = static_cast<int32_t>(wiring->channels.size());
   wiring->channels.push_back({.gradient = gradient,
                               .from_rank = from,
                               .to_rank = to,
                               .stage = stage,
-                              .replica = replica});
+                              .direction = direction});
   for (int kind = 0; kind < kNumPassKinds; ++kind) {
     const auto pass_kind = static_cast<PassKind>(kind);
     const bool carries =
@@ -24,9 +24,9 @@ void Connect(const Schedule& schedule, int replica, int stage, int next,
     if (!carries) continue;
     wiring
         ->lanes[from]
-               [Pass::LaneOf(pass_kind, placement.ChunkOf(stage), replica)]
+               [Pass::LaneOf(pass_kind, placement.ChunkOf(stage), direction)]
         .output = channel;
-    wiring->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), replica)]
+    wiring->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), direction)]
         .input = channel;
   }
 }
@@ -38,20 +38,20 @@ Wiring WireSchedule(const Schedule& schedule) {
   Wiring wiring;
   wiring.lanes.assign(schedule.pp(),
                       std::vector<WiredLane>(Pass::LaneCount(schedule.vpp())));
-  for (int replica = 0; replica < schedule.replicas; ++replica) {
+  for (int direction = 0; direction < schedule.directions; ++direction) {
     for (int stage = 0; stage < schedule.stages(); ++stage) {
-      const int rank = placement.RankOf(stage, replica);
+      const int rank = placement.RankOf(stage, direction);
       for (int kind = 0; kind < kNumPassKinds; ++kind) {
         wiring
             .lanes[rank][Pass::LaneOf(static_cast<PassKind>(kind),
-                                      placement.ChunkOf(stage), replica)]
+                                      placement.ChunkOf(stage), direction)]
             .stage = stage;
       }
     }
     for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
-      Connect(schedule, replica, stage, stage + 1, false, &wiring);
+      Connect(schedule, direction, stage, stage + 1, false, &wiring);
       if (schedule.backward != BackwardRule::kChain) continue;
-      Connect(schedule, replica, stage + 1, stage, true, &wiring);
+      Connect(schedule, direction, stage + 1, stage, true, &wiring);
     }
   }
   return wiring;

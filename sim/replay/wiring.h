@@ -16,7 +16,7 @@ struct WiredChannel {
   int from_rank = 0;
   int to_rank = 0;
   int stage = 0;    // the producing one
-  int replica = 0;  // of a bidirectional schedule
+  int direction = 0;  // of a bidirectional schedule
 };
 
 struct WiredLane {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
-#include "sim/cost/profile_diff.h"
+#include "sim/profile/diff.h"
 #include "sim/report/calibration_report.h"
 
 namespace pipewright {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "sim/cost/profile_diff.h"
+#include "sim/profile/diff.h"
 #include "sim/cost/profile_shape.h"
 
 namespace pipewright {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "sim/model/model.h"
 
 namespace pipewright {

@@ -93,7 +93,7 @@ std::string Overview(const Entries& drawn) {
          FormatPercent(report.bubble_overhead.global),
          FormatPercent(report.bubble_overhead.per_rank),
          absl::StrFormat("%.4g", Largest(report.peak_activations)),
-         absl::StrCat(schedule == nullptr ? 1 : schedule->replicas, "×")});
+         absl::StrCat(schedule == nullptr ? 1 : schedule->directions, "×")});
     table.links.push_back(absl::StrCat("#schedule-", entry->name));
   }
   return SectionHtml(

@@ -38,7 +38,7 @@ bool FindPairs(GridRow* row) {
 }  // namespace
 
 bool IsReplicaB(const TraceOp& op) {
-  return op.kind == OpKind::kPass && op.pass.replica() == 1;
+  return op.kind == OpKind::kPass && op.pass.direction() == 1;
 }
 
 std::string BoxLabel(const Program& program, const TraceOp& op) {

@@ -38,8 +38,8 @@ absl::Status CheckBidirectionalUnits(absl::string_view schedule,
 
 void AddVUnit(PassKind kind, int own, int ahead, int half, int unit,
               RankOrder* order) {
-  const auto add = [&](int replica, int chunk, int index) {
-    order->push_back(Pass(kind, unit * half + index, chunk, 0, replica));
+  const auto add = [&](int direction, int chunk, int index) {
+    order->push_back(Pass(kind, unit * half + index, chunk, 0, direction));
   };
   const int first = kind == PassKind::kForward ? 0 : 1;
   const int second = 1 - first;

@@ -5,13 +5,13 @@
 namespace pipewright {
 
 ScheduleBuilder::ScheduleBuilder(absl::string_view name, Placement placement,
-                                 int microbatches, int slices, int replicas)
+                                 int microbatches, int slices, int directions)
     : orders_(placement.pp()) {
   schedule_.name = std::string(name);
   schedule_.placement = std::move(placement);
   schedule_.microbatches = microbatches;
   schedule_.slices = slices;
-  schedule_.replicas = replicas;
+  schedule_.directions = directions;
 }
 
 void ScheduleBuilder::Reserve(int rank, int64_t passes) {

@@ -14,15 +14,15 @@ namespace pipewright {
 class ScheduleBuilder {
  public:
   ScheduleBuilder(absl::string_view name, Placement placement, int microbatches,
-                  int slices = 1, int replicas = 1);
+                  int slices = 1, int directions = 1);
 
   // Room for `passes` more passes on `rank`; avoids regrowth in generators.
   void Reserve(int rank, int64_t passes);
 
   void Add(int rank, Pass pass) { orders_[rank].push_back(pass); }
   void Add(int rank, PassKind kind, int microbatch, int chunk = 0,
-           int slice = 0, int replica = 0) {
-    orders_[rank].push_back(Pass(kind, microbatch, chunk, slice, replica));
+           int slice = 0, int direction = 0) {
+    orders_[rank].push_back(Pass(kind, microbatch, chunk, slice, direction));
   }
   // (first & second) as one block.
   void AddJoint(int rank, Pass first, Pass second) {

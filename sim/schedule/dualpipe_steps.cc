@@ -59,7 +59,7 @@ class Steps {
  private:
   Pass Next(PassKind kind, int phase, int* count) const {
     const DualPipeRank::Phase& of = shape_.phases[phase];
-    return Pass(kind, (*count)++, of.chunk, 0, of.replica);
+    return Pass(kind, (*count)++, of.chunk, 0, of.direction);
   }
   Pass NextForward(int phase) {
     return Next(PassKind::kForward, phase, &forwards_[phase]);
@@ -77,7 +77,7 @@ class Steps {
   void BackwardInput(int phase) {
     const Pass full = NextBackward(phase);
     const auto of_kind = [&](PassKind kind) {
-      return Pass(kind, full.microbatch(), full.chunk(), 0, full.replica());
+      return Pass(kind, full.microbatch(), full.chunk(), 0, full.direction());
     };
     builder_.Add(rank_, of_kind(PassKind::kBackwardInput));
     deferred_.push_back(of_kind(PassKind::kBackwardWeight));

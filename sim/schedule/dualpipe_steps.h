@@ -7,12 +7,12 @@
 namespace pipewright {
 
 // One rank. Its work comes in two phases that run against each other: the two
-// replicas (DualPipe), or the two chunks of a V (DualPipeV).
+// directions (DualPipe), or the two chunks of a V (DualPipeV).
 struct DualPipeRank {
-  // Chunk and replica of each phase; phase 0 is the one that enters nearer.
+  // Chunk and direction of each phase; phase 0 is the one that enters nearer.
   struct Phase {
     int chunk = 0;
-    int replica = 0;
+    int direction = 0;
   };
   Phase phases[2];
   int distance = 0;      // ranks between this one and the entry of phase 0

@@ -141,7 +141,7 @@ Schedule AssembleSchedule(const ScheduleHeader& header, Placement placement,
   schedule.placement = std::move(placement);
   schedule.microbatches = header.Number("microbatches");
   schedule.slices = header.Number("slices");
-  schedule.replicas = header.Number("replicas");
+  schedule.directions = header.Number("replicas");
   schedule.backward = header.backward;
   schedule.lines = std::move(lines);
   schedule.unit = std::max(0, header.Number("unit"));

@@ -38,7 +38,7 @@ class PairCheck {
         absl::StrCat("rank ", rank, ", position ", index, ": ",
                      StepToString(schedule_, step), " (stage ",
                      schedule_.placement.StageOf(rank, step.pass.chunk(),
-                                                 step.pass.replica()),
+                                                 step.pass.direction()),
                      ") ", what));
   }
 

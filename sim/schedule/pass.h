@@ -36,42 +36,67 @@ constexpr bool IsBackward(PassKind kind) {
   return kind == PassKind::kBackwardInput || kind == PassKind::kBackwardFull;
 }
 
-// Bits, from the low end: kind 3, replica 1, chunk 11 (together the *lane*,
+// Bits, from the low end: kind 4, direction 1, chunk 11 (together the *lane*,
 // which indexes per-rank tables), joint 1, slice 14, microbatch 32 (together
 // with the slice the *key*, unique in a lane and iteration).
 class Pass {
  public:
-  static constexpr uint64_t kJointBit = uint64_t{1} << 15;
+  static constexpr int kDirectionShift = 4;
+  static constexpr int kChunkShift = 5;
+  static constexpr int kJointShift = 16;
+  static constexpr int kSliceShift = 17;
+  static constexpr int kMicrobatchShift = 32;
+  static constexpr uint64_t kJointBit = uint64_t{1} << kJointShift;
   static constexpr int kMaxChunks = 1 << 11;
   static constexpr int kMaxSlices = 1 << 14;
   static constexpr int64_t kMaxMicrobatches = int64_t{1} << 31;
 
   constexpr Pass() = default;
   constexpr Pass(PassKind kind, int microbatch, int chunk = 0, int slice = 0,
-                 int replica = 0)
+                 int direction = 0)
       : bits_(static_cast<uint64_t>(kind) |
-              static_cast<uint64_t>(replica) << 3 |
-              static_cast<uint64_t>(chunk) << 4 |
-              static_cast<uint64_t>(slice) << 16 |
-              static_cast<uint64_t>(static_cast<uint32_t>(microbatch)) << 32) {}
+              static_cast<uint64_t>(direction) << kDirectionShift |
+              static_cast<uint64_t>(chunk) << kChunkShift |
+              static_cast<uint64_t>(slice) << kSliceShift |
+              static_cast<uint64_t>(static_cast<uint32_t>(microbatch))
+                  << kMicrobatchShift) {}
 
-  constexpr PassKind kind() const { return static_cast<PassKind>(bits_ & 7); }
-  constexpr int replica() const { return static_cast<int>(bits_ >> 3 & 1); }
-  constexpr int chunk() const { return static_cast<int>(bits_ >> 4 & 0x7ff); }
-  constexpr int slice() const { return static_cast<int>(bits_ >> 16 & 0x3fff); }
-  constexpr int microbatch() const { return static_cast<int>(bits_ >> 32); }
+  constexpr PassKind kind() const { return KindOf(lane()); }
+  constexpr int direction() const {
+    return static_cast<int>(bits_ >> kDirectionShift & 1);
+  }
+  constexpr int chunk() const { return ChunkOf(lane()); }
+  constexpr int slice() const {
+    return static_cast<int>(bits_ >> kSliceShift & (kMaxSlices - 1));
+  }
+  constexpr int microbatch() const {
+    return static_cast<int>(bits_ >> kMicrobatchShift);
+  }
 
-  // Index of (kind, replica, chunk) in a table of LaneCount(vpp) entries.
+  // Index of (kind, direction, chunk) in a table of LaneCount(vpp) entries.
   constexpr uint32_t lane() const {
-    return static_cast<uint32_t>(bits_ & 0x7fff);
+    return static_cast<uint32_t>(bits_ & (kJointBit - 1));
   }
-  static constexpr uint32_t LaneOf(PassKind kind, int chunk, int replica) {
-    return Pass(kind, 0, chunk, 0, replica).lane();
+  static constexpr uint32_t LaneOf(PassKind kind, int chunk, int direction) {
+    return Pass(kind, 0, chunk, 0, direction).lane();
   }
-  static constexpr int LaneCount(int vpp) { return 16 * vpp; }
+  static constexpr int LaneCount(int vpp) { return vpp << kChunkShift; }
+  // Of a lane's index. Kinds beyond kNumPassKinds are lanes that stay empty.
+  static constexpr PassKind KindOf(uint64_t lane) {
+    return static_cast<PassKind>(lane & ((1 << kDirectionShift) - 1));
+  }
+  static constexpr int ChunkOf(uint64_t lane) {
+    return static_cast<int>(lane >> kChunkShift & (kMaxChunks - 1));
+  }
+
+  // The lane of another kind beside it.
+  static constexpr uint64_t LaneBeside(uint64_t lane, PassKind kind) {
+    return lane >> kDirectionShift << kDirectionShift |
+           static_cast<uint64_t>(kind);
+  }
 
   // Same for all passes of one (microbatch, slice).
-  constexpr uint64_t key() const { return bits_ >> 16; }
+  constexpr uint64_t key() const { return bits_ >> kSliceShift; }
 
   // The pass and the one behind it in the order are one block (X&Y): it
   // starts when both inputs are there and releases both results at its end.
@@ -81,6 +106,9 @@ class Pass {
     out.bits_ = joint ? bits_ | kJointBit : bits_ & ~kJointBit;
     return out;
   }
+
+  // (direction, chunk) of a rank as one number, 0..2*vpp-1.
+  constexpr uint32_t part() const { return lane() >> kDirectionShift; }
 
   constexpr uint64_t bits() const { return bits_; }
   friend constexpr bool operator==(Pass a, Pass b) {

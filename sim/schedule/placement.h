@@ -1,6 +1,6 @@
 // Which rank and chunk holds which stage. Stages count in forward order,
-// 0..pp*vpp-1; chunks count per rank and replica in the order of the stages
-// that the rank holds. Replica a (0) follows the table; replica b (1) of a
+// 0..pp*vpp-1; chunks count per rank and direction in the order of the stages
+// that the rank holds. Replica a (0) follows the table; direction b (1) of a
 // bidirectional schedule is its mirror: rank r of a is rank pp-1-r of b.
 #pragma once
 
@@ -32,13 +32,13 @@ class Placement {
   int stages() const { return pp_ * vpp_; }
   Shape shape() const { return shape_; }
 
-  int RankOf(int stage, int replica = 0) const {
+  int RankOf(int stage, int direction = 0) const {
     const int rank = rank_of_stage_[stage];
-    return replica == 0 ? rank : pp_ - 1 - rank;
+    return direction == 0 ? rank : pp_ - 1 - rank;
   }
   int ChunkOf(int stage) const { return chunk_of_stage_[stage]; }
-  int StageOf(int rank, int chunk, int replica = 0) const {
-    const int row = replica == 0 ? rank : pp_ - 1 - rank;
+  int StageOf(int rank, int chunk, int direction = 0) const {
+    const int row = direction == 0 ? rank : pp_ - 1 - rank;
     return stage_of_chunk_[row * vpp_ + chunk];
   }
 

@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-// What has happened to one (replica, chunk, microbatch, slice) on its rank.
+// What has happened to one (direction, chunk, microbatch, slice) on its rank.
 enum Flag : uint8_t {
   kF = 1,
   kB = 2,
@@ -98,12 +98,12 @@ class RankCheck {
         rank_(rank),
         vpp_(schedule.vpp()),
         slices_(schedule.slices),
-        replicas_(schedule.replicas),
-        microbatches_(schedule.microbatches_per_replica()),
+        directions_(schedule.directions),
+        microbatches_(schedule.microbatches_per_direction()),
         units_(int64_t{microbatches_} * slices_),
-        count_(units_ * vpp_ * replicas_),
+        count_(units_ * vpp_ * directions_),
         states_(count_),
-        synced_(static_cast<size_t>(vpp_) * replicas_, false) {}
+        synced_(static_cast<size_t>(vpp_) * directions_, false) {}
 
   absl::Status Run() {
     if (schedule_.backward == BackwardRule::kNone) {
@@ -113,14 +113,14 @@ class RankCheck {
     const Pass* const passes = order_.data();
     const int64_t size = static_cast<int64_t>(order_.size());
     const int64_t units = units_;
-    const int vpp = vpp_, slices = slices_, replicas = replicas_;
+    const int vpp = vpp_, slices = slices_, directions = directions_;
     const int microbatches = microbatches_;
     typename States::View states = states_.Access();
     for (int64_t position = 0; position < size; ++position) {
       const Pass pass = passes[position];
       const bool plain = pass.kind() != PassKind::kSync &&
                          !pass.joint_with_next() && pass.chunk() < vpp &&
-                         pass.replica() < replicas && pass.slice() < slices &&
+                         pass.direction() < directions && pass.slice() < slices &&
                          pass.microbatch() >= 0 &&
                          pass.microbatch() < microbatches;
       if (!plain) [[unlikely]] {
@@ -128,7 +128,7 @@ class RankCheck {
         if (pass.kind() == PassKind::kSync) continue;
       }
       const int64_t index =
-          (int64_t{pass.replica()} * vpp + pass.chunk()) * units +
+          (int64_t{pass.direction()} * vpp + pass.chunk()) * units +
           int64_t{pass.microbatch()} * slices + pass.slice();
       if (!Runs(states, index, pass, slices)) [[unlikely]] {
         return Problem(position);
@@ -142,12 +142,12 @@ class RankCheck {
 
  private:
   int64_t IndexOf(Pass pass) const {
-    return (int64_t{pass.replica()} * vpp_ + pass.chunk()) * units_ +
+    return (int64_t{pass.direction()} * vpp_ + pass.chunk()) * units_ +
            int64_t{pass.microbatch()} * slices_ + pass.slice();
   }
 
   bool InRange(Pass pass) const {
-    return pass.chunk() < vpp_ && pass.replica() < replicas_ &&
+    return pass.chunk() < vpp_ && pass.direction() < directions_ &&
            (pass.kind() == PassKind::kSync ||
             (pass.slice() < slices_ && pass.microbatch() >= 0 &&
              pass.microbatch() < microbatches_));
@@ -169,14 +169,14 @@ class RankCheck {
 
   std::string Name(Pass pass, PassKind kind, int slice) const {
     return PassToString(schedule_, Pass(kind, pass.microbatch(), pass.chunk(),
-                                        slice, pass.replica()));
+                                        slice, pass.direction()));
   }
 
   absl::Status OutOfRange(int64_t position) const {
     return absl::FailedPreconditionError(
         absl::StrCat(At(position), "is out of range; allowed: microbatch 0..",
                      microbatches_ - 1, ", chunk 0..", vpp_ - 1, ", slice 0..",
-                     slices_ - 1, replicas_ == 1 ? "" : ", replica a or b"));
+                     slices_ - 1, directions_ == 1 ? "" : ", replica a or b"));
   }
 
   // Why Runs() said no.
@@ -218,7 +218,7 @@ class RankCheck {
   std::string Where(Pass pass) const {
     return absl::StrCat(
         " (stage ",
-        schedule_.placement.StageOf(rank_, pass.chunk(), pass.replica()),
+        schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction()),
         ", microbatch ", pass.microbatch(), ")");
   }
 
@@ -255,7 +255,7 @@ class RankCheck {
 
   absl::Status CheckSync(int64_t position) {
     const Pass pass = order_[position];
-    const int slot = pass.replica() * vpp_ + pass.chunk();
+    const int slot = pass.direction() * vpp_ + pass.chunk();
     if (synced_[slot]) {
       return absl::FailedPreconditionError(
           absl::StrCat(At(position), "is a second SYNC of its chunk"));
@@ -301,10 +301,10 @@ class RankCheck {
 
   const Schedule& schedule_;
   const RankOrder& order_;
-  const int rank_, vpp_, slices_, replicas_, microbatches_;
+  const int rank_, vpp_, slices_, directions_, microbatches_;
   const int64_t units_, count_;
   States states_;
-  std::vector<bool> synced_;  // [replica * vpp + chunk]
+  std::vector<bool> synced_;  // [direction * vpp + chunk]
 };
 
 }  // namespace

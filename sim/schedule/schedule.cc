@@ -21,7 +21,7 @@ int64_t Schedule::num_passes() const {
 
 std::string PassToString(const Schedule& schedule, Pass pass) {
   std::string text;
-  if (schedule.replicas > 1) text += pass.replica() == 0 ? 'a' : 'b';
+  if (schedule.directions > 1) text += pass.direction() == 0 ? 'a' : 'b';
   absl::StrAppend(&text, PassKindName(pass.kind()), pass.microbatch());
   if (schedule.vpp() > 1) absl::StrAppend(&text, ".", pass.chunk());
   if (schedule.slices > 1) absl::StrAppend(&text, "s", pass.slice());

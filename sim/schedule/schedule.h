@@ -1,5 +1,5 @@
 // A schedule: the order of passes of every rank. It has no times, no
-// transfers, no devices. Orders are shared and immutable, so that replicas of
+// transfers, no devices. Orders are shared and immutable, so that directions of
 // the pipeline and the Program that is lowered from it store none twice.
 #pragma once
 
@@ -29,7 +29,7 @@ absl::string_view BackwardRuleName(BackwardRule rule);
 struct Schedule {
   std::string name;  // the path, where it was read from a file
   Placement placement = Placement::Plain(1);
-  int microbatches = 0;  // of both replicas together
+  int microbatches = 0;  // of both directions together
   int slices = 1;
   // Microbatches whose passes of one chunk and direction make up a unit of
   // work, from the first on; 0: the schedule has no such units.
@@ -40,7 +40,7 @@ struct Schedule {
   // them (the forwards in between use weights one step old) or 1 (they use
   // weights predicted for their backward).
   int update_every = 0;
-  int replicas = 1;  // 2: bidirectional, replica b mirrors replica a
+  int directions = 1;  // 2: bidirectional, direction b mirrors direction a
   BackwardRule backward = BackwardRule::kChain;
   std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]
   // Of the file `name`, for messages: the line of each rank's order. Empty
@@ -50,8 +50,8 @@ struct Schedule {
   int pp() const { return placement.pp(); }
   int vpp() const { return placement.vpp(); }
   int stages() const { return placement.stages(); }
-  // Microbatches that one replica numbers 0..n-1.
-  int microbatches_per_replica() const { return microbatches / replicas; }
+  // Microbatches that one direction numbers 0..n-1.
+  int microbatches_per_direction() const { return microbatches / directions; }
   const RankOrder& order(int rank) const { return *orders[rank]; }
   // Entries of all orders together, O, L and SYNC included.
   int64_t num_passes() const;

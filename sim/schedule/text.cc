@@ -11,7 +11,7 @@ std::string ScheduleToText(const Schedule& schedule) {
   std::string text = absl::StrCat(
       "pipewright-schedule 1\npp ", schedule.pp(), " vpp ", schedule.vpp(),
       " microbatches ", schedule.microbatches, " slices ", schedule.slices,
-      " replicas ", schedule.replicas,
+      " replicas ", schedule.directions,
       schedule.unit > 0 ? absl::StrCat(" unit ", schedule.unit) : "",
       schedule.update_every > 0
           ? absl::StrCat(" update_every ", schedule.update_every)
@@ -41,7 +41,7 @@ std::string ScheduleToJson(const Schedule& schedule) {
       "  \"pp\": ", schedule.pp(), ",\n  \"vpp\": ", schedule.vpp(),
       ",\n  \"microbatches\": ", schedule.microbatches,
       ",\n  \"slices\": ", schedule.slices,
-      ",\n  \"replicas\": ", schedule.replicas,
+      ",\n  \"replicas\": ", schedule.directions,
       schedule.unit > 0 ? absl::StrCat(",\n  \"unit\": ", schedule.unit) : "",
       schedule.update_every > 0
           ? absl::StrCat(",\n  \"update_every\": ", schedule.update_every)

@@ -59,10 +59,10 @@ absl::Status TakeIndex(absl::string_view token, absl::string_view what,
 absl::StatusOr<Pass> ParsePass(absl::string_view token,
                                const TokenSizes& sizes) {
   absl::string_view rest = token;
-  int replica = 0;
-  if (sizes.replicas > 1) {
+  int direction = 0;
+  if (sizes.directions > 1) {
     if (absl::ConsumePrefix(&rest, "b")) {
-      replica = 1;
+      direction = 1;
     } else if (!absl::ConsumePrefix(&rest, "a")) {
       return BadToken(token, "the replica is missing",
                       "a or b in front, with 2 replicas");
@@ -77,7 +77,7 @@ absl::StatusOr<Pass> ParsePass(absl::string_view token,
   if (kind == std::end(kKindNames) ||
       (!rest.empty() && absl::ascii_isalpha(rest[0]))) {
     return BadToken(token, "unknown kind",
-                    sizes.replicas > 1
+                    sizes.directions > 1
                         ? "F B W BW R O L SYNC"
                         : "F B W BW R O L SYNC (a, b in front only with 2 "
                           "replicas)");
@@ -86,7 +86,7 @@ absl::StatusOr<Pass> ParsePass(absl::string_view token,
   int chunk = 0;
   int slice = 0;
   PW_RETURN_IF_ERROR(TakeIndex(
-      token, "microbatch", sizes.microbatches_per_replica, rest, microbatch));
+      token, "microbatch", sizes.microbatches_per_direction, rest, microbatch));
   if (sizes.vpp > 1) {
     if (!absl::ConsumePrefix(&rest, ".")) {
       return BadToken(token, "the chunk is missing",
@@ -107,7 +107,7 @@ absl::StatusOr<Pass> ParsePass(absl::string_view token,
                                  sizes.slices > 1 ? "sSLICE" : "", " with vpp ",
                                  sizes.vpp, " and ", sizes.slices, " slices"));
   }
-  return Pass(kind->kind, microbatch, chunk, slice, replica);
+  return Pass(kind->kind, microbatch, chunk, slice, direction);
 }
 
 }  // namespace

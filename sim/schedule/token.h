@@ -14,9 +14,9 @@ namespace pipewright {
 // What decides which parts a token has and how large its numbers may be.
 struct TokenSizes {
   int vpp = 1;
-  int microbatches_per_replica = 1;
+  int microbatches_per_direction = 1;
   int slices = 1;
-  int replicas = 1;
+  int directions = 1;
 };
 
 // A number of digits only, at most `maximum`; false otherwise. Takes the

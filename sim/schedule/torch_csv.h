@@ -43,7 +43,7 @@ enum class TorchFlavour { kComputeOnly, kComputeComms };
 // The file as PyTorch's _dump_csv writes it, byte for byte (lines end in
 // CRLF), but without empty cells. What the file cannot hold but PyTorch can do
 // without (recomputation, offload, SYNC) is left out and named in `warnings`.
-// Error: kInvalidArgument for two replicas, slices, or a backward rule other
+// Error: kInvalidArgument for two directions, slices, or a backward rule other
 // than kChain. `schedule` must have passed VerifySchedule.
 absl::StatusOr<std::string> ScheduleToTorchCsv(
     const Schedule& schedule, TorchFlavour flavour,

@@ -107,7 +107,7 @@ absl::StatusOr<std::string> ScheduleToTorchCsv(
         absl::StrCat(field, " ", allowed, ", because ", why,
                      " (text and json hold every schedule)"));
   };
-  if (schedule.replicas > 1) {
+  if (schedule.directions > 1) {
     return refuse("replicas", "2",
                   "PyTorch's CSV has each stage on one rank only", "1");
   }

@@ -17,23 +17,24 @@ int Neighbour(const Schedule& schedule, Pass pass, int stage, bool sends) {
 }
 
 int StageOf(const Schedule& schedule, int rank, Pass pass) {
-  return schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
+  return schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
 }
 
 Pass Carried(Pass pass) {
   return Pass(
       IsBackward(pass.kind()) ? PassKind::kBackwardInput : PassKind::kForward,
-      pass.microbatch(), pass.chunk(), pass.slice(), pass.replica());
+      pass.microbatch(), pass.chunk(), pass.slice(), pass.direction());
 }
 
 int64_t UnitCount(const Schedule& schedule) {
-  return int64_t{schedule.microbatches_per_replica()} * schedule.slices;
+  return int64_t{schedule.microbatches_per_direction()} * schedule.slices;
 }
 
 // Of what the backward or forward of `stage` needs.
 int64_t IndexOf(const Schedule& schedule, Pass pass, int stage) {
-  const int64_t direction = IsBackward(pass.kind()) ? 1 : 0;
-  return ((direction * schedule.replicas + pass.replica()) * schedule.stages() +
+  const int64_t is_gradient = IsBackward(pass.kind()) ? 1 : 0;
+  return ((is_gradient * schedule.directions + pass.direction()) *
+              schedule.stages() +
           stage) *
              UnitCount(schedule) +
          int64_t{pass.microbatch()} * schedule.slices + pass.slice();
@@ -102,13 +103,13 @@ class Poster {
                                StageOf(schedule_, rank, step.pass), true);
     if (next < 0) return;
     there_[IndexOf(schedule_, step.pass, next)] = true;
-    const int replica = step.pass.replica();
-    const int peer = schedule_.placement.RankOf(next, replica);
+    const int direction = step.pass.direction();
+    const int peer = schedule_.placement.RankOf(next, direction);
     if (peer == rank) return;
     placed_[rank].push_back(SendOf(step.pass));
     placed_[peer].push_back(ReceiveOf(
         Pass(step.pass.kind(), step.pass.microbatch(),
-             schedule_.placement.ChunkOf(next), step.pass.slice(), replica)));
+             schedule_.placement.ChunkOf(next), step.pass.slice(), direction)));
   }
 
   const Schedule& schedule_;
@@ -125,12 +126,12 @@ Message MessageOf(const Schedule& schedule, int rank, const Step& step) {
   const int stage = StageOf(schedule, rank, step.pass);
   const int neighbour = Neighbour(schedule, step.pass, stage, sends);
   if (neighbour < 0) return {};
-  return {schedule.placement.RankOf(neighbour, step.pass.replica()),
+  return {schedule.placement.RankOf(neighbour, step.pass.direction()),
           IndexOf(schedule, step.pass, sends ? neighbour : stage)};
 }
 
 int64_t MessageCount(const Schedule& schedule) {
-  return 2 * int64_t{schedule.replicas} * schedule.stages() *
+  return 2 * int64_t{schedule.directions} * schedule.stages() *
          UnitCount(schedule);
 }
 
@@ -138,13 +139,13 @@ bool NeedsReceive(const Schedule& schedule, int rank, Pass pass) {
   const int before =
       Neighbour(schedule, pass, StageOf(schedule, rank, pass), false);
   return before >= 0 &&
-         schedule.placement.RankOf(before, pass.replica()) != rank;
+         schedule.placement.RankOf(before, pass.direction()) != rank;
 }
 
 bool NeedsSend(const Schedule& schedule, int rank, Pass pass) {
   const int next =
       Neighbour(schedule, pass, StageOf(schedule, rank, pass), true);
-  return next >= 0 && schedule.placement.RankOf(next, pass.replica()) != rank;
+  return next >= 0 && schedule.placement.RankOf(next, pass.direction()) != rank;
 }
 
 Step SendOf(Pass pass) { return {StepKind::kSend, Carried(pass)}; }

@@ -23,8 +23,8 @@ class Sweep {
       : schedule_(schedule),
         stages_(schedule.stages()),
         slices_(schedule.slices),
-        units_(int64_t{schedule.microbatches_per_replica()} * schedule.slices),
-        backward_base_((stages_ + 1) * units_ * schedule.replicas),
+        units_(int64_t{schedule.microbatches_per_direction()} * schedule.slices),
+        backward_base_((stages_ + 1) * units_ * schedule.directions),
         done_((2 * backward_base_ + 63) / 64, 0),
         lanes_(2 * schedule.vpp()),
         forward_results_(int64_t{lanes_} * schedule.pp(), 0),
@@ -32,10 +32,10 @@ class Sweep {
         needs_(schedule.pp(), kNone),
         first_waiter_(schedule.pp(), -1),
         next_waiter_(schedule.pp(), -1) {
-    for (int replica = 0; replica < schedule.replicas; ++replica) {
+    for (int direction = 0; direction < schedule.directions; ++direction) {
       // What stage 0 and the last stage's backward need is there from the
       // start: a border of results in front of stage 0 and behind the last.
-      const int64_t first = replica * (stages_ + 1) * units_;
+      const int64_t first = direction * (stages_ + 1) * units_;
       for (int64_t unit = 0; unit < units_; ++unit) {
         Finish(done_.data(), first + unit);
         Finish(done_.data(), backward_base_ + first + stages_ * units_ + unit);
@@ -48,9 +48,9 @@ class Sweep {
       }
       for (int rank = 0; rank < schedule.pp(); ++rank) {
         for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-          forward_results_[int64_t{rank} * lanes_ + 2 * chunk + replica] =
+          forward_results_[int64_t{rank} * lanes_ + 2 * chunk + direction] =
               first +
-              (schedule.placement.StageOf(rank, chunk, replica) + 1) * units_;
+              (schedule.placement.StageOf(rank, chunk, direction) + 1) * units_;
         }
       }
     }
@@ -108,7 +108,7 @@ class Sweep {
       const bool backward = IsBackward(pass.kind());
       if (!backward && pass.kind() != PassKind::kForward) continue;
       const auto result_of = [&](Pass made) {
-        return bases[made.lane() >> 3] + made.microbatch() * slices +
+        return bases[made.part()] + made.microbatch() * slices +
                made.slice() +
                (made.kind() == PassKind::kForward ? 0 : to_backward);
       };
@@ -135,11 +135,11 @@ class Sweep {
   }
 
   void WaitFor(int rank, const Need& need) {
-    const int replica = need.pass.replica();
+    const int direction = need.pass.direction();
     const int stage =
-        schedule_.placement.StageOf(rank, need.pass.chunk(), replica);
+        schedule_.placement.StageOf(rank, need.pass.chunk(), direction);
     const int maker = schedule_.placement.RankOf(
-        IsBackward(need.pass.kind()) ? stage + 1 : stage - 1, replica);
+        IsBackward(need.pass.kind()) ? stage + 1 : stage - 1, direction);
     needs_[rank] = need.result;
     next_waiter_[rank] = first_waiter_[maker];
     first_waiter_[maker] = rank;
@@ -159,10 +159,10 @@ class Sweep {
     }
   }
 
-  // Stage and replica of a result: it lies behind the border of its replica
+  // Stage and direction of a result: it lies behind the border of its direction
   // (forward) or in front of it (backward).
   struct Maker {
-    int stage, replica;
+    int stage, direction;
     int64_t unit;
     bool backward;
   };
@@ -175,14 +175,14 @@ class Sweep {
 
   int RankOfResult(int64_t result) const {
     const Maker maker = MakerOf(result);
-    return schedule_.placement.RankOf(maker.stage, maker.replica);
+    return schedule_.placement.RankOf(maker.stage, maker.direction);
   }
 
   std::string NameOfResult(int64_t result) const {
     const Maker maker = MakerOf(result);
     const Pass pass(PassKind::kForward, static_cast<int>(maker.unit / slices_),
                     schedule_.placement.ChunkOf(maker.stage),
-                    static_cast<int>(maker.unit % slices_), maker.replica);
+                    static_cast<int>(maker.unit % slices_), maker.direction);
     return absl::StrCat(maker.backward ? "the backward of " : "",
                         PassToString(schedule_, pass), " of stage ",
                         maker.stage);
@@ -233,7 +233,7 @@ class Sweep {
   const int64_t backward_base_;  // first backward result
   std::vector<uint64_t> done_;   // a bit a result
   const int lanes_;
-  // First forward result of each [rank, 2 * chunk + replica]; the backward
+  // First forward result of each [rank, 2 * chunk + direction]; the backward
   // one is backward_base_ - units_ behind it.
   std::vector<int64_t> forward_results_;
   std::vector<int64_t> positions_;
@@ -247,8 +247,8 @@ class Sweep {
 absl::Status VerifySchedule(const Schedule& schedule) {
   PW_CHECK(static_cast<int>(schedule.orders.size()) == schedule.pp());
   PW_CHECK(schedule.microbatches >= 1 && schedule.slices >= 1);
-  PW_CHECK(schedule.replicas == 1 || schedule.replicas == 2);
-  if (schedule.microbatches % schedule.replicas != 0) {
+  PW_CHECK(schedule.directions == 1 || schedule.directions == 2);
+  if (schedule.microbatches % schedule.directions != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("microbatches: ", schedule.microbatches,
                      " do not divide over 2 replicas"));

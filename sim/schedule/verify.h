@@ -8,7 +8,7 @@
 
 namespace pipewright {
 
-// kFailedPrecondition when for some stage and replica
+// kFailedPrecondition when for some stage and direction
 //   - F of a (microbatch, slice) is missing or doubled,
 //   - its backward is not exactly one BW, or one B and one W,
 //   - R, O, L stand doubled, before F or behind the backward that needs them,

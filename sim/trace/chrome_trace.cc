@@ -118,7 +118,7 @@ class Writer {
     };
     add("chunk", op.pass.chunk());
     add("slice", op.pass.slice());
-    add("direction", op.pass.replica());
+    add("direction", op.pass.direction());
     add("joint", op.joint ? 1 : 0);
   }
 

@@ -173,7 +173,7 @@ class FlowFinder {
     const auto find = [&](PassKind kind) {
       return Find(op, channel.to_rank,
                   Pass(kind, op.pass.microbatch(), placement.ChunkOf(stage),
-                       op.pass.slice(), op.pass.replica()));
+                       op.pass.slice(), op.pass.direction()));
     };
     if (forward) return find(PassKind::kForward);
     const int64_t split = find(PassKind::kBackwardInput);

@@ -283,7 +283,7 @@ absl::StatusOr<ReadTrace> ReadChromeTrace(std::istream& in,
 
 std::string PassLabel(Pass pass) {
   std::string label =
-      absl::StrCat(pass.replica() == 1 ? "b" : "", PassKindName(pass.kind()),
+      absl::StrCat(pass.direction() == 1 ? "b" : "", PassKindName(pass.kind()),
                    pass.microbatch());
   if (pass.chunk() > 0) absl::StrAppend(&label, ".", pass.chunk());
   if (pass.slice() > 0) absl::StrAppend(&label, "s", pass.slice());

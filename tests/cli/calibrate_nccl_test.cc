@@ -1,6 +1,6 @@
 // What `calibrate` measures between GPUs, and what it says where it cannot:
 // over tests/support/fake_nccl.h.
-#include "sim/cli/calibrate_nccl.h"
+#include "execute/transport/calibration_nccl.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -24,12 +24,12 @@ constexpr int64_t kMiB = 1 << 20;
 // Leaves room for transfers of a MiB.
 constexpr int64_t kLittle = 16 * kMiB;
 
-NcclTransports Over(const testing::FakeDevice& device, bool quick = true,
+TimedTransports Over(const testing::FakeDevice& device, bool quick = true,
                     double timeout_s = 60) {
   return TransportsOverNccl(FakeNccl(), FakeKernels(device), quick, timeout_s);
 }
 
-void CheckNone(const NcclTransports& none, const std::string& why) {
+void CheckNone(const TimedTransports& none, const std::string& why) {
   CHECK(none.transports.empty());
   CHECK(none.library.empty());
   REQUIRE(none.warnings.size() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("calibrate: what keeps transfers over NCCL from being measured",
 
 TEST_CASE("calibrate: GPUs by twos, and all of them", "[cli][nccl]") {
   FakeNcclWorld world;
-  const auto ranks = [](const NcclTransports& made) {
+  const auto ranks = [](const TimedTransports& made) {
     std::vector<int> all;
     for (const Transport& each : made.transports) all.push_back(each.ranks);
     return all;
@@ -79,7 +79,7 @@ TEST_CASE("calibrate: GPUs by twos, and all of them", "[cli][nccl]") {
 TEST_CASE("calibrate: sizes that do not fit beside the passes are said",
           "[cli][nccl]") {
   FakeNcclWorld world;
-  const NcclTransports made =
+  const TimedTransports made =
       Over({.free_bytes = kLittle, .devices = 2}, false);
   REQUIRE(made.transports.size() == 1);
   CHECK(made.library == "NCCL 2.28.9");
@@ -100,7 +100,7 @@ TEST_CASE("calibrate: a profile has the transfers over NCCL", "[cli][nccl]") {
   };
   const testing::FakeDevice device = {
       .free_bytes = 1 << 28, .devices = 4, .name = "cuda"};
-  NcclTransports made = Over(device);
+  TimedTransports made = Over(device);
   REQUIRE(made.transports.size() == 2);
   CalibrateOptions options = testing::TinyCalibration();
   options.type = "fp32";

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "tests/support/example_profile.h"
 #include "tests/support/gzip_text.h"
 #include "tests/support/mpirun.h"

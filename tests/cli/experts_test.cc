@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 

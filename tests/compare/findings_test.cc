@@ -46,7 +46,7 @@ std::set<Place> PlacesOf(const Program& program) {
   for (int rank = 0; rank < program.pp(); ++rank) {
     const std::vector<Lane>& lanes = program.ranks[rank].lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto kind = Pass::KindOf(lane);
       if (lanes[lane].passes > 0 && IsComputePass(kind)) {
         places.insert({kind, rank});
       }
@@ -204,7 +204,7 @@ Program Example(const std::vector<double>& backward_ms) {
   for (int rank = 0; rank < program.pp(); ++rank) {
     for (size_t lane = 0; lane < program.ranks[rank].lanes.size(); ++lane) {
       Lane& each = program.ranks[rank].lanes[lane];
-      const auto kind = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto kind = Pass::KindOf(lane);
       if (kind == PassKind::kForward) each.seconds = 0.010;
       if (kind == PassKind::kBackwardFull) {
         each.seconds = backward_ms[rank] * 1e-3;
@@ -334,7 +334,7 @@ TEST_CASE("findings: slower copies beside slow passes", "[compare]") {
       for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
         copies |=
             rank.lanes[lane].passes > 0 &&
-            static_cast<PassKind>(lane % kNumPassKinds) == PassKind::kLoad;
+            Pass::KindOf(lane) == PassKind::kLoad;
       }
     }
     if (!copies) continue;

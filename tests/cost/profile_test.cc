@@ -1,6 +1,6 @@
 // Profiles on disk and in memory: what is written is read again as it was,
 // what is wrong is named with its line, merged ones keep the newer entries.
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -127,7 +127,7 @@ TEST_CASE("engine: no run beats the critical path or the work", "[engine]") {
     // A rank has to wait for its first forward, then to do its work.
     for (int rank = 0; rank < params.pp; ++rank) {
       double head_s = span_s;
-      for (int replica = 0; replica < schedule->replicas; ++replica) {
+      for (int replica = 0; replica < schedule->directions; ++replica) {
         const int first = schedule->placement.StageOf(rank, 0, replica);
         head_s = std::min(
             head_s, first * costs.forward / params.vpp / schedule->slices);

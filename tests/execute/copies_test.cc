@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "execute/fixed_worker.h"
-#include "execute/rank_outcome.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/run/rank_outcome.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"

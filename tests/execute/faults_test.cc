@@ -1,11 +1,11 @@
 // What goes wrong with threads ends at once: nobody waits for a time-out.
-#include "execute/faults.h"
+#include "execute/run/faults.h"
 
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "tests/support/small_training.h"
 
 namespace pipewright {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/fixed_time_kernels.h"
 #include "tests/support/small_training.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "execute/model_worker.h"
-#include "execute/training.h"
+#include "execute/train/model_worker.h"
+#include "execute/train/training.h"
 #include "sim/schedule/text.h"
 #include "tests/support/fake_kernels.h"
 #include "tests/support/small_training.h"

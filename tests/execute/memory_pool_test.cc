@@ -1,5 +1,5 @@
 // Where a rank's memory comes from, and when.
-#include "execute/memory_pool.h"
+#include "execute/train/memory_pool.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "execute/model_worker.h"
+#include "execute/train/model_worker.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 

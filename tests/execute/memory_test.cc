@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "sim/memory/executor_tensors.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/schedule/registry.h"
@@ -119,7 +119,7 @@ Run MakeRun(const Sizes& sizes) {
       sizes.pp, schedule.vpp(),
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   lower.data_parallel =
-      schedule.replicas > 1 ? DataParallel::kDdp : sizes.data_parallel;
+      schedule.directions > 1 ? DataParallel::kDdp : sizes.data_parallel;
   lower.replicas = sizes.dp;
   lower.gradient_bytes.assign(schedule.stages(), 4);
   lower.parameter_bytes.assign(schedule.stages(), 4);

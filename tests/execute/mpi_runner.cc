@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "execute/fixed_worker.h"
-#include "execute/mpi_transport.h"
-#include "execute/run_mpi.h"
-#include "execute/training.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/transport/process_group.h"
+#include "execute/run/run_processes.h"
+#include "execute/train/training.h"
 #include "sim/base/status.h"
 #include "tests/support/small_training.h"
 
@@ -84,7 +84,7 @@ class SlowWorker : public FixedWorker {
   bool slept_ = false;
 };
 
-absl::Status RunFixed(MpiJob* job, const Options& options,
+absl::Status RunFixed(ProcessGroup* job, const Options& options,
                       const Program& program, const ExecuteOptions& execute) {
   const int process = job->process();
   const auto throws = [&](const char* where) {
@@ -96,11 +96,11 @@ absl::Status RunFixed(MpiJob* job, const Options& options,
     ::_exit(1);
   });
   PW_RETURN_IF_ERROR(
-      FirstOfMpi(job, execute.timeout_s, [&]() -> absl::StatusOr<FirstWord> {
+      FirstOfAll(job, execute.timeout_s, [&]() -> absl::StatusOr<FirstWord> {
         if (process == 2) throws("first");
         return FirstWord();
       }).status());
-  MpiReports reports;
+  RunReports reports;
   reports.conclude =
       [&](const ExecutedRun&,
           const std::vector<std::string>&) -> absl::StatusOr<std::string> {
@@ -120,7 +120,7 @@ absl::Status RunFixed(MpiJob* job, const Options& options,
     };
   }
   PW_RETURN_IF_ERROR(
-      RunMpi(
+      RunProcesses(
           job, program,
           [&](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
             if (self.rank == 0) Sleep(options.start_s);
@@ -132,13 +132,13 @@ absl::Status RunFixed(MpiJob* job, const Options& options,
           },
           execute, reports)
           .status());
-  return LastOfMpi(job, program, execute, [&] {
+  return LastOfAll(job, program, execute, [&] {
     throws("last");
     return absl::OkStatus();
   });
 }
 
-absl::Status Train(MpiJob* job, const Options& options) {
+absl::Status Train(ProcessGroup* job, const Options& options) {
   PW_ASSIGN_OR_RETURN(
       SmallTraining training,
       MakeSmallTraining(
@@ -164,7 +164,7 @@ absl::Status Train(MpiJob* job, const Options& options) {
     training.options.check = false;
   }
   PW_ASSIGN_OR_RETURN(const TrainedRun trained,
-                      TrainMpi(job, training.program, training.model,
+                      TrainProcesses(job, training.program, training.model,
                                pw_cpu_kernels(), training.options));
   if (training.options.check && !trained.check.ok())
     return absl::InternalError("wrong gradients");
@@ -173,7 +173,7 @@ absl::Status Train(MpiJob* job, const Options& options) {
 }
 
 int Run(const Options& options) {
-  absl::StatusOr<std::unique_ptr<MpiJob>> job = MpiJob::Create();
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> job = ProcessGroup::Create();
   if (!job.ok()) {
     Leave(options, "said", 0, job.status().ToString());
     return 1;

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/mpi_transport.h"
-#include "execute/training.h"
+#include "execute/transport/process_group.h"
+#include "execute/train/training.h"
 #include "sim/base/file.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
@@ -262,7 +262,7 @@ TEST_CASE("mpi: the wrong number of processes is a wrong use",
 TEST_CASE("mpi: without the library it says what is missing",
           "[execute][mpi]") {
   ::setenv("PIPEWRIGHT_MPI_LIBRARY", "/nowhere/libpipewright_mpi.so", 1);
-  const absl::Status status = MpiJob::Create().status();
+  const absl::Status status = ProcessGroup::Create().status();
   ::unsetenv("PIPEWRIGHT_MPI_LIBRARY");
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   INFO(status);

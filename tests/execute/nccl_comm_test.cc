@@ -1,6 +1,6 @@
 // What is queued on one communicator, and collectives on it, over
 // tests/support/fake_nccl.h.
-#include "execute/nccl_comm.h"
+#include "execute/transport/nccl_comm.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "execute/model_worker.h"
-#include "execute/nccl_collective.h"
+#include "execute/train/model_worker.h"
+#include "execute/transport/nccl_collective.h"
 #include "tests/support/fake_nccl.h"
 #include "tests/support/small_training.h"
 

@@ -1,6 +1,6 @@
 // Transfers between GPUs of several processes, which are threads here: over
 // tests/support/fake_mpi.h and fake_nccl.h.
-#include "execute/nccl_processes.h"
+#include "execute/transport/nccl_processes.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -35,7 +35,7 @@ struct Setup {
 // Process 0 does `body`; the others serve and end well.
 void Run(
     const Setup& setup,
-    const std::function<void(MpiJob*, const NcclProcesses::Options&)>& body) {
+    const std::function<void(ProcessGroup*, const NcclProcesses::Options&)>& body) {
   FakeMpiWorld mpi(setup.processes);
   const PwKernels* const kernels = FakeKernels(setup.device);
   const auto options = [&](int process) {
@@ -54,14 +54,14 @@ void Run(
   for (int process = 1; process < setup.processes; ++process) {
     threads.emplace_back([&, process] {
       FakeMpiWorld::Become(process);
-      const auto job = MpiJob::Create(FakeMpi(), "fake", "-n").value();
+      const auto job = ProcessGroup::Create(FakeMpi(), "fake", "-n").value();
       served[static_cast<size_t>(process)] =
           NcclProcesses::Serve(job.get(), options(process));
     });
   }
   FakeMpiWorld::Become(0);
   {
-    const auto job = MpiJob::Create(FakeMpi(), "fake", "-n").value();
+    const auto job = ProcessGroup::Create(FakeMpi(), "fake", "-n").value();
     body(job.get(), options(0));
     NcclProcesses::LetGo(job.get());
   }
@@ -75,7 +75,7 @@ TEST_CASE("nccl processes: times are the devices'", "[execute][nccl]") {
     return (kind == "send" ? 1 : 2) * 1e-6 * static_cast<double>(members) +
            static_cast<double>(bytes) / 100e9;
   };
-  Run({}, [](MpiJob* job, const NcclProcesses::Options& options) {
+  Run({}, [](ProcessGroup* job, const NcclProcesses::Options& options) {
     auto group = NcclProcesses::Create(job, options).value();
     CHECK(group->members() == 3);
     CHECK(group->most_bytes() == kMiB);
@@ -98,7 +98,7 @@ TEST_CASE("nccl processes: memory of the fullest decides", "[execute][nccl]") {
   FakeNcclWorld world;
   const auto most = [](const FakeDevice& device) {
     int64_t bytes = -1;
-    Run({.device = device}, [&](MpiJob* job,
+    Run({.device = device}, [&](ProcessGroup* job,
                                 const NcclProcesses::Options& options) {
       const auto group = NcclProcesses::Create(job, options);
       if (group.ok()) bytes = (*group)->most_bytes();
@@ -115,7 +115,7 @@ TEST_CASE("nccl processes: memory of the fullest decides", "[execute][nccl]") {
 
 // Process 0 hears the cause and goes on without; nobody hangs.
 void CheckFails(FakeNcclWorld* world, const Setup& setup, const char* why) {
-  Run(setup, [&](MpiJob* job, const NcclProcesses::Options& options) {
+  Run(setup, [&](ProcessGroup* job, const NcclProcesses::Options& options) {
     auto group = NcclProcesses::Create(job, options);
     absl::Status status = group.status();
     if (status.ok()) status = (*group)->Join(3);

@@ -1,6 +1,6 @@
 // The NCCL transport without NCCL: over threads and tests/support/fake_nccl.h,
 // which watches the library's rules.
-#include "execute/nccl_transport.h"
+#include "execute/transport/nccl_transport.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -10,8 +10,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/thread_transport.h"
-#include "execute/training.h"
+#include "execute/transport/thread_transport.h"
+#include "execute/train/training.h"
 #include "tests/support/fake_nccl.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"

@@ -1,6 +1,6 @@
 // Transfers that are timed between GPUs, without GPUs: over
 // tests/support/fake_nccl.h, whose devices have a clock that a test writes.
-#include "execute/nccl_transfers.h"
+#include "execute/transport/nccl_transfers.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "tests/support/faulty_kernels.h"
 #include "tests/support/small_training.h"
 

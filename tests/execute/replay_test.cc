@@ -1,13 +1,13 @@
 // Ranks that run alone against all of them together.
-#include "execute/replay.h"
+#include "execute/run/replay.h"
 
 #include <catch2/catch.hpp>
 #include <memory>
 #include <numeric>
 
 #include "absl/strings/match.h"
-#include "execute/fixed_worker.h"
-#include "execute/training_replay.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/train/training_replay.h"
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 #include "tests/support/random_program.h"

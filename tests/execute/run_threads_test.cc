@@ -1,5 +1,6 @@
 // The runtime against the simulating engines: the same rules, another clock.
-#include "execute/run_threads.h"
+#include "execute/run/run_threads.h"
+#include "execute/transport/steady_seconds.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +12,7 @@
 #include <thread>
 #include <tuple>
 
-#include "execute/fixed_worker.h"
+#include "execute/run/fixed_worker.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"

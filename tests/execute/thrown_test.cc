@@ -13,10 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/copy_engine.h"
-#include "execute/fixed_worker.h"
-#include "execute/replay.h"
-#include "execute/run_threads.h"
+#include "execute/train/copy_engine.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/run/replay.h"
+#include "execute/run/run_threads.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"
@@ -108,7 +108,7 @@ class ThrowingEndpoint : public Endpoint {
  public:
   ThrowingEndpoint(Endpoint* control, std::string where)
       : control_(*control), where_(std::move(where)) {}
-  absl::Status Connect(Worker*) override {
+  absl::Status Connect(DeviceMemory*) override {
     if (where_ == "connect") throw std::runtime_error("connect");
     return absl::OkStatus();
   }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/faulty_kernels.h"
 #include "tests/support/small_training.h"

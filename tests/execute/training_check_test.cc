@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "execute/training.h"
+#include "execute/train/training.h"
 #include "tests/support/small_training.h"
 
 namespace pipewright {

@@ -1,5 +1,5 @@
 // Gradients of every schedule against the sequential run.
-#include "execute/training.h"
+#include "execute/train/training.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -42,7 +42,7 @@ std::optional<Setup> MakeSetup(const ScheduleInfo& info, int pp,
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   setup.lower.gradient_bytes.assign(stages, 4);
   setup.lower.parameter_bytes.assign(stages, 4);
-  if (setup.schedule->replicas > 1) {
+  if (setup.schedule->directions > 1) {
     setup.lower.data_parallel = DataParallel::kDdp;
   }
   setup.lower.optimizer = OptimizerMode::kSynchronised;

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "execute/fixed_worker.h"
-#include "execute/training.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/train/training.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 

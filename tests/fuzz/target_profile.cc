@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "calibrate/import_benchmarks.h"
 #include "sim/base/check.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "tests/fuzz/targets.h"
 
 namespace pipewright::testing {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "execute/nccl/module.h"
+#include "execute/transport/nccl/module.h"
 #include "kernels/loader.h"
 
 namespace {

@@ -84,10 +84,10 @@ TEST_CASE("memory: the timeline ends empty for every schedule and recompute",
               bool negative = false;
               for (const Pass pass : schedule->order(rank)) {
                 const int stage = schedule->placement.StageOf(
-                    rank, pass.chunk(), pass.replica());
+                    rank, pass.chunk(), pass.direction());
                 activations +=
                     ChangeOf(pass.kind(), *memory.stages[stage],
-                             recomputed[pass.replica() * vpp + pass.chunk()])
+                             recomputed[pass.direction() * vpp + pass.chunk()])
                         .activations;
                 // The first of a joint pair may free what the other brings.
                 negative |= activations < 0 && !pass.joint_with_next();

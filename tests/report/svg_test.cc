@@ -112,7 +112,7 @@ TEST_CASE("svg: chunks are shades, the second replica is hatched", "[svg]") {
   Program program = BareProgram(4);
   auto schedule = std::make_shared<Schedule>();
   schedule->placement = Placement::V(4);
-  schedule->replicas = 2;
+  schedule->directions = 2;
   program.schedule = schedule;
   const std::vector<TraceOp> ops = {
       PassOp(0, Pass(PassKind::kForward, 0, 0), 0, 1),

@@ -26,8 +26,8 @@ std::string TorchToken(const Schedule& schedule, int rank, Pass pass) {
       {PassKind::kBackwardWeight, "W"},
       {PassKind::kSync, "SYNC"}};
   return absl::StrCat(
-      schedule.replicas == 1 ? "" : (pass.replica() == 0 ? "a" : "b"),
-      schedule.placement.StageOf(rank, pass.chunk(), pass.replica()),
+      schedule.directions == 1 ? "" : (pass.direction() == 0 ? "a" : "b"),
+      schedule.placement.StageOf(rank, pass.chunk(), pass.direction()),
       letters.at(pass.kind()),
       pass.kind() == PassKind::kSync ? "" : absl::StrCat(pass.microbatch()));
 }
@@ -55,14 +55,14 @@ Tokens TokensOf(const Schedule& schedule, bool sync) {
 Schedule Merged(const Schedule& schedule) {
   ScheduleBuilder builder(schedule.name, schedule.placement,
                           schedule.microbatches, schedule.slices,
-                          schedule.replicas);
+                          schedule.directions);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
     for (size_t index = 0; index < order.size(); ++index) {
       const Pass pass = order[index];
       const auto with = [&](PassKind kind) {
         return Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                    pass.replica());
+                    pass.direction());
       };
       if (pass.kind() == PassKind::kBackwardInput && index + 1 < order.size() &&
           order[index + 1] == with(PassKind::kBackwardWeight)) {

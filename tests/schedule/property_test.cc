@@ -82,10 +82,10 @@ TEST_CASE("schedules: each pass stands exactly once", "[schedule]") {
                          Pass(kind, microbatch, chunk, slice, replica))));
         return found == counts.end() ? 0 : found->second;
       };
-      for (int replica = 0; replica < schedule.replicas; ++replica) {
+      for (int replica = 0; replica < schedule.directions; ++replica) {
         for (int chunk = 0; chunk < params.vpp; ++chunk) {
           for (int microbatch = 0;
-               microbatch < schedule.microbatches_per_replica(); ++microbatch) {
+               microbatch < schedule.microbatches_per_direction(); ++microbatch) {
             for (int slice = 0; slice < schedule.slices; ++slice) {
               const auto of = [&](PassKind kind) {
                 return count(kind, microbatch, chunk, slice, replica);

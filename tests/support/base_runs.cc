@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "sim/base/check.h"
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright::testing {

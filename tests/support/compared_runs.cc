@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/fixed_worker.h"
-#include "execute/run_threads.h"
+#include "execute/run/fixed_worker.h"
+#include "execute/run/run_threads.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/schedule/registry.h"
 #include "sim/trace/export.h"
@@ -135,7 +135,7 @@ Program WithSlower(const Program& program, std::optional<PassKind> kind,
     if (rank >= 0 && rank != each) continue;
     std::vector<Lane>& lanes = slower.ranks[each].lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      const auto own = static_cast<PassKind>(lane % kNumPassKinds);
+      const auto own = Pass::KindOf(lane);
       if (kind ? *kind == own : IsComputePass(own)) {
         lanes[lane].seconds *= factor;
       }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/faults.h"
+#include "execute/run/faults.h"
 #include "sim/compare/comparison.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"

@@ -1,7 +1,7 @@
 // A profile with one of everything, made up.
 #pragma once
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright::testing {
 

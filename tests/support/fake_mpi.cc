@@ -78,8 +78,8 @@ void FakeMpiWorld::Delay(int from) {
 }
 void FakeMpiWorld::Arrive() { Delay(-1); }
 
-const PwMpi* FakeMpi() {
-  static const PwMpi table = {
+const PwProcesses* FakeMpi() {
+  static const PwProcesses table = {
       .abi = PW_MPI_ABI,
       .start = [] { return 0; },
       .process = [] { return self; },
@@ -91,7 +91,7 @@ const PwMpi* FakeMpi() {
       .unsent = [] { return 0; },
       .has_ended = [] { return 1; },
       .finish = [] { return 0; },
-      .transfer = [](PwMpiTransfer, size_t, int, double*) { return -1; },
+      .transfer = [](PwTransfer, size_t, int, double*) { return -1; },
       .version = [] { return "fake"; },
       .leave = [] {},
       .error = [] { return "fake"; },

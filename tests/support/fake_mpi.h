@@ -1,4 +1,4 @@
-// MPI between threads, each of which is a process to MpiJob: messages in order
+// MPI between threads, each of which is a process to ProcessGroup: messages in order
 // from mailboxes in memory. No transfers.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/mpi/module.h"
+#include "execute/transport/mpi/module.h"
 
 namespace pipewright::testing {
 
@@ -34,6 +34,6 @@ class FakeMpiWorld {
   std::vector<std::deque<Mail>> boxes_;
 };
 
-const PwMpi* FakeMpi();
+const PwProcesses* FakeMpi();
 
 }  // namespace pipewright::testing

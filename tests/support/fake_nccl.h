@@ -1,5 +1,5 @@
 // NCCL between threads, on memory of the host: a table of the transport's
-// (execute/nccl/module.h) that works under NCCL's rules and notes where they
+// (execute/transport/nccl/module.h) that works under NCCL's rules and notes where they
 // are broken. Streams run in order; a send or a collective runs when all its
 // members stand before it.
 #pragma once
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/nccl/module.h"
+#include "execute/transport/nccl/module.h"
 
 namespace pipewright::testing {
 

@@ -30,20 +30,20 @@ int Length(PassKind kind, const SlotCosts& costs) {
 }
 
 std::tuple<bool, int, int, int, int> KeyOf(bool forward, int stage, Pass pass) {
-  return {forward, pass.replica(), stage, pass.microbatch(), pass.slice()};
+  return {forward, pass.direction(), stage, pass.microbatch(), pass.slice()};
 }
 
 // When the inputs of `pass` are there; nullopt while they are not.
 std::optional<int> Arrival(const Schedule& schedule, int rank, Pass pass,
                            const Results& results) {
   const int stage =
-      schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
+      schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
   std::vector<std::tuple<bool, int, int, int, int>> inputs;
   if (pass.kind() == PassKind::kForward) {
     if (stage > 0) inputs.push_back(KeyOf(true, stage - 1, pass));
     if (pass.slice() > 0) {
       inputs.push_back(
-          {true, pass.replica(), stage, pass.microbatch(), pass.slice() - 1});
+          {true, pass.direction(), stage, pass.microbatch(), pass.slice() - 1});
     }
   } else if (IsBackward(pass.kind())) {
     inputs.push_back(KeyOf(true, stage, pass));
@@ -52,7 +52,7 @@ std::optional<int> Arrival(const Schedule& schedule, int rank, Pass pass,
     }
     if (pass.slice() + 1 < schedule.slices) {
       inputs.push_back(
-          {false, pass.replica(), stage, pass.microbatch(), pass.slice() + 1});
+          {false, pass.direction(), stage, pass.microbatch(), pass.slice() + 1});
     }
   } else if (pass.kind() == PassKind::kBackwardWeight) {
     inputs.push_back(KeyOf(false, stage, pass));
@@ -100,7 +100,7 @@ std::optional<std::vector<std::vector<int>>> NaiveReplay(
             continue;
           }
           const int stage =
-              schedule.placement.StageOf(rank, pass.chunk(), pass.replica());
+              schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
           results[KeyOf(pass.kind() == PassKind::kForward, stage, pass)] =
               start + length;
         }

@@ -145,8 +145,8 @@ void AddHook(Program& program, int rank, LaneHook hook, const SideOp& op,
     target.side_ops.back().chunk = chunk;
   }
   for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
-    const auto kind = static_cast<int>(lane % kNumPassKinds);
-    const auto chunk = static_cast<int>(lane / (2 * kNumPassKinds));
+    const auto kind = static_cast<int>(Pass::KindOf(lane));
+    const auto chunk = Pass::ChunkOf(lane);
     if ((kinds >> kind & 1) == 0 ||
         !IsComputePass(static_cast<PassKind>(kind))) {
       continue;
@@ -255,7 +255,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
     lower.parameter_bytes.push_back(random.Int(1, 32));
   }
   if (random.Chance(30)) {
-    for (int index = 0; index < schedule.microbatches_per_replica(); ++index) {
+    for (int index = 0; index < schedule.microbatches_per_direction(); ++index) {
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
     }
   }

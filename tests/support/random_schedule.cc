@@ -33,14 +33,14 @@ size_t AnyRow(Random& random) {
 
 Schedule WithCopies(const Schedule& schedule, Random& random) {
   ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
+                      schedule.slices, schedule.directions);
   const int every = random.Int(2, 4);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
     const auto add_copy = [&](PassKind kind, Pass pass) {
       if (pass.microbatch() % every != 0) return;
       out.Add(rank, Pass(kind, pass.microbatch(), pass.chunk(), pass.slice(),
-                         pass.replica()));
+                         pass.direction()));
     };
     for (size_t index = 0; index < order.size();) {
       // Nothing stands inside a block.
@@ -64,7 +64,7 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
 
 Schedule WithJointPairs(const Schedule& schedule, Random& random) {
   ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
-                      schedule.slices, schedule.replicas);
+                      schedule.slices, schedule.directions);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
     for (size_t index = 0; index < order.size(); ++index) {

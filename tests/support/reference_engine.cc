@@ -116,7 +116,7 @@ bool SameStart(const Op& one, const Op& other) {
 
 uint64_t Activation(const Op& op) {
   return Pass(PassKind::kForward, op.pass.microbatch(), op.pass.chunk(),
-              op.pass.slice(), op.pass.replica())
+              op.pass.slice(), op.pass.direction())
                  .bits() *
              64 +
          op.iteration;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "execute/training_wire.h"
+#include "execute/train/training_wire.h"
 #include "sim/base/status.h"
 #include "sim/schedule/registry.h"
 
@@ -52,7 +52,7 @@ absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   lower.gradient_bytes.assign(stages, 4);
   lower.parameter_bytes.assign(stages, 4);
-  if (dp > 1 || training.schedule->replicas > 1) {
+  if (dp > 1 || training.schedule->directions > 1) {
     lower.data_parallel = data_parallel;
   }
   lower.replicas = dp;

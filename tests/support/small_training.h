@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "execute/executed_model.h"
-#include "execute/training.h"
+#include "execute/train/executed_model.h"
+#include "execute/train/training.h"
 #include "sim/program/lower.h"
 
 namespace pipewright::testing {

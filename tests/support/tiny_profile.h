@@ -1,7 +1,7 @@
 // A profile of gpt-tiny with round times, made up.
 #pragma once
 
-#include "sim/cost/profile.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright::testing {
 

@@ -16,7 +16,7 @@ using Key = std::tuple<PassKind, int, uint64_t, int>;
 Key KeyOf(PassKind kind, int stage, Pass pass) {
   // B and BW both hand a gradient back.
   if (kind == PassKind::kBackwardFull) kind = PassKind::kBackwardInput;
-  return {kind, stage, pass.key(), pass.replica()};
+  return {kind, stage, pass.key(), pass.direction()};
 }
 
 std::shared_ptr<const Schedule> Finish(std::string name, int pp,
@@ -90,7 +90,7 @@ class Replayer {
   // False while the input is missing.
   bool RunPass(int rank, Pass pass, double* free_s, RankTimes* times) {
     const Placement& placement = schedule_.placement;
-    const int stage = placement.StageOf(rank, pass.chunk(), pass.replica());
+    const int stage = placement.StageOf(rank, pass.chunk(), pass.direction());
     double start = *free_s;
     const bool forward = pass.kind() == PassKind::kForward;
     const int source = forward ? stage - 1 : stage + 1;
@@ -100,7 +100,7 @@ class Replayer {
       const auto found = end_s_.find(KeyOf(pass.kind(), source, pass));
       if (found == end_s_.end()) return false;
       start =
-          std::max(start, Arrival(placement.RankOf(source, pass.replica()),
+          std::max(start, Arrival(placement.RankOf(source, pass.direction()),
                                   rank, found->second, forward, source, pass));
     }
     const double end = start + Seconds(costs_, pass.kind()) / schedule_.vpp();

@@ -58,7 +58,7 @@ class Checker {
     return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b));
   }
   Name NameOf(Pass pass, int stage) const {
-    return {pass.replica(), stage, pass.microbatch(), pass.slice(),
+    return {pass.direction(), stage, pass.microbatch(), pass.slice(),
             pass.kind()};
   }
   double Seconds(PassKind kind) const {
@@ -94,7 +94,7 @@ class Checker {
       }
       if (op.stream != Stream::kCompute ||
           op.stage != schedule_.placement.StageOf(rank, op.pass.chunk(),
-                                                  op.pass.replica())) {
+                                                  op.pass.direction())) {
         Error(absl::StrCat(name, " is on another stream or stage"));
       }
       if (std::abs(op.end_s - op.start_s - Seconds(op.pass.kind())) >
@@ -127,7 +127,7 @@ class Checker {
     const int step = op.pass.kind() == PassKind::kForward ? 1 : -1;
     const int stage = op.kind == OpKind::kSend ? op.stage : op.stage + step;
     if (stage < 0 || stage >= schedule_.stages() ||
-        op.rank != schedule_.placement.RankOf(stage, op.pass.replica())) {
+        op.rank != schedule_.placement.RankOf(stage, op.pass.direction())) {
       return Error("a transfer on the wrong rank");
     }
     std::vector<TraceOp>& sides = transfers_[name];
@@ -165,7 +165,7 @@ class Checker {
     double ready_s = 0;
     const auto need = [&](const Times* times, int stage) {
       if (times == nullptr) return Error("a pass without its input");
-      const bool hops = placement.RankOf(stage, op.pass.replica()) != op.rank;
+      const bool hops = placement.RankOf(stage, op.pass.direction()) != op.rank;
       ready_s = std::max(ready_s, times->end_s + (hops ? costs_.hop : 0));
       used_ += hops ? 1 : 0;
     };

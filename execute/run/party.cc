@@ -1,0 +1,342 @@
+#include "execute/run/party.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "execute/transport/steady_seconds.h"
+#include "execute/run/rank_run.h"
+#include "execute/transport/meetings.h"
+#include "sim/base/exceptions.h"
+#include "sim/base/file.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// Of two texts that are not the same, of each the first line that the other has
+// not there.
+std::pair<std::string, std::string> FirstDifference(absl::string_view one,
+                                                    absl::string_view other) {
+  constexpr size_t kMostLetters = 60;
+  const std::vector<std::string> ones = absl::StrSplit(one, '\n');
+  const std::vector<std::string> others = absl::StrSplit(other, '\n');
+  size_t line = 0;
+  while (line < ones.size() && line < others.size() &&
+         ones[line] == others[line]) {
+    ++line;
+  }
+  const auto shown = [line](const std::vector<std::string>& lines) {
+    const std::string text = line < lines.size() ? lines[line] : "";
+    return text.size() <= kMostLetters
+               ? absl::StrCat("'", text, "'")
+               : absl::StrCat("'", text.substr(0, kMostLetters), "...'");
+  };
+  return {shown(ones), shown(others)};
+}
+
+constexpr size_t kMostInPiece = size_t{256} << 20;
+
+}  // namespace
+
+std::string MachineName() {
+  return ReadFile("/proc/sys/kernel/random/boot_id").value_or("");
+}
+
+void PutStatus(const absl::Status& status, WireWriter* writer) {
+  writer->Put(static_cast<int32_t>(status.code()));
+  writer->PutText(status.message());
+}
+
+absl::Status GetStatus(WireReader* reader) {
+  const auto code = static_cast<absl::StatusCode>(reader->Get<int32_t>());
+  return absl::Status(code, reader->GetText());
+}
+
+void PutOutcome(const RankOutcome& outcome, WireWriter* writer) {
+  PutStatus(outcome.status, writer);
+  writer->PutText(outcome.blocked);
+  writer->Put(outcome.position);
+  writer->Put(outcome.late_s);
+  writer->Put(outcome.preemptions);
+  writer->Put(outcome.result.times);
+  writer->PutAll(outcome.result.iteration_end_s);
+  writer->PutAll(outcome.result.ops);
+}
+
+RankOutcome GetOutcome(WireReader* reader) {
+  RankOutcome outcome;
+  outcome.status = GetStatus(reader);
+  outcome.blocked = reader->GetText();
+  outcome.position = reader->Get<int64_t>();
+  outcome.late_s = reader->Get<double>();
+  outcome.preemptions = reader->Get<int64_t>();
+  outcome.result.times = reader->Get<RankTimes>();
+  outcome.result.iteration_end_s = reader->GetAll<double>();
+  outcome.result.ops = reader->GetAll<TraceOp>();
+  return outcome;
+}
+
+absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
+  WireWriter prepared = Begin(Control::kPrepared);
+  PutStatus(own.status(), &prepared);
+  prepared.PutText(own.ok() ? own->same : "");
+  if (job_.process() > 0) {
+    job_.Send(0, ProcessGroup::kControl, prepared.bytes());
+    return Verdict();
+  }
+  PW_ASSIGN_OR_RETURN(const auto all, Gather(Control::kPrepared, Patience()));
+  absl::Status agreed = own.status();
+  for (int process = 1; process < job_.processes(); ++process) {
+    const auto found = all.find(process);
+    if (found == all.end()) {
+      all_there_ = false;
+      agreed.Update(absl::UnavailableError(
+          absl::StrCat(NameOf(process), ": no word for ", Patience(),
+                       " s before the run; lost")));
+      continue;
+    }
+    WireReader reader(found->second);
+    const absl::Status its = GetStatus(&reader);
+    // Mostly all have the same to say.
+    agreed.Update(Prefix(NameOf(process), its));
+    if (!agreed.ok()) continue;
+    const std::string its_text = reader.GetText();
+    if (its_text == own->same) continue;
+    const auto [here, there] = FirstDifference(own->same, its_text);
+    agreed = absl::InvalidArgumentError(
+        absl::StrCat(NameOf(process), " was started for another run than ",
+                     NameOf(0), ": ", there, ", not ", here));
+  }
+  absl::StatusOr<std::string> verdict = std::string();
+  if (agreed.ok()) {
+    verdict = own->decision;
+  } else {
+    verdict = agreed;
+  }
+  Judge(verdict);
+  return verdict;
+}
+
+std::string Party::NameOf(int process) const {
+  return program_ == nullptr ? absl::StrCat("process ", process)
+                             : RankName(*program_, AddressOf(process));
+}
+
+absl::StatusOr<double> Party::Start(bool has_worker) {
+  if (job_.process() > 0) {
+    WireWriter ready = Begin(Control::kReady);
+    ready.Put(has_worker);
+    job_.Send(0, ProcessGroup::kControl, ready.bytes());
+    PW_ASSIGN_OR_RETURN(const std::string go, Await(Control::kGo));
+    WireReader reader(go);
+    PW_RETURN_IF_ERROR(GetStatus(&reader));
+    const auto epoch_s = reader.Get<double>();
+    // Elsewhere the clocks agree to what this message took.
+    return reader.GetText() == MachineName() ? epoch_s : SteadySeconds();
+  }
+  absl::Status all =
+      has_worker
+          ? absl::OkStatus()
+          : absl::UnavailableError(absl::StrCat(NameOf(0), " did not start"));
+  const absl::StatusOr<std::map<int, std::string>> ready =
+      Gather(Control::kReady, Patience());
+  if (!ready.ok()) return ready.status();
+  for (int process = 1; process < job_.processes(); ++process) {
+    const auto found = ready->find(process);
+    if (found != ready->end() && WireReader(found->second).Get<bool>()) {
+      continue;
+    }
+    all.Update(absl::UnavailableError(
+        absl::StrCat(NameOf(process), ": did not start")));
+  }
+  WireWriter go = Begin(Control::kGo);
+  const double epoch_s = SteadySeconds();
+  PutStatus(all, &go);
+  go.Put(epoch_s);
+  go.PutText(MachineName());
+  SendAll(go);
+  PW_RETURN_IF_ERROR(all);
+  return epoch_s;
+}
+
+void Party::Report(const RankOutcome& outcome, absl::string_view more,
+                   bool leaves) {
+  WireWriter report;
+  report.Put(leaves);
+  PutOutcome(outcome, &report);
+  report.PutText(more);
+  // Gradients and weights of several steps: more than one message takes.
+  absl::string_view rest = report.bytes();
+  do {
+    const absl::string_view piece = rest.substr(0, kMostInPiece);
+    rest.remove_prefix(piece.size());
+    WireWriter message = Begin(Control::kReport);
+    message.Put(/*last=*/rest.empty());
+    job_.Send(0, ProcessGroup::kControl, message.bytes(), piece.data(), piece.size());
+  } while (!rest.empty());
+}
+
+absl::StatusOr<std::vector<RankOutcome>> Party::Reports(
+    RankOutcome own, std::string own_more, std::vector<std::string>* more) {
+  // After a failure all know of it: who is still there says so soon.
+  const double patience_s =
+      own.status.ok() ? Patience() : std::max(1.0, timeout_s_ / 2);
+  PW_ASSIGN_OR_RETURN(const auto reports, Gather(Control::kReport, patience_s));
+  std::vector<RankOutcome> outcomes = {std::move(own)};
+  more->assign(1, std::move(own_more));
+  for (int process = 1; process < job_.processes(); ++process) {
+    const auto found = reports.find(process);
+    RankOutcome& outcome = outcomes.emplace_back();
+    std::string& its_more = more->emplace_back();
+    if (found == reports.end()) {
+      all_there_ = false;
+      outcome.status = absl::UnavailableError(
+          absl::StrCat(NameOf(process), ": no report; lost"));
+      outcome.blocked = absl::StrCat(NameOf(process), ": lost");
+    } else {
+      WireReader reader(found->second);
+      if (reader.Get<bool>()) all_there_ = false;
+      outcome = GetOutcome(&reader);
+      its_more = reader.GetText();
+      if (!reader.ok()) outcome.status = absl::InternalError("short report");
+    }
+    outcome.result.address = AddressOf(process);
+  }
+  return outcomes;
+}
+
+absl::StatusOr<std::string> Party::Watch(
+    absl::string_view does,
+    const std::function<absl::StatusOr<std::string>()>& work) {
+  const auto why = [&]() -> std::string {
+    const std::string ended = job_.ended_by();
+    return ended.empty()
+               ? ""
+               : absl::StrCat(ended, "\n", NameOf(job_.process()), ": ", does);
+  };
+  absl::StatusOr<std::string> result = std::string();
+  const absl::Status status = WithoutExceptions([&] {
+    auto running = std::async(std::launch::async, work);
+    while (running.wait_for(kLook) != std::future_status::ready) {
+      if (const std::string text = why(); !text.empty()) {
+        job_.EndAtOnce(text);
+      }
+    }
+    result = running.get();
+    return result.status();
+  });
+  if (const std::string text = why(); !text.empty()) {
+    return absl::UnavailableError(text);
+  }
+  if (!status.ok()) return status;
+  return result;
+}
+
+absl::StatusOr<std::string> Party::Conclude(
+    const std::function<absl::StatusOr<std::string>()>& conclude) {
+  return Watch("has ended and concludes the run for all", conclude);
+}
+
+void Party::TakeLeave(const RankOutcome& outcome, const absl::Status& status) {
+  if (job_.process() > 0) return Report(outcome, "", /*leaves=*/true);
+  all_there_ = false;
+  Judge(status);
+}
+
+void Party::Judge(const absl::StatusOr<std::string>& conclusion) {
+  WireWriter verdict = Begin(Control::kVerdict);
+  verdict.Put(all_there_);
+  PutStatus(conclusion.status(), &verdict);
+  verdict.PutText(conclusion.ok() ? *conclusion : "");
+  SendAll(verdict);
+  if (!all_there_) job_.Abandon();
+}
+
+absl::StatusOr<std::string> Party::Verdict() {
+  PW_ASSIGN_OR_RETURN(const std::string verdict, Await(Control::kVerdict));
+  WireReader reader(verdict);
+  if (!reader.Get<bool>()) job_.Abandon();
+  PW_RETURN_IF_ERROR(GetStatus(&reader));
+  return reader.GetText();
+}
+
+WireWriter Party::Begin(Control control) const {
+  WireWriter writer;
+  writer.Put(run_);
+  writer.Put(control);
+  return writer;
+}
+
+void Party::SendAll(const WireWriter& writer) {
+  for (int process = 1; process < job_.processes(); ++process) {
+    job_.Send(process, ProcessGroup::kControl, writer.bytes());
+  }
+}
+
+bool Party::IsSilent(int process, double patience_s) const {
+  const double now_s = SteadySeconds();
+  const double stands_s = pulse_.stands_since_s(process);
+  return now_s - pulse_.heard_s(process) > patience_s ||
+         (stands_s > 0 && now_s - stands_s > most_s_);
+}
+
+absl::StatusOr<std::optional<Party::Taken>> Party::Take(double patience_s) {
+  while (true) {
+    ProcessGroup::Incoming incoming;
+    switch (job_.Receive(ProcessGroup::kControl, patience_s, &incoming)) {
+      case Received::kMessage:
+        break;
+      case Received::kEnded:
+        return absl::UnavailableError(job_.ended_by());
+      default:
+        return std::nullopt;
+    }
+    WireReader reader(incoming.text());
+    if (reader.Get<int64_t>() != run_) continue;
+    Taken taken = {.from = incoming.from, .control = reader.Get<Control>()};
+    taken.text =
+        std::string(incoming.text().substr(sizeof(int64_t) + sizeof(Control)));
+    return taken;
+  }
+}
+
+absl::StatusOr<std::string> Party::Await(Control control) {
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(Patience() / 8));
+    if (taken && taken->control == control) return taken->text;
+    if (taken || !IsSilent(0, Patience())) continue;
+    job_.Abandon();
+    return absl::UnavailableError(
+        absl::StrCat(NameOf(0), ": no word for ", Patience(), " s; lost"));
+  }
+}
+
+absl::StatusOr<std::map<int, std::string>> Party::Gather(Control control,
+                                                         double patience_s) {
+  std::map<int, std::string> texts;
+  std::map<int, std::string> pieces;
+  const auto awaits = [&] {
+    for (int process = 1; process < job_.processes(); ++process) {
+      if (!texts.contains(process) && !IsSilent(process, patience_s)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  while (awaits()) {
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(patience_s / 8));
+    if (!taken || taken->control != control) continue;
+    if (control == Control::kReport) {
+      pieces[taken->from].append(taken->text, sizeof(bool));
+      if (!WireReader(taken->text).Get<bool>()) continue;
+      texts[taken->from] = std::move(pieces[taken->from]);
+    } else {
+      texts[taken->from] = taken->text;
+    }
+  }
+  return texts;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,30 @@
+// What the operations of a rank have taken and what the rank has been told, so
+// that a run can be put together again without running all of it (replay.h).
+// Seconds.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "execute/transport/message.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+struct RankRecord {
+  // A block of passes, or a side operation, of the compute stream.
+  struct Block {
+    double late_s = 0;  // from when it could have begun until it did
+    double first_s = 0;
+    double second_s = 0;  // of the other part of a pair (X&Y)
+  };
+  std::vector<Block> compute;  // in order
+  // Copies, and side operations that are the rank's own work, of the streams
+  // beside compute, in the order of each.
+  std::array<std::vector<double>, kNumStreams> beside;
+  // What came from others and carried the run on, without payloads. Pulls from
+  // this rank and pushes to it are left out: it does nothing for them.
+  std::vector<RankMessage> messages;
+};
+
+}  // namespace pipewright

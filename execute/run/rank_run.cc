@@ -1,0 +1,216 @@
+#include "execute/run/rank_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "execute/transport/meetings.h"
+#include "sim/base/exceptions.h"
+#include "sim/base/status.h"
+#include "sim/program/cursor.h"
+
+namespace pipewright {
+namespace {
+
+bool HasOneSided(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (IsOneSided(op.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+RankRun::RankRun(const Program& program, Address self,
+                 const IsolatedTimes& times, Endpoint* endpoint, Worker* worker,
+                 std::shared_ptr<Clock> clock, RankRunOptions options)
+    : program_(program),
+      self_(self),
+      times_(times),
+      endpoint_(*endpoint),
+      worker_(*worker),
+      clock_(std::move(clock)),
+      options_(std::move(options)),
+      holds_(program.wait_rule != WaitRule::kBuffered),
+      one_sided_(HasOneSided(program)),
+      sequence_(program.ranks[self.rank]),
+      hook_ends_(program.ranks[self.rank].hooks.size()) {
+  for (const Group& group : program.groups) {
+    members_.push_back(GroupMembers(program, group, self.replica));
+    int mine = -1;
+    for (size_t member = 0; member < members_.back().size(); ++member) {
+      const Member& each = members_.back()[member];
+      if (each.replica == self.replica && each.rank == self.rank) {
+        mine = static_cast<int>(member);
+      }
+    }
+    self_in_group_.push_back(mine);
+  }
+  met_.resize(program.groups.size());
+  traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
+}
+
+absl::Status RankRun::Run() {
+  const absl::Status ran = WithoutExceptions([this] { return RunAll(); });
+  // Of the others whoever finds out says so himself; who is lost on purpose
+  // says nothing.
+  if (!ran.ok() && ran.code() != absl::StatusCode::kFailedPrecondition &&
+      ran.code() != absl::StatusCode::kUnavailable &&
+      ran.code() != absl::StatusCode::kAborted) {
+    Tell(RankMessage::Kind::kFailed, ran.message());
+  }
+  return ran;
+}
+
+absl::Status RankRun::RunAll() {
+  for (int iteration = 0; iteration < program_.iterations; ++iteration) {
+    sent_ = 0;
+    ends_s_.push_back(0);
+    for (const Start& start : program_.StartsOf(iteration)) {
+      PW_RETURN_IF_ERROR(RunStart(start));
+    }
+    EndedAt(iteration, compute_s_);
+    for (const double stream_s : stream_s_) EndedAt(iteration, stream_s);
+    if (iteration == 0) times_of_first_.last_end_s = pass_end_s_;
+    PW_RETURN_IF_ERROR(CheckLateCame(iteration));
+    PW_RETURN_IF_ERROR(worker_.EndIteration(iteration));
+  }
+  ended_ = true;
+  return AwaitOthers();
+}
+
+// A fault that has not acted would look harmless.
+absl::Status RankRun::CheckLateCame(int iteration) const {
+  for (const Faults::LateMessage& fault : options_.faults.late_messages) {
+    if (fault.rank == self_.rank && fault.iteration == iteration &&
+        fault.number >= sent_) {
+      return BadValue("--fault-late", absl::StrCat("message ", fault.number),
+                      sent_ == 0 ? "none, as the rank sends none"
+                                 : absl::StrCat("0 to ", sent_ - 1,
+                                                ", what the rank sends in "
+                                                "that iteration"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::RunStart(const Start& start) {
+  start_ = start;
+  ++start_number_;
+  sequence_.Begin(start);
+  hook_ends_.assign(hook_ends_.size(), HookEnds());
+  dropped_ = 0;
+  position_ = sequence_.begin();
+  PW_RETURN_IF_ERROR(worker_.BeginStart(start));
+  while (true) {
+    PW_RETURN_IF_ERROR(Poll());
+    wake_s_ = std::numeric_limits<double>::infinity();
+    PW_ASSIGN_OR_RETURN(const bool progress, Step());
+    if (progress) continue;
+    if (Ended()) return absl::OkStatus();
+    PW_RETURN_IF_ERROR(Wait());
+  }
+}
+
+// Does the next thing that can be done. False when nothing can.
+absl::StatusOr<bool> RankRun::Step() {
+  PW_ASSIGN_OR_RETURN(const bool drained, DrainStreams());
+  if (!steps_.empty()) return FinishHandshakes() || drained;
+  if (position_ < sequence_.stop() || sequence_.holds()) {
+    const bool at_stop = position_ == sequence_.stop();
+    if (!at_stop || sequence_.item() == nullptr) {
+      const Pass pass = (*rank().order)[position_];
+      PW_ASSIGN_OR_RETURN(const bool ran, holds_&& IsComputePass(pass.kind())
+                                              ? RunHeldBlock()
+                                              : RunBlock());
+      return ran || drained;
+    }
+  }
+  if (sequence_.item() != nullptr) {
+    PW_ASSIGN_OR_RETURN(const bool ran, RunItem());
+    return ran || drained;
+  }
+  if (!start_.is_false) return drained;
+  PW_ASSIGN_OR_RETURN(const bool took, DropNext());
+  return took || drained;
+}
+
+// Streams beside compute know no iterations: what is left on them runs beside
+// the next one.
+bool RankRun::Ended() const {
+  if (position_ != sequence_.end() || sequence_.item() != nullptr ||
+      sequence_.holds() || !steps_.empty() ||
+      (start_.is_false && dropped_ < rank().dropped.size())) {
+    return false;
+  }
+  const bool wants_all = start_.is_false || start_.fails ||
+                         start_.iteration + 1 == program_.iterations ||
+                         worker_.WantsAllEnded(start_.iteration);
+  return pending_ == 0 || !wants_all;
+}
+
+bool RankRun::Due(double date_s) {
+  if (clock_->Reached(date_s)) return true;
+  wake_s_ = std::min(wake_s_, date_s);
+  return false;
+}
+
+void RankRun::EndedAt(int iteration, double end_s) {
+  ends_s_[iteration] = std::max(ends_s_[iteration], end_s);
+}
+
+std::string RankRun::Blocked() const {
+  const std::string who = RankName(program_, self_);
+  if (ended_) return absl::StrCat(who, " has ended");
+  const auto side_op = [&](const SideSequence::Item& item) {
+    Op op = {.kind = rank().side_ops[item.side_op].kind,
+             .rank = self_.rank,
+             .side_op = item.side_op};
+    return OpToString(program_, op);
+  };
+  std::vector<std::string> waits;
+  const auto channel = [&](int32_t index, bool send, Pass pass) {
+    const Channel& link = program_.channels[index];
+    return absl::StrCat(send ? "its send to rank " : "what comes from rank ",
+                        send ? link.to_rank : link.from_rank, " for ",
+                        PassToString(*program_.schedule, pass));
+  };
+  if (!steps_.empty()) {
+    for (const Handshake& each : steps_.front()) {
+      waits.push_back(channel(each.channel, each.send, each.pass));
+    }
+  } else if (sequence_.item() != nullptr && position_ == sequence_.stop()) {
+    waits.push_back(side_op(*sequence_.item()));
+  } else if (position_ < sequence_.end()) {
+    const Pass pass = (*rank().order)[position_];
+    const Lane& lane = LaneOf(pass);
+    waits.push_back(lane.input >= 0 && !Has(tokens_, lane.input, pass.key())
+                        ? channel(lane.input, false, pass)
+                        : PassToString(*program_.schedule, pass));
+  } else if (start_.is_false && dropped_ < rank().dropped.size()) {
+    const auto [index, pass] = rank().dropped[dropped_];
+    waits.push_back(channel(index, false, pass));
+  }
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    if (queues_[stream].empty()) continue;
+    const Issued& head = queues_[stream].front();
+    waits.push_back(absl::StrCat(
+        StreamName(static_cast<Stream>(stream)), " stream: ",
+        head.item.side_op < 0 ? PassToString(*program_.schedule, head.pass)
+                              : side_op(head.item)));
+  }
+  return absl::StrCat(who, ", iteration ", start_.iteration, ", position ",
+                      position_, ": waits for ", absl::StrJoin(waits, "; "));
+}
+
+void RankRun::Trace(const Start& start, TraceOp op) {
+  if (!options_.trace) return;
+  op.replica = self_.replica;
+  op.iteration = start.iteration;
+  ops_.push_back(op);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,294 @@
+// One rank of a running Program: does what comes next, in the order and under
+// the rules of sim/program/program.h, as far as what it has been sent allows.
+// Compute, copies, collectives and messages are streams of their own; what
+// stands at the head of a stream runs as soon as its inputs are there.
+//
+// It knows no schedule: it walks the rank's order and its side operations
+// (SideSequence), as the simulating engines do. Data is the Worker's, time the
+// Clock's, delivery the Endpoint's.
+//
+// Parts: rank_run.cc is the loop, rank_waits.cc waits for others and finds out
+// when nothing will come, rank_passes.cc the compute stream, rank_streams.cc
+// the others and collectives, rank_transfers.cc transfers that hold their
+// ranks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "execute/run/clock.h"
+#include "execute/run/faults.h"
+#include "execute/run/rank_record.h"
+#include "execute/transport/transport.h"
+#include "execute/run/worker.h"
+#include "sim/base/fifo.h"
+#include "sim/engine/engine.h"
+#include "sim/engine/hook_ends.h"
+#include "sim/engine/isolated_times.h"
+#include "sim/program/network_time.h"
+#include "sim/program/side_sequence.h"
+
+namespace pipewright {
+
+struct RankRunOptions {
+  // How long the rank waits for anything before it asks the others.
+  double timeout_s = 60;
+  // So many time-outs another may take for one thing without answering; then
+  // `hopeless` is told, which may be null.
+  double patience = 20;
+  std::function<void(const absl::Status&)> hopeless;
+  bool trace = false;
+  Faults faults;
+  // What operations take is put into it; may be null.
+  RankRecord* record = nullptr;
+  // With the virtual clock: what they take instead of what worker and program
+  // say; may be null.
+  const RankRecord* takes = nullptr;
+};
+
+class RankRun {
+ public:
+  // `times`: of this replica (IsolatedTimes), what network and side operations
+  // take. All must outlive the run.
+  RankRun(const Program& program, Address self, const IsolatedTimes& times,
+          Endpoint* endpoint, Worker* worker, std::shared_ptr<Clock> clock,
+          RankRunOptions options);
+
+  // All iterations. Error: kFailedPrecondition, a deadlock; kUnavailable, a
+  // rank that is lost or has failed; what the worker says or throws.
+  absl::Status Run();
+
+  // What the rank waits for, one line; "" when it has ended.
+  std::string Blocked() const;
+  int64_t position() const { return position_; }
+
+  const RankTimes& first_times() const { return times_of_first_; }
+  const std::vector<double>& iteration_end_s() const { return ends_s_; }
+  std::vector<TraceOp>& ops() { return ops_; }
+
+ private:
+  struct Arrived {
+    double start_s = 0;
+    double time_s = 0;
+    Payload payload;
+  };
+  using RankKey = std::pair<int32_t, int32_t>;    // replica, rank
+  using TokenKey = std::pair<int32_t, uint64_t>;  // channel, pass
+  // One side of a transfer that holds its rank.
+  struct Handshake {
+    int32_t channel = -1;
+    bool send = false;
+    Pass pass{};
+    bool drop = false;  // nobody wants what comes
+    double ready_s = 0;
+  };
+  // What waits on a stream beside compute, or stands at the stop of compute.
+  struct Issued {
+    Start start;  // that has issued it
+    int64_t start_number = 0;
+    SideSequence::Item item;  // no side_op: the copy of `pass`
+    Pass pass{};
+    double ready_s = 0;
+    int64_t meeting = 0;   // that it has come to; 0: not yet
+    bool started = false;  // inputs are taken; a pull is under way
+    double start_s = 0;
+  };
+  struct Part {
+    double time_s = 0;
+    Payload payload;
+    size_t bytes = 0;  // where the transport moves it
+  };
+  struct Meeting {
+    std::map<int, Part> parts;  // [member]
+  };
+  struct Combined {
+    std::shared_ptr<Collective> collective;
+    bool begun = false;
+    bool ended = false;
+  };
+
+  // rank_run.cc
+  absl::Status RunAll();
+  absl::StatusOr<bool> Step();
+  absl::Status RunStart(const Start& start);
+  bool Ended() const;
+  // False when it is too early; the rank then wakes up at `date_s`.
+  bool Due(double date_s);
+  // Something of `iteration` has ended.
+  void EndedAt(int iteration, double end_s);
+
+  // What a rank has done by the time at which it waits.
+  struct Traffic {
+    std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
+    int64_t taken = 0;          // of those of all ranks
+    int64_t under_way = 0;  // copies and collectives of its own, not yet ended
+    bool goes_on = false;   // at a date that it waits for
+
+    friend bool operator==(const Traffic&, const Traffic&) = default;
+  };
+
+  // rank_waits.cc
+  absl::Status AwaitOthers();
+  absl::Status Wait();
+  absl::Status Poll();
+  absl::Status Take(RankMessage message);
+  absl::Status AskOthers();
+  absl::Status CheckPatience(Address other);
+  absl::Status AwaitAnswers();
+  std::vector<Address> Unanswered() const;
+  bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
+  absl::Status GiveUp(const std::string& text);
+  std::string TrafficText(bool goes_on) const;
+  Traffic TrafficOf(const Payload& payload) const;
+  void SendTo(Address to, RankMessage message);
+  size_t IndexOf(Address address) const {
+    return static_cast<size_t>(address.replica) * program_.pp() + address.rank;
+  }
+  absl::Status WaitForWake();
+  void Answer(bool goes_on);
+  void Tell(RankMessage::Kind kind, absl::string_view text);
+  std::vector<Address> Others() const;
+  absl::Status EndedFromOutside();
+  absl::Status CheckLateCame(int iteration) const;
+
+  // rank_passes.cc
+  absl::StatusOr<bool> RunBlock();
+  absl::StatusOr<bool> RunHeldBlock();
+  absl::StatusOr<bool> DropNext();
+  absl::StatusOr<double> RunPass(Pass pass);
+  bool Loaded(Pass pass, double* earliest_s) const;
+  bool HooksEnded(double* earliest_s);
+  void IssueCopy(Pass pass);
+  absl::Status RunParts(const Pass* block, int parts, double start_s);
+
+  // rank_streams.cc
+  absl::StatusOr<bool> RunItem();
+  absl::StatusOr<bool> DrainStreams();
+  bool MayCopy(const Issued& issued, double* start_s);
+  void StartCopies(Stream stream);
+  absl::StatusOr<bool> TryCopy(Issued& issued, double* stream_s);
+  absl::StatusOr<bool> TrySideOp(Issued& issued, double* stream_s);
+  absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
+  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
+  bool TakeSideInputs(const SideOp& op, Issued& issued, double stream_s);
+  absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
+  const RankRecord::Block* TakenBlock();
+  const double* TakenBeside(Stream stream);
+
+  // rank_transfers.cc
+  using Tokens = absl::flat_hash_map<TokenKey, std::deque<Arrived>>;
+  static bool Has(const Tokens& tokens, int32_t channel, uint64_t key);
+  // Of what Has, the time of the first.
+  static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
+  static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
+  void Send(int32_t channel, Pass pass, double now_s);
+  void Plan(std::vector<Handshake> handshakes);
+  bool FinishHandshakes();
+  void Post(Handshake& handshake);
+  bool Finish(const Handshake& handshake, double* done_s);
+  // When it arrives, by the rank's clock; below 0: it is lost on purpose.
+  double SendMessage(Address to, RankMessage message);
+  void TraceTransfer(int32_t channel, Pass either, double start_s,
+                     double end_s);
+
+  const RankProgram& rank() const { return program_.ranks[self_.rank]; }
+  const Lane& LaneOf(Pass pass) const { return rank().lanes[pass.lane()]; }
+  // Factor by factor, as the simulating engines multiply: to the last bit.
+  double GivenSeconds(Pass pass) const {
+    double seconds = times_.lane_s[self_.rank][pass.lane()];
+    if (!program_.microbatch_factor.empty()) {
+      seconds *= program_.microbatch_factor[pass.microbatch()];
+    }
+    if (!program_.slice_factor.empty()) {
+      seconds *= program_.slice_factor[pass.slice()];
+    }
+    return seconds;
+  }
+  void Trace(const Start& start, TraceOp op);
+
+  const Program& program_;
+  const Address self_;
+  const IsolatedTimes& times_;
+  Endpoint& endpoint_;
+  Worker& worker_;
+  // Threads of copies hold it too.
+  const std::shared_ptr<Clock> clock_;
+  const RankRunOptions options_;
+  const bool holds_;
+  const bool one_sided_;  // who has ended still serves the others
+
+  SideSequence sequence_;
+  Start start_;
+  int64_t start_number_ = 0;
+  // The earliest date at which something is due that is ready but for that.
+  double wake_s_ = std::numeric_limits<double>::infinity();
+  int64_t position_ = 0;
+  double compute_s_ = 0;  // the compute stream is free from here on
+  bool passed_any_ = false;
+  Issued at_stop_;  // the compute stream's side operation, while it waits
+  std::vector<HookEnds> hook_ends_;
+  size_t dropped_ = 0;
+  std::array<Fifo<Issued>, kNumStreams> queues_;
+  std::array<double, kNumStreams> stream_s_{};
+  int pending_ = 0;                                 // in queues_
+  size_t blocks_taken_ = 0;                         // of options_.takes
+  std::array<size_t, kNumStreams> beside_taken_{};  // the same
+
+  Tokens tokens_;
+  // By ActivationKey: copies that have ended, loads that are on their way.
+  absl::flat_hash_map<uint64_t, double> offloaded_s_;
+  absl::flat_hash_map<uint64_t, double> loaded_s_;
+  absl::flat_hash_set<uint64_t> loading_;
+
+  // Transfers that hold the rank, in the steps of the wait rule.
+  std::vector<std::vector<Handshake>> steps_;
+  bool posted_ = false;
+  bool received_ = false;  // the next block has its inputs
+  double received_s_ = 0;
+  Tokens send_ready_;
+  Tokens take_ready_;
+
+  std::vector<std::vector<Member>> members_;  // [group]
+  std::vector<int> self_in_group_;            // [group], -1: not in it
+  std::vector<int64_t> met_;                  // [group]
+  std::map<std::pair<int, int64_t>, Meeting> meetings_;
+  std::map<std::pair<int, int64_t>, Combined> combined_;
+  absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
+  struct Copied {
+    absl::Status status;
+    double time_s = 0;
+  };
+  std::array<std::deque<Copied>, kNumStreams> copied_;
+  std::array<size_t, kNumStreams> copying_{};  // of the queue's first
+
+  int64_t taken_ = 0;  // messages that carry the run on, its own too
+  Traffic traffic_;
+  int64_t question_ = 0;                // the last that was asked
+  std::map<RankKey, Traffic> answers_;  // to it
+  std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
+  std::map<RankKey, Traffic> last_;     // of those that have ended
+  std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
+  std::set<RankKey> done_;  // others that need nothing more
+  int64_t sent_ = 0;        // to other ranks in this iteration
+  bool ended_ = false;
+
+  RankTimes times_of_first_;
+  double pass_end_s_ = 0;
+  std::vector<double> ends_s_;
+  std::vector<TraceOp> ops_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,375 @@
+// Streams beside compute: side operations, copies, meetings of groups.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "execute/run/rank_run.h"
+#include "execute/transport/meetings.h"
+#include "sim/base/status.h"
+#include "sim/engine/activation_key.h"
+
+namespace pipewright {
+namespace {
+
+// Tokens between side operations of one channel come in order.
+constexpr uint64_t kSideKey = 0;
+
+}  // namespace
+
+// The side operation that stands at the position: runs it on the compute
+// stream, or issues it to another. False when compute has to wait.
+absl::StatusOr<bool> RankRun::RunItem() {
+  const SideSequence::Item& item = *sequence_.item();
+  const Stream stream = rank().side_ops[item.side_op].stream;
+  Issued issued = {
+      .start = start_, .start_number = start_number_, .item = item};
+  if (stream != Stream::kCompute) {
+    issued.ready_s = compute_s_;
+    queues_[static_cast<int>(stream)].push_back(std::move(issued));
+    ++pending_;
+  } else {
+    if (at_stop_.item.side_op < 0) at_stop_ = std::move(issued);
+    PW_ASSIGN_OR_RETURN(const bool ran, TrySideOp(at_stop_, &compute_s_));
+    if (!ran) return false;
+  }
+  at_stop_ = {};
+  sequence_.Taken();
+  return true;
+}
+
+absl::StatusOr<bool> RankRun::DrainStreams() {
+  if (pending_ == 0) return false;
+  bool progress = false;
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    while (!queues_[stream].empty()) {
+      Issued& head = queues_[stream].front();
+      PW_ASSIGN_OR_RETURN(const bool ran,
+                          head.item.side_op < 0
+                              ? TryCopy(head, &stream_s_[stream])
+                              : TrySideOp(head, &stream_s_[stream]));
+      if (!ran) break;
+      queues_[stream].pop_front();
+      --pending_;
+      progress = true;
+    }
+  }
+  return progress;
+}
+
+const RankRecord::Block* RankRun::TakenBlock() {
+  if (options_.takes == nullptr) return nullptr;
+  return &options_.takes->compute[blocks_taken_++];
+}
+
+const double* RankRun::TakenBeside(Stream stream) {
+  if (options_.takes == nullptr) return nullptr;
+  const auto index = static_cast<size_t>(stream);
+  return &options_.takes->beside[index][beside_taken_[index]++];
+}
+
+// Raises *start_s to when the copy can begin. False when that is not known, or
+// later.
+bool RankRun::MayCopy(const Issued& issued, double* start_s) {
+  if (issued.pass.kind() == PassKind::kLoad) {
+    const auto offloaded = offloaded_s_.find(ActivationKey(issued.pass));
+    if (offloaded == offloaded_s_.end()) return false;
+    *start_s = std::max(*start_s, offloaded->second);
+  }
+  if (!Due(*start_s)) return false;
+  if (issued.pass.kind() == PassKind::kLoad) {
+    offloaded_s_.erase(ActivationKey(issued.pass));
+  }
+  return true;
+}
+
+// Where time is real, copies go to the worker's copy engine, which keeps their
+// order: not only the first of the queue.
+void RankRun::StartCopies(Stream stream) {
+  const auto index = static_cast<int32_t>(stream);
+  Fifo<Issued>& queue = queues_[index];
+  while (copying_[index] < queue.size()) {
+    Issued& issued = queue[copying_[index]];
+    if (issued.item.side_op >= 0) return;
+    issued.start_s = issued.ready_s;
+    if (!MayCopy(issued, &issued.start_s)) return;
+    issued.start_s = clock_->Now();
+    ++copying_[index];
+    endpoint_.Pending(1);
+    ++traffic_.under_way;
+    // The run may be over before the copy's thread: nothing of it here.
+    worker_.StartCopy(issued.pass, LaneOf(issued.pass).stage,
+                      [endpoint = &endpoint_, clock = clock_, self = self_,
+                       index](absl::Status ended) {
+                        RankMessage message = {
+                            .kind = RankMessage::Kind::kCopied,
+                            .index = index,
+                            .time_s = clock->Now()};
+                        if (!ended.ok())
+                          message.payload = HostPayload(ended.message());
+                        endpoint->Send(self, std::move(message));
+                        endpoint->Pending(-1);
+                      });
+  }
+}
+
+// Where time is computed, copies take the link's time while the data moves at
+// once.
+absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
+  const Pass pass = issued.pass;
+  const bool loads = pass.kind() == PassKind::kLoad;
+  const Stream stream = loads ? Stream::kH2D : Stream::kD2H;
+  const auto index = static_cast<size_t>(stream);
+  const Lane& lane = LaneOf(pass);
+  double seconds = times_.lane_s[self_.rank][pass.lane()];
+  double end_s = 0;
+  if (clock_->computed()) {
+    issued.start_s = std::max(issued.ready_s, *stream_s);
+    if (!MayCopy(issued, &issued.start_s)) return false;
+    PW_RETURN_IF_ERROR(worker_.RunCopy(pass, lane.stage).status());
+    if (const double* const taken = TakenBeside(stream)) seconds = *taken;
+    end_s = issued.start_s + seconds;
+  } else {
+    StartCopies(stream);
+    std::deque<Copied>& copied = copied_[index];
+    if (copied.empty()) return false;
+    PW_RETURN_IF_ERROR(copied.front().status);
+    end_s = copied.front().time_s;
+    copied.pop_front();
+    --copying_[index];
+    issued.start_s = std::max(issued.start_s, *stream_s);
+    seconds = end_s - issued.start_s;
+  }
+  if (options_.record != nullptr) {
+    options_.record->beside[index].push_back(seconds);
+  }
+  (loads ? loaded_s_ : offloaded_s_)[ActivationKey(pass)] = end_s;
+  *stream_s = end_s;
+  EndedAt(issued.start.iteration, end_s);
+  Trace(issued.start, {.start_s = issued.start_s,
+                       .end_s = end_s,
+                       .bytes = lane.bytes,
+                       .kind = loads ? OpKind::kLoad : OpKind::kOffload,
+                       .stream = stream,
+                       .rank = self_.rank,
+                       .stage = lane.stage,
+                       .pass = pass});
+  return true;
+}
+
+bool RankRun::TakeSideInputs(const SideOp& op, Issued& issued,
+                             double stream_s) {
+  double ready_s = std::max(issued.ready_s, stream_s);
+  for (const int32_t channel : op.inputs) {
+    if (!Has(tokens_, channel, kSideKey)) return false;
+    ready_s = std::max(ready_s, ArrivalOf(tokens_, channel, kSideKey));
+  }
+  if (!Due(ready_s)) return false;
+  issued.ready_s = ready_s;
+  for (const int32_t channel : op.inputs) {
+    Arrived arrived = Pop(tokens_, channel, kSideKey);
+    worker_.TakeSideInput(issued.item.side_op, channel,
+                          std::move(arrived.payload));
+  }
+  return true;
+}
+
+// Runs what needs nobody else. Its end.
+absl::StatusOr<double> RankRun::RunOwn(const SideOp& op, Issued& issued) {
+  const int32_t index = issued.item.side_op;
+  const bool computes = op.stream == Stream::kCompute;
+  double late_s = 0;
+  double seconds = times_.side_op_s[self_.rank][index];
+  const bool taken = options_.takes != nullptr;
+  if (taken && computes) {
+    const RankRecord::Block& block = *TakenBlock();
+    late_s = block.late_s;
+    seconds = block.first_s;
+  } else if (taken) {
+    seconds = *TakenBeside(op.stream);
+  }
+  issued.start_s = clock_->Begin(issued.ready_s + late_s);
+  PW_ASSIGN_OR_RETURN(const double measured_s,
+                      worker_.RunSideOp(index, issued.start));
+  if (!clock_->takes_given() && !taken) seconds = measured_s;
+  const double end_s = computes ? clock_->End(issued.start_s, seconds)
+                       : clock_->computed() ? issued.start_s + seconds
+                                            : clock_->Now();
+  if (options_.record != nullptr) {
+    if (!clock_->computed()) seconds = end_s - issued.start_s;
+    if (computes) {
+      options_.record->compute.push_back(
+          {.late_s = issued.start_s - issued.ready_s, .first_s = seconds});
+    } else {
+      options_.record->beside[static_cast<size_t>(op.stream)].push_back(
+          seconds);
+    }
+  }
+  return end_s;
+}
+
+// Runs it when its inputs, and its group, are there. False until then.
+absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
+  const int32_t index = issued.item.side_op;
+  const SideOp& op = rank().side_ops[index];
+  const bool begins = !issued.started;
+  if (begins) {
+    if (!TakeSideInputs(op, issued, *stream_s)) return false;
+    issued.started = true;
+    // What others do has the time that it has for them.
+    issued.start_s = clock_->network_given() ? issued.ready_s
+                                             : clock_->Begin(issued.ready_s);
+  }
+  const double seconds = times_.side_op_s[self_.rank][index];
+  double end_s = 0;
+  if (IsCollective(op.kind)) {
+    PW_ASSIGN_OR_RETURN(const bool met, TryCollective(op, issued));
+    if (!met) return false;
+    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
+  } else if (IsOneSided(op.kind)) {
+    const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
+                          op.peer};
+    if (begins && op.kind == OpKind::kPush) {
+      SendTo(peer, {.kind = RankMessage::Kind::kPush,
+                    .index = index,
+                    .payload = worker_.GivePush(index)});
+    } else if (op.kind == OpKind::kPull) {
+      if (begins) {
+        SendTo(peer, {.kind = RankMessage::Kind::kPull, .index = index});
+      }
+      std::deque<Payload>& pulled = pulled_[index];
+      if (pulled.empty()) return false;
+      worker_.TakePulled(index, std::move(pulled.front()));
+      pulled.pop_front();
+    }
+    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
+  } else {
+    PW_ASSIGN_OR_RETURN(end_s, RunOwn(op, issued));
+  }
+  *stream_s = end_s;
+  EndedAt(issued.start.iteration, end_s);
+  for (const int32_t channel : op.outputs) {
+    RankMessage message = {.index = channel,
+                           .key = kSideKey,
+                           .start_s = end_s,
+                           .time_s = end_s + times_.channel_s[channel]};
+    const int to = program_.channels[channel].to_rank;
+    if (to == self_.rank) {
+      tokens_[{channel, kSideKey}].push_back({end_s, message.time_s, {}});
+    } else {
+      message.payload = worker_.GiveSideOutput(index, channel);
+      SendMessage({self_.replica, to}, std::move(message));
+    }
+  }
+  if (issued.item.output >= 0) {
+    tokens_[{issued.item.output, kSideKey}].push_back({end_s, end_s, {}});
+  }
+  if (issued.item.hook >= 0 && issued.start_number == start_number_ &&
+      sequence_.Waits(issued.item.hook)) {
+    hook_ends_[issued.item.hook].Push(end_s);
+  }
+  Trace(issued.start, {.start_s = issued.start_s,
+                       .end_s = end_s,
+                       .bytes = op.bytes,
+                       .kind = op.kind,
+                       .stream = op.stream,
+                       .rank = self_.rank,
+                       .side_op = index});
+  return true;
+}
+
+// Every member gives every other its part and makes of all parts the same, so
+// that nobody is needed in the middle. Or the transport does, once all members
+// have met: none of them waits on its device for another.
+absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
+  if (endpoint_.combines() && IsCombined(program_, op)) {
+    return TryCombined(op, issued);
+  }
+  const std::vector<Member>& members = members_[op.group];
+  const int count = static_cast<int>(members.size());
+  const int self = self_in_group_[op.group];
+  if (issued.meeting == 0) {
+    issued.meeting = ++met_[op.group];
+    for (int member = 0; member < count; ++member) {
+      Part part = {.time_s = issued.start_s,
+                   .payload = worker_.GivePart(issued.item.side_op, self,
+                                               member, count)};
+      if (member == self) {
+        meetings_[{op.group, issued.meeting}].parts[self] = std::move(part);
+        continue;
+      }
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .number = issued.meeting,
+              .time_s = part.time_s,
+              .payload = std::move(part.payload)});
+    }
+  }
+  const auto meeting = meetings_.find({op.group, issued.meeting});
+  if (static_cast<int>(meeting->second.parts.size()) < count) return false;
+  std::vector<Payload> parts;
+  for (auto& [member, part] : meeting->second.parts) {
+    issued.start_s = std::max(issued.start_s, part.time_s);
+    parts.push_back(std::move(part.payload));
+  }
+  meetings_.erase(meeting);
+  PW_RETURN_IF_ERROR(worker_.TakeParts(issued.item.side_op, self, parts));
+  return true;
+}
+
+absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
+  const std::vector<Member>& members = members_[op.group];
+  const int count = static_cast<int>(members.size());
+  const int self = self_in_group_[op.group];
+  const auto give = [&](int to) {
+    return worker_.GivePart(issued.item.side_op, self, to, count);
+  };
+  if (issued.meeting == 0) {
+    issued.meeting = ++met_[op.group];
+    auto collective = std::make_shared<Collective>();
+    collective->kind = op.kind;
+    collective->group = op.group;
+    collective->meeting = issued.meeting;
+    collective->self = self;
+    for (int to = 0; to < count; ++to) {
+      if (op.kind == OpKind::kReduceScatter || to == self) {
+        collective->give.push_back(give(to));
+      }
+    }
+    const uint64_t bytes = collective->give.front().bytes;
+    for (int member = 0; member < count; ++member) {
+      if (member == self) continue;
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .key = bytes,
+              .number = issued.meeting,
+              .time_s = issued.start_s});
+    }
+    meetings_[{op.group, issued.meeting}].parts[self] = {
+        .time_s = issued.start_s, .bytes = bytes};
+    combined_[{op.group, issued.meeting}].collective = std::move(collective);
+  }
+  const std::pair<int, int64_t> key = {op.group, issued.meeting};
+  Combined& combined = combined_.at(key);
+  if (!combined.begun) {
+    const Meeting& meeting = meetings_.at(key);
+    if (static_cast<int>(meeting.parts.size()) < count) return false;
+    for (const auto& [member, part] : meeting.parts) {
+      issued.start_s = std::max(issued.start_s, part.time_s);
+      combined.collective->bytes.push_back(part.bytes);
+    }
+    meetings_.erase(key);
+    combined.begun = true;
+    ++traffic_.under_way;
+    endpoint_.Combine(combined.collective);
+  }
+  if (!combined.ended) return false;
+  PW_RETURN_IF_ERROR(
+      worker_.TakeParts(issued.item.side_op, self, combined.collective->parts));
+  combined_.erase(key);
+  return true;
+}
+
+}  // namespace pipewright

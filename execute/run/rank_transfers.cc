@@ -1,0 +1,145 @@
+// Messages between passes of different ranks, those that hold their ranks
+// (rendez-vous, batches) included.
+#include <algorithm>
+#include <utility>
+
+#include "execute/run/rank_run.h"
+#include "sim/engine/trace_writer.h"
+
+namespace pipewright {
+
+bool RankRun::Has(const Tokens& tokens, int32_t channel, uint64_t key) {
+  const auto found = tokens.find({channel, key});
+  return found != tokens.end() && !found->second.empty();
+}
+
+double RankRun::ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key) {
+  return tokens.find({channel, key})->second.front().time_s;
+}
+
+RankRun::Arrived RankRun::Pop(Tokens& tokens, int32_t channel, uint64_t key) {
+  const auto found = tokens.find({channel, key});
+  Arrived arrived = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) tokens.erase(found);
+  return arrived;
+}
+
+// To another rank. Faults act here.
+double RankRun::SendMessage(Address to, RankMessage message) {
+  const int64_t number = sent_++;
+  if (!clock_->network_given()) message.time_s = clock_->Now();
+  for (const Faults::LateMessage& fault : options_.faults.late_messages) {
+    if (fault.rank != self_.rank || fault.iteration != start_.iteration ||
+        fault.number != number) {
+      continue;
+    }
+    if (fault.seconds < 0) return -1;
+    message.time_s += fault.seconds;
+  }
+  const double time_s = message.time_s;
+  SendTo(to, std::move(message));
+  return time_s;
+}
+
+void RankRun::Send(int32_t channel, Pass pass, double now_s) {
+  const double arrival_s =
+      SendMessage({self_.replica, program_.channels[channel].to_rank},
+                  {.index = channel,
+                   .key = pass.key(),
+                   .start_s = now_s,
+                   .time_s = now_s + times_.channel_s[channel],
+                   .payload = worker_.GiveOutput(pass, LaneOf(pass).stage)});
+  // Where time is real, only the receiver knows when it came.
+  if (!clock_->network_given() || arrival_s < 0) return;
+  TraceTransfer(channel, pass, now_s, arrival_s);
+}
+
+void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
+                            double end_s) {
+  if (!options_.trace) return;
+  const Channel& channel = program_.channels[index];
+  TraceOp op = {.start_s = start_s,
+                .end_s = end_s,
+                .bytes = channel.bytes,
+                .kind = OpKind::kSend,
+                .stream = Stream::kSend,
+                .rank = channel.from_rank,
+                .stage = channel.stage,
+                .channel = index,
+                .pass = TransferName(program_, index, either)};
+  Trace(start_, op);
+  op.kind = OpKind::kReceive;
+  op.stream = Stream::kReceive;
+  op.rank = channel.to_rank;
+  Trace(start_, op);
+}
+
+void RankRun::Plan(std::vector<Handshake> handshakes) {
+  if (handshakes.empty()) return;
+  if (program_.wait_rule == WaitRule::kBatched) {
+    steps_.push_back(std::move(handshakes));
+    return;
+  }
+  for (const Handshake& handshake : handshakes) steps_.push_back({handshake});
+}
+
+// Posts and awaits the planned steps. False when a partner is missing.
+bool RankRun::FinishHandshakes() {
+  while (!steps_.empty()) {
+    std::vector<Handshake>& step = steps_.front();
+    if (!posted_) {
+      for (Handshake& handshake : step) Post(handshake);
+      posted_ = true;
+    }
+    while (!step.empty()) {
+      double done_s = 0;
+      if (!Finish(step.back(), &done_s)) return false;
+      received_s_ = std::max(received_s_, done_s);
+      step.pop_back();
+    }
+    compute_s_ = std::max(compute_s_, received_s_);
+    received_s_ = 0;
+    steps_.erase(steps_.begin());
+    posted_ = false;
+  }
+  return true;
+}
+
+void RankRun::Post(Handshake& handshake) {
+  const Channel& channel = program_.channels[handshake.channel];
+  handshake.ready_s = compute_s_;
+  RankMessage message = {.kind = handshake.send ? RankMessage::Kind::kSendReady
+                                                : RankMessage::Kind::kTakeReady,
+                         .index = handshake.channel,
+                         .key = handshake.pass.key(),
+                         .time_s = handshake.ready_s};
+  if (handshake.send) {
+    message.payload =
+        worker_.GiveOutput(handshake.pass, LaneOf(handshake.pass).stage);
+  }
+  SendMessage(
+      {self_.replica, handshake.send ? channel.to_rank : channel.from_rank},
+      std::move(message));
+}
+
+// True when the partner has come too.
+bool RankRun::Finish(const Handshake& handshake, double* done_s) {
+  Tokens& theirs = handshake.send ? take_ready_ : send_ready_;
+  const uint64_t key = handshake.pass.key();
+  if (!Has(theirs, handshake.channel, key)) return false;
+  Arrived arrived = Pop(theirs, handshake.channel, key);
+  const double start_s = std::max(handshake.ready_s, arrived.time_s);
+  *done_s = clock_->network_given()
+                ? start_s + times_.channel_s[handshake.channel]
+                : clock_->Now();
+  if (handshake.send) return true;
+  TraceTransfer(handshake.channel, handshake.pass, start_s, *done_s);
+  if (!handshake.drop) {
+    worker_.TakeInput(handshake.pass, LaneOf(handshake.pass).stage,
+                      std::move(arrived.payload));
+  }
+  return true;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,233 @@
+// A worker that trains: the stages of one rank with the real kernels on one
+// device. What it sends are real activations and gradients, what it reduces
+// real gradients, what it steps real weights.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "execute/train/copy_engine.h"
+#include "execute/train/executed_model.h"
+#include "execute/train/stage.h"
+#include "execute/run/worker.h"
+#include "sim/trace/export.h"
+
+namespace pipewright {
+
+// What one rank has when an iteration is over, in memory of the host.
+struct StageSnapshot {
+  int iteration = 0;
+  int stage = 0;
+  int bidirectional = 0;  // replica of the schedule
+  // [parameters]; gradients as the optimizer took them (reduced), or as they
+  // are at the end where there is none. Of a sharded optimizer only [begin,
+  // end) is of this rank.
+  std::vector<float> gradients;
+  std::vector<float> weights;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct WorkerRecord {
+  std::vector<StageSnapshot> snapshots;
+  // [iteration] mean over the tokens of the run's own microbatches; only of
+  // ranks with a head.
+  std::map<int, double> loss_sum;
+  // With keeps_first_step: gradients that the very first step has taken, and
+  // the weights before it; the sum of the losses until then.
+  std::vector<StageSnapshot> first_step;
+  double first_loss_sum = 0;
+  size_t peak_bytes = 0;      // of activations, weights and all else
+  size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
+  // Beside them: of messages on their way or waiting, and collectives; hangs on
+  // how far ranks are apart.
+  size_t message_bytes = 0;
+  // Held between passes, over the most that one microbatch through all stages
+  // of the rank holds.
+  double peak_activations = 0;
+  std::vector<PassBytes> memory;  // [pass], as it has run
+};
+
+struct WorkerOptions {
+  bool sharded_step = false;  // zero1 and up: a replica steps its part
+  bool synchronised = false;  // the norm of all ranks decides about clipping
+  bool post_validated = false;
+  // Nobody is there but this rank: random numbers stand for what other ranks
+  // would send, its own part for that of a group, and no step fails.
+  bool alone = false;
+  // Who holds it is the only one that computes; null: as many as there are
+  // ranks. On a GPU, which ranks of one process share, there always is one.
+  std::shared_ptr<std::mutex> token;
+  // On a GPU: each rank has a part of its processors (green contexts), and
+  // nobody waits for a token.
+  bool parts = false;
+  std::vector<int> snapshot_iterations;
+  // Of schedules with several steps an iteration, of which a snapshot shows the
+  // last.
+  bool keeps_first_step = false;
+  WorkerRecord* record = nullptr;  // filled in when the worker ends
+};
+
+class ModelWorker : public Worker {
+ public:
+  // `model` must outlive it. Not thread-safe; StartCopy runs copies on
+  // threads of its own.
+  static absl::StatusOr<std::unique_ptr<ModelWorker>> Create(
+      const Program& program, Address self, const ExecutedModel& model,
+      const PwKernels* kernels, int device_index, const WorkerOptions& options);
+  ~ModelWorker() override;
+
+  // Runs every kernel once, and touches the memory that a run will need.
+  absl::Status WarmUp();
+
+  absl::Status BeginStart(const Start& start) override;
+  absl::Status EndIteration(int iteration) override;
+  bool WantsAllEnded(int iteration) const override;
+  void Forget() override;
+  absl::StatusOr<Payload> TakeMemory(size_t bytes) override;
+  // After WarmUp, whose kernels have ended.
+  absl::Status ReserveMemory(int inputs) override {
+    arena_->Settle();
+    return arena_->Reserve(model_.BoundaryBytes(), inputs);
+  }
+  void BeginBlock(const Pass* block, int parts) override;
+  void EndBlock(const Pass* block, int parts) override;
+  absl::StatusOr<double> RunPass(Pass pass, int stage) override;
+  void TakeInput(Pass pass, int stage, Payload payload) override;
+  Payload GiveOutput(Pass pass, int stage) override;
+  absl::StatusOr<double> RunCopy(Pass pass, int stage) override;
+  void StartCopy(Pass pass, int stage,
+                 std::function<void(absl::Status)> ended) override;
+  absl::StatusOr<double> RunSideOp(int32_t side_op,
+                                   const Start& start) override;
+  void TakeSideInput(int32_t side_op, int32_t channel,
+                     Payload payload) override;
+  Payload GiveSideOutput(int32_t side_op, int32_t channel) override;
+  Payload GivePart(int32_t side_op, int self, int to, int members) override;
+  absl::Status TakeParts(int32_t side_op, int self,
+                         const std::vector<Payload>& parts) override;
+  Payload ServePull(Address from, int32_t side_op) override;
+  void TakePulled(int32_t side_op, Payload payload) override;
+  Payload GivePush(int32_t side_op) override;
+  void TakePush(Address from, int32_t side_op, Payload payload) override;
+
+ private:
+  // Of the schedule: stage and replica of a bidirectional one.
+  using StageKey = std::pair<int, int>;
+  // What waits for a pass: its kind of input, stage, replica, (microbatch,
+  // slice).
+  using InputKey = std::tuple<bool, int, int, int, int>;
+  // Sum of squares and count of values that are not finite.
+  struct NormState {
+    double squares = 0;
+    double not_finite = 0;
+  };
+
+  ModelWorker(const Program& program, Address self, const ExecutedModel& model,
+              const WorkerOptions& options);
+  absl::Status Initialize(const PwKernels* kernels, int device_index);
+  Stage& StageOf(int stage, int bidirectional) {
+    return *stages_.at({stage, bidirectional});
+  }
+  std::pair<int64_t, int64_t> ShardOf(const Stage& stage, int member,
+                                      int members) const;
+  // The shard of this rank's data-parallel replica; all without shards.
+  std::pair<int64_t, int64_t> OwnShard(const Stage& stage) const;
+  int64_t SampleOf(Pass pass, int iteration) const;
+  float LossScale() const;
+  // Steps that the weights of a forward of `iteration` are behind the newest.
+  int Behind(int iteration) const;
+  absl::Status Refresh(StageKey key);
+  // What an all-reduce sums: all copies on this rank, of so many elements.
+  struct Reduced {
+    int64_t count = 0;
+    std::vector<float*> gradients;
+  };
+  Reduced ReducedBy(const SideOp& op);
+  // *held: what its kernels still read when it returns.
+  absl::Status RunKernels(Pass pass, int stage, Payload* held);
+  absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
+  absl::StatusOr<Payload> RandomBlock();
+  // Makes the blocks that the passes of an iteration hold together, and those
+  // of what they send.
+  absl::Status ReserveBlocks();
+  // [bytes]: blocks of activations at the same time.
+  std::map<size_t, int> MostHeld() const;
+  // Fills microbatch_bytes_.
+  void MeasureMicrobatch();
+  // What the stages hold, in microbatches (see WorkerRecord).
+  double HeldNow() const;
+  int MostOutputs() const;
+  bool WantsSnapshot(int iteration) const;
+  absl::Status StepAll(int64_t step, float scale);
+  absl::Status TakeSnapshots(int iteration);
+  // Of all stages, to the end of `snapshots`.
+  absl::Status TakeSnapshots(int iteration,
+                             std::vector<StageSnapshot>* snapshots);
+  absl::Status KeepFirstStep();
+  absl::Status LocalNorm(NormState* state);
+  // What the gradients are multiplied with, from the norm that is known.
+  float ClipScale(int iteration, const NormState& state) const;
+  absl::Status Assemble();
+  absl::Status PartialNorm();
+  // In memory of the host.
+  static Payload PayloadOf(const NormState& state);
+  absl::Status SumParts(const std::vector<Payload>& parts, float* into);
+  const SideOp& OpOf(int32_t side_op) const {
+    return program_.ranks[self_.rank].side_ops[side_op];
+  }
+  std::vector<Stage*> StagesOfOp(const SideOp& op);
+  absl::Status Synchronize(const char* what);
+  absl::Status CopyOut(const void* from, size_t bytes, Payload* payload);
+  // The same of fp32 values.
+  absl::Status CopyFloats(const float* from, int64_t count, Payload* payload) {
+    return CopyOut(from, static_cast<size_t>(count) * 4, payload);
+  }
+  absl::Status Failed(PwStatus status, const char* what) const {
+    return KernelStatus(*handle_.kernels, status, what);
+  }
+
+  const Program& program_;
+  const Address self_;
+  const ExecutedModel& model_;
+  const WorkerOptions options_;
+  DeviceHandle handle_;
+  PwEvent* begin_ = nullptr;
+  PwEvent* end_ = nullptr;
+  std::shared_ptr<PwDevice> device_;
+  std::shared_ptr<MemoryPool> arena_;
+  std::shared_ptr<MemoryPool> host_;
+  std::map<StageKey, std::unique_ptr<Stage>> stages_;
+  std::map<InputKey, Payload> inputs_;
+  std::map<InputKey, Payload> outputs_;
+  // How often the forward of each (stage, replica, microbatch, slice) has run:
+  // the iteration that its data is of.
+  std::map<std::tuple<int, int, int, int>, int> forwards_;
+  std::map<std::tuple<int, int, int, int>, int> forwards_of_false_start_;
+  Payload stand_in_;  // of what others would send
+  bool steps_weights_ = false;
+  std::array<PwStream*, 2> copy_streams_{};  // [CopyEngine::Direction]
+  Start start_;
+  int64_t steps_ = 0;  // that the optimizer has taken
+  NormState above_;    // of the ranks above, as they say
+  NormState partial_;  // with that of this rank
+  NormState full_;     // of all ranks
+  bool has_partial_ = false;
+  // Gradients are those of a step that has been taken: the next backward
+  // begins anew.
+  std::map<StageKey, bool> stale_;
+  std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
+  absl::Status failed_;  // of a function that cannot say so itself
+  // [replica of the schedule]: bytes of one microbatch, see WorkerRecord.
+  std::vector<double> microbatch_bytes_;
+  WorkerRecord record_;
+  std::unique_ptr<CopyEngine> copies_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,152 @@
+// What a worker's passes hold: reserved before the run, recorded in it.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "execute/train/model_worker.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+// Of how many slices of microbatches `stage` has run the forward and not yet
+// the backward, at most.
+int MostUnderWay(const Schedule& schedule, int stage, int replica) {
+  const Placement& placement = schedule.placement;
+  int now = 0;
+  int most = 0;
+  for (const Pass pass : schedule.order(placement.RankOf(stage, replica))) {
+    if (pass.direction() != replica || pass.chunk() != placement.ChunkOf(stage)) {
+      continue;
+    }
+    if (pass.kind() == PassKind::kForward) most = std::max(most, ++now);
+    if (IsBackward(pass.kind())) --now;
+  }
+  return most;
+}
+
+// Bytes that are made before the run for what a rank sends.
+constexpr size_t kMostForOutputs = size_t{256} << 20;
+
+// Blocks that a stage passes from part to part.
+constexpr int kBetweenParts = 2;
+
+}  // namespace
+
+// What it sends is alive until the other rank has used it, which may be far
+// behind: what a forward gives at most until the stage's own backward, and the
+// gradient until that of the stage before.
+int ModelWorker::MostOutputs() const {
+  const Schedule& schedule = *program_.schedule;
+  int count = kBetweenParts;
+  for (const auto& [key, stage] : stages_) {
+    const auto [index, replica] = key;
+    if (!stage->last()) count += MostUnderWay(schedule, index, replica);
+    if (!stage->first()) count += MostUnderWay(schedule, index - 1, replica);
+  }
+  return count;
+}
+
+// Where activations go to the host, how much of them is held hangs on when, and
+// nothing is foretold.
+std::map<size_t, int> ModelWorker::MostHeld() const {
+  std::map<size_t, int> most;
+  const Schedule& schedule = *program_.schedule;
+  bool own_recompute = false;
+  for (const Pass pass : schedule.order(self_.rank)) {
+    own_recompute |= pass.kind() == PassKind::kRecompute;
+    if (pass.kind() == PassKind::kOffload || pass.kind() == PassKind::kLoad) {
+      return most;
+    }
+  }
+  std::map<size_t, int> now;
+  const auto run = [&](const Stage& stage, PassKind kind, int slice) {
+    for (const auto& [bytes, by] : stage.BlocksOf(kind, slice)) {
+      int& count = now[bytes] += by;
+      most[bytes] = std::max(most[bytes], count);
+    }
+  };
+  for (const Pass pass : schedule.order(self_.rank)) {
+    if (pass.kind() == PassKind::kSync) continue;
+    const Stage& stage = *stages_.at(
+        {schedule.placement.StageOf(self_.rank, pass.chunk(), pass.direction()),
+         pass.direction()});
+    if (model_.recompute && IsBackward(pass.kind()) && !own_recompute) {
+      run(stage, PassKind::kRecompute, pass.slice());
+    }
+    run(stage, pass.kind(), pass.slice());
+  }
+  return most;
+}
+
+// The first pass that needs a block would be timed with its making.
+absl::Status ModelWorker::ReserveBlocks() {
+  std::map<size_t, int> blocks = MostHeld();
+  if (model_.keeps_versions) {
+    // Beside those there are: older ones, and those that a step makes.
+    for (const auto& [key, stage] : stages_) {
+      blocks[stage->WeightBytes()] += model_.weight_delay + 1;
+    }
+  }
+  arena_->Settle();
+  for (const auto& [bytes, count] : blocks) {
+    PW_RETURN_IF_ERROR(arena_->Reserve(bytes, count));
+  }
+  // Few runs need all of these at a time, so that none is to fail for them.
+  const size_t boundary = model_.BoundaryBytes();
+  const int outputs =
+      std::min(MostOutputs(), static_cast<int>(kMostForOutputs / boundary));
+  const absl::Status reserved =
+      arena_->Reserve(boundary, blocks[boundary] + outputs);
+  return absl::IsResourceExhausted(reserved) ? absl::OkStatus() : reserved;
+}
+
+void ModelWorker::MeasureMicrobatch() {
+  std::set<PassKind> kinds;
+  for (const Pass pass : program_.schedule->order(self_.rank)) {
+    kinds.insert(pass.kind());
+  }
+  microbatch_bytes_.assign(program_.schedule->directions, 0);
+  for (const auto& [key, stage] : stages_) {
+    microbatch_bytes_[key.second] +=
+        static_cast<double>(stage->MicrobatchBytes(kinds));
+  }
+}
+
+double ModelWorker::HeldNow() const {
+  double held = 0;
+  for (const auto& [key, stage] : stages_) {
+    held +=
+        static_cast<double>(stage->HeldBytes()) / microbatch_bytes_[key.second];
+  }
+  return held;
+}
+
+// A pair allocates at its common start.
+void ModelWorker::BeginBlock(const Pass* block, int parts) {
+  record_.peak_bytes = std::max(record_.peak_bytes, arena_->ResetPeak());
+  double held = HeldNow();
+  for (int part = 0; part < parts; ++part) {
+    if (block[part].kind() != PassKind::kForward) continue;
+    const int replica = block[part].direction();
+    const int stage = program_.schedule->placement.StageOf(
+        self_.rank, block[part].chunk(), replica);
+    held += static_cast<double>(StageOf(stage, replica).ForwardBytes()) /
+            microbatch_bytes_[replica];
+  }
+  record_.peak_activations = std::max(record_.peak_activations, held);
+}
+
+void ModelWorker::EndBlock(const Pass*, int parts) {
+  record_.peak_activations = std::max(record_.peak_activations, HeldNow());
+  const size_t peak = arena_->ResetPeak();
+  record_.peak_bytes = std::max(record_.peak_bytes, peak);
+  // A pair is one operation: its first part stands at the pair's highest point.
+  for (int part = 0; part < parts; ++part) {
+    const size_t after = part + 1 < parts ? peak : arena_->used();
+    record_.memory.push_back(
+        {static_cast<double>(peak), static_cast<double>(after)});
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,90 @@
+#include "execute/train/model_workers.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+absl::Status NameDevice(const PwKernels* kernels, int device_index,
+                        TrainedRun* trained) {
+  PwDevice* device = nullptr;
+  PW_RETURN_IF_ERROR(
+      KernelStatus(*kernels, kernels->open(device_index, &device), "device"));
+  PwDeviceInfo info{};
+  const absl::Status known =
+      KernelStatus(*kernels, kernels->info(device, &info), "device");
+  kernels->close(device);
+  trained->device = info.name;
+  trained->libraries = info.libraries;
+  return known;
+}
+
+}  // namespace
+
+absl::Status CheckSupported(const Program& program,
+                            const ExecutedModel& model) {
+  const Schedule& schedule = *program.schedule;
+  if (schedule.stages() != model.num_stages()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy.layers: ", model.num_stages(),
+        " stages of layers for a schedule of ", schedule.stages()));
+  }
+  if (schedule.slices != model.slices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy.slices: ", model.slices, " for a schedule of ",
+                     schedule.slices));
+  }
+  return CheckExecutedModel(model);
+}
+
+// A worker of each rank that leaves its record in *records[replica * pp +
+// rank].
+MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
+                        const PwKernels* kernels,
+                        const TrainingOptions& options,
+                        std::vector<WorkerRecord>* records) {
+  records->resize(static_cast<size_t>(program.replicas) * program.pp());
+  return [&program, &model, kernels, &options,
+          records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
+    WorkerOptions worker_options = options.worker;
+    worker_options.record =
+        &(*records)[self.replica * program.pp() + self.rank];
+    PW_ASSIGN_OR_RETURN(
+        std::unique_ptr<ModelWorker> worker,
+        ModelWorker::Create(program, self, model, kernels, options.device_index,
+                            worker_options));
+    PW_RETURN_IF_ERROR(worker->WarmUp());
+    return worker;
+  };
+}
+
+absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
+                         int device_index, TrainedRun* trained) {
+  const int pp = program.pp();
+  PW_RETURN_IF_ERROR(NameDevice(kernels, device_index, trained));
+  trained->peak_activations.resize(pp);
+  trained->peak_bytes.resize(pp);
+  trained->resident_bytes.resize(pp);
+  trained->message_bytes.resize(pp);
+  for (size_t index = 0; index < trained->records.size(); ++index) {
+    const WorkerRecord& record = trained->records[index];
+    const size_t rank = index % pp;
+    trained->peak_activations[rank] =
+        std::max(trained->peak_activations[rank], record.peak_activations);
+    trained->peak_bytes[rank] = std::max(
+        trained->peak_bytes[rank], static_cast<double>(record.peak_bytes));
+    trained->resident_bytes[rank] =
+        std::max(trained->resident_bytes[rank],
+                 static_cast<double>(record.resident_bytes));
+    trained->message_bytes[rank] =
+        std::max(trained->message_bytes[rank],
+                 static_cast<double>(record.message_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,53 @@
+// Holds what the ranks have told of the first step against the float64
+// reference.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "execute/train/model_worker.h"
+#include "execute/train/reference.h"
+#include "sim/program/lower.h"
+
+namespace pipewright {
+
+struct ReferenceCheck {
+  double loss = 0;  // of the first step, mean over its tokens, nats
+  double reference_loss = 0;
+  int missing = 0;  // stages of which a rank has told nothing
+  // The largest error of a gradient relative to the largest of its tensor, and
+  // which tensor that is: "layer 3 qkv of stage 1".
+  double gradient_error = 0;
+  std::string worst_gradient;
+  // The same of what the optimizer has moved a weight by, against AdamW's
+  // first step on the executed gradients: relative to the largest move of its
+  // tensor. Empty where nothing has stepped, or more than once.
+  std::optional<double> weight_error;
+  std::string worst_weight;
+  double tolerance = 0;  // of gradients, and of the loss up to that of bf16
+
+  double loss_error() const;
+  bool ok() const;
+};
+
+// Of the first step of all replicas together.
+int64_t FirstStepMicrobatches(const Program& program);
+
+// Why a run of `program` has no first step of which all is known; "" where it
+// has one.
+std::string WhyNoReference(const Program& program, DataParallel mode);
+
+// What the workers have to keep for it.
+void KeepFirstStep(const Program& program, WorkerOptions* options);
+
+// `clips`: the gradients' norm limits the step.
+ReferenceCheck CheckReference(const Program& program,
+                              const ExecutedModel& model,
+                              const std::vector<WorkerRecord>& records,
+                              bool clips, const ReferenceRun& reference);
+
+// What is allowed in the model's arithmetic.
+double ReferenceTolerance(const ExecutedModel& model);
+
+}  // namespace pipewright

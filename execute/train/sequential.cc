@@ -1,0 +1,225 @@
+#include "execute/train/sequential.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "execute/train/sequential_train.h"
+
+namespace pipewright {
+
+absl::StatusOr<SequentialRun> Sequential::Run(
+    int device_index, const SequentialOptions& options) {
+  PW_RETURN_IF_ERROR(Check(kernels_.open(device_index, &device_)));
+  PW_RETURN_IF_ERROR(Allocate(options));
+  SequentialRun run;
+  PW_RETURN_IF_ERROR(Keep(&Part::master, &run.initial_weights));
+  for (int iteration = 0; iteration < options.iterations; ++iteration) {
+    PW_ASSIGN_OR_RETURN(SequentialRun::Step step,
+                        OneIteration(iteration, options));
+    run.steps.push_back(std::move(step));
+  }
+  return run;
+}
+
+absl::Status Sequential::Allocate(const SequentialOptions& options) {
+  size_t workspace = 0;
+  for (int stage = 0; stage < model_.num_stages(); ++stage) {
+    for (const StagePart& spec : model_.stages[stage]) {
+      Part part = {.part = spec.part, .stage = stage};
+      PwPartSize size{};
+      for (int slice = 0; slice < model_.slices; ++slice) {
+        const PwWork work = model_.WorkOf(slice);
+        PW_RETURN_IF_ERROR(Check(pw_part_size(&kernels_, device_, &model_.shape,
+                                              &work, spec.part, &size)));
+        workspace = std::max(workspace, size.workspace);
+        Part::Blocks blocks{};
+        PW_RETURN_IF_ERROR(New(size.saved, &blocks.saved));
+        PW_RETURN_IF_ERROR(New(size.inputs, &blocks.inputs));
+        PW_RETURN_IF_ERROR(New(size.grads, &blocks.grads));
+        PW_RETURN_IF_ERROR(New(model_.BoundaryBytes(), &blocks.output));
+        part.slices.push_back(blocks);
+      }
+      part.parameters = size.parameters;
+      part.cache_bytes = model_.slices > 1 ? size.cache : 0;
+      PW_RETURN_IF_ERROR(New(part.cache_bytes, &part.cache));
+      PW_RETURN_IF_ERROR(AllocateWeights(options, size.quantized, &part));
+      PW_RETURN_IF_ERROR(Check(
+          pw_initialize(&kernels_, device_, nullptr, &model_.shape, spec.part,
+                        model_.SeedOf(spec), part.master, nullptr)));
+      parts_.push_back(part);
+    }
+  }
+  passes_ = parts_.size();
+  if (model_.copies_table) {
+    Part copy = {.is_copy = true,
+                 .part = PW_EMBEDDING,
+                 .stage = model_.num_stages() - 1,
+                 .parameters = model_.TableElements()};
+    PW_RETURN_IF_ERROR(AllocateWeights(options, 0, &copy));
+    PW_RETURN_IF_ERROR(CopyTable(parts_[0].master, copy.master));
+    parts_.push_back(copy);
+  }
+  PW_RETURN_IF_ERROR(New(workspace, &workspace_));
+  const auto tokens = static_cast<size_t>(model_.batch * model_.slice_tokens());
+  PW_RETURN_IF_ERROR(New(tokens * 4, &ids_));
+  PW_RETURN_IF_ERROR(New(tokens * 4, &losses_));
+  PW_RETURN_IF_ERROR(New(16, &sums_));
+  for (char*& gradient : gradients_) {
+    PW_RETURN_IF_ERROR(New(model_.BoundaryBytes(), &gradient));
+  }
+  host_ids_.resize(tokens);
+  host_losses_.resize(tokens);
+  return absl::OkStatus();
+}
+
+PwPartMemory Sequential::MemoryOf(const Part& part, int slice,
+                                  const void* weights) const {
+  const Part::Blocks& blocks = part.slices[slice];
+  const char* const values = static_cast<const char*>(weights);
+  // Of a tied model; the table is the first of the embedding's tensors.
+  const Part& table = model_.copies_table ? parts_.back() : parts_.front();
+  return {.weights = weights,
+          .gradients = part.gradients,
+          .ids = ids_,
+          .losses = losses_,
+          .loss_scale = loss_scale_,
+          .saved = blocks.saved,
+          .inputs = blocks.inputs,
+          .grads = blocks.grads,
+          .cache = part.cache,
+          .workspace = workspace_,
+          .quantized = values + model_.WeightBytes(part.parameters),
+          .table = weights == part.forward ? table.forward : table.backward,
+          .table_gradients = table.gradients};
+}
+
+absl::Status Sequential::FillIds(const Part& part, int64_t sample, int slice) {
+  if (!TakesTokens(part.part)) return absl::OkStatus();
+  model_.FillTokens(sample, slice, part.part == PW_HEAD, host_ids_.data());
+  return Check(kernels_.copy(device_, nullptr, PW_HOST_TO_DEVICE, ids_,
+                             host_ids_.data(), host_ids_.size() * 4));
+}
+
+absl::Status Sequential::ForwardPart(size_t index, int64_t sample, int slice,
+                                     const void* weights) {
+  const PwWork work = model_.WorkOf(slice);
+  const Part& part = parts_[index];
+  PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
+  PwPartMemory memory = MemoryOf(part, slice, weights);
+  if (index > 0) memory.input = parts_[index - 1].slices[slice].output;
+  memory.output = part.slices[slice].output;
+  return Check(pw_forward(&kernels_, device_, nullptr, &model_.shape, &work,
+                          part.part, &memory));
+}
+
+absl::Status Sequential::Forward(int64_t sample, int slice, double* loss) {
+  for (size_t index = 0; index < passes_; ++index) {
+    PW_RETURN_IF_ERROR(
+        ForwardPart(index, sample, slice, parts_[index].forward));
+  }
+  PW_RETURN_IF_ERROR(Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST,
+                                         host_losses_.data(), losses_,
+                                         host_losses_.size() * 4)));
+  PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
+  double sum = 0;
+  for (const float each : host_losses_) sum += each;
+  *loss += sum;
+  return absl::OkStatus();
+}
+
+// A stage recomputes from its input, with the weights of the backward.
+absl::Status Sequential::Recompute(size_t last, int64_t sample, int slice) {
+  size_t first = last;
+  while (first > 0 && parts_[first - 1].stage == parts_[last].stage) --first;
+  for (size_t index = first; index <= last; ++index) {
+    PW_RETURN_IF_ERROR(
+        ForwardPart(index, sample, slice, parts_[index].backward));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sequential::Backward(int64_t sample, int slice, bool recomputes) {
+  const PwWork work = model_.WorkOf(slice);
+  int next = 0;
+  for (size_t index = passes_; index-- > 0; next ^= 1) {
+    const Part& part = parts_[index];
+    const bool begins =
+        index + 1 == passes_ || parts_[index + 1].stage != part.stage;
+    if (recomputes && begins) {
+      PW_RETURN_IF_ERROR(Recompute(index, sample, slice));
+    }
+    PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
+    PwPartMemory memory = MemoryOf(part, slice, part.backward);
+    memory.output_gradient = gradients_[next];
+    memory.input_gradient = gradients_[next ^ 1];
+    PW_RETURN_IF_ERROR(
+        Check(pw_backward_input(&kernels_, device_, nullptr, &model_.shape,
+                                &work, part.part, &memory)));
+    PW_RETURN_IF_ERROR(
+        Check(pw_backward_weight(&kernels_, device_, nullptr, &model_.shape,
+                                 &work, part.part, &memory)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sequential::OneMicrobatch(int64_t sample, bool recomputes,
+                                       double* loss) {
+  for (const Part& part : parts_) {
+    if (part.cache == nullptr) continue;
+    PW_RETURN_IF_ERROR(
+        Check(kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
+  }
+  for (int slice = 0; slice < model_.slices; ++slice) {
+    PW_RETURN_IF_ERROR(Forward(sample, slice, loss));
+  }
+  for (int slice = model_.slices; slice-- > 0;) {
+    PW_RETURN_IF_ERROR(Backward(sample, slice, recomputes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SequentialRun::Step> Sequential::OneIteration(
+    int iteration, const SequentialOptions& options) {
+  SequentialRun::Step result;
+  const int every =
+      options.update_every > 0 ? options.update_every : options.microbatches;
+  const double tokens =
+      static_cast<double>(model_.batch) * model_.sequence * every;
+  loss_scale_ = static_cast<float>(1.0 / tokens);
+  const int64_t before = int64_t{iteration} * options.microbatches;
+  const bool kept = std::find(options.kept.begin(), options.kept.end(),
+                              iteration) != options.kept.end();
+  for (int first = 0; first < options.microbatches; first += every) {
+    const int64_t taken = (before + first) / every;
+    PW_RETURN_IF_ERROR(ChooseWeights(taken, options));
+    for (Part& part : parts_) {
+      PW_RETURN_IF_ERROR(
+          Check(kernels_.zero(device_, nullptr, part.gradients,
+                              static_cast<size_t>(part.parameters) * 4)));
+    }
+    for (int place = 0; place < every; ++place) {
+      PW_RETURN_IF_ERROR(OneMicrobatch(before + first + place,
+                                       options.predicts && model_.recompute,
+                                       &result.loss));
+    }
+    PW_RETURN_IF_ERROR(SumTables());
+    if (kept && first + every == options.microbatches) {
+      PW_RETURN_IF_ERROR(Keep(&Part::gradients, &result.gradients));
+    }
+    if (options.optimizer) {
+      PW_RETURN_IF_ERROR(Optimize(taken, options, &result.norm));
+    }
+  }
+  result.loss /= tokens * options.microbatches / every;
+  if (kept) PW_RETURN_IF_ERROR(Keep(&Part::master, &result.weights));
+  return result;
+}
+
+absl::StatusOr<SequentialRun> RunSequential(const ExecutedModel& model,
+                                            const PwKernels* kernels,
+                                            int device_index,
+                                            const SequentialOptions& options) {
+  return Sequential(model, kernels).Run(device_index, options);
+}
+
+}  // namespace pipewright

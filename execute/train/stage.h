@@ -1,0 +1,227 @@
+// One pipeline stage on one device: its parts' weights, gradients and
+// optimizer state, and the activations of the microbatches under way. It does
+// what it is told and knows neither ranks nor order.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/train/executed_model.h"
+#include "execute/train/memory_pool.h"
+#include "sim/schedule/pass.h"
+
+namespace pipewright {
+
+struct DeviceHandle {
+  const PwKernels* kernels = nullptr;
+  PwDevice* device = nullptr;
+  PwStream* stream = nullptr;  // compute
+};
+
+class Stage {
+ public:
+  // (microbatch, slice).
+  using Key = std::pair<int, int>;
+
+  // With random weights. `arena` and `host`, of pinned memory, must outlive
+  // it.
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(
+      const ExecutedModel& model, int stage, DeviceHandle handle,
+      MemoryPool* arena, MemoryPool* host);
+
+  // Of a tied model: the head here reads the table of `owner`, a stage of the
+  // same rank, which must outlive it, and adds to its gradients.
+  void ShareTable(Stage* owner) { table_owner_ = owner; }
+  bool shares_table() const { return table_owner_ != nullptr; }
+  // Of a tied model: gradients of the table, or the copy, that is this stage's
+  // own, [model.TableElements()]; null: it has none.
+  float* table_gradients() {
+    return model_.shape.tied == 0 || table_ < 0 ? nullptr : gradients_ + table_;
+  }
+  // Parameters that the norm of all gradients counts: not a copy, which is
+  // behind them.
+  int64_t counted() const { return counted_; }
+
+  bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
+  bool last() const { return parts_.back().spec.part == PW_HEAD; }
+
+  // `sample` names the tokens; `input` is empty on the first stage. Keeps what
+  // the backward needs. *output stays empty on the last stage. `behind`: how
+  // many steps older than the newest the weights are, at most
+  // model.weight_delay.
+  absl::Status Forward(Key key, int64_t sample, int behind, Payload input,
+                       Payload* output);
+  // Once more, from the input that was kept.
+  absl::Status Recompute(Key key);
+  // `gradient` of the output is empty on the last stage; *input_gradient stays
+  // empty on the first. `loss_scale`: of the sum of the losses of tokens.
+  absl::Status BackwardInput(Key key, Payload gradient, float loss_scale,
+                             Payload* input_gradient);
+  absl::Status BackwardWeight(Key key);
+  absl::Status BackwardFull(Key key, Payload gradient, float loss_scale,
+                            Payload* input_gradient);
+
+  // Activations to the host and back, as O and L do; on any one thread while
+  // another runs passes of other keys.
+  absl::Status Offload(Key key, PwStream* stream);
+  absl::Status Load(Key key, PwStream* stream);
+
+  // Bytes on the device that passes have left for other passes, of all
+  // microbatches: activations, gradients for W, caches of slices. What is on
+  // its way to the host or back counts.
+  size_t HeldBytes() const;
+  // What a forward leaves of them.
+  size_t ForwardBytes() const;
+  // The most that one microbatch, all its slices, leaves of them behind any
+  // pass of `kinds`.
+  size_t MicrobatchBytes(const std::set<PassKind>& kinds) const;
+
+  // Forgets the activations of all microbatches.
+  void DropActivations();
+
+  // What a pass takes of the arena and gives back, block by block in its order,
+  // as {bytes, +1 or -1}: what it keeps for other passes, not what it passes
+  // on.
+  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind, int slice) const;
+
+  // Bytes of a set of weights with its fp8 copies.
+  size_t WeightBytes() const {
+    return model_.WeightBytes(parameters_) + quantized_bytes_;
+  }
+
+  int64_t parameters() const { return parameters_; }
+  // [parameters], parts in their order.
+  float* master() { return master_; }
+  float* gradients() { return gradients_; }
+  float* moment1() { return moment1_; }
+  float* moment2() { return moment2_; }
+  // AdamW on [begin, end), with gradients times `scale`, and the weights that
+  // passes use from now on. A forward under way keeps those it has used.
+  absl::Status Step(int64_t step, float scale, int64_t begin, int64_t end);
+  // The master's values become the weights that passes use.
+  absl::Status Publish(int64_t begin, int64_t end);
+  // Zeroes the master and the weights outside of [begin, end).
+  absl::Status ForgetOthers(int64_t begin, int64_t end);
+  // Weights that the optimizer is expected to have made after `steps` more
+  // steps with the moments as they are: what forwards use until the next
+  // Publish or Step.
+  absl::Status Predict(int64_t step, int steps);
+  absl::Status ZeroGradients();
+  // {sum of squares, number of values that are not finite} of the gradients.
+  absl::Status SquareSum(int64_t begin, int64_t end, double result[2]);
+  // A copy of master and moments, and back.
+  absl::Status Save();
+  absl::Status Restore();
+
+  // Sum over tokens, of the microbatches whose head has run since the last
+  // call; nats.
+  const std::map<Key, double>& losses() const { return losses_; }
+  void ForgetLosses() { losses_.clear(); }
+
+ private:
+  struct Part {
+    StagePart spec;
+    int64_t offset = 0;  // elements into the stage's parameters
+    PwPartSize size{};
+    size_t quantized = 0;  // bytes into the stage's fp8 copies
+  };
+  struct PartBlocks {
+    Payload saved;
+    Payload inputs;
+    Payload grads;
+  };
+  struct Activations {
+    int64_t sample = 0;
+    // To run the forward again from; of the first stage the tokens, which the
+    // embedding's gradient needs too.
+    Payload input;
+    Payload weights;  // that the forward has used
+    std::vector<PartBlocks> parts;
+    bool recomputed = false;
+    // On the host, while they are offloaded.
+    std::vector<std::pair<Payload*, Payload>> offloaded;
+    // A copy is under way: the blocks are its thread's. Both are under
+    // activations_mutex_.
+    bool moving = false;
+    size_t moving_bytes = 0;
+
+    size_t DeviceBytes() const;
+  };
+
+  Stage(const ExecutedModel& model, DeviceHandle handle, MemoryPool* arena,
+        MemoryPool* host)
+      : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
+  absl::Status Initialize(int stage);
+  absl::StatusOr<float*> NewFloats();
+  absl::Status InitializeCopyOfTable();
+  absl::Status FillIds(int64_t sample, int slice, bool targets,
+                       const Payload& ids);
+  size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
+  size_t CacheBytes() const;  // of a microbatch
+  // Of a slice: what is kept to recompute from, and all that a backward needs.
+  size_t InputBytes() const;
+  size_t WholeBytes() const;
+  absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
+                       int64_t end);
+  absl::Status Quantize(const Payload& weights);
+  absl::Status CopyFloats(const float* from, float* to);
+  absl::Status RunForward(Key key, Activations& activations, bool keep,
+                          Payload* output);
+  enum class Backward { kInput, kFull };
+  absl::Status RunBackward(Key key, Backward kind, Payload gradient,
+                           float loss_scale, Payload* input_gradient);
+  PwPartMemory MemoryOf(const Part& part, PartBlocks& blocks, int microbatch,
+                        const Activations& activations, const Payload& weights);
+  absl::Status Check(PwStatus status, const char* what) const {
+    return KernelStatus(*handle_.kernels, status, what);
+  }
+  int64_t tokens() const { return model_.batch * model_.slice_tokens(); }
+
+  const ExecutedModel& model_;
+  const DeviceHandle handle_;
+  MemoryPool& arena_;
+  MemoryPool& host_;
+  std::vector<Part> parts_;
+  int64_t parameters_ = 0;
+  int64_t counted_ = 0;
+  int64_t table_ = -1;  // of the parameters, where the table or a copy begins
+  Stage* table_owner_ = nullptr;
+  size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
+  std::vector<Payload> owned_;
+  float* master_ = nullptr;
+  float* gradients_ = nullptr;
+  float* moment1_ = nullptr;
+  float* moment2_ = nullptr;
+  float* saved_master_ = nullptr;
+  float* saved_moment1_ = nullptr;
+  float* saved_moment2_ = nullptr;
+  Payload weights_;            // of the model's type, what the next pass uses
+  Payload predicted_;          // instead, by forwards; may be empty
+  std::deque<Payload> older_;  // weights of the steps before, the newest behind
+  Payload workspace_;          // of any pass
+  Payload targets_;
+  Payload token_losses_;
+  Payload sums_;
+  std::vector<int32_t> host_ids_;
+  std::vector<float> host_losses_;
+  Activations& Find(Key key);
+  void BeginMove(Activations& activations);
+  void EndMove(Activations& activations);
+  void Erase(Key key);
+
+  mutable std::mutex activations_mutex_;  // of the map, not of what is in it
+  std::map<Key, Activations> activations_;
+  std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
+  std::map<int, int> slices_left_;                    // of a cached microbatch
+  std::map<Key, double> losses_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,196 @@
+// Weights, gradients and optimizer state of a stage; activations on the host.
+#include "execute/train/stage.h"
+#include "sim/base/check.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+
+absl::Status Stage::Step(int64_t step, float scale, int64_t begin,
+                         int64_t end) {
+  PwAdam adam = model_.adam;
+  adam.step = step;
+  adam.gradient_scale = scale;
+  PW_RETURN_IF_ERROR(Check(
+      handle_.kernels->adam(handle_.device, handle_.stream, &adam, PW_FP32,
+                            end - begin, gradients_ + begin, master_ + begin,
+                            moment1_ + begin, moment2_ + begin, nullptr),
+      "adam"));
+  return Publish(begin, end);
+}
+
+absl::Status Stage::Publish(int64_t begin, int64_t end) {
+  predicted_ = {};
+  if (model_.shape.type == PW_FP32 && !model_.keeps_versions &&
+      quantized_bytes_ == 0) {
+    // The master itself; nobody owns it twice.
+    weights_ = {.data = std::shared_ptr<void>(std::shared_ptr<void>(), master_),
+                .bytes = static_cast<size_t>(parameters_) * 4};
+    return absl::OkStatus();
+  }
+  const size_t bytes = WeightBytes();
+  if (model_.weight_delay > 0 && weights_.bytes > 0) {
+    older_.push_back(weights_);
+    if (older_.size() > static_cast<size_t>(model_.weight_delay)) {
+      older_.pop_front();
+    }
+  }
+  // A forward under way goes on with the weights that it has used.
+  if (weights_.bytes == 0 || weights_.data.use_count() > 1) {
+    PW_ASSIGN_OR_RETURN(Payload fresh, arena_.Take(bytes));
+    if (weights_.bytes > 0 && (begin > 0 || end < parameters_)) {
+      PW_RETURN_IF_ERROR(
+          Check(handle_.kernels->copy(handle_.device, handle_.stream,
+                                      PW_DEVICE_TO_DEVICE, fresh.data.get(),
+                                      weights_.data.get(), bytes),
+                "weights"));
+    }
+    weights_ = std::move(fresh);
+  }
+  PW_RETURN_IF_ERROR(Convert(master_ + begin, weights_, begin, end));
+  return Quantize(weights_);
+}
+
+absl::Status Stage::Quantize(const Payload& weights) {
+  for (const Part& part : parts_) {
+    char* const values = static_cast<char*>(weights.data.get());
+    PW_RETURN_IF_ERROR(Check(
+        pw_quantize_weights(
+            handle_.kernels, handle_.device, handle_.stream, &model_.shape,
+            part.spec.part,
+            values + static_cast<size_t>(part.offset) * model_.type_bytes(),
+            values + model_.WeightBytes(parameters_) + part.quantized),
+        "quantise weights"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stage::Convert(const float* from, const Payload& weights,
+                            int64_t begin, int64_t end) {
+  return Check(handle_.kernels->convert(
+                   handle_.device, handle_.stream, model_.shape.type,
+                   static_cast<char*>(weights.data.get()) +
+                       static_cast<size_t>(begin) * model_.type_bytes(),
+                   PW_FP32, from, end - begin),
+               "weights");
+}
+
+absl::Status Stage::Predict(int64_t step, int steps) {
+  PwAdam adam = model_.adam;
+  adam.step = step;
+  predicted_ = {};
+  PW_ASSIGN_OR_RETURN(predicted_, arena_.Take(WeightBytes()));
+  PW_RETURN_IF_ERROR(Check(
+      handle_.kernels->predict(handle_.device, handle_.stream, &adam, steps,
+                               model_.shape.type, parameters_, master_,
+                               moment1_, moment2_, predicted_.data.get()),
+      "prediction"));
+  return Quantize(predicted_);
+}
+
+absl::Status Stage::ZeroGradients() {
+  return Check(handle_.kernels->zero(handle_.device, handle_.stream, gradients_,
+                                     static_cast<size_t>(parameters_) * 4),
+               "zero");
+}
+
+absl::Status Stage::SquareSum(int64_t begin, int64_t end, double result[2]) {
+  const PwKernels& kernels = *handle_.kernels;
+  auto* const sums = static_cast<double*>(sums_.data.get());
+  PW_RETURN_IF_ERROR(Check(
+      kernels.zero(handle_.device, handle_.stream, sums, 2 * sizeof(double)),
+      "zero"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.square_sum(handle_.device, handle_.stream, end - begin,
+                               gradients_ + begin, sums),
+            "norm"));
+  PW_RETURN_IF_ERROR(
+      Check(kernels.copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
+                         result, sums, 2 * sizeof(double)),
+            "norm"));
+  return Check(kernels.synchronize(handle_.device, handle_.stream), "norm");
+}
+
+absl::Status Stage::ForgetOthers(int64_t begin, int64_t end) {
+  const std::pair<int64_t, int64_t> ranges[] = {{0, begin}, {end, parameters_}};
+  for (const auto& [from, to] : ranges) {
+    if (from == to) continue;
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->zero(handle_.device, handle_.stream, master_ + from,
+                              static_cast<size_t>(to - from) * 4),
+        "zero"));
+    PW_RETURN_IF_ERROR(Publish(from, to));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stage::CopyFloats(const float* from, float* to) {
+  return Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
+                            to, from, static_cast<size_t>(parameters_) * 4),
+      "copy");
+}
+
+absl::Status Stage::Save() {
+  if (saved_master_ == nullptr) {
+    PW_ASSIGN_OR_RETURN(saved_master_, NewFloats());
+    PW_ASSIGN_OR_RETURN(saved_moment1_, NewFloats());
+    PW_ASSIGN_OR_RETURN(saved_moment2_, NewFloats());
+  }
+  PW_RETURN_IF_ERROR(CopyFloats(master_, saved_master_));
+  PW_RETURN_IF_ERROR(CopyFloats(moment1_, saved_moment1_));
+  return CopyFloats(moment2_, saved_moment2_);
+}
+
+absl::Status Stage::Restore() {
+  PW_CHECK(saved_master_ != nullptr);
+  PW_RETURN_IF_ERROR(CopyFloats(saved_master_, master_));
+  PW_RETURN_IF_ERROR(CopyFloats(saved_moment1_, moment1_));
+  PW_RETURN_IF_ERROR(CopyFloats(saved_moment2_, moment2_));
+  return Publish(0, parameters_);
+}
+
+absl::Status Stage::Offload(Key key, PwStream* stream) {
+  Activations& activations = Find(key);
+  PW_CHECK(activations.offloaded.empty());
+  BeginMove(activations);
+  std::vector<Payload*> blocks;
+  if (activations.input.bytes > 0) blocks.push_back(&activations.input);
+  for (PartBlocks& part : activations.parts) {
+    if (part.saved.bytes > 0) blocks.push_back(&part.saved);
+    if (part.inputs.bytes > 0) blocks.push_back(&part.inputs);
+    if (part.grads.bytes > 0) blocks.push_back(&part.grads);  // logits
+  }
+  for (Payload* const block : blocks) {
+    PW_ASSIGN_OR_RETURN(Payload host, host_.Take(block->bytes));
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->copy(handle_.device, stream, PW_DEVICE_TO_HOST,
+                              host.data.get(), block->data.get(), block->bytes),
+        "offload"));
+    activations.offloaded.emplace_back(block, std::move(host));
+  }
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->synchronize(handle_.device, stream), "offload"));
+  for (const auto& [block, host] : activations.offloaded) *block = {};
+  EndMove(activations);
+  return absl::OkStatus();
+}
+
+absl::Status Stage::Load(Key key, PwStream* stream) {
+  Activations& activations = Find(key);
+  BeginMove(activations);
+  for (const auto& [block, host] : activations.offloaded) {
+    // Its copy is queued behind nothing that passes have queued.
+    PW_ASSIGN_OR_RETURN(*block, arena_.TakeSettled(host.bytes));
+    PW_RETURN_IF_ERROR(Check(
+        handle_.kernels->copy(handle_.device, stream, PW_HOST_TO_DEVICE,
+                              block->data.get(), host.data.get(), host.bytes),
+        "load"));
+  }
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->synchronize(handle_.device, stream), "load"));
+  activations.offloaded.clear();
+  EndMove(activations);
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+// Between whom `calibrate` measures transfers: threads of this process, its
+// GPUs or, under mpirun, its processes, of which process 0 measures and the
+// others serve it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/transport/mpi_transfers.h"
+#include "execute/transport/process_group.h"
+#include "execute/transport/nccl/module.h"
+#include "execute/transport/timed_transport.h"
+#include "kernels/kernels.h"
+
+namespace pipewright {
+
+class CalibrationGroup {
+ public:
+  // `name`: "threads", "mpi", "nccl", or "" for what there is. Joins the job of
+  // mpirun. Errors: kInvalidArgument for a name that cannot be here,
+  // kUnavailable where MPI's library is missing.
+  static absl::StatusOr<std::unique_ptr<CalibrationGroup>> Start(
+      const std::string& name, const std::string& device);
+
+  // Lets the other processes go; what Transports has given must be gone.
+  ~CalibrationGroup();
+
+  // Is this a process that only takes part in transfers?
+  bool serves() const { return job_ != nullptr && job_->process() > 0; }
+  absl::Status Serve();
+
+  // What process 0 measures with; refers to this object. Error: kUnavailable
+  // where NCCL was asked for by name and cannot be; else that is a warning.
+  absl::StatusOr<TimedTransports> Transports(const PwKernels* kernels,
+                                             bool quick);
+  // Has mpirun ended the job?
+  bool ended() const { return job_ != nullptr && !job_->ended_by().empty(); }
+
+ private:
+  CalibrationGroup() = default;
+  void TakeNccl(bool wanted);
+  absl::StatusOr<TimedTransports> OverNccl(const PwKernels* kernels,
+                                           bool quick);
+
+  // Of the GPUs here: loaded before anything else uses them.
+  std::optional<absl::StatusOr<const PwNccl*>> nccl_;
+  bool nccl_wanted_ = false;     // by name
+  int gpu_ = 0;                  // of this process, under mpirun
+  std::unique_ptr<ProcessGroup> job_;  // outlives what lets the others go
+  std::unique_ptr<MpiTransfers> transfers_;
+};
+
+}  // namespace pipewright

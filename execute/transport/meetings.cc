@@ -1,0 +1,23 @@
+#include "execute/transport/meetings.h"
+
+#include "absl/strings/str_cat.h"
+#include "sim/program/network_time.h"
+
+namespace pipewright {
+
+std::string RankName(const Program& program, Address address) {
+  return program.replicas == 1 ? absl::StrCat("rank ", address.rank)
+                               : absl::StrCat("rank ", address.rank,
+                                              " of replica ", address.replica);
+}
+
+bool IsCombined(const Program& program, const SideOp& op) {
+  if (op.stage < 0 || op.group < 0) return false;
+  if (GroupMembers(program, program.groups[op.group], 0).size() < 2) {
+    return false;
+  }
+  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
+         op.kind == OpKind::kAllGather;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,18 @@
+// Ranks and their collectives as transports name and know them.
+#pragma once
+
+#include <string>
+
+#include "execute/transport/message.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// "rank 2", "rank 2 of replica 1".
+std::string RankName(const Program& program, Address address);
+
+// Is `op` a collective on fp32 data of a device: gradients or parameters of a
+// stage on more than one rank? The others tell each other a few values.
+bool IsCombined(const Program& program, const SideOp& op);
+
+}  // namespace pipewright

@@ -1,0 +1,53 @@
+// One communicator of the NCCL transport and what is queued on it: the order
+// of calls, and what has ended. No messages; see nccl_transport.h. Used by one
+// thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "execute/transport/nccl/module.h"
+
+namespace pipewright {
+
+class NcclComm {
+ public:
+  struct Operation {
+    std::string what;  // "receive of 4096 bytes from rank 1"
+    // Calls on the communicator; below 0 on failure.
+    std::function<int(const PwNccl&, PwNcclComm*)> issue;
+    std::function<void()> ended;  // may be null
+    double since_s = 0;           // of SteadySeconds
+  };
+
+  // Takes `comm` over, which the last call may still be about to make.
+  NcclComm(const PwNccl& nccl, PwNcclComm* comm) : nccl_(nccl), comm_(comm) {}
+  // Leaves in good order what has nothing under way, and aborts the rest.
+  ~NcclComm();
+  NcclComm(const NcclComm&) = delete;
+
+  void Enqueue(Operation operation);
+  // Does what can be done without waiting. Error: kUnavailable with what the
+  // library says, or the operation that is under way for `longest_s`.
+  absl::Status Pump(double longest_s);
+  bool idle() const { return queued_.empty() && running_.empty(); }
+  // After it everything that was queued is forgotten; nothing reads or writes
+  // its memory any more.
+  void Abort();
+
+ private:
+  absl::Status Failed(const Operation* operation) const;
+
+  const PwNccl& nccl_;
+  PwNcclComm* comm_;
+  bool calling_ = true;  // the last call may not be over on the host
+  bool issued_ = false;  // and it was that of queued_.front()
+  std::deque<Operation> queued_;
+  std::deque<Operation> running_;  // marked on the stream
+  int64_t reached_ = 0;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,89 @@
+// One GPU as a member of transfers over NCCL that are timed: its buffers, its
+// communicators and the calls on them. Who the others are it does not know, see
+// nccl_party.h. Used by one thread. No messages of a schedule: those are
+// nccl_transport.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/transport/nccl/module.h"
+#include "kernels/kernels.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// What is timed. kSend: from member 0 to member 1 and back, halved, so that
+// data has come before it goes on; nccl-tests' sendrecv has both directions at
+// once, and one direction alone would end for a sender when its data is on the
+// way. The rest: kAllReduce, kAllGather, kReduceScatter, out of place.
+struct NcclTransfer {
+  OpKind kind = OpKind::kSend;
+  int members = 2;    // the first so many; of kSend 2
+  int64_t bytes = 0;  // as TransferEntry has them; at least 4 a member
+  int repeats = 1;    // on end
+};
+std::string NameOf(const NcclTransfer& transfer);
+
+class NcclMember {
+ public:
+  struct Options {
+    const PwNccl* nccl = nullptr;
+    const PwKernels* kernels = nullptr;
+    int device = 0;
+    int self = 0;
+    double timeout_s = 60;  // of everything that others take part in
+    // Has another member failed? Asked while this one waits.
+    std::function<bool()> given_up;
+  };
+  // Error: kUnavailable, what the backend says.
+  static absl::StatusOr<std::unique_ptr<NcclMember>> Open(Options options);
+  // Leaves in good order, unless CutOff was called or another has failed.
+  ~NcclMember();
+  NcclMember(const NcclMember&) = delete;
+
+  int64_t free_bytes() const { return free_bytes_; }  // when it was opened
+  // Memory for transfers of up to so many bytes, twice as much, filled with
+  // random numbers. Error: kResourceExhausted.
+  absl::Status Reserve(int64_t bytes);
+  void Release();
+  // Takes part in a communicator of so many, with all of which it waits. This
+  // and the following: kUnavailable with what NCCL says or what goes on for
+  // too long; kCancelled when another has failed.
+  absl::Status Join(const PwNcclId& id, int members);
+  // Queues the transfers behind a small all-reduce, with which all start
+  // together; it does not wait for their end.
+  absl::Status Begin(const NcclTransfer& transfer);
+  // Awaits them: seconds of one, of this device's clock.
+  absl::StatusOr<double> End(const NcclTransfer& transfer);
+  // Ends what is under way, for the others too.
+  void CutOff();
+
+ private:
+  struct Comm {
+    PwNcclComm* comm = nullptr;
+    int64_t marks = 0;
+  };
+
+  explicit NcclMember(Options options) : options_(std::move(options)) {}
+  absl::Status Failed(const std::string& what) const;
+  absl::Status Await(const std::string& what, const std::function<int()>& ask);
+  absl::Status Call(const std::string& what, PwNcclComm* comm, int called);
+  absl::Status One(const NcclTransfer& transfer, PwNcclComm* comm);
+  absl::Status SendAndReceive(const NcclTransfer& transfer, PwNcclComm* comm);
+
+  const Options options_;
+  PwDevice* device_ = nullptr;
+  int64_t free_bytes_ = 0;
+  void* from_ = nullptr;
+  void* into_ = nullptr;
+  std::map<int, Comm> comms_;  // [members]
+};
+
+}  // namespace pipewright

@@ -1,0 +1,90 @@
+#include "execute/transport/nccl_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "execute/transport/meetings.h"
+#include "sim/program/network_time.h"
+
+namespace pipewright {
+namespace {
+
+// Inputs that may come before their passes: one of each direction, and one
+// that is on its way.
+constexpr int kBlocksAhead = 4;
+
+using Place = std::pair<int, int>;  // replica, rank
+
+}  // namespace
+
+std::vector<CommPlan> PlanComms(const Program& program) {
+  std::set<std::pair<Place, Place>> links;
+  std::map<int, std::set<std::vector<Place>>> groups;
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    for (const Channel& channel : program.channels) {
+      if (channel.kind != ChannelKind::kActivation &&
+          channel.kind != ChannelKind::kGradient) {
+        continue;
+      }
+      if (channel.from_rank == channel.to_rank) continue;
+      links.insert({{replica, channel.from_rank}, {replica, channel.to_rank}});
+    }
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      for (const SideOp& op : program.ranks[rank].side_ops) {
+        if (IsOneSided(op.kind)) {
+          const Place self = {replica, rank};
+          const Place peer = {(replica + op.peer_offset) % program.replicas,
+                              op.peer};
+          if (peer == self) continue;
+          links.insert(op.kind == OpKind::kPull ? std::pair(peer, self)
+                                                : std::pair(self, peer));
+        } else if (IsCombined(program, op)) {
+          std::vector<Place> members;
+          for (const Member& member :
+               GroupMembers(program, program.groups[op.group], replica)) {
+            members.emplace_back(member.replica, member.rank);
+          }
+          groups[op.group].insert(std::move(members));
+        }
+      }
+    }
+  }
+  std::vector<CommPlan> plan;
+  const auto address = [](Place place) {
+    return Address{place.first, place.second};
+  };
+  for (const auto& [from, to] : links) {
+    plan.push_back({.members = {address(from), address(to)}});
+  }
+  for (const auto& [group, instances] : groups) {
+    for (const std::vector<Place>& places : instances) {
+      CommPlan& each = plan.emplace_back(CommPlan{.group = group});
+      for (const Place& place : places) each.members.push_back(address(place));
+    }
+  }
+  return plan;
+}
+
+int BlocksHeld(const Program& program, int rank) {
+  int held = 0;
+  int most = 0;
+  for (const Pass pass : *program.ranks[rank].order) {
+    switch (pass.kind()) {
+      case PassKind::kForward:
+        most = std::max(most, ++held);
+        break;
+      case PassKind::kBackwardInput:
+      case PassKind::kBackwardFull:
+        --held;
+        break;
+      default:
+        break;
+    }
+  }
+  return most + kBlocksAhead;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,31 @@
+// Which communicators the NCCL transport needs for a Program, in an order that
+// all ranks agree on. A pure function of the Program.
+//
+// A link, one for each ordered pair of ranks of which the first ever gives the
+// second something: transfers of one direction wait for nothing but each
+// other, so that no order of passes can block two ranks on their devices that
+// would not block them on paper. And one communicator for each set of ranks
+// that reduces or gathers together.
+#pragma once
+
+#include <vector>
+
+#include "execute/transport/message.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+struct CommPlan {
+  std::vector<Address> members;
+  int group = -1;  // of the Program; -1: from members[0] to members[1]
+
+  friend bool operator==(const CommPlan&, const CommPlan&) = default;
+};
+
+std::vector<CommPlan> PlanComms(const Program& program);
+
+// Of how many passes at most the rank holds what they began with, and what
+// comes for the next ones beside.
+int BlocksHeld(const Program& program, int rank);
+
+}  // namespace pipewright

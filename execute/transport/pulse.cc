@@ -1,0 +1,139 @@
+#include "execute/transport/pulse.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "execute/transport/steady_seconds.h"
+#include "execute/transport/wire.h"
+#include "sim/base/exceptions.h"
+
+namespace pipewright {
+namespace {
+
+// How soon the end of a run is seen.
+constexpr std::chrono::milliseconds kLook{50};
+// Of the 12 ms that mpirun gives.
+constexpr std::chrono::milliseconds kShortLook{1};
+constexpr int kShortLooks = 4;
+
+// An answer is awaited for a quarter of the time-out, at least a second
+// (RankRun::AwaitAnswers): four signs in that time, and no more than it takes
+// to be seen soon on a long time-out.
+double PeriodOf(double timeout_s) {
+  return std::min(5.0, std::max(1.0, timeout_s / 4) / 4);
+}
+
+}  // namespace
+
+Pulse::Pulse(ProcessGroup* job, std::string name, double timeout_s)
+    : job_(*job),
+      name_(std::move(name)),
+      period_s_(PeriodOf(timeout_s)),
+      heard_(job->processes()) {
+  for (Heard& heard : heard_) heard.any_s = SteadySeconds();
+  if (heard_.size() == 1) return;
+  thread_ = std::thread([this] { Run(); });
+  // Nobody else kills what he has told to end.
+  if (ProcessGroup::Started()) {
+    ProcessGroup::SetOnTerminate([this] { EndIfComputing(); });
+  }
+}
+
+Pulse::~Pulse() {
+  if (thread_.joinable()) ProcessGroup::SetOnTerminate(nullptr);
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+double Pulse::heard_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].any_s;
+}
+
+double Pulse::heard_running_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].running_s;
+}
+
+double Pulse::stands_since_s(int process) const {
+  std::lock_guard lock(mutex_);
+  return heard_[process].runs ? heard_[process].got_on_s : 0;
+}
+
+void Pulse::Run() {
+  double next_s = 0;
+  while (true) {
+    // One that is missed is only that: others come.
+    WithoutExceptions([&] {
+      if (SteadySeconds() >= next_s) {
+        next_s = SteadySeconds() + period_s_;
+        Beat();
+      }
+      EndIfStuck();
+      return absl::OkStatus();
+    }).IgnoreError();
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, kLook, [this] { return ends_; })) return;
+  }
+}
+
+void Pulse::Beat() {
+  WireWriter writer;
+  writer.Put<bool>(runs_);
+  writer.Put<int64_t>(steps_);
+  const std::string sign = writer.bytes();
+  for (int process = 0; process < job_.processes(); ++process) {
+    if (process == job_.process()) continue;
+    job_.Send(process, ProcessGroup::kPulse, sign);
+  }
+  ProcessGroup::Incoming incoming;
+  while (job_.Receive(ProcessGroup::kPulse, 0, &incoming) == Received::kMessage) {
+    const double now_s = SteadySeconds();
+    std::lock_guard lock(mutex_);
+    Heard& heard = heard_[incoming.from];
+    WireReader reader(incoming.text());
+    heard.any_s = now_s;
+    heard.runs = reader.Get<bool>();
+    const auto steps = reader.Get<int64_t>();
+    if (heard.runs) heard.running_s = now_s;
+    if (!heard.runs || steps != heard.steps) heard.got_on_s = now_s;
+    heard.steps = steps;
+  }
+}
+
+// Who waits, or soon has computed, sees the end and says what it waited for.
+// Who does not is to say so while there is time.
+void Pulse::EndIfComputing() {
+  const int64_t steps = steps_;
+  for (int look = 0; look < kShortLooks; ++look) {
+    if (!runs_ || waits_ || steps_ != steps) return;
+    std::this_thread::sleep_for(kShortLook);
+  }
+  EndAtOnce();
+}
+
+// Who computes does not see it: when it has had the time to, this ends the
+// process.
+void Pulse::EndIfStuck() {
+  if (job_.ended_by().empty() || !runs_) return;
+  const double now_s = SteadySeconds();
+  if (steps_at_end_ != steps_) {
+    steps_at_end_ = steps_;
+    stands_at_end_s_ = now_s;
+  } else if (now_s - stands_at_end_s_ > period_s_) {
+    EndAtOnce();
+  }
+}
+
+void Pulse::EndAtOnce() {
+  job_.EndAtOnce(absl::StrCat(job_.ended_by(), "\n", name_,
+                              ": computes and sees nothing"));
+}
+
+}  // namespace pipewright

@@ -1,0 +1,45 @@
+// Transfers whose time `calibrate` measures, whoever moves them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/profile/profile.h"
+
+namespace pipewright {
+
+// Ranks that transfer when told to.
+struct Transport {
+  std::string name;  // as TransferEntry has it
+  int ranks = 0;
+  // Seconds of one transfer, of `repeats` on end.
+  std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
+                                       int repeats)>
+      run;
+  // Other threads with other buffers; empty where ranks are processes or GPUs.
+  std::function<void()> renew;
+  // What is measured; empty: what suits the memory of a host.
+  std::vector<int64_t> sizes;
+  // Small transfers are repeated until about so many bytes have moved.
+  int64_t sample_bytes = 1 << 20;
+  int least_repeats = 1;
+  int most_repeats = 32;
+  // Where it runs on GPUs, of which the measured one is the first: queues
+  // `count` transfers, and gives the seconds of one when all have ended, for
+  // what runs beside passes. Empty elsewhere.
+  std::function<absl::Status(TransferKind kind, int64_t bytes, int count)>
+      begin;
+  std::function<absl::StatusOr<double>()> end;
+};
+
+struct TimedTransports {
+  std::vector<Transport> transports;  // none: threads of this process
+  std::string library;                // "NCCL 2.28.9"; "" without transports
+  std::vector<std::string> warnings;  // what is not measured, and why
+};
+
+}  // namespace pipewright

@@ -186,8 +186,8 @@ TEST_CASE("oracle: summary of bidirectional schedules", "[schedule]") {
   SayCompared("summary of bidirectional schedules", compared);
 }
 
-// Two ranks of the figure for 4 ranks and 4 microbatches in the repository of
-// BitPipe (docs/BitPipe_images, 6fb0e22f), read off box by box.
+// Two ranks of the figure for 4 ranks and 4 microbatches in wuhouming/BitPipe
+// 6fb0e22f, read off box by box.
 TEST_CASE("bitpipe: one unit is as the authors draw it", "[schedule]") {
   const auto schedule =
       BuildOf("bitpipe", 4, 2, 4, {{"concatenation", "figure"}});

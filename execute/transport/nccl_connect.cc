@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
-#include "execute/transport/nccl_transport.h"
 #include "execute/transport/meetings.h"
+#include "execute/transport/nccl_transport.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 

@@ -157,13 +157,15 @@ absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
                     absl::StrCat("one factor a slice, ", schedule.slices));
   }
   const size_t count = config.costs.microbatch_factor.size();
-  const auto needed = static_cast<size_t>(schedule.microbatches_per_direction());
+  const auto needed =
+      static_cast<size_t>(schedule.microbatches_per_direction());
   if (count == 0 || count == needed) return absl::OkStatus();
-  return BadValue(config.Field("costs.microbatch_factor"),
-                  absl::StrCat("a list of ", count),
-                  absl::StrCat("one factor a microbatch",
-                               schedule.directions == 1 ? "" : " of one replica",
-                               ", ", needed));
+  return BadValue(
+      config.Field("costs.microbatch_factor"),
+      absl::StrCat("a list of ", count),
+      absl::StrCat("one factor a microbatch",
+                   schedule.directions == 1 ? "" : " of one replica", ", ",
+                   needed));
 }
 
 std::optional<absl::Status> CheckLimit(const RunConfig& config,

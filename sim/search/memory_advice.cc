@@ -107,7 +107,8 @@ class Candidates {
     if (training_.shards() == 1) return;
     // Two replicas of a stage in one pipeline, or none that step together:
     // Lower takes no sharded optimizer there.
-    if (run_.schedule->directions > 1 || run_.schedule->update_every > 0) return;
+    if (run_.schedule->directions > 1 || run_.schedule->update_every > 0)
+      return;
     for (const DataParallel kind :
          {DataParallel::kZero1, DataParallel::kZero2, DataParallel::kFsdp}) {
       if (ZeroStageOf(kind) <= training_.zero) continue;

@@ -29,7 +29,7 @@ void NcclEndpoint::RestAWhile(int* rests) {
   }
 }
 
-absl::Status NcclEndpoint::Connect(DeviceMemory* worker) {
+absl::Status NcclEndpoint::Connect(DeviceMemory* memory) {
   std::lock_guard lock(mutex_);
   if (memory == nullptr) {
     Tell(RankMessage::Kind::kFailed, "it has no worker");

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-// In DESIGN section 4, but not in this version.
+// Reserved for later versions.
 constexpr const char* kLaterVerbs[] = {"sweep", "plan", "explain", "plot"};
 
 void AddLaterVerbs(CLI::App* app, Action* action) {

@@ -1,6 +1,6 @@
 // The configuration of a run, typed: what a file, --set and flags say
-// together (DESIGN section 5). Nothing is resolved here: a preset is still a
-// name and a default still absent; that is Prepare's (prepare.h).
+// together (docs/architecture.md, Files). Nothing is resolved here: a preset is
+// still a name and a default still absent; that is Prepare's (prepare.h).
 //
 // Units: seconds, bytes, bytes per second.
 #pragma once

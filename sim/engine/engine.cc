@@ -13,8 +13,8 @@
 namespace pipewright {
 namespace {
 
-// Relative. The engines agree to this much (DESIGN section 8), so a smaller
-// difference between two periods means nothing.
+// Relative. The engines agree to this much (docs/architecture.md, Tests), so a
+// smaller difference between two periods means nothing.
 constexpr double kSamePeriod = 1e-9;
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-// Iterations until the period is taken as it is (DESIGN section 4).
+// More iterations are not tried (docs/architecture.md, Command line).
 constexpr int kMostIterations = 8;
 
 }  // namespace

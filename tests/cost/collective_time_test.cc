@@ -1,12 +1,11 @@
 #include "sim/cost/collective_time.h"
 
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "tests/support/paths.h"
+#include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
@@ -15,12 +14,6 @@ using Json = nlohmann::json;
 
 TEST_CASE("cost: collectives equal the tuner's model in every case",
           "[cost][oracle]") {
-  std::ifstream file(testing::SourcePath(
-      "../shared/oracle/data_parallel/nccl_cost_cases.json"));
-  if (!file) {
-    WARN("skipped: no oracle data beside this clone");
-    return;
-  }
   const std::map<std::string, NcclCollective> collectives = {
       {"AR", NcclCollective::kAllReduce},
       {"AG", NcclCollective::kAllGather},
@@ -31,7 +24,7 @@ TEST_CASE("cost: collectives equal the tuner's model in every case",
       {"hopper", NcclGeneration::kHopper},
       {"blackwell", NcclGeneration::kBlackwell}};
   int compared = 0;
-  for (const Json& row : Json::parse(file)) {
+  for (const Json& row : testing::LoadOracle("nccl_cost_cases")) {
     const Json& params = row["params"];
     const int nodes = params["nNodes"].get<int>();
     const NcclGroup group{

@@ -6,13 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/gallery.h"
+#include "sim/cli/verb_reference.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/config_reference.h"
 #include "sim/config/model_fields.h"
 #include "sim/cost/device.h"
 #include "sim/cost/profile_costs.h"
@@ -216,6 +219,30 @@ std::string ToText(const Json& rows) {
   return text;
 }
 
+Json Fields() {
+  Json rows = Json::array();
+  for (const FieldReference& field : ConfigReference()) {
+    std::string summary = field.meaning;
+    if (!field.fallback.empty()) {
+      absl::StrAppend(&summary, " (default: ", field.fallback, ")");
+    }
+    rows.push_back({{"name", field.path},
+                    {"summary", summary},
+                    {"flag", field.flag},
+                    {"type", field.type},
+                    {"allowed", field.allowed},
+                    {"default", field.fallback}});
+  }
+  return rows;
+}
+
+const std::vector<std::string>& Kinds() {
+  static const auto* const kinds = new std::vector<std::string>{
+      "schedules", "topologies", "systems", "models",
+      "devices",   "profiles",   "fields"};
+  return *kinds;
+}
+
 absl::Status PrintList(const std::string& what, bool json) {
   Json rows = Json::array();
   if (what == "schedules") {
@@ -233,10 +260,10 @@ absl::Status PrintList(const std::string& what, bool json) {
     if (rows.empty()) {
       PrintWarnings({"no calibration profile ships with this version"});
     }
+  } else if (what == "fields") {
+    rows = Fields();
   } else {
-    return UnknownName("list", what,
-                       {"schedules", "topologies", "systems", "models",
-                        "devices", "profiles"});
+    return UnknownName("list", what, Kinds());
   }
   if (!json && what == "schedules") {
     const ParamInfo& pair = PairParam();
@@ -255,8 +282,17 @@ struct List {
   OutputFiles files;
   std::string what;
   bool json = false;
+  bool markdown = false;
 
-  absl::Status Run() {
+  absl::Status Run(const CLI::App& app) {
+    if (markdown) {
+      if (what != "fields" || json) {
+        return FieldError("--markdown",
+                          "only with \"list fields\" and without --json");
+      }
+      return Print(
+          absl::StrCat(ConfigReferenceMarkdown(), VerbReferenceMarkdown(app)));
+    }
     if (!files.wanted("--html")) {
       if (!config.given()) return PrintList(what, json);
       return absl::InvalidArgumentError(
@@ -278,15 +314,14 @@ struct List {
 }  // namespace
 
 void AddList(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand("list",
-                                       "What is known: schedules, topologies, "
-                                       "systems, models, devices, profiles");
+  CLI::App* verb = app->add_subcommand("list", "Show what this version knows");
   auto list = std::make_shared<List>();
-  verb->add_option("WHAT", list->what,
-                   "schedules, topologies, systems, models, devices, profiles")
+  verb->add_option("WHAT", list->what, absl::StrJoin(Kinds(), ", "))
       ->required()
       ->type_name("");
   verb->add_flag("--json", list->json, "one JSON object on standard output");
+  verb->add_flag("--markdown", list->markdown,
+                 "with fields: docs/config.md, every field and option");
   list->files.AddTo(verb, "--html",
                     "all schedules as pictures on the same axes, one page",
                     FileFormat::kHtml);
@@ -294,7 +329,9 @@ void AddList(CLI::App* app, Action* action) {
                      {"--pp", "--microbatches", "--forward", "--backward-input",
                       "--backward-weight", "--backward", "--p2p",
                       "--max-activations", "--held-until-weight"});
-  verb->callback([action, list] { *action = [list] { return list->Run(); }; });
+  verb->callback([app, action, list] {
+    *action = [app, list] { return list->Run(*app); };
+  });
 }
 
 }  // namespace pipewright

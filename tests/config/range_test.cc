@@ -16,7 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
-#include "sim/config/describe_costs.h"
+#include "sim/run/describe_run.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
@@ -176,7 +176,7 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   }
   const absl::StatusOr<PreparedRun> run = Prepare(*config);
   if (!run.ok()) return "";
-  const absl::StatusOr<Program> program = Lower(run->schedule, run->lower);
+  const absl::StatusOr<Program> program = Lower(run->schedule.lowered, run->lower);
   if (!program.ok()) return "";
   const absl::StatusOr<const EngineInfo*> engine = FindEngine("fast");
   const absl::StatusOr<RunSummary> summary =
@@ -184,9 +184,9 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   if (!summary.ok()) return "";
   Report report = Summarize(
       *program, *summary,
-      PeakActivations(*run->schedule, run->lower.costs.held_until_weight));
+      PeakActivations(*run->schedule.lowered, run->lower.costs.held_until_weight));
   DescribeRun(*run, &report);
-  DescribeCosts(*run, &report);
+  DescribeResults(*run, &report);
   report.memory = run->memory;
   const Json json = Json::parse(ReportToJson(report), nullptr, false);
   if (!json.is_object()) return "no JSON";

@@ -42,11 +42,6 @@ class Placement {
     return stage_of_chunk_[row * vpp_ + chunk];
   }
 
-  // The same rank for every stage, whatever the shape is called.
-  bool SameRanks(const Placement& other) const {
-    return pp_ == other.pp_ && rank_of_stage_ == other.rank_of_stage_;
-  }
-
   // "plain", "loop", "v", "wave", or the rank of each stage: "0 1 1 0".
   std::string ToString() const;
 

@@ -88,6 +88,15 @@ absl::Status CheckOwnKeys(const ScheduleInfo& info,
   return absl::OkStatus();
 }
 
+// Whatever the shapes are called.
+bool SameRanks(const Placement& one, const Placement& other) {
+  if (one.pp() != other.pp() || one.vpp() != other.vpp()) return false;
+  for (int stage = 0; stage < one.stages(); ++stage) {
+    if (one.RankOf(stage) != other.RankOf(stage)) return false;
+  }
+  return true;
+}
+
 // A row, and the parameters with those that its name implies.
 struct Checked {
   const ScheduleInfo* info;
@@ -203,7 +212,8 @@ absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
   ++Built();
   absl::StatusOr<Schedule> schedule = checked.info->build(checked.params);
   if (!schedule.ok()) return schedule;
-  if (!schedule->placement.SameRanks(checked.info->placement(checked.params))) {
+  if (!SameRanks(schedule->placement,
+                 checked.info->placement(checked.params))) {
     return absl::InternalError(absl::StrCat(
         "schedule ", checked.info->name, " builds placement ",
         schedule->placement.ToString(),

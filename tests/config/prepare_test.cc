@@ -172,14 +172,14 @@ TEST_CASE("prepare: a limit that is exceeded is told, not refused",
   const std::string base =
       "schedule: {name: 1f1b}\nstrategy: {pp: 4, microbatches: 8, "
       "max_activations: ";
-  CHECK(Prepared(base + "4}\n").limit().ok());
+  CHECK(Prepared(base + "4}\n").schedule.limit->ok());
   const PreparedRun over = Prepared(base + "2}\n");
   CHECK(over.limit().code() == absl::StatusCode::kResourceExhausted);
   CHECK(
       absl::StrContains(over.limit().message(),
                         "run.yaml:2: strategy.max_activations: 2 is exceeded"));
   CHECK(absl::StrContains(over.limit().message(), "holds 4"));
-  CHECK(!Prepared(kBase).limit.has_value());
+  CHECK(!Prepared(kBase).schedule.limit.has_value());
 }
 
 TEST_CASE("prepare: gradients follow from the model, stage by stage",

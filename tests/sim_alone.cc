@@ -26,7 +26,8 @@ constexpr double kExpected_s = 11 * 3;
 absl::StatusOr<double> SpanSeconds() {
   PW_ASSIGN_OR_RETURN(const RunConfig config, ReadConfig(kRun, "run.yaml"));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
-  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule.lowered, run.lower));
+  PW_ASSIGN_OR_RETURN(const Program program,
+                      Lower(run.schedule.lowered, run.lower));
   PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine("fast"));
   PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, {}));
   return summary.iteration_end_s.front();

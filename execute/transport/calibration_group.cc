@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "execute/transport/calibration_nccl.h"
 #include "execute/transport/nccl_device.h"
 #include "execute/transport/nccl_processes.h"
 #include "execute/transport/nccl_transport.h"
@@ -10,7 +11,6 @@
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "execute/transport/calibration_nccl.h"
 
 namespace pipewright {
 namespace {
@@ -48,8 +48,7 @@ absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
                     absl::StrCat("nccl or threads with --device ", device,
                                  " (MPI's transfers are of host memory)"));
   }
-  auto transport =
-      std::unique_ptr<CalibrationGroup>(new CalibrationGroup());
+  auto transport = std::unique_ptr<CalibrationGroup>(new CalibrationGroup());
   if (ProcessGroup::Started()) {
     PW_ASSIGN_OR_RETURN(transport->job_, ProcessGroup::Create());
     if (transport->job_->processes() < 2) {

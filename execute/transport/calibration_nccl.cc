@@ -118,7 +118,7 @@ Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
 }
 
 absl::StatusOr<TimedTransports> Make(std::shared_ptr<NcclParty> party,
-                                    bool quick) {
+                                     bool quick) {
   TimedTransports out;
   std::string left_out;
   const std::vector<int64_t> sizes =
@@ -143,7 +143,8 @@ int64_t MostBytes(bool quick) {
 
 template <class Group>
 TimedTransports OrWhyNot(absl::StatusOr<std::unique_ptr<Group>> party,
-                        const absl::StatusOr<const PwNccl*>& nccl, bool quick) {
+                         const absl::StatusOr<const PwNccl*>& nccl,
+                         bool quick) {
   absl::Status status = party.status();
   if (status.ok()) {
     absl::StatusOr<TimedTransports> made = Make(*std::move(party), quick);
@@ -178,15 +179,15 @@ absl::StatusOr<std::unique_ptr<NcclTransfers>> InThisProcess(
 }  // namespace
 
 TimedTransports TransportsOverNccl(const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s) {
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s) {
   return OrWhyNot(InThisProcess(nccl, kernels, quick, timeout_s), nccl, quick);
 }
 
 TimedTransports TransportsOverNccl(ProcessGroup* job,
-                                  const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s) {
+                                   const absl::StatusOr<const PwNccl*>& nccl,
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s) {
   return OrWhyNot(NcclProcesses::Create(job, {.nccl = nccl,
                                               .kernels = kernels,
                                               .most_bytes = MostBytes(quick),

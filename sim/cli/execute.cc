@@ -194,7 +194,8 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                        .one_at_a_time = one_at_a_time,
                        .seeded = seed != Execute().seed},
                       &prepared->warnings);
-  PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule.lowered, run.lower));
+  PW_ASSIGN_OR_RETURN(prepared->program,
+                      Lower(run.schedule.lowered, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       run.lower.data_parallel >= DataParallel::kZero1 &&

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "execute/transport/nccl_transport.h"
 #include "execute/run/run_processes.h"
+#include "execute/transport/nccl_transport.h"
 
 namespace pipewright {
 
@@ -25,7 +25,7 @@ struct JobOptions {
 void AddJobOptions(CLI::App* verb, JobOptions* options);
 
 struct ProcessJob {
-  std::string name;             // "threads", "mpi", "sockets", "nccl"
+  std::string name;                   // "threads", "mpi", "sockets", "nccl"
   std::unique_ptr<ProcessGroup> job;  // null with threads
   const PwNccl* nccl = nullptr;
   int device_index = 0;  // the GPU of this process

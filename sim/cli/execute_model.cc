@@ -6,8 +6,8 @@
 #include "calibrate/grid.h"
 #include "execute/train/training.h"
 #include "sim/base/status.h"
-#include "sim/run/describe_run.h"
 #include "sim/memory/executor_memory.h"
+#include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -76,7 +76,8 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     steps.strategy.optimizer = OptimizerMode::kSynchronised;
     PW_ASSIGN_OR_RETURN(run, Prepare(steps));
   }
-  const bool copies = run.lower.replicas > 1 || run.schedule.lowered->directions > 1;
+  const bool copies =
+      run.lower.replicas > 1 || run.schedule.lowered->directions > 1;
   if (copies && run.lower.data_parallel == DataParallel::kNone) {
     if (read.strategy.data_parallel) {
       warnings->push_back(
@@ -117,7 +118,8 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
 }
 
 bool HasTimes(const PreparedRun& run) {
-  return run.costs.profile || run.costs.analytic || run.config.costs.forward_s ||
+  return run.costs.profile || run.costs.analytic ||
+         run.config.costs.forward_s ||
          !run.config.costs.stage_forward_s.empty();
 }
 
@@ -191,7 +193,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                     "all of them (the executor recomputes every stage or "
                     "none)");
   }
-  PW_ASSIGN_OR_RETURN(const bool passes, RecomputesByPasses(*run.schedule.lowered));
+  PW_ASSIGN_OR_RETURN(const bool passes,
+                      RecomputesByPasses(*run.schedule.lowered));
   model.recompute |= passes;
   for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
     std::vector<StagePart>& stage = model.stages.emplace_back();

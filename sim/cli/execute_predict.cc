@@ -98,8 +98,8 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
 // Without kernels nothing has bytes: what the schedule's passes say.
 void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
   if (report->clock == ClockKind::kPaced || !run.memory) {
-    report->predicted_peak_activations =
-        PeakActivations(*run.schedule.lowered, run.lower.costs.held_until_weight);
+    report->predicted_peak_activations = PeakActivations(
+        *run.schedule.lowered, run.lower.costs.held_until_weight);
     return;
   }
   for (const RankMemory& rank : run.memory->memory->ranks) {

@@ -93,8 +93,9 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.shortest_pass_s = ShortestPass(run);
   row_.date = UtcDate();
   row_.version = PIPEWRIGHT_VERSION;
-  row_.profile = run.costs.profile ? DescribeProfile(*run.costs.profile->profile)
-                             : "given on the command line";
+  row_.profile = run.costs.profile
+                     ? DescribeProfile(*run.costs.profile->profile)
+                     : "given on the command line";
   path_ = path;
   PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path));
   PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,

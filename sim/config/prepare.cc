@@ -90,19 +90,17 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
   run.lower.hop_bytes = PrepareHopBytes(config, model);
 
   PW_ASSIGN_OR_RETURN(
-      run.network,
-      PrepareNetwork(config, sizes, profile, run.lower.hop_bytes, run.engine,
-                     context, &run.warnings));
+      run.network, PrepareNetwork(config, sizes, profile, run.lower.hop_bytes,
+                                  run.engine, context, &run.warnings));
   PW_ASSIGN_OR_RETURN(
-      run.costs, PrepareCosts(config, sizes, model ? &*model : nullptr,
-                              run.network, std::move(profile),
-                              std::move(slice_factor), &run.warnings));
+      run.costs,
+      PrepareCosts(config, sizes, model ? &*model : nullptr, run.network,
+                   std::move(profile), std::move(slice_factor), &run.warnings));
   PW_ASSIGN_OR_RETURN(
-      run.schedule,
-      PrepareSchedule(
-          config, sizes, spec,
-          PlanCostsOf(config, sizes, run.costs.passes, run.network.hop_s),
-          std::move(read)));
+      run.schedule, PrepareSchedule(config, sizes, spec,
+                                    PlanCostsOf(config, sizes, run.costs.passes,
+                                                run.network.hop_s),
+                                    std::move(read)));
   const Schedule& schedule = *run.schedule.lowered;
   PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network, schedule,
                                    run.engine, &run.costs, &run.warnings));

@@ -48,7 +48,7 @@ absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config,
 }  // namespace
 
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
-                                                     RunContext* context) {
+                                                      RunContext* context) {
   const ModelChoice& given = config.model;
   if (!AnyField(given)) return std::optional<ModelSpec>();
   PW_ASSIGN_OR_RETURN(ModelSpec model, BaseModel(config, context));

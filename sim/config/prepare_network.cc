@@ -153,8 +153,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       engine == "fast" ? "no contention" : config.network.value_or("fluid"),
       ")");
   prepared.shape = params;
-  prepared.links.cluster =
-      std::make_shared<const Cluster>(*std::move(cluster));
+  prepared.links.cluster = std::make_shared<const Cluster>(*std::move(cluster));
   prepared.links.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {

@@ -116,7 +116,7 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status);
 // The preset or config.json with the fields on top, or nothing where no model
 // is given. Error: a field missing, a model that cannot be.
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
-                                                     RunContext* context);
+                                                      RunContext* context);
 
 // As configured; by default an estimated step is a whole one, where all ranks
 // step together.

@@ -84,13 +84,15 @@ absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
                     absl::StrCat("one factor a slice, ", schedule.slices));
   }
   const size_t count = config.costs.microbatch_factor.size();
-  const auto needed = static_cast<size_t>(schedule.microbatches_per_direction());
+  const auto needed =
+      static_cast<size_t>(schedule.microbatches_per_direction());
   if (count == 0 || count == needed) return absl::OkStatus();
-  return BadValue(config.Field("costs.microbatch_factor"),
-                  absl::StrCat("a list of ", count),
-                  absl::StrCat("one factor a microbatch",
-                               schedule.directions == 1 ? "" : " of one replica",
-                               ", ", needed));
+  return BadValue(
+      config.Field("costs.microbatch_factor"),
+      absl::StrCat("a list of ", count),
+      absl::StrCat("one factor a microbatch",
+                   schedule.directions == 1 ? "" : " of one replica", ", ",
+                   needed));
 }
 
 // The parameters that stand, and what `pair` makes of the schedule.
@@ -104,8 +106,7 @@ absl::Status TakePair(const RunConfig& config, PreparedSchedule* schedule) {
   schedule->lowered = schedule->written;
   const auto pair = given.params.find(PairParam().key);
   if (pair == given.params.end()) return absl::OkStatus();
-  absl::StatusOr<Schedule> paired =
-      WithPair(*schedule->written, pair->second);
+  absl::StatusOr<Schedule> paired = WithPair(*schedule->written, pair->second);
   PW_RETURN_IF_ERROR(Locate(config, paired.status()));
   schedule->lowered = std::make_shared<const Schedule>(*std::move(paired));
   return absl::OkStatus();
@@ -144,9 +145,9 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
     return BadValue(config.Field(absl::StrCat("schedule.params.", key)), value,
                     "only pair: a schedule file takes no other parameters");
   }
-  PW_ASSIGN_OR_RETURN(
-      const RunContext::ReadSchedule read,
-      context->ScheduleAt(config.Field("schedule.file"), *config.schedule.file));
+  PW_ASSIGN_OR_RETURN(const RunContext::ReadSchedule read,
+                      context->ScheduleAt(config.Field("schedule.file"),
+                                          *config.schedule.file));
   warnings->insert(warnings->end(), read.notes.begin(), read.notes.end());
   return read.schedule;
 }

@@ -51,10 +51,10 @@ std::string Stages(const std::vector<StageCosts>& stages) {
     const std::string times = TimesOf(stages[first]);
     size_t end = first + 1;
     while (end < stages.size() && TimesOf(stages[end]) == times) ++end;
-    out += Line(end == first + 1
-                    ? absl::StrCat("stage ", first)
-                    : absl::StrCat("stages ", first, " to ", end - 1),
-                times);
+    out +=
+        Line(end == first + 1 ? absl::StrCat("stage ", first)
+                              : absl::StrCat("stages ", first, " to ", end - 1),
+             times);
     first = end;
   }
   return out;
@@ -94,10 +94,9 @@ std::string ToString(const PreparedNetwork& network) {
                                  Line("hop", FormatSeconds(network.hop_s)));
   if (!network.system.empty()) out += Line("system", network.system);
   if (network.links.mapping != nullptr) {
-    absl::StrAppend(
-        &out, "  ranks on devices:\n",
-        Indented(
-            Indented(network.links.mapping->ToString(*network.links.cluster))));
+    absl::StrAppend(&out, "  ranks on devices:\n",
+                    Indented(Indented(network.links.mapping->ToString(
+                        *network.links.cluster))));
   }
   return out;
 }
@@ -106,8 +105,8 @@ std::string ToString(const PreparedCosts& costs) {
   const PassCosts& passes = costs.passes;
   std::string out = "costs\n";
   if (costs.analytic) {
-    out += Line("times", absl::StrCat("estimated for ",
-                                      costs.analytic->device.name));
+    out += Line("times",
+                absl::StrCat("estimated for ", costs.analytic->device.name));
   } else if (costs.profile) {
     out += Line("times", absl::StrCat("of profile ", costs.profile->name));
   }
@@ -124,7 +123,8 @@ std::string ToString(const PreparedCosts& costs) {
   seconds("prediction", passes.prediction_s);
   absl::StrAppend(
       &out,
-      Line("held until the weight pass", absl::StrCat(passes.held_until_weight)),
+      Line("held until the weight pass",
+           absl::StrCat(passes.held_until_weight)),
       Line("factor of pairs", absl::StrCat(passes.pair_factor)),
       Line("jitter", costs.jitter == nullptr ? "none" : "drawn"),
       Line("interference", costs.interference == nullptr ? "off" : "on"));
@@ -144,15 +144,15 @@ std::string ToString(const PreparedSchedule& schedule) {
 }
 
 std::string ToString(const MemoryReport& memory) {
-  return absl::StrCat("memory\n",
-                      Indented(MemoryToText(
-                          memory, std::numeric_limits<int32_t>::max())));
+  return absl::StrCat(
+      "memory\n",
+      Indented(MemoryToText(memory, std::numeric_limits<int32_t>::max())));
 }
 
 std::string ToString(const PreparedRun& run) {
-  std::string out = absl::StrCat("configuration\n",
-                                 Indented(ToString(run.config)), "engine\n",
-                                 Line("name", run.engine));
+  std::string out =
+      absl::StrCat("configuration\n", Indented(ToString(run.config)),
+                   "engine\n", Line("name", run.engine));
   if (!run.model.empty()) {
     absl::StrAppend(&out, "model\n", Line("name", run.model),
                     Line("stages", run.prepared_model->layout.ToString()));

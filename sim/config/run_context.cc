@@ -48,7 +48,8 @@ absl::StatusOr<ShapeParams> RunContext::System(const std::string& preset) {
 
 absl::StatusOr<ShapeParams> RunContext::SystemFile(const FieldPlace& field,
                                                    const std::string& path) {
-  return Parsed(field, path, InputKind::kConfiguration, &system_files_, &ParseSystem);
+  return Parsed(field, path, InputKind::kConfiguration, &system_files_,
+                &ParseSystem);
 }
 
 absl::StatusOr<ModelSpec> RunContext::Model(const std::string& preset) {

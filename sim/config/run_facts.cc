@@ -96,20 +96,20 @@ bool AtSamePlaces(const Program& one, const Program& other) {
 
 bool RunFacts::HasPass(PassKind kind) const {
   const auto is_kind = [kind](Pass pass) { return pass.kind() == kind; };
-  return std::any_of(run_.schedule.lowered->orders.begin(), run_.schedule.lowered->orders.end(),
-                     [&](const auto& order) {
-                       return std::any_of(order->begin(), order->end(),
-                                          is_kind);
-                     });
+  return std::any_of(
+      run_.schedule.lowered->orders.begin(),
+      run_.schedule.lowered->orders.end(), [&](const auto& order) {
+        return std::any_of(order->begin(), order->end(), is_kind);
+      });
 }
 
 bool RunFacts::HasPair() const {
   const auto is_pair = [](Pass pass) { return pass.joint_with_next(); };
-  return std::any_of(run_.schedule.written->orders.begin(), run_.schedule.written->orders.end(),
-                     [&](const auto& order) {
-                       return std::any_of(order->begin(), order->end(),
-                                          is_pair);
-                     });
+  return std::any_of(
+      run_.schedule.written->orders.begin(),
+      run_.schedule.written->orders.end(), [&](const auto& order) {
+        return std::any_of(order->begin(), order->end(), is_pair);
+      });
 }
 
 bool RunFacts::SpansNodes() const {
@@ -209,14 +209,13 @@ bool RunFacts::OverlapMatters() const {
 bool RunFacts::MappingMatters() const {
   const Cluster* cluster = run_.network.links.cluster.get();
   const RankMapping* mapping = run_.network.links.mapping.get();
-  const absl::StatusOr<RankMapping> usual = RankMapping::FromOrder(
-      "dp-pp", sizes_.pp, sizes_.dp, cluster->num_devices(),
-      sizes_.tp * sizes_.cp);
+  const absl::StatusOr<RankMapping> usual =
+      RankMapping::FromOrder("dp-pp", sizes_.pp, sizes_.dp,
+                             cluster->num_devices(), sizes_.tp * sizes_.cp);
   if (!usual.ok()) return true;
   for (int replica = 0; replica < sizes_.dp; ++replica) {
     for (int rank = 0; rank < sizes_.pp; ++rank) {
-      if (usual->DeviceOf(replica, rank) !=
-          mapping->DeviceOf(replica, rank)) {
+      if (usual->DeviceOf(replica, rank) != mapping->DeviceOf(replica, rank)) {
         return true;
       }
     }

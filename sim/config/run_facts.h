@@ -37,7 +37,9 @@ class RunFacts {
     return model() != nullptr && training()->recompute != Recompute::kNone;
   }
   // Hops and collectives take no time.
-  bool free_network() const { return shape_ == nullptr && run_.network.hop_s == 0; }
+  bool free_network() const {
+    return shape_ == nullptr && run_.network.hop_s == 0;
+  }
   // Copies of a stage, data-parallel ones or those of the other direction.
   bool has_copies() const {
     return sizes_.dp > 1 || run_.schedule.lowered->directions > 1;

@@ -14,8 +14,8 @@
 #include "absl/strings/str_replace.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/profile/diff.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/profile/diff.h"
 #include "sim/report/calibration_json.h"
 
 namespace pipewright {

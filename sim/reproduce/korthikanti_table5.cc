@@ -39,7 +39,9 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   RunContext context;
   for (const TableRow& row : ReadTable("korthikanti_table5/table5")) {
     for (const bool present_work : {false, true}) {
-      PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(ConfigOf(row, present_work, engine), &context));
+      PW_ASSIGN_OR_RETURN(
+          const SimulatedRun run,
+          Simulate(ConfigOf(row, present_work, engine), &context));
       Comparison comparison;
       comparison.setting = absl::StrCat(
           row.Text("model"), ", pp ", row.Text("pp"), " vpp ", row.Text("vpp"));

@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   std::vector<Comparison> comparisons;
   RunContext context;
   for (const TableRow& row : ReadTable("megatron_table1/table1")) {
-    PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(ConfigOf(row, engine), &context));
+    PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                        Simulate(ConfigOf(row, engine), &context));
     Comparison comparison;
     comparison.setting =
         absl::StrCat(row.Text("model"), ", ", row.Text("gpus"), " GPUs");

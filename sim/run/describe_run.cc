@@ -40,8 +40,8 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
   out.push_back("devices that differ in speed");
   if (model.has_experts()) out.push_back("uneven load of the experts");
   const Placement& placement = run.schedule.lowered->placement;
-  const bool apart =
-      placement.RankOf(0, 0) != placement.RankOf(run.schedule.lowered->stages() - 1, 0);
+  const bool apart = placement.RankOf(0, 0) !=
+                     placement.RankOf(run.schedule.lowered->stages() - 1, 0);
   if (run.lower.tied_bytes > 0 && apart &&
       !SumsTable(*run.schedule.lowered, run.lower)) {
     out.push_back("summing the gradients of tied embeddings over stages");
@@ -70,8 +70,9 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     report->jitter->kind = run.config.costs.jitter.value_or("none");
   }
   if (run.costs.profile) {
-    report->profile = ReportProfile(*run.costs.profile->profile, run.costs.profile->name,
-                                    run.costs.profile->costs, run.lower.costs);
+    report->profile =
+        ReportProfile(*run.costs.profile->profile, run.costs.profile->name,
+                      run.costs.profile->costs, run.lower.costs);
     report->profile->interference =
         run.lower.interference == nullptr ? "off" : "on";
     DescribeOmissions(run, report);

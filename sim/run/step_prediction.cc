@@ -12,8 +12,7 @@ namespace {
 bool HasPasses(const Program& program, PassKind kind) {
   for (const RankProgram& rank : program.ranks) {
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
-      if (Pass::KindOf(index) == kind &&
-          rank.lanes[index].passes > 0) {
+      if (Pass::KindOf(index) == kind && rank.lanes[index].passes > 0) {
         return true;
       }
     }

@@ -214,10 +214,10 @@ absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
   if (!schedule.ok()) return schedule;
   if (!SameRanks(schedule->placement,
                  checked.info->placement(checked.params))) {
-    return absl::InternalError(absl::StrCat(
-        "schedule ", checked.info->name, " builds placement ",
-        schedule->placement.ToString(),
-        ", but `placement` of its row says otherwise"));
+    return absl::InternalError(
+        absl::StrCat("schedule ", checked.info->name, " builds placement ",
+                     schedule->placement.ToString(),
+                     ", but `placement` of its row says otherwise"));
   }
   const auto pair = checked.params.own.find(PairParam().key);
   if (pair == checked.params.own.end()) return schedule;

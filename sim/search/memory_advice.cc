@@ -107,7 +107,9 @@ class Candidates {
     if (training_.shards() == 1) return;
     // Two replicas of a stage in one pipeline, or none that step together:
     // Lower takes no sharded optimizer there.
-    if (run_.schedule.lowered->directions > 1 || run_.schedule.lowered->update_every > 0) return;
+    if (run_.schedule.lowered->directions > 1 ||
+        run_.schedule.lowered->update_every > 0)
+      return;
     for (const DataParallel kind :
          {DataParallel::kZero1, DataParallel::kZero2, DataParallel::kFsdp}) {
       if (ZeroStageOf(kind) <= training_.zero) continue;
@@ -163,7 +165,8 @@ bool IsBetter(const MemoryChange& other, const MemoryChange& best) {
 
 std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most,
                                        RunContext* context) {
-  if (!run.memory || run.schedule.lowered->num_passes() > kMostPasses) return {};
+  if (!run.memory || run.schedule.lowered->num_passes() > kMostPasses)
+    return {};
   const double before = Needed(*run.memory);
   std::map<std::string, MemoryChange> best;
   for (const Candidate& candidate : Candidates(run).Take()) {

@@ -10,12 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
-#include "sim/run/describe_run.h"
 #include "sim/config/prepare.h"
-#include "sim/run/step_prediction.h"
-#include "sim/profile/store.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/profile/store.h"
 #include "sim/report/report.h"
+#include "sim/run/describe_run.h"
+#include "sim/run/step_prediction.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright {
@@ -97,7 +97,8 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   CHECK(run->memory->limit_bytes == Approx(static_cast<double>(1ull << 34)));
   CHECK(run->memory->limit_source == "toy");
 
-  const absl::StatusOr<Program> program = Lower(run->schedule.lowered, run->lower);
+  const absl::StatusOr<Program> program =
+      Lower(run->schedule.lowered, run->lower);
   REQUIRE(program.ok());
   const absl::StatusOr<RunSummary> summary = RunFast(*program, {});
   REQUIRE(summary.ok());
@@ -107,7 +108,8 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   CHECK(json["costs"]["source"] == "profile");
   CHECK(json["costs"]["profile"] == path);
   CHECK(json["costs"]["split_price"] == Approx(1.05));
-  CHECK(json["costs"]["passes"].size() == run->costs.profile->costs.times.size());
+  CHECK(json["costs"]["passes"].size() ==
+        run->costs.profile->costs.times.size());
   CHECK(json["costs"]["passes"][0]["how"] == "measured");
   CHECK(json["costs"]["passes"][0]["noise"] == Approx(0.01));
   const std::string text = ReportToText(report);

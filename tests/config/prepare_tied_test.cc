@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "sim/run/describe_run.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"
 #include "sim/program/network_time.h"
+#include "sim/run/describe_run.h"
 #include "tests/support/prepare.h"
 
 namespace pipewright {
@@ -85,7 +85,9 @@ TEST_CASE("tied: the sum of the gradients takes its time", "[config]") {
   without.tied_bytes = 0;
   const double more_s =
       RunFast(with, {}).value().iteration_s() -
-      RunFast(Lower(run.schedule.lowered, without).value(), {}).value().iteration_s();
+      RunFast(Lower(run.schedule.lowered, without).value(), {})
+          .value()
+          .iteration_s();
   const CollectivePlan plan = PlanCollective(
       with, OpKind::kAllReduce, 4 * kTable, {{.rank = 0}, {.rank = 3}});
   CHECK(plan.seconds > 0);

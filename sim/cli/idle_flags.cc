@@ -138,8 +138,8 @@ bool IsNeverPlannedFor(const std::string& path) {
 
 bool HasSameOrder(const RunConfig& config, const PreparedRun& run) {
   const absl::StatusOr<PreparedRun> other = Prepare(config);
-  return other.ok() &&
-         ScheduleToText(*other->written) == ScheduleToText(*run.written);
+  return other.ok() && ScheduleToText(*other->schedule.written) ==
+                           ScheduleToText(*run.schedule.written);
 }
 
 std::vector<std::string> Warnings(const RunConfig& config, const Paths& paths,

@@ -33,10 +33,8 @@ const char* WhyIdle(const RunFacts& facts, const std::string& path) {
 }  // namespace
 
 std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
-                                        const RunSizes& sizes,
-                                        const ShapeParams* shape,
-                                        double hop_s) {
-  const RunFacts facts(run, sizes, shape, hop_s);
+                                        const RunSizes& sizes) {
+  const RunFacts facts(run, sizes);
   std::vector<IdleOption> idle;
   for (const std::string& path : GivenPaths(run.config)) {
     const char* why = WhyIdle(facts, path);

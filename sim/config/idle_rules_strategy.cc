@@ -154,7 +154,7 @@ const std::vector<IdleRule>& TrainingRules() {
        [](const RunFacts& facts) {
          return Unless(
              facts.training()->vocabulary == VocabularyPlacement::kEnds ||
-                 facts.run().schedule->stages() > 1,
+                 facts.run().schedule.lowered->stages() > 1,
              "with one stage");
        }},
       {{"strategy.recompute"},

@@ -15,13 +15,13 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.overlap_gradients = config.strategy.overlap_gradients.value_or(true);
   const std::optional<DataParallel>& given = config.strategy.data_parallel;
   lower.data_parallel = given.value_or(DataParallel::kNone);
-  lower.shard_blocks = ShardBlocksOf(config, *run->schedule);
+  lower.shard_blocks = ShardBlocksOf(config, *run->schedule.lowered);
   // The two directions of a bidirectional schedule hold the same weights.
-  const int directions = run->schedule->directions;
+  const int directions = run->schedule.lowered->directions;
   lower.tied_bytes = model ? TiedGradientBytes(*model) : 0;
   if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
   // Copies of an inference pipeline share nothing.
-  const bool trains = run->schedule->backward != BackwardRule::kNone;
+  const bool trains = run->schedule.lowered->backward != BackwardRule::kNone;
   if (!trains && !given) return absl::OkStatus();
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   PW_ASSIGN_OR_RETURN(const TrainingSpec training,

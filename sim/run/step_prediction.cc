@@ -1,4 +1,4 @@
-#include "sim/config/step_prediction.h"
+#include "sim/run/step_prediction.h"
 
 #include <cmath>
 
@@ -51,10 +51,10 @@ double BackToBackIn(const PreparedRun& run, const Program& program) {
   const auto take = [&out](double ratio) {
     if (std::abs(std::log(ratio)) > std::abs(std::log(out))) out = ratio;
   };
-  for (const ProfiledTime& time : run.profile->costs.times) {
+  for (const ProfiledTime& time : run.costs.profile->costs.times) {
     if (!IsLayer(time.part) || time.pass != ProfilePass::kForward) continue;
     const BackToBack ratios = BackToBackOf(
-        *run.profile->profile, *time.nearest,
+        *run.costs.profile->profile, *time.nearest,
         run.prepared_model->training.recompute == Recompute::kFull);
     if (HasPasses(program, PassKind::kBackwardWeight)) take(ratios.split);
     if (HasPasses(program, PassKind::kBackwardFull)) take(ratios.fused);
@@ -66,24 +66,24 @@ double BackToBackIn(const PreparedRun& run, const Program& program) {
 
 absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
     const PreparedRun& run, const Program& program, double iteration_s) {
-  if (run.analytic) {
+  if (run.costs.analytic) {
     const std::optional<RatioInterval> ratio =
-        EstimateError(run.analytic->device.name);
+        EstimateError(run.costs.analytic->device.name);
     if (!ratio) return std::optional<StepInterval>();
     return std::optional<StepInterval>(
         {ratio->low * iteration_s, ratio->high * iteration_s});
   }
-  if (!run.profile || !run.profile->costs.error_unknown.empty()) {
+  if (!run.costs.profile || !run.costs.profile->costs.error_unknown.empty()) {
     return std::optional<StepInterval>();
   }
-  const ProfileCosts& measured = run.profile->costs;
+  const ProfileCosts& measured = run.costs.profile->costs;
   StepErrors errors = {.sources = measured.sources, .noise = measured.jitter};
   if (HasPasses(program, PassKind::kRecompute))
     TakeOutRecompute(&errors.sources);
   errors.back_to_back = BackToBackIn(run, program);
-  if (run.measured_hops) {
+  if (run.network.measured_hop) {
     const std::optional<TimeError> hop =
-        HopError(*run.profile->profile, run.lower.hop_bytes);
+        HopError(*run.costs.profile->profile, run.lower.hop_bytes);
     if (!hop) return std::optional<StepInterval>();
     errors.sources.push_back({.name = "hop", .error = *hop, .hop = true});
   }

@@ -51,7 +51,7 @@ const RegisterShape kRegistered({
     .name = "fat-tree",
     .summary = "two levels of switches, leaves may be oversubscribed",
     .params = {{.key = kNodesPerLeaf,
-                .most = kMostDevices,
+                .most = kMostClusterDevices,
                 .help = "nodes below one leaf switch",
                 .links = "leaf"},
                {.key = kOversubscription,

@@ -161,12 +161,14 @@ void VisitFields(Config& config, Visitor& visit) {
   auto& system = config.system;
   visit.Text("system.preset", system.preset);
   visit.Text("system.file", system.file);
-  visit.Int("system.nodes", system.nodes, 1, kMostDevices);
+  visit.Int("system.nodes", system.nodes, 1, kMostClusterDevices);
   visit.Text("system.shape", system.shape);
   visit.Int("system.devices_per_node", system.devices_per_node, 1,
-            kMostDevices);
-  visit.Int("system.nics_per_node", system.nics_per_node, 0, kMostDevices);
-  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1, kMostDevices);
+            kMostClusterDevices);
+  visit.Int("system.nics_per_node", system.nics_per_node, 0,
+            kMostClusterDevices);
+  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1,
+            kMostClusterDevices);
   visit.Pairs("system.params", system.params);
   visit.Quantity("system.nvlink.bandwidth", system.nvlink.bytes_per_s,
                  Unit::kBandwidth);

@@ -60,9 +60,9 @@ absl::Status CheckParams(const ShapeParams& params) {
       CheckAtLeastOne("devices_per_node", params.devices_per_node));
   const int64_t devices =
       static_cast<int64_t>(params.nodes) * params.devices_per_node;
-  if (devices > kMostDevices) {
+  if (devices > kMostClusterDevices) {
     return BadValue("nodes * devices_per_node", absl::StrCat(devices),
-                    absl::StrCat("1 to ", kMostDevices));
+                    absl::StrCat("1 to ", kMostClusterDevices));
   }
   if (params.nics_per_node != 0) {
     PW_RETURN_IF_ERROR(CheckDivides("nics_per_node", params.nics_per_node,

@@ -26,7 +26,7 @@ struct LinkClass {
 
 // As many devices as a cluster may have: ids of devices and links stay well
 // inside 32 bits.
-inline constexpr int kMostDevices = 1 << 20;
+inline constexpr int kMostClusterDevices = 1 << 20;
 
 // All that a shape needs; a system file or the configuration fills it in. What
 // only some shapes know is in `own`.
@@ -92,9 +92,9 @@ absl::Status CheckOwnParams(const ShapeInfo& shape,
                             const ShapeParamValues& values);
 
 // Checks what all shapes share and the shape's own parameters, then builds:
-// counts at least 1 and at most kMostDevices devices, links that the shape
-// needs with a finite bandwidth above 0 and a finite latency of at least 0
-// (NVLink where a node has several devices, NICs where there are several
+// counts at least 1 and at most kMostClusterDevices devices, links that the
+// shape needs with a finite bandwidth above 0 and a finite latency of at least
+// 0 (NVLink where a node has several devices, NICs where there are several
 // nodes, PCIe where it is given). Error: kInvalidArgument with field, value
 // and what is allowed; for an unknown shape the nearest. Time and memory
 // O(devices); routes are computed when asked for.

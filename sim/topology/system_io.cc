@@ -102,10 +102,11 @@ class Reader {
     }
     const auto& count = static_cast<const proto::SourcedCount&>(
         system.GetReflection()->GetMessage(system, field));
-    if (count.value() < 1 || count.value() > kMostDevices) {
-      return At(&tree_, field,
-                BadValue(name, absl::StrCat(count.value()),
-                         absl::StrCat("an integer from 1 to ", kMostDevices)));
+    if (count.value() < 1 || count.value() > kMostClusterDevices) {
+      return At(
+          &tree_, field,
+          BadValue(name, absl::StrCat(count.value()),
+                   absl::StrCat("an integer from 1 to ", kMostClusterDevices)));
     }
     PW_RETURN_IF_ERROR(CheckSource(count, name, count.source(), &tree_, field));
     *value = count.value();

@@ -251,13 +251,14 @@ TEST_CASE("topology: devices share host links by PCIe switch", "[topology]") {
   });
 }
 
-// Bandwidth, latency and links of a route, by name.
+// The links of a route with their numbers.
 std::string RouteText(const Cluster& cluster,
                       const std::vector<LinkId>& route) {
-  std::string text =
-      absl::StrCat(cluster.BandwidthOf(route), " ", cluster.LatencyOf(route));
-  for (const std::string& name : LinkNames(cluster, route)) {
-    absl::StrAppend(&text, " ", name);
+  std::string text;
+  for (const LinkId id : route) {
+    const Link& link = cluster.links()[id];
+    absl::StrAppend(&text, " ", link.name, " ", link.bytes_per_s, " ",
+                    link.latency_s);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -64,7 +65,13 @@ class Clearer {
     Text(path, value);
   }
   void Section(const char* path, bool& given) { Text(path, given); }
-  void Pairs(const char*, const std::map<std::string, std::string>&) {}
+  void Pairs(const char* path, std::map<std::string, std::string>& all) {
+    const std::string section = absl::StrCat(path, ".");
+    for (auto pair = all.begin(); pair != all.end();) {
+      pair = paths_.count(section + pair->first) > 0 ? all.erase(pair)
+                                                     : std::next(pair);
+    }
+  }
 
  private:
   const Paths& paths_;

@@ -33,9 +33,9 @@ Strings AllFiles() {
   Strings files;
   const fs::path root = testing::SourcePath("");
   for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.is_regular_file()) {
-      files.push_back(entry.path().filename().string());
-    }
+    const std::string name = entry.path().filename().string();
+    // In a worktree of Git .git is a file with the path of the repository.
+    if (entry.is_regular_file() && name != ".git") files.push_back(name);
   }
   for (const char* folder :
        {".ci", "calibrate", "cmake", "docs", "execute", "experiments",
@@ -196,7 +196,7 @@ TEST_CASE("repository: sections of the architecture exist", "[repository]") {
   REQUIRE(sections.size() > 5);
   Strings wrong;
   ForEachLine([&](const std::string& path, int number, absl::string_view line) {
-    if (!NamesSection(std::string(line), sections)) {
+    if (path != kArchitecture && !NamesSection(std::string(line), sections)) {
       wrong.push_back(absl::StrCat(path, ":", number, ": ", line));
     }
   });

@@ -57,7 +57,7 @@ absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
     return WithValue(
         FieldError(
             run_config.Field("system.memory"),
-            absl::StrCat("no model tells what the passes need; allowed: ",
+            absl::StrCat("the memory of the passes needs a model; allowed: ",
                          kAllowed)),
         "", kAllowed);
   }

@@ -79,8 +79,9 @@ absl::Status Convert::Run() {
   }
   const int every = run.written->update_every;
   if (every > 0 && absl::StrContains(form, "csv")) {
-    PrintWarnings({absl::StrCat("format ", form, " has no update_every ", every,
-                                ": whoever reads it flushes the pipeline")});
+    PrintWarnings(
+        {absl::StrCat("format ", form, " has no update_every ", every,
+                      ": a program that reads it flushes the pipeline")});
   }
   std::string content;
   if (form == "text") {

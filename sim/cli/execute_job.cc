@@ -38,18 +38,18 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
 void AddJobOptions(CLI::App* verb, JobOptions* options) {
   verb->add_option("--transport", options->transport,
                    "threads; mpi (under mpirun); sockets (--bootstrap); nccl: "
-                   "data between GPUs, a process each; by default what the "
-                   "process was started with")
+                   "data between GPUs, one process each (default: as the "
+                   "process was started)")
       ->type_name("NAME");
   verb->add_option("--bootstrap", options->bootstrap,
-                   "file:PATH, on a file system that all processes see: how "
-                   "they find each other without mpirun")
+                   "processes find each other through this file instead of "
+                   "mpirun; all of them must see it")
       ->type_name("file:PATH");
   AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
-             "with --bootstrap: this process's number, dp rank * pp + rank")
+             "with --bootstrap: number of this process, dp_rank * pp + rank")
       ->type_name("R");
   AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
-             "and how many there are")
+             "with --bootstrap: number of processes")
       ->type_name("P");
 }
 

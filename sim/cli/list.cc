@@ -226,9 +226,14 @@ std::string TopologyTable(const Json& rows) {
 }
 
 std::string ToText(const Json& rows) {
+  size_t width = 18;
+  for (const Json& row : rows) {
+    width = std::max(width, row["name"].get<std::string>().size());
+  }
   std::string text;
   for (const Json& row : rows) {
-    absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
+    absl::StrAppendFormat(&text, "%-*s %s\n", static_cast<int>(width),
+                          row["name"].get<std::string>(),
                           row["summary"].get<std::string>());
     if (!row.contains("params")) continue;
     absl::StrAppendFormat(&text, "%-18s   source: %s\n", "",

@@ -80,7 +80,7 @@ absl::Status FillFromText(absl::string_view text, absl::string_view source,
   if (text.find('\0') != absl::string_view::npos) {
     return InFile(source, 0,
                   WithValue(absl::InvalidArgumentError(
-                                "holds a zero byte; allowed: text"),
+                                "contains a zero byte; allowed: text"),
                             "", "text"));
   }
   const absl::string_view start = absl::StripLeadingAsciiWhitespace(text);

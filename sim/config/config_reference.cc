@@ -158,14 +158,14 @@ const std::vector<FieldReference>& ConfigReference() {
 std::string HelpOfFlag(const ConfigFlag& flag) {
   const FieldReference& row = ReferenceOf(flag.path);
   std::string help = absl::StrCat(flag.path, ": ", row.meaning);
-  if (row.type == "name") absl::StrAppend(&help, " (", row.allowed, ")");
+  if (row.type == "name") absl::StrAppend(&help, "; one of ", row.allowed);
   if (!flag.other_path.empty()) {
     const bool file = absl::EndsWith(flag.value, "FILE");
     absl::StrAppend(&help, file ? "; a file is " : "; a list is ",
                     flag.other_path);
   }
   if (!row.fallback.empty()) {
-    absl::StrAppend(&help, "; default: ", row.fallback);
+    absl::StrAppend(&help, " (default: ", row.fallback, ")");
   }
   return help;
 }

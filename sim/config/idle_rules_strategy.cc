@@ -68,11 +68,11 @@ const std::vector<IdleRule>& StrategyRules() {
          }
          if (!facts.synchronises()) return "where no gradients are reduced";
          if (facts.run().lower.data_parallel >= DataParallel::kZero2) {
-           return "with zero2 and fsdp, which reduce behind every backward";
+           return "with zero2 and fsdp, which reduce after every backward pass";
          }
          if (facts.free_network()) return "while hops are free";
          return Unless(facts.OverlapMatters(),
-                       "where every reduction stands behind the last pass");
+                       "where every reduction comes after the last pass");
        }},
       {{"strategy.shard_blocks"},
        [](const RunFacts& facts) {

@@ -40,8 +40,9 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   }
   if (lower.data_parallel == DataParallel::kNone) {
     run->warnings.push_back(absl::StrCat(
-        directions == 1 ? absl::StrCat("dp = ", sizes.dp)
-                        : "the schedule's two replicas hold the same weights",
+        directions == 1
+            ? absl::StrCat("dp = ", sizes.dp)
+            : "the two directions of the schedule hold the same weights",
         ", but gradients are not synchronised: ",
         given ? "strategy.data_parallel is none"
               : "neither a model nor costs.gradient_bytes tells their size"));

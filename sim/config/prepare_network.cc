@@ -196,8 +196,9 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
   const WaitRule waiting =
       config.strategy.waiting.value_or(WaitRule::kBuffered);
   if (waiting != WaitRule::kBuffered) {
-    return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
-                    "buffered without a system: a pure delay holds nobody");
+    return BadValue(
+        config.Field("strategy.waiting"), WaitRuleName(waiting),
+        "buffered without a system: a pure delay does not block a rank");
   }
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);

@@ -239,8 +239,8 @@ std::string EventRun::Deadlock() const {
   return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions), waiting,
-                      holds_ ? "\n(buffered transfers hold nobody and may run "
-                               "where these wait for each other)"
+                      holds_ ? "\n(buffered transfers block no rank and may "
+                               "run where these wait for each other)"
                              : "");
 }
 

@@ -266,8 +266,8 @@ std::string FastRun::Deadlock() {
   return absl::StrCat("deadlock in iteration ", iteration_, " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions), waiting,
-                      holds_ ? "\n(buffered transfers hold nobody and may run "
-                               "where these wait for each other)"
+                      holds_ ? "\n(buffered transfers block no rank and may "
+                               "run where these wait for each other)"
                              : "");
 }
 

@@ -157,7 +157,7 @@ TEST_CASE("torch-csv: older dialects are read and named", "[schedule]") {
 
 TEST_CASE("torch-csv: cells are matched whole", "[schedule]") {
   CHECK(Error("0F0,2F0xyz,0B0\n") ==
-        "f.csv:1: cell 2 '2F0xyz': trailing 'xyz'; allowed: nothing behind the "
+        "f.csv:1: cell 2 '2F0xyz': trailing 'xyz'; allowed: nothing after the "
         "microbatch");
   CHECK_THAT(Error("0F0,0B0\n1F\n"),
              Catch::Contains("f.csv:2: cell 1 '1F': microbatch is missing"));

@@ -130,19 +130,11 @@ absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
 
 // O and L whose time nothing tells would look free.
 absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
-  bool offloads = false;
-  bool loads = false;
-  for (const auto& order : schedule.orders) {
-    for (const Pass pass : *order) {
-      offloads |= pass.kind() == PassKind::kOffload;
-      loads |= pass.kind() == PassKind::kLoad;
-    }
-  }
-  if (offloads && !config.costs.offload_s) {
+  if (!config.costs.offload_s && schedule.Has(PassKind::kOffload)) {
     return MissingValue(config.Field("costs.uniform.offload"),
                         "a time, since the schedule has O passes");
   }
-  if (loads && !config.costs.load_s) {
+  if (!config.costs.load_s && schedule.Has(PassKind::kLoad)) {
     return MissingValue(config.Field("costs.uniform.load"),
                         "a time, since the schedule has L passes");
   }

@@ -50,7 +50,7 @@ class RunFacts {
     return synchronises() && run_.lower.data_parallel >= DataParallel::kZero1;
   }
 
-  bool HasPass(PassKind kind) const;
+  bool HasPass(PassKind kind) const { return run_.schedule->Has(kind); }
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?
   bool SpansNodes() const;

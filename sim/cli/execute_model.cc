@@ -52,8 +52,8 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
         "false (every rank steps by itself behind each backward, so that the "
         "copies of the table on the first and the last rank would part)");
   }
-  const bool scattered =
-      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
+                         run.lower.replicas > 1;
   if (scattered && schedule.stages() > 1) {
     return BadValue(
         kField, "true with strategy.data_parallel zero2 or fsdp",
@@ -77,7 +77,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     PW_ASSIGN_OR_RETURN(run, Prepare(steps));
   }
   const bool copies = run.lower.replicas > 1 || run.schedule->directions > 1;
-  if (copies && run.lower.data_parallel == DataParallel::kNone) {
+  if (copies && !TraitsOf(run.lower.data_parallel).reduces) {
     if (read.strategy.data_parallel) {
       warnings->push_back(
           "strategy.data_parallel is none: copies of a stage part from each "
@@ -87,7 +87,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     }
   }
   const auto stages = static_cast<size_t>(run.schedule->stages());
-  if (run.lower.data_parallel != DataParallel::kNone) {
+  if (TraitsOf(run.lower.data_parallel).reduces) {
     if (run.lower.gradient_bytes.empty()) {
       run.lower.gradient_bytes.assign(stages, 0);
     }

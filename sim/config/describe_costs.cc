@@ -56,7 +56,7 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   report->model = run.model;
   report->system = run.system;
   report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+      TraitsOf(run.lower.data_parallel).name;
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }

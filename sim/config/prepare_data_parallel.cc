@@ -32,13 +32,13 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   }
   const bool known = !lower.gradient_bytes.empty();
   if (!given && known) {
-    for (const DataParallel kind :
-         {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kZero2,
-          DataParallel::kFsdp}) {
-      if (ZeroStageOf(kind) == training.zero) lower.data_parallel = kind;
+    for (const DataParallelTraits& row : kDataParallelModes) {
+      if (row.reduces && row.zero_stage() == training.zero) {
+        lower.data_parallel = row.mode;
+      }
     }
   }
-  if (lower.data_parallel == DataParallel::kNone) {
+  if (!TraitsOf(lower.data_parallel).reduces) {
     run->warnings.push_back(absl::StrCat(
         directions == 1 ? absl::StrCat("dp = ", sizes.dp)
                         : "the schedule's two replicas hold the same weights",
@@ -48,7 +48,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     return absl::OkStatus();
   }
   if (known) {
-    if (lower.data_parallel >= DataParallel::kZero1 && !model &&
+    if (TraitsOf(lower.data_parallel).shards_step && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
           "parameters taken as ", parameters,

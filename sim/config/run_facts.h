@@ -43,11 +43,14 @@ class RunFacts {
   bool has_copies() const {
     return sizes_.dp > 1 || run_.schedule->directions > 1;
   }
+  const DataParallelTraits& mode() const {
+    return TraitsOf(run_.lower.data_parallel);
+  }
   bool synchronises() const {
-    return has_copies() && run_.lower.data_parallel != DataParallel::kNone;
+    return has_copies() && mode().reduces;
   }
   bool shards_step() const {
-    return synchronises() && run_.lower.data_parallel >= DataParallel::kZero1;
+    return synchronises() && mode().shards_step;
   }
 
   bool HasPass(PassKind kind) const { return run_.schedule->Has(kind); }

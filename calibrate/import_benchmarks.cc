@@ -14,6 +14,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/profile/check.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -208,7 +209,7 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
     if (!time) time = TimeOf(row, "in_place", iterations);
     if (!bytes || *bytes <= 0 || !time) continue;
     profile.transfers.push_back({.operation = operation,
-                                 .transport = "nccl",
+                                 .transport = kNcclTransport,
                                  .ranks = operation == "send_recv" ? 2 : ranks,
                                  .bytes = static_cast<int64_t>(*bytes),
                                  .time = *std::move(time)});

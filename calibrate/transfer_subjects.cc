@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -84,7 +85,7 @@ std::vector<Transport> ThreadTransports() {
       *group = std::make_unique<ThreadGroup>(ranks, kSizes[3]);
     };
     renew();
-    transports.push_back({"threads", ranks,
+    transports.push_back({kThreadsTransport, ranks,
                           [group](TransferKind kind, int64_t bytes,
                                   int repeats) -> absl::StatusOr<double> {
                             return (*group)->Run(kind, bytes, repeats);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -240,7 +241,8 @@ std::optional<TransferTime> BetweenRanks(const Ranks& measured, int64_t ranks,
 
 // The lower, the sooner it is taken.
 int PlaceOf(absl::string_view transport) {
-  constexpr absl::string_view kOrder[] = {"nccl", "mpi", "threads"};
+  constexpr absl::string_view kOrder[] = {kNcclTransport, kMpiTransport,
+                                          kThreadsTransport};
   return static_cast<int>(
       std::find(std::begin(kOrder), std::end(kOrder), transport) -
       std::begin(kOrder));

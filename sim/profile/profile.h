@@ -146,7 +146,7 @@ struct CopyEntry {
 struct TransferEntry {
   std::string operation;  // "send_recv" "all_reduce" "all_gather"
                           // "reduce_scatter"
-  std::string transport;  // "threads" "mpi" "nccl"
+  std::string transport;  // of MeasuredTransports()
   int64_t ranks = 2;
   // Payload as NCCL counts it: of all-gather the gathered, of reduce-scatter
   // the scattered buffer.

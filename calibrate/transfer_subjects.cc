@@ -50,6 +50,7 @@ std::vector<Subject> TransferSubjects(const Transport& transport, bool quick,
       entry.transport = transport.name;
       entry.ranks = pair ? 2 : transport.ranks;
       entry.bytes = bytes;
+      entry.nodes = transport.nodes;
       subject.series.push_back(
           EntrySeries(entry, &Profile::transfers, &TransferEntry::time));
     }
@@ -90,7 +91,7 @@ std::vector<Transport> ThreadTransports() {
                                   int repeats) -> absl::StatusOr<double> {
                             return (*group)->Run(kind, bytes, repeats);
                           },
-                          renew});
+                          renew, /*nodes=*/1});
   }
   return transports;
 }

@@ -252,10 +252,15 @@ int PlaceOf(absl::string_view transport) {
 
 std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
-                                            int64_t ranks, double bytes) {
+                                            int64_t ranks, double bytes,
+                                            const TransferFilter& filter) {
   std::map<std::pair<int, std::string>, Ranks> transports;
   for (const TransferEntry& entry : profile.transfers) {
-    if (entry.operation == operation && entry.ranks > 0 && entry.bytes > 0 &&
+    const bool of_members =
+        (filter.between_ranks ? entry.ranks > 0 : entry.ranks == ranks) &&
+        (filter.nodes == 0 || entry.nodes == filter.nodes) &&
+        (filter.transport.empty() || entry.transport == filter.transport);
+    if (of_members && entry.operation == operation && entry.bytes > 0 &&
         entry.time.median_s > 0) {
       transports[{PlaceOf(entry.transport), entry.transport}][entry.ranks]
                 [static_cast<double>(entry.bytes)] = entry.time.median_s;

@@ -162,7 +162,7 @@ class EventRun {
     int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     int source = -1;                                  // its rings
-    std::map<std::pair<OpKind, double>, CollectivePlan> plans;
+    std::map<CollectiveKey, CollectivePlan> plans;
   };
   // What an item of beside_ is.
   struct Beside {

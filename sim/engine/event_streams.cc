@@ -164,7 +164,7 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   meeting.arrived.emplace_back(index, stream);
   meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);
   if (static_cast<int>(meeting.arrived.size()) < meeting.expected) return;
-  const CollectivePlan& plan = meeting.plans.at({op.kind, op.bytes});
+  const CollectivePlan& plan = meeting.plans.at(CollectiveKeyOf(op));
   meeting.start_s = meeting.latest_s;
   meeting.end_s = meeting.start_s + plan.seconds;
   meeting.latest_s = 0;

@@ -116,6 +116,7 @@ void Visit(Io& io, TransferEntry& entry) {
   io.Count("ranks", &entry.ranks, 2);
   io.Count("bytes", &entry.bytes, 1);
   io.Nested("time", &entry.time);
+  io.Count("nodes", &entry.nodes);
 }
 
 template <class Io>

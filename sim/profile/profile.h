@@ -152,6 +152,7 @@ struct TransferEntry {
   // the scattered buffer.
   int64_t bytes = 0;
   Distribution time;
+  int64_t nodes = 0;  // that the ranks are on; 0: not known
   bool operator==(const TransferEntry&) const = default;
 };
 

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/layer.h"
-#include "sim/profile/profile.h"
 #include "sim/model/model.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

@@ -12,8 +12,8 @@
 #include "calibrate/measure.h"
 #include "calibrate/transfer_subjects.h"
 #include "kernels/kernels.h"
-#include "sim/profile/profile.h"
 #include "sim/model/model.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

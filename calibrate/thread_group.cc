@@ -30,20 +30,6 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 
 }  // namespace
 
-absl::string_view TransferName(TransferKind kind) {
-  switch (kind) {
-    case TransferKind::kSendRecv:
-      return "send_recv";
-    case TransferKind::kAllReduce:
-      return "all_reduce";
-    case TransferKind::kAllGather:
-      return "all_gather";
-    case TransferKind::kReduceScatter:
-      return "reduce_scatter";
-  }
-  PW_CHECK(false);
-}
-
 void Barrier::Wait() {
   const uint32_t phase = phase_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {

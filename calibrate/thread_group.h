@@ -10,14 +10,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "execute/transport/timed_transport.h"
 
 namespace pipewright {
-
-enum class TransferKind { kSendRecv, kAllReduce, kAllGather, kReduceScatter };
-inline constexpr TransferKind kTransferKinds[] = {
-    TransferKind::kSendRecv, TransferKind::kAllReduce, TransferKind::kAllGather,
-    TransferKind::kReduceScatter};
-absl::string_view TransferName(TransferKind kind);  // "send_recv"
 
 // Until all have come; for the same `count` threads again and again.
 class Barrier {

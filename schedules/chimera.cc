@@ -32,7 +32,7 @@ void AddRank(const ScheduleParams& params, int rank, ScheduleBuilder& builder) {
     const int stage = direction == 0 ? rank : pp - 1 - rank;
     lines[2 * direction] = {PassKind::kForward, direction, stage};
     lines[2 * direction + 1] = {PassKind::kBackwardFull, direction,
-                              2 * pp - 1 - stage};
+                                2 * pp - 1 - stage};
   }
   const auto slot = [&](const Line& line) {
     return line.first_slot + int64_t{2} * pp * (line.microbatch / half) +

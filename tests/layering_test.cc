@@ -38,9 +38,9 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
     map["topologies"] = {"sim/base", "sim/topology"};
     map["kernels"] = {};
-    std::set<std::string> below = {"sim/base",     "sim/schedule", "sim/replay",
-                                   "sim/topology", "sim/model",    "sim/profile",
-                                   "sim/cost",     "sim/memory"};
+    std::set<std::string> below = {
+        "sim/base",  "sim/schedule", "sim/replay", "sim/topology",
+        "sim/model", "sim/profile",  "sim/cost",   "sim/memory"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/compare",
           "sim/config", "sim/search", "sim/sweep", "sim/reproduce",

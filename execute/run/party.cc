@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
@@ -174,7 +174,8 @@ void Party::Report(const RankOutcome& outcome, absl::string_view more,
     rest.remove_prefix(piece.size());
     WireWriter message = Begin(Control::kReport);
     message.Put(/*last=*/rest.empty());
-    job_.Send(0, ProcessGroup::kControl, message.bytes(), piece.data(), piece.size());
+    job_.Send(0, ProcessGroup::kControl, message.bytes(), piece.data(),
+              piece.size());
   } while (!rest.empty());
 }
 

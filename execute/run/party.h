@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "execute/transport/process_group.h"
-#include "execute/transport/pulse.h"
 #include "execute/run/rank_outcome.h"
 #include "execute/run/run_processes.h"
+#include "execute/transport/process_group.h"
+#include "execute/transport/pulse.h"
 #include "execute/transport/wire.h"
 
 namespace pipewright {
@@ -45,7 +45,8 @@ class Party {
  public:
   // `program`: null while there is none. `most_s`: how long a rank may compute
   // one thing.
-  Party(ProcessGroup* job, const Program* program, double timeout_s, double most_s)
+  Party(ProcessGroup* job, const Program* program, double timeout_s,
+        double most_s)
       : job_(*job),
         program_(program),
         timeout_s_(timeout_s),

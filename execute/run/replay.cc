@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/run/fixed_worker.h"
 #include "execute/run/rank_outcome.h"
 #include "execute/run/replay_endpoint.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/base/worst.h"

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/run/party.h"
 #include "execute/run/rank_outcome.h"
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
@@ -33,10 +33,11 @@ absl::StatusOr<std::string> FirstOfAll(
   return party.Agree(word);
 }
 
-absl::StatusOr<ProcessesRun> RunProcesses(ProcessGroup* job, const Program& program,
-                              const MakeWorker& make_worker,
-                              const ExecuteOptions& options,
-                              const RunReports& reports) {
+absl::StatusOr<ProcessesRun> RunProcesses(ProcessGroup* job,
+                                          const Program& program,
+                                          const MakeWorker& make_worker,
+                                          const ExecuteOptions& options,
+                                          const RunReports& reports) {
   if (job->processes() != program.replicas * program.pp()) {
     return absl::InvalidArgumentError(absl::StrCat(
         job->count_option(), ": ", job->processes(),

@@ -4,8 +4,9 @@
 //
 // `--transport mpi` in three lines:
 //   PW_ASSIGN_OR_RETURN(auto job, ProcessGroup::Create());
-//   run = RunProcesses(job.get(), program, make_worker, options);  // or TrainProcesses
-//   print run or its error only if job->speaks(); exit as its status says
+//   run = RunProcesses(job.get(), program, make_worker, options);  // or
+//   TrainProcesses print run or its error only if job->speaks(); exit as its
+//   status says
 #pragma once
 
 #include <functional>
@@ -14,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "execute/transport/process_group.h"
 #include "execute/run/run_threads.h"
+#include "execute/transport/process_group.h"
 
 namespace pipewright {
 
@@ -56,10 +57,11 @@ absl::StatusOr<std::string> FirstOfAll(
 // Nobody waits for a process without a sign of life for longer than twice
 // options.timeout_s. One that lives is waited for, for options.patience of
 // them.
-absl::StatusOr<ProcessesRun> RunProcesses(ProcessGroup* job, const Program& program,
-                              const MakeWorker& make_worker,
-                              const ExecuteOptions& options,
-                              const RunReports& reports = {});
+absl::StatusOr<ProcessesRun> RunProcesses(ProcessGroup* job,
+                                          const Program& program,
+                                          const MakeWorker& make_worker,
+                                          const ExecuteOptions& options,
+                                          const RunReports& reports = {});
 
 // What process 0 does once more for all, such as writing files: with its status
 // on all processes that are still there, so that they exit with one code. Where

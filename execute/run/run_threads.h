@@ -11,8 +11,8 @@
 #include "execute/run/clock.h"
 #include "execute/run/faults.h"
 #include "execute/run/rank_record.h"
-#include "execute/transport/transport.h"
 #include "execute/run/worker.h"
+#include "execute/transport/transport.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "execute/run/worker.h"
 #include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/stage.h"
-#include "execute/run/worker.h"
 #include "sim/trace/export.h"
 
 namespace pipewright {

@@ -16,7 +16,8 @@ int MostUnderWay(const Schedule& schedule, int stage, int replica) {
   int now = 0;
   int most = 0;
   for (const Pass pass : schedule.order(placement.RankOf(stage, replica))) {
-    if (pass.direction() != replica || pass.chunk() != placement.ChunkOf(stage)) {
+    if (pass.direction() != replica ||
+        pass.chunk() != placement.ChunkOf(stage)) {
       continue;
     }
     if (pass.kind() == PassKind::kForward) most = std::max(most, ++now);

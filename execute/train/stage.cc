@@ -129,23 +129,23 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
   const Stage& owner = table_owner_ == nullptr ? *this : *table_owner_;
   const Payload& held = table_owner_ == nullptr ? weights : owner.weights_;
   const bool tied = model_.shape.tied != 0 && owner.table_ >= 0;
-  return {
-      .weights =
-          values + static_cast<size_t>(part.offset) * model_.type_bytes(),
-      .gradients = gradients_ + part.offset,
-      .ids = static_cast<const int32_t*>(ids.data.get()),
-      .losses = static_cast<float*>(token_losses_.data.get()),
-      .loss_scale = 1,
-      .saved = blocks.saved.data.get(),
-      .inputs = blocks.inputs.data.get(),
-      .grads = blocks.grads.data.get(),
-      .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
-      .workspace = workspace_.data.get(),
-      .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr,
-      .table = tied ? static_cast<const char*>(held.data.get()) +
-                          static_cast<size_t>(owner.table_) * model_.type_bytes()
-                    : nullptr,
-      .table_gradients = tied ? owner.gradients_ + owner.table_ : nullptr};
+  return {.weights =
+              values + static_cast<size_t>(part.offset) * model_.type_bytes(),
+          .gradients = gradients_ + part.offset,
+          .ids = static_cast<const int32_t*>(ids.data.get()),
+          .losses = static_cast<float*>(token_losses_.data.get()),
+          .loss_scale = 1,
+          .saved = blocks.saved.data.get(),
+          .inputs = blocks.inputs.data.get(),
+          .grads = blocks.grads.data.get(),
+          .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
+          .workspace = workspace_.data.get(),
+          .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr,
+          .table =
+              tied ? static_cast<const char*>(held.data.get()) +
+                         static_cast<size_t>(owner.table_) * model_.type_bytes()
+                   : nullptr,
+          .table_gradients = tied ? owner.gradients_ + owner.table_ : nullptr};
 }
 
 absl::Status Stage::FillIds(int64_t sample, int slice, bool targets,

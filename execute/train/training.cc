@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/train/model_workers.h"
 #include "execute/run/run_processes.h"
+#include "execute/train/model_workers.h"
 #include "execute/train/training_wire.h"
 #include "sim/base/status.h"
 
@@ -243,10 +243,11 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
   return trained;
 }
 
-absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job, const Program& program,
-                                    const ExecutedModel& model,
-                                    const PwKernels* kernels,
-                                    const TrainingOptions& options) {
+absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job,
+                                          const Program& program,
+                                          const ExecutedModel& model,
+                                          const PwKernels* kernels,
+                                          const TrainingOptions& options) {
   PW_RETURN_IF_ERROR(CheckSupported(program, model));
   // They would read the device's memory as the host's.
   if (kernels != pw_cpu_kernels() && !options.device_path) {
@@ -280,8 +281,8 @@ absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job, const Program& prog
         return writer.bytes();
       },
   };
-  PW_ASSIGN_OR_RETURN(
-      ProcessesRun run, RunProcesses(job, program, make_worker, options.execute, reports));
+  PW_ASSIGN_OR_RETURN(ProcessesRun run, RunProcesses(job, program, make_worker,
+                                                     options.execute, reports));
   trained.run = std::move(run.run);
   WireReader reader(run.conclusion);
   trained.check = GetCheck(&reader);

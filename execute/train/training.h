@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "execute/run/run_threads.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/model_worker.h"
-#include "execute/transport/process_group.h"
 #include "execute/train/reference_check.h"
-#include "execute/run/run_threads.h"
 #include "execute/train/sequential.h"
+#include "execute/transport/process_group.h"
 #include "sim/program/lower.h"
 
 namespace pipewright {
@@ -105,10 +105,11 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
 
 // The same with a process a rank. All processes get the check, process 0 the
 // rest. Errors: as RunProcesses.
-absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job, const Program& program,
-                                    const ExecutedModel& model,
-                                    const PwKernels* kernels,
-                                    const TrainingOptions& options);
+absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job,
+                                          const Program& program,
+                                          const ExecutedModel& model,
+                                          const PwKernels* kernels,
+                                          const TrainingOptions& options);
 
 // Holds the records of all ranks, [replica * pp + rank], against `sequential`.
 // `deterministic`: the device adds up in the same order every time.

@@ -53,8 +53,7 @@ absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
                     absl::StrCat("nccl or threads with --device ", device,
                                  " (MPI's transfers are of host memory)"));
   }
-  auto transport =
-      std::unique_ptr<CalibrationGroup>(new CalibrationGroup());
+  auto transport = std::unique_ptr<CalibrationGroup>(new CalibrationGroup());
   if (ProcessGroup::Started()) {
     PW_ASSIGN_OR_RETURN(transport->job_, ProcessGroup::Create());
     if (transport->job_->processes() < 2) {

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "execute/transport/mpi_transfers.h"
-#include "execute/transport/process_group.h"
 #include "execute/transport/nccl/module.h"
+#include "execute/transport/process_group.h"
 #include "execute/transport/timed_transport.h"
 #include "kernels/kernels.h"
 
@@ -47,8 +47,8 @@ class CalibrationGroup {
 
   // Of the GPUs here: loaded before anything else uses them.
   std::optional<absl::StatusOr<const PwNccl*>> nccl_;
-  bool nccl_wanted_ = false;     // by name
-  int gpu_ = 0;                  // of this process, under mpirun
+  bool nccl_wanted_ = false;           // by name
+  int gpu_ = 0;                        // of this process, under mpirun
   std::unique_ptr<ProcessGroup> job_;  // outlives what lets the others go
   std::unique_ptr<MpiTransfers> transfers_;
 };

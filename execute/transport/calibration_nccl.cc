@@ -119,7 +119,7 @@ Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
 }
 
 absl::StatusOr<TimedTransports> Make(std::shared_ptr<NcclParty> party,
-                                    bool quick) {
+                                     bool quick) {
   TimedTransports out;
   std::string left_out;
   const std::vector<int64_t> sizes =
@@ -144,7 +144,8 @@ int64_t MostBytes(bool quick) {
 
 template <class Group>
 TimedTransports OrWhyNot(absl::StatusOr<std::unique_ptr<Group>> party,
-                        const absl::StatusOr<const PwNccl*>& nccl, bool quick) {
+                         const absl::StatusOr<const PwNccl*>& nccl,
+                         bool quick) {
   absl::Status status = party.status();
   if (status.ok()) {
     absl::StatusOr<TimedTransports> made = Make(*std::move(party), quick);
@@ -179,15 +180,15 @@ absl::StatusOr<std::unique_ptr<NcclTransfers>> InThisProcess(
 }  // namespace
 
 TimedTransports TransportsOverNccl(const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s) {
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s) {
   return OrWhyNot(InThisProcess(nccl, kernels, quick, timeout_s), nccl, quick);
 }
 
 TimedTransports TransportsOverNccl(ProcessGroup* job,
-                                  const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s) {
+                                   const absl::StatusOr<const PwNccl*>& nccl,
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s) {
   return OrWhyNot(NcclProcesses::Create(job, {.nccl = nccl,
                                               .kernels = kernels,
                                               .most_bytes = MostBytes(quick),

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "execute/transport/process_group.h"
 #include "execute/transport/nccl/module.h"
+#include "execute/transport/process_group.h"
 #include "execute/transport/timed_transport.h"
 #include "kernels/kernels.h"
 
@@ -18,14 +18,14 @@ namespace pipewright {
 // `nccl`: of LoadNccl. `timeout_s`: of each transfer; a rank that does not
 // come ends it for all.
 TimedTransports TransportsOverNccl(const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s = 60);
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s = 60);
 
 // The same between the processes of a job, of which this is number 0 and the
 // others serve (nccl_processes.h). The job outlives the transports.
 TimedTransports TransportsOverNccl(ProcessGroup* job,
-                                  const absl::StatusOr<const PwNccl*>& nccl,
-                                  const PwKernels* kernels, bool quick,
-                                  double timeout_s = 60);
+                                   const absl::StatusOr<const PwNccl*>& nccl,
+                                   const PwKernels* kernels, bool quick,
+                                   double timeout_s = 60);
 
 }  // namespace pipewright

@@ -136,11 +136,11 @@ absl::StatusOr<NcclComm::Operation> CombineOperation(
       break;
     case OpKind::kReduceScatter:
       name = "reduce-scatter";
-      PW_RETURN_IF_ERROR(ReduceScatter(*collective, worker, &operation));
+      PW_RETURN_IF_ERROR(ReduceScatter(*collective, memory, &operation));
       break;
     case OpKind::kAllGather:
       name = "all-gather";
-      PW_RETURN_IF_ERROR(AllGather(*collective, worker, &operation));
+      PW_RETURN_IF_ERROR(AllGather(*collective, memory, &operation));
       break;
     default:
       return absl::InternalError("a collective that is none");

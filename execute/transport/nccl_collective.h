@@ -11,7 +11,7 @@ namespace pipewright {
 
 // What to queue on the communicator of the members; fills in
 // collective->parts, which have their contents once it has ended. Takes memory
-// of `worker`. Shards of one size are one call of the library, others, which
+// of `memory`. Shards of one size are one call of the library, others, which
 // it has no call for, a group of one per member.
 absl::StatusOr<NcclComm::Operation> CombineOperation(
     const std::shared_ptr<Collective>& collective, DeviceMemory* memory);

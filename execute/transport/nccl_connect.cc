@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
-#include "execute/transport/nccl_transport.h"
 #include "execute/transport/meetings.h"
+#include "execute/transport/nccl_transport.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
@@ -29,7 +29,7 @@ void NcclEndpoint::RestAWhile(int* rests) {
   }
 }
 
-absl::Status NcclEndpoint::Connect(DeviceMemory* worker) {
+absl::Status NcclEndpoint::Connect(DeviceMemory* memory) {
   std::lock_guard lock(mutex_);
   if (memory == nullptr) {
     Tell(RankMessage::Kind::kFailed, "it has no worker");

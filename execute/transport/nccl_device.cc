@@ -8,8 +8,8 @@
 namespace pipewright {
 namespace {
 
-// The index of a process within its machine, from 0: Open MPI, MPICH and Intel MPI, Slurm,
-// torchrun.
+// The index of a process within its machine, from 0: Open MPI, MPICH and Intel
+// MPI, Slurm, torchrun.
 constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                          "MPI_LOCALRANKID", "SLURM_LOCALID",
                                          "LOCAL_RANK"};

@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/transport/process_group.h"
 #include "execute/transport/nccl_party.h"
+#include "execute/transport/process_group.h"
 
 namespace pipewright {
 

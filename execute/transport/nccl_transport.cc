@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
-#include "execute/transport/nccl_collective.h"
 #include "execute/transport/meetings.h"
+#include "execute/transport/nccl_collective.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 

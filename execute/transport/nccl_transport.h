@@ -56,7 +56,7 @@ class NcclEndpoint : public Endpoint {
 
   // Makes all communicators and moves a few bytes on each: what connects does
   // so at its first use.
-  absl::Status Connect(DeviceMemory* worker) override;
+  absl::Status Connect(DeviceMemory* memory) override;
   absl::Status Disconnect(bool well) override;
   void Send(Address to, RankMessage message) override;
   Received Receive(double timeout_s, RankMessage* message) override;

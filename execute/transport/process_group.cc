@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/transport/load_module.h"
 #include "execute/transport/pulse.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 
@@ -68,7 +68,8 @@ absl::StatusOr<const PwProcesses*> Load() {
                   .function = "pw_mpi",
                   .global = true},
                  "build with libopenmpi-dev, or run without mpirun"));
-  const PwProcesses* const mpi = reinterpret_cast<const PwProcesses* (*)(void)>(function)();
+  const PwProcesses* const mpi =
+      reinterpret_cast<const PwProcesses* (*)(void)>(function)();
   if (mpi->abi != PW_MPI_ABI) {
     return absl::UnavailableError(
         "libpipewright_mpi.so is of another version: build both from the same "
@@ -204,7 +205,7 @@ std::string ProcessGroup::ended_by() const {
 }
 
 absl::StatusOr<double> ProcessGroup::Transfer(PwTransfer kind, int64_t bytes,
-                                        int repeats) {
+                                              int repeats) {
   double seconds = 0;
   if (!ended_by().empty() ||
       Failed(
@@ -214,8 +215,8 @@ absl::StatusOr<double> ProcessGroup::Transfer(PwTransfer kind, int64_t bytes,
   return seconds;
 }
 
-void ProcessGroup::Send(int to, Tag tag, absl::string_view head, const void* body,
-                  size_t bytes) {
+void ProcessGroup::Send(int to, Tag tag, absl::string_view head,
+                        const void* body, size_t bytes) {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return;
   Failed(mpi_.send(to, tag, head.data(), head.size(), body, bytes));
@@ -260,7 +261,7 @@ bool ProcessGroup::Probe(Tag tag, Incoming* incoming) {
 }
 
 Received ProcessGroup::Receive(Tag tag, double timeout_s, Incoming* incoming,
-                         const std::function<bool()>& also) {
+                               const std::function<bool()>& also) {
   Backoff backoff;
   double deadline_s = 0;
   while (true) {

@@ -46,8 +46,7 @@ class ProcessGroup {
   std::string version() const { return mpi_.version(); }  // "Open MPI v4.1.4"
 
   // All processes call it alike; see module.h. Error: kInternal, MPI's.
-  absl::StatusOr<double> Transfer(PwTransfer kind, int64_t bytes,
-                                  int repeats);
+  absl::StatusOr<double> Transfer(PwTransfer kind, int64_t bytes, int repeats);
   // What has said how many there are.
   const char* count_option() const { return count_option_; }
 
@@ -97,7 +96,8 @@ class ProcessGroup {
   }
 
  private:
-  ProcessGroup(const PwProcesses* mpi, const char* name, const char* count_option)
+  ProcessGroup(const PwProcesses* mpi, const char* name,
+               const char* count_option)
       : mpi_(*mpi), name_(name), count_option_(count_option) {}
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);

@@ -93,7 +93,8 @@ void Pulse::Beat() {
     job_.Send(process, ProcessGroup::kPulse, sign);
   }
   ProcessGroup::Incoming incoming;
-  while (job_.Receive(ProcessGroup::kPulse, 0, &incoming) == Received::kMessage) {
+  while (job_.Receive(ProcessGroup::kPulse, 0, &incoming) ==
+         Received::kMessage) {
     const double now_s = SteadySeconds();
     std::lock_guard lock(mutex_);
     Heard& heard = heard_[incoming.from];

@@ -18,9 +18,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/transport/socket_peer.h"
 #include "execute/transport/socket_place.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/base/status.h"
 #include "sim/profile/transport_names.h"
 

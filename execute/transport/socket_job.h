@@ -25,8 +25,8 @@ struct SocketOptions {
 };
 
 // One in the life of a process. A process that ends without a word ends the
-// job for the others: see ProcessGroup::ended_by. Error: kUnavailable with those that
-// have not come; kInvalidArgument.
+// job for the others: see ProcessGroup::ended_by. Error: kUnavailable with
+// those that have not come; kInvalidArgument.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> CreateSocketJob(
     const SocketOptions& options);
 

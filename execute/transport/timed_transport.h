@@ -8,9 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/profile/profile.h"
+#include "absl/strings/string_view.h"
 
 namespace pipewright {
+
+enum class TransferKind { kSendRecv, kAllReduce, kAllGather, kReduceScatter };
+inline constexpr TransferKind kTransferKinds[] = {
+    TransferKind::kSendRecv, TransferKind::kAllReduce, TransferKind::kAllGather,
+    TransferKind::kReduceScatter};
+absl::string_view TransferName(TransferKind kind);  // "send_recv"
 
 // Ranks that transfer when told to.
 struct Transport {

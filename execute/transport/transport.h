@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "execute/transport/message.h"
 #include "execute/transport/device_memory.h"
+#include "execute/transport/message.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

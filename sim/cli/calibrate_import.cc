@@ -17,9 +17,9 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/profile/profile.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/model/model.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -56,6 +56,14 @@ absl::Status UnknownOption(const CLI::App& app, const CLI::ParseError& error) {
     if (!absl::StartsWith(word, "-")) continue;
     const absl::string_view name = word.substr(0, word.find('='));
     const std::string nearest = NearestName(name, known);
+    if (nearest == name) {
+      const std::string path = PathOf(app, verb);
+      return AboutField(
+          name, absl::InvalidArgumentError(
+                    absl::StrCat("option '", name,
+                                 "' stands in front of the verb; allowed: ",
+                                 path, " ", name)));
+    }
     return AboutField(
         name,
         absl::InvalidArgumentError(absl::StrCat(

@@ -19,7 +19,8 @@ namespace {
 // More sockets than that no process has.
 constexpr int kMostRanks = 1 << 16;
 
-absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(const JobOptions& options) {
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
+    const JobOptions& options) {
   absl::string_view path = options.bootstrap;
   if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
     return BadValue("--bootstrap", options.bootstrap, "file:PATH");

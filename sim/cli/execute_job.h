@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "execute/transport/nccl_transport.h"
 #include "execute/run/run_processes.h"
+#include "execute/transport/nccl_transport.h"
 
 namespace pipewright {
 

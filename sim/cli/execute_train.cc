@@ -87,8 +87,9 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                           RunThreads(program, make_worker, training.execute));
       return absl::OkStatus();
     }
-    PW_ASSIGN_OR_RETURN(ProcessesRun ran,
-                        RunProcesses(job, program, make_worker, training.execute));
+    PW_ASSIGN_OR_RETURN(
+        ProcessesRun ran,
+        RunProcesses(job, program, make_worker, training.execute));
     executed->run = std::move(ran.run);
     return absl::OkStatus();
   }
@@ -131,10 +132,10 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
     }
     report->replay = std::move(replayed.replay);
   } else {
-    PW_ASSIGN_OR_RETURN(trained,
-                        job != nullptr
-                            ? TrainProcesses(job, program, model, kernels, training)
-                            : TrainThreads(program, model, kernels, training));
+    PW_ASSIGN_OR_RETURN(
+        trained, job != nullptr
+                     ? TrainProcesses(job, program, model, kernels, training)
+                     : TrainThreads(program, model, kernels, training));
     executed->peak_activations = trained.peak_activations;
   }
   executed->run = std::move(trained.run);

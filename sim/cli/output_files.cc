@@ -154,6 +154,11 @@ std::optional<Identity> IdentityOf(const std::string& path) {
                   slash == std::string::npos ? path : path.substr(slash + 1));
 }
 
+bool IsStandardOutput(absl::string_view path) {
+  return path == "/dev/stdout" || path == "/dev/fd/1" ||
+         path == "/proc/self/fd/1";
+}
+
 // Where standard output is a file of its own.
 std::optional<Identity> StandardOutput() {
   struct stat info;
@@ -229,8 +234,16 @@ absl::Status OutputFiles::Check() const {
     }
   }
   const std::vector<NamedPath> written = Written();
+  const File* const report = Find("-o");
+  const bool prints_json = report != nullptr && report->option->count() == 0 &&
+                           report->format == FileFormat::kJson;
   for (size_t index = 0; index < written.size(); ++index) {
     const auto& [flag, path] = written[index];
+    if (prints_json && IsStandardOutput(path)) {
+      return BadValue(flag, path,
+                      "another file, or the JSON in a file of its own (-o): "
+                      "standard output is one JSON object");
+    }
     const std::optional<Identity> identity = IdentityOf(path);
     if (!identity) continue;
     for (const NamedPath& input : inputs_) {

@@ -87,6 +87,7 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
                                     run.profile->costs, run.lower.costs);
     report->profile->interference =
         run.lower.interference == nullptr ? "off" : "on";
+    report->profile->collectives = run.measured_collectives;
     DescribeOmissions(run, report);
   }
   if (!run.analytic) return;

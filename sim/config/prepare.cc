@@ -149,13 +149,15 @@ absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
                     absl::StrCat("one factor a slice, ", schedule.slices));
   }
   const size_t count = config.costs.microbatch_factor.size();
-  const auto needed = static_cast<size_t>(schedule.microbatches_per_direction());
+  const auto needed =
+      static_cast<size_t>(schedule.microbatches_per_direction());
   if (count == 0 || count == needed) return absl::OkStatus();
-  return BadValue(config.Field("costs.microbatch_factor"),
-                  absl::StrCat("a list of ", count),
-                  absl::StrCat("one factor a microbatch",
-                               schedule.directions == 1 ? "" : " of one replica",
-                               ", ", needed));
+  return BadValue(
+      config.Field("costs.microbatch_factor"),
+      absl::StrCat("a list of ", count),
+      absl::StrCat("one factor a microbatch",
+                   schedule.directions == 1 ? "" : " of one replica", ", ",
+                   needed));
 }
 
 std::optional<absl::Status> CheckLimit(const RunConfig& config,
@@ -321,6 +323,8 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {
   if (model) WarnOfGaps(config, sizes, *run.schedule, zero, &run.warnings);
 
   lower.network = network.network;
+  TakeMeasuredCollectives(config, sizes,
+                          network.shape ? &*network.shape : nullptr, &run);
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
   lower.optimizer = OptimizerOf(config, *run.schedule);
   lower.validation =

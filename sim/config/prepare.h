@@ -56,6 +56,8 @@ struct PreparedRun {
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
   std::optional<PreparedProfile> profile;   // what they were measured with
   bool measured_hops = false;        // the delay of hops is the profile's
+  // Of gradients and parameters, "all_reduce over 4"; "": none.
+  std::string measured_collectives;
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
   std::optional<double> tokens;  // of an iteration, all replicas; if known

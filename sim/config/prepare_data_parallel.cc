@@ -1,11 +1,136 @@
+#include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/base/quantity.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/program/network_time.h"
 
 namespace pipewright {
+namespace {
+
+std::vector<OpKind> CollectivesOf(const DataParallelTraits& mode) {
+  if (!mode.reduces) return {};
+  if (!mode.shards_step) return {OpKind::kAllReduce};
+  return {OpKind::kReduceScatter, OpKind::kAllGather};
+}
+
+// All that reduce the gradients of `rank`'s stages together.
+std::vector<Member> MembersWith(const PreparedRun& run, int rank) {
+  const int partner = run.schedule->pp() - 1 - rank;
+  std::vector<Member> members;
+  for (int replica = 0; replica < run.lower.replicas; ++replica) {
+    members.push_back({replica, rank});
+    if (run.schedule->directions == 2 && partner != rank) {
+      members.push_back({replica, partner});
+    }
+  }
+  return members;
+}
+
+// Links are a device's: NVLink by its generation.
+bool IsOfDevice(const Profile& profile, absl::string_view device) {
+  return !device.empty() && !profile.sources.empty() &&
+         std::all_of(profile.sources.begin(), profile.sources.end(),
+                     [&](const ProfileSource& source) {
+                       return absl::StrContainsIgnoreCase(source.device,
+                                                          device);
+                     });
+}
+
+bool Has(const Profile& profile, absl::string_view operation) {
+  return std::any_of(
+      profile.transfers.begin(), profile.transfers.end(),
+      [&](const TransferEntry& entry) { return entry.operation == operation; });
+}
+
+// What of one kind of collective was measured.
+struct Found {
+  int ranks = 0;       // that take it
+  double outside = 0;  // bytes of the last that is no measured size
+};
+
+Found FindMeasured(const PreparedRun& run, const Network& network,
+                   OpKind kind) {
+  const LowerOptions& lower = run.lower;
+  const std::vector<double>& bytes = kind == OpKind::kAllGather
+                                         ? lower.parameter_bytes
+                                         : lower.gradient_bytes;
+  const Schedule& schedule = *run.schedule;
+  Found found;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const std::vector<Member> members = MembersWith(run, rank);
+    bool any = false;
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int stage = schedule.placement.StageOf(rank, chunk, 0);
+      const auto time = MeasuredCollective(
+          network, {.kind = kind, .bytes = bytes[stage], .stage = stage},
+          members);
+      if (!time) continue;
+      any = true;
+      if (!time->inside) found.outside = bytes[stage];
+    }
+    found.ranks += any ? 1 : 0;
+  }
+  return found;
+}
+
+}  // namespace
+
+void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
+                             const ShapeParams* shape, PreparedRun* run) {
+  const int members = sizes.dp * run->schedule->directions;
+  if (!run->profile || members == 1 || run->lower.gradient_bytes.empty()) {
+    return;
+  }
+  const std::string& name = run->profile->name;
+  Network network = run->lower.network;
+  const bool fits =
+      !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
+      (shape == nullptr ||
+       IsOfDevice(*run->profile->profile, shape->device_name));
+  if (fits) network.measured = run->profile->profile;
+  std::vector<std::string> taken;
+  bool all = true;
+  for (const OpKind kind : CollectivesOf(TraitsOf(run->lower.data_parallel))) {
+    const absl::string_view operation = CollectiveName(CollectiveKindOf(kind));
+    const std::string what = absl::StrCat(operation, " over ", members);
+    const Found found = FindMeasured(*run, network, kind);
+    all &= found.ranks == sizes.pp;
+    if (found.ranks > 0) {
+      taken.push_back(what);
+      if (found.ranks < sizes.pp) {
+        absl::StrAppend(&taken.back(), " on ", found.ranks, " of ", sizes.pp,
+                        " ranks");
+      }
+    } else if (Has(*run->profile->profile, operation)) {
+      run->warnings.push_back(absl::StrCat(
+          "profile ", name, ": its ", operation,
+          " is not of these members (", what,
+          shape == nullptr ? ""
+                           : ", with the nodes of strategy.mapping and the "
+                             "system's device",
+          config.costs.p2p_s ? ", while costs.p2p is given" : "",
+          "); the time of gradient synchronisation is the network's"));
+    }
+    if (found.outside > 0) {
+      run->warnings.push_back(absl::StrCat(
+          "profile ", name, ": ", what, " of ", FormatBytes(found.outside),
+          " is outside of the measured sizes"));
+    }
+  }
+  if (taken.empty()) return;
+  run->lower.network.measured = std::move(network.measured);
+  run->measured_collectives = absl::StrJoin(taken, ", ");
+  if (!all) return;
+  run->warnings.erase(std::remove(run->warnings.begin(), run->warnings.end(),
+                                  kFreeSynchronisation),
+                      run->warnings.end());
+}
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                                  PreparedRun* run) {

@@ -245,7 +245,8 @@ absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
         ProfileOptimizerSeconds(
             *run->profile->profile,
             MostUpdatedParameters(model.spec, model.training, model.layout,
-                                  model.rank_of_stage, run->schedule->directions))
+                                  model.rank_of_stage,
+                                  run->schedule->directions))
             .value_or(0) +
         ProfileQuantizeSeconds(*run->profile->profile, model.spec,
                                model.training, model.layout,

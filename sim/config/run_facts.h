@@ -38,7 +38,10 @@ class RunFacts {
     return model() != nullptr && training()->recompute != Recompute::kNone;
   }
   // Hops and collectives take no time.
-  bool free_network() const { return shape_ == nullptr && hop_s_ == 0; }
+  bool free_network() const {
+    return shape_ == nullptr && hop_s_ == 0 &&
+           run_.lower.network.measured == nullptr;
+  }
   // Copies of a stage, data-parallel ones or those of the other direction.
   bool has_copies() const {
     return sizes_.dp > 1 || run_.schedule->directions > 1;

@@ -13,10 +13,10 @@
 #include "sim/cost/analytic.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
-#include "sim/profile/profile.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/cost/time_source.h"
 #include "sim/model/stages.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

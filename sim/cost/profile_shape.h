@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/profile/profile.h"
 #include "sim/cost/profile_interpolation.h"
 #include "sim/model/model.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

@@ -9,7 +9,7 @@ Pass TransferName(const Program& program, int index, Pass either) {
                             : either.kind();
   return Pass(kind, either.microbatch(),
               program.schedule->placement.ChunkOf(channel.stage),
-              either.slice(), channel.replica);
+              either.slice(), channel.direction);
 }
 
 void TraceWriter::OnPass(int rank, int64_t, Pass pass, double start_s,

@@ -156,7 +156,7 @@ void Lowering::AddPasses() {
                                  .to_rank = wired.to_rank,
                                  .bytes = options_.hop_bytes,
                                  .stage = wired.stage,
-                                 .replica = wired.replica});
+                                 .direction = wired.direction});
   }
   program_.ranks.resize(schedule_.pp());
   for (int rank = 0; rank < schedule_.pp(); ++rank) {

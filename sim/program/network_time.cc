@@ -4,13 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
-#include "sim/cost/collective_time.h"
 #include "sim/profile/transport_names.h"
 
 namespace pipewright {
@@ -190,7 +188,18 @@ RingTraffic TrafficOf(const Network& network,
   return traffic;
 }
 
-CollectiveKind KindOf(OpKind kind) {
+int64_t NodesOf(const Network& network, const std::vector<Member>& members) {
+  std::set<int> nodes;
+  for (const Member& member : members) {
+    const int device = network.mapping->DeviceOf(member.replica, member.rank);
+    nodes.insert(network.cluster->devices()[device].node);
+  }
+  return static_cast<int64_t>(nodes.size());
+}
+
+}  // namespace
+
+CollectiveKind CollectiveKindOf(OpKind kind) {
   switch (kind) {
     case OpKind::kAllReduce:
       return CollectiveKind::kAllReduce;
@@ -204,31 +213,21 @@ CollectiveKind KindOf(OpKind kind) {
   }
 }
 
-int64_t NodesOf(const Network& network, const std::vector<Member>& members) {
-  std::set<int> nodes;
-  for (const Member& member : members) {
-    const int device = network.mapping->DeviceOf(member.replica, member.rank);
-    nodes.insert(network.cluster->devices()[device].node);
-  }
-  return static_cast<int64_t>(nodes.size());
-}
-
-// Of gradients and parameters; nothing where none is measured.
-std::optional<CollectiveTime> MeasuredTime(const Network& network,
-                                           const SideOp& op,
-                                           const std::vector<Member>& members) {
+std::optional<CollectiveTime> MeasuredCollective(
+    const Network& network, const SideOp& op,
+    const std::vector<Member>& members) {
   if (network.measured == nullptr || op.stage < 0) return {};
   MeasuredMembers measured = {.profile = network.measured.get()};
   if (network.cluster != nullptr) {
     measured.transport = kNcclTransport;
     measured.nodes = NodesOf(network, members);
   }
-  return TimeOfCollective(KindOf(op.kind), op.bytes,
-                          static_cast<int>(members.size()), CollectiveLinks(),
-                          &measured);
+  const std::optional<CollectiveTime> time =
+      TimeOfCollective(CollectiveKindOf(op.kind), op.bytes,
+                       static_cast<int>(members.size()), {}, &measured);
+  if (!time || time->from != CollectiveTime::From::kMeasured) return {};
+  return time;
 }
-
-}  // namespace
 
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
@@ -240,7 +239,7 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
     traffic = TrafficOf(program.network, members);
   }
   const CollectiveTime time =
-      *TimeOfCollective(KindOf(kind), bytes, count, traffic.links);
+      *TimeOfCollective(CollectiveKindOf(kind), bytes, count, traffic.links);
   const bool ring = time.from == CollectiveTime::From::kRing;
   CollectivePlan plan = {.ring = ring,
                          .seconds = time.seconds,
@@ -252,8 +251,8 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
 
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members) {
-  const auto measured = MeasuredTime(program.network, op, members);
-  if (measured && measured->from == CollectiveTime::From::kMeasured) {
+  if (const auto measured =
+          MeasuredCollective(program.network, op, members)) {
     return {.measured = true, .seconds = measured->seconds};
   }
   return PlanCollective(program, op.kind, op.bytes, members);

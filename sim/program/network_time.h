@@ -8,9 +8,11 @@
 // network, but they share its links with each other.
 #pragma once
 
+#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "sim/cost/collective_time.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -65,9 +67,17 @@ struct CollectivePlan {
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members);
 
-// The same of a side operation. One that moves gradients or parameters takes
-// the time that was measured (Network::measured) where as many members were
-// measured, and, on a cluster, GPUs on as many nodes.
+// Of all-reduce, reduce-scatter, all-gather and barrier.
+CollectiveKind CollectiveKindOf(OpKind kind);
+
+// What was measured (Network::measured) of an operation that moves gradients or
+// parameters: of as many members and, on a cluster, of GPUs on as many nodes.
+// Nothing of other operations and other members.
+std::optional<CollectiveTime> MeasuredCollective(
+    const Network& network, const SideOp& op,
+    const std::vector<Member>& members);
+
+// As measured, else by the links.
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members);
 

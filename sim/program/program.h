@@ -147,7 +147,7 @@ struct Channel {
   int to_rank = 0;
   double bytes = 0;
   int stage = -1;   // producing stage, of passes
-  int replica = 0;  // of the bidirectional schedule, of passes
+  int direction = 0;  // of the bidirectional schedule, of passes
 };
 
 struct SideOp {

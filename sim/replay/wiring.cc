@@ -26,7 +26,8 @@ void Connect(const Schedule& schedule, int direction, int stage, int next,
         ->lanes[from]
                [Pass::LaneOf(pass_kind, placement.ChunkOf(stage), direction)]
         .output = channel;
-    wiring->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), direction)]
+    wiring
+        ->lanes[to][Pass::LaneOf(pass_kind, placement.ChunkOf(next), direction)]
         .input = channel;
   }
 }

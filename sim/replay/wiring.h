@@ -15,7 +15,7 @@ struct WiredChannel {
   bool gradient = false;  // of a backward; else activations of an F
   int from_rank = 0;
   int to_rank = 0;
-  int stage = 0;    // the producing one
+  int stage = 0;      // the producing one
   int direction = 0;  // of a bidirectional schedule
 };
 

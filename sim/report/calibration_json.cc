@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "sim/profile/diff.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/profile/diff.h"
 
 namespace pipewright {
 namespace {

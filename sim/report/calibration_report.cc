@@ -15,8 +15,8 @@
 #include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/profile/diff.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/profile/diff.h"
 #include "sim/report/calibration_json.h"
 
 namespace pipewright {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/profile/profile.h"
 #include "sim/model/model.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 

@@ -120,8 +120,8 @@ class RankCheck {
       const Pass pass = passes[position];
       const bool plain = pass.kind() != PassKind::kSync &&
                          !pass.joint_with_next() && pass.chunk() < vpp &&
-                         pass.direction() < directions && pass.slice() < slices &&
-                         pass.microbatch() >= 0 &&
+                         pass.direction() < directions &&
+                         pass.slice() < slices && pass.microbatch() >= 0 &&
                          pass.microbatch() < microbatches;
       if (!plain) [[unlikely]] {
         PW_RETURN_IF_ERROR(CheckSpecial(position));

@@ -39,8 +39,8 @@ using StepList = std::vector<Step>;
 // The message that a send or receive on `rank` is about.
 struct Message {
   int peer = -1;  // the other rank; -1: there is no such neighbour stage
-  // One number a (activation or gradient, direction, receiving stage, microbatch, slice),
-  // below MessageCount; the same for both sides.
+  // One number a (activation or gradient, direction, receiving stage,
+  // microbatch, slice), below MessageCount; the same for both sides.
   int64_t index = -1;
 };
 Message MessageOf(const Schedule& schedule, int rank, const Step& step);

@@ -23,7 +23,8 @@ class Sweep {
       : schedule_(schedule),
         stages_(schedule.stages()),
         slices_(schedule.slices),
-        units_(int64_t{schedule.microbatches_per_direction()} * schedule.slices),
+        units_(int64_t{schedule.microbatches_per_direction()} *
+               schedule.slices),
         backward_base_((stages_ + 1) * units_ * schedule.directions),
         done_((2 * backward_base_ + 63) / 64, 0),
         lanes_(2 * schedule.vpp()),
@@ -108,8 +109,7 @@ class Sweep {
       const bool backward = IsBackward(pass.kind());
       if (!backward && pass.kind() != PassKind::kForward) continue;
       const auto result_of = [&](Pass made) {
-        return bases[made.part()] + made.microbatch() * slices +
-               made.slice() +
+        return bases[made.part()] + made.microbatch() * slices + made.slice() +
                (made.kind() == PassKind::kForward ? 0 : to_backward);
       };
       const int64_t step = backward ? units : -units;

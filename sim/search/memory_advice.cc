@@ -107,7 +107,9 @@ class Candidates {
     if (training_.shards() == 1) return;
     // Two replicas of a stage in one pipeline, or none that step together:
     // Lower takes no sharded optimizer there.
-    if (run_.schedule->directions > 1 || run_.schedule->update_every > 0) return;
+    if (run_.schedule->directions > 1 || run_.schedule->update_every > 0) {
+      return;
+    }
     for (const DataParallelTraits& mode : kDataParallelModes) {
       if (mode.zero_stage() <= training_.zero) continue;
       RunConfig& config =

@@ -50,7 +50,8 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
   if ((op.kind != OpKind::kPass && !copies) || op.stage < 0) return effect;
   const Schedule& schedule = *program_.schedule;
   const size_t chunk =
-      static_cast<size_t>(op.pass.direction()) * schedule.vpp() + op.pass.chunk();
+      static_cast<size_t>(op.pass.direction()) * schedule.vpp() +
+      op.pass.chunk();
   const bool recomputed = recomputed_[op.rank][chunk];
   const StageMemory& stage = *memory_.stages[op.stage];
   PassKind kind = op.pass.kind();

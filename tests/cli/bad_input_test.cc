@@ -63,6 +63,9 @@ Arguments Small(const Arguments& more) {
 TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
   CheckAll({
       {{}, 2, {"a verb is missing", "simulate"}},
+      {{"--pp", "4", "simulate"},
+       2,
+       {"'--pp' stands in front of the verb; allowed: pipewright simulate"}},
       {{"simulat"}, 2, {"unknown verb 'simulat'; did you mean 'simulate'?"}},
       {{"simulate", "--schdule", "1f1b"},
        2,

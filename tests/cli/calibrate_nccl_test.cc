@@ -25,7 +25,7 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kLittle = 16 * kMiB;
 
 TimedTransports Over(const testing::FakeDevice& device, bool quick = true,
-                    double timeout_s = 60) {
+                     double timeout_s = 60) {
   return TransportsOverNccl(FakeNccl(), FakeKernels(device), quick, timeout_s);
 }
 

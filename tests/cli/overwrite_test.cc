@@ -223,6 +223,15 @@ TEST_CASE("overwrite: standard output is a file like others", "[cli]") {
   CHECK(absl::StrContains(piped.out, "<svg"));
   CHECK(absl::StrContains(piped.out, "iteration time"));
   CHECK(shell(words + "--svg /dev/null --html /dev/null").exit_code == 0);
+  // With --json standard output is one object.
+  const BinaryResult mixed = shell(words + "--json --svg /dev/stdout | cat");
+  CHECK(absl::StrContains(mixed.err, "--svg: /dev/stdout is not allowed"));
+  CHECK_FALSE(absl::StrContains(mixed.out, "<svg"));
+  const BinaryResult apart =
+      shell(words + "--json -o run.json --svg /dev/stdout");
+  CHECK(apart.exit_code == 0);
+  CHECK(absl::StrContains(apart.out, "<svg"));
+  CHECK_FALSE(absl::StrContains(apart.out, "iteration_s"));
 }
 
 }  // namespace

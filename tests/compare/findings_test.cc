@@ -332,9 +332,8 @@ TEST_CASE("findings: slower copies beside slow passes", "[compare]") {
     bool copies = false;
     for (const RankProgram& rank : program.ranks) {
       for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
-        copies |=
-            rank.lanes[lane].passes > 0 &&
-            Pass::KindOf(lane) == PassKind::kLoad;
+        copies |= rank.lanes[lane].passes > 0 &&
+                  Pass::KindOf(lane) == PassKind::kLoad;
       }
     }
     if (!copies) continue;

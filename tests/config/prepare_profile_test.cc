@@ -13,8 +13,8 @@
 #include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/step_prediction.h"
-#include "sim/profile/store.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/profile/store.h"
 #include "sim/report/report.h"
 #include "tests/support/tiny_profile.h"
 

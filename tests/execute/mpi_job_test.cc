@@ -22,7 +22,8 @@ TEST_CASE("mpi: a message that does not come to its end stops no other",
     jobs.push_back(ProcessGroup::Create(FakeMpi(), "fake", "-n").value());
   }
   world.Delay(1);
-  const auto send = [&](int from, ProcessGroup::Tag tag, const std::string& text) {
+  const auto send = [&](int from, ProcessGroup::Tag tag,
+                        const std::string& text) {
     FakeMpiWorld::Become(from);
     jobs[from]->Send(0, tag, text);
   };

@@ -21,9 +21,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "execute/run/fixed_worker.h"
-#include "execute/transport/process_group.h"
 #include "execute/run/run_processes.h"
 #include "execute/train/training.h"
+#include "execute/transport/process_group.h"
 #include "sim/base/status.h"
 #include "tests/support/small_training.h"
 
@@ -165,7 +165,7 @@ absl::Status Train(ProcessGroup* job, const Options& options) {
   }
   PW_ASSIGN_OR_RETURN(const TrainedRun trained,
                       TrainProcesses(job, training.program, training.model,
-                               pw_cpu_kernels(), training.options));
+                                     pw_cpu_kernels(), training.options));
   if (training.options.check && !trained.check.ok())
     return absl::InternalError("wrong gradients");
   if (job->process() == 0) Leave(options, "bits", 0, BitsOf(trained));

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/transport/process_group.h"
 #include "execute/train/training.h"
+#include "execute/transport/process_group.h"
 #include "sim/base/file.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"

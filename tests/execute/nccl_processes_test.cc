@@ -33,9 +33,9 @@ struct Setup {
 };
 
 // Process 0 does `body`; the others serve and end well.
-void Run(
-    const Setup& setup,
-    const std::function<void(ProcessGroup*, const NcclProcesses::Options&)>& body) {
+void Run(const Setup& setup,
+         const std::function<void(ProcessGroup*,
+                                  const NcclProcesses::Options&)>& body) {
   FakeMpiWorld mpi(setup.processes);
   const PwKernels* const kernels = FakeKernels(setup.device);
   const auto options = [&](int process) {

@@ -10,8 +10,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/transport/thread_transport.h"
 #include "execute/train/training.h"
+#include "execute/transport/thread_transport.h"
 #include "tests/support/fake_nccl.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"

@@ -13,10 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "execute/train/copy_engine.h"
 #include "execute/run/fixed_worker.h"
 #include "execute/run/replay.h"
 #include "execute/run/run_threads.h"
+#include "execute/train/copy_engine.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"

@@ -49,7 +49,7 @@ Setup Make(const std::string& schedule, const Sizes& sizes) {
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   lower.gradient_bytes.assign(built->stages(), 4);
   lower.parameter_bytes.assign(built->stages(), 4);
-  if (sizes.dp > 1 || built->replicas > 1) lower.data_parallel = sizes.mode;
+  if (sizes.dp > 1 || built->directions > 1) lower.data_parallel = sizes.mode;
   lower.replicas = sizes.dp;
   lower.optimizer =
       built->update_every > 0 ? OptimizerMode::kNone : sizes.optimizer;

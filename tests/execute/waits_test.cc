@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "execute/transport/steady_seconds.h"
 #include "execute/run/fixed_worker.h"
 #include "execute/run/run_threads.h"
+#include "execute/transport/steady_seconds.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"

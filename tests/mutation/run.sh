@@ -203,8 +203,8 @@ build() {
     --parallel "$jobs" --target pipewright_tests "$@") >"$log" 2>&1
 }
 
-# Runs the tests of $1 for at most $2 seconds; the name of the first that fails
-# goes to $failed.
+# Runs the tests of $1 for at most $2 seconds. 0: all pass. 1: one fails, its
+# name is in $failed. 2: they do not end, $failed is what ran last.
 run_tests() {
   local output
   output=$(dirname "$tree")/output.xml
@@ -221,7 +221,7 @@ run_tests() {
     sed 's/&quot;/"/g; s/&lt;/</g; s/&gt;/>/g; s/&apos;/'"'"'/g; s/&amp;/\&/g')
   case $code in
     0) return 0 ;;
-    124 | 137) failed="$failed (does not end)" ;;
+    124 | 137) return 2 ;;
   esac
   return 1
 }
@@ -257,7 +257,7 @@ if [ ${#todo[@]} -gt 0 ]; then
   run_tests "$(
     IFS=,
     echo "${!specs[*]}"
-  )" 7200 || fail "fails without any mutant: $failed"
+  )" 7200 || fail "fails without any mutant, or does not end: $failed"
 fi
 count=0
 broken=0
@@ -275,9 +275,12 @@ for name in "${todo[@]}"; do
     broken=$((broken + 1))
     continue
   fi
-  verdict=survived
-  run_tests "$tests" 900 || verdict=killed
-  [ $verdict = killed ] || failed=''
+  run_tests "$tests" 900
+  case $? in
+    0) verdict=survived failed='' ;;
+    1) verdict=killed ;;
+    *) verdict=endless ;;
+  esac
   cp "$root/$file" "$tree/$file"
   printf '%s\n%s\n%s\n%s\n' "$key" "$verdict" "$failed" \
     "$(date -u +%F) | $commit" >"$results/$name"
@@ -299,6 +302,7 @@ if [ -e "$table" ]; then
 fi
 killed=0
 survivors=0
+endless=0
 missing=0
 unexpected=0
 body=
@@ -310,6 +314,7 @@ for name in "${all[@]}"; do
       <"$results/$name"
     case $verdict in
       killed) outcome=$failed ;;
+      endless) outcome="**does not end**: $failed" ;;
       *) outcome="**survived**${survives:+: $survives}" ;;
     esac
     rows[$name]="| \`$name\` | $what | \`$file\` | ${outcome//|/\\|} | $when |"
@@ -323,6 +328,9 @@ for name in "${all[@]}"; do
     *'**survived**'*)
       survivors=$((survivors + 1))
       [ -n "$survives" ] || unexpected=$((unexpected + 1))
+      ;;
+    *'**does not end**'*)
+      endless=$((endless + 1))
       ;;
     *)
       killed=$((killed + 1))
@@ -338,11 +346,12 @@ done
   echo "# Mutants"
   echo
   echo "Written by \`run.sh\`, which see. ${#all[@]} mutants: $killed killed," \
-    "$survivors survived, $missing not run."
+    "$survivors survived, $endless did not end, $missing not run."
   echo
   echo "| Mutant | What is wrong | File | First test that noticed | Date | Commit |"
   echo "|---|---|---|---|---|---|"
   printf '%s' "$body"
 } >"$table"
-echo "$killed killed, $survivors survived, $missing not run: $table"
+echo "$killed killed, $survivors survived, $endless did not end, $missing not" \
+  "run: $table"
 [ $((unexpected + broken)) = 0 ] || exit 1

@@ -82,6 +82,36 @@ TEST_CASE("lower: the replicas of a schedule reduce their stages together",
   CHECK(!Lower(schedule, sharded).ok());
 }
 
+// Rank 0 is done with stage 0 first, rank 1 with stage 1. The sum of the
+// positions puts stage 0 first, so on rank 1 stage 1 waits for it.
+TEST_CASE("lower: two ranks reduce their stages in one order", "[program]") {
+  const auto schedule = Parsed(
+      "pp 2 vpp 1 microbatches 2 replicas 2\n"
+      "0: aF0 aBW0 bF0 bBW0\n1: aF0 aB0 bF0 aW0 bBW0");
+  const Program program = Lowered(schedule, Options(*schedule));
+  const auto is_behind = [&](int rank, int stage) {
+    const RankProgram& of = program.ranks[rank];
+    for (const Attachment& each : of.attachments) {
+      const SideOp& op = of.side_ops[each.side_op];
+      if (op.kind == OpKind::kAllReduce && op.stage == stage) {
+        return each.position;
+      }
+    }
+    return int64_t{-1};
+  };
+  CHECK(is_behind(0, 0) == 2);
+  CHECK(is_behind(0, 1) == 4);
+  CHECK(is_behind(1, 0) == 5);
+  CHECK(is_behind(1, 1) == 5);
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<int> stages;
+    for (const SideOp& op : program.ranks[rank].side_ops) {
+      if (op.kind == OpKind::kAllReduce) stages.push_back(op.stage);
+    }
+    CHECK(stages == std::vector<int>{0, 1});
+  }
+}
+
 // Two nodes of four devices with a card each: four rings, and each leaves the
 // nodes through cards of its own. 16 B/s, latency 2 * 0.25.
 TEST_CASE("network: a group with several devices a node runs several rings",

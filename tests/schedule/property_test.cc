@@ -85,7 +85,8 @@ TEST_CASE("schedules: each pass stands exactly once", "[schedule]") {
       for (int replica = 0; replica < schedule.directions; ++replica) {
         for (int chunk = 0; chunk < params.vpp; ++chunk) {
           for (int microbatch = 0;
-               microbatch < schedule.microbatches_per_direction(); ++microbatch) {
+               microbatch < schedule.microbatches_per_direction();
+               ++microbatch) {
             for (int slice = 0; slice < schedule.slices; ++slice) {
               const auto of = [&](PassKind kind) {
                 return count(kind, microbatch, chunk, slice, replica);

@@ -14,7 +14,7 @@ void CheckSame(const Schedule& left, const Schedule& right) {
   CHECK(left.vpp() == right.vpp());
   CHECK(left.microbatches == right.microbatches);
   CHECK(left.slices == right.slices);
-  CHECK(left.replicas == right.replicas);
+  CHECK(left.directions == right.directions);
   REQUIRE(left.orders.size() == right.orders.size());
   for (int rank = 0; rank < left.pp(); ++rank) {
     CHECK(left.order(rank) == right.order(rank));

@@ -1,5 +1,5 @@
-// MPI between threads, each of which is a process to ProcessGroup: messages in order
-// from mailboxes in memory. No transfers.
+// MPI between threads, each of which is a process to ProcessGroup: messages in
+// order from mailboxes in memory. No transfers.
 #pragma once
 
 #include <deque>

@@ -1,7 +1,7 @@
 // NCCL between threads, on memory of the host: a table of the transport's
-// (execute/transport/nccl/module.h) that works under NCCL's rules and notes where they
-// are broken. Streams run in order; a send or a collective runs when all its
-// members stand before it.
+// (execute/transport/nccl/module.h) that works under NCCL's rules and notes
+// where they are broken. Streams run in order; a send or a collective runs when
+// all its members stand before it.
 #pragma once
 
 #include <functional>

@@ -51,8 +51,8 @@ std::optional<int> Arrival(const Schedule& schedule, int rank, Pass pass,
       inputs.push_back(KeyOf(false, stage + 1, pass));
     }
     if (pass.slice() + 1 < schedule.slices) {
-      inputs.push_back(
-          {false, pass.direction(), stage, pass.microbatch(), pass.slice() + 1});
+      inputs.push_back({false, pass.direction(), stage, pass.microbatch(),
+                        pass.slice() + 1});
     }
   } else if (pass.kind() == PassKind::kBackwardWeight) {
     inputs.push_back(KeyOf(false, stage, pass));

@@ -255,7 +255,8 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
     lower.parameter_bytes.push_back(random.Int(1, 32));
   }
   if (random.Chance(30)) {
-    for (int index = 0; index < schedule.microbatches_per_direction(); ++index) {
+    for (int index = 0; index < schedule.microbatches_per_direction();
+         ++index) {
       lower.costs.microbatch_factor.push_back(0.5 + random.Time(1));
     }
   }

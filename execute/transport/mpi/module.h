@@ -50,8 +50,7 @@ typedef struct PwProcesses {
   int (*finish)(void);
   /* All processes call it alike: `repeats` transfers of fp32 numbers on end.
    * Wall-clock seconds of one, mean over them, of the slowest process. */
-  int (*transfer)(PwTransfer kind, size_t bytes, int repeats,
-                  double* seconds);
+  int (*transfer)(PwTransfer kind, size_t bytes, int repeats, double* seconds);
   /* "Open MPI v4.1.4". */
   const char* (*version)(void);
   /* Instead, when processes are missing or the job has failed. */

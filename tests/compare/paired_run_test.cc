@@ -1,0 +1,59 @@
+// Which operations of two runs belong together.
+#include "sim/compare/paired_run.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/support/compared_runs.h"
+
+namespace pipewright {
+namespace {
+
+using testing::ComparedProgram;
+using testing::kComparedIterations;
+using testing::SimulatedTrace;
+
+// Passes of the last iteration from `first_s` on are not in the trace.
+ReadTrace CutOff(ReadTrace trace, double first_s) {
+  trace.ops.erase(std::remove_if(trace.ops.begin(), trace.ops.end(),
+                                 [&](const ReadOp& read) {
+                                   return read.op.iteration + 1 ==
+                                              kComparedIterations &&
+                                          read.op.start_s >= first_s;
+                                 }),
+                  trace.ops.end());
+  return trace;
+}
+
+double MiddleOfLastIteration(const ReadTrace& trace) {
+  double first_s = 1e300;
+  double last_s = 0;
+  for (const ReadOp& read : trace.ops) {
+    if (read.op.iteration + 1 != kComparedIterations) continue;
+    first_s = std::min(first_s, read.op.start_s);
+    last_s = std::max(last_s, read.op.end_s);
+  }
+  return (first_s + last_s) / 2;
+}
+
+TEST_CASE("paired run: an iteration in which a trace was cut off is left out",
+          "[compare]") {
+  const ReadTrace whole = SimulatedTrace(ComparedProgram({}));
+  const ReadTrace cut = CutOff(whole, MiddleOfLastIteration(whole));
+  REQUIRE(cut.ops.size() < whole.ops.size());
+  const auto both = PairRuns(whole, whole);
+  REQUIRE(both.ok());
+  CHECK(both->iterations == kComparedIterations);
+  for (const bool swapped : {false, true}) {
+    const auto pair = swapped ? PairRuns(cut, whole) : PairRuns(whole, cut);
+    INFO(pair.status());
+    REQUIRE(pair.ok());
+    CHECK(pair->iterations == kComparedIterations - 1);
+    for (const PairedOp& op : pair->ops) {
+      CHECK(op.op.iteration + 1 < kComparedIterations);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/status.h"
 #include "sim/base/quantity.h"
+#include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/program/network_time.h"
 
@@ -37,8 +38,9 @@ bool IsOfDevice(const Profile& profile, absl::string_view device) {
   return !device.empty() && !profile.sources.empty() &&
          std::all_of(profile.sources.begin(), profile.sources.end(),
                      [&](const ProfileSource& source) {
-                       return absl::StrContainsIgnoreCase(source.device,
-                                                          device);
+                       return absl::StrContains(
+                           absl::AsciiStrToLower(source.device),
+                           absl::AsciiStrToLower(device));
                      });
 }
 

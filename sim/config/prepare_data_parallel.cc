@@ -9,6 +9,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/device.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -33,15 +34,19 @@ std::vector<Member> MembersWith(const PreparedRun& run, int rank) {
   return members;
 }
 
-// Links are a device's: NVLink by its generation.
-bool IsOfDevice(const Profile& profile, absl::string_view device) {
-  return !device.empty() && !profile.sources.empty() &&
-         std::all_of(profile.sources.begin(), profile.sources.end(),
-                     [&](const ProfileSource& source) {
-                       return absl::StrContains(
-                           absl::AsciiStrToLower(source.device),
-                           absl::AsciiStrToLower(device));
-                     });
+// Is all of it of the device that the system has? By its short name, "h100",
+// which CUDA's own contains ("NVIDIA H100 80GB HBM3"). NVLink goes with it.
+bool IsOfDevice(const Profile& profile, const std::string& device_name) {
+  const absl::StatusOr<DeviceSpec> device = FindDevice(device_name);
+  return !profile.sources.empty() &&
+         std::all_of(
+             profile.sources.begin(), profile.sources.end(),
+             [&](const ProfileSource& source) {
+               return (!device_name.empty() && source.device == device_name) ||
+                      (device.ok() &&
+                       absl::StrContains(absl::AsciiStrToLower(source.device),
+                                         device->name));
+             });
 }
 
 bool Has(const Profile& profile, absl::string_view operation) {

@@ -6,6 +6,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/slice_work.h"
 
 namespace pipewright {
 namespace {
@@ -38,10 +39,8 @@ void WarnOfEqualSlices(const RunConfig& config,
   if (sizes.slices == 1 || attention == 0) return;
   std::string factors;
   for (int slice = 0; slice < std::min(sizes.slices, kMostShown); ++slice) {
-    // Work grows with the tokens in front (SliceWork, schedules/slice_plan.h).
-    absl::StrAppendFormat(
-        &factors, "%s%.4g", slice == 0 ? "" : ",",
-        1 + attention * ((2 * slice + 1.0) / sizes.slices - 1));
+    absl::StrAppendFormat(&factors, "%s%.4g", slice == 0 ? "" : ",",
+                          EqualSliceFactor(attention, slice, sizes.slices));
   }
   if (sizes.slices > kMostShown) factors += ",...";
   warnings->push_back(absl::StrCat(

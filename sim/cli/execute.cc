@@ -198,7 +198,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                       Lower(run.schedule.lowered, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
-      run.lower.data_parallel >= DataParallel::kZero1 &&
+      TraitsOf(run.lower.data_parallel).shards_step &&
       prepared->program.replicas > 1) {
     return BadValue("strategy.optimizer", "post-validated",
                     "synchronised or none with a sharded optimizer (the "

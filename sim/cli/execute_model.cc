@@ -52,8 +52,8 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
                     "pass, so the copies of the table on the first and the "
                     "last rank would become different)");
   }
-  const bool scattered =
-      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
+                         run.lower.replicas > 1;
   if (scattered && schedule.stages() > 1) {
     return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
                     "false; none, ddp or zero1 (gradients are scattered after "
@@ -77,7 +77,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
   }
   const bool copies =
       run.lower.replicas > 1 || run.schedule.lowered->directions > 1;
-  if (copies && run.lower.data_parallel == DataParallel::kNone) {
+  if (copies && !TraitsOf(run.lower.data_parallel).reduces) {
     if (read.strategy.data_parallel) {
       warnings->push_back(
           "strategy.data_parallel is none: copies of a stage become different, "
@@ -87,7 +87,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
     }
   }
   const auto stages = static_cast<size_t>(run.schedule.lowered->stages());
-  if (run.lower.data_parallel != DataParallel::kNone) {
+  if (TraitsOf(run.lower.data_parallel).reduces) {
     if (run.lower.gradient_bytes.empty()) {
       run.lower.gradient_bytes.assign(stages, 0);
     }

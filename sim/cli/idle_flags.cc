@@ -186,13 +186,7 @@ std::vector<std::string> IdleInCheck(const RunConfig& config,
   const auto is_read = [&](const std::string& path) {
     if (path == "strategy.max_activations") return true;
     if (path == "costs.held_until_weight") {
-      return std::any_of(
-          schedule.orders.begin(), schedule.orders.end(),
-          [](const auto& order) {
-            return std::any_of(order->begin(), order->end(), [](Pass pass) {
-              return pass.kind() == PassKind::kBackwardWeight;
-            });
-          });
+      return schedule.Has(PassKind::kBackwardWeight);
     }
     // What a model holds is counted as its costs say.
     return weighs &&

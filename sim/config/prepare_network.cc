@@ -212,9 +212,7 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
         "neither p2p nor a system is given: hops between ranks cost nothing");
   }
   if (sizes.dp > 1) {
-    warnings->push_back(
-        "no system is given: the bytes of gradient synchronisation cost "
-        "nothing");
+    warnings->push_back(kFreeSynchronisation);
   }
   return prepared;
 }

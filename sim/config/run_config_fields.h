@@ -21,16 +21,16 @@ struct ChoiceRow {
 };
 
 inline const std::vector<ChoiceRow>& DataParallelChoices() {
-  static const std::vector<ChoiceRow> rows = {
-      {"none", static_cast<int>(DataParallel::kNone)},
-      {"ddp", static_cast<int>(DataParallel::kDdp)},
-      {"zero1", static_cast<int>(DataParallel::kZero1)},
-      {"zero2", static_cast<int>(DataParallel::kZero2)},
-      {"fsdp", static_cast<int>(DataParallel::kFsdp)},
-      {"hsdp", 0, false},
-      {"hpz", 0, false},
-      {"odc", 0, false},
-  };
+  static const std::vector<ChoiceRow> rows = [] {
+    std::vector<ChoiceRow> all;
+    for (const DataParallelTraits& mode : kDataParallelModes) {
+      all.push_back({mode.name, static_cast<int>(mode.mode)});
+    }
+    for (const char* name : {"hsdp", "hpz", "odc"}) {
+      all.push_back({name, 0, false});
+    }
+    return all;
+  }();
   return rows;
 }
 

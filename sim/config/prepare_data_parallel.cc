@@ -64,9 +64,8 @@ struct Found {
 Found FindMeasured(const PreparedRun& run, const Network& network,
                    OpKind kind) {
   const LowerOptions& lower = run.lower;
-  const std::vector<double>& bytes = kind == OpKind::kAllGather
-                                         ? lower.parameter_bytes
-                                         : lower.gradient_bytes;
+  const std::vector<double>& bytes =
+      kind == OpKind::kAllGather ? lower.parameter_bytes : lower.gradient_bytes;
   const Schedule& schedule = *run.schedule.lowered;
   Found found;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
@@ -100,8 +99,7 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
   Network network = run->lower.network;
   const bool fits =
       !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
-      (shape == nullptr ||
-       IsOfDevice(*profile->profile, shape->device_name));
+      (shape == nullptr || IsOfDevice(*profile->profile, shape->device_name));
   if (fits) network.measured = profile->profile;
   std::vector<std::string> taken;
   bool all = true;
@@ -118,8 +116,8 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
       }
     } else if (Has(*profile->profile, operation)) {
       run->warnings.push_back(absl::StrCat(
-          "profile ", name, ": its ", operation,
-          " is not of these members (", what,
+          "profile ", name, ": its ", operation, " is not of these members (",
+          what,
           shape == nullptr ? ""
                            : ", with the nodes of strategy.mapping and the "
                              "system's device",

@@ -48,16 +48,10 @@ class RunFacts {
   const DataParallelTraits& mode() const {
     return TraitsOf(run_.lower.data_parallel);
   }
-  bool synchronises() const {
-    return has_copies() && mode().reduces;
-  }
-  bool shards_step() const {
-    return synchronises() && mode().shards_step;
-  }
+  bool synchronises() const { return has_copies() && mode().reduces; }
+  bool shards_step() const { return synchronises() && mode().shards_step; }
 
-  bool HasPass(PassKind kind) const { 
-    return run_.schedule.lowered->Has(kind);
-  }
+  bool HasPass(PassKind kind) const { return run_.schedule.lowered->Has(kind); }
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?
   bool SpansNodes() const;

@@ -91,8 +91,7 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   report->params = run.schedule.params;
   report->model = run.model;
   report->system = run.network.system;
-  report->data_parallel =
-      TraitsOf(run.lower.data_parallel).name;
+  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
   // Prepare fills these in where there is something to synchronise.
   if (!run.lower.gradient_bytes.empty()) {
     report->gradient_sync = report->data_parallel;

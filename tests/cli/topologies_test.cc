@@ -36,10 +36,10 @@ TEST_CASE("topologies: list has the keys, defaults and legal values", "[cli]") {
       CHECK(params[each]["legal"] == LegalValues(param));
       CHECK(params[each]["help"] == param.help);
       CHECK(absl::StrContains(
-          text.out, absl::StrCat("--set system.params.", param.key, "=",
-                                 param.fallback.empty() ? "VALUE"
-                                                        : param.fallback,
-                                 " (", LegalValues(param), "): ", param.help)));
+          text.out,
+          absl::StrCat("--set system.params.", param.key, "=",
+                       param.fallback.empty() ? "VALUE" : param.fallback, " (",
+                       LegalValues(param), "): ", param.help)));
     }
   }
 }

@@ -122,6 +122,7 @@ const RegisterSchedule kRow({
              "backward, or behind it"},
         },
     .build = Build,
+    .placement = WavePlacement,
     .claims = BubbleClaims(
         {.metric = Claim::Metric::kBubblePerRank,
          .formula = kBubble,

@@ -60,6 +60,7 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
+    .placement = WavePlacement,
     .claims = BubbleClaims(
         {.metric = Claim::Metric::kBubblePerRank,
          .formula = kBubble,

@@ -59,6 +59,7 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {},
     .build = Build,
+    .placement = WavePlacement,
     .claims =
         {
             {.metric = Claim::Metric::kBubbleGlobal,

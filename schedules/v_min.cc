@@ -65,6 +65,7 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {VPlanParam()},
     .build = Build,
+    .placement = WavePlacement,
     .claims =
         {
             {.metric = Claim::Metric::kPeakActivations,

@@ -77,6 +77,7 @@ const RegisterSchedule kRow({
     .default_vpp = 2,
     .params = {VPlanParam()},
     .build = Build,
+    .placement = WavePlacement,
     .claims =
         {
             {.metric = Claim::Metric::kPeakActivations,

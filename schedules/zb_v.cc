@@ -144,6 +144,7 @@ const RegisterSchedule kRow({
                 "given). By default the better of both where costs or a limit "
                 "are given, else handcrafted"}},
     .build = Build,
+    .placement = WavePlacement,
     .claims =
         {
             {.metric = Claim::Metric::kBubblePerRank,

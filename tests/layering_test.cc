@@ -1,5 +1,5 @@
-// The rules of DESIGN section 2 on who may include whom, and section 6 on
-// what may print or exit, checked against the sources.
+// The rules of docs/architecture.md, Layers, on who may include whom and what
+// may print or exit, checked against the sources.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -43,7 +43,7 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
         "sim/model", "sim/profile",  "sim/cost",   "sim/memory"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/compare",
-          "sim/config", "sim/search", "sim/sweep", "sim/reproduce",
+          "sim/config", "sim/run", "sim/search", "sim/sweep", "sim/reproduce",
           "sim/cli"}) {
       map[folder] = below;
       below.insert(folder);
@@ -235,7 +235,8 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/program/a.cc", "#include \"sim/trace/trace.h\"\n"));
   CHECK(bad("sim/engine/a.cc", "#include \"sim/report/report.h\"\n"));
   CHECK(bad("sim/report/a.cc", "#include \"sim/config/run_config.h\"\n"));
-  CHECK(bad("sim/config/a.cc", "#include \"sim/search/a.h\"\n"));
+  CHECK(bad("sim/config/a.cc", "#include \"sim/run/a.h\"\n"));
+  CHECK(bad("sim/run/a.cc", "#include \"sim/search/a.h\"\n"));
   CHECK(bad("sim/sweep/a.cc", "#include \"sim/cli/a.h\"\n"));
   CHECK(bad("sim/new/a.cc", "#include \"sim/base/names.h\"\n"));
   CHECK(bad("schedules/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
@@ -299,6 +300,8 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   CHECK(good("sim/memory/a.h", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(good("sim/report/a.h", "#include \"sim/engine/engine.h\"\n"));
   CHECK(good("sim/config/a.h", "#include \"sim/report/report.h\"\n"));
+  CHECK(good("sim/run/a.h", "#include \"sim/config/prepare.h\"\n"));
+  CHECK(good("sim/search/a.cc", "#include \"sim/run/a.h\"\n"));
   CHECK(good("schedules/a.cc", "#include \"sim/replay/replay.h\"\n"));
   CHECK(good("sim/cli/main.cc", "  std::cout << 1; exit(2);\n"));
   CHECK(good("sim/engine/simgrid_engine.cc", "#include <simgrid/s4u.hpp>\n"));

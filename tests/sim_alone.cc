@@ -7,10 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "sim/base/status.h"
-#include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
-#include "sim/engine/engine.h"
-#include "sim/program/lower.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -19,17 +17,16 @@ constexpr char kRun[] = R"(
 strategy: {pp: 4, microbatches: 8}
 schedule: {name: 1f1b}
 costs: {uniform: {forward: 1s, backward_input: 1s, backward_weight: 1s}, p2p: 0s}
+engine: fast
 )";
 // (m + p - 1) (F + B + W)
 constexpr double kExpected_s = 11 * 3;
 
 absl::StatusOr<double> SpanSeconds() {
   PW_ASSIGN_OR_RETURN(const RunConfig config, ReadConfig(kRun, "run.yaml"));
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
-  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine("fast"));
-  PW_ASSIGN_OR_RETURN(const RunSummary summary, engine->run(program, {}));
-  return summary.iteration_end_s.front();
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(config, &context));
+  return run.report.span_s.global;
 }
 
 }  // namespace

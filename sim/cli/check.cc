@@ -49,7 +49,7 @@ bool HasModel(const RunConfig& run_config) {
 }
 
 absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
-                                      PreparedRun run) {
+                                      PreparedRun run, RunContext* context) {
   if (!run.memory) {
     constexpr char kAllowed[] =
         "with --model, or with a --config that has model.preset, model.hf or "
@@ -61,7 +61,7 @@ absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
                          kAllowed)),
         "", kAllowed);
   }
-  if (!run.memory->fits()) run.memory->changes = AdviseMemory(run, 3);
+  if (!run.memory->fits()) run.memory->changes = AdviseMemory(run, 3, context);
   return *std::move(run.memory);
 }
 
@@ -148,6 +148,7 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
 // Counts what the order holds; the verdict is whether that is within limits.
 absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
                         Json* report, absl::Status* verdict) const {
+  RunContext context;
   std::optional<PreparedRun> run;
   double held = given.costs.held_until_weight.value_or(1);
   if (HasModel(given)) {
@@ -155,7 +156,7 @@ absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
     RunConfig run_config = given;
     run_config.schedule.name.reset();
     run_config.schedule.file = file;
-    PW_ASSIGN_OR_RETURN(run, Prepare(run_config));
+    PW_ASSIGN_OR_RETURN(run, Prepare(run_config, &context));
     held = run->lower.costs.held_until_weight;
   }
   const std::vector<double> peaks = PeakActivations(schedule, held);
@@ -178,8 +179,9 @@ absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
   if (!verdict->ok() || (!run && !given.system.memory_bytes)) {
     return absl::OkStatus();
   }
-  PW_ASSIGN_OR_RETURN(const MemoryReport memory,
-                      MemoryOf(given, run ? *std::move(run) : PreparedRun()));
+  PW_ASSIGN_OR_RETURN(
+      const MemoryReport memory,
+      MemoryOf(given, run ? *std::move(run) : PreparedRun(), &context));
   (*report)["memory"] = MemoryToJson(memory);
   if (memory.limit_bytes) {
     (*report)["fits"] = report->value("fits", true) && memory.fits();

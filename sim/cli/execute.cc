@@ -194,10 +194,11 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                        .one_at_a_time = one_at_a_time,
                        .seeded = seed != Execute().seed},
                       &prepared->warnings);
-  PW_ASSIGN_OR_RETURN(prepared->program, Lower(run.schedule, run.lower));
+  PW_ASSIGN_OR_RETURN(prepared->program,
+                      Lower(run.schedule.lowered, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
-      run.lower.data_parallel >= DataParallel::kZero1 &&
+      TraitsOf(run.lower.data_parallel).shards_step &&
       prepared->program.replicas > 1) {
     return BadValue("strategy.optimizer", "post-validated",
                     "synchronised or none with a sharded optimizer (the "
@@ -224,7 +225,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                           processes.job == nullptr ? "" : processes.name)}));
   }
   // Before it is tried. What a system's device has is no limit of this one.
-  if (run.limit) PW_RETURN_IF_ERROR(*run.limit);
+  PW_RETURN_IF_ERROR(run.limit());
   if (run.memory && run.config.system.memory_bytes &&
       prepared->kind != ClockKind::kPaced) {
     PW_RETURN_IF_ERROR(MemoryVerdict(*run.memory));

@@ -6,8 +6,8 @@
 #include "calibrate/grid.h"
 #include "execute/train/training.h"
 #include "sim/base/status.h"
-#include "sim/config/describe_costs.h"
 #include "sim/memory/executor_memory.h"
+#include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -43,7 +43,7 @@ absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
 
 // Where the gradients of a table cannot come together.
 absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
-  const Schedule& schedule = *run.schedule;
+  const Schedule& schedule = *run.schedule.lowered;
   constexpr char kField[] = "model.tied_embeddings";
   if (schedule.update_every > 0 && model.copies_table &&
       schedule.update_every < schedule.microbatches) {
@@ -52,8 +52,8 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
                     "pass, so the copies of the table on the first and the "
                     "last rank would become different)");
   }
-  const bool scattered =
-      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
+                         run.lower.replicas > 1;
   if (scattered && schedule.stages() > 1) {
     return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
                     "false; none, ddp or zero1 (gradients are scattered after "
@@ -68,15 +68,16 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings) {
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
-  const bool unflushed = run.schedule->update_every > 0;
+  const bool unflushed = run.schedule.lowered->update_every > 0;
   if (!read.strategy.optimizer && !unflushed) {
     // So that what is warned of is of a run that steps.
     RunConfig steps = read;
     steps.strategy.optimizer = OptimizerMode::kSynchronised;
     PW_ASSIGN_OR_RETURN(run, Prepare(steps));
   }
-  const bool copies = run.lower.replicas > 1 || run.schedule->directions > 1;
-  if (copies && run.lower.data_parallel == DataParallel::kNone) {
+  const bool copies =
+      run.lower.replicas > 1 || run.schedule.lowered->directions > 1;
+  if (copies && !TraitsOf(run.lower.data_parallel).reduces) {
     if (read.strategy.data_parallel) {
       warnings->push_back(
           "strategy.data_parallel is none: copies of a stage become different, "
@@ -85,8 +86,8 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
       run.lower.data_parallel = DataParallel::kDdp;
     }
   }
-  const auto stages = static_cast<size_t>(run.schedule->stages());
-  if (run.lower.data_parallel != DataParallel::kNone) {
+  const auto stages = static_cast<size_t>(run.schedule.lowered->stages());
+  if (TraitsOf(run.lower.data_parallel).reduces) {
     if (run.lower.gradient_bytes.empty()) {
       run.lower.gradient_bytes.assign(stages, 0);
     }
@@ -100,7 +101,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
 void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
   if (!run->prepared_model) return;
   const TrainingSpec& training = run->prepared_model->training;
-  const Schedule& schedule = *run->schedule;
+  const Schedule& schedule = *run->schedule.lowered;
   ExecutorSpec spec;
   spec.gpu = device == "cuda";
   spec.type_bytes = spec.gpu ? 2 : 4;
@@ -116,7 +117,8 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
 }
 
 bool HasTimes(const PreparedRun& run) {
-  return run.profile || run.analytic || run.config.costs.forward_s ||
+  return run.costs.profile || run.costs.analytic ||
+         run.config.costs.forward_s ||
          !run.config.costs.stage_forward_s.empty();
 }
 
@@ -143,9 +145,9 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");
   }
-  if (run.schedule->backward != BackwardRule::kChain) {
+  if (run.schedule.lowered->backward != BackwardRule::kChain) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "schedule ", run.schedule->name,
+        "schedule ", run.schedule.lowered->name,
         ": its backwards do not follow the chain of stages; the executor "
         "trains only those that do"));
   }
@@ -160,7 +162,7 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   model.shape = grid.shapes[0].model;
   model.batch = training.microbatch_size;
   model.sequence = training.sequence;
-  model.slices = run.schedule->slices;
+  model.slices = run.schedule.lowered->slices;
   model.seed = seed;
   // Otherwise nobody waits for the norm: a post-validated step that clips is
   // one that fails, which the program has to know of.
@@ -168,9 +170,9 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
     model.clip_norm = kDefaultClip;
   }
   model.failing_steps = run.lower.failing_steps;
-  SetWeightVersions(*run.schedule, &model);
+  SetWeightVersions(*run.schedule.lowered, &model);
   if (prepared.spec.tied_embeddings) {
-    TieTable(*run.schedule, &model);
+    TieTable(*run.schedule.lowered, &model);
     PW_RETURN_IF_ERROR(CheckTied(run, model));
   }
   switch (training.recompute) {
@@ -190,7 +192,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                     "all of them (the executor recomputes every stage or "
                     "none)");
   }
-  PW_ASSIGN_OR_RETURN(const bool passes, RecomputesByPasses(*run.schedule));
+  PW_ASSIGN_OR_RETURN(const bool passes,
+                      RecomputesByPasses(*run.schedule.lowered));
   model.recompute |= passes;
   for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
     std::vector<StagePart>& stage = model.stages.emplace_back();

@@ -6,10 +6,9 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_model.h"
-#include "sim/config/step_prediction.h"
-#include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/format.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -32,7 +31,7 @@ absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
   }
   // Processes may be on the system that is given.
   if (config.system.given() && !way.processes) {
-    return BadValue(config.Field("system"), run.system,
+    return BadValue(config.Field("system"), run.network.system,
                     "none, --clock virtual or paced, or mpirun and --bootstrap "
                     "on that system (with --clock real the threads of one "
                     "process do not use its links)");
@@ -81,25 +80,25 @@ RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
 absl::Status Predict(const PreparedRun& run, const Program& program,
                      ExecuteReport* report) {
   if (!HasTimes(run)) return absl::OkStatus();
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(
-      const RunSummary predicted,
-      engine->run(program, {.native_flows = run.config.network == "native"}));
-  report->predicted_iteration_s = predicted.iteration_s();
-  PW_ASSIGN_OR_RETURN(report->predicted_interval,
-                      PredictStepOf(run, program, predicted.iteration_s()));
-  for (const RankTimes& times : predicted.times[predicted.row_of_replica[0]]) {
+  SimulateOptions options;
+  options.interval = true;
+  PW_ASSIGN_OR_RETURN(const ProgramResult predicted,
+                      SimulateProgram(run, program, options));
+  report->predicted_iteration_s = predicted.report.iteration_s;
+  report->predicted_interval = predicted.report.interval;
+  const RunSummary& summary = predicted.summary;
+  for (const RankTimes& times : summary.times[summary.row_of_replica[0]]) {
     report->predicted_span_s.push_back(times.span_s());
   }
-  report->predicted_by = run.engine;
+  report->predicted_by = predicted.report.engine;
   return absl::OkStatus();
 }
 
 // Without kernels nothing has bytes: what the schedule's passes say.
 void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
   if (report->clock == ClockKind::kPaced || !run.memory) {
-    report->predicted_peak_activations =
-        PeakActivations(*run.schedule, run.lower.costs.held_until_weight);
+    report->predicted_peak_activations = PeakActivations(
+        *run.schedule.lowered, run.lower.costs.held_until_weight);
     return;
   }
   for (const RankMemory& rank : run.memory->memory->ranks) {

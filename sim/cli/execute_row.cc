@@ -33,7 +33,7 @@ std::string LayersOf(const StageLayout& layout) {
 
 // 0 without passes that take time.
 double ShortestPass(const PreparedRun& run) {
-  const Schedule& schedule = *run.schedule;
+  const Schedule& schedule = *run.schedule.lowered;
   double shortest_s = 0;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     for (const Pass pass : schedule.order(rank)) {
@@ -77,7 +77,7 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
     return BadValue("--row", path,
                     "with pass times to predict from (--profile)");
   }
-  const Schedule& schedule = *run.schedule;
+  const Schedule& schedule = *run.schedule.lowered;
   row_.schedule = schedule.name;
   row_.pp = schedule.pp();
   row_.vpp = schedule.vpp();
@@ -93,8 +93,9 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.shortest_pass_s = ShortestPass(run);
   row_.date = UtcDate();
   row_.version = PIPEWRIGHT_VERSION;
-  row_.profile = run.profile ? DescribeProfile(*run.profile->profile)
-                             : "given on the command line";
+  row_.profile = run.costs.profile
+                     ? DescribeProfile(*run.costs.profile->profile)
+                     : "given on the command line";
   path_ = path;
   PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path));
   PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,

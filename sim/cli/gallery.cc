@@ -6,9 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
-#include "sim/config/prepare.h"
-#include "sim/engine/engine.h"
-#include "sim/memory/activations.h"
+#include "sim/report/facts.h"
+#include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
@@ -19,30 +18,32 @@ constexpr int kDefaultMicrobatches = 8;
 // A picture with more passes shows no single one, and there are many pictures.
 constexpr int64_t kMaxPasses = 200'000;
 
-// `idle`: how many schedules each option without effect is of.
-absl::Status Draw(const RunConfig& config, std::vector<std::string>* warnings,
-                  std::map<std::string, int>* idle, std::string* network,
-                  GalleryEntry* entry) {
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
-  PW_ASSIGN_OR_RETURN(entry->program, Lower(run.schedule, run.lower));
-  if (entry->program.num_passes() > kMaxPasses) {
+absl::Status CheckDrawable(const PreparedRun& prepared,
+                           const Program& program) {
+  if (program.num_passes() > kMaxPasses) {
     return absl::InvalidArgumentError(
-        absl::StrCat(entry->program.num_passes(), " passes; allowed: up to ",
+        absl::StrCat(program.num_passes(), " passes; allowed: up to ",
                      kMaxPasses, " in a picture"));
   }
-  PW_RETURN_IF_ERROR(run.limit.value_or(absl::OkStatus()));
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
+  return prepared.limit();
+}
+
+// `idle`: how many schedules each option without effect is of.
+absl::Status Draw(const RunConfig& config, RunContext* context,
+                  std::vector<std::string>* warnings,
+                  std::map<std::string, int>* idle, GalleryEntry* entry) {
   FullTrace trace;
-  EngineOptions options;
+  SimulateOptions options;
   options.trace = &trace;
-  PW_ASSIGN_OR_RETURN(const RunSummary summary,
-                      engine->run(entry->program, options));
+  options.admit = &CheckDrawable;
+  PW_ASSIGN_OR_RETURN(SimulatedRun simulated,
+                      Simulate(config, context, options));
   for (const TraceOp& op : trace.ops()) {
     if (op.iteration == 0 && op.replica == 0) entry->ops.push_back(op);
   }
-  entry->report = Summarize(
-      entry->program, summary,
-      PeakActivations(*run.schedule, run.lower.costs.held_until_weight));
+  entry->program = std::move(simulated.program);
+  entry->report = std::move(simulated.report);
+  const PreparedRun& run = simulated.prepared;
   const auto is_idle = [&](const std::string& warning) {
     return std::any_of(
         run.idle.begin(), run.idle.end(),
@@ -56,7 +57,6 @@ absl::Status Draw(const RunConfig& config, std::vector<std::string>* warnings,
       warnings->push_back(warning);
     }
   }
-  *network = run.network_name;
   return absl::OkStatus();
 }
 
@@ -72,7 +72,8 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
   absl::Status refusal;
   int drawn = 0;
   std::map<std::string, int> idle;
-  std::string network;
+  RunContext context;
+  std::vector<ReportFact> facts;  // of any that is drawn
   for (const ScheduleInfo* info : AllSchedules()) {
     GalleryEntry entry = {info->name, info->summary, info->source};
     each.schedule.name = info->name;
@@ -82,9 +83,10 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
       each.strategy.slices = std::max(1, *each.strategy.pp);
     }
     const absl::Status status =
-        Draw(each, &gallery.warnings, &idle, &network, &entry);
+        Draw(each, &context, &gallery.warnings, &idle, &entry);
     if (status.ok()) {
       ++drawn;
+      facts = FactsOf(entry.report);
     } else {
       refusal = status;
       entry = {info->name, info->summary, info->source,
@@ -97,14 +99,17 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
   for (const auto& [warning, count] : idle) {
     if (count == drawn) gallery.warnings.push_back(warning);
   }
-  gallery.facts = {absl::StrCat("pp ", *each.strategy.pp),
-                   absl::StrCat("microbatches ", *each.strategy.microbatches),
+  const auto fact = [&facts](absl::string_view name) {
+    return FactText(*FindFact(facts, name));
+  };
+  gallery.facts = {fact("pp"),
+                   fact("microbatches"),
                    "chunks a rank as each schedule has by default",
                    config.strategy.slices
                        ? absl::StrCat("slices ", *config.strategy.slices)
                        : "slices pp in schedules that cut a sequence, else 1",
-                   "engine fast",
-                   absl::StrCat("network ", network)};
+                   fact("engine"),
+                   fact("network")};
   return gallery;
 }
 

@@ -43,6 +43,12 @@ const char* MetricName(Claim::Metric metric) {
   return "";
 }
 
+Json ParamRow(const std::string& key, const std::string& fallback,
+              const std::string& legal, const std::string& help) {
+  return {
+      {"key", key}, {"default", fallback}, {"legal", legal}, {"help", help}};
+}
+
 Json Schedules() {
   Json rows = Json::array();
   for (const ScheduleInfo* info : AllSchedules()) {
@@ -58,10 +64,8 @@ Json Schedules() {
            {"source", claim.source}});
     }
     for (const ParamInfo& param : all) {
-      params.push_back({{"key", param.key},
-                        {"default", param.fallback},
-                        {"legal", param.legal},
-                        {"help", param.help}});
+      params.push_back(
+          ParamRow(param.key, param.fallback, param.legal, param.help));
     }
     rows.push_back({{"name", info->name},
                     {"summary", info->summary},
@@ -77,7 +81,13 @@ Json Schedules() {
 Json Topologies() {
   Json rows = Json::array();
   for (const ShapeInfo* info : AllShapes()) {
-    rows.push_back({{"name", info->name}, {"summary", info->summary}});
+    Json params = Json::array();
+    for (const ShapeParam& param : info->params) {
+      params.push_back(
+          ParamRow(param.key, param.fallback, LegalValues(param), param.help));
+    }
+    rows.push_back(
+        {{"name", info->name}, {"summary", info->summary}, {"params", params}});
   }
   return rows;
 }
@@ -194,6 +204,27 @@ Json Devices() {
   return rows;
 }
 
+// A line under the row's name: how the parameter is given, "--param unit=2".
+void AddParam(absl::string_view option, const Json& param, std::string* text) {
+  const std::string fallback = param["default"].get<std::string>();
+  absl::StrAppendFormat(
+      text, "%-18s   %s%s=%s (%s): %s\n", "", option,
+      param["key"].get<std::string>(), fallback.empty() ? "VALUE" : fallback,
+      param["legal"].get<std::string>(), param["help"].get<std::string>());
+}
+
+std::string TopologyTable(const Json& rows) {
+  std::string text;
+  for (const Json& row : rows) {
+    absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
+                          row["summary"].get<std::string>());
+    for (const Json& param : row["params"]) {
+      AddParam("--set system.params.", param, &text);
+    }
+  }
+  return text;
+}
+
 std::string ToText(const Json& rows) {
   size_t width = 18;
   for (const Json& row : rows) {
@@ -215,10 +246,7 @@ std::string ToText(const Json& rows) {
     for (const Json& param : row["params"]) {
       // Every schedule takes it; it means something where there are pairs.
       if (param["key"] == PairParam().key) continue;
-      absl::StrAppendFormat(
-          &text, "%-18s   --param %s=%s (%s): %s\n", "",
-          param["key"].get<std::string>(), param["default"].get<std::string>(),
-          param["legal"].get<std::string>(), param["help"].get<std::string>());
+      AddParam("--param ", param, &text);
     }
   }
   return text;
@@ -276,6 +304,7 @@ absl::Status PrintList(const std::string& what, bool json) {
         "%severy schedule, files too: --param %s=%s (%s): %s\n", ToText(rows),
         pair.key, pair.fallback, pair.legal, pair.help));
   }
+  if (!json && what == "topologies") return Print(TopologyTable(rows));
   if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
   object[what] = std::move(rows);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "sim/config/prepare.h"
 #include "sim/engine/engine.h"
 #include "sim/report/svg.h"
+#include "sim/run/simulated_run.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/torch_csv.h"
 #include "sim/trace/trace.h"
@@ -20,18 +22,17 @@
 namespace pipewright {
 namespace {
 
-absl::StatusOr<std::string> Svg(const PreparedRun& run) {
-  LowerOptions lower = run.lower;
-  lower.iterations = 1;
-  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, lower));
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine("fast"));
+absl::StatusOr<std::string> Svg(PreparedRun prepared) {
+  prepared.lower.iterations = 1;
   FullTrace trace;
-  EngineOptions options;
+  SimulateOptions options;
   options.trace = &trace;
-  PW_RETURN_IF_ERROR(engine->run(program, options).status());
+  PW_ASSIGN_OR_RETURN(options.engine, FindEngine("fast"));
+  PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                      Simulate(std::move(prepared), options));
   GridOptions grid;
-  grid.title = run.schedule->name;
-  return ScheduleGridSvg(program, trace.ops(), grid);
+  grid.title = run.schedule().name;
+  return ScheduleGridSvg(run.program, trace.ops(), grid);
 }
 
 FileFormat FormatOf(absl::string_view form) {
@@ -77,7 +78,7 @@ absl::Status Convert::Run() {
         "it runs, --set costs.slice_factor=[",
         absl::StrJoin(factors, ","), "]")});
   }
-  const int every = run.written->update_every;
+  const int every = run.schedule.written->update_every;
   if (every > 0 && absl::StrContains(form, "csv")) {
     PrintWarnings(
         {absl::StrCat("format ", form, " has no update_every ", every,
@@ -85,16 +86,16 @@ absl::Status Convert::Run() {
   }
   std::string content;
   if (form == "text") {
-    content = ScheduleToText(*run.written);
+    content = ScheduleToText(*run.schedule.written);
   } else if (form == "json") {
-    content = absl::StrCat(ScheduleToJson(*run.written), "\n");
+    content = absl::StrCat(ScheduleToJson(*run.schedule.written), "\n");
   } else if (form == "csv") {
-    content = ScheduleToCsv(*run.written);
+    content = ScheduleToCsv(*run.schedule.written);
   } else if (absl::StartsWith(form, "torch-csv")) {
     std::vector<std::string> warnings;
     PW_ASSIGN_OR_RETURN(
         content,
-        ScheduleToTorchCsv(*run.written,
+        ScheduleToTorchCsv(*run.schedule.written,
                            form == "torch-csv" ? TorchFlavour::kComputeOnly
                                                : TorchFlavour::kComputeComms,
                            &warnings));
@@ -105,7 +106,7 @@ absl::Status Convert::Run() {
   }
   files.Put("-o", std::move(content));
   PW_RETURN_IF_ERROR(files.Write());
-  return run.limit.value_or(absl::OkStatus());
+  return run.limit();
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The command line's shorthands: each flag stands for one path of the
-// configuration (DESIGN section 4).
+// configuration (docs/architecture.md, Command line).
 #pragma once
 
 #include <string>

@@ -9,15 +9,12 @@
 
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/topology/registry.h"
 
 namespace pipewright {
 
 // Of the fields that `run.config` was given, those without effect, in the
-// order of the fields. `run` is otherwise complete; `shape` is null without a
-// system; `hop_s` is the delay of a hop without one.
+// order of the fields. `run` is otherwise complete.
 std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
-                                        const RunSizes& sizes,
-                                        const ShapeParams* shape, double hop_s);
+                                        const RunSizes& sizes);
 
 }  // namespace pipewright

@@ -37,7 +37,7 @@ const std::vector<IdleRule>& CostRules() {
       {{"costs.hop_bytes"},
        [](const RunFacts& facts) {
          if (facts.sizes().pp == 1) return "with pp 1";
-         if (facts.shape() != nullptr || facts.run().measured_hops) {
+         if (facts.shape() != nullptr || facts.run().network.measured_hop) {
            return Unless(true, "");
          }
          return facts.config().costs.p2p_s
@@ -53,7 +53,7 @@ const std::vector<IdleRule>& CostRules() {
       {{"costs.optimizer_time"},
        [](const RunFacts& facts) {
          return Unless(facts.run().lower.optimizer != OptimizerMode::kNone ||
-                           facts.run().schedule->update_every > 0,
+                           facts.run().schedule.lowered->update_every > 0,
                        "with strategy.optimizer none");
        }},
       {{"costs.validation_time"},
@@ -69,7 +69,7 @@ const std::vector<IdleRule>& CostRules() {
        }},
       {{"costs.prediction_time"},
        [](const RunFacts& facts) {
-         return Unless(facts.run().schedule->update_every == 1,
+         return Unless(facts.run().schedule.lowered->update_every == 1,
                        "unless every backward is a step of its own");
        }},
       {{"costs.held_until_weight"},
@@ -85,13 +85,13 @@ const std::vector<IdleRule>& CostRules() {
        }},
       {{"costs.scale_shapes", "costs.interference"},
        [](const RunFacts& facts) {
-         return Unless(facts.run().profile.has_value(),
+         return Unless(facts.run().costs.profile.has_value(),
                        "without costs.profile");
        }},
       {{"costs.scale_shapes"},
        [](const RunFacts& facts) {
          const std::vector<ProfiledTime>& times =
-             facts.run().profile->costs.times;
+             facts.run().costs.profile->costs.times;
          return Unless(!*facts.config().costs.scale_shapes ||
                            std::any_of(times.begin(), times.end(),
                                        [](const ProfiledTime& time) {

@@ -1,6 +1,7 @@
 // RunConfig -> everything that Lower and an engine need: presets resolved,
 // defaults filled in, sizes checked against each other, the schedule built
-// (or read) and verified.
+// (or read) and verified. Four parts, each a value that prints: the network,
+// the costs, the schedule, the memory.
 #pragma once
 
 #include <map>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "sim/config/prepare_profile.h"
 #include "sim/config/run_config.h"
+#include "sim/config/run_context.h"
 #include "sim/cost/analytic.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
@@ -21,6 +23,7 @@
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
+#include "sim/topology/registry.h"
 
 namespace pipewright {
 
@@ -38,30 +41,54 @@ struct IdleOption {
   std::string warning;  // "run.yaml:3: costs.p2p has no effect ..."
 };
 
-struct PreparedRun {
-  RunConfig config;  // as given, with the sizes of the strategy filled in
-  std::shared_ptr<const Schedule> schedule;  // to be lowered
+// What lies between the ranks: a delay, or the links of a system.
+struct PreparedNetwork {
+  Network links;
+  std::string name;    // "hop 0.601 ms", "dgx-h100, 2 nodes (fluid)", "free"
+  std::string system;  // its name, "" without one
+  double hop_s = 0;    // of one transfer, the slowest hop; what planners see
+  bool measured_hop = false;         // the delay of hops is the profile's
+  std::optional<ShapeParams> shape;  // of the system, where there is one
+
+  const ShapeParams* system_shape() const { return shape ? &*shape : nullptr; }
+};
+
+// What passes and steps take, and where that is from.
+struct PreparedCosts {
+  PassCosts passes;
+  std::optional<AnalyticOptions> analytic;  // what they are estimated of
+  std::optional<PreparedProfile> profile;   // what they were measured with
+  std::optional<DeviceSpec> device;  // whose peaks count; the system's else
+  // Of gradients and parameters, "all_reduce over 4"; "": none.
+  std::string measured_collectives;
+  std::shared_ptr<const Jitter> jitter;                    // null: none
+  std::shared_ptr<const InterferenceMatrix> interference;  // null: none
+
+  bool follow_model() const { return analytic || profile; }
+};
+
+struct PreparedSchedule {
+  std::shared_ptr<const Schedule> lowered;  // what Lower takes
   // As built or read, (X&Y) blocks in their place: what is printed.
   std::shared_ptr<const Schedule> written;
-  LowerOptions lower;
-  std::string engine;
-  std::shared_ptr<const Cluster> cluster;      // null: no system
-  std::shared_ptr<const RankMapping> mapping;  // null: no system
-  std::string network_name;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
-  std::string system;        // name, "" without one
-  std::string model;         // preset, file, "custom", or "" without one
-  std::optional<PreparedModel> prepared_model;
-  // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
-  std::optional<MemoryReport> memory;
-  std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
-  std::optional<PreparedProfile> profile;   // what they were measured with
-  bool measured_hops = false;        // the delay of hops is the profile's
-  std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   std::map<std::string, std::string> params;  // given and implied ones
-  std::optional<double> tokens;  // of an iteration, all replicas; if known
   // Does a rank hold more than strategy.max_activations? Nothing without a
   // limit; kResourceExhausted where it is exceeded.
   std::optional<absl::Status> limit;
+};
+
+struct PreparedRun {
+  RunConfig config;  // as given, with the sizes of the strategy filled in
+  std::string engine;
+  std::string model;  // preset, file, "custom", or "" without one
+  std::optional<PreparedModel> prepared_model;
+  PreparedNetwork network;
+  PreparedCosts costs;
+  PreparedSchedule schedule;
+  // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
+  std::optional<MemoryReport> memory;
+  LowerOptions lower;  // what Lower takes of network, costs and strategy
+  std::optional<double> tokens;  // of an iteration, all replicas; if known
   std::vector<IdleOption> idle;
   std::vector<std::string> warnings;  // those of `idle` too
 
@@ -69,17 +96,32 @@ struct PreparedRun {
   const ScheduleMemory* memory_of_ranks() const {
     return memory ? memory->memory.get() : nullptr;
   }
+  absl::Status limit() const {
+    return schedule.limit.value_or(absl::OkStatus());
+  }
 };
+
+// For people and tests: a line a fact, sizes and times rounded as in reports.
+std::string ToString(const PreparedNetwork& network);
+std::string ToString(const PreparedCosts& costs);
+std::string ToString(const PreparedSchedule& schedule);
+std::string ToString(const MemoryReport& memory);
+// All parts, and what belongs to none.
+std::string ToString(const PreparedRun& run);
 
 // Makes the memory of a prepared run, where it has any, that of another
 // framework than Megatron-LM; its limit stays.
 void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
                          PreparedRun* run);
 
-// Errors: kInvalidArgument or kNotFound with field, value and what is
-// allowed; kFailedPrecondition for a schedule file that is no schedule;
-// kResourceExhausted where a planner cannot meet strategy.max_activations. A
-// fixed schedule that exceeds it is prepared all the same: see `limit`.
+// `context`: what this run shares with others. Errors: kInvalidArgument or
+// kNotFound with field, value and what is allowed; kFailedPrecondition for a
+// schedule file that is no schedule; kResourceExhausted where a planner cannot
+// meet strategy.max_activations. A fixed schedule that exceeds it is prepared
+// all the same: see `limit`.
+absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
+                                    RunContext* context);
+// The same of a run that shares nothing.
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config);
 
 }  // namespace pipewright

@@ -99,6 +99,11 @@ AnalyticNetwork NetworkOf(const ShapeParams& shape) {
       .nic_bytes_per_s = shape.nic.bytes_per_s * nics / shape.devices_per_node};
 }
 
+namespace {
+
+// Device and links to estimate pass times for, or nothing where they are not
+// estimated. `model` and `shape` may be null. Error: an estimate without a
+// model, a known device or the links that it needs.
 absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
     const RunConfig& config, const PreparedModel* model,
     const ShapeParams* shape) {
@@ -142,20 +147,26 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   return std::optional<AnalyticOptions>(std::move(options));
 }
 
+std::optional<DeviceSpec> DeviceOf(
+    const std::optional<AnalyticOptions>& analytic, const ShapeParams* shape) {
+  if (analytic) return analytic->device;
+  if (shape == nullptr) return {};
+  const absl::StatusOr<DeviceSpec> device = FindDevice(shape->device_name);
+  return device.ok() ? std::optional<DeviceSpec>(*device) : std::nullopt;
+}
+
+// Is a given time of the recomputation part of backward_input? With a model
+// that recomputes and costs.uniform.recompute.
 bool AddsRecompute(const RunConfig& config,
                    const std::optional<PreparedModel>& model) {
   return config.costs.recompute_s && model &&
          model->training.recompute != Recompute::kNone;
 }
 
+// R passes of `schedule` take estimated times off the backward that would
+// otherwise run the forward again.
 void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
-  bool any = false;
-  for (int rank = 0; rank < schedule.pp() && !any; ++rank) {
-    for (const Pass pass : schedule.order(rank)) {
-      any |= pass.kind() == PassKind::kRecompute;
-    }
-  }
-  if (!any) return;
+  if (!schedule.Has(PassKind::kRecompute)) return;
   for (StageCosts& stage : costs->stages) {
     stage.backward_input_s -= stage.recompute_s;
     if (stage.backward_full_s > 0) stage.backward_full_s -= stage.recompute_s;
@@ -164,12 +175,13 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
   }
 }
 
-absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
-                                       const RunSizes& sizes,
-                                       const PreparedModel* model,
-                                       const AnalyticOptions* analytic,
-                                       const PassCosts* measured,
-                                       std::vector<std::string>* warnings) {
+// Given, or `measured`, or estimated with `analytic` (either or null).
+absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
+                                  const RunSizes& sizes,
+                                  const PreparedModel* model,
+                                  const AnalyticOptions* analytic,
+                                  const PassCosts* measured,
+                                  std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
@@ -228,6 +240,51 @@ absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
       given.held_until_weight.value_or(costs.held_until_weight);
   costs.pair_factor = given.pair_factor.value_or(1);
   return costs;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedCosts> PrepareCosts(
+    const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
+    const PreparedNetwork& network, std::optional<PreparedProfile> profile,
+    std::vector<double> slice_factor, std::vector<std::string>* warnings) {
+  const ShapeParams* shape = network.system_shape();
+  PreparedCosts costs;
+  costs.profile = std::move(profile);
+  if (costs.profile) {
+    PW_RETURN_IF_ERROR(
+        TakeProfileTimes(config, *model, shape, &*costs.profile, warnings));
+  }
+  PW_ASSIGN_OR_RETURN(costs.analytic, PrepareAnalytic(config, model, shape));
+  costs.device = DeviceOf(costs.analytic, shape);
+  WarnOfDevice(config, network, costs, warnings);
+  PW_ASSIGN_OR_RETURN(
+      costs.passes,
+      TimesOf(config, sizes, model, costs.analytic ? &*costs.analytic : nullptr,
+              costs.profile ? &costs.profile->costs.costs : nullptr, warnings));
+  costs.passes.slice_factor = std::move(slice_factor);
+  return costs;
+}
+
+absl::Status FitToSchedule(const RunConfig& config,
+                           const std::optional<PreparedModel>& model,
+                           const PreparedNetwork& network,
+                           const Schedule& schedule, absl::string_view engine,
+                           PreparedCosts* costs,
+                           std::vector<std::string>* warnings) {
+  PassCosts& passes = costs->passes;
+  if (costs->follow_model() || AddsRecompute(config, model)) {
+    TakeRecomputePasses(schedule, &passes);
+  }
+  if (costs->analytic && schedule.directions == 2 &&
+      !config.costs.optimizer_s) {
+    passes.optimizer_s = AnalyticOptimizerSeconds(
+        model->spec, model->training, costs->analytic->device, model->layout,
+        model->rank_of_stage, schedule.directions);
+    passes.rollback_s = config.costs.rollback_s.value_or(passes.optimizer_s);
+  }
+  return TakeProfileEffects(config, model ? &*model : nullptr, schedule, engine,
+                            network.links.cluster != nullptr, costs, warnings);
 }
 
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,

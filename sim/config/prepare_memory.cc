@@ -28,20 +28,20 @@ void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
   const double context_bytes =
       framework->has_context ? MemoryOptions().context_bytes : 0;
   run->memory->memory =
-      BuildMemory(run->config, *run->prepared_model, *run->schedule,
+      BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
                   context_bytes, std::move(framework));
 }
 
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
-                           std::shared_ptr<const Schedule> schedule,
-                           const ShapeParams* shape,
-                           const DeviceSpec* estimated,
-                           const PreparedProfile* profile) {
+                           const PreparedNetwork& network,
+                           const PreparedCosts& costs,
+                           std::shared_ptr<const Schedule> schedule) {
+  const ShapeParams* shape = network.system_shape();
   const bool named = config.costs.analytic_device.value_or("auto") != "auto";
   double context_bytes = MemoryOptions().context_bytes;
   // A process on a CPU has no context of CUDA.
   const bool gpu = shape != nullptr && shape->memory_bytes > 0;
-  if (!gpu && profile != nullptr && MeasuredOnCpu(*profile->profile)) {
+  if (!gpu && costs.profile && MeasuredOnCpu(*costs.profile->profile)) {
     context_bytes = 0;
   }
   MemoryReport report;
@@ -50,13 +50,15 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;
     report.limit_source = "system.memory";
-  } else if (estimated != nullptr && (named || shape == nullptr)) {
-    report.limit_bytes = estimated->memory_bytes;
-    report.limit_source = estimated->device_name;
+  } else if (costs.analytic && (named || shape == nullptr)) {
+    report.limit_bytes = costs.analytic->device.memory_bytes;
+    report.limit_source = costs.analytic->device.device_name;
   } else if (shape != nullptr && shape->memory_bytes > 0) {
     report.limit_bytes = shape->memory_bytes;
     report.limit_source =
         shape->device_name.empty() ? shape->name : shape->device_name;
+  } else if (costs.profile) {
+    TakeProfileMemory(*costs.profile, &report);
   }
   return report;
 }

@@ -2,11 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/model/hf_config.h"
 
 namespace pipewright {
 namespace {
@@ -23,21 +21,21 @@ bool AnyField(const ModelChoice& model) {
 }
 
 // What the fields lie on top of.
-absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config) {
+absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config,
+                                    RunContext* context) {
   const ModelChoice& given = config.model;
   if (given.preset && given.hf) {
     return BothGiven(config.Field("model.hf"), config.Field("model.preset"));
   }
   if (given.preset) {
-    absl::StatusOr<ModelSpec> preset = FindModel(*given.preset);
+    absl::StatusOr<ModelSpec> preset = context->Model(*given.preset);
     PW_RETURN_IF_ERROR(Prefix(config.Field("model.preset"), preset.status()));
     return preset;
   }
   if (given.hf) {
-    const absl::StatusOr<std::string> text = ReadFile(*given.hf);
-    PW_RETURN_IF_ERROR(Prefix(config.Field("model.hf"), text.status()));
-    PW_ASSIGN_OR_RETURN(ModelSpec model,
-                        ModelFromHuggingFace(*text, *given.hf));
+    PW_ASSIGN_OR_RETURN(
+        ModelSpec model,
+        context->HuggingFaceModel(config.Field("model.hf"), *given.hf));
     model.name = *given.hf;
     return model;
   }
@@ -49,10 +47,11 @@ absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config) {
+absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
+                                                      RunContext* context) {
   const ModelChoice& given = config.model;
   if (!AnyField(given)) return std::optional<ModelSpec>();
-  PW_ASSIGN_OR_RETURN(ModelSpec model, BaseModel(config));
+  PW_ASSIGN_OR_RETURN(ModelSpec model, BaseModel(config, context));
   if (given.heads && !given.kv_heads) model.kv_heads = *given.heads;
   for (const ModelSizeRow& row : ModelSizeRows()) {
     if (given.*row.given) model.*row.size = *(given.*row.given);

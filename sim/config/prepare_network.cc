@@ -2,16 +2,16 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/file.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/shape_params.h"
 #include "sim/program/network_time.h"
 #include "sim/topology/registry.h"
-#include "sim/topology/system.h"
 
 namespace pipewright {
 namespace {
@@ -22,21 +22,20 @@ void OverlayLink(const LinkChoice& given, LinkClass* link) {
   if (given.bytes_per_s || given.latency_s) link->source = "configuration";
 }
 
-absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config) {
+absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config,
+                                       RunContext* context) {
   const SystemChoice& given = config.system;
   if (given.preset && given.file) {
     return BothGiven(config.Field("system.file"),
                      config.Field("system.preset"));
   }
   if (given.preset) {
-    absl::StatusOr<ShapeParams> system = FindSystem(*given.preset);
+    absl::StatusOr<ShapeParams> system = context->System(*given.preset);
     PW_RETURN_IF_ERROR(Prefix(config.Field("system.preset"), system.status()));
     return system;
   }
   if (given.file) {
-    const absl::StatusOr<std::string> text = ReadFile(*given.file);
-    PW_RETURN_IF_ERROR(Prefix(config.Field("system.file"), text.status()));
-    return ParseSystem(*text, *given.file);
+    return context->SystemFile(config.Field("system.file"), *given.file);
   }
   ShapeParams params;
   params.name = *given.shape;
@@ -51,10 +50,7 @@ ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   }
   if (given.nics_per_node) params.nics_per_node = *given.nics_per_node;
   if (given.pcie_per_switch) params.pcie_per_switch = *given.pcie_per_switch;
-  if (given.nodes_per_leaf) params.nodes_per_leaf = *given.nodes_per_leaf;
-  if (given.oversubscription) {
-    params.oversubscription = *given.oversubscription;
-  }
+  OverlayShapeParams(given, &params);
   if (given.device_name) params.device_name = *given.device_name;
   if (given.memory_bytes) params.memory_bytes = *given.memory_bytes;
   OverlayLink(given.nvlink, &params.nvlink);
@@ -72,7 +68,8 @@ absl::Status LocateInSystem(const RunConfig& config,
   std::string path =
       absl::StrCat("system.", PartsOf(status).field.value_or(""));
   const std::vector<std::string> known = ConfigPaths();
-  if (std::find(known.begin(), known.end(), path) == known.end()) {
+  if (!absl::StartsWith(path, "system.params.") &&
+      std::find(known.begin(), known.end(), path) == known.end()) {
     return Prefix("system", status);
   }
   const absl::Status full = InSection("system", status);
@@ -119,8 +116,9 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
                                          const RunSizes& sizes,
                                          double hop_bytes,
                                          absl::string_view engine,
+                                         RunContext* context,
                                          std::vector<std::string>* warnings) {
-  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config));
+  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
   const std::string& own_shape = base.shape;
   ShapeParams params = SystemOf(config, base);
   PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
@@ -155,14 +153,13 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       engine == "fast" ? "no contention" : config.network.value_or("fluid"),
       ")");
   prepared.shape = params;
-  prepared.network.cluster =
-      std::make_shared<const Cluster>(*std::move(cluster));
-  prepared.network.mapping =
+  prepared.links.cluster = std::make_shared<const Cluster>(*std::move(cluster));
+  prepared.links.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
-    const FlowBundle flows = FlowsBetween(prepared.network, 0, rank, rank + 1);
+    const FlowBundle flows = FlowsBetween(prepared.links, 0, rank, rank + 1);
     prepared.hop_s = std::max(
-        prepared.hop_s, SecondsOf(*prepared.network.cluster, flows, hop_bytes));
+        prepared.hop_s, SecondsOf(*prepared.links.cluster, flows, hop_bytes));
   }
   return prepared;
 }
@@ -170,9 +167,14 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 }  // namespace
 
 absl::StatusOr<PreparedNetwork> PrepareNetwork(
-    const RunConfig& config, const RunSizes& sizes, double hop_bytes,
-    absl::string_view engine, std::vector<std::string>* warnings) {
-  const std::optional<double>& p2p_s = config.costs.p2p_s;
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<PreparedProfile>& profile, double hop_bytes,
+    absl::string_view engine, RunContext* context,
+    std::vector<std::string>* warnings) {
+  const std::optional<double> measured_s =
+      MeasuredHop(config, profile, sizes.pp, hop_bytes, warnings);
+  const std::optional<double>& p2p_s =
+      measured_s ? measured_s : config.costs.p2p_s;
   if (config.system.given()) {
     if (p2p_s) {
       return WithValue(
@@ -181,7 +183,7 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
                      "together with a system; allowed: one of them"),
           "", "one of them");
     }
-    return OnSystem(config, sizes, hop_bytes, engine, warnings);
+    return OnSystem(config, sizes, hop_bytes, engine, context, warnings);
   }
   if (config.system.nodes) {
     constexpr char kAllowed[] =
@@ -200,16 +202,17 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
   }
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);
-  prepared.network.hop_s = prepared.hop_s;
+  prepared.links.hop_s = prepared.hop_s;
   prepared.name = p2p_s ? absl::StrCat("hop ", FormatSeconds(*p2p_s)) : "free";
+  // One that takes no time is as good as none.
+  prepared.measured_hop = measured_s.value_or(0) > 0;
+  if (prepared.measured_hop) absl::StrAppend(&prepared.name, " (measured)");
   if (!p2p_s && sizes.pp > 1) {
     warnings->push_back(
         "neither p2p nor a system is given: hops between ranks cost nothing");
   }
   if (sizes.dp > 1) {
-    warnings->push_back(
-        "no system is given: the bytes of gradient synchronisation cost "
-        "nothing");
+    warnings->push_back(kFreeSynchronisation);
   }
   return prepared;
 }

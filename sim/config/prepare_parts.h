@@ -42,25 +42,26 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                 const Schedule& schedule, int zero,
                 std::vector<std::string>* warnings);
 
-// Device and links to estimate pass times for, or nothing where they are not
-// estimated. `model` and `shape` may be null. Error: an estimate without a
-// model, a known device or the links that it needs.
-absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
-    const RunConfig& config, const PreparedModel* model,
-    const ShapeParams* shape);
-
 // The links of a system as estimates see them.
 AnalyticNetwork NetworkOf(const ShapeParams& shape);
 
-// Pass times of every stage: given, or `measured`, or estimated with
-// `analytic` (either or null), or else 1 s each, with a warning. Error: some
-// but not all of F, B, W; a list of the wrong length.
-absl::StatusOr<PassCosts> PrepareCosts(const RunConfig& config,
-                                       const RunSizes& sizes,
-                                       const PreparedModel* model,
-                                       const AnalyticOptions* analytic,
-                                       const PassCosts* measured,
-                                       std::vector<std::string>* warnings);
+// What passes take: given, or measured (`profile`), or estimated, or else 1 s
+// each, with a warning. Error: some but not all of F, B, W; a list of the wrong
+// length; an estimate without what it needs.
+absl::StatusOr<PreparedCosts> PrepareCosts(
+    const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
+    const PreparedNetwork& network, std::optional<PreparedProfile> profile,
+    std::vector<double> slice_factor, std::vector<std::string>* warnings);
+
+// What of the costs follows once the schedule is there: what its R passes take
+// off the backward, the step of both directions of a bidirectional one, noise
+// and interference. Errors: those of TakeProfileEffects.
+absl::Status FitToSchedule(const RunConfig& config,
+                           const std::optional<PreparedModel>& model,
+                           const PreparedNetwork& network,
+                           const Schedule& schedule, absl::string_view engine,
+                           PreparedCosts* costs,
+                           std::vector<std::string>* warnings);
 
 // The factor of each slice, empty where all cost the same: as given, or as the
 // schedule cuts them, which then says how many there are. Warns where a file
@@ -69,26 +70,40 @@ absl::StatusOr<std::vector<double>> PrepareSlices(
     const RunConfig& config, const std::optional<ModelSpec>& model,
     RunSizes* sizes, std::vector<std::string>* warnings);
 
-// The schedule by its name, not verified.
-absl::StatusOr<std::shared_ptr<const Schedule>> PrepareSchedule(
+// The sizes of the run: the configuration's, or those of `read`, the schedule
+// of a file (null without one). Error: one that is missing, too large, or
+// another than the file's.
+absl::StatusOr<RunSizes> PrepareSizes(const RunConfig& config,
+                                      const Schedule* read);
+
+// The schedule of a file, verified.
+absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
+    const RunConfig& config, RunContext* context,
+    std::vector<std::string>* warnings);
+
+// `read`, or where it is null the schedule by its name, built and verified.
+// What strategy.max_activations says of it is CheckLimit's.
+absl::StatusOr<PreparedSchedule> PrepareSchedule(
     const RunConfig& config, const RunSizes& sizes,
-    const std::optional<ModelSpec>& model, const PlanCosts& costs);
+    const std::optional<ModelSpec>& model, const PlanCosts& costs,
+    std::shared_ptr<const Schedule> read);
+
+// Error: O and L without a time, factors that are not one a slice and one a
+// microbatch.
+absl::Status CheckAgainstSchedule(const RunConfig& config,
+                                  const Schedule& schedule);
+
+// Nothing without a limit.
+std::optional<absl::Status> CheckLimit(const RunConfig& config,
+                                       const Schedule& schedule,
+                                       double held_until_weight);
 
 // Which rank holds which stage, of `read` or, where it is null, of the
-// schedule by name. Before the times are known that a planner needs: no
-// planner's placement depends on them.
+// schedule by name. Before the times are known that a planner needs, and
+// without building it.
 absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read);
-
-// Is a given time of the recomputation part of backward_input? With a model
-// that recomputes and costs.uniform.recompute.
-bool AddsRecompute(const RunConfig& config,
-                   const std::optional<PreparedModel>& model);
-
-// R passes of `schedule` take estimated times off the backward that would
-// otherwise run the forward again.
-void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs);
 
 // What planners see of them.
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
@@ -100,7 +115,8 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status);
 
 // The preset or config.json with the fields on top, or nothing where no model
 // is given. Error: a field missing, a model that cannot be.
-absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config);
+absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
+                                                      RunContext* context);
 
 // As configured; by default an estimated step is a whole one, where all ranks
 // step together.
@@ -160,6 +176,18 @@ double TiedGradientBytes(const PreparedModel& model);
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                                  PreparedRun* run);
 
+// A warning of PrepareNetwork, which does not know what was measured.
+inline constexpr char kFreeSynchronisation[] =
+    "no system is given: the bytes of gradient synchronisation cost nothing";
+
+// Collectives of gradients and parameters as the profile has them, where their
+// members were measured: one device a rank, as many of them and, on a system of
+// the profile's device, on as many nodes. A pure delay that was given stands.
+// `run->lower` must be complete. Warns where the profile has such collectives
+// and the run takes none, or others sizes than those measured.
+void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
+                             PreparedRun* run);
+
 // Bytes of the gradients of each stage, empty where nothing tells.
 std::vector<double> GradientBytes(const RunConfig& config,
                                   const RunSizes& sizes,
@@ -179,31 +207,25 @@ absl::StatusOr<int> NodesFor(const RunConfig& config, const RunSizes& sizes,
                              std::vector<std::string>* warnings);
 
 // Where the device that is estimated is not the one that the system has.
-void WarnOfDevice(const RunConfig& config,
-                  const std::optional<AnalyticOptions>& analytic,
-                  const std::optional<ShapeParams>& shape,
+void WarnOfDevice(const RunConfig& config, const PreparedNetwork& network,
+                  const PreparedCosts& costs,
                   std::vector<std::string>* warnings);
 
 // The memory of every rank and what a device has: as given, of the device
-// that costs.analytic names, or of the system's. `shape`, `estimated` and
-// `profile` may be null; without a system, what was measured on a CPU has no
-// context of CUDA beside it.
+// that costs.analytic names, of the system's, or of the profile's. Without a
+// system, what was measured on a CPU has no context of CUDA beside it.
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
-                           std::shared_ptr<const Schedule> schedule,
-                           const ShapeParams* shape,
-                           const DeviceSpec* estimated,
-                           const PreparedProfile* profile);
+                           const PreparedNetwork& network,
+                           const PreparedCosts& costs,
+                           std::shared_ptr<const Schedule> schedule);
 
-struct PreparedNetwork {
-  Network network;
-  std::string name;
-  std::string system;  // its name, "" without one
-  double hop_s = 0;    // of one transfer, the slowest hop; what planners see
-  std::optional<ShapeParams> shape;  // of the system, where there is one
-};
-// Error: p2p with a system, a system too small, no bytes for its links.
+// `profile`: where neither a system nor costs.p2p is given, a hop takes what it
+// measured. Error: p2p with a system, a system too small, no bytes for its
+// links.
 absl::StatusOr<PreparedNetwork> PrepareNetwork(
-    const RunConfig& config, const RunSizes& sizes, double hop_bytes,
-    absl::string_view engine, std::vector<std::string>* warnings);
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<PreparedProfile>& profile, double hop_bytes,
+    absl::string_view engine, RunContext* context,
+    std::vector<std::string>* warnings);
 
 }  // namespace pipewright

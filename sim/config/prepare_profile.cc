@@ -12,7 +12,6 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/profile/store.h"
 
 namespace pipewright {
 namespace {
@@ -44,21 +43,15 @@ absl::Status CheckAlone(const RunConfig& config) {
 // Error: a schedule that splits the backward, with a profile that does not.
 absl::Status CheckSplit(const Schedule& schedule,
                         const PreparedProfile& profile) {
-  if (profile.costs.splits_backward) return absl::OkStatus();
-  for (const auto& order : schedule.orders) {
-    for (const Pass pass : *order) {
-      if (pass.kind() != PassKind::kBackwardInput &&
-          pass.kind() != PassKind::kBackwardWeight) {
-        continue;
-      }
-      return BadValue("costs.profile", profile.name,
-                      absl::StrCat("a profile that measured B and W: schedule ",
-                                   schedule.name,
-                                   " splits the backward, and this one has "
-                                   "only whole ones"));
-    }
+  if (profile.costs.splits_backward ||
+      (!schedule.Has(PassKind::kBackwardInput) &&
+       !schedule.Has(PassKind::kBackwardWeight))) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return BadValue(
+      "costs.profile", profile.name,
+      absl::StrCat("a profile that measured B and W: schedule ", schedule.name,
+                   " splits the backward, and this one has only whole ones"));
 }
 
 // Null for none.
@@ -160,18 +153,19 @@ absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
 }  // namespace
 
 absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
-    const RunConfig& config, bool has_model) {
+    const RunConfig& config, bool has_model, RunContext* context) {
   if (!config.costs.profile) return std::optional<PreparedProfile>();
   PW_RETURN_IF_ERROR(CheckAlone(config));
   if (!has_model) {
     return FieldError(config.Field("costs.profile"),
                       "needs a model (--model NAME), whose parts it times");
   }
-  absl::StatusOr<Profile> profile = FindProfile(*config.costs.profile);
+  absl::StatusOr<std::shared_ptr<const Profile>> profile =
+      context->CalibrationProfile(*config.costs.profile);
   PW_RETURN_IF_ERROR(Prefix(config.Field("costs.profile"), profile.status()));
   PreparedProfile out;
   out.name = *config.costs.profile;
-  out.profile = std::make_shared<const Profile>(*std::move(profile));
+  out.profile = *std::move(profile);
   return std::optional<PreparedProfile>(std::move(out));
 }
 
@@ -211,59 +205,56 @@ absl::Status TakeProfileTimes(const RunConfig& config,
   return absl::OkStatus();
 }
 
-RunConfig WithMeasuredHops(const RunConfig& config,
-                           const std::optional<PreparedProfile>& profile,
-                           int pp, double hop_bytes,
-                           std::vector<std::string>* warnings) {
-  RunConfig out = config;
+std::optional<double> MeasuredHop(const RunConfig& config,
+                                  const std::optional<PreparedProfile>& profile,
+                                  int pp, double hop_bytes,
+                                  std::vector<std::string>* warnings) {
   if (!profile || config.costs.p2p_s || config.system.given() || pp == 1) {
-    return out;
+    return {};
   }
   const std::optional<TransferTime> hop =
       TransferSeconds(*profile->profile, "send_recv", 2, hop_bytes);
-  if (!hop) return out;
-  out.costs.p2p_s = hop->seconds;
+  if (!hop) return {};
   if (!hop->inside) {
     warnings->push_back(absl::StrCat(
         "profile ", profile->name, ": a hop of ", FormatBytes(hop_bytes),
         " is outside of the measured sizes of send_recv"));
   }
-  return out;
+  return hop->seconds;
 }
 
-absl::Status TakeProfileEffects(bool has_links, PreparedRun* run) {
-  const RunConfig& config = run->config;
-  LowerOptions& lower = run->lower;
-  if (run->profile) {
-    PW_RETURN_IF_ERROR(CheckSplit(*run->schedule, *run->profile));
-  }
-  if (run->profile && run->schedule->update_every == 1 &&
-      !config.costs.prediction_s && lower.costs.prediction_s == 0) {
-    run->warnings.push_back(absl::StrCat(
-        "profile ", run->profile->name,
+absl::Status TakeProfileEffects(const RunConfig& config,
+                                const PreparedModel* model,
+                                const Schedule& schedule,
+                                absl::string_view engine, bool has_links,
+                                PreparedCosts* costs,
+                                std::vector<std::string>* warnings) {
+  const std::optional<PreparedProfile>& profile = costs->profile;
+  PassCosts& passes = costs->passes;
+  if (profile) PW_RETURN_IF_ERROR(CheckSplit(schedule, *profile));
+  if (profile && schedule.update_every == 1 && !config.costs.prediction_s &&
+      passes.prediction_s == 0) {
+    warnings->push_back(absl::StrCat(
+        "profile ", profile->name,
         ": no prediction of weights was measured; it takes no time unless "
         "--prediction-time says so"));
   }
-  if (run->profile && run->schedule->directions == 2 &&
-      !config.costs.optimizer_s) {
-    const PreparedModel& model = *run->prepared_model;
-    lower.costs.optimizer_s =
+  if (profile && schedule.directions == 2 && !config.costs.optimizer_s) {
+    passes.optimizer_s =
         ProfileOptimizerSeconds(
-            *run->profile->profile,
-            MostUpdatedParameters(model.spec, model.training, model.layout,
-                                  model.rank_of_stage,
-                                  run->schedule->directions))
+            *profile->profile,
+            MostUpdatedParameters(model->spec, model->training, model->layout,
+                                  model->rank_of_stage, schedule.directions))
             .value_or(0) +
-        ProfileQuantizeSeconds(*run->profile->profile, model.spec,
-                               model.training, model.layout,
-                               model.rank_of_stage, run->schedule->directions);
-    lower.costs.rollback_s =
-        config.costs.rollback_s.value_or(lower.costs.optimizer_s);
+        ProfileQuantizeSeconds(*profile->profile, model->spec, model->training,
+                               model->layout, model->rank_of_stage,
+                               schedule.directions);
+    passes.rollback_s = config.costs.rollback_s.value_or(passes.optimizer_s);
   }
-  PW_ASSIGN_OR_RETURN(lower.jitter, PrepareJitter(config, run->profile));
-  PW_ASSIGN_OR_RETURN(lower.interference,
-                      PrepareInterference(config, run->profile, run->engine,
-                                          has_links, &run->warnings));
+  PW_ASSIGN_OR_RETURN(costs->jitter, PrepareJitter(config, profile));
+  PW_ASSIGN_OR_RETURN(
+      costs->interference,
+      PrepareInterference(config, profile, engine, has_links, warnings));
   return absl::OkStatus();
 }
 

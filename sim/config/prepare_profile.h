@@ -9,14 +9,16 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
+#include "sim/config/run_context.h"
 #include "sim/cost/profile_costs.h"
 #include "sim/report/memory_report.h"
+#include "sim/schedule/schedule.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
 
+struct PreparedCosts;
 struct PreparedModel;
-struct PreparedRun;
 
 struct PreparedProfile {
   std::string name;  // as given
@@ -27,7 +29,7 @@ struct PreparedProfile {
 // The file or shipped profile of costs.profile, or nothing. Error: one that
 // cannot be read, or given together with other pass times or without a model.
 absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
-    const RunConfig& config, bool has_model);
+    const RunConfig& config, bool has_model, RunContext* context);
 
 // Fills in `costs`. `shape`: of the system, may be null.
 absl::Status TakeProfileTimes(const RunConfig& config,
@@ -36,20 +38,25 @@ absl::Status TakeProfileTimes(const RunConfig& config,
                               PreparedProfile* profile,
                               std::vector<std::string>* warnings);
 
-// The configuration with costs.p2p as measured, where neither a system nor
-// p2p is given and the profile has send_recv between two; else as it is.
-RunConfig WithMeasuredHops(const RunConfig& config,
-                           const std::optional<PreparedProfile>& profile,
-                           int pp, double hop_bytes,
-                           std::vector<std::string>* warnings);
+// What a hop takes as measured, where neither a system nor costs.p2p is given
+// and the profile has send_recv between two.
+std::optional<double> MeasuredHop(const RunConfig& config,
+                                  const std::optional<PreparedProfile>& profile,
+                                  int pp, double hop_bytes,
+                                  std::vector<std::string>* warnings);
 
 // What else of a run follows once its schedule is there: the optimizer step of
 // both directions of a bidirectional one, the noise that costs.jitter asks for,
-// the matrix unless costs.interference is off. Errors: a schedule that splits
-// the backward with a profile that does not, jitter without noise to draw from,
-// interference without a matrix. Warns where a network model (`has_links`)
-// keeps transfers from being slowed.
-absl::Status TakeProfileEffects(bool has_links, PreparedRun* run);
+// the matrix unless costs.interference is off. `model` is there where a profile
+// is. Errors: a schedule that splits the backward with a profile that does not,
+// jitter without noise to draw from, interference without a matrix. Warns where
+// a network model (`has_links`) keeps transfers from being slowed.
+absl::Status TakeProfileEffects(const RunConfig& config,
+                                const PreparedModel* model,
+                                const Schedule& schedule,
+                                absl::string_view engine, bool has_links,
+                                PreparedCosts* costs,
+                                std::vector<std::string>* warnings);
 
 // Is it of a CPU, all of it?
 bool MeasuredOnCpu(const Profile& profile);

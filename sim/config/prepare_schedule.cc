@@ -1,11 +1,16 @@
-// The schedule by name: its parameters, its slices, its placement.
+// The schedule: read or built, its parameters, its slices, its placement.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/slice_work.h"
+#include "sim/schedule/verify.h"
 
 namespace pipewright {
 namespace {
@@ -38,10 +43,8 @@ void WarnOfEqualSlices(const RunConfig& config,
   if (sizes.slices == 1 || attention == 0) return;
   std::string factors;
   for (int slice = 0; slice < std::min(sizes.slices, kMostShown); ++slice) {
-    // Work grows with the tokens in front (SliceWork, schedules/slice_plan.h).
-    absl::StrAppendFormat(
-        &factors, "%s%.4g", slice == 0 ? "" : ",",
-        1 + attention * ((2 * slice + 1.0) / sizes.slices - 1));
+    absl::StrAppendFormat(&factors, "%s%.4g", slice == 0 ? "" : ",",
+                          EqualSliceFactor(attention, slice, sizes.slices));
   }
   if (sizes.slices > kMostShown) factors += ",...";
   warnings->push_back(absl::StrCat(
@@ -49,6 +52,55 @@ void WarnOfEqualSlices(const RunConfig& config,
       " slices are taken to cost the same; cut to equal lengths they would "
       "cost, with this model's causal attention, costs.slice_factor=[",
       factors, "]"));
+}
+
+// O and L whose time nothing tells would look free.
+absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
+  if (!config.costs.offload_s && schedule.Has(PassKind::kOffload)) {
+    return MissingValue(config.Field("costs.uniform.offload"),
+                        "a time, since the schedule has O passes");
+  }
+  if (!config.costs.load_s && schedule.Has(PassKind::kLoad)) {
+    return MissingValue(config.Field("costs.uniform.load"),
+                        "a time, since the schedule has L passes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
+  const size_t slices = config.costs.slice_factor.size();
+  if (slices != 0 && slices != static_cast<size_t>(schedule.slices)) {
+    return BadValue(config.Field("costs.slice_factor"),
+                    absl::StrCat("a list of ", slices),
+                    absl::StrCat("one factor a slice, ", schedule.slices));
+  }
+  const size_t count = config.costs.microbatch_factor.size();
+  const auto needed =
+      static_cast<size_t>(schedule.microbatches_per_direction());
+  if (count == 0 || count == needed) return absl::OkStatus();
+  return BadValue(
+      config.Field("costs.microbatch_factor"),
+      absl::StrCat("a list of ", count),
+      absl::StrCat("one factor a microbatch",
+                   schedule.directions == 1 ? "" : " of one replica", ", ",
+                   needed));
+}
+
+// The parameters that stand, and what `pair` makes of the schedule.
+absl::Status TakePair(const RunConfig& config, PreparedSchedule* schedule) {
+  const ScheduleChoice& given = config.schedule;
+  schedule->params = given.params;
+  if (given.name) {
+    PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(*given.name));
+    schedule->params.insert(match.implied.begin(), match.implied.end());
+  }
+  schedule->lowered = schedule->written;
+  const auto pair = given.params.find(PairParam().key);
+  if (pair == given.params.end()) return absl::OkStatus();
+  absl::StatusOr<Schedule> paired = WithPair(*schedule->written, pair->second);
+  PW_RETURN_IF_ERROR(Locate(config, paired.status()));
+  schedule->lowered = std::make_shared<const Schedule>(*std::move(paired));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -72,31 +124,79 @@ absl::StatusOr<std::vector<double>> PrepareSlices(
   return given.empty() ? *std::move(factors) : given;
 }
 
-absl::StatusOr<std::shared_ptr<const Schedule>> PrepareSchedule(
+absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
+    const RunConfig& config, RunContext* context,
+    std::vector<std::string>* warnings) {
+  if (config.schedule.name) {
+    return BothGiven(config.Field("schedule.file"),
+                     config.Field("schedule.name"));
+  }
+  for (const auto& [key, value] : config.schedule.params) {
+    if (key == PairParam().key) continue;
+    return BadValue(config.Field(absl::StrCat("schedule.params.", key)), value,
+                    "only pair: a schedule file takes no other parameters");
+  }
+  PW_ASSIGN_OR_RETURN(const RunContext::ReadSchedule read,
+                      context->ScheduleAt(config.Field("schedule.file"),
+                                          *config.schedule.file));
+  warnings->insert(warnings->end(), read.notes.begin(), read.notes.end());
+  return read.schedule;
+}
+
+absl::StatusOr<PreparedSchedule> PrepareSchedule(
     const RunConfig& config, const RunSizes& sizes,
-    const std::optional<ModelSpec>& model, const PlanCosts& costs) {
-  absl::StatusOr<Schedule> schedule = BuildSchedule(
-      *config.schedule.name, ParamsOf(config, sizes, model, costs));
-  PW_RETURN_IF_ERROR(Locate(config, schedule.status()));
-  return std::make_shared<const Schedule>(*std::move(schedule));
+    const std::optional<ModelSpec>& model, const PlanCosts& costs,
+    std::shared_ptr<const Schedule> read) {
+  PreparedSchedule prepared;
+  prepared.written = std::move(read);
+  if (prepared.written == nullptr) {
+    absl::StatusOr<Schedule> built = BuildSchedule(
+        *config.schedule.name, ParamsOf(config, sizes, model, costs));
+    PW_RETURN_IF_ERROR(Locate(config, built.status()));
+    PW_RETURN_IF_ERROR(VerifySchedule(*built));
+    prepared.written = std::make_shared<const Schedule>(*std::move(built));
+  }
+  PW_RETURN_IF_ERROR(TakePair(config, &prepared));
+  return prepared;
+}
+
+absl::Status CheckAgainstSchedule(const RunConfig& config,
+                                  const Schedule& schedule) {
+  PW_RETURN_IF_ERROR(CheckCopies(config, schedule));
+  return CheckFactors(config, schedule);
+}
+
+std::optional<absl::Status> CheckLimit(const RunConfig& config,
+                                       const Schedule& schedule,
+                                       double held_until_weight) {
+  const std::optional<double>& limit = config.strategy.max_activations;
+  if (!limit) return {};
+  const std::vector<double> peaks =
+      PeakActivations(schedule, held_until_weight);
+  const auto worst = std::max_element(peaks.begin(), peaks.end());
+  if (*worst <= *limit * (1 + kLimitRounding)) return absl::OkStatus();
+  return Prefix(
+      config.Field("strategy.max_activations"),
+      WithValue(absl::ResourceExhaustedError(absl::StrCat(
+                    *limit, " is exceeded: with schedule ", schedule.name,
+                    " rank ", worst - peaks.begin(), " holds ", *worst)),
+                absl::StrCat(*limit), absl::StrCat(*worst, " or more")));
 }
 
 absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read) {
-  std::vector<int> rank_of_stage;
-  if (sizes.vpp == 1) {
-    for (int rank = 0; rank < sizes.pp; ++rank) rank_of_stage.push_back(rank);
-    return rank_of_stage;
-  }
-  std::shared_ptr<const Schedule> built;
+  absl::StatusOr<Placement> named;
   if (read == nullptr) {
-    PW_ASSIGN_OR_RETURN(built,
-                        PrepareSchedule(config, sizes, model, PlanCosts()));
-    read = built.get();
+    named = PlacementOf(*config.schedule.name,
+                        ParamsOf(config, sizes, model, PlanCosts()));
+    PW_RETURN_IF_ERROR(Locate(config, named.status()));
   }
-  for (int stage = 0; stage < read->placement.stages(); ++stage) {
-    rank_of_stage.push_back(read->placement.RankOf(stage));
+  const Placement& placement = read == nullptr ? *named : read->placement;
+  std::vector<int> rank_of_stage;
+  rank_of_stage.reserve(placement.stages());
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    rank_of_stage.push_back(placement.RankOf(stage));
   }
   return rank_of_stage;
 }

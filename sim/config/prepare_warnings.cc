@@ -2,18 +2,19 @@
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
-void WarnOfDevice(const RunConfig& config,
-                  const std::optional<AnalyticOptions>& analytic,
-                  const std::optional<ShapeParams>& shape,
+
+void WarnOfDevice(const RunConfig& config, const PreparedNetwork& network,
+                  const PreparedCosts& costs,
                   std::vector<std::string>* warnings) {
-  if (!analytic || !shape || shape->device_name.empty() ||
-      shape->device_name == analytic->device.device_name) {
+  const std::optional<ShapeParams>& shape = network.shape;
+  if (!costs.analytic || !shape || shape->device_name.empty() ||
+      shape->device_name == costs.analytic->device.device_name) {
     return;
   }
   warnings->push_back(absl::StrCat(
       config.Field("costs.analytic.device"), ": times and memory are those of ",
-      analytic->device.device_name, ", links those of ", shape->name, " (",
-      shape->device_name, ")"));
+      costs.analytic->device.device_name, ", links those of ", shape->name,
+      " (", shape->device_name, ")"));
 }
 
 void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,

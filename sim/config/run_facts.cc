@@ -94,33 +94,26 @@ bool AtSamePlaces(const Program& one, const Program& other) {
 
 }  // namespace
 
-bool RunFacts::HasPass(PassKind kind) const {
-  const auto is_kind = [kind](Pass pass) { return pass.kind() == kind; };
-  return std::any_of(run_.schedule->orders.begin(), run_.schedule->orders.end(),
-                     [&](const auto& order) {
-                       return std::any_of(order->begin(), order->end(),
-                                          is_kind);
-                     });
-}
-
 bool RunFacts::HasPair() const {
   const auto is_pair = [](Pass pass) { return pass.joint_with_next(); };
-  return std::any_of(run_.written->orders.begin(), run_.written->orders.end(),
-                     [&](const auto& order) {
-                       return std::any_of(order->begin(), order->end(),
-                                          is_pair);
-                     });
+  return std::any_of(
+      run_.schedule.written->orders.begin(),
+      run_.schedule.written->orders.end(), [&](const auto& order) {
+        return std::any_of(order->begin(), order->end(), is_pair);
+      });
 }
 
 bool RunFacts::SpansNodes() const {
   if (shape_ == nullptr) return false;
+  const Cluster* cluster = run_.network.links.cluster.get();
+  const RankMapping* mapping = run_.network.links.mapping.get();
   const int others = sizes_.tp * sizes_.cp - 1;
   for (int replica = 0; replica < sizes_.dp; ++replica) {
     for (int rank = 0; rank < sizes_.pp; ++rank) {
-      const int device = run_.mapping->DeviceOf(replica, rank);
+      const int device = mapping->DeviceOf(replica, rank);
       for (const int each : {device, device + others}) {
-        if (run_.cluster->devices()[each].node !=
-            run_.cluster->devices()[run_.mapping->DeviceOf(0, 0)].node) {
+        if (cluster->devices()[each].node !=
+            cluster->devices()[mapping->DeviceOf(0, 0)].node) {
           return true;
         }
       }
@@ -160,8 +153,8 @@ bool RunFacts::SharesCards() const {
 }
 
 bool RunFacts::HeldMatters() const {
-  return PeakActivations(*run_.schedule, 0) !=
-         PeakActivations(*run_.schedule, 1);
+  return PeakActivations(*run_.schedule.lowered, 0) !=
+         PeakActivations(*run_.schedule.lowered, 1);
 }
 
 bool RunFacts::TableIsShared() const {
@@ -200,19 +193,20 @@ bool RunFacts::OverlapMatters() const {
   if (!program()) return true;
   LowerOptions other = run_.lower;
   other.overlap_gradients = !other.overlap_gradients;
-  const absl::StatusOr<Program> changed = Lower(run_.schedule, other);
+  const absl::StatusOr<Program> changed = Lower(run_.schedule.lowered, other);
   return !changed.ok() || !AtSamePlaces(*program(), *changed);
 }
 
 bool RunFacts::MappingMatters() const {
-  const absl::StatusOr<RankMapping> usual = RankMapping::FromOrder(
-      "dp-pp", sizes_.pp, sizes_.dp, run_.cluster->num_devices(),
-      sizes_.tp * sizes_.cp);
+  const Cluster* cluster = run_.network.links.cluster.get();
+  const RankMapping* mapping = run_.network.links.mapping.get();
+  const absl::StatusOr<RankMapping> usual =
+      RankMapping::FromOrder("dp-pp", sizes_.pp, sizes_.dp,
+                             cluster->num_devices(), sizes_.tp * sizes_.cp);
   if (!usual.ok()) return true;
   for (int replica = 0; replica < sizes_.dp; ++replica) {
     for (int rank = 0; rank < sizes_.pp; ++rank) {
-      if (usual->DeviceOf(replica, rank) !=
-          run_.mapping->DeviceOf(replica, rank)) {
+      if (usual->DeviceOf(replica, rank) != mapping->DeviceOf(replica, rank)) {
         return true;
       }
     }
@@ -223,7 +217,7 @@ bool RunFacts::MappingMatters() const {
 const std::optional<Program>& RunFacts::program() const {
   if (lowered_) return program_;
   lowered_ = true;
-  absl::StatusOr<Program> program = Lower(run_.schedule, run_.lower);
+  absl::StatusOr<Program> program = Lower(run_.schedule.lowered, run_.lower);
   // What is wrong with it is told by whoever runs it.
   if (program.ok()) program_ = *std::move(program);
   return program_;

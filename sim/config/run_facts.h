@@ -16,9 +16,8 @@ namespace pipewright {
 class RunFacts {
  public:
   // Arguments as of FindIdleOptions; they must outlive it.
-  RunFacts(const PreparedRun& run, const RunSizes& sizes,
-           const ShapeParams* shape, double hop_s)
-      : run_(run), sizes_(sizes), shape_(shape), hop_s_(hop_s) {}
+  RunFacts(const PreparedRun& run, const RunSizes& sizes)
+      : run_(run), sizes_(sizes), shape_(run.network.system_shape()) {}
 
   const RunConfig& config() const { return run_.config; }
   const PreparedRun& run() const { return run_; }
@@ -33,24 +32,26 @@ class RunFacts {
   }
 
   // Are pass times not given, but estimated or measured?
-  bool times_follow_model() const { return run_.analytic || run_.profile; }
+  bool times_follow_model() const { return run_.costs.follow_model(); }
   bool recomputes() const {
     return model() != nullptr && training()->recompute != Recompute::kNone;
   }
   // Hops and collectives take no time.
-  bool free_network() const { return shape_ == nullptr && hop_s_ == 0; }
+  bool free_network() const {
+    return shape_ == nullptr && run_.network.hop_s == 0 &&
+           run_.lower.network.measured == nullptr;
+  }
   // Copies of a stage, data-parallel ones or those of the other direction.
   bool has_copies() const {
-    return sizes_.dp > 1 || run_.schedule->directions > 1;
+    return sizes_.dp > 1 || run_.schedule.lowered->directions > 1;
   }
-  bool synchronises() const {
-    return has_copies() && run_.lower.data_parallel != DataParallel::kNone;
+  const DataParallelTraits& mode() const {
+    return TraitsOf(run_.lower.data_parallel);
   }
-  bool shards_step() const {
-    return synchronises() && run_.lower.data_parallel >= DataParallel::kZero1;
-  }
+  bool synchronises() const { return has_copies() && mode().reduces; }
+  bool shards_step() const { return synchronises() && mode().shards_step; }
 
-  bool HasPass(PassKind kind) const;
+  bool HasPass(PassKind kind) const { return run_.schedule.lowered->Has(kind); }
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?
   bool SpansNodes() const;
@@ -81,7 +82,6 @@ class RunFacts {
   const PreparedRun& run_;
   const RunSizes& sizes_;
   const ShapeParams* shape_;
-  double hop_s_;
   mutable bool lowered_ = false;
   mutable std::optional<Program> program_;
 };

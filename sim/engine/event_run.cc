@@ -154,9 +154,7 @@ void EventRun::BeginStart(int index, const Start& start) {
   Device& device = devices_[index];
   device.sequence.Begin(start);
   device.position = device.sequence.begin();
-  device.dropped = 0;
-  ++device.start;
-  device.hook_ends.assign(device.hook_ends.size(), HookEnds());
+  device.hook_ends.Begin();
 }
 
 // The compute stream has come to the end of a start.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/report/cost_html.h"
+#include "sim/report/facts.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/memory_svg.h"
@@ -40,42 +41,9 @@ struct Page {
 
 std::string Heading(const Page& page) {
   const Report& report = page.report;
-  std::vector<std::string> facts = {
-      absl::StrCat("pp ", report.pp), absl::StrCat("vpp ", report.vpp),
-      absl::StrCat("microbatches ", report.microbatches)};
-  if (report.slices > 1)
-    facts.push_back(absl::StrCat("slices ", report.slices));
-  for (const auto& [key, value] : report.params) {
-    facts.push_back(absl::StrCat(key, " ", value));
-  }
-  if (report.tp > 1) facts.push_back(absl::StrCat("tp ", report.tp));
-  if (report.cp > 1) facts.push_back(absl::StrCat("cp ", report.cp));
-  if (report.dp > 1) {
-    facts.push_back(absl::StrCat("dp ", report.dp,
-                                 " (gradients: ", report.gradient_sync, ")"));
-  }
-  if (report.optimizer != "none") {
-    facts.push_back(absl::StrCat("optimizer ", report.optimizer));
-  }
-  if (report.waiting != "buffered") {
-    facts.push_back(absl::StrCat("waiting ", report.waiting));
-  }
-  if (!report.model.empty()) {
-    facts.push_back(absl::StrCat("model ", report.model));
-  }
-  if (report.costs) {
-    facts.push_back(
-        absl::StrCat("pass times estimated for ", report.costs->device.name));
-  }
-  if (report.profile) {
-    facts.push_back(
-        absl::StrCat("pass times of profile ", report.profile->name));
-  }
-  if (!report.engine.empty()) {
-    facts.push_back(absl::StrCat("engine ", report.engine));
-  }
-  if (!report.network.empty()) {
-    facts.push_back(absl::StrCat("network ", report.network));
+  std::vector<std::string> facts;
+  for (const ReportFact& fact : FactsOf(report)) {
+    facts.push_back(FactText(fact));
   }
   return absl::StrCat("<header>\n<h1>", EscapeXml(report.schedule),
                       "</h1>\n<p class=\"quiet\">",

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/quantity.h"
 #include "sim/memory/activations.h"
+#include "sim/report/facts.h"
 #include "sim/report/format.h"
 #include "sim/report/report.h"
 
@@ -18,37 +19,14 @@ constexpr size_t kMaxRows = 32;
 constexpr size_t kEndRows = 8;
 
 std::string Header(const Report& report) {
-  std::string out =
-      absl::StrFormat("%s: pp %d, vpp %d, microbatches %d", report.schedule,
-                      report.pp, report.vpp, report.microbatches);
-  if (report.slices > 1) absl::StrAppend(&out, ", slices ", report.slices);
-  for (const auto& [key, value] : report.params) {
-    absl::StrAppend(&out, ", ", key, " ", value);
+  std::vector<std::string> facts;
+  for (const ReportFact& fact : FactsOf(report)) {
+    if (fact.kind != ReportFact::Kind::kProfile) {
+      facts.push_back(FactText(fact));
+    }
   }
-  if (report.tp > 1) absl::StrAppend(&out, ", tp ", report.tp);
-  if (report.cp > 1) absl::StrAppend(&out, ", cp ", report.cp);
-  if (report.dp > 1) {
-    absl::StrAppend(&out, ", dp ", report.dp,
-                    " (gradients: ", report.gradient_sync, ")");
-  }
-  if (report.optimizer != "none") {
-    absl::StrAppend(&out, ", optimizer ", report.optimizer);
-  }
-  if (report.waiting != "buffered") {
-    absl::StrAppend(&out, ", waiting ", report.waiting);
-  }
-  if (!report.model.empty()) absl::StrAppend(&out, ", model ", report.model);
-  if (report.costs) {
-    absl::StrAppend(&out, ", pass times estimated for ",
-                    report.costs->device.name);
-  }
-  if (!report.engine.empty()) {
-    absl::StrAppend(&out, ", engine ", report.engine);
-  }
-  if (!report.network.empty()) {
-    absl::StrAppend(&out, ", network ", report.network);
-  }
-  return absl::StrCat(out, "\n\n");
+  return absl::StrCat(report.schedule, ": ", absl::StrJoin(facts, ", "),
+                      "\n\n");
 }
 
 std::string Bubbles(const Report& report) {

@@ -5,7 +5,7 @@
 #include "sim/base/status.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
-#include "sim/reproduce/training_run.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -36,10 +36,12 @@ RunConfig ConfigOf(const TableRow& row, bool present_work,
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   std::vector<Comparison> comparisons;
+  RunContext context;
   for (const TableRow& row : ReadTable("korthikanti_table5/table5")) {
     for (const bool present_work : {false, true}) {
-      PW_ASSIGN_OR_RETURN(const Report report,
-                          RunTraining(ConfigOf(row, present_work, engine)));
+      PW_ASSIGN_OR_RETURN(
+          const SimulatedRun run,
+          Simulate(ConfigOf(row, present_work, engine), &context));
       Comparison comparison;
       comparison.setting = absl::StrCat(
           row.Text("model"), ", pp ", row.Text("pp"), " vpp ", row.Text("vpp"));
@@ -47,8 +49,8 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
           present_work ? "sequence par. + selective" : "full recomputation";
       comparison.published =
           row.Text(present_work ? "present_work_s" : "full_recompute_s");
-      comparison.simulated = report.iteration_s;
-      comparison.rounded = absl::StrFormat("%.2f", report.iteration_s);
+      comparison.simulated = run.report.iteration_s;
+      comparison.rounded = absl::StrFormat("%.2f", run.report.iteration_s);
       comparison.rule = Comparison::Rule::kWithin;
       comparison.tolerance = kTolerance;
       comparisons.push_back(std::move(comparison));

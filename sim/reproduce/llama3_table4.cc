@@ -7,7 +7,7 @@
 #include "sim/model/model.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
-#include "sim/reproduce/training_run.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -43,15 +43,16 @@ absl::StatusOr<RunConfig> ConfigOf(const TableRow& row,
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   std::vector<Comparison> comparisons;
+  RunContext context;
   for (const TableRow& row : ReadTable("llama3_table4/table4")) {
     PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(row, engine));
-    PW_ASSIGN_OR_RETURN(const Report report, RunTraining(config));
+    PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(config, &context));
     Comparison comparison;
     comparison.setting =
         absl::StrCat(row.Text("model"), ", ", row.Text("gpus"), " GPUs");
     comparison.schedule = "MFU, per cent";
     comparison.published = row.Text("mfu_percent");
-    comparison.simulated = 100 * *report.throughput->mfu();
+    comparison.simulated = 100 * *run.report.throughput->mfu();
     comparison.rounded = absl::StrFormat("%.1f", comparison.simulated);
     comparison.rule = Comparison::Rule::kShown;
     comparison.tolerance = kPoints;

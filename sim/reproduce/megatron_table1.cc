@@ -5,7 +5,7 @@
 #include "sim/base/status.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
-#include "sim/reproduce/training_run.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -44,17 +44,18 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   std::vector<Comparison> comparisons;
+  RunContext context;
   for (const TableRow& row : ReadTable("megatron_table1/table1")) {
-    PW_ASSIGN_OR_RETURN(const Report report,
-                        RunTraining(ConfigOf(row, engine)));
+    PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                        Simulate(ConfigOf(row, engine), &context));
     Comparison comparison;
     comparison.setting =
         absl::StrCat(row.Text("model"), ", ", row.Text("gpus"), " GPUs");
     comparison.schedule = absl::StrCat("pp ", row.Text("pp"), " vpp ",
                                        row.Text("vpp"), ", s a step");
     comparison.published = row.Text("seconds");
-    comparison.simulated = report.iteration_s;
-    comparison.rounded = absl::StrFormat("%.2f", report.iteration_s);
+    comparison.simulated = run.report.iteration_s;
+    comparison.rounded = absl::StrFormat("%.2f", run.report.iteration_s);
     comparison.rule = Comparison::Rule::kWithin;
     comparison.tolerance = kTolerance;
     comparisons.push_back(std::move(comparison));

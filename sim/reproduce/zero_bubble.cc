@@ -7,9 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
-#include "sim/config/prepare.h"
-#include "sim/engine/engine.h"
-#include "sim/report/report.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
@@ -50,15 +48,14 @@ absl::StatusOr<ZeroBubbleResult> RunZeroBubble(const TableRow& times,
   config.costs.backward_weight_s = 1e-3 * times.Number("backward_weight_ms");
   config.costs.p2p_s = 1e-3 * times.Number("p2p_ms");
   config.costs.held_until_weight = HeldUntilWeight(times);
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
-  PW_RETURN_IF_ERROR(run.limit.value_or(absl::OkStatus()));
-  PW_ASSIGN_OR_RETURN(const Program program, Lower(run.schedule, run.lower));
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
-  PW_ASSIGN_OR_RETURN(const RunSummary summary,
-                      engine->run(program, EngineOptions()));
-  const Report report =
-      Summarize(program, summary, std::vector<double>(program.ranks.size(), 0));
-  return ZeroBubbleResult{report.span_s.per_rank, report.busy_s};
+  RunContext context;
+  SimulateOptions options;
+  options.admit = [](const PreparedRun& prepared, const Program&) {
+    return prepared.limit();
+  };
+  PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                      Simulate(config, &context, options));
+  return ZeroBubbleResult{run.report.span_s.per_rank, run.report.busy_s};
 }
 
 std::string ZeroBubbleSetting(const TableRow& times) {

@@ -1,6 +1,7 @@
 #include "sim/schedule/registry.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -18,6 +19,11 @@ namespace {
 
 // Passes of all ranks together, 8 bytes each: 64 GiB.
 constexpr double kMaxPasses = 8589934592.0;
+
+std::atomic<int64_t>& Built() {
+  static std::atomic<int64_t> built = 0;
+  return built;
+}
 
 // Names that a later version will know.
 constexpr absl::string_view kLaterNames[] = {"optimal"};
@@ -82,7 +88,43 @@ absl::Status CheckOwnKeys(const ScheduleInfo& info,
   return absl::OkStatus();
 }
 
+// Whatever the shapes are called.
+bool SameRanks(const Placement& one, const Placement& other) {
+  if (one.pp() != other.pp() || one.vpp() != other.vpp()) return false;
+  for (int stage = 0; stage < one.stages(); ++stage) {
+    if (one.RankOf(stage) != other.RankOf(stage)) return false;
+  }
+  return true;
+}
+
+// A row, and the parameters with those that its name implies.
+struct Checked {
+  const ScheduleInfo* info;
+  ScheduleParams params;
+};
+
+absl::StatusOr<Checked> Check(absl::string_view name,
+                              const ScheduleParams& params) {
+  PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(name));
+  Checked checked = {match.info, params};
+  checked.params.own.insert(match.implied.begin(), match.implied.end());
+  PW_RETURN_IF_ERROR(CheckSizes(checked.params));
+  PW_RETURN_IF_ERROR(CheckOwnKeys(*match.info, checked.params));
+  return checked;
+}
+
 }  // namespace
+
+Placement LoopPlacement(const ScheduleParams& params) {
+  return params.vpp == 1 ? Placement::Plain(params.pp)
+                         : Placement::Loop(params.pp, params.vpp);
+}
+
+Placement WavePlacement(const ScheduleParams& params) {
+  if (params.vpp == 2) return Placement::V(params.pp);
+  return params.vpp % 2 == 0 ? Placement::Wave(params.pp, params.vpp)
+                             : LoopPlacement(params);
+}
 
 std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others) {
   std::vector<Claim> claims = {per_rank, std::move(per_rank)};
@@ -166,15 +208,28 @@ absl::StatusOr<Schedule> WithPair(Schedule schedule, absl::string_view value) {
 
 absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
                                        const ScheduleParams& params) {
-  PW_ASSIGN_OR_RETURN(const ScheduleMatch match, FindSchedule(name));
-  ScheduleParams merged = params;
-  merged.own.insert(match.implied.begin(), match.implied.end());
-  PW_RETURN_IF_ERROR(CheckSizes(merged));
-  PW_RETURN_IF_ERROR(CheckOwnKeys(*match.info, merged));
-  absl::StatusOr<Schedule> schedule = match.info->build(merged);
-  const auto pair = merged.own.find(PairParam().key);
-  if (!schedule.ok() || pair == merged.own.end()) return schedule;
+  PW_ASSIGN_OR_RETURN(const Checked checked, Check(name, params));
+  ++Built();
+  absl::StatusOr<Schedule> schedule = checked.info->build(checked.params);
+  if (!schedule.ok()) return schedule;
+  if (!SameRanks(schedule->placement,
+                 checked.info->placement(checked.params))) {
+    return absl::InternalError(
+        absl::StrCat("schedule ", checked.info->name, " builds placement ",
+                     schedule->placement.ToString(),
+                     ", but `placement` of its row says otherwise"));
+  }
+  const auto pair = checked.params.own.find(PairParam().key);
+  if (pair == checked.params.own.end()) return schedule;
   return WithPair(*std::move(schedule), pair->second);
 }
+
+absl::StatusOr<Placement> PlacementOf(absl::string_view name,
+                                      const ScheduleParams& params) {
+  PW_ASSIGN_OR_RETURN(const Checked checked, Check(name, params));
+  return checked.info->placement(checked.params);
+}
+
+int64_t NumBuiltSchedules() { return Built(); }
 
 }  // namespace pipewright

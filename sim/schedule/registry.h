@@ -3,6 +3,7 @@
 // what was published about it; property tests pick all of it up.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/schedule/params.h"
+#include "sim/schedule/placement.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -44,6 +46,11 @@ struct ParamInfo {
   std::string help;
 };
 
+// Stage s on rank s mod pp.
+Placement LoopPlacement(const ScheduleParams& params);
+// The stages walk to and fro: a V where there are two chunks, else a wave.
+Placement WavePlacement(const ScheduleParams& params);
+
 struct ScheduleInfo {
   std::string name;     // lower case with hyphens
   std::string summary;  // one line
@@ -56,6 +63,10 @@ struct ScheduleInfo {
   std::vector<ParamInfo> params;
   // Error: kInvalidArgument with the field, its value and what is allowed.
   std::function<absl::StatusOr<Schedule>(const ScheduleParams&)> build;
+  // Which rank holds which stage, without the order: for all sizes that `build`
+  // takes the stages stand as in what it builds, whatever the costs are. For
+  // others any placement of pp * vpp stages will do.
+  Placement (*placement)(const ScheduleParams&) = LoopPlacement;
   std::vector<Claim> claims;
   // Where the schedule itself cuts the sequence: what each slice costs
   // relative to the others, one factor a slice, empty for all alike. May
@@ -94,8 +105,18 @@ absl::StatusOr<Schedule> WithPair(Schedule schedule, absl::string_view value);
 
 // Checks the sizes and own parameters that all schedules share (pp, vpp,
 // microbatches, slices at least 1; own keys known), then builds. The result
-// is not verified: see verify.h.
+// is not verified: see verify.h. kInternal: it stands elsewhere than its row
+// says.
 absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
                                        const ScheduleParams& params);
+
+// Where its stages stand, without building it. Errors: those that BuildSchedule
+// finds before it builds. What only `build` refuses is not found.
+absl::StatusOr<Placement> PlacementOf(absl::string_view name,
+                                      const ScheduleParams& params);
+
+// How many schedules this process has built: to be asked before and after,
+// since a planner's may take seconds.
+int64_t NumBuiltSchedules();
 
 }  // namespace pipewright

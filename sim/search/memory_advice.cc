@@ -107,15 +107,15 @@ class Candidates {
     if (training_.shards() == 1) return;
     // Two replicas of a stage in one pipeline, or none that step together:
     // Lower takes no sharded optimizer there.
-    if (run_.schedule->directions > 1 || run_.schedule->update_every > 0)
+    if (run_.schedule.lowered->directions > 1 ||
+        run_.schedule.lowered->update_every > 0) {
       return;
-    for (const DataParallel kind :
-         {DataParallel::kZero1, DataParallel::kZero2, DataParallel::kFsdp}) {
-      if (ZeroStageOf(kind) <= training_.zero) continue;
+    }
+    for (const DataParallelTraits& mode : kDataParallelModes) {
+      if (mode.zero_stage() <= training_.zero) continue;
       RunConfig& config =
-          Add("zero", absl::StrCat("strategy.data_parallel ",
-                                   ChoiceName(DataParallelChoices(), kind)));
-      config.strategy.data_parallel = kind;
+          Add("zero", absl::StrCat("strategy.data_parallel ", mode.name));
+      config.strategy.data_parallel = mode.mode;
       config.strategy.zero.reset();
     }
   }
@@ -133,7 +133,7 @@ class Candidates {
   void AddSchedules() {
     if (IsReadFromFile()) return;
     for (const ScheduleInfo* info : AllSchedules()) {
-      if (info->name == run_.schedule->name) continue;
+      if (info->name == run_.schedule.lowered->name) continue;
       if (HasOwnLayout() && info->default_vpp != *given_.vpp) continue;
       RunConfig& config =
           Add("schedule", absl::StrCat("schedule.name ", info->name));
@@ -162,14 +162,17 @@ bool IsBetter(const MemoryChange& other, const MemoryChange& best) {
 
 }  // namespace
 
-std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most) {
-  if (!run.memory || run.schedule->num_passes() > kMostPasses) return {};
+std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most,
+                                       RunContext* context) {
+  if (!run.memory || run.schedule.lowered->num_passes() > kMostPasses)
+    return {};
   const double before = Needed(*run.memory);
   std::map<std::string, MemoryChange> best;
   for (const Candidate& candidate : Candidates(run).Take()) {
-    const absl::StatusOr<PreparedRun> tried = Prepare(candidate.config);
+    const absl::StatusOr<PreparedRun> tried =
+        Prepare(candidate.config, context);
     if (!tried.ok() || !tried->memory) continue;
-    if (tried->limit && !tried->limit->ok()) continue;
+    if (tried->schedule.limit && !tried->schedule.limit->ok()) continue;
     MemoryChange change;
     change.change = candidate.change;
     change.needed_bytes = Needed(*tried->memory);

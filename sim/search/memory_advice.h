@@ -12,7 +12,8 @@ namespace pipewright {
 // At most `most`, the one that saves most on the worst rank first; of changes
 // of one kind (recomputation, ZeRO, splits of the layers, ...) the mildest
 // that is enough or else the one that saves most. Empty without a model, and
-// for schedules too large to build a few times over.
-std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most);
+// for schedules too large to build a few times over. `context`: that of `run`.
+std::vector<MemoryChange> AdviseMemory(const PreparedRun& run, size_t most,
+                                       RunContext* context);
 
 }  // namespace pipewright

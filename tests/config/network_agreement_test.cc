@@ -91,8 +91,9 @@ TEST_CASE("network: the hop that is stated is the hop that runs",
       const RunSizes sizes = {.pp = 4, .dp = 2, .tp = tp, .microbatches = 4};
       const double bytes = 64 << 20;
       std::vector<std::string> warnings;
-      const auto stated =
-          PrepareNetwork(config, sizes, bytes, "fast", &warnings);
+      RunContext context;
+      const auto stated = PrepareNetwork(config, sizes, std::nullopt, bytes,
+                                         "fast", &context, &warnings);
       INFO(stated.status());
       REQUIRE(stated.ok());
       const auto schedule = Registered("gpipe", 4, 4);
@@ -102,7 +103,7 @@ TEST_CASE("network: the hop that is stated is the hop that runs",
       options.hop_bytes = bytes;
       options.replicas = 2;
       options.iterations = 1;
-      options.network = stated->network;
+      options.network = stated->links;
       FullTrace trace;
       const Program program = Lowered(schedule, options);
       REQUIRE(RunFast(program, {.trace = &trace}).ok());
@@ -125,7 +126,7 @@ TEST_CASE("network: the hop that is stated is the hop that runs",
 double IterationOf(const std::string& text, const std::string& engine) {
   const PreparedRun run =
       testing::Prepared(absl::StrCat(text, "engine: ", engine, "\n"));
-  const auto program = Lower(run.schedule, run.lower);
+  const auto program = Lower(run.schedule.lowered, run.lower);
   REQUIRE(program.ok());
   const auto summary =
       engine == "fast" ? RunFast(*program, {}) : RunSimgrid(*program, {});

@@ -28,10 +28,10 @@ TEST_CASE("prepare: tensor and context parallelism take devices and bytes",
   const PreparedRun run =
       Prepared(Run("preset: llama3-8b", "pp: 2, tp: 4, cp: 2, dp: 2",
                    "system: {preset: dgx-h100}\n"));
-  CHECK(run.cluster->num_devices() == 32);
-  CHECK(run.mapping->DeviceOf(0, 0) == 0);
-  CHECK(run.mapping->DeviceOf(1, 0) == 8);
-  CHECK(run.mapping->DeviceOf(0, 1) == 16);
+  CHECK(run.network.links.cluster->num_devices() == 32);
+  CHECK(run.network.links.mapping->DeviceOf(0, 0) == 0);
+  CHECK(run.network.links.mapping->DeviceOf(1, 0) == 8);
+  CHECK(run.network.links.mapping->DeviceOf(0, 1) == 16);
   // 8192 tokens over cp, the residual stream over tp.
   CHECK(run.lower.hop_bytes == 8192.0 / 2 * 4096 * 2 / 4);
   REQUIRE(run.prepared_model.has_value());
@@ -255,8 +255,8 @@ TEST_CASE("prepare: an estimated step is a whole one unless told otherwise",
   CHECK(run.lower.costs.optimizer_s > 0);
   CHECK(run.lower.data_parallel == DataParallel::kDdp);
   CHECK(run.lower.overlap_gradients);
-  REQUIRE(run.device.has_value());
-  CHECK(run.device->name == "h100");
+  REQUIRE(run.costs.device.has_value());
+  CHECK(run.costs.device->name == "h100");
   const PreparedRun told = Prepared(
       Run("preset: llama3-8b",
           "pp: 4, tp: 2, dp: 2, optimizer: none, data_parallel: zero1, "
@@ -267,7 +267,7 @@ TEST_CASE("prepare: an estimated step is a whole one unless told otherwise",
   CHECK(!told.lower.overlap_gradients);
   const PreparedRun given = Prepared(Run("preset: llama3-8b", "pp: 4"));
   CHECK(given.lower.optimizer == OptimizerMode::kNone);
-  CHECK(!given.analytic.has_value());
+  CHECK(!given.costs.analytic.has_value());
 }
 
 TEST_CASE("prepare: a hop is sent in parts where its receivers gather",

@@ -10,12 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
-#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
-#include "sim/config/step_prediction.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/profile/store.h"
 #include "sim/report/report.h"
+#include "sim/run/describe_run.h"
+#include "sim/run/step_prediction.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright {
@@ -90,24 +90,26 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   CHECK(stages[3].forward_s == Approx(4.2e-3));
   // 128 tokens of 256 elements in two bytes.
   CHECK(run->lower.network.hop_s == Approx(20e-6));
-  CHECK(absl::StrContains(run->network_name, "(measured)"));
+  CHECK(absl::StrContains(run->network.name, "(measured)"));
   CHECK(run->lower.costs.optimizer_s > 0);
   CHECK(run->lower.optimizer == OptimizerMode::kSynchronised);
   REQUIRE(run->memory);
   CHECK(run->memory->limit_bytes == Approx(static_cast<double>(1ull << 34)));
   CHECK(run->memory->limit_source == "toy");
 
-  const absl::StatusOr<Program> program = Lower(run->schedule, run->lower);
+  const absl::StatusOr<Program> program =
+      Lower(run->schedule.lowered, run->lower);
   REQUIRE(program.ok());
   const absl::StatusOr<RunSummary> summary = RunFast(*program, {});
   REQUIRE(summary.ok());
   Report report = Summarize(*program, *summary, {});
-  DescribeCosts(*run, &report);
+  DescribeResults(*run, &report);
   const nlohmann::json json = nlohmann::json::parse(ReportToJson(report));
   CHECK(json["costs"]["source"] == "profile");
   CHECK(json["costs"]["profile"] == path);
   CHECK(json["costs"]["split_price"] == Approx(1.05));
-  CHECK(json["costs"]["passes"].size() == run->profile->costs.times.size());
+  CHECK(json["costs"]["passes"].size() ==
+        run->costs.profile->costs.times.size());
   CHECK(json["costs"]["passes"][0]["how"] == "measured");
   CHECK(json["costs"]["passes"][0]["noise"] == Approx(0.01));
   const std::string text = ReportToText(report);
@@ -133,7 +135,7 @@ TEST_CASE("prepare: a GPU's profile gives hops over NCCL", "[config]") {
   INFO(run.status());
   REQUIRE(run.ok());
   CHECK(run->lower.network.hop_s == Approx(4e-6));
-  CHECK(absl::StrContains(run->network_name, "(measured)"));
+  CHECK(absl::StrContains(run->network.name, "(measured)"));
   std::filesystem::remove(path);
 }
 
@@ -223,7 +225,7 @@ TEST_CASE("prepare: a step of measured times has an interval", "[config]") {
       "the machine was busy", "one", "two", "three", "four", "five", "six"};
   const std::string path = Written(profile, "interval");
   const auto predict = [](const PreparedRun& run) {
-    const Program program = Lower(run.schedule, run.lower).value();
+    const Program program = Lower(run.schedule.lowered, run.lower).value();
     const double step_s = RunFast(program, {})->iteration_s();
     return std::make_pair(step_s, PredictStepOf(run, program, step_s).value());
   };
@@ -278,7 +280,7 @@ TEST_CASE("prepare: estimates have the interval of published steps",
         std::tuple("b200", 0.0, 0.0)}) {
     config.costs.analytic_device = device;
     const PreparedRun run = Prepare(config).value();
-    const Program program = Lower(run.schedule, run.lower).value();
+    const Program program = Lower(run.schedule.lowered, run.lower).value();
     const auto interval = PredictStepOf(run, program, 2).value();
     INFO(device);
     REQUIRE(interval.has_value() == (high > 0));

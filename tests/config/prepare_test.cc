@@ -22,8 +22,8 @@ using testing::Warns;
 TEST_CASE("prepare: defaults are said aloud", "[config]") {
   const PreparedRun run = Prepared(kBase);
   CHECK(run.engine == "simgrid");
-  CHECK(run.network_name == "free");
-  CHECK(run.schedule->pp() == 4);
+  CHECK(run.network.name == "free");
+  CHECK(run.schedule.lowered->pp() == 4);
   CHECK(run.lower.costs.stages[3].backward_weight_s == 1);
   CHECK(run.config.strategy.vpp == 1);
   CHECK(run.config.strategy.dp == 1);
@@ -44,14 +44,14 @@ TEST_CASE("prepare: a chunk takes its part of a uniform time", "[config]") {
     CHECK(stage.recompute_s == Approx(1));
   }
   CHECK(run.lower.network.hop_s == 1);
-  CHECK(run.network_name == "hop 1 s");
+  CHECK(run.network.name == "hop 1 s");
 }
 
 TEST_CASE("prepare: vpp defaults to the schedule's", "[config]") {
   const PreparedRun run = Prepared(
       "schedule: {name: interleaved-1f1b}\n"
       "strategy: {pp: 2, microbatches: 4}\n");
-  CHECK(run.schedule->vpp() == 2);
+  CHECK(run.schedule.lowered->vpp() == 2);
   CHECK(run.config.strategy.vpp == 2);
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("prepare: slices cost what the list or the schedule says",
       Prepared(absl::StrCat("schedule: {name: terapipe, params: {pieces: 8}}\n"
                             "strategy: {pp: 4, microbatches: 2}\n",
                             kTimes));
-  CHECK(chosen.schedule->slices == 8);
+  CHECK(chosen.schedule.lowered->slices == 8);
   CHECK(chosen.config.strategy.slices == 8);
   CHECK(chosen.lower.costs.slice_factor.size() == 8);
 }
@@ -172,14 +172,14 @@ TEST_CASE("prepare: a limit that is exceeded is told, not refused",
   const std::string base =
       "schedule: {name: 1f1b}\nstrategy: {pp: 4, microbatches: 8, "
       "max_activations: ";
-  CHECK(Prepared(base + "4}\n").limit->ok());
+  CHECK(Prepared(base + "4}\n").schedule.limit->ok());
   const PreparedRun over = Prepared(base + "2}\n");
-  CHECK(over.limit->code() == absl::StatusCode::kResourceExhausted);
+  CHECK(over.limit().code() == absl::StatusCode::kResourceExhausted);
   CHECK(
-      absl::StrContains(over.limit->message(),
+      absl::StrContains(over.limit().message(),
                         "run.yaml:2: strategy.max_activations: 2 is exceeded"));
-  CHECK(absl::StrContains(over.limit->message(), "holds 4"));
-  CHECK(!Prepared(kBase).limit.has_value());
+  CHECK(absl::StrContains(over.limit().message(), "holds 4"));
+  CHECK(!Prepared(kBase).schedule.limit.has_value());
 }
 
 TEST_CASE("prepare: gradients follow from the model, stage by stage",
@@ -218,7 +218,7 @@ TEST_CASE("prepare: nodes default to the smallest number that is enough",
     const PreparedRun run = Prepared(absl::StrCat(
         "schedule: {name: 1f1b}\nmodel: {preset: gpt-tiny}\n",
         "system: {preset: dgx-h100}\nstrategy: {", strategy, "}\n"));
-    return run.cluster->num_devices() / 8;
+    return run.network.links.cluster->num_devices() / 8;
   };
   CHECK(nodes("pp: 8, microbatches: 8") == 1);
   CHECK(nodes("pp: 8, dp: 2, microbatches: 8") == 2);
@@ -232,11 +232,11 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
       "system: {preset: dgx-h100, nvlink: {bandwidth: 1GBps, latency: 0}}\n"
       "strategy: {pp: 2, microbatches: 8, mapping: [1, 0]}\n"
       "costs: {hop_bytes: 1KB}\n");
-  CHECK(run.mapping->DeviceOf(0, 0) == 1);
-  const std::vector<LinkId> links = run.cluster->Route(0, 1);
-  CHECK(run.cluster->BandwidthOf(links) == 1e9);
-  CHECK(run.cluster->LatencyOf(links) == 0);
-  CHECK(run.network_name == "dgx-h100, 1 node (fluid)");
+  CHECK(run.network.links.mapping->DeviceOf(0, 0) == 1);
+  const std::vector<LinkId> links = run.network.links.cluster->Route(0, 1);
+  CHECK(run.network.links.cluster->BandwidthOf(links) == 1e9);
+  CHECK(run.network.links.cluster->LatencyOf(links) == 0);
+  CHECK(run.network.name == "dgx-h100, 1 node (fluid)");
   CHECK(Prepared("schedule: {name: 1f1b}\n"
                  "system: {preset: dgx-h100}\n"
                  "strategy: {pp: 2, microbatches: 8}\n"

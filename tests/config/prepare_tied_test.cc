@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"
 #include "sim/program/network_time.h"
+#include "sim/run/describe_run.h"
 #include "tests/support/prepare.h"
 
 namespace pipewright {
@@ -80,12 +80,14 @@ TEST_CASE("tied: the optimizer steps each table that is there", "[config]") {
 
 TEST_CASE("tied: the sum of the gradients takes its time", "[config]") {
   const PreparedRun run = Run("1f1b", 4, true);
-  const Program with = Lower(run.schedule, run.lower).value();
+  const Program with = Lower(run.schedule.lowered, run.lower).value();
   LowerOptions without = run.lower;
   without.tied_bytes = 0;
   const double more_s =
       RunFast(with, {}).value().iteration_s() -
-      RunFast(Lower(run.schedule, without).value(), {}).value().iteration_s();
+      RunFast(Lower(run.schedule.lowered, without).value(), {})
+          .value()
+          .iteration_s();
   const CollectivePlan plan = PlanCollective(
       with, OpKind::kAllReduce, 4 * kTable, {{.rank = 0}, {.rank = 3}});
   CHECK(plan.seconds > 0);
@@ -94,7 +96,7 @@ TEST_CASE("tied: the sum of the gradients takes its time", "[config]") {
 
 TEST_CASE("tied: where and how gradients are summed", "[config]") {
   const auto sums = [](const PreparedRun& run) {
-    const Program program = Lower(run.schedule, run.lower).value();
+    const Program program = Lower(run.schedule.lowered, run.lower).value();
     std::vector<double> bytes;
     for (const SideOp& op : program.ranks[0].side_ops) {
       if (op.tied) bytes.push_back(op.bytes);

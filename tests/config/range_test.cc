@@ -16,12 +16,14 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
-#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/report/report.h"
+#include "sim/run/describe_run.h"
+#include "sim/topology/registry.h"
+#include "tests/support/shapes.h"
 
 namespace pipewright {
 namespace {
@@ -100,11 +102,21 @@ class Numbers {
   std::vector<NumberField> fields_;
 };
 
+// Those that only some shapes have, too.
 std::vector<NumberField> AllNumbers() {
   Numbers numbers;
   const RunConfig none;
   VisitFields(none, numbers);
-  return numbers.fields();
+  std::vector<NumberField> fields = numbers.fields();
+  for (const ShapeInfo* shape : AllShapes()) {
+    for (const ShapeParam& param : shape->params) {
+      if (param.kind == ShapeParam::Kind::kChoice) continue;
+      fields.push_back({absl::StrCat("system.params.", param.key),
+                        {Text(param.least), Text(param.most)},
+                        testing::IllegalValuesOf(param)});
+    }
+  }
+  return fields;
 }
 
 // Several bases, since what one has another refuses.
@@ -176,17 +188,19 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   }
   const absl::StatusOr<PreparedRun> run = Prepare(*config);
   if (!run.ok()) return "";
-  const absl::StatusOr<Program> program = Lower(run->schedule, run->lower);
+  const absl::StatusOr<Program> program =
+      Lower(run->schedule.lowered, run->lower);
   if (!program.ok()) return "";
   const absl::StatusOr<const EngineInfo*> engine = FindEngine("fast");
   const absl::StatusOr<RunSummary> summary =
       (*engine)->run(*program, EngineOptions());
   if (!summary.ok()) return "";
-  Report report = Summarize(
-      *program, *summary,
-      PeakActivations(*run->schedule, run->lower.costs.held_until_weight));
+  Report report =
+      Summarize(*program, *summary,
+                PeakActivations(*run->schedule.lowered,
+                                run->lower.costs.held_until_weight));
   DescribeRun(*run, &report);
-  DescribeCosts(*run, &report);
+  DescribeResults(*run, &report);
   report.memory = run->memory;
   const Json json = Json::parse(ReportToJson(report), nullptr, false);
   if (!json.is_object()) return "no JSON";

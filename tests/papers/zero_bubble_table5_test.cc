@@ -72,7 +72,7 @@ double CostMs(const Row& row, const char* schedule, int vpp,
   const auto run = Prepare(config);
   INFO(run.status());
   REQUIRE(run.ok());
-  const auto program = Lower(run->schedule, run->lower);
+  const auto program = Lower(run->schedule.lowered, run->lower);
   REQUIRE(program.ok());
   const auto engine = FindEngine(engine_name);
   REQUIRE(engine.ok());

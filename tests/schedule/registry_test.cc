@@ -222,5 +222,32 @@ TEST_CASE("registry: a parameter that is given wins over the implied one",
   CHECK(PassToString(*given, given->order(0)[2]) == "BW0");
 }
 
+TEST_CASE("registry: a placement is that of what is built", "[schedule]") {
+  for (const ScheduleInfo* info : AllSchedules()) {
+    int built = 0;
+    for (const int vpp : {1, 2, 3, 4}) {
+      ScheduleParams params;
+      params.pp = 4;
+      params.vpp = vpp;
+      params.microbatches = 8;
+      const absl::StatusOr<Placement> placement =
+          PlacementOf(info->name, params);
+      INFO(info->name << ", vpp " << vpp);
+      REQUIRE(placement.ok());
+      // Also where the schedule cannot have that many chunks.
+      CHECK(placement->stages() == 4 * vpp);
+      const absl::StatusOr<Schedule> schedule =
+          BuildSchedule(info->name, params);
+      CHECK(schedule.status().code() != absl::StatusCode::kInternal);
+      if (!schedule.ok()) continue;
+      ++built;
+      for (int stage = 0; stage < schedule->stages(); ++stage) {
+        CHECK(placement->RankOf(stage) == schedule->placement.RankOf(stage));
+      }
+    }
+    CHECK(built > 0);
+  }
+}
+
 }  // namespace
 }  // namespace pipewright

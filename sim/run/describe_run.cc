@@ -1,4 +1,4 @@
-#include "sim/config/describe_costs.h"
+#include "sim/run/describe_run.h"
 
 #include <algorithm>
 
@@ -39,26 +39,13 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
   const ModelSpec& model = run.prepared_model->spec;
   out.push_back("devices that differ in speed");
   if (model.has_experts()) out.push_back("uneven load of the experts");
-  const Placement& placement = run.schedule->placement;
-  const bool apart =
-      placement.RankOf(0, 0) != placement.RankOf(run.schedule->stages() - 1, 0);
+  const Placement& placement = run.schedule.lowered->placement;
+  const bool apart = placement.RankOf(0, 0) !=
+                     placement.RankOf(run.schedule.lowered->stages() - 1, 0);
   if (run.lower.tied_bytes > 0 && apart &&
-      !SumsTable(*run.schedule, run.lower)) {
+      !SumsTable(*run.schedule.lowered, run.lower)) {
     out.push_back("summing the gradients of tied embeddings over stages");
   }
-}
-
-}  // namespace
-
-void DescribeRun(const PreparedRun& run, Report* report) {
-  report->network = run.network_name;
-  report->params = run.params;
-  report->model = run.model;
-  report->system = run.system;
-  report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
-  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }
 
 void DescribeCosts(const PreparedRun& run, Report* report) {
@@ -73,8 +60,8 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     throughput.devices =
         int64_t{report->pp} * report->dp * report->tp * report->cp;
     if (model) throughput.flops = FlopsOf(*model);
-    if (model && run.device) {
-      throughput.peak = PeakOf(*run.device, model->training.precision);
+    if (model && run.costs.device) {
+      throughput.peak = PeakOf(*run.costs.device, model->training.precision);
     }
     throughput.price_per_device_hour = run.config.costs.price_per_device_hour;
     report->throughput = std::move(throughput);
@@ -82,17 +69,44 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   if (report->jitter) {
     report->jitter->kind = run.config.costs.jitter.value_or("none");
   }
-  if (run.profile) {
-    report->profile = ReportProfile(*run.profile->profile, run.profile->name,
-                                    run.profile->costs, run.lower.costs);
+  if (run.costs.profile) {
+    report->profile =
+        ReportProfile(*run.costs.profile->profile, run.costs.profile->name,
+                      run.costs.profile->costs, run.lower.costs);
     report->profile->interference =
         run.lower.interference == nullptr ? "off" : "on";
+    report->profile->collectives = run.costs.measured_collectives;
     DescribeOmissions(run, report);
   }
-  if (!run.analytic) return;
+  if (!run.costs.analytic) return;
   report->costs = ReportCosts(model->spec, model->training, model->layout,
-                              *run.analytic, run.lower.costs);
+                              *run.costs.analytic, run.lower.costs);
   DescribeOmissions(run, report);
+}
+
+}  // namespace
+
+void DescribeRun(const PreparedRun& run, Report* report) {
+  report->network = run.network.name;
+  report->params = run.schedule.params;
+  report->model = run.model;
+  report->system = run.network.system;
+  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
+  // Prepare fills these in where there is something to synchronise.
+  if (!run.lower.gradient_bytes.empty()) {
+    report->gradient_sync = report->data_parallel;
+  }
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
+}
+
+void DescribeResults(const PreparedRun& run, Report* report) {
+  DescribeCosts(run, report);
+  report->memory = run.memory;
+  if (run.schedule.limit) report->fits = run.schedule.limit->ok();
+  if (run.memory && run.memory->limit_bytes) {
+    report->fits = report->fits.value_or(true) && run.memory->fits();
+  }
 }
 
 }  // namespace pipewright

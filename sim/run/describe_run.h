@@ -11,8 +11,8 @@ namespace pipewright {
 // rules of synchronisation.
 void DescribeRun(const PreparedRun& run, Report* report);
 
-// Fills in throughput, costs and what estimated times leave out. iteration_s
-// must be known.
-void DescribeCosts(const PreparedRun& run, Report* report);
+// Fills in throughput, costs, memory, whether it fits, and what estimated times
+// leave out. iteration_s must be known.
+void DescribeResults(const PreparedRun& run, Report* report);
 
 }  // namespace pipewright

@@ -1,4 +1,4 @@
-#include "sim/config/step_prediction.h"
+#include "sim/run/step_prediction.h"
 
 #include <cmath>
 
@@ -8,17 +8,6 @@
 
 namespace pipewright {
 namespace {
-
-bool HasPasses(const Program& program, PassKind kind) {
-  for (const RankProgram& rank : program.ranks) {
-    for (size_t index = 0; index < rank.lanes.size(); ++index) {
-      if (Pass::KindOf(index) == kind && rank.lanes[index].passes > 0) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
 
 // As TakeRecomputePasses does with the times: R passes of the schedule are no
 // part of the backward.
@@ -46,18 +35,18 @@ void TakeOutRecompute(std::vector<TimeSource>* sources) {
 
 // That of the layers; of a schedule that has both backwards the one further
 // from 1.
-double BackToBackIn(const PreparedRun& run, const Program& program) {
+double BackToBackIn(const PreparedRun& run, const Schedule& schedule) {
   double out = 1;
   const auto take = [&out](double ratio) {
     if (std::abs(std::log(ratio)) > std::abs(std::log(out))) out = ratio;
   };
-  for (const ProfiledTime& time : run.profile->costs.times) {
+  for (const ProfiledTime& time : run.costs.profile->costs.times) {
     if (!IsLayer(time.part) || time.pass != ProfilePass::kForward) continue;
     const BackToBack ratios = BackToBackOf(
-        *run.profile->profile, *time.nearest,
+        *run.costs.profile->profile, *time.nearest,
         run.prepared_model->training.recompute == Recompute::kFull);
-    if (HasPasses(program, PassKind::kBackwardWeight)) take(ratios.split);
-    if (HasPasses(program, PassKind::kBackwardFull)) take(ratios.fused);
+    if (schedule.Has(PassKind::kBackwardWeight)) take(ratios.split);
+    if (schedule.Has(PassKind::kBackwardFull)) take(ratios.fused);
   }
   return out;
 }
@@ -66,24 +55,24 @@ double BackToBackIn(const PreparedRun& run, const Program& program) {
 
 absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
     const PreparedRun& run, const Program& program, double iteration_s) {
-  if (run.analytic) {
+  if (run.costs.analytic) {
     const std::optional<RatioInterval> ratio =
-        EstimateError(run.analytic->device.name);
+        EstimateError(run.costs.analytic->device.name);
     if (!ratio) return std::optional<StepInterval>();
     return std::optional<StepInterval>(
         {ratio->low * iteration_s, ratio->high * iteration_s});
   }
-  if (!run.profile || !run.profile->costs.error_unknown.empty()) {
+  if (!run.costs.profile || !run.costs.profile->costs.error_unknown.empty()) {
     return std::optional<StepInterval>();
   }
-  const ProfileCosts& measured = run.profile->costs;
+  const ProfileCosts& measured = run.costs.profile->costs;
   StepErrors errors = {.sources = measured.sources, .noise = measured.jitter};
-  if (HasPasses(program, PassKind::kRecompute))
-    TakeOutRecompute(&errors.sources);
-  errors.back_to_back = BackToBackIn(run, program);
-  if (run.measured_hops) {
+  const Schedule& schedule = *program.schedule;
+  if (schedule.Has(PassKind::kRecompute)) TakeOutRecompute(&errors.sources);
+  errors.back_to_back = BackToBackIn(run, schedule);
+  if (run.network.measured_hop) {
     const std::optional<TimeError> hop =
-        HopError(*run.profile->profile, run.lower.hop_bytes);
+        HopError(*run.costs.profile->profile, run.lower.hop_bytes);
     if (!hop) return std::optional<StepInterval>();
     errors.sources.push_back({.name = "hop", .error = *hop, .hop = true});
   }

@@ -1,0 +1,72 @@
+#include "sim/run/simulated_run.h"
+
+#include <utility>
+
+#include "sim/base/status.h"
+#include "sim/memory/activations.h"
+#include "sim/program/lower.h"
+#include "sim/run/describe_run.h"
+#include "sim/run/step_prediction.h"
+
+namespace pipewright {
+namespace {
+
+absl::StatusOr<const EngineInfo*> EngineOf(const PreparedRun& prepared,
+                                           const SimulateOptions& options) {
+  if (options.engine != nullptr) return options.engine;
+  return FindEngine(prepared.engine);
+}
+
+}  // namespace
+
+absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
+                                              const Program& program,
+                                              const SimulateOptions& options) {
+  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, EngineOf(prepared, options));
+  if (options.admit) PW_RETURN_IF_ERROR(options.admit(prepared, program));
+  ProgramResult result;
+  PW_ASSIGN_OR_RETURN(
+      result.summary,
+      engine->run(program,
+                  {.trace = options.trace,
+                   .native_flows = prepared.config.network == "native"}));
+  Report& report = result.report;
+  const double held = prepared.costs.passes.held_until_weight;
+  report = Summarize(program, result.summary,
+                     PeakActivations(*prepared.schedule.lowered, held));
+  report.held_until_weight = held;
+  report.engine = engine->name;
+  if (options.interval) {
+    PW_ASSIGN_OR_RETURN(report.interval,
+                        PredictStepOf(prepared, program, report.iteration_s));
+  }
+  DescribeRun(prepared, &report);
+  DescribeResults(prepared, &report);
+  report.warnings = prepared.warnings;
+  if (options.advise && report.memory && !report.memory->fits()) {
+    report.memory->changes = options.advise(prepared);
+  }
+  return result;
+}
+
+absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
+                                      const SimulateOptions& options) {
+  SimulatedRun run;
+  PW_ASSIGN_OR_RETURN(run.program,
+                      Lower(prepared.schedule.lowered, prepared.lower));
+  PW_ASSIGN_OR_RETURN(ProgramResult result,
+                      SimulateProgram(prepared, run.program, options));
+  run.prepared = std::move(prepared);
+  run.summary = std::move(result.summary);
+  run.report = std::move(result.report);
+  return run;
+}
+
+absl::StatusOr<SimulatedRun> Simulate(const RunConfig& config,
+                                      RunContext* context,
+                                      const SimulateOptions& options) {
+  PW_ASSIGN_OR_RETURN(PreparedRun prepared, Prepare(config, context));
+  return Simulate(std::move(prepared), options);
+}
+
+}  // namespace pipewright

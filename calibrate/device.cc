@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "calibrate/statistics.h"
 #include "sim/base/check.h"
+#include "sim/base/median.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -157,7 +157,7 @@ absl::StatusOr<double> ClockResolution(MeasuredDevice* device) {
   PW_RETURN_IF_ERROR(watch.Start());
   for (int mark = 0; mark < kMarks; ++mark) PW_RETURN_IF_ERROR(watch.Mark());
   PW_RETURN_IF_ERROR(watch.Stop(&seconds));
-  return MedianOf(seconds);
+  return Median(seconds);
 }
 
 size_t BytesOf(PwType type) {

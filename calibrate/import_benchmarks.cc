@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/profile/check.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -101,6 +104,18 @@ int64_t RanksOf(const Json& config, const Json* devices) {
       devices != nullptr && devices->is_array() ? devices->size() : 1);
   // Too many or too few are for CheckProfile to refuse.
   return std::llround(std::clamp(each * processes, 0.0, 1e9));
+}
+
+// Of all devices' hosts; 0 where one has no name.
+int64_t NodesOf(const Json* devices) {
+  std::set<std::string> hosts;
+  if (devices == nullptr || !devices->is_array()) return 0;
+  for (const Json& device : *devices) {
+    const Json* host = Member(device, "hostname");
+    if (host == nullptr || !host->is_string()) return 0;
+    hosts.insert(host->get<std::string>());
+  }
+  return static_cast<int64_t>(hosts.size());
 }
 
 std::optional<Distribution> TimeOf(const Json& row, const char* place,
@@ -208,10 +223,11 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
     if (!time) time = TimeOf(row, "in_place", iterations);
     if (!bytes || *bytes <= 0 || !time) continue;
     profile.transfers.push_back({.operation = operation,
-                                 .transport = "nccl",
+                                 .transport = kNcclTransport,
                                  .ranks = operation == "send_recv" ? 2 : ranks,
                                  .bytes = static_cast<int64_t>(*bytes),
-                                 .time = *std::move(time)});
+                                 .time = *std::move(time),
+                                 .nodes = NodesOf(devices)});
   }
   if (profile.transfers.empty()) {
     return Unfit(source_name, "has no times", "results with \"time\"");

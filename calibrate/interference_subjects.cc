@@ -16,6 +16,7 @@
 #include "calibrate/machine.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/check.h"
+#include "sim/base/median.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -78,6 +79,12 @@ absl::StatusOr<double> TimeOnCpu(PassRunner* runner, ProfilePass pass) {
   return ThreadSeconds() - start;
 }
 
+double MedianEnd(const Background& background) {
+  const std::vector<double> seconds = background.end();
+  PW_CHECK(!seconds.empty());
+  return Median(seconds);
+}
+
 // Alone, then beside, on a CPU. Thread times: what a pass waits for a core is
 // no interference, and would be most of the time on a machine with neighbours.
 absl::Status VisitOnCpu(PassRunner* runner, ProfilePass pass,
@@ -86,10 +93,10 @@ absl::Status VisitOnCpu(PassRunner* runner, ProfilePass pass,
   PW_ASSIGN_OR_RETURN(const double alone, TimeOnCpu(runner, pass));
   background.begin();
   std::this_thread::sleep_for(std::chrono::duration<double>(2 * alone));
-  const double beside_alone = MedianOf(background.end());
+  const double beside_alone = MedianEnd(background);
   background.begin();
   const absl::StatusOr<double> beside = TimeOnCpu(runner, pass);
-  const double beside_with = MedianOf(background.end());
+  const double beside_with = MedianEnd(background);
   PW_RETURN_IF_ERROR(beside.status());
   *samples = {*beside / alone, beside_with / beside_alone};
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/cost/profile_shape.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -220,7 +221,7 @@ class Flags {
 
   void Transfers() {
     for (const TransferEntry& entry : profile_.transfers) {
-      if (!gpu_ || entry.transport != "nccl") continue;
+      if (!gpu_ || entry.transport != kNcclTransport) continue;
       const double seconds = entry.time.median_s;
       // The switch may add up (NVLink SHARP): a GPU gives its buffer once and
       // gets it once then.

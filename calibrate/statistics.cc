@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sim/base/check.h"
+#include "sim/base/median.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/student.h"
 
@@ -66,11 +67,6 @@ double QuantileOf(const std::vector<double>& sorted, double fraction) {
   return QuantileAt(sorted, fraction);
 }
 
-double MedianOf(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return QuantileOf(samples, 0.5);
-}
-
 std::pair<int64_t, int64_t> MedianInterval(int64_t count) {
   // The largest `below` with P(Binomial(count, 1/2) <= below) <= 2.5 %.
   int64_t below = -1;
@@ -93,13 +89,13 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
   for (const std::vector<double>& round : rounds) {
     if (round.empty()) continue;
     all.insert(all.end(), round.begin(), round.end());
-    medians.push_back(MedianOf(round));
+    medians.push_back(Median(round));
   }
   PW_CHECK(!all.empty());
   std::sort(all.begin(), all.end());
   Distribution out;
   out.count = static_cast<int64_t>(all.size());
-  out.median_s = QuantileOf(all, 0.5);
+  out.median_s = Median(all);
   out.p10_s = QuantileOf(all, 0.1);
   out.p90_s = QuantileOf(all, 0.9);
   out.mean_s = std::accumulate(all.begin(), all.end(), 0.0) /
@@ -110,7 +106,7 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
   for (const double sample : all) {
     deviations.push_back(std::abs(sample - out.median_s));
   }
-  out.mad_s = MedianOf(deviations);
+  out.mad_s = Median(deviations);
   const double limit = std::max(kOutlier * kMadScale * out.mad_s, resolution);
   out.outliers =
       std::count_if(deviations.begin(), deviations.end(),

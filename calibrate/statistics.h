@@ -19,7 +19,6 @@ using Rounds = std::vector<std::vector<double>>;
 // Value at `fraction` (0..1) of ascending samples, linear between neighbours
 // (type 7 of Hyndman and Fan, The American Statistician 50, 1996).
 double QuantileOf(const std::vector<double>& sorted, double fraction);
-double MedianOf(std::vector<double> samples);
 
 // Indices (from 0) of the order statistics that enclose the median of what
 // `count` independent samples are from with at least 95 %; the first and the

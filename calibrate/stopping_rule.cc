@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/base/check.h"
+#include "sim/base/median.h"
 
 namespace pipewright {
 namespace {
@@ -13,14 +14,14 @@ bool IsPrecise(double precision, const std::vector<double>& samples) {
   std::vector<double> sorted = samples;
   std::sort(sorted.begin(), sorted.end());
   const auto [low, high] = MedianInterval(static_cast<int64_t>(sorted.size()));
-  const double median = QuantileOf(sorted, 0.5);
+  const double median = Median(sorted);
   const double width =
       sorted[static_cast<size_t>(high)] - sorted[static_cast<size_t>(low)];
   if (width > 2 * precision * median) return false;
   const auto middle =
       samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  const double first = MedianOf({samples.begin(), middle});
-  const double second = MedianOf({middle, samples.end()});
+  const double first = Median({samples.begin(), middle});
+  const double second = Median({middle, samples.end()});
   return std::abs(second - first) <= 2 * precision * median;
 }
 

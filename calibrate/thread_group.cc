@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "calibrate/statistics.h"
 #include "sim/base/check.h"
+#include "sim/base/median.h"
 
 namespace pipewright {
 namespace {
@@ -71,7 +71,7 @@ double ThreadGroup::Run(TransferKind kind, int64_t bytes, int repeats) {
   stop_ = false;
   start_.Wait();
   end_.Wait();
-  return MedianOf(seconds_);
+  return Median(seconds_);
 }
 
 void ThreadGroup::Begin(TransferKind kind, int64_t bytes) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -49,6 +50,7 @@ std::vector<Subject> TransferSubjects(const Transport& transport, bool quick,
       entry.transport = transport.name;
       entry.ranks = pair ? 2 : transport.ranks;
       entry.bytes = bytes;
+      entry.nodes = transport.nodes;
       subject.series.push_back(
           EntrySeries(entry, &Profile::transfers, &TransferEntry::time));
     }
@@ -84,12 +86,12 @@ std::vector<Transport> ThreadTransports() {
       *group = std::make_unique<ThreadGroup>(ranks, kSizes[3]);
     };
     renew();
-    transports.push_back({"threads", ranks,
+    transports.push_back({kThreadsTransport, ranks,
                           [group](TransferKind kind, int64_t bytes,
                                   int repeats) -> absl::StatusOr<double> {
                             return (*group)->Run(kind, bytes, repeats);
                           },
-                          renew});
+                          renew, /*nodes=*/1});
   }
   return transports;
 }

@@ -15,12 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A root that is a whole token but for rounding is that token.
 constexpr double kRounding = 1e-9;
 
-// The work of the first `part` of the sequence, both in 0..1.
-double PrefixWork(double attention, double part) {
-  return part * (1 - attention + attention * part);
-}
-
-// Its inverse.
+// The inverse of PrefixWork.
 double PrefixOfWork(double attention, double work) {
   if (attention == 0) return work;
   const double linear = 1 - attention;
@@ -110,24 +105,6 @@ class SliceTable {
 };
 
 }  // namespace
-
-double SliceWork(const SequenceShape& sequence, int64_t begin, int64_t end) {
-  const auto tokens = static_cast<double>(sequence.tokens);
-  return PrefixWork(sequence.attention, static_cast<double>(end) / tokens) -
-         PrefixWork(sequence.attention, static_cast<double>(begin) / tokens);
-}
-
-std::vector<double> SliceFactors(const SequenceShape& sequence,
-                                 const std::vector<int64_t>& lengths) {
-  std::vector<double> factors;
-  int64_t begin = 0;
-  for (const int64_t length : lengths) {
-    factors.push_back(SliceWork(sequence, begin, begin + length) *
-                      static_cast<double>(lengths.size()));
-    begin += length;
-  }
-  return factors;
-}
 
 std::vector<int64_t> EqualSlices(int64_t tokens, int slices) {
   PW_CHECK(slices >= 1 && slices <= tokens);

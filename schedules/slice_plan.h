@@ -1,10 +1,5 @@
-// How a sequence is cut into slices, and what a slice costs relative to the
-// others: with causal attention a later token attends to more, so that slices
-// of equal length get dearer. Says nothing about orders.
-//
-// Work is that of a forward, or of a full backward, of one microbatch through
-// any stage; 1 is the whole sequence. A split B or W does not follow it
-// (attention has no W): slices go with full backwards.
+// How a sequence is cut into slices. What a slice of it costs is
+// sim/schedule/slice_work.h's. Says nothing about orders.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/schedule/params.h"
+#include "sim/schedule/slice_work.h"
 
 namespace pipewright {
-
-// Part of the work of the whole sequence that tokens [begin, end) make up.
-double SliceWork(const SequenceShape& sequence, int64_t begin, int64_t end);
-
-// SliceWork of each of `lengths` times their number: factors around 1.
-std::vector<double> SliceFactors(const SequenceShape& sequence,
-                                 const std::vector<int64_t>& lengths);
 
 // Whole tokens, as equal as they get, longer ones first. 1 <= slices <=
 // tokens.

@@ -1,5 +1,5 @@
-// The rules of DESIGN section 2 on who may include whom, and section 6 on
-// what may print or exit, checked against the sources.
+// The rules of docs/architecture.md, Layers, on who may include whom and what
+// may print or exit, checked against the sources.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>

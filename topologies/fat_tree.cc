@@ -9,23 +9,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/status.h"
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
 namespace {
 
+constexpr char kNodesPerLeaf[] = "nodes_per_leaf";
+constexpr char kOversubscription[] = "oversubscription";
+
 absl::StatusOr<Cluster> Build(const ShapeParams& params) {
-  if (params.nodes_per_leaf < 1) {
-    return BadValue("nodes_per_leaf", absl::StrCat(params.nodes_per_leaf),
-                    "1 or more with shape fat-tree");
-  }
   const NodeLayout layout(params);
-  const int nodes_per_leaf = params.nodes_per_leaf;
+  const int nodes_per_leaf = params.OwnInt(kNodesPerLeaf);
   const int leaves = (params.nodes - 1) / nodes_per_leaf + 1;
   const double trunk = params.nic.bytes_per_s * nodes_per_leaf * layout.nics() /
-                       params.oversubscription;
+                       params.OwnReal(kOversubscription);
   std::vector<Link> fabric;
   // With one leaf the spines carry nothing.
   for (int leaf = 0; leaves > 1 && leaf < leaves; ++leaf) {
@@ -49,9 +47,21 @@ absl::StatusOr<Cluster> Build(const ShapeParams& params) {
                       });
 }
 
-const RegisterShape kRegistered(
-    {"fat-tree", "two levels of switches, leaves may be oversubscribed",
-     Build});
+const RegisterShape kRegistered({
+    .name = "fat-tree",
+    .summary = "two levels of switches, leaves may be oversubscribed",
+    .params = {{.key = kNodesPerLeaf,
+                .most = kMostClusterDevices,
+                .help = "nodes below one leaf switch",
+                .links = "leaf"},
+               {.key = kOversubscription,
+                .kind = ShapeParam::Kind::kNumber,
+                .most = 1e6,
+                .fallback = "1",
+                .help = "bandwidth of a leaf's NICs over that of its uplinks",
+                .links = "leaf"}},
+    .build = Build,
+});
 
 }  // namespace
 }  // namespace pipewright

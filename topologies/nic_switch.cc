@@ -21,8 +21,11 @@ absl::StatusOr<Cluster> Build(const ShapeParams& params) {
                       });
 }
 
-const RegisterShape kRegistered(
-    {"nic-switch", "nodes whose NICs share one non-blocking switch", Build});
+const RegisterShape kRegistered({
+    .name = "nic-switch",
+    .summary = "nodes whose NICs share one non-blocking switch",
+    .build = Build,
+});
 
 }  // namespace
 }  // namespace pipewright

@@ -16,9 +16,11 @@ absl::StatusOr<Cluster> Build(const ShapeParams& params) {
   return NodeLayout(params).Build(params, {}, nullptr);
 }
 
-const RegisterShape kRegistered({"node",
-                                 "one node, devices on a non-blocking NVSwitch",
-                                 Build});
+const RegisterShape kRegistered({
+    .name = "node",
+    .summary = "one node, devices on a non-blocking NVSwitch",
+    .build = Build,
+});
 
 }  // namespace
 }  // namespace pipewright

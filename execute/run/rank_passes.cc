@@ -6,36 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "execute/run/rank_run.h"
 #include "sim/base/status.h"
-#include "sim/engine/activation_key.h"
 
 namespace pipewright {
 
-// True when the activations of `pass` are on the device, or will be at a time
-// that is known; raises *earliest_s to it.
-bool RankRun::Loaded(Pass pass, double* earliest_s) const {
-  const uint64_t key = ActivationKey(pass);
-  if (!ReadsActivations(pass.kind()) || !loading_.contains(key)) return true;
-  const auto loaded = loaded_s_.find(key);
-  if (loaded == loaded_s_.end()) return false;
-  *earliest_s = std::max(*earliest_s, loaded->second);
-  return true;
-}
-
-bool RankRun::HooksEnded(double* earliest_s) {
-  for (int32_t hook = 0; hook < sequence_.num_hooks(); ++hook) {
-    if (!hook_ends_[hook].Await(sequence_.Awaited(hook), earliest_s)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void RankRun::IssueCopy(Pass pass) {
-  const bool out = pass.kind() == PassKind::kOffload;
-  if (!out) loading_.insert(ActivationKey(pass));
-  queues_[static_cast<int>(out ? Stream::kD2H : Stream::kH2D)].push_back(
+  activations_.Issue(pass);
+  queues_[static_cast<int>(CopyStream(pass.kind()))].push_back(
       {.start = start_,
-       .start_number = start_number_,
+       .start_number = sequence_.number(),
        .pass = pass,
        .ready_s = compute_s_});
   ++pending_;
@@ -44,27 +22,24 @@ void RankRun::IssueCopy(Pass pass) {
 // The entry, or the block (X&Y), at the position. False when it has to wait.
 absl::StatusOr<bool> RankRun::RunBlock() {
   const Pass* const block = rank().order->data() + position_;
-  if (block->kind() == PassKind::kSync) {
+  const Entry entry = EntryOf(block->kind());
+  if (entry != Entry::kBlock) {
+    if (entry == Entry::kCopy) IssueCopy(*block);
     ++position_;
     return true;
   }
-  if (!IsComputePass(block->kind())) {
-    IssueCopy(*block);
-    ++position_;
-    return true;
-  }
-  const int parts = block->joint_with_next() ? 2 : 1;
+  const int parts = PartsOf(*block);
   double start_s = compute_s_;
   for (int part = 0; part < parts; ++part) {
-    if (!Loaded(block[part], &start_s)) return false;
+    if (!activations_.Await(block[part], &start_s)) return false;
     const int32_t input = LaneOf(block[part]).input;
     if (holds_ || input < 0) continue;
     const uint64_t key = block[part].key();
     if (!Has(tokens_, input, key)) return false;
     start_s = std::max(start_s, ArrivalOf(tokens_, input, key));
   }
-  const bool at_stop = position_ == sequence_.stop();
-  if (at_stop && !HooksEnded(&start_s)) return false;
+  const bool hooked = sequence_.NextAt(position_) == SideSequence::Next::kBlock;
+  if (hooked && !hook_ends_.Await(sequence_, &start_s)) return false;
   if (!Due(start_s)) return false;
   for (int part = 0; part < parts && !holds_; ++part) {
     const Lane& lane = LaneOf(block[part]);
@@ -77,7 +52,7 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   }
   PW_RETURN_IF_ERROR(RunParts(block, parts, start_s));
   position_ += parts;
-  if (at_stop) sequence_.Passed();
+  if (hooked) sequence_.Passed();
   if (holds_) return true;
   for (int part = 0; part < parts; ++part) {
     const int32_t output = LaneOf(block[part]).output;
@@ -153,9 +128,7 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
                    .rank = self_.rank,
                    .stage = LaneOf(block[part]).stage,
                    .pass = block[part]});
-    if (!ReadsActivations(block[part].kind())) continue;
-    loading_.erase(ActivationKey(block[part]));
-    loaded_s_.erase(ActivationKey(block[part]));
+    activations_.Use(block[part]);
   }
   if (!passed_any_) {
     passed_any_ = true;
@@ -173,56 +146,31 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
 // inputs are planned, or it runs and its outputs are planned.
 absl::StatusOr<bool> RankRun::RunHeldBlock() {
   const Pass* const block = rank().order->data() + position_;
-  const int parts = block->joint_with_next() ? 2 : 1;
   if (!received_) {
-    std::vector<Handshake> inputs;
-    for (int part = 0; part < parts; ++part) {
-      const int32_t input = LaneOf(block[part]).input;
-      if (input >= 0) inputs.push_back({.channel = input, .pass = block[part]});
-    }
     received_ = true;
-    Plan(std::move(inputs));
+    Plan(ReceivesOf(rank(), block));
     return true;
   }
   PW_ASSIGN_OR_RETURN(const bool ran, RunBlock());
   if (!ran) return false;
-  received_ = false;
-  std::vector<Handshake> transfers;
-  for (int part = 0; part < parts; ++part) {
-    const int32_t output = LaneOf(block[part]).output;
-    if (output < 0) continue;
-    transfers.push_back({.channel = output, .send = true, .pass = block[part]});
-  }
-  // A batch also holds what the next block receives, unless something that is
-  // not a pass stands between.
-  const Pass* const next = rank().order->data() + position_;
-  if (program_.wait_rule == WaitRule::kBatched && !transfers.empty() &&
-      position_ < sequence_.stop() && IsComputePass(next->kind())) {
-    const int next_parts = next->joint_with_next() ? 2 : 1;
-    for (int part = 0; part < next_parts; ++part) {
-      const int32_t input = LaneOf(next[part]).input;
-      if (input < 0) continue;
-      transfers.push_back({.channel = input, .pass = next[part]});
-    }
-    received_ = true;
-  }
-  Plan(std::move(transfers));
+  Plan(PostsBehind(rank(), program_.wait_rule, block, position_, sequence_,
+                   &received_));
   return true;
 }
 
 // Takes the next token that a false start has left. False when it is not
-// there, or when there is none.
+// there.
 absl::StatusOr<bool> RankRun::DropNext() {
-  if (dropped_ == rank().dropped.size()) return false;
-  const auto [channel, pass] = rank().dropped[dropped_];
+  const auto [channel, pass] = *sequence_.drop();
   if (holds_) {
-    Plan({{.channel = channel, .pass = pass, .drop = true}});
+    steps_.push_back(
+        {{.side = {.channel = channel, .pass = pass}, .drop = true}});
   } else {
     if (!Has(tokens_, channel, pass.key())) return false;
     const Arrived arrived = Pop(tokens_, channel, pass.key());
     compute_s_ = std::max(compute_s_, arrived.time_s);
   }
-  ++dropped_;
+  sequence_.DropTaken();
   return true;
 }
 

@@ -99,10 +99,8 @@ absl::Status RankRun::CheckLateCame(int iteration) const {
 
 absl::Status RankRun::RunStart(const Start& start) {
   start_ = start;
-  ++start_number_;
   sequence_.Begin(start);
-  hook_ends_.assign(hook_ends_.size(), HookEnds());
-  dropped_ = 0;
+  hook_ends_.Begin();
   position_ = sequence_.begin();
   PW_RETURN_IF_ERROR(worker_.BeginStart(start));
   while (true) {
@@ -119,31 +117,34 @@ absl::Status RankRun::RunStart(const Start& start) {
 absl::StatusOr<bool> RankRun::Step() {
   PW_ASSIGN_OR_RETURN(const bool drained, DrainStreams());
   if (!steps_.empty()) return FinishHandshakes() || drained;
-  if (position_ < sequence_.stop() || sequence_.holds()) {
-    const bool at_stop = position_ == sequence_.stop();
-    if (!at_stop || sequence_.item() == nullptr) {
+  bool ran = false;
+  switch (sequence_.NextAt(position_)) {
+    case SideSequence::Next::kEntry:
+    case SideSequence::Next::kBlock: {
       const Pass pass = (*rank().order)[position_];
-      PW_ASSIGN_OR_RETURN(const bool ran, holds_&& IsComputePass(pass.kind())
-                                              ? RunHeldBlock()
-                                              : RunBlock());
-      return ran || drained;
+      const bool held = holds_ && EntryOf(pass.kind()) == Entry::kBlock;
+      PW_ASSIGN_OR_RETURN(ran, held ? RunHeldBlock() : RunBlock());
+      break;
     }
+    case SideSequence::Next::kItem: {
+      PW_ASSIGN_OR_RETURN(ran, RunItem());
+      break;
+    }
+    case SideSequence::Next::kDrop: {
+      PW_ASSIGN_OR_RETURN(ran, DropNext());
+      break;
+    }
+    case SideSequence::Next::kEnd:
+      break;
   }
-  if (sequence_.item() != nullptr) {
-    PW_ASSIGN_OR_RETURN(const bool ran, RunItem());
-    return ran || drained;
-  }
-  if (!start_.is_false) return drained;
-  PW_ASSIGN_OR_RETURN(const bool took, DropNext());
-  return took || drained;
+  return ran || drained;
 }
 
 // Streams beside compute know no iterations: what is left on them runs beside
 // the next one.
 bool RankRun::Ended() const {
-  if (position_ != sequence_.end() || sequence_.item() != nullptr ||
-      sequence_.holds() || !steps_.empty() ||
-      (start_.is_false && dropped_ < rank().dropped.size())) {
+  if (sequence_.NextAt(position_) != SideSequence::Next::kEnd ||
+      !steps_.empty()) {
     return false;
   }
   const bool wants_all = start_.is_false || start_.fails ||
@@ -179,8 +180,8 @@ std::string RankRun::Blocked() const {
                         PassToString(*program_.schedule, pass));
   };
   if (!steps_.empty()) {
-    for (const Handshake& each : steps_.front()) {
-      waits.push_back(channel(each.channel, each.send, each.pass));
+    for (const auto& [side, drop, ready_s] : steps_.front()) {
+      waits.push_back(channel(side.channel, side.send, side.pass));
     }
   } else if (sequence_.item() != nullptr && position_ == sequence_.stop()) {
     waits.push_back(side_op(*sequence_.item()));
@@ -190,8 +191,8 @@ std::string RankRun::Blocked() const {
     waits.push_back(lane.input >= 0 && !Has(tokens_, lane.input, pass.key())
                         ? channel(lane.input, false, pass)
                         : PassToString(*program_.schedule, pass));
-  } else if (start_.is_false && dropped_ < rank().dropped.size()) {
-    const auto [index, pass] = rank().dropped[dropped_];
+  } else if (sequence_.drop() != nullptr) {
+    const auto [index, pass] = *sequence_.drop();
     waits.push_back(channel(index, false, pass));
   }
   for (int stream = 0; stream < kNumStreams; ++stream) {

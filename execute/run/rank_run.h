@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "execute/run/clock.h"
 #include "execute/run/faults.h"
@@ -36,8 +35,8 @@
 #include "execute/transport/transport.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
-#include "sim/engine/hook_ends.h"
 #include "sim/engine/isolated_times.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
 #include "sim/program/side_sequence.h"
 
@@ -87,11 +86,9 @@ class RankRun {
   };
   using RankKey = std::pair<int32_t, int32_t>;    // replica, rank
   using TokenKey = std::pair<int32_t, uint64_t>;  // channel, pass
-  // One side of a transfer that holds its rank.
-  struct Handshake {
-    int32_t channel = -1;
-    bool send = false;
-    Pass pass{};
+  // A side of a transfer that holds the rank, once it is posted.
+  struct Held {
+    Handshake side;
     bool drop = false;  // nobody wants what comes
     double ready_s = 0;
   };
@@ -169,8 +166,6 @@ class RankRun {
   absl::StatusOr<bool> RunHeldBlock();
   absl::StatusOr<bool> DropNext();
   absl::StatusOr<double> RunPass(Pass pass);
-  bool Loaded(Pass pass, double* earliest_s) const;
-  bool HooksEnded(double* earliest_s);
   void IssueCopy(Pass pass);
   absl::Status RunParts(const Pass* block, int parts, double start_s);
 
@@ -195,10 +190,10 @@ class RankRun {
   static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
   static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
   void Send(int32_t channel, Pass pass, double now_s);
-  void Plan(std::vector<Handshake> handshakes);
+  void Plan(const std::vector<Handshake>& sides);
   bool FinishHandshakes();
-  void Post(Handshake& handshake);
-  bool Finish(const Handshake& handshake, double* done_s);
+  void Post(Held& held);
+  bool Finish(const Held& held, double* done_s);
   // When it arrives, by the rank's clock; below 0: it is lost on purpose.
   double SendMessage(Address to, RankMessage message);
   void TraceTransfer(int32_t channel, Pass either, double start_s,
@@ -232,15 +227,13 @@ class RankRun {
 
   SideSequence sequence_;
   Start start_;
-  int64_t start_number_ = 0;
   // The earliest date at which something is due that is ready but for that.
   double wake_s_ = std::numeric_limits<double>::infinity();
   int64_t position_ = 0;
   double compute_s_ = 0;  // the compute stream is free from here on
   bool passed_any_ = false;
   Issued at_stop_;  // the compute stream's side operation, while it waits
-  std::vector<HookEnds> hook_ends_;
-  size_t dropped_ = 0;
+  HookEnds hook_ends_;
   std::array<Fifo<Issued>, kNumStreams> queues_;
   std::array<double, kNumStreams> stream_s_{};
   int pending_ = 0;                                 // in queues_
@@ -248,13 +241,10 @@ class RankRun {
   std::array<size_t, kNumStreams> beside_taken_{};  // the same
 
   Tokens tokens_;
-  // By ActivationKey: copies that have ended, loads that are on their way.
-  absl::flat_hash_map<uint64_t, double> offloaded_s_;
-  absl::flat_hash_map<uint64_t, double> loaded_s_;
-  absl::flat_hash_set<uint64_t> loading_;
+  HostActivations activations_;
 
   // Transfers that hold the rank, in the steps of the wait rule.
-  std::vector<std::vector<Handshake>> steps_;
+  std::vector<std::vector<Held>> steps_;
   bool posted_ = false;
   bool received_ = false;  // the next block has its inputs
   double received_s_ = 0;

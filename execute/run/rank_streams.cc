@@ -7,7 +7,6 @@
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
 #include "sim/base/status.h"
-#include "sim/engine/activation_key.h"
 
 namespace pipewright {
 namespace {
@@ -23,7 +22,7 @@ absl::StatusOr<bool> RankRun::RunItem() {
   const SideSequence::Item& item = *sequence_.item();
   const Stream stream = rank().side_ops[item.side_op].stream;
   Issued issued = {
-      .start = start_, .start_number = start_number_, .item = item};
+      .start = start_, .start_number = sequence_.number(), .item = item};
   if (stream != Stream::kCompute) {
     issued.ready_s = compute_s_;
     queues_[static_cast<int>(stream)].push_back(std::move(issued));
@@ -71,15 +70,9 @@ const double* RankRun::TakenBeside(Stream stream) {
 // Raises *start_s to when the copy can begin. False when that is not known, or
 // later.
 bool RankRun::MayCopy(const Issued& issued, double* start_s) {
-  if (issued.pass.kind() == PassKind::kLoad) {
-    const auto offloaded = offloaded_s_.find(ActivationKey(issued.pass));
-    if (offloaded == offloaded_s_.end()) return false;
-    *start_s = std::max(*start_s, offloaded->second);
-  }
+  if (!activations_.AwaitData(issued.pass, start_s)) return false;
   if (!Due(*start_s)) return false;
-  if (issued.pass.kind() == PassKind::kLoad) {
-    offloaded_s_.erase(ActivationKey(issued.pass));
-  }
+  activations_.Begin(issued.pass);
   return true;
 }
 
@@ -118,7 +111,7 @@ void RankRun::StartCopies(Stream stream) {
 absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
   const Pass pass = issued.pass;
   const bool loads = pass.kind() == PassKind::kLoad;
-  const Stream stream = loads ? Stream::kH2D : Stream::kD2H;
+  const Stream stream = CopyStream(pass.kind());
   const auto index = static_cast<size_t>(stream);
   const Lane& lane = LaneOf(pass);
   double seconds = times_.lane_s[self_.rank][pass.lane()];
@@ -143,7 +136,7 @@ absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
   if (options_.record != nullptr) {
     options_.record->beside[index].push_back(seconds);
   }
-  (loads ? loaded_s_ : offloaded_s_)[ActivationKey(pass)] = end_s;
+  activations_.End(pass, end_s);
   *stream_s = end_s;
   EndedAt(issued.start.iteration, end_s);
   Trace(issued.start, {.start_s = issued.start_s,
@@ -264,10 +257,7 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
   if (issued.item.output >= 0) {
     tokens_[{issued.item.output, kSideKey}].push_back({end_s, end_s, {}});
   }
-  if (issued.item.hook >= 0 && issued.start_number == start_number_ &&
-      sequence_.Waits(issued.item.hook)) {
-    hook_ends_[issued.item.hook].Push(end_s);
-  }
+  hook_ends_.Push(sequence_, issued.item, issued.start_number, end_s);
   Trace(issued.start, {.start_s = issued.start_s,
                        .end_s = end_s,
                        .bytes = op.bytes,

@@ -75,21 +75,18 @@ void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
   Trace(start_, op);
 }
 
-void RankRun::Plan(std::vector<Handshake> handshakes) {
-  if (handshakes.empty()) return;
-  if (program_.wait_rule == WaitRule::kBatched) {
-    steps_.push_back(std::move(handshakes));
-    return;
-  }
-  for (const Handshake& handshake : handshakes) steps_.push_back({handshake});
+void RankRun::Plan(const std::vector<Handshake>& sides) {
+  std::vector<Held> posts;
+  for (const Handshake& side : sides) posts.push_back({.side = side});
+  AppendSteps(program_.wait_rule, std::move(posts), &steps_);
 }
 
 // Posts and awaits the planned steps. False when a partner is missing.
 bool RankRun::FinishHandshakes() {
   while (!steps_.empty()) {
-    std::vector<Handshake>& step = steps_.front();
+    std::vector<Held>& step = steps_.front();
     if (!posted_) {
-      for (Handshake& handshake : step) Post(handshake);
+      for (Held& held : step) Post(held);
       posted_ = true;
     }
     while (!step.empty()) {
@@ -106,14 +103,15 @@ bool RankRun::FinishHandshakes() {
   return true;
 }
 
-void RankRun::Post(Handshake& handshake) {
+void RankRun::Post(Held& held) {
+  const Handshake& handshake = held.side;
   const Channel& channel = program_.channels[handshake.channel];
-  handshake.ready_s = compute_s_;
+  held.ready_s = compute_s_;
   RankMessage message = {.kind = handshake.send ? RankMessage::Kind::kSendReady
                                                 : RankMessage::Kind::kTakeReady,
                          .index = handshake.channel,
                          .key = handshake.pass.key(),
-                         .time_s = handshake.ready_s};
+                         .time_s = held.ready_s};
   if (handshake.send) {
     message.payload =
         worker_.GiveOutput(handshake.pass, LaneOf(handshake.pass).stage);
@@ -124,18 +122,19 @@ void RankRun::Post(Handshake& handshake) {
 }
 
 // True when the partner has come too.
-bool RankRun::Finish(const Handshake& handshake, double* done_s) {
+bool RankRun::Finish(const Held& held, double* done_s) {
+  const Handshake& handshake = held.side;
   Tokens& theirs = handshake.send ? take_ready_ : send_ready_;
   const uint64_t key = handshake.pass.key();
   if (!Has(theirs, handshake.channel, key)) return false;
   Arrived arrived = Pop(theirs, handshake.channel, key);
-  const double start_s = std::max(handshake.ready_s, arrived.time_s);
+  const double start_s = std::max(held.ready_s, arrived.time_s);
   *done_s = clock_->network_given()
                 ? start_s + times_.channel_s[handshake.channel]
                 : clock_->Now();
   if (handshake.send) return true;
   TraceTransfer(handshake.channel, handshake.pass, start_s, *done_s);
-  if (!handshake.drop) {
+  if (!held.drop) {
     worker_.TakeInput(handshake.pass, LaneOf(handshake.pass).stage,
                       std::move(arrived.payload));
   }

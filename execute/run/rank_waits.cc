@@ -257,10 +257,10 @@ absl::Status RankRun::AskOthers() {
     return absl::FailedPreconditionError(Blocked());
   }
   if (before == stalled_) {
-    return GiveUp(absl::StrCat(
-        "what is under way between ranks, or a copy, has not come for longer "
-        "than the time-out of ",
-        options_.timeout_s, " s: lost"));
+    return GiveUp(
+        absl::StrCat("a message between ranks, or a copy, has been under way "
+                     "for longer than the time-out of ",
+                     options_.timeout_s, " s: lost"));
   }
   stalled_ = std::move(before);
   return absl::OkStatus();

@@ -119,8 +119,8 @@ absl::Status RunAlone(const Program& program, int rank,
   thread.join();
   if (outcome.status.code() == absl::StatusCode::kFailedPrecondition) {
     return absl::UnavailableError(
-        absl::StrCat("replay: what it waits for does not come, though the "
-                     "composed run has told it: ",
+        absl::StrCat("replay: a message does not come, although the composed "
+                     "run has announced it: ",
                      outcome.blocked));
   }
   PW_RETURN_IF_ERROR(outcome.status);

@@ -139,7 +139,7 @@ absl::Status LastOfAll(ProcessGroup* job, const Program& program,
   absl::Status status = WithoutExceptions(last);
   if (const std::string why = job->ended_by(); status.ok() && !why.empty()) {
     status = absl::UnavailableError(
-        absl::StrCat(why, " (after the run: what it was to write is written)"));
+        absl::StrCat(why, " (after the run: its files are written)"));
   }
   absl::StatusOr<std::string> verdict = std::string();
   if (!status.ok()) verdict = status;

@@ -53,13 +53,11 @@ int ModelWorker::MostOutputs() const {
 std::map<size_t, int> ModelWorker::MostHeld() const {
   std::map<size_t, int> most;
   const Schedule& schedule = *program_.schedule;
-  bool own_recompute = false;
-  for (const Pass pass : schedule.order(self_.rank)) {
-    own_recompute |= pass.kind() == PassKind::kRecompute;
-    if (pass.kind() == PassKind::kOffload || pass.kind() == PassKind::kLoad) {
-      return most;
-    }
+  const RankOrder& order = schedule.order(self_.rank);
+  if (HasKind(order, PassKind::kOffload) || HasKind(order, PassKind::kLoad)) {
+    return most;
   }
+  const bool own_recompute = HasKind(order, PassKind::kRecompute);
   std::map<size_t, int> now;
   const auto run = [&](const Stage& stage, PassKind kind, int slice) {
     for (const auto& [bytes, by] : stage.BlocksOf(kind, slice)) {
@@ -67,7 +65,7 @@ std::map<size_t, int> ModelWorker::MostHeld() const {
       most[bytes] = std::max(most[bytes], count);
     }
   };
-  for (const Pass pass : schedule.order(self_.rank)) {
+  for (const Pass pass : order) {
     if (pass.kind() == PassKind::kSync) continue;
     const Stage& stage = *stages_.at(
         {schedule.placement.StageOf(self_.rank, pass.chunk(), pass.direction()),

@@ -177,7 +177,7 @@ int64_t FirstStepMicrobatches(const Program& program) {
 
 std::string WhyNoReference(const Program& program, DataParallel mode) {
   const bool copies = program.replicas > 1 || program.schedule->directions > 1;
-  if (copies && mode == DataParallel::kNone) {
+  if (copies && !TraitsOf(mode).reduces) {
     return "copies of a stage are not kept alike";
   }
   return "";

@@ -17,7 +17,7 @@ constexpr int kMostStepsInFull = 3;
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
                                OptimizerMode optimizer) {
   WorkerOptions options;
-  options.sharded_step = mode >= DataParallel::kZero1 && program.replicas > 1;
+  options.sharded_step = TraitsOf(mode).shards_step && program.replicas > 1;
   options.synchronised = optimizer == OptimizerMode::kSynchronised;
   options.post_validated = optimizer == OptimizerMode::kPostValidated;
   for (int iteration = 0; iteration < program.iterations; ++iteration) {

@@ -1,6 +1,8 @@
 #include "execute/transport/calibration_group.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "execute/transport/calibration_nccl.h"
@@ -11,6 +13,7 @@
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -34,11 +37,13 @@ PwTransfer KindOf(TransferKind kind) {
 absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
     const std::string& name, const std::string& device) {
   constexpr char kFlag[] = "--transport";
-  if (!name.empty() && name != "threads" && name != "mpi" && name != "nccl") {
-    return UnknownName(kFlag, name, {"threads", "mpi", "nccl"});
+  const std::vector<std::string> known = MeasuredTransports();
+  if (!name.empty() &&
+      std::find(known.begin(), known.end(), name) == known.end()) {
+    return UnknownName(kFlag, name, known);
   }
-  const bool wanted = name == "mpi";
-  const bool nccl = name == "nccl";
+  const bool wanted = name == kMpiTransport;
+  const bool nccl = name == kNcclTransport;
   if (nccl && device != "cuda") {
     return BadValue(kFlag, absl::StrCat(name, " with --device ", device),
                     "nccl with --device cuda");
@@ -113,6 +118,9 @@ absl::StatusOr<TimedTransports> CalibrationGroup::OverNccl(
     return absl::UnavailableError(
         absl::StrCat("--transport nccl: ", nccl.warnings[0]));
   }
+  if (job_ == nullptr) {
+    for (Transport& transport : nccl.transports) transport.nodes = 1;
+  }
   return nccl;
 }
 
@@ -122,7 +130,7 @@ absl::StatusOr<TimedTransports> CalibrationGroup::Transports(
   TimedTransports timed;
   if (transfers_ == nullptr) return timed;
   Transport transport;
-  transport.name = "mpi";
+  transport.name = kMpiTransport;
   transport.ranks = job_->processes();
   transport.run = [this](TransferKind kind, int64_t bytes, int repeats) {
     return transfers_->Time(KindOf(kind), bytes, repeats);

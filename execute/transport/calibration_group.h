@@ -19,8 +19,8 @@ namespace pipewright {
 
 class CalibrationGroup {
  public:
-  // `name`: "threads", "mpi", "nccl", or "" for what there is. Joins the job of
-  // mpirun. Errors: kInvalidArgument for a name that cannot be here,
+  // `name`: one of MeasuredTransports(), or "" for what there is. Joins the job
+  // of mpirun. Errors: kInvalidArgument for a name that cannot be here,
   // kUnavailable where MPI's library is missing.
   static absl::StatusOr<std::unique_ptr<CalibrationGroup>> Start(
       const std::string& name, const std::string& device);

@@ -11,6 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -99,7 +100,7 @@ Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
             .repeats = repeats};
   };
   Transport transport;
-  transport.name = "nccl";
+  transport.name = kNcclTransport;
   transport.ranks = members;
   transport.run = [party, transfer](TransferKind kind, int64_t bytes,
                                     int repeats) {

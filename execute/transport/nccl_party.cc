@@ -19,11 +19,11 @@ int64_t TransferRoom(int64_t wanted, int64_t free_bytes) {
 }
 
 absl::Status NoTransferRoom(int64_t free_bytes) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "buffers for transfers: ", free_bytes,
-      " bytes are free on the fullest GPU, of which they may take an eighth; "
-      "they need ",
-      kBuffers * kLeastBytes));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("buffers for transfers: ", free_bytes,
+                   " bytes are free on the fullest GPU, and they may take an "
+                   "eighth of that; they need ",
+                   kBuffers * kLeastBytes));
 }
 
 }  // namespace pipewright

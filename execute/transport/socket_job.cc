@@ -22,6 +22,7 @@
 #include "execute/transport/socket_place.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -375,7 +376,7 @@ const PwProcesses kTable = {
           return 0;
         },
     .transfer = Transfer,
-    .version = [] { return "sockets"; },
+    .version = [] { return kSocketsTransport; },
     .leave = [] { SocketJob::The().Leave(1, /*all=*/false); },
     .error = [] { return SocketJob::The().error.c_str(); },
 };
@@ -387,7 +388,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> CreateSocketJob(
   SocketJob& job = SocketJob::The();
   job.options = options;
   absl::StatusOr<std::unique_ptr<ProcessGroup>> made =
-      ProcessGroup::Create(&kTable, "sockets", "--ranks");
+      ProcessGroup::Create(&kTable, kSocketsTransport, "--ranks");
   if (!made.ok() && !job.error.empty()) {
     return absl::Status(job.code, job.error);
   }

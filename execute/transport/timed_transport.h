@@ -28,6 +28,7 @@ struct Transport {
       run;
   // Other threads with other buffers; empty where ranks are processes or GPUs.
   std::function<void()> renew;
+  int nodes = 0;  // that the ranks are on; 0: not known
   // What is measured; empty: what suits the memory of a host.
   std::vector<int64_t> sizes;
   // Small transfers are repeated until about so many bytes have moved.

@@ -126,8 +126,7 @@ absl::StatusOr<double> ParseQuantity(absl::string_view text, Unit unit) {
       body.substr(static_cast<size_t>(parsed.ptr - body.data())));
   if (unit == Unit::kNone) {
     if (!name.empty()) {
-      return Bad(text, absl::StrCat("has '", name, "' behind the number"),
-                 unit);
+      return Bad(text, absl::StrCat("has '", name, "' after the number"), unit);
     }
     return number;
   }

@@ -1,7 +1,7 @@
 // Numbers with units as people write them ("18.5ms", "80GiB", "400Gbps"), in
 // and out. Inside, everything is seconds, bytes, or bytes per second, as
 // double. Spelling is exact: Gbps is bits, GBps bytes; GB is 1e9, GiB 2^30
-// (DESIGN section 5).
+// (docs/architecture.md, Files).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Errors as values. Code says whose mistake it is, and with that the exit code
-// (DESIGN section 4); see ExitCode below. No function below cli/ prints.
+// (see ExitCode below). No function below cli/ prints.
 //
 //   kInvalidArgument, kNotFound   bad usage or input               exit 2
 //   kResourceExhausted            does not fit, limit not met      exit 3
@@ -46,7 +46,7 @@ absl::Status LaterValue(absl::string_view field, absl::string_view value,
 // code. An OK status stays OK.
 absl::Status Prefix(absl::string_view where, const absl::Status& status);
 
-// The process exit code of DESIGN section 4 that `status` stands for.
+// The exit code for `status` (docs/architecture.md, Command line).
 int ExitCode(const absl::Status& status);
 
 }  // namespace pipewright

@@ -40,63 +40,66 @@ constexpr int64_t kMostDevices = int64_t{1} << 20;
 class Calibration {
  public:
   void AddTo(CLI::App* verb) {
-    verb->add_option("--device", device_, "what is measured: cpu, cuda")
+    verb->add_option("--device", device_, "device to measure: cpu, cuda")
         ->type_name("NAME")
         ->capture_default_str();
-    verb->add_option("--model", model_,
-                     "whose layers are measured (pipewright list models)")
+    verb->add_option(
+            "--model", model_,
+            "measure the layers of this model (pipewright list models)")
         ->type_name("NAME");
-    files_.AddTo(verb, "-o", "the profile; PROFILE.partial while it grows",
+    files_.AddTo(verb, "-o",
+                 "the profile to write; PROFILE.partial holds it until the end",
                  FileFormat::kTextProto);
     verb->add_option("--microbatch-sizes", options_.grid.microbatch_sizes,
-                     "default 1,2,4")
+                     "microbatch sizes (default: 1,2,4)")
         ->check(IntegerCheck("--microbatch-sizes", 1, kMostSamples))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sequences", options_.grid.sequences,
-                     "default: the model's and half of it")
+                     "tokens of a sample (default: the model's and half of it)")
         ->check(IntegerCheck("--sequences", 1, kMostTokens))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--tp", options_.grid.tps,
-                     "degrees of tensor parallelism; default 1,2")
+                     "degrees of tensor parallelism (default: 1,2)")
         ->check(IntegerCheck("--tp", 1, kMostDevices))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--ep", options_.grid.eps,
-                     "degrees of expert parallelism; default 1")
+                     "degrees of expert parallelism (default: 1)")
         ->check(IntegerCheck("--ep", 1, kMostDevices))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sliced", sliced_,
-                     "also slices of layers: microbatches of B sequences, each "
-                     "cut into N")
+                     "also measure slices of layers: microbatches of B "
+                     "sequences, each cut into N")
         ->delimiter(',')
         ->type_name("B:N,...");
-    verb->add_option(
-            "--type", options_.type,
-            "fp32, bf16, fp8 (linear layers of the layers, all else as "
-            "without it); default bf16 on a GPU, else fp32")
+    verb->add_option("--type", options_.type,
+                     "fp32, bf16, or fp8 for the linear layers of the layers "
+                     "(default: bf16 on a GPU, else fp32)")
         ->type_name("TYPE");
     verb->add_option("--transport", transport_name_,
-                     "between whom transfers are measured: threads; nccl: "
-                     "the GPUs here (default on them); under mpirun mpi, or "
-                     "nccl with a GPU each (default with --device cuda): its "
-                     "processes")
+                     "measure transfers between threads; between the GPUs of "
+                     "this process with nccl (default with several GPUs); "
+                     "under mpirun between its processes with mpi, or with "
+                     "nccl and a GPU each (default with --device cuda)")
         ->type_name("NAME");
     verb->add_flag("--quick", options_.grid.quick,
-                   "one shape, few sizes, no interference matrix");
+                   "measure one shape, few sizes and no interference matrix");
     verb->add_option("--budget", budget_,
-                     "time for measuring, and at most a round more; three "
-                     "rounds are made all the same, what they take is said "
-                     "before (default 30s, quick 8s)")
+                     "time for the measurement, and at most one more round. "
+                     "Three rounds run in any case; their time is printed "
+                     "before the first (default: 30s, with --quick 8s)")
         ->type_name("TIME");
     verb->add_flag("--resume", resume_,
-                   "go on with the PROFILE.partial of an interrupted run");
+                   "continue with the PROFILE.partial of an interrupted run");
     verb->add_option("--merge", merge_,
-                     "a profile of this device whose other entries are kept")
+                     "keep the entries of this profile of the same device that "
+                     "this run does not measure")
         ->type_name("PROFILE");
-    verb->add_flag("--json", json_, "a JSON object about the profile");
+    verb->add_flag("--json", json_,
+                   "one JSON object about the profile on standard output");
   }
 
   absl::Status Run();
@@ -340,7 +343,7 @@ struct Coverage {
 void AddCalibrate(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
       "calibrate",
-      "measure kernels, copies and transfers of this machine: writes the "
+      "Measure kernels, copies and transfers of this machine and write the "
       "profile that costs.profile reads");
   verb->require_subcommand(0, 1);
   auto run = std::make_shared<Calibration>();
@@ -350,18 +353,23 @@ void AddCalibrate(CLI::App* app, Action* action) {
     *action = [run] { return run->Run(); };
   });
 
-  CLI::App* show_verb = verb->add_subcommand(
-      "show", "what a profile has, how noisy it is, what a model lacks in it");
+  CLI::App* show_verb =
+      verb->add_subcommand("show",
+                           "Show what a profile contains, how noisy it is, and "
+                           "which shapes of a model it lacks");
   auto show = std::make_shared<Show>();
   show_verb->add_option("PROFILE", show->file)->required()->type_name("");
-  show_verb->add_option("--model", show->model, "shapes missing for it")
+  show_verb
+      ->add_option("--model", show->model,
+                   "name the shapes that the profile lacks for this model")
       ->type_name("NAME");
   show_verb->add_flag("--json", show->json, "one JSON object");
   show_verb->callback(
       [action, show] { *action = [show] { return show->Run(); }; });
 
   CLI::App* diff_verb = verb->add_subcommand(
-      "diff", "which times of two profiles differ by more than their noise");
+      "diff",
+      "Show which times of two profiles differ by more than their noise");
   auto diff = std::make_shared<Diff>();
   diff_verb->add_option("PROFILES", diff->files)
       ->required()
@@ -373,14 +381,14 @@ void AddCalibrate(CLI::App* app, Action* action) {
 
   CLI::App* coverage_verb = verb->add_subcommand(
       "coverage",
-      "how often the prediction intervals of profiles hold the medians of "
-      "later ones (calibrate/interval_coverage.sh makes twenty)");
+      "Show how often the prediction intervals of profiles contain the medians "
+      "of later ones (calibrate/interval_coverage.sh makes twenty)");
   auto coverage = std::make_shared<Coverage>();
   coverage_verb->add_option("PROFILES", coverage->files)
       ->required()
       ->expected(2, 1000)
       ->type_name("");
-  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a file",
+  coverage->csv.AddTo(coverage_verb, "--csv", "the same table as a CSV file",
                       FileFormat::kCsv);
   coverage_verb->callback(
       [action, coverage] { *action = [coverage] { return coverage->Run(); }; });

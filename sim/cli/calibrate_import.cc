@@ -197,7 +197,8 @@ absl::Status Import::Run() {
 
 void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   CLI::App* verb = calibrate->add_subcommand(
-      "import", "A profile from a trace of your own run, or from benchmarks");
+      "import",
+      "Make a profile from a trace of your own run, or from benchmarks");
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
   options.sequence = kOfModel;
@@ -219,7 +220,7 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
                        const std::string& help) {
     of_trace.push_back(verb->add_option(flag, value, help));
   };
-  add("--model", import->model, "model that the trace is of");
+  add("--model", import->model, "model of the trace");
   verb->add_option("--device", import->device,
                    "name of the device, where the file does not say it");
   for (const Region region :
@@ -227,9 +228,9 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
         Region::kBackwardFull, Region::kOptimizer}) {
     add(std::string(RegionFlag(region)),
         options.patterns[static_cast<int>(region)],
-        absl::StrCat("regular expression for the regions' names "
-                     "(default: ",
-                     DefaultRegionPattern(region), ")"));
+        absl::StrCat(
+            "regular expression for the names of these regions (default: ",
+            DefaultRegionPattern(region), ")"));
   }
   add("--type", options.type, "bf16 (default), fp8, fp32");
   const auto add_integer = [&](const char* flag, int64_t* value, int64_t least,
@@ -244,17 +245,17 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
               "tensor parallelism of the run");
   add_integer("--ep", &import->ep, 1, kMostDevices,
               "expert parallelism of the run");
-  add_integer("--layers", &options.layers, 1, kMostLayers,
-              "layers that one region of a pass goes through: those of the "
-              "rank's stage, or 1 where each layer has its own; needed with "
-              "--kineto");
+  add_integer(
+      "--layers", &options.layers, 1, kMostLayers,
+      "layers that one region of a pass goes through: the layers of the rank's "
+      "stage, or 1 where each layer has its own region; needed with --kineto");
   add_integer("--parameters", &options.parameters, 0, kMostParameters,
-              "that one optimizer step updates");
+              "parameters that one optimizer step updates");
   add_integer("--skip", &options.skip, 0, kMostTokens,
-              "regions of each kind left out at the start");
-  of_trace.push_back(
-      verb->add_flag("--sum-kernels", options.sum_kernels,
-                     "sum of the kernels instead of first start to last end"));
+              "leave out this many regions of each kind at the start");
+  of_trace.push_back(verb->add_flag(
+      "--sum-kernels", options.sum_kernels,
+      "take the sum of the kernels instead of first start to last end"));
   for (CLI::Option* option : of_trace) option->needs(kineto);
   import->files.AddTo(verb, "-o", "profile to write", FileFormat::kTextProto);
   verb->get_option("-o")->required();

@@ -57,7 +57,7 @@ absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
     return WithValue(
         FieldError(
             run_config.Field("system.memory"),
-            absl::StrCat("no model tells what the passes need; allowed: ",
+            absl::StrCat("the memory of the passes needs a model; allowed: ",
                          kAllowed)),
         "", kAllowed);
   }
@@ -236,7 +236,7 @@ absl::Status Check::Run() {
 
 void AddCheck(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
-      "check", "Is a schedule file complete, does it run to its end and fit?");
+      "check", "Prove that a schedule file is complete, ends and fits");
   auto check = std::make_shared<Check>();
   verb->add_option("FILE", check->file,
                    "schedule file: text, JSON or PyTorch's CSV")
@@ -245,10 +245,11 @@ void AddCheck(CLI::App* app, Action* action) {
   check->config.AddTo(
       verb, ConfigOptions::File::kOption,
       {"--max-activations", "--held-until-weight", "--memory", "--model"});
-  verb->add_option("--semantics", check->semantics,
-                   "whom transfers hold. buffered: nobody; rendezvous: both "
-                   "sides, one call after the other; nccl: batches of what "
-                   "lies between two passes, receives posted ahead")
+  verb->add_option(
+          "--semantics", check->semantics,
+          "which ranks a transfer blocks. buffered: none; rendezvous: both, "
+          "one call after the other; nccl: both, in one batch between two "
+          "passes, with receives posted ahead (default: buffered)")
       ->type_name("RULE");
   verb->add_flag("--json", check->json, "one JSON object on standard output");
   verb->callback(

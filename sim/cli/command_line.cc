@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-// In DESIGN section 4, but not in this version.
+// Reserved for later versions.
 constexpr const char* kLaterVerbs[] = {"sweep", "plan", "explain", "plot"};
 
 void AddLaterVerbs(CLI::App* app, Action* action) {
@@ -59,10 +59,10 @@ absl::Status UnknownOption(const CLI::App& app, const CLI::ParseError& error) {
     if (nearest == name) {
       const std::string path = PathOf(app, verb);
       return AboutField(
-          name, absl::InvalidArgumentError(
-                    absl::StrCat("option '", name,
-                                 "' stands in front of the verb; allowed: ",
-                                 path, " ", name)));
+          name,
+          absl::InvalidArgumentError(absl::StrCat(
+              "option '", name,
+              "' stands in front of the verb; allowed: ", path, " ", name)));
     }
     return AboutField(
         name,

@@ -12,6 +12,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
+#include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
 
 namespace pipewright {
@@ -41,18 +42,19 @@ nlohmann::ordered_json OrNull(const std::optional<Part>& part) {
 
 void ConfigOptions::AddTo(CLI::App* verb, File file,
                           const std::vector<std::string>& only) {
-  const std::string group = "Configuration (each flag stands for one path)";
   const std::string help =
       "configuration: YAML, JSON or text protobuf (pipewright init)";
   if (file == File::kPositional) {
     verb->add_option("CONFIG", file_, help)->type_name("");
   } else {
-    verb->add_option("--config", file_, help)->type_name("FILE")->group(group);
+    verb->add_option("--config", file_, help)
+        ->type_name("FILE")
+        ->group(kConfigGroup);
   }
   verb->add_option("--set", sets_, "any field: --set strategy.pp=8")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false)
-      ->group(group);
+      ->group(kConfigGroup);
   for (const ConfigFlag& flag : ConfigFlags()) {
     values_.emplace_back();
     if (!only.empty() &&
@@ -60,11 +62,10 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
       continue;
     }
     CLI::Option* option =
-        verb->add_option(flag.flag, values_.back(),
-                         absl::StrCat(flag.path, ": ", flag.help))
+        verb->add_option(flag.flag, values_.back(), HelpOfFlag(flag))
             ->type_name(flag.value)
             ->allow_extra_args(false)
-            ->group(group);
+            ->group(kConfigGroup);
     if (!flag.alone.empty()) {
       option->expected(0, 1)->default_str(flag.alone);
     } else if (!flag.repeats) {

@@ -23,6 +23,10 @@ namespace pipewright {
 // What the chosen verb does; set while the command line is parsed.
 using Action = std::function<absl::Status()>;
 
+// The group of --help that the configuration's options are in.
+inline constexpr char kConfigGroup[] =
+    "Configuration (each flag stands for one path)";
+
 // CONFIG (or --config), --set and the flags of sim/config/flags.h. Must stay
 // where it is while CLI11 parses.
 class ConfigOptions {

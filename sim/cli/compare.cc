@@ -180,9 +180,9 @@ absl::Status CompareVerb::Run() {
 }  // namespace
 
 void AddCompare(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand(
-      "compare",
-      "Where prediction and measurement part: two traces of one schedule");
+  CLI::App* verb = app->add_subcommand("compare",
+                                       "Show where two traces of one schedule "
+                                       "differ: prediction and measurement");
   auto compare = std::make_shared<CompareVerb>();
   verb->add_option("SIM", compare->simulated,
                    "trace of the prediction (simulate --trace); with --summary "
@@ -190,19 +190,20 @@ void AddCompare(CLI::App* app, Action* action) {
       ->required()
       ->type_name("");
   verb->add_option("MEASURED", compare->measured,
-                   "trace of the measurement (execute --trace), or another "
-                   "program's: a Chrome trace with a region around each pass, "
-                   "in one file or a file a rank")
+                   "trace of the measurement (execute --trace), or of another "
+                   "program: a Chrome trace with a region around each pass, in "
+                   "one file or one file for each rank")
       ->type_name("");
-  CLI::Option* const summary = verb->add_flag(
-      "--summary", compare->summary, "errors and order of all runs of a table");
+  CLI::Option* const summary =
+      verb->add_flag("--summary", compare->summary,
+                     "print the errors and the order of all runs of a table");
   AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
-             "the iteration compared, from 0 (default: the last that both have "
-             "in full)")
+             "compare this iteration, from 0 (default: the last that both "
+             "traces contain in full)")
       ->excludes(summary)
       ->type_name("N");
   verb->add_option("--limit", compare->limit,
-                   "exit 1 where the step time is off by more (5%)")
+                   "exit code 1 where the step time is off by more, such as 5%")
       ->type_name("SHARE");
   const auto of_others = [&](CLI::Option* option, const char* type) {
     option->group("Traces of other programs")->type_name(type);
@@ -214,22 +215,24 @@ void AddCompare(CLI::App* app, Action* action) {
     of_others(
         verb->add_option(std::string(RegionFlag(region)),
                          compare->foreign.patterns[static_cast<int>(region)],
-                         "names of its regions"),
+                         "regular expression for the names of these regions"),
         "REGEX");
   }
   of_others(verb->add_option("--rank-of", compare->foreign.rank_of,
-                             "what tells a region's rank: file or pid "
+                             "how to tell the rank of a region: file or pid "
                              "(default: file where there are several)"),
             "");
-  of_others(AddInteger(verb, "--skip", &compare->foreign.skip, 0,
-                       kMostIteration, "iterations left out at the begin"),
-            "N");
+  of_others(
+      AddInteger(verb, "--skip", &compare->foreign.skip, 0, kMostIteration,
+                 "leave out this many iterations at the start"),
+      "N");
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;
   files.AddTo(verb, "-o", "the report, instead of standard output",
               FileFormat::kText);
-  files.AddTo(verb, "--svg", "both timelines on one axis", FileFormat::kSvg);
+  files.AddTo(verb, "--svg", "picture of both timelines on one axis",
+              FileFormat::kSvg);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
   verb->callback(
       [action, compare] { *action = [compare] { return compare->Run(); }; });

@@ -198,7 +198,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                       Lower(run.schedule.lowered, run.lower));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
-      run.lower.data_parallel >= DataParallel::kZero1 &&
+      TraitsOf(run.lower.data_parallel).shards_step &&
       prepared->program.replicas > 1) {
     return BadValue("strategy.optimizer", "post-validated",
                     "synchronised or none with a sharded optimizer (the "
@@ -320,7 +320,8 @@ void AddExecute(CLI::App* app, Action* action) {
       "Train under the schedule with real kernels and check the gradients");
   auto execute = std::make_shared<Execute>();
   execute->config.AddTo(verb, ConfigOptions::File::kPositional);
-  verb->add_option("--device", execute->device, "what computes: cpu, cuda")
+  verb->add_option("--device", execute->device,
+                   "device that computes: cpu, cuda")
       ->type_name("NAME")
       ->capture_default_str();
   verb->add_option("--clock", execute->clock,
@@ -330,39 +331,43 @@ void AddExecute(CLI::App* app, Action* action) {
       ->type_name("NAME")
       ->capture_default_str();
   AddInteger(verb, "--steps", &execute->steps, 1, kMostSteps,
-             "training steps; of more than 3 the first and the last are "
-             "compared in full, of the others the losses")
+             "training steps; of more than 3, the first and the last are "
+             "compared in full, the others by their losses")
       ->type_name("N")
       ->capture_default_str();
   AddInteger(verb, "--train-seed", &execute->seed, 0,
              std::numeric_limits<int64_t>::max(),
-             "of initial weights and tokens")
+             "seed of initial weights and tokens")
       ->type_name("N")
       ->capture_default_str();
   verb->add_option("--timeout", execute->timeout_s,
                    "seconds that a rank waits before it asks the others")
       ->type_name("SECONDS")
       ->capture_default_str();
-  verb->add_option("--replay-rank", execute->replay_rank,
-                   "run this rank alone, or all of them one after the other; "
-                   "what others send comes when a composed timeline says so")
+  verb->add_option(
+          "--replay-rank", execute->replay_rank,
+          "run this rank alone, or all ranks one after the other; messages of "
+          "other ranks arrive when a composed timeline says so")
       ->type_name("RANK|all");
   verb->add_flag("--one-at-a-time", execute->one_at_a_time,
                  "one rank computes at a time, as on a GPU that all share");
   verb->add_flag("--green-contexts", execute->green_contexts,
-                 "with cuda: each rank has a part of the GPU's processors and "
+                 "with cuda: each rank has a part of the GPU's processors, and "
                  "all compute at the same time");
   AddJobOptions(verb, &execute->job_options);
-  verb->add_flag("--no-check", execute->no_check, "without the sequential run");
+  verb->add_flag("--no-check", execute->no_check,
+                 "leave out the sequential run");
   verb->add_flag("--reference", execute->reference,
-                 "hold the first step against a float64 reference that shares "
-                 "no code with the kernels; default up to 5e10 multiply-adds a "
-                 "step (seconds on two cores) and 2^25 parameters");
-  verb->add_flag("--no-reference", execute->no_reference, "never");
-  verb->add_option("--fault-slow", execute->slow,
-                   "on purpose: passes take longer, KIND[@RANK]:FACTOR");
+                 "compare the first step with a float64 reference that shares "
+                 "no code with the kernels (default: up to 5e10 multiply-adds "
+                 "in a step, seconds on two cores, and 2^25 parameters)");
+  verb->add_flag("--no-reference", execute->no_reference,
+                 "leave out the float64 reference");
+  verb->add_option(
+      "--fault-slow", execute->slow,
+      "a fault on purpose: passes take longer, KIND[@RANK]:FACTOR");
   verb->add_option("--fault-late", execute->late,
-                   "on purpose: a message comes late, "
+                   "a fault on purpose: a message comes late, "
                    "RANK:ITERATION:MESSAGE:SECONDS");
   verb->add_flag("--json", execute->json, "one JSON object on standard output")
       ->group("Output");
@@ -376,11 +381,11 @@ void AddExecute(CLI::App* app, Action* action) {
   files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf",
               FileFormat::kPerfetto);
   files.AddTo(verb, "--row",
-              "appends the run to a table for compare --summary; nothing is "
-              "run that is in it",
+              "append the run to a table for compare --summary, unless the "
+              "table has it",
               FileFormat::kCsv);
   AddInteger(verb, "--row-runs", &execute->row_runs, 1, kMostSteps,
-             "how often the table of --row shall have the same run")
+             "run until the table of --row has the same run this often")
       ->type_name("N")
       ->capture_default_str()
       ->group("Output");

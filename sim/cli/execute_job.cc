@@ -1,5 +1,9 @@
 #include "sim/cli/execute_job.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "execute/transport/nccl_device.h"
@@ -7,6 +11,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -38,18 +43,18 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
 void AddJobOptions(CLI::App* verb, JobOptions* options) {
   verb->add_option("--transport", options->transport,
                    "threads; mpi (under mpirun); sockets (--bootstrap); nccl: "
-                   "data between GPUs, a process each; by default what the "
-                   "process was started with")
+                   "data between GPUs, one process each (default: as the "
+                   "process was started)")
       ->type_name("NAME");
   verb->add_option("--bootstrap", options->bootstrap,
-                   "file:PATH, on a file system that all processes see: how "
-                   "they find each other without mpirun")
+                   "processes find each other through this file instead of "
+                   "mpirun; all of them must see it")
       ->type_name("file:PATH");
   AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
-             "with --bootstrap: this process's number, dp rank * pp + rank")
+             "with --bootstrap: number of this process, dp_rank * pp + rank")
       ->type_name("R");
   AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
-             "and how many there are")
+             "with --bootstrap: number of processes")
       ->type_name("P");
 }
 
@@ -57,31 +62,34 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
   const bool by_file = !options.bootstrap.empty();
   const bool mpi = ProcessGroup::Started() && !by_file;
   std::string name = options.transport;
-  if (name.empty()) name = by_file ? "sockets" : mpi ? "mpi" : "threads";
-  if (name != "threads" && name != "mpi" && name != "sockets" &&
-      name != "nccl") {
-    return UnknownName("--transport", name,
-                       {"threads", "mpi", "sockets", "nccl"});
+  if (name.empty()) {
+    name = by_file ? kSocketsTransport
+           : mpi   ? kMpiTransport
+                   : kThreadsTransport;
+  }
+  const std::vector<std::string> known = TransportNames();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    return UnknownName("--transport", name, known);
   }
   if (!by_file && (options.rank >= 0 || options.ranks >= 0)) {
     return BadValue("--rank, --ranks", "given",
                     "together with --bootstrap file:PATH only");
   }
   ProcessJob joined = {.name = name};
-  if (name == "threads") {
+  if (name == kThreadsTransport) {
     if (!by_file) return joined;
     return BadValue("--transport", "threads with --bootstrap",
                     "sockets or nccl");
   }
-  if (name == "mpi" && by_file) {
+  if (name == kMpiTransport && by_file) {
     return BadValue("--transport", "mpi with --bootstrap",
                     "mpi under mpirun; sockets or nccl with --bootstrap");
   }
-  if (name == "sockets" && !by_file) {
+  if (name == kSocketsTransport && !by_file) {
     return BadValue("--transport", "sockets without --bootstrap",
                     "--bootstrap file:PATH --rank R --ranks P");
   }
-  if (name == "nccl") {
+  if (name == kNcclTransport) {
     if (options.device != "cuda") {
       return BadValue("--transport",
                       absl::StrCat("nccl with --device ", options.device),

@@ -25,7 +25,7 @@ struct JobOptions {
 void AddJobOptions(CLI::App* verb, JobOptions* options);
 
 struct ProcessJob {
-  std::string name;                   // "threads", "mpi", "sockets", "nccl"
+  std::string name;                   // of TransportNames()
   std::unique_ptr<ProcessGroup> job;  // null with threads
   const PwNccl* nccl = nullptr;
   int device_index = 0;  // the GPU of this process

@@ -47,19 +47,18 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   constexpr char kField[] = "model.tied_embeddings";
   if (schedule.update_every > 0 && model.copies_table &&
       schedule.update_every < schedule.microbatches) {
-    return BadValue(
-        kField, absl::StrCat("true with schedule ", schedule.name),
-        "false (every rank steps by itself behind each backward, so that the "
-        "copies of the table on the first and the last rank would part)");
+    return BadValue(kField, absl::StrCat("true with schedule ", schedule.name),
+                    "false (every rank steps by itself after each backward "
+                    "pass, so the copies of the table on the first and the "
+                    "last rank would become different)");
   }
-  const bool scattered =
-      run.lower.data_parallel >= DataParallel::kZero2 && run.lower.replicas > 1;
+  const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
+                         run.lower.replicas > 1;
   if (scattered && schedule.stages() > 1) {
-    return BadValue(
-        kField, "true with strategy.data_parallel zero2 or fsdp",
-        "false; none, ddp or zero1 (gradients are scattered behind every "
-        "backward, stage by stage, and the shards of two stages do not hold "
-        "the same rows of the table)");
+    return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
+                    "false; none, ddp or zero1 (gradients are scattered after "
+                    "every backward pass, stage by stage, and the shards of "
+                    "two stages do not hold the same rows of the table)");
   }
   return absl::OkStatus();
 }
@@ -78,17 +77,17 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
   }
   const bool copies =
       run.lower.replicas > 1 || run.schedule.lowered->directions > 1;
-  if (copies && run.lower.data_parallel == DataParallel::kNone) {
+  if (copies && !TraitsOf(run.lower.data_parallel).reduces) {
     if (read.strategy.data_parallel) {
       warnings->push_back(
-          "strategy.data_parallel is none: copies of a stage part from each "
-          "other, and the check against the sequential run will say so");
+          "strategy.data_parallel is none: copies of a stage become different, "
+          "and the check against the sequential run will say so");
     } else {
       run.lower.data_parallel = DataParallel::kDdp;
     }
   }
   const auto stages = static_cast<size_t>(run.schedule.lowered->stages());
-  if (run.lower.data_parallel != DataParallel::kNone) {
+  if (TraitsOf(run.lower.data_parallel).reduces) {
     if (run.lower.gradient_bytes.empty()) {
       run.lower.gradient_bytes.assign(stages, 0);
     }
@@ -141,7 +140,7 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   const TrainingSpec& training = prepared.training;
   if (training.tp * training.cp * training.ep > 1) {
     return absl::InvalidArgumentError(
-        "strategy.tp, cp, ep: the executor runs none of them; allowed: 1");
+        "strategy.tp, cp, ep: the executor does not run them; allowed: 1");
   }
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");

@@ -21,21 +21,20 @@ absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
     return BadValue(
         config.Field("costs.p2p"), FormatSeconds(*config.costs.p2p_s),
         "0ms, or --clock virtual or paced (with --clock real messages take "
-        "what they take; a profile tells how long: calibrate --transport)");
+        "real time; calibrate --transport measures it)");
   }
   if (config.costs.hop_bytes && !way.processes) {
     return BadValue(
         config.Field("costs.hop_bytes"), FormatBytes(*config.costs.hop_bytes),
         "none, --clock virtual or paced, or mpirun and --bootstrap (with "
-        "--clock real the threads of one process send what the model has)");
+        "--clock real the threads of one process send the bytes of the model)");
   }
   // Processes may be on the system that is given.
   if (config.system.given() && !way.processes) {
-    return BadValue(
-        config.Field("system"), run.network.system,
-        "none, --clock virtual or paced, or mpirun and --bootstrap on that "
-        "system (with --clock real the threads of one process use none of its "
-        "links)");
+    return BadValue(config.Field("system"), run.network.system,
+                    "none, --clock virtual or paced, or mpirun and --bootstrap "
+                    "on that system (with --clock real the threads of one "
+                    "process do not use its links)");
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ namespace pipewright {
 struct ExecuteReport {
   Report report;  // of the executed run
   ClockKind clock = ClockKind::kVirtual;
-  std::string transport;  // "threads", "mpi"
+  std::string transport;  // of TransportNames()
   std::string device;
   std::string libraries;
   std::string type;  // of the products in linear layers; "" without kernels

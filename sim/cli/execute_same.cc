@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/cli/execute_verb.h"
 #include "sim/config/prepare.h"
+#include "sim/program/network_time.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -23,6 +24,13 @@ std::string TimesOf(const Program& program) {
     absl::StrAppend(&text, "\nside times of rank ", rank, ":");
     for (const SideOp& op : its.side_ops) {
       absl::StrAppend(&text, " ", op.seconds);
+      if (!IsCollective(op.kind)) continue;
+      // Seldom measured, and then not among the options.
+      if (const auto measured = MeasuredCollective(
+              program.network, op,
+              GroupMembers(program, program.groups[op.group], 0))) {
+        absl::StrAppend(&text, "+", measured->seconds);
+      }
     }
     absl::StrAppend(&text, "\n");
   }

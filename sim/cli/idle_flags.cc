@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -64,7 +65,13 @@ class Clearer {
     Text(path, value);
   }
   void Section(const char* path, bool& given) { Text(path, given); }
-  void Pairs(const char*, const std::map<std::string, std::string>&) {}
+  void Pairs(const char* path, std::map<std::string, std::string>& all) {
+    const std::string section = absl::StrCat(path, ".");
+    for (auto pair = all.begin(); pair != all.end();) {
+      pair = paths_.count(section + pair->first) > 0 ? all.erase(pair)
+                                                     : std::next(pair);
+    }
+  }
 
  private:
   const Paths& paths_;
@@ -179,13 +186,7 @@ std::vector<std::string> IdleInCheck(const RunConfig& config,
   const auto is_read = [&](const std::string& path) {
     if (path == "strategy.max_activations") return true;
     if (path == "costs.held_until_weight") {
-      return std::any_of(
-          schedule.orders.begin(), schedule.orders.end(),
-          [](const auto& order) {
-            return std::any_of(order->begin(), order->end(), [](Pass pass) {
-              return pass.kind() == PassKind::kBackwardWeight;
-            });
-          });
+      return schedule.Has(PassKind::kBackwardWeight);
     }
     // What a model holds is counted as its costs say.
     return weighs &&

@@ -6,13 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/gallery.h"
+#include "sim/cli/verb_reference.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/config_reference.h"
 #include "sim/config/model_fields.h"
 #include "sim/cost/device.h"
 #include "sim/cost/profile_costs.h"
@@ -40,6 +43,12 @@ const char* MetricName(Claim::Metric metric) {
   return "";
 }
 
+Json ParamRow(const std::string& key, const std::string& fallback,
+              const std::string& legal, const std::string& help) {
+  return {
+      {"key", key}, {"default", fallback}, {"legal", legal}, {"help", help}};
+}
+
 Json Schedules() {
   Json rows = Json::array();
   for (const ScheduleInfo* info : AllSchedules()) {
@@ -55,10 +64,8 @@ Json Schedules() {
            {"source", claim.source}});
     }
     for (const ParamInfo& param : all) {
-      params.push_back({{"key", param.key},
-                        {"default", param.fallback},
-                        {"legal", param.legal},
-                        {"help", param.help}});
+      params.push_back(
+          ParamRow(param.key, param.fallback, param.legal, param.help));
     }
     rows.push_back({{"name", info->name},
                     {"summary", info->summary},
@@ -74,7 +81,13 @@ Json Schedules() {
 Json Topologies() {
   Json rows = Json::array();
   for (const ShapeInfo* info : AllShapes()) {
-    rows.push_back({{"name", info->name}, {"summary", info->summary}});
+    Json params = Json::array();
+    for (const ShapeParam& param : info->params) {
+      params.push_back(
+          ParamRow(param.key, param.fallback, LegalValues(param), param.help));
+    }
+    rows.push_back(
+        {{"name", info->name}, {"summary", info->summary}, {"params", params}});
   }
   return rows;
 }
@@ -191,10 +204,36 @@ Json Devices() {
   return rows;
 }
 
-std::string ToText(const Json& rows) {
+// A line under the row's name: how the parameter is given, "--param unit=2".
+void AddParam(absl::string_view option, const Json& param, std::string* text) {
+  const std::string fallback = param["default"].get<std::string>();
+  absl::StrAppendFormat(
+      text, "%-18s   %s%s=%s (%s): %s\n", "", option,
+      param["key"].get<std::string>(), fallback.empty() ? "VALUE" : fallback,
+      param["legal"].get<std::string>(), param["help"].get<std::string>());
+}
+
+std::string TopologyTable(const Json& rows) {
   std::string text;
   for (const Json& row : rows) {
     absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
+                          row["summary"].get<std::string>());
+    for (const Json& param : row["params"]) {
+      AddParam("--set system.params.", param, &text);
+    }
+  }
+  return text;
+}
+
+std::string ToText(const Json& rows) {
+  size_t width = 18;
+  for (const Json& row : rows) {
+    width = std::max(width, row["name"].get<std::string>().size());
+  }
+  std::string text;
+  for (const Json& row : rows) {
+    absl::StrAppendFormat(&text, "%-*s %s\n", static_cast<int>(width),
+                          row["name"].get<std::string>(),
                           row["summary"].get<std::string>());
     if (!row.contains("params")) continue;
     absl::StrAppendFormat(&text, "%-18s   source: %s\n", "",
@@ -207,13 +246,34 @@ std::string ToText(const Json& rows) {
     for (const Json& param : row["params"]) {
       // Every schedule takes it; it means something where there are pairs.
       if (param["key"] == PairParam().key) continue;
-      absl::StrAppendFormat(
-          &text, "%-18s   --param %s=%s (%s): %s\n", "",
-          param["key"].get<std::string>(), param["default"].get<std::string>(),
-          param["legal"].get<std::string>(), param["help"].get<std::string>());
+      AddParam("--param ", param, &text);
     }
   }
   return text;
+}
+
+Json Fields() {
+  Json rows = Json::array();
+  for (const FieldReference& field : ConfigReference()) {
+    std::string summary = field.meaning;
+    if (!field.fallback.empty()) {
+      absl::StrAppend(&summary, " (default: ", field.fallback, ")");
+    }
+    rows.push_back({{"name", field.path},
+                    {"summary", summary},
+                    {"flag", field.flag},
+                    {"type", field.type},
+                    {"allowed", field.allowed},
+                    {"default", field.fallback}});
+  }
+  return rows;
+}
+
+const std::vector<std::string>& Kinds() {
+  static const auto* const kinds = new std::vector<std::string>{
+      "schedules", "topologies", "systems", "models",
+      "devices",   "profiles",   "fields"};
+  return *kinds;
 }
 
 absl::Status PrintList(const std::string& what, bool json) {
@@ -233,10 +293,10 @@ absl::Status PrintList(const std::string& what, bool json) {
     if (rows.empty()) {
       PrintWarnings({"no calibration profile ships with this version"});
     }
+  } else if (what == "fields") {
+    rows = Fields();
   } else {
-    return UnknownName("list", what,
-                       {"schedules", "topologies", "systems", "models",
-                        "devices", "profiles"});
+    return UnknownName("list", what, Kinds());
   }
   if (!json && what == "schedules") {
     const ParamInfo& pair = PairParam();
@@ -244,6 +304,7 @@ absl::Status PrintList(const std::string& what, bool json) {
         "%severy schedule, files too: --param %s=%s (%s): %s\n", ToText(rows),
         pair.key, pair.fallback, pair.legal, pair.help));
   }
+  if (!json && what == "topologies") return Print(TopologyTable(rows));
   if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
   object[what] = std::move(rows);
@@ -255,8 +316,17 @@ struct List {
   OutputFiles files;
   std::string what;
   bool json = false;
+  bool markdown = false;
 
-  absl::Status Run() {
+  absl::Status Run(const CLI::App& app) {
+    if (markdown) {
+      if (what != "fields" || json) {
+        return FieldError("--markdown",
+                          "only with \"list fields\" and without --json");
+      }
+      return Print(
+          absl::StrCat(ConfigReferenceMarkdown(), VerbReferenceMarkdown(app)));
+    }
     if (!files.wanted("--html")) {
       if (!config.given()) return PrintList(what, json);
       return absl::InvalidArgumentError(
@@ -278,15 +348,14 @@ struct List {
 }  // namespace
 
 void AddList(CLI::App* app, Action* action) {
-  CLI::App* verb = app->add_subcommand("list",
-                                       "What is known: schedules, topologies, "
-                                       "systems, models, devices, profiles");
+  CLI::App* verb = app->add_subcommand("list", "Show what this version knows");
   auto list = std::make_shared<List>();
-  verb->add_option("WHAT", list->what,
-                   "schedules, topologies, systems, models, devices, profiles")
+  verb->add_option("WHAT", list->what, absl::StrJoin(Kinds(), ", "))
       ->required()
       ->type_name("");
   verb->add_flag("--json", list->json, "one JSON object on standard output");
+  verb->add_flag("--markdown", list->markdown,
+                 "with fields: docs/config.md, every field and option");
   list->files.AddTo(verb, "--html",
                     "all schedules as pictures on the same axes, one page",
                     FileFormat::kHtml);
@@ -294,7 +363,9 @@ void AddList(CLI::App* app, Action* action) {
                      {"--pp", "--microbatches", "--forward", "--backward-input",
                       "--backward-weight", "--backward", "--p2p",
                       "--max-activations", "--held-until-weight"});
-  verb->callback([action, list] { *action = [list] { return list->Run(); }; });
+  verb->callback([app, action, list] {
+    *action = [app, list] { return list->Run(*app); };
+  });
 }
 
 }  // namespace pipewright

@@ -80,8 +80,9 @@ absl::Status Convert::Run() {
   }
   const int every = run.schedule.written->update_every;
   if (every > 0 && absl::StrContains(form, "csv")) {
-    PrintWarnings({absl::StrCat("format ", form, " has no update_every ", every,
-                                ": whoever reads it flushes the pipeline")});
+    PrintWarnings(
+        {absl::StrCat("format ", form, " has no update_every ", every,
+                      ": a program that reads it flushes the pipeline")});
   }
   std::string content;
   if (form == "text") {
@@ -119,10 +120,9 @@ void AddSchedule(CLI::App* app, Action* action) {
       ->type_name("");
   convert->config.AddTo(verb, ConfigOptions::File::kOption);
   CLI::Option* format =
-      verb->add_option(
-              "--format", convert->format,
-              "text, json, csv, svg; torch-csv, torch-csv-comms: PyTorch's "
-              "file, passes only or with sends and receives")
+      verb->add_option("--format", convert->format,
+                       "text, json, csv, svg; torch-csv, torch-csv-comms: "
+                       "PyTorch's CSV, passes only or with sends and receives")
           ->type_name("FORMAT")
           ->group("Output");
   verb->add_flag("--json", convert->json, "the same as --format json")

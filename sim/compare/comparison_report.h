@@ -9,7 +9,7 @@ namespace pipewright {
 
 std::string ComparisonToText(const TraceComparison& comparison);
 
-// One object; the keys are in README.md.
+// One object; the keys are in docs/compare.md.
 std::string ComparisonToJson(const TraceComparison& comparison);
 
 // One static page with the overlaid timeline; no network, no script.

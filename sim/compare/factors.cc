@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "sim/base/median.h"
+
 namespace pipewright {
 namespace {
 
@@ -256,16 +258,6 @@ class Explainer {
 };
 
 }  // namespace
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  const double upper = values[middle];
-  if (values.size() % 2 == 1) return upper;
-  return (upper + *std::max_element(values.begin(), values.begin() + middle)) /
-         2;
-}
 
 double Deviation(const std::vector<double>& values) {
   const double median = Median(values);

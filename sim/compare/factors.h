@@ -24,7 +24,6 @@ inline constexpr double kSmallestFactor = 0.02;
 // thousand cells chance alone does not get there.
 inline constexpr double kErrorsAway = 5;
 
-double Median(std::vector<double> values);
 // Standard deviation of normally distributed values, from their median
 // absolute deviation.
 double Deviation(const std::vector<double>& values);

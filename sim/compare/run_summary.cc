@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/median.h"
 #include "sim/base/status.h"
 #include "sim/compare/control.h"
 
@@ -16,24 +17,17 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-double MedianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle]
-                                : (values[middle - 1] + values[middle]) / 2;
-}
-
 template <class Value>
 double MedianOver(const std::vector<ExecutedRow>& rows, Value value) {
   std::vector<double> values;
   for (const ExecutedRow& row : rows) values.push_back(row.*value);
-  return MedianOf(std::move(values));
+  return Median(std::move(values));
 }
 
-double MedianMagnitude(const std::vector<RepeatedRun>& runs) {
-  std::vector<double> sizes;
-  for (const RepeatedRun& run : runs) sizes.push_back(std::abs(run.error()));
-  return MedianOf(std::move(sizes));
+double MedianError(const std::vector<RepeatedRun>& runs) {
+  std::vector<double> errors;
+  for (const RepeatedRun& run : runs) errors.push_back(run.error());
+  return MedianMagnitude(std::move(errors));
 }
 
 const RepeatedRun& Worst(const std::vector<RepeatedRun>& runs) {
@@ -170,7 +164,7 @@ absl::StatusOr<RunsSummary> SummarizeRuns(
     runs.push_back(Together(same));
   }
   out.runs = static_cast<int>(runs.size());
-  out.median_error = MedianMagnitude(runs);
+  out.median_error = MedianError(runs);
   const RepeatedRun& worst = Worst(runs);
   out.worst_error = worst.error();
   out.worst = absl::StrCat(RunName(worst.row), ", pp ", worst.row.pp);
@@ -193,7 +187,7 @@ absl::StatusOr<RunsSummary> SummarizeRuns(
                      [](const RepeatedRun& one, const RepeatedRun& two) {
                        return one.row.predicted_s < two.row.predicted_s;
                      });
-    size.median_error = MedianMagnitude(size.runs);
+    size.median_error = MedianError(size.runs);
     size.worst_error = Worst(size.runs).error();
     size.worst = RunName(Worst(size.runs).row);
     Rank(&size);

@@ -17,10 +17,13 @@ struct ConfigOrigin {
   std::string file;
   int64_t line = 0;
   std::string flag;
+  // What messages call the field, where it was given by a second path.
+  std::string path;
 
-  FieldPlace Field(absl::string_view path) const {
-    return file.empty() ? FieldPlace::FromFlag(flag, path)
-                        : FieldPlace::InFile(file, line, path);
+  FieldPlace Field(absl::string_view field) const {
+    const absl::string_view name = path.empty() ? field : path;
+    return file.empty() ? FieldPlace::FromFlag(flag, name)
+                        : FieldPlace::InFile(file, line, name);
   }
 };
 

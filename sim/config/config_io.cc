@@ -17,6 +17,7 @@
 #include "sim/config/config_values.h"
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
+#include "sim/config/shape_params.h"
 #include "sim/profile/store.h"
 #include "sim/proto/config.pb.h"
 
@@ -37,6 +38,12 @@ Unit UnitOf(const FieldDescriptor* field) {
     default:
       return Unit::kNone;
   }
+}
+
+const FieldDescriptor* MappingOf(const FieldDescriptor* field) {
+  const std::string& name = field->options().GetExtension(proto::key_of);
+  return name.empty() ? nullptr
+                      : field->containing_type()->FindFieldByName(name);
 }
 
 bool EndsInOneOf(absl::string_view name,
@@ -73,7 +80,7 @@ absl::Status FillFromText(absl::string_view text, absl::string_view source,
   if (text.find('\0') != absl::string_view::npos) {
     return InFile(source, 0,
                   WithValue(absl::InvalidArgumentError(
-                                "holds a zero byte; allowed: text"),
+                                "contains a zero byte; allowed: text"),
                             "", "text"));
   }
   const absl::string_view start = absl::StripLeadingAsciiWhitespace(text);
@@ -107,13 +114,10 @@ absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
   const std::string schedule = TextAt("schedule.name", *target);
   for (const ConfigEdit& edit : layer) {
     for (const std::string& rival : RivalsOf(edit.path)) {
-      const auto origin = target->origins.find(rival);
-      if (IsDetail(rival) && origin != target->origins.end() &&
-          absl::StartsWith(origin->second.flag, "--set ")) {
-        continue;
-      }
-      ClearPath(rival, target);
-      target->origins.erase(rival);
+      ClearPath(rival, target, [&](const ConfigOrigin* origin) {
+        return IsDetail(rival) && origin != nullptr &&
+               absl::StartsWith(origin->flag, "--set ");
+      });
     }
     // Own parameters belong to the schedule that was chosen with them.
     if (edit.path == "schedule.file" ||
@@ -195,7 +199,8 @@ absl::StatusOr<RunConfig> ReadConfig(
     absl::string_view text, absl::string_view source_name,
     const std::vector<std::vector<ConfigEdit>>& layers) {
   proto::RunConfig message;
-  ConfigMessage target = {&message, &UnitOf, &NumbersAt, {"report"}, {}};
+  ConfigMessage target = {&message,   &UnitOf,    &NumbersAt,
+                          &MappingOf, {"report"}, {}};
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
@@ -216,6 +221,7 @@ absl::StatusOr<RunConfig> ReadConfig(
   config.origins = std::move(target.origins);
   config.source = std::string(source_name);
   PW_RETURN_IF_ERROR(ReadFields(message, &config));
+  PW_RETURN_IF_ERROR(CheckShapeParams(config));
   PW_RETURN_IF_ERROR(TakeBackward(&config));
   ResolvePath("schedule.file", source_name, &config, &config.schedule.file);
   TakeScheduleFile(source_name, &config);

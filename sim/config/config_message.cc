@@ -13,10 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/base/check.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/config/config_mapping.h"
 
 namespace pipewright {
 namespace {
@@ -25,16 +27,6 @@ using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
-
-std::string Join(absl::string_view path, absl::string_view name) {
-  return path.empty() ? std::string(name) : absl::StrCat(path, ".", name);
-}
-
-// A repeated message of key and value: a mapping of the user's own words.
-bool IsPairs(const FieldDescriptor* field) {
-  return field->is_repeated() &&
-         field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-}
 
 std::string AllowedFor(const FieldDescriptor* field, Unit unit) {
   switch (field->cpp_type()) {
@@ -47,7 +39,7 @@ std::string AllowedFor(const FieldDescriptor* field, Unit unit) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true, false";
     case FieldDescriptor::CPPTYPE_MESSAGE: {
-      if (IsPairs(field)) return "a mapping of names to values";
+      if (IsMapping(field)) return "a mapping of names to values";
       std::vector<std::string> names;
       const Descriptor* section = field->message_type();
       for (int index = 0; index < section->field_count(); ++index) {
@@ -75,13 +67,13 @@ class Filler {
       PW_ASSIGN_OR_RETURN(const FieldDescriptor* field,
                           Find(entry, path, message->GetDescriptor(), &suffix));
       if (!seen.insert(field).second) {
-        return Error(entry.line, Join(path, entry.key),
+        return Error(entry.line, JoinPath(path, entry.key),
                      absl::StrCat("'", field->name(),
                                   "' is given twice, with and without the "
                                   "unit in its name; allowed: one of them"));
       }
       PW_RETURN_IF_ERROR(
-          Field(entry, Join(path, field->name()), suffix, field, message));
+          Field(entry, JoinPath(path, field->name()), suffix, field, message));
     }
     return absl::OkStatus();
   }
@@ -112,7 +104,7 @@ class Filler {
     if (const auto* field = descriptor->FindFieldByName(entry.key)) {
       return field;
     }
-    const std::string full = Join(path, entry.key);
+    const std::string full = JoinPath(path, entry.key);
     const size_t underscore = entry.key.rfind('_');
     if (underscore != std::string::npos) {
       const auto* field =
@@ -141,6 +133,10 @@ class Filler {
                      Message* message) {
     const ConfigNode& node = entry.value;
     const Reflection* reflection = message->GetReflection();
+    if (const FieldDescriptor* mapping = target_->mapping_of(field)) {
+      return Pair(entry, path, PathBeside(path, mapping->name()), mapping,
+                  message);
+    }
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       // A section with all its lines commented out reads as nothing.
       if (node.kind == ConfigNode::Kind::kNull) return absl::OkStatus();
@@ -148,7 +144,7 @@ class Filler {
         return Wrong(node, path, AllowedFor(field, Unit::kNone));
       }
       target_->origins[path] = Where(entry.line);
-      if (IsPairs(field)) return Pairs(node, path, field, message);
+      if (IsMapping(field)) return Pairs(node, path, field, message);
       return Section(node, path, reflection->MutableMessage(message, field));
     }
     target_->origins[path] = Where(entry.line);
@@ -175,27 +171,36 @@ class Filler {
   }
 
   absl::Status Pairs(const ConfigNode& node, const std::string& path,
-                     const FieldDescriptor* field, Message* message) {
-    const Reflection* reflection = message->GetReflection();
-    const FieldDescriptor* key = field->message_type()->field(0);
-    const FieldDescriptor* value = field->message_type()->field(1);
+                     const FieldDescriptor* mapping, Message* message) {
     for (const ConfigNode::Entry& entry : node.entries) {
-      Message* pair = nullptr;
-      for (int index = 0; index < reflection->FieldSize(*message, field);
-           ++index) {
-        Message* old =
-            reflection->MutableRepeatedMessage(message, field, index);
-        if (old->GetReflection()->GetString(*old, key) == entry.key) {
-          pair = old;
-        }
-      }
-      if (pair == nullptr) pair = reflection->AddMessage(message, field);
-      pair->GetReflection()->SetString(pair, key, entry.key);
-      target_->origins[Join(path, entry.key)] = Where(entry.line);
       PW_RETURN_IF_ERROR(
-          Value(entry.value, Join(path, entry.key), "", value, pair));
+          Pair(entry, JoinPath(path, entry.key), path, mapping, message));
     }
     return absl::OkStatus();
+  }
+
+  // One key of a mapping, given at `path`. A file gives it once.
+  absl::Status Pair(const ConfigNode::Entry& entry, const std::string& path,
+                    const std::string& mapping_path,
+                    const FieldDescriptor* mapping, Message* message) {
+    const Reflection* reflection = message->GetReflection();
+    const std::string held = JoinPath(mapping_path, entry.key);
+    ConfigOrigin origin = Where(entry.line);
+    if (path != held) origin.path = path;
+    const auto given = target_->origins.find(held);
+    if (edit_ == nullptr && given != target_->origins.end()) {
+      return BothGiven(Where(entry.line).Field(path),
+                       given->second.Field(held));
+    }
+    target_->origins[held] = std::move(origin);
+    const int index = IndexOfKey(*message, mapping, entry.key);
+    Message* pair =
+        index < 0 ? reflection->AddMessage(message, mapping)
+                  : reflection->MutableRepeatedMessage(message, mapping, index);
+    pair->GetReflection()->SetString(pair, mapping->message_type()->field(0),
+                                     entry.key);
+    return Value(entry.value, path, "", mapping->message_type()->field(1),
+                 pair);
   }
 
   // One scalar, set or, in a repeated field, added.
@@ -283,13 +288,23 @@ absl::Status FillFromTree(const ConfigNode& root, absl::string_view source,
 }
 
 absl::Status ApplyEdit(const ConfigEdit& edit, ConfigMessage* target) {
-  const std::vector<std::string> paths =
-      FieldPaths(target->message->GetDescriptor());
-  if (edit.clears &&
-      std::find(paths.begin(), paths.end(), edit.path) != paths.end()) {
-    ClearPath(edit.path, target);
-    target->origins.erase(edit.path);
-    return absl::OkStatus();
+  if (edit.clears) {
+    for (const std::string& path :
+         FieldPaths(target->message->GetDescriptor())) {
+      if (path == edit.path) {
+        ClearPath(path, target);
+        return absl::OkStatus();
+      }
+      absl::string_view key = edit.path;
+      if (!absl::ConsumePrefix(&key, absl::StrCat(path, "."))) continue;
+      const FieldAt mapping = FindField(*target->message, path);
+      if (!IsMapping(mapping.field)) continue;
+      if (mapping.message != nullptr) {
+        RemoveKey(mapping.field, key, MutableOf(mapping));
+      }
+      target->origins.erase(edit.path);
+      return absl::OkStatus();
+    }
   }
   ConfigNode node;
   node.kind = ConfigNode::Kind::kScalar;
@@ -323,25 +338,17 @@ FieldAt FindField(const Message& root, absl::string_view path) {
   return {message, field};
 }
 
-void ClearPath(absl::string_view path, ConfigMessage* target) {
-  const FieldAt at = FindField(*target->message, path);
-  if (at.message == nullptr) return;
-  // The message is ours and mutable; FindField only walks it.
-  auto* holder = const_cast<Message*>(at.message);
-  holder->GetReflection()->ClearField(holder, at.field);
-}
-
 std::vector<std::string> FieldPaths(const Descriptor* descriptor) {
   std::vector<std::string> paths;
   for (int index = 0; index < descriptor->field_count(); ++index) {
     const FieldDescriptor* field = descriptor->field(index);
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
-        IsPairs(field)) {
+        IsMapping(field)) {
       paths.push_back(field->name());
       continue;
     }
     for (const std::string& below : FieldPaths(field->message_type())) {
-      paths.push_back(Join(field->name(), below));
+      paths.push_back(JoinPath(field->name(), below));
     }
   }
   return paths;

@@ -5,6 +5,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct ConfigMessage {
   // What the number at this path may be, "an integer from 1 to 8"; "" for
   // other paths.
   std::string (*allowed_of)(absl::string_view path);
+  // The field beside it, a mapping, that holds the value of this one under its
+  // name; null for all others.
+  const google::protobuf::FieldDescriptor* (*mapping_of)(
+      const google::protobuf::FieldDescriptor*);
   // Paths that this version refuses by name.
   std::vector<std::string> not_available;
   ConfigOrigins origins;
@@ -37,8 +42,11 @@ absl::Status FillFromTextproto(absl::string_view text, absl::string_view source,
 // Replaces what is there; a message field of (key, value) pairs by key.
 absl::Status ApplyEdit(const ConfigEdit& edit, ConfigMessage* target);
 
-// Takes the field at `path` away; nothing happens where it is not set.
-void ClearPath(absl::string_view path, ConfigMessage* target);
+// Takes away what `path` holds, with its origin: the field, of a mapping all
+// of its keys, of a field that is a key of a mapping that key. What `stays`
+// says of the origin of a field or key (null: nobody knows it) keeps it.
+void ClearPath(absl::string_view path, ConfigMessage* target,
+               const std::function<bool(const ConfigOrigin*)>& stays = nullptr);
 
 // The message that holds the field at `path` and the field itself; the
 // message is null where a section above it is not set. The path must exist.

@@ -15,6 +15,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/config/config_mapping.h"
 #include "sim/config/config_message.h"
 
 namespace pipewright {
@@ -187,7 +188,7 @@ absl::Status FillFromTextproto(absl::string_view text, absl::string_view source,
     return InFile(source, 0, absl::InvalidArgumentError("not a text protobuf"));
   }
   RecordOrigins(*target->message, "", source, info, &target->origins);
-  return absl::OkStatus();
+  return MoveIntoMappings(target);
 }
 
 }  // namespace pipewright

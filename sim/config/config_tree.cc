@@ -272,7 +272,7 @@ absl::StatusOr<ConfigNode> ParseYamlTree(absl::string_view text,
       TreeBuilder ignored(source);
       YamlHandler second(&ignored);
       if (parser.HandleNextDocument(second)) {
-        builder.Fail(1, "holds several YAML documents; allowed: one");
+        builder.Fail(1, "contains several YAML documents; allowed: one");
       }
     }
   } catch (const YAML::Exception& error) {

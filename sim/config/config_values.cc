@@ -18,6 +18,7 @@
 #include "sim/config/config_message.h"
 #include "sim/config/ignored_fields.h"
 #include "sim/config/run_config_fields.h"
+#include "sim/config/shape_params.h"
 
 namespace pipewright {
 namespace {
@@ -265,7 +266,8 @@ absl::Status ReadFields(const Message& root, RunConfig* config) {
 
 std::string NumbersAt(absl::string_view path) {
   static const auto* const ranges = new Ranges();
-  return ranges->Of(path);
+  const std::string words = ranges->Of(path);
+  return words.empty() ? ShapeParamNumbersAt(path) : words;
 }
 
 }  // namespace pipewright

@@ -1,5 +1,5 @@
 // The command line's shorthands: each flag stands for one path of the
-// configuration (DESIGN section 4).
+// configuration (docs/architecture.md, Command line).
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@ namespace pipewright {
 struct ConfigFlag {
   std::string flag;   // "--backward-input"
   std::string path;   // "costs.uniform.backward_input"
-  std::string value;  // for help: "TIME"
-  std::string help;
+  std::string value;  // for help: "TIME"; the words are field_help.h's
   // Where some values stand for another path: a file instead of a name, a
   // list instead of one time. "" and null: never.
   std::string other_path;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "sim/config/idle_rules.h"
 #include "sim/config/run_facts.h"
 
@@ -18,8 +19,8 @@ bool Covers(const IdleRule& rule, absl::string_view path) {
       });
 }
 
-// The first reason that holds; null where the field may matter.
-const char* WhyIdle(const RunFacts& facts, absl::string_view path) {
+// The first reason that holds; "" where the field may matter.
+std::string WhyIdle(const RunFacts& facts, absl::string_view path) {
   for (const auto* rules : {&ModelRules(), &SystemRules(), &StrategyRules(),
                             &TrainingRules(), &CostRules()}) {
     for (const IdleRule& rule : *rules) {
@@ -27,7 +28,10 @@ const char* WhyIdle(const RunFacts& facts, absl::string_view path) {
       if (const char* why = rule.why(facts)) return why;
     }
   }
-  return nullptr;
+  absl::string_view key = path;
+  return absl::ConsumePrefix(&key, "system.params.")
+             ? WhyShapeParamIsIdle(facts, key)
+             : "";
 }
 
 }  // namespace
@@ -37,8 +41,8 @@ std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
   const RunFacts facts(run, sizes);
   std::vector<IdleOption> idle;
   for (const std::string& path : GivenPaths(run.config)) {
-    const char* why = WhyIdle(facts, path);
-    if (why == nullptr) continue;
+    const std::string why = WhyIdle(facts, path);
+    if (why.empty()) continue;
     idle.push_back(
         {path, absl::StrCat(run.config.Field(path), " has no effect ", why)});
   }

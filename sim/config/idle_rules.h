@@ -1,8 +1,10 @@
 // The rules of idle_options.h, by section of the configuration.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "sim/config/run_facts.h"
 
 namespace pipewright {
@@ -20,6 +22,9 @@ const std::vector<IdleRule>& SystemRules();
 const std::vector<IdleRule>& StrategyRules();
 const std::vector<IdleRule>& TrainingRules();
 const std::vector<IdleRule>& CostRules();
+
+// Why system.params.KEY changes nothing in a run on a system; "" where it may.
+std::string WhyShapeParamIsIdle(const RunFacts& facts, absl::string_view key);
 
 // What several of them say.
 inline constexpr char kNoModel[] = "without a model";

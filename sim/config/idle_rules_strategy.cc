@@ -50,10 +50,11 @@ const std::vector<IdleRule>& StrategyRules() {
        }},
       {{"strategy.data_parallel"},
        [](const RunFacts& facts) {
-         const DataParallel kind = *facts.config().strategy.data_parallel;
-         if (kind == DataParallel::kNone) return Unless(true, "");
+         const DataParallelTraits& mode =
+             TraitsOf(*facts.config().strategy.data_parallel);
+         if (!mode.reduces) return Unless(true, "");
          const bool shards_memory =
-             facts.model() != nullptr && ZeroStageOf(kind) > 0;
+             facts.model() != nullptr && mode.shards_step;
          if (shards_memory && facts.sizes().dp * facts.sizes().cp > 1) {
            return Unless(true, "");
          }
@@ -67,16 +68,16 @@ const std::vector<IdleRule>& StrategyRules() {
            return Unless(true, "");
          }
          if (!facts.synchronises()) return "where no gradients are reduced";
-         if (facts.run().lower.data_parallel >= DataParallel::kZero2) {
-           return "with zero2 and fsdp, which reduce behind every backward";
+         if (facts.mode().shards_gradients) {
+           return "with zero2 and fsdp, which reduce after every backward pass";
          }
          if (facts.free_network()) return "while hops are free";
          return Unless(facts.OverlapMatters(),
-                       "where every reduction stands behind the last pass");
+                       "where every reduction comes after the last pass");
        }},
       {{"strategy.shard_blocks"},
        [](const RunFacts& facts) {
-         if (facts.run().lower.data_parallel < DataParallel::kZero2) {
+         if (!facts.mode().shards_gradients) {
            return "unless strategy.data_parallel is zero2 or fsdp";
          }
          if (facts.sizes().dp == 1) return "with dp 1";

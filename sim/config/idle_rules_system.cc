@@ -1,5 +1,8 @@
 // Of model and system.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/config/idle_rules.h"
+#include "sim/config/shape_params.h"
 
 namespace pipewright {
 namespace {
@@ -17,12 +20,6 @@ const char* UsesSystem(const RunFacts& facts) {
   return Unless(!NamesDevice(facts),
                 "on any time or limit since nothing crosses its links and "
                 "costs.analytic.device names another device");
-}
-
-const char* HasTreeTraffic(const RunFacts& facts) {
-  if (facts.shape()->shape != "fat-tree") return "unless the shape is fat-tree";
-  return Unless(facts.Crosses("leaf", RunFacts::Load::kAny),
-                "since nothing goes from leaf to leaf");
 }
 
 }  // namespace
@@ -79,9 +76,8 @@ const std::vector<IdleRule>& SystemRules() {
   static const std::vector<IdleRule> rules = {
       {{"system.memory"}, NeedsModel},
       {{"system.devices_per_node", "system.nics_per_node",
-        "system.pcie_per_switch", "system.nodes_per_leaf",
-        "system.oversubscription", "system.nvlink.", "system.nic.",
-        "system.pcie.", "system.device_name"},
+        "system.pcie_per_switch", "system.params.", "system.nvlink.",
+        "system.nic.", "system.pcie.", "system.device_name"},
        NeedsSystem},
       {{"system.preset", "system.file", "system.shape", "system.nodes",
         "system.devices_per_node"},
@@ -111,7 +107,6 @@ const std::vector<IdleRule>& SystemRules() {
        [](const RunFacts& facts) {
          return Unless(facts.SpansNodes(), "while all ranks are on one node");
        }},
-      {{"system.nodes_per_leaf", "system.oversubscription"}, HasTreeTraffic},
       {{"system.nics_per_node", "system.nic.bandwidth", "system.nic.latency"},
        [](const RunFacts& facts) {
          return Unless(facts.Crosses("/nic", RunFacts::Load::kAny),
@@ -154,6 +149,25 @@ const std::vector<IdleRule>& SystemRules() {
        }},
   };
   return rules;
+}
+
+std::string WhyShapeParamIsIdle(const RunFacts& facts, absl::string_view key) {
+  const ShapeInfo* shape = FindShape(facts.shape()->shape);
+  const ShapeParam* param =
+      shape == nullptr ? nullptr : FindShapeParam(*shape, key);
+  if (param == nullptr) {
+    return absl::StrCat(
+        "unless the shape is ",
+        absl::StrJoin(ShapesWithParam(key), " or ",
+                      [](std::string* out, const ShapeInfo* other) {
+                        out->append(other->name);
+                      }));
+  }
+  const bool matters =
+      param->links.empty() || facts.Crosses(param->links, RunFacts::Load::kAny);
+  return matters
+             ? ""
+             : absl::StrCat("since nothing crosses a ", param->links, " link");
 }
 
 }  // namespace pipewright

@@ -58,8 +58,10 @@ struct PreparedCosts {
   PassCosts passes;
   std::optional<AnalyticOptions> analytic;  // what they are estimated of
   std::optional<PreparedProfile> profile;   // what they were measured with
-  std::optional<DeviceSpec> device;      // whose peaks count; the system's else
-  std::shared_ptr<const Jitter> jitter;  // null: none
+  std::optional<DeviceSpec> device;  // whose peaks count; the system's else
+  // Of gradients and parameters, "all_reduce over 4"; "": none.
+  std::string measured_collectives;
+  std::shared_ptr<const Jitter> jitter;                    // null: none
   std::shared_ptr<const InterferenceMatrix> interference;  // null: none
 
   bool follow_model() const { return analytic || profile; }

@@ -166,13 +166,7 @@ bool AddsRecompute(const RunConfig& config,
 // R passes of `schedule` take estimated times off the backward that would
 // otherwise run the forward again.
 void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
-  bool any = false;
-  for (int rank = 0; rank < schedule.pp() && !any; ++rank) {
-    for (const Pass pass : schedule.order(rank)) {
-      any |= pass.kind() == PassKind::kRecompute;
-    }
-  }
-  if (!any) return;
+  if (!schedule.Has(PassKind::kRecompute)) return;
   for (StageCosts& stage : costs->stages) {
     stage.backward_input_s -= stage.recompute_s;
     if (stage.backward_full_s > 0) stage.backward_full_s -= stage.recompute_s;

@@ -1,11 +1,143 @@
+#include <algorithm>
 #include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/cost/device.h"
+#include "sim/program/network_time.h"
 
 namespace pipewright {
+namespace {
+
+std::vector<OpKind> CollectivesOf(const DataParallelTraits& mode) {
+  if (!mode.reduces) return {};
+  if (!mode.shards_step) return {OpKind::kAllReduce};
+  return {OpKind::kReduceScatter, OpKind::kAllGather};
+}
+
+// All that reduce the gradients of `rank`'s stages together.
+std::vector<Member> MembersWith(const PreparedRun& run, int rank) {
+  const int partner = run.schedule.lowered->pp() - 1 - rank;
+  std::vector<Member> members;
+  for (int replica = 0; replica < run.lower.replicas; ++replica) {
+    members.push_back({replica, rank});
+    if (run.schedule.lowered->directions == 2 && partner != rank) {
+      members.push_back({replica, partner});
+    }
+  }
+  return members;
+}
+
+// Is all of it of the device that the system has? By its short name, "h100",
+// which CUDA's own contains ("NVIDIA H100 80GB HBM3"). NVLink goes with it.
+bool IsOfDevice(const Profile& profile, const std::string& device_name) {
+  const absl::StatusOr<DeviceSpec> device = FindDevice(device_name);
+  return !profile.sources.empty() &&
+         std::all_of(
+             profile.sources.begin(), profile.sources.end(),
+             [&](const ProfileSource& source) {
+               return (!device_name.empty() && source.device == device_name) ||
+                      (device.ok() &&
+                       absl::StrContains(absl::AsciiStrToLower(source.device),
+                                         device->name));
+             });
+}
+
+bool Has(const Profile& profile, absl::string_view operation) {
+  return std::any_of(
+      profile.transfers.begin(), profile.transfers.end(),
+      [&](const TransferEntry& entry) { return entry.operation == operation; });
+}
+
+// What of one kind of collective was measured.
+struct Found {
+  int ranks = 0;       // that take it
+  double outside = 0;  // bytes of the last that is no measured size
+};
+
+Found FindMeasured(const PreparedRun& run, const Network& network,
+                   OpKind kind) {
+  const LowerOptions& lower = run.lower;
+  const std::vector<double>& bytes =
+      kind == OpKind::kAllGather ? lower.parameter_bytes : lower.gradient_bytes;
+  const Schedule& schedule = *run.schedule.lowered;
+  Found found;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const std::vector<Member> members = MembersWith(run, rank);
+    bool any = false;
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int stage = schedule.placement.StageOf(rank, chunk, 0);
+      const auto time = MeasuredCollective(
+          network, {.kind = kind, .bytes = bytes[stage], .stage = stage},
+          members);
+      if (!time) continue;
+      any = true;
+      if (!time->inside) found.outside = bytes[stage];
+    }
+    found.ranks += any ? 1 : 0;
+  }
+  return found;
+}
+
+}  // namespace
+
+void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
+                             PreparedRun* run) {
+  const ShapeParams* const shape = run->network.system_shape();
+  const std::optional<PreparedProfile>& profile = run->costs.profile;
+  const int members = sizes.dp * run->schedule.lowered->directions;
+  if (!profile || members == 1 || run->lower.gradient_bytes.empty()) {
+    return;
+  }
+  const std::string& name = profile->name;
+  Network network = run->lower.network;
+  const bool fits =
+      !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
+      (shape == nullptr || IsOfDevice(*profile->profile, shape->device_name));
+  if (fits) network.measured = profile->profile;
+  std::vector<std::string> taken;
+  bool all = true;
+  for (const OpKind kind : CollectivesOf(TraitsOf(run->lower.data_parallel))) {
+    const absl::string_view operation = CollectiveName(CollectiveKindOf(kind));
+    const std::string what = absl::StrCat(operation, " over ", members);
+    const Found found = FindMeasured(*run, network, kind);
+    all &= found.ranks == sizes.pp;
+    if (found.ranks > 0) {
+      taken.push_back(what);
+      if (found.ranks < sizes.pp) {
+        absl::StrAppend(&taken.back(), " on ", found.ranks, " of ", sizes.pp,
+                        " ranks");
+      }
+    } else if (Has(*profile->profile, operation)) {
+      run->warnings.push_back(absl::StrCat(
+          "profile ", name, ": its ", operation, " is not of these members (",
+          what,
+          shape == nullptr ? ""
+                           : ", with the nodes of strategy.mapping and the "
+                             "system's device",
+          config.costs.p2p_s ? ", while costs.p2p is given" : "",
+          "); the time of gradient synchronisation is the network's"));
+    }
+    if (found.outside > 0) {
+      run->warnings.push_back(absl::StrCat(
+          "profile ", name, ": ", what, " of ", FormatBytes(found.outside),
+          " is outside of the measured sizes"));
+    }
+  }
+  if (taken.empty()) return;
+  run->lower.network.measured = std::move(network.measured);
+  run->costs.measured_collectives = absl::StrJoin(taken, ", ");
+  if (!all) return;
+  run->warnings.erase(std::remove(run->warnings.begin(), run->warnings.end(),
+                                  kFreeSynchronisation),
+                      run->warnings.end());
+}
 
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                                  PreparedRun* run) {
@@ -32,23 +164,24 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   }
   const bool known = !lower.gradient_bytes.empty();
   if (!given && known) {
-    for (const DataParallel kind :
-         {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kZero2,
-          DataParallel::kFsdp}) {
-      if (ZeroStageOf(kind) == training.zero) lower.data_parallel = kind;
+    for (const DataParallelTraits& row : kDataParallelModes) {
+      if (row.reduces && row.zero_stage() == training.zero) {
+        lower.data_parallel = row.mode;
+      }
     }
   }
-  if (lower.data_parallel == DataParallel::kNone) {
+  if (!TraitsOf(lower.data_parallel).reduces) {
     run->warnings.push_back(absl::StrCat(
-        directions == 1 ? absl::StrCat("dp = ", sizes.dp)
-                        : "the schedule's two replicas hold the same weights",
+        directions == 1
+            ? absl::StrCat("dp = ", sizes.dp)
+            : "the two directions of the schedule hold the same weights",
         ", but gradients are not synchronised: ",
         given ? "strategy.data_parallel is none"
               : "neither a model nor costs.gradient_bytes tells their size"));
     return absl::OkStatus();
   }
   if (known) {
-    if (lower.data_parallel >= DataParallel::kZero1 && !model &&
+    if (TraitsOf(lower.data_parallel).shards_step && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
           "parameters taken as ", parameters,

@@ -2,12 +2,14 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/shape_params.h"
 #include "sim/program/network_time.h"
 #include "sim/topology/registry.h"
 
@@ -48,10 +50,7 @@ ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   }
   if (given.nics_per_node) params.nics_per_node = *given.nics_per_node;
   if (given.pcie_per_switch) params.pcie_per_switch = *given.pcie_per_switch;
-  if (given.nodes_per_leaf) params.nodes_per_leaf = *given.nodes_per_leaf;
-  if (given.oversubscription) {
-    params.oversubscription = *given.oversubscription;
-  }
+  OverlayShapeParams(given, &params);
   if (given.device_name) params.device_name = *given.device_name;
   if (given.memory_bytes) params.memory_bytes = *given.memory_bytes;
   OverlayLink(given.nvlink, &params.nvlink);
@@ -69,7 +68,8 @@ absl::Status LocateInSystem(const RunConfig& config,
   std::string path =
       absl::StrCat("system.", PartsOf(status).field.value_or(""));
   const std::vector<std::string> known = ConfigPaths();
-  if (std::find(known.begin(), known.end(), path) == known.end()) {
+  if (!absl::StartsWith(path, "system.params.") &&
+      std::find(known.begin(), known.end(), path) == known.end()) {
     return Prefix("system", status);
   }
   const absl::Status full = InSection("system", status);
@@ -196,8 +196,9 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
   const WaitRule waiting =
       config.strategy.waiting.value_or(WaitRule::kBuffered);
   if (waiting != WaitRule::kBuffered) {
-    return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
-                    "buffered without a system: a pure delay holds nobody");
+    return BadValue(
+        config.Field("strategy.waiting"), WaitRuleName(waiting),
+        "buffered without a system: a pure delay does not block a rank");
   }
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);
@@ -211,9 +212,7 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
         "neither p2p nor a system is given: hops between ranks cost nothing");
   }
   if (sizes.dp > 1) {
-    warnings->push_back(
-        "no system is given: the bytes of gradient synchronisation cost "
-        "nothing");
+    warnings->push_back(kFreeSynchronisation);
   }
   return prepared;
 }

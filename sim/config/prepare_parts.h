@@ -176,6 +176,18 @@ double TiedGradientBytes(const PreparedModel& model);
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                                  PreparedRun* run);
 
+// A warning of PrepareNetwork, which does not know what was measured.
+inline constexpr char kFreeSynchronisation[] =
+    "no system is given: the bytes of gradient synchronisation cost nothing";
+
+// Collectives of gradients and parameters as the profile has them, where their
+// members were measured: one device a rank, as many of them and, on a system of
+// the profile's device, on as many nodes. A pure delay that was given stands.
+// `run->lower` must be complete. Warns where the profile has such collectives
+// and the run takes none, or others sizes than those measured.
+void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
+                             PreparedRun* run);
+
 // Bytes of the gradients of each stage, empty where nothing tells.
 std::vector<double> GradientBytes(const RunConfig& config,
                                   const RunSizes& sizes,

@@ -43,21 +43,15 @@ absl::Status CheckAlone(const RunConfig& config) {
 // Error: a schedule that splits the backward, with a profile that does not.
 absl::Status CheckSplit(const Schedule& schedule,
                         const PreparedProfile& profile) {
-  if (profile.costs.splits_backward) return absl::OkStatus();
-  for (const auto& order : schedule.orders) {
-    for (const Pass pass : *order) {
-      if (pass.kind() != PassKind::kBackwardInput &&
-          pass.kind() != PassKind::kBackwardWeight) {
-        continue;
-      }
-      return BadValue("costs.profile", profile.name,
-                      absl::StrCat("a profile that measured B and W: schedule ",
-                                   schedule.name,
-                                   " splits the backward, and this one has "
-                                   "only whole ones"));
-    }
+  if (profile.costs.splits_backward ||
+      (!schedule.Has(PassKind::kBackwardInput) &&
+       !schedule.Has(PassKind::kBackwardWeight))) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return BadValue(
+      "costs.profile", profile.name,
+      absl::StrCat("a profile that measured B and W: schedule ", schedule.name,
+                   " splits the backward, and this one has only whole ones"));
 }
 
 // Null for none.

@@ -9,6 +9,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/slice_work.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {
@@ -42,10 +43,8 @@ void WarnOfEqualSlices(const RunConfig& config,
   if (sizes.slices == 1 || attention == 0) return;
   std::string factors;
   for (int slice = 0; slice < std::min(sizes.slices, kMostShown); ++slice) {
-    // Work grows with the tokens in front (SliceWork, schedules/slice_plan.h).
-    absl::StrAppendFormat(
-        &factors, "%s%.4g", slice == 0 ? "" : ",",
-        1 + attention * ((2 * slice + 1.0) / sizes.slices - 1));
+    absl::StrAppendFormat(&factors, "%s%.4g", slice == 0 ? "" : ",",
+                          EqualSliceFactor(attention, slice, sizes.slices));
   }
   if (sizes.slices > kMostShown) factors += ",...";
   warnings->push_back(absl::StrCat(
@@ -57,19 +56,11 @@ void WarnOfEqualSlices(const RunConfig& config,
 
 // O and L whose time nothing tells would look free.
 absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
-  bool offloads = false;
-  bool loads = false;
-  for (const auto& order : schedule.orders) {
-    for (const Pass pass : *order) {
-      offloads |= pass.kind() == PassKind::kOffload;
-      loads |= pass.kind() == PassKind::kLoad;
-    }
-  }
-  if (offloads && !config.costs.offload_s) {
+  if (!config.costs.offload_s && schedule.Has(PassKind::kOffload)) {
     return MissingValue(config.Field("costs.uniform.offload"),
                         "a time, since the schedule has O passes");
   }
-  if (loads && !config.costs.load_s) {
+  if (!config.costs.load_s && schedule.Has(PassKind::kLoad)) {
     return MissingValue(config.Field("costs.uniform.load"),
                         "a time, since the schedule has L passes");
   }

@@ -96,12 +96,12 @@ absl::StatusOr<int> ZeroStage(const RunConfig& config) {
   const std::optional<DataParallel>& kind = config.strategy.data_parallel;
   const std::optional<int>& zero = config.strategy.zero;
   if (!kind) return zero.value_or(0);
-  const int stage = ZeroStageOf(*kind);
+  const int stage = TraitsOf(*kind).zero_stage();
   if (zero.value_or(stage) != stage) {
-    return BadValue(config.Field("strategy.zero"), absl::StrCat(*zero),
-                    absl::StrCat(stage, " with strategy.data_parallel ",
-                                 ChoiceName(DataParallelChoices(), *kind),
-                                 ", or one of the two left out"));
+    return BadValue(
+        config.Field("strategy.zero"), absl::StrCat(*zero),
+        absl::StrCat(stage, " with strategy.data_parallel ",
+                     TraitsOf(*kind).name, ", or one of the two left out"));
   }
   return stage;
 }

@@ -40,11 +40,11 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
   const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
   if (recompute != Recompute::kNone && !costs.analytic && !costs.profile &&
       !costs.recompute_s) {
-    warnings->push_back(absl::StrCat(
-        config.Field("strategy.recompute"),
-        ": saves memory, but the given pass times are taken as they are; "
-        "costs.uniform.recompute (--recompute-time) adds what the "
-        "recomputation takes to backward_input"));
+    warnings->push_back(
+        absl::StrCat(config.Field("strategy.recompute"),
+                     ": saves memory, but the given pass times stay as they "
+                     "are; costs.uniform.recompute (--recompute-time) adds the "
+                     "time of the recomputation to backward_input"));
   }
   if (sizes.cp > 1) {
     warnings->push_back(absl::StrCat(

@@ -67,8 +67,7 @@ std::string Factors(absl::string_view name, const std::vector<double>& values) {
 std::string Strategy(const LowerOptions& lower) {
   std::string out = absl::StrCat(
       "strategy\n", Line("dp", absl::StrCat(lower.replicas)),
-      Line("data_parallel",
-           ChoiceName(DataParallelChoices(), lower.data_parallel)),
+      Line("data_parallel", TraitsOf(lower.data_parallel).name),
       Line("optimizer", ChoiceName(OptimizerChoices(), lower.optimizer)),
       Line("waiting", ChoiceName(WaitingChoices(), lower.wait_rule)),
       Line("iterations", lower.iterations == 0

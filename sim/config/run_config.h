@@ -1,6 +1,6 @@
 // The configuration of a run, typed: what a file, --set and flags say
-// together (DESIGN section 5). Nothing is resolved here: a preset is still a
-// name and a default still absent; that is Prepare's (prepare.h).
+// together (docs/architecture.md, Files). Nothing is resolved here: a preset is
+// still a name and a default still absent; that is Prepare's (prepare.h).
 //
 // Units: seconds, bytes, bytes per second.
 #pragma once
@@ -75,8 +75,7 @@ struct SystemChoice {
   std::optional<int> devices_per_node;
   std::optional<int> nics_per_node;
   std::optional<int> pcie_per_switch;
-  std::optional<int> nodes_per_leaf;
-  std::optional<double> oversubscription;
+  std::map<std::string, std::string> params;  // that only some shapes have
   LinkChoice nvlink;
   LinkChoice nic;
   LinkChoice pcie;
@@ -222,7 +221,7 @@ std::vector<InputField> InputFields(const RunConfig& config);
 std::string ToString(const RunConfig& config);
 
 // The paths of the fields that are set, in the order of the fields; of
-// schedule.params one a key.
+// schedule.params and system.params one a key.
 std::vector<std::string> GivenPaths(const RunConfig& config);
 
 // All field paths of the schema, for help and the nearest name.

@@ -10,6 +10,7 @@
 #include "sim/config/model_fields.h"
 #include "sim/config/run_config.h"
 #include "sim/schedule/pass.h"
+#include "sim/topology/registry.h"
 
 namespace pipewright {
 
@@ -20,16 +21,16 @@ struct ChoiceRow {
 };
 
 inline const std::vector<ChoiceRow>& DataParallelChoices() {
-  static const std::vector<ChoiceRow> rows = {
-      {"none", static_cast<int>(DataParallel::kNone)},
-      {"ddp", static_cast<int>(DataParallel::kDdp)},
-      {"zero1", static_cast<int>(DataParallel::kZero1)},
-      {"zero2", static_cast<int>(DataParallel::kZero2)},
-      {"fsdp", static_cast<int>(DataParallel::kFsdp)},
-      {"hsdp", 0, false},
-      {"hpz", 0, false},
-      {"odc", 0, false},
-  };
+  static const std::vector<ChoiceRow> rows = [] {
+    std::vector<ChoiceRow> all;
+    for (const DataParallelTraits& mode : kDataParallelModes) {
+      all.push_back({mode.name, static_cast<int>(mode.mode)});
+    }
+    for (const char* name : {"hsdp", "hpz", "odc"}) {
+      all.push_back({name, 0, false});
+    }
+    return all;
+  }();
   return rows;
 }
 
@@ -147,9 +148,6 @@ void VisitFields(Config& config, Visitor& visit) {
   // More would only repeat the period; the limit keeps a slip of the finger
   // from running for days.
   constexpr int kMostIterations = 10000;
-  // As BuildCluster takes.
-  constexpr int kMostDevices = 1 << 20;
-
   auto& model = config.model;
   visit.Text("model.preset", model.preset);
   visit.Text("model.hf", model.hf);
@@ -163,14 +161,15 @@ void VisitFields(Config& config, Visitor& visit) {
   auto& system = config.system;
   visit.Text("system.preset", system.preset);
   visit.Text("system.file", system.file);
-  visit.Int("system.nodes", system.nodes, 1, kMostDevices);
+  visit.Int("system.nodes", system.nodes, 1, kMostClusterDevices);
   visit.Text("system.shape", system.shape);
   visit.Int("system.devices_per_node", system.devices_per_node, 1,
-            kMostDevices);
-  visit.Int("system.nics_per_node", system.nics_per_node, 0, kMostDevices);
-  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1, kMostDevices);
-  visit.Int("system.nodes_per_leaf", system.nodes_per_leaf, 1, kMostDevices);
-  visit.Real("system.oversubscription", system.oversubscription, 1, 1e6);
+            kMostClusterDevices);
+  visit.Int("system.nics_per_node", system.nics_per_node, 0,
+            kMostClusterDevices);
+  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1,
+            kMostClusterDevices);
+  visit.Pairs("system.params", system.params);
   visit.Quantity("system.nvlink.bandwidth", system.nvlink.bytes_per_s,
                  Unit::kBandwidth);
   visit.Quantity("system.nvlink.latency", system.nvlink.latency_s, Unit::kTime);

@@ -94,15 +94,6 @@ bool AtSamePlaces(const Program& one, const Program& other) {
 
 }  // namespace
 
-bool RunFacts::HasPass(PassKind kind) const {
-  const auto is_kind = [kind](Pass pass) { return pass.kind() == kind; };
-  return std::any_of(
-      run_.schedule.lowered->orders.begin(),
-      run_.schedule.lowered->orders.end(), [&](const auto& order) {
-        return std::any_of(order->begin(), order->end(), is_kind);
-      });
-}
-
 bool RunFacts::HasPair() const {
   const auto is_pair = [](Pass pass) { return pass.joint_with_next(); };
   return std::any_of(

@@ -38,20 +38,20 @@ class RunFacts {
   }
   // Hops and collectives take no time.
   bool free_network() const {
-    return shape_ == nullptr && run_.network.hop_s == 0;
+    return shape_ == nullptr && run_.network.hop_s == 0 &&
+           run_.lower.network.measured == nullptr;
   }
   // Copies of a stage, data-parallel ones or those of the other direction.
   bool has_copies() const {
     return sizes_.dp > 1 || run_.schedule.lowered->directions > 1;
   }
-  bool synchronises() const {
-    return has_copies() && run_.lower.data_parallel != DataParallel::kNone;
+  const DataParallelTraits& mode() const {
+    return TraitsOf(run_.lower.data_parallel);
   }
-  bool shards_step() const {
-    return synchronises() && run_.lower.data_parallel >= DataParallel::kZero1;
-  }
+  bool synchronises() const { return has_copies() && mode().reduces; }
+  bool shards_step() const { return synchronises() && mode().shards_step; }
 
-  bool HasPass(PassKind kind) const;
+  bool HasPass(PassKind kind) const { return run_.schedule.lowered->Has(kind); }
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?
   bool SpansNodes() const;

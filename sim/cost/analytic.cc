@@ -25,31 +25,6 @@ NcclGeneration GenerationOf(const DeviceSpec& device) {
              : NcclGeneration::kAmpere;
 }
 
-// Devices of a tensor-parallel group are neighbours; those of a context group
-// stand tp apart, those of an expert group tp * cp at most.
-NcclGroup GroupOf(const AnalyticOptions& options, const TrainingSpec& training,
-                  const OpComm& comm) {
-  const AnalyticNetwork& network = options.network;
-  int spread = comm.members;
-  if (comm.group != CommGroup::kTensor) spread *= training.tp;
-  NcclGroup group;
-  group.ranks = comm.members;
-  group.nodes = std::clamp(
-      (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
-      comm.members);
-  group.generation = GenerationOf(options.device);
-  // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
-  group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
-  const double bus =
-      group.nodes == 1
-          ? network.nvlink_bytes_per_s * options.device.collective_sustained
-          : std::min(network.nic_bytes_per_s * comm.members / group.nodes,
-                     network.nvlink_bytes_per_s *
-                         options.device.collective_sustained);
-  group.channel_GBps = 1e-9 * bus / group.channels;
-  return group;
-}
-
 struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double recompute = 0;
@@ -102,18 +77,59 @@ double Updated(const TrainingSpec& training, double dense_parameters,
 
 }  // namespace
 
+// Devices of a tensor-parallel group are neighbours; those of a context group
+// stand tp apart, those of an expert group tp * cp at most.
+NcclGroup NcclGroupOf(const AnalyticOptions& options,
+                      const TrainingSpec& training, const OpComm& comm) {
+  const AnalyticNetwork& network = options.network;
+  int spread = comm.members;
+  if (comm.group != CommGroup::kTensor) spread *= training.tp;
+  NcclGroup group;
+  group.ranks = comm.members;
+  group.nodes = std::clamp(
+      (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
+      comm.members);
+  group.generation = GenerationOf(options.device);
+  // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
+  group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
+  const double bus =
+      group.nodes == 1
+          ? network.nvlink_bytes_per_s * options.device.collective_sustained
+          : std::min(network.nic_bytes_per_s * comm.members / group.nodes,
+                     network.nvlink_bytes_per_s *
+                         options.device.collective_sustained);
+  group.channel_GBps = 1e-9 * bus / group.channels;
+  return group;
+}
+
+std::optional<CollectiveKind> CollectiveOf(CommKind kind) {
+  switch (kind) {
+    case CommKind::kAllReduce:
+      return CollectiveKind::kAllReduce;
+    case CommKind::kAllGather:
+      return CollectiveKind::kAllGather;
+    case CommKind::kReduceScatter:
+      return CollectiveKind::kReduceScatter;
+    case CommKind::kAllToAll:
+    case CommKind::kRing:
+      return {};
+  }
+  return {};
+}
+
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const OpComm& comm) {
   if (comm.members == 1 || comm.bytes <= 0) return 0;
-  const NcclGroup group = GroupOf(options, training, comm);
+  const NcclGroup group = NcclGroupOf(options, training, comm);
+  if (const auto kind = CollectiveOf(comm.kind)) {
+    return TimeOfCollective(*kind, comm.bytes, comm.members, group)->seconds;
+  }
   const double bus = group.channels * group.channel_GBps * 1e9;
+  // What a message without bytes takes of all members.
+  const double start_s =
+      TimeOfCollective(CollectiveKind::kAllGather, 1, comm.members, group)
+          ->seconds;
   switch (comm.kind) {
-    case CommKind::kAllReduce:
-      return NcclSeconds(NcclCollective::kAllReduce, group, comm.bytes);
-    case CommKind::kAllGather:
-      return NcclSeconds(NcclCollective::kAllGather, group, comm.bytes);
-    case CommKind::kReduceScatter:
-      return NcclSeconds(NcclCollective::kReduceScatter, group, comm.bytes);
     case CommKind::kAllToAll: {
       // Between nodes each device has its own part of the cards.
       const double within =
@@ -129,15 +145,13 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
           group.nodes == 1
               ? 0
               : sent * (1 - within) / options.network.nic_bytes_per_s;
-      return std::max(sent * within / nvlink, outside) +
-             NcclSeconds(NcclCollective::kAllGather, group, 1);
+      return std::max(sent * within / nvlink, outside) + start_s;
     }
     case CommKind::kRing:
-      return (group.ranks - 1) *
-             (comm.bytes / bus +
-              NcclSeconds(NcclCollective::kAllGather, group, 1) / group.ranks);
+      return (group.ranks - 1) * (comm.bytes / bus + start_s / group.ranks);
+    default:
+      return 0;
   }
-  return 0;
 }
 
 std::vector<OpTime> BlockTimes(const ModelSpec& model,

@@ -5,6 +5,7 @@
 // constant.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,14 @@ double AnalyticOptimizerSeconds(const ModelSpec& model,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
                                 int replicas);
+
+// The members of an exchange as NCCL's tuner sees them.
+NcclGroup NcclGroupOf(const AnalyticOptions& options,
+                      const TrainingSpec& training, const OpComm& comm);
+
+// The collective that an exchange is; nothing of an all-to-all and of the ring
+// of context parallelism, which are sends and receives.
+std::optional<CollectiveKind> CollectiveOf(CommKind kind);
 
 // What one exchange inside a pass takes of the network.
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,

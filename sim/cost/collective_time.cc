@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/base/check.h"
+#include "sim/cost/profile_shape.h"
+
 namespace pipewright {
 namespace {
 
@@ -64,10 +67,10 @@ double RingIntra(const Shape& shape, Protocol protocol) {
                   kNetOverhead * (protocol == kSimple ? 3 : 1));
 }
 
-double RingMicroseconds(NcclCollective collective, const Shape& shape,
+double RingMicroseconds(CollectiveKind collective, const Shape& shape,
                         Protocol protocol, double bytes) {
   const NcclGroup& group = shape.group;
-  const bool all_reduce = collective == NcclCollective::kAllReduce;
+  const bool all_reduce = collective == CollectiveKind::kAllReduce;
   const double rounds = all_reduce ? 2 : 1;
   const double steps = rounds * (group.ranks - 1);
   double bus = shape.bus;
@@ -112,9 +115,76 @@ double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
   return latency + bytes / (1000 * 0.5 * bus * correction);
 }
 
+// Steps of a ring and the share of the buffer that crosses each of its edges.
+struct RingShape {
+  double steps;
+  double share;
+};
+
+RingShape ShapeOfRing(CollectiveKind kind, int members) {
+  const double n = members;
+  const double once = (n - 1) / n;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return {2 * (n - 1), 2 * once};
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllGather:
+      return {n - 1, once};
+    default:
+      return {n - 1, 0};
+  }
+}
+
+CollectiveTime TimeOnRings(CollectiveKind kind, double bytes, int members,
+                           const RingLinks& links) {
+  const RingShape shape = ShapeOfRing(kind, members);
+  CollectiveTime time = {.from = CollectiveTime::From::kRing};
+  time.bytes_per_edge = shape.share * bytes / links.rings;
+  time.latency_s = shape.steps * links.latency_s;
+  time.seconds = time.latency_s + time.bytes_per_edge / links.ring_bytes_per_s;
+  // Its steps share no links here, so it is for small messages only.
+  const double step_s = bytes / links.edge_bytes_per_s;
+  const bool may_double =
+      members > 2 && step_s <= links.latency_s &&
+      (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBarrier);
+  const double doublings = std::ceil(std::log2(members));
+  const double doubling_s = doublings * (links.latency_s + step_s);
+  if (!may_double || doubling_s >= time.seconds) return time;
+  return {.from = CollectiveTime::From::kDoubling,
+          .seconds = doubling_s,
+          .latency_s = doublings * links.latency_s};
+}
+
+CollectiveTime TimeByTuner(CollectiveKind kind, double bytes,
+                           const NcclGroup& group) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const absl::string_view algorithm : {"ring", "tree"}) {
+    for (const absl::string_view protocol : kProtocolNames) {
+      const double seconds =
+          NcclSeconds(kind, algorithm, protocol, group, bytes);
+      if (seconds >= 0) best = std::min(best, seconds);
+    }
+  }
+  return {.from = CollectiveTime::From::kTuner, .seconds = best};
+}
+
 }  // namespace
 
-double NcclSeconds(NcclCollective collective, absl::string_view algorithm,
+absl::string_view CollectiveName(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kBarrier:
+      return "barrier";
+  }
+  PW_CHECK(false);
+}
+
+double NcclSeconds(CollectiveKind collective, absl::string_view algorithm,
                    absl::string_view protocol, const NcclGroup& group,
                    double bytes) {
   const Shape shape = ShapeOf(group);
@@ -124,7 +194,7 @@ double NcclSeconds(NcclCollective collective, absl::string_view algorithm,
       return 1e-6 * RingMicroseconds(collective, shape,
                                      static_cast<Protocol>(index), bytes);
     }
-    if (algorithm == "tree" && collective == NcclCollective::kAllReduce) {
+    if (algorithm == "tree" && collective == CollectiveKind::kAllReduce) {
       return 1e-6 *
              TreeMicroseconds(shape, static_cast<Protocol>(index), bytes);
     }
@@ -132,18 +202,31 @@ double NcclSeconds(NcclCollective collective, absl::string_view algorithm,
   return -1;
 }
 
-double NcclSeconds(NcclCollective collective, const NcclGroup& group,
-                   double bytes) {
-  if (group.ranks == 1 || bytes <= 0) return 0;
-  double best = std::numeric_limits<double>::infinity();
-  for (const absl::string_view algorithm : {"ring", "tree"}) {
-    for (const absl::string_view protocol : kProtocolNames) {
-      const double seconds =
-          NcclSeconds(collective, algorithm, protocol, group, bytes);
-      if (seconds >= 0) best = std::min(best, seconds);
+std::optional<CollectiveTime> TimeOfCollective(
+    CollectiveKind kind, double bytes, int members,
+    const CollectiveLinks& links, const MeasuredMembers* measured) {
+  if (members < 2) return CollectiveTime();
+  const bool moves = kind != CollectiveKind::kBarrier && bytes > 0;
+  if (measured != nullptr && moves) {
+    if (const auto time = TransferSeconds(
+            *measured->profile, CollectiveName(kind), members, bytes,
+            {.transport = measured->transport,
+             .nodes = measured->nodes,
+             .between_ranks = measured->between_ranks})) {
+      return CollectiveTime{.from = CollectiveTime::From::kMeasured,
+                            .seconds = time->seconds,
+                            .inside = time->inside,
+                            .between_ranks = time->between_ranks};
     }
   }
-  return best;
+  if (const auto* rings = std::get_if<RingLinks>(&links)) {
+    return TimeOnRings(kind, bytes, members, *rings);
+  }
+  if (const auto* group = std::get_if<NcclGroup>(&links)) {
+    if (!moves) return CollectiveTime();
+    return TimeByTuner(kind, bytes, *group);
+  }
+  return {};
 }
 
 }  // namespace pipewright

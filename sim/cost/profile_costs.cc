@@ -162,42 +162,47 @@ class Summation {
   absl::StatusOr<double> Exchange(const OpComm& comm) {
     if (comm.members == 1 || comm.bytes <= 0) return 0.0;
     // No profile has an all-to-all: it is of the system.
-    const char* name = comm.kind == CommKind::kAllGather ? "all_gather"
-                       : comm.kind == CommKind::kReduceScatter
-                           ? "reduce_scatter"
-                       : comm.kind == CommKind::kAllToAll ? "all_to_all"
-                                                          : "all_reduce";
-    const double bytes = comm.bytes * lookup_->bytes_factor();
-    if (const auto time =
-            TransferSeconds(profile_, name, comm.members, bytes)) {
-      if (!time->inside) {
-        lookup_->Warn(absl::StrCat(
-            "profile ", options_.name, ": ", name, " of ", FormatBytes(bytes),
-            " over ", comm.members, " is outside of the measured sizes"));
-      }
-      if (time->between_ranks) {
-        lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name,
-                                   " over ", comm.members,
-                                   " was measured over fewer and over more "
-                                   "only; it lies between"));
-      }
-      return time->seconds;
+    const std::optional<CollectiveKind> kind = CollectiveOf(comm.kind);
+    OpComm scaled = comm;
+    scaled.bytes = comm.bytes * lookup_->bytes_factor();
+    const absl::string_view name = kind ? CollectiveName(*kind) : "all_to_all";
+    CollectiveLinks links;
+    if (options_.network != nullptr) {
+      links = NcclGroupOf(*options_.network, training_, comm);
     }
-    if (options_.network == nullptr) {
+    const MeasuredMembers measured = {.profile = &profile_,
+                                      .between_ranks = true};
+    std::optional<CollectiveTime> time;
+    if (kind) {
+      time =
+          TimeOfCollective(*kind, scaled.bytes, comm.members, links, &measured);
+    } else if (options_.network != nullptr) {
+      return CommSeconds(*options_.network, training_, scaled);
+    }
+    if (!time) {
       return FieldError(
           "costs.profile",
           absl::StrCat(
               options_.name, " has no ", name, " over ", comm.members,
               " devices, and no system is given; allowed: a system "
               "(--system NAME)",
-              comm.kind == CommKind::kAllToAll
-                  ? ""
-                  : ", or a profile that has them (pipewright calibrate import "
-                    "--nccl-tests FILE)"));
+              kind ? ", or a profile that has them (pipewright calibrate "
+                     "import --nccl-tests FILE)"
+                   : ""));
     }
-    OpComm scaled = comm;
-    scaled.bytes = bytes;
-    return CommSeconds(*options_.network, training_, scaled);
+    if (!time->inside) {
+      lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name, " of ",
+                                 FormatBytes(scaled.bytes), " over ",
+                                 comm.members,
+                                 " is outside of the measured sizes"));
+    }
+    if (time->between_ranks) {
+      lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name,
+                                 " over ", comm.members,
+                                 " was measured over fewer and over more "
+                                 "only; it lies between"));
+    }
+    return time->seconds;
   }
 
   const Profile& profile_;

@@ -226,14 +226,4 @@ Interpolated Interpolation::At(const std::vector<double>& work,
   return out;
 }
 
-double MedianMagnitude(std::vector<double> values) {
-  if (values.empty()) return 0;
-  for (double& value : values) value = std::abs(value);
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
 }  // namespace pipewright

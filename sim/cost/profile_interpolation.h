@@ -60,7 +60,4 @@ class Interpolation {
   std::vector<double> left_out_;
 };
 
-// Of absolute values; 0 of none.
-double MedianMagnitude(std::vector<double> values);
-
 }  // namespace pipewright

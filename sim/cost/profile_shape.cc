@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 namespace {
@@ -240,7 +241,8 @@ std::optional<TransferTime> BetweenRanks(const Ranks& measured, int64_t ranks,
 
 // The lower, the sooner it is taken.
 int PlaceOf(absl::string_view transport) {
-  constexpr absl::string_view kOrder[] = {"nccl", "mpi", "threads"};
+  constexpr absl::string_view kOrder[] = {kNcclTransport, kMpiTransport,
+                                          kThreadsTransport};
   return static_cast<int>(
       std::find(std::begin(kOrder), std::end(kOrder), transport) -
       std::begin(kOrder));
@@ -250,10 +252,15 @@ int PlaceOf(absl::string_view transport) {
 
 std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
-                                            int64_t ranks, double bytes) {
+                                            int64_t ranks, double bytes,
+                                            const TransferFilter& filter) {
   std::map<std::pair<int, std::string>, Ranks> transports;
   for (const TransferEntry& entry : profile.transfers) {
-    if (entry.operation == operation && entry.ranks > 0 && entry.bytes > 0 &&
+    const bool of_members =
+        (filter.between_ranks ? entry.ranks > 0 : entry.ranks == ranks) &&
+        (filter.nodes == 0 || entry.nodes == filter.nodes) &&
+        (filter.transport.empty() || entry.transport == filter.transport);
+    if (of_members && entry.operation == operation && entry.bytes > 0 &&
         entry.time.median_s > 0) {
       transports[{PlaceOf(entry.transport), entry.transport}][entry.ranks]
                 [static_cast<double>(entry.bytes)] = entry.time.median_s;

@@ -54,12 +54,21 @@ struct LeftOutRow {
 };
 std::vector<LeftOutRow> LeaveOneOut(const Profile& profile);
 
+// Which of the measured transfers count.
+struct TransferFilter {
+  // One transport alone; "": nccl, else mpi, else threads, else what there is,
+  // but one at a time.
+  absl::string_view transport;
+  // Ranks on so many nodes; 0: wherever they were.
+  int64_t nodes = 0;
+  // Where so many ranks were not measured but fewer and more were, those.
+  bool between_ranks = true;
+};
+
 // Of `operation` over `ranks` devices; between measured sizes on the straight
 // line of their logarithms, below the least its time, above the largest in
-// proportion. Where so many ranks were not measured but fewer and more were,
-// between those on the straight line of the logarithms of both. One transport
-// at a time: nccl, else mpi, else threads, else what there is. Nothing where
-// none is measured.
+// proportion; between numbers of ranks on the straight line of the logarithms
+// of both. Nothing where none is measured.
 struct TransferTime {
   double seconds = 0;
   bool inside = true;          // of the measured sizes
@@ -67,7 +76,8 @@ struct TransferTime {
 };
 std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
-                                            int64_t ranks, double bytes);
+                                            int64_t ranks, double bytes,
+                                            const TransferFilter& filter = {});
 
 // Bytes that leave each rank of a ring: over the time, the bus bandwidth of
 // nccl-tests (doc/PERFORMANCE.md), which does not depend on the ranks.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "sim/base/median.h"
 #include "sim/base/names.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
@@ -13,8 +14,8 @@
 namespace pipewright {
 namespace {
 
-// Relative. The engines agree to this much (DESIGN section 8), so a smaller
-// difference between two periods means nothing.
+// Relative. The engines agree to this much (docs/architecture.md, Tests), so a
+// smaller difference between two periods means nothing.
 constexpr double kSamePeriod = 1e-9;
 
 }  // namespace
@@ -27,8 +28,8 @@ double RunSummary::iteration_s() const {
     std::vector<double> periods(count);
     std::adjacent_difference(iteration_end_s.begin(), iteration_end_s.end(),
                              periods.begin());
-    std::sort(periods.begin() + 1, periods.end());
-    return (periods[1 + (count - 2) / 2] + periods[1 + (count - 1) / 2]) / 2;
+    // The first of these is no period.
+    return Median({periods.begin() + 1, periods.end()});
   }
   return iteration_end_s[count - 1] - iteration_end_s[count - 2];
 }

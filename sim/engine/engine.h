@@ -37,7 +37,7 @@ struct RunSummary {
 
   int iterations() const { return static_cast<int>(iteration_end_s.size()); }
   // Steady-state period: the last difference of iteration ends, of measured
-  // ones their median; with one iteration its end (DESIGN section 3).
+  // ones their median; with one iteration its end.
   double iteration_s() const;
 };
 

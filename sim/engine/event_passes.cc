@@ -1,7 +1,6 @@
 // The compute stream of every device: what is next on it, and the passes.
 #include <algorithm>
 
-#include "sim/engine/activation_key.h"
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
@@ -10,18 +9,23 @@ namespace pipewright {
 void EventRun::Continue(int index) {
   Device& device = devices_[index];
   while (!device.busy && !device.ended && device.awaited == 0 && !stopped_) {
-    if (device.position != device.sequence.stop()) {
-      if (!RunBlock(index)) return;
-    } else if (device.sequence.item() != nullptr) {
-      if (!RunItem(index)) return;
-    } else if (device.sequence.holds()) {
-      if (!RunBlock(index)) return;
-    } else if (device.sequence.start().is_false &&
-               device.dropped < program_.ranks[device.rank].dropped.size()) {
-      if (!Drop(index)) return;
-    } else {
-      EndStart(index);
+    bool ran = true;
+    switch (device.sequence.NextAt(device.position)) {
+      case SideSequence::Next::kEntry:
+      case SideSequence::Next::kBlock:
+        ran = RunBlock(index);
+        break;
+      case SideSequence::Next::kItem:
+        ran = RunItem(index);
+        break;
+      case SideSequence::Next::kDrop:
+        ran = Drop(index);
+        break;
+      case SideSequence::Next::kEnd:
+        EndStart(index);
+        break;
     }
+    if (!ran) return;
   }
 }
 
@@ -34,7 +38,7 @@ bool EventRun::RunItem(int index) {
       program_.ranks[device.rank].side_ops[item.side_op].stream;
   const Issued issued = {.item = item,
                          .iteration = device.iteration,
-                         .start = device.start,
+                         .start = device.sequence.number(),
                          .ready_s = device.clock_s};
   if (stream != Stream::kCompute) {
     device.sequence.Taken();
@@ -49,24 +53,14 @@ bool EventRun::RunItem(int index) {
   return false;
 }
 
-bool EventRun::HooksEnded(Device& device, double* start_s) const {
-  for (int32_t hook = 0; hook < device.sequence.num_hooks(); ++hook) {
-    if (!device.hook_ends[hook].Await(device.sequence.Awaited(hook), start_s)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Takes the next token that a false start has left. False when it is not
 // there.
 bool EventRun::Drop(int index) {
   Device& device = devices_[index];
-  const auto [channel, pass] =
-      program_.ranks[device.rank].dropped[device.dropped];
+  const auto [channel, pass] = *device.sequence.drop();
   if (holds_) {
-    ++device.dropped;
-    device.holds.push_back({channel, false, pass});
+    device.sequence.DropTaken();
+    device.holds.push_back({.channel = channel, .pass = pass});
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
@@ -74,7 +68,7 @@ bool EventRun::Drop(int index) {
   if (!Tokens(device.replica, channel).Pop(KeyOf(device, pass), &arrival_s)) {
     return false;
   }
-  ++device.dropped;
+  device.sequence.DropTaken();
   device.clock_s = std::max(device.clock_s, arrival_s);
   return true;
 }
@@ -90,11 +84,9 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
         !Tokens(device.replica, input).Contains(KeyOf(device, pass))) {
       return false;
     }
-    if (ReadsActivations(pass.kind()) && !device.loading.empty() &&
-        device.loading.contains(ActivationKey(pass)) &&
-        !device.loaded_s.contains(ActivationKey(pass))) {
-      return false;
-    }
+    // Nothing is taken before all is there.
+    double loaded_s = 0;
+    if (!device.activations.Await(pass, &loaded_s)) return false;
   }
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
@@ -104,12 +96,8 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
         Tokens(device.replica, input).Pop(KeyOf(device, pass), &arrival_s)) {
       *start_s = std::max(*start_s, arrival_s);
     }
-    if (!ReadsActivations(pass.kind()) || device.loading.empty()) continue;
-    const auto loaded = device.loaded_s.find(ActivationKey(pass));
-    if (loaded == device.loaded_s.end()) continue;
-    *start_s = std::max(*start_s, loaded->second);
-    device.loading.erase(loaded->first);
-    device.loaded_s.erase(loaded);
+    device.activations.Await(pass, start_s);
+    device.activations.Use(pass);
   }
   return true;
 }
@@ -120,28 +108,30 @@ bool EventRun::RunBlock(int index) {
   Device& device = devices_[index];
   const RankProgram& rank = program_.ranks[device.rank];
   const Pass* const block = rank.order->data() + device.position;
-  if (!IsComputePass(block->kind())) {
+  const Entry entry = EntryOf(block->kind());
+  if (entry != Entry::kBlock) {
     ++device.position;
-    if (block->kind() == PassKind::kSync) return true;
-    const bool out = block->kind() == PassKind::kOffload;
-    if (!out) device.loading.insert(ActivationKey(*block));
-    Issue(index, out ? Stream::kD2H : Stream::kH2D,
+    if (entry == Entry::kMark) return true;
+    device.activations.Issue(*block);
+    Issue(index, CopyStream(block->kind()),
           {.pass = *block,
            .iteration = device.iteration,
            .ready_s = device.clock_s});
     return true;
   }
-  const int parts = block->joint_with_next() ? 2 : 1;
+  const int parts = PartsOf(*block);
   if (holds_ && !device.received) {
     device.received = true;
-    PlanHolds(index, block, parts, /*send=*/false);
+    device.holds = ReceivesOf(rank, block);
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
   double start_s = device.clock_s;
   const bool hooked =
-      device.position == device.sequence.stop() && device.sequence.holds();
-  if (hooked && !HooksEnded(device, &start_s)) return false;
+      device.sequence.NextAt(device.position) == SideSequence::Next::kBlock;
+  if (hooked && !device.hook_ends.Await(device.sequence, &start_s)) {
+    return false;
+  }
   if (!TakeBlockInputs(device, block, parts, &start_s)) return false;
   std::array<double, 2>& seconds = device.block_s;
   seconds = {};
@@ -203,7 +193,7 @@ void EventRun::BlockEnd(int index) {
   Device& device = devices_[index];
   const RankProgram& rank = program_.ranks[device.rank];
   const Pass* const block = rank.order->data() + device.position;
-  const int parts = block->joint_with_next() ? 2 : 1;
+  const int parts = PartsOf(*block);
   device.busy = false;
   if (device.position == device.sequence.stop()) device.sequence.Passed();
   device.position += parts;
@@ -211,7 +201,8 @@ void EventRun::BlockEnd(int index) {
   NoteEnd(device.iteration, device.clock_s);
   summary_.simulated_ops += parts;
   if (holds_) {
-    PlanHolds(index, block, parts, /*send=*/true);
+    device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
+                               device.sequence, &device.received);
     PostHolds(index);
   } else {
     for (int part = 0; part < parts; ++part) {

@@ -154,9 +154,7 @@ void EventRun::BeginStart(int index, const Start& start) {
   Device& device = devices_[index];
   device.sequence.Begin(start);
   device.position = device.sequence.begin();
-  device.dropped = 0;
-  ++device.start;
-  device.hook_ends.assign(device.hook_ends.size(), HookEnds());
+  device.hook_ends.Begin();
 }
 
 // The compute stream has come to the end of a start.
@@ -239,8 +237,8 @@ std::string EventRun::Deadlock() const {
   return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions), waiting,
-                      holds_ ? "\n(buffered transfers hold nobody and may run "
-                               "where these wait for each other)"
+                      holds_ ? "\n(buffered transfers block no rank and may "
+                               "run where these wait for each other)"
                              : "");
 }
 

@@ -18,15 +18,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
-#include "sim/engine/hook_ends.h"
 #include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
 #include "sim/engine/trace_writer.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
 #include "sim/program/side_sequence.h"
 #include "sim/replay/token_queue.h"
@@ -87,16 +86,10 @@ class EventRun {
     SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     int32_t iteration = 0;
-    uint32_t start = 0;  // of its device, when it was issued
+    int64_t start = 0;  // of its device, when it was issued
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
     bool running = false;  // inputs taken; under way, or at a meeting
-  };
-  // One side of a transfer that holds its rank.
-  struct Handshake {
-    int32_t channel;
-    bool send;
-    Pass pass;
   };
   struct Device {
     Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
@@ -107,12 +100,10 @@ class EventRun {
     int32_t replica;
     int32_t rank;
     int32_t iteration = 0;
-    uint32_t start = 0;    // starts of iterations so far
-    uint32_t dropped = 0;  // of RankProgram::dropped
     int64_t position = 0;
     SideSequence sequence;
-    std::vector<HookEnds> hook_ends;  // of this start
-    bool busy = false;                // the compute stream runs something
+    HookEnds hook_ends;     // of this start
+    bool busy = false;      // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool ended = false;
     bool started = false;  // has run its first pass
@@ -124,10 +115,7 @@ class EventRun {
     // Of every stream, first in first out; of compute only what is attached.
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
-    // By ActivationKey: copies that have ended, loads on their way.
-    absl::flat_hash_map<uint64_t, double> offloaded_s;
-    absl::flat_hash_map<uint64_t, double> loaded_s;
-    absl::flat_hash_set<uint64_t> loading;
+    HostActivations activations;
     std::vector<Handshake> holds;  // not posted yet
     Handshake posted{};            // the last one that was
   };
@@ -162,7 +150,7 @@ class EventRun {
     int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     int source = -1;                                  // its rings
-    std::map<std::pair<OpKind, double>, CollectivePlan> plans;
+    std::map<CollectiveKey, CollectivePlan> plans;
   };
   // What an item of beside_ is.
   struct Beside {
@@ -188,7 +176,6 @@ class EventRun {
   void BlockEnd(int device);
   bool TakeBlockInputs(Device& device, const Pass* block, int parts,
                        double* start_s);
-  bool HooksEnded(Device& device, double* start_s) const;
   bool Drop(int device);
 
   void NoteBlock(int device, double end_s);
@@ -225,7 +212,6 @@ class EventRun {
   // event_transfers.cc
   void Send(int device, int32_t channel, Pass pass, double now_s);
   void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
-  void PlanHolds(int device, const Pass* block, int parts, bool send);
   void PostHolds(int device);
   void Post(int device, const Handshake& handshake);
   void Begin(Transfer transfer);

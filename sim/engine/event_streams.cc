@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/engine/activation_key.h"
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
@@ -55,11 +54,10 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
                             : device.stream_s[static_cast<int>(stream)];
   if (issued.item.side_op < 0) {
     issued.ready_s = std::max(issued.ready_s, free_s);
-    if (issued.pass.kind() == PassKind::kOffload) return true;
-    const auto offloaded = device.offloaded_s.find(ActivationKey(issued.pass));
-    if (offloaded == device.offloaded_s.end()) return false;
-    issued.ready_s = std::max(issued.ready_s, offloaded->second);
-    device.offloaded_s.erase(offloaded);
+    if (!device.activations.AwaitData(issued.pass, &issued.ready_s)) {
+      return false;
+    }
+    device.activations.Begin(issued.pass);
     return true;
   }
   const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
@@ -130,9 +128,7 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
     device.stream_s[static_cast<int>(stream)] = end_s;
   }
   if (done.item.side_op < 0) {
-    const bool out = done.pass.kind() == PassKind::kOffload;
-    (out ? device.offloaded_s : device.loaded_s)[ActivationKey(done.pass)] =
-        end_s;
+    device.activations.End(done.pass, end_s);
     writer_.OnCopy(device.rank, done.pass, start_s, end_s);
     TryStream(index, Stream::kH2D);
   } else {
@@ -143,11 +139,7 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
     }
     const SideSequence::Item& item = done.item;
     if (item.output >= 0) Send(index, item.output, Pass(), end_s);
-    // What is left of an earlier start counts for nobody.
-    if (item.hook >= 0 && done.start == device.start &&
-        device.sequence.Waits(item.hook)) {
-      device.hook_ends[item.hook].Push(end_s);
-    }
+    device.hook_ends.Push(device.sequence, item, done.start, end_s);
   }
   TryStream(index, stream);
   Done(done.iteration);
@@ -164,7 +156,7 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   meeting.arrived.emplace_back(index, stream);
   meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);
   if (static_cast<int>(meeting.arrived.size()) < meeting.expected) return;
-  const CollectivePlan& plan = meeting.plans.at({op.kind, op.bytes});
+  const CollectivePlan& plan = meeting.plans.at(CollectiveKeyOf(op));
   meeting.start_s = meeting.latest_s;
   meeting.end_s = meeting.start_s + plan.seconds;
   meeting.latest_s = 0;

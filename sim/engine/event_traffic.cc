@@ -123,10 +123,10 @@ void EventRun::PlanSideOps() {
     for (const SideOp& op : program_.ranks[group.ranks[0]].side_ops) {
       if (op.group != meeting.group) continue;
       const auto [known, is_new] =
-          meeting.plans.try_emplace({op.kind, op.bytes});
+          meeting.plans.try_emplace(CollectiveKeyOf(op));
       if (!is_new) continue;
       CollectivePlan& plan = known->second;
-      plan = PlanCollective(program_, op.kind, op.bytes, members);
+      plan = PlanCollective(program_, op, members);
       const bool sends = plan.ring && plan.bytes_per_edge > 0;
       // All rings of a group use the same links.
       FlowBundle flows = {.loads = std::move(plan.loads)};

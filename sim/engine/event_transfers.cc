@@ -55,26 +55,6 @@ void EventRun::Deliver(int replica, int32_t number, uint64_t key,
   }
 }
 
-// Adds what the block receives or sends to what holds the rank. A batch also
-// takes what the next block receives, unless something that is not a pass
-// stands between.
-void EventRun::PlanHolds(int index, const Pass* block, int parts, bool send) {
-  Device& device = devices_[index];
-  const RankProgram& rank = program_.ranks[device.rank];
-  for (int part = 0; part < parts; ++part) {
-    const Lane& lane = rank.lanes[block[part].lane()];
-    const int32_t channel = send ? lane.output : lane.input;
-    if (channel >= 0) device.holds.push_back({channel, send, block[part]});
-  }
-  const Pass* const next = rank.order->data() + device.position;
-  if (send && program_.wait_rule == WaitRule::kBatched &&
-      !device.holds.empty() && device.position < device.sequence.stop() &&
-      IsComputePass(next->kind())) {
-    device.received = true;
-    PlanHolds(index, next, next->joint_with_next() ? 2 : 1, /*send=*/false);
-  }
-}
-
 void EventRun::PostHolds(int index) {
   Device& device = devices_[index];
   const bool batched = program_.wait_rule == WaitRule::kBatched;

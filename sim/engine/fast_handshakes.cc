@@ -13,8 +13,9 @@ bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
   while (replay.position < stop) {
     if (!state.steps.empty() && !FinishHandshakes(row, rank)) return false;
     const Pass pass = replay.order[replay.position];
-    const bool ran = IsComputePass(pass.kind()) ? RunHeldBlock(row, rank)
-                                                : RunSpecial(row, rank);
+    const bool ran = EntryOf(pass.kind()) == Entry::kBlock
+                         ? RunHeldBlock(row, rank)
+                         : RunSpecial(row, rank);
     if (!ran) return false;
   }
   return state.steps.empty() || FinishHandshakes(row, rank);
@@ -23,56 +24,26 @@ bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
 // A step of the block at the position: its inputs are planned, or it runs and
 // its outputs are planned.
 bool FastRun::RunHeldBlock(Row& row, int rank) {
-  const std::vector<Lane>& lanes = program_.ranks[rank].lanes;
+  const RankProgram& rank_program = program_.ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
   const Pass* const block = replay.order + replay.position;
-  const int parts = block->joint_with_next() ? 2 : 1;
   if (!state.received) {
-    std::vector<Handshake> inputs;
-    for (int part = 0; part < parts; ++part) {
-      const int32_t channel = lanes[block[part].lane()].input;
-      if (channel >= 0) inputs.push_back({channel, false, block[part]});
-    }
     state.received = true;
-    Plan(state, std::move(inputs));
+    AppendSteps(program_.wait_rule, ReceivesOf(rank_program, block),
+                &state.steps);
     return true;
   }
-  const bool hooked = replay.position == state.stop && state.sequence.holds();
+  const bool hooked =
+      state.sequence.NextAt(replay.position) == SideSequence::Next::kBlock;
   if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
     return false;
   }
-  state.received = false;
-  std::vector<Handshake> transfers;
-  for (int part = 0; part < parts; ++part) {
-    const int32_t channel = lanes[block[part].lane()].output;
-    if (channel >= 0) transfers.push_back({channel, true, block[part]});
-  }
-  // A batch also holds what the next block receives, unless something that is
-  // not a pass stands between.
-  const Pass* const next = replay.order + replay.position;
-  if (program_.wait_rule == WaitRule::kBatched && !transfers.empty() &&
-      replay.position < state.stop && IsComputePass(next->kind())) {
-    const int next_parts = next->joint_with_next() ? 2 : 1;
-    for (int part = 0; part < next_parts; ++part) {
-      const int32_t channel = lanes[next[part].lane()].input;
-      if (channel >= 0) transfers.push_back({channel, false, next[part]});
-    }
-    state.received = true;
-  }
-  Plan(state, std::move(transfers));
+  AppendSteps(program_.wait_rule,
+              PostsBehind(rank_program, program_.wait_rule, block,
+                          replay.position, state.sequence, &state.received),
+              &state.steps);
   return true;
-}
-
-void FastRun::Plan(RankState& state, std::vector<Handshake> handshakes) const {
-  if (handshakes.empty()) return;
-  if (program_.wait_rule == WaitRule::kBatched) {
-    state.steps.push_back(std::move(handshakes));
-    return;
-  }
-  for (const Handshake& handshake : handshakes) {
-    state.steps.push_back({handshake});
-  }
 }
 
 // Posts and awaits the planned steps. False when a partner is missing.

@@ -29,34 +29,30 @@ bool FastRun::RunSpecial(Row& row, int rank) {
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
   const Pass pass = replay.order[replay.position];
-  switch (pass.kind()) {
-    case PassKind::kSync:
-      ++replay.position;
-      return true;
-    case PassKind::kOffload:
-    case PassKind::kLoad: {
-      const bool out = pass.kind() == PassKind::kOffload;
-      const Stream stream = out ? Stream::kD2H : Stream::kH2D;
-      if (!out) state.loading.insert(ActivationKey(pass));
-      state.queues[static_cast<int>(stream)].push_back(
+  switch (EntryOf(pass.kind())) {
+    case Entry::kBlock:
+      return RunBackward(row, rank, 0);
+    case Entry::kCopy:
+      state.activations.Issue(pass);
+      state.queues[static_cast<int>(CopyStream(pass.kind()))].push_back(
           {.pass = pass, .ready_s = replay.clock_s});
       ++state.pending;
-      ++replay.position;
-      return true;
-    }
-    default:
-      return RunBackward(row, rank, 0);
+      break;
+    case Entry::kMark:
+      break;
   }
+  ++replay.position;
+  return true;
 }
 
 // A block that may need activations from the host.
 bool FastRun::RunBackward(Row& row, int rank, double earliest_s) {
   const ReplayRank& replay = row.core.rank(rank);
-  const Pass pass = replay.order[replay.position];
-  if (!Loaded(row, rank, pass, &earliest_s)) return false;
-  if (pass.joint_with_next() &&
-      !Loaded(row, rank, replay.order[replay.position + 1], &earliest_s)) {
-    return false;
+  const Pass* const block = replay.order + replay.position;
+  for (int part = 0; part < PartsOf(*block); ++part) {
+    if (!row.ranks[rank].activations.Await(block[part], &earliest_s)) {
+      return false;
+    }
   }
   return RunBlock(row, rank, earliest_s);
 }
@@ -65,12 +61,7 @@ bool FastRun::RunBackward(Row& row, int rank, double earliest_s) {
 bool FastRun::RunHooked(Row& row, int rank) {
   RankState& state = row.ranks[rank];
   double earliest_s = 0;
-  for (int32_t hook = 0; hook < state.sequence.num_hooks(); ++hook) {
-    if (!state.hook_ends[hook].Await(state.sequence.Awaited(hook),
-                                     &earliest_s)) {
-      return false;
-    }
-  }
+  if (!state.hook_ends.Await(state.sequence, &earliest_s)) return false;
   if (!RunBackward(row, rank, earliest_s)) return false;
   state.sequence.Passed();
   state.stop = state.sequence.stop();
@@ -78,21 +69,19 @@ bool FastRun::RunHooked(Row& row, int rank) {
 }
 
 // Takes the next token that a false start has left. False when it is not
-// there, or when there is none.
+// there.
 bool FastRun::Drop(Row& row, int rank) {
   RankState& state = row.ranks[rank];
-  const std::vector<Dropped>& dropped = program_.ranks[rank].dropped;
-  if (state.dropped == dropped.size()) return false;
-  const auto [channel, pass] = dropped[state.dropped];
+  const auto [channel, pass] = *state.sequence.drop();
   ReplayRank& replay = row.core.rank(rank);
   if (holds_) {
-    Plan(state, {{channel, false, pass}});
+    state.steps.push_back({{.channel = channel, .pass = pass}});
   } else {
     double arrival_s = 0;
     if (!row.core.queue(channel).Pop(pass.key(), &arrival_s)) return false;
     replay.clock_s = std::max(replay.clock_s, arrival_s);
   }
-  ++state.dropped;
+  state.sequence.DropTaken();
   return true;
 }
 
@@ -105,10 +94,7 @@ bool FastRun::RunBlock(Row& row, int rank, double earliest_s) {
                        : row.core.RunBlock(rank, earliest_s, nobody);
   if (!ran) return false;
   for (int64_t index = before; index < replay.position; ++index) {
-    const Pass pass = replay.order[index];
-    if (!ReadsActivations(pass.kind())) continue;
-    row.ranks[rank].loading.erase(ActivationKey(pass));
-    row.ranks[rank].loaded_s.erase(ActivationKey(pass));
+    row.ranks[rank].activations.Use(replay.order[index]);
   }
   NotePasses(row, rank);
   return true;

@@ -119,8 +119,7 @@ bool FastRun::RunStart(const Start& start) {
       RankState& state = row.ranks[rank];
       state.sequence.Begin(start);
       state.stop = state.sequence.stop();
-      state.hook_ends.assign(state.hook_ends.size(), HookEnds());
-      state.dropped = 0;
+      state.hook_ends.Begin();
       row.core.rank(rank).position = state.sequence.begin();
     }
   }
@@ -155,11 +154,9 @@ bool FastRun::RunStart(const Start& start) {
 bool FastRun::Ended(Row& row) {
   for (int rank = 0; rank < program_.pp(); ++rank) {
     const RankState& state = row.ranks[rank];
-    if (row.core.rank(rank).position != state.sequence.end() ||
-        state.sequence.item() != nullptr || !state.steps.empty() ||
-        state.pending > 0 ||
-        (state.sequence.start().is_false &&
-         state.dropped < program_.ranks[rank].dropped.size())) {
+    if (state.sequence.NextAt(row.core.rank(rank).position) !=
+            SideSequence::Next::kEnd ||
+        !state.steps.empty() || state.pending > 0) {
       return false;
     }
   }
@@ -199,16 +196,10 @@ bool FastRun::VisitSlowly(Row& row, int rank) {
       if (!FinishHandshakes(row, rank)) return progress;
       progress = true;
     }
-    if (replay.position == state.stop) {
-      if (state.sequence.item() != nullptr) {
-        if (!RunItem(row, rank)) return progress;
-      } else if (state.sequence.holds()) {
-        if (!(holds_ ? RunHeldBlock(row, rank) : RunHooked(row, rank))) {
-          return progress;
-        }
-      } else if (!state.sequence.start().is_false || !Drop(row, rank)) {
-        break;
-      }
+    const SideSequence::Next next = state.sequence.NextAt(replay.position);
+    if (next == SideSequence::Next::kEnd) break;
+    if (next != SideSequence::Next::kEntry) {
+      if (!RunAtStop(row, rank, next)) return progress;
       progress = true;
       continue;
     }
@@ -221,6 +212,13 @@ bool FastRun::VisitSlowly(Row& row, int rank) {
   state.plain =
       state.started && state.pending == 0 && !holds_ && !writer_.active();
   return progress;
+}
+
+// False when the rank has to wait.
+bool FastRun::RunAtStop(Row& row, int rank, SideSequence::Next next) {
+  if (next == SideSequence::Next::kItem) return RunItem(row, rank);
+  if (next == SideSequence::Next::kDrop) return Drop(row, rank);
+  return holds_ ? RunHeldBlock(row, rank) : RunHooked(row, rank);
 }
 
 double FastRun::EndOf(Row& row) {
@@ -266,8 +264,8 @@ std::string FastRun::Deadlock() {
   return absl::StrCat("deadlock in iteration ", iteration_, " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions), waiting,
-                      holds_ ? "\n(buffered transfers hold nobody and may run "
-                               "where these wait for each other)"
+                      holds_ ? "\n(buffered transfers block no rank and may "
+                               "run where these wait for each other)"
                              : "");
 }
 

@@ -10,15 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
-#include "sim/engine/activation_key.h"
 #include "sim/engine/engine.h"
-#include "sim/engine/hook_ends.h"
 #include "sim/engine/isolated_times.h"
 #include "sim/engine/trace_writer.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/side_sequence.h"
 #include "sim/replay/core.h"
 
@@ -39,12 +36,6 @@ class FastRun {
     double ready_s = 0;
     int64_t meeting = 0;  // of its group that it has come to; 0: not yet
   };
-  // One side of a transfer that holds its rank.
-  struct Handshake {
-    int32_t channel;
-    bool send;
-    Pass pass;
-  };
   // What most visits touch comes first, on a cache line of its own.
   struct alignas(64) RankState {
     explicit RankState(const RankProgram& rank)
@@ -57,14 +48,10 @@ class FastRun {
     SideSequence sequence;
     double item_ready_s = 0;
     int64_t item_meeting = 0;
-    std::vector<HookEnds> hook_ends;
-    size_t dropped = 0;  // of RankProgram::dropped
+    HookEnds hook_ends;
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
-    // By ActivationKey: copies that have ended, loads that are on their way.
-    absl::flat_hash_map<uint64_t, double> offloaded_s;
-    absl::flat_hash_map<uint64_t, double> loaded_s;
-    absl::flat_hash_set<uint64_t> loading;
+    HostActivations activations;
     // Transfers that hold the rank, in the steps of the wait rule.
     std::vector<std::vector<Handshake>> steps;
     bool posted = false;    // the first step has been posted
@@ -105,6 +92,7 @@ class FastRun {
   bool Ended(Row& row);
   bool Visit(Row& row, int rank);
   bool VisitSlowly(Row& row, int rank);
+  bool RunAtStop(Row& row, int rank, SideSequence::Next next);
   double EndOf(Row& row);
   std::string Deadlock();
 
@@ -126,13 +114,11 @@ class FastRun {
   bool TrySideOp(Row& row, int rank, const SideSequence::Item& item,
                  double* ready_s, int64_t* meeting, double* stream_s);
   Meeting& MeetingOf(Row& row, int group);
-  bool Loaded(Row& row, int rank, Pass pass, double* earliest_s) const;
 
   // fast_handshakes.cc
   bool RunHeld(Row& row, int rank, int64_t stop);
   bool RunHeldBlock(Row& row, int rank);
   bool FinishHandshakes(Row& row, int rank);
-  void Plan(RankState& state, std::vector<Handshake> handshakes) const;
   void Post(Row& row, const Handshake& handshake, double now_s);
 
   const Program& program_;

@@ -58,32 +58,14 @@ bool FastRun::DrainStreams(Row& row, int rank) {
 bool FastRun::TryCopy(Row& row, int rank, const Issued& issued,
                       double* stream_s) {
   RankState& state = row.ranks[rank];
-  const uint64_t key = ActivationKey(issued.pass);
   double start_s = std::max(issued.ready_s, *stream_s);
-  if (issued.pass.kind() == PassKind::kLoad) {
-    const auto offloaded = state.offloaded_s.find(key);
-    if (offloaded == state.offloaded_s.end()) return false;
-    start_s = std::max(start_s, offloaded->second);
-    state.offloaded_s.erase(offloaded);
-  }
+  if (!state.activations.AwaitData(issued.pass, &start_s)) return false;
+  state.activations.Begin(issued.pass);
   const double end_s =
       start_s + rows_.times[row.index].lane_s[rank][issued.pass.lane()];
-  (issued.pass.kind() == PassKind::kLoad ? state.loaded_s
-                                         : state.offloaded_s)[key] = end_s;
+  state.activations.End(issued.pass, end_s);
   *stream_s = end_s;
   writer_.OnCopy(rank, issued.pass, start_s, end_s);
-  return true;
-}
-
-// True when the activations of `pass` are on the device, or will be at a time
-// that is known; raises *earliest_s to it.
-bool FastRun::Loaded(Row& row, int rank, Pass pass, double* earliest_s) const {
-  const RankState& state = row.ranks[rank];
-  const uint64_t key = ActivationKey(pass);
-  if (!ReadsActivations(pass.kind()) || !state.loading.contains(key)) return true;
-  const auto loaded = state.loaded_s.find(key);
-  if (loaded == state.loaded_s.end()) return false;
-  *earliest_s = std::max(*earliest_s, loaded->second);
   return true;
 }
 
@@ -140,9 +122,9 @@ bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
         end_s + rows_.times[row.index].channel_s[channel], kSideKey);
   }
   if (item.output >= 0) row.core.queue(item.output).Push(end_s, kSideKey);
-  if (item.hook >= 0 && row.ranks[rank].sequence.Waits(item.hook)) {
-    row.ranks[rank].hook_ends[item.hook].Push(end_s);
-  }
+  // All streams are empty where a start begins.
+  RankState& state = row.ranks[rank];
+  state.hook_ends.Push(state.sequence, item, state.sequence.number(), end_s);
   writer_.OnSideOp(rank, item.side_op, start_s, end_s);
   return true;
 }

@@ -10,9 +10,7 @@ namespace pipewright {
 
 namespace {
 
-// Seconds of a collective, by group, kind and bytes.
-using CollectiveTimes =
-    std::map<std::pair<int, std::pair<OpKind, double>>, double>;
+using CollectiveTimes = std::map<std::pair<int, CollectiveKey>, double>;
 
 // `spanning` keeps what is the same for all replicas between calls.
 IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
@@ -42,11 +40,11 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
         CollectiveTimes& plans =
             group.span == Group::Span::kRanks ? inside : *spanning;
         const auto [known, is_new] =
-            plans.try_emplace({op.group, {op.kind, op.bytes}}, 0.0);
+            plans.try_emplace({op.group, CollectiveKeyOf(op)}, 0.0);
         if (is_new) {
-          known->second = PlanCollective(program, op.kind, op.bytes,
-                                         GroupMembers(program, group, replica))
-                              .seconds;
+          known->second =
+              PlanCollective(program, op, GroupMembers(program, group, replica))
+                  .seconds;
         }
         seconds = known->second;
       }

@@ -130,7 +130,7 @@ absl::Status CheckLetters(const ModelSpec& model, absl::string_view text,
   if (first_m != std::string::npos &&
       letters.find('t', first_m) != std::string::npos) {
     return BadValue("strategy.layout", absl::StrCat("'", text, "'"),
-                    "every m behind the last t");
+                    "every m after the last t");
   }
   return absl::OkStatus();
 }

@@ -28,7 +28,7 @@ std::string TensorConflict(const ModelSpec& model, int64_t tp) {
   std::string found = conflict("heads", model.heads);
   if (found.empty() && !model.has_mla() && !KvHeadsFit(model, tp)) {
     found = absl::StrCat("model.kv_heads = ", model.kv_heads,
-                         ", of which it must be a divisor or a multiple");
+                         "; it must divide that or be a multiple of it");
   }
   if (found.empty()) found = conflict("ffn_hidden", model.ffn_hidden);
   if (found.empty() && model.has_experts()) {

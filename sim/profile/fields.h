@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/profile/profile.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright::profile_fields {
 
@@ -111,10 +112,11 @@ template <class Io>
 void Visit(Io& io, TransferEntry& entry) {
   io.Choice("operation", &entry.operation,
             {"send_recv", "all_reduce", "all_gather", "reduce_scatter"});
-  io.Choice("transport", &entry.transport, {"threads", "mpi", "nccl"});
+  io.Choice("transport", &entry.transport, MeasuredTransports());
   io.Count("ranks", &entry.ranks, 2);
   io.Count("bytes", &entry.bytes, 1);
   io.Nested("time", &entry.time);
+  io.Count("nodes", &entry.nodes);
 }
 
 template <class Io>

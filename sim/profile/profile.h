@@ -146,12 +146,13 @@ struct CopyEntry {
 struct TransferEntry {
   std::string operation;  // "send_recv" "all_reduce" "all_gather"
                           // "reduce_scatter"
-  std::string transport;  // "threads" "mpi" "nccl"
+  std::string transport;  // of MeasuredTransports()
   int64_t ranks = 2;
   // Payload as NCCL counts it: of all-gather the gathered, of reduce-scatter
   // the scattered buffer.
   int64_t bytes = 0;
   Distribution time;
+  int64_t nodes = 0;  // that the ranks are on; 0: not known
   bool operator==(const TransferEntry&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "sim/program/compute_stream.h"
 
 namespace pipewright {
 
@@ -24,7 +25,6 @@ bool OpCursor::BeginNext() {
   sequence_.Begin(starts_.back());
   starts_.pop_back();
   position_ = sequence_.begin();
-  dropped_ = 0;
   return true;
 }
 
@@ -49,10 +49,9 @@ void OpCursor::FillItem(Op* op) {
   sequence_.Taken();
 }
 
-bool OpCursor::FillDrop(Op* op) {
-  const std::vector<Dropped>& dropped = program_.ranks[rank_].dropped;
-  if (!sequence_.start().is_false || dropped_ == dropped.size()) return false;
-  const auto [channel, pass] = dropped[dropped_++];
+void OpCursor::FillDrop(Op* op) {
+  const auto [channel, pass] = *sequence_.drop();
+  sequence_.DropTaken();
   *op = Blank();
   op->kind = OpKind::kDrop;
   op->stream = Stream::kReceive;
@@ -60,7 +59,6 @@ bool OpCursor::FillDrop(Op* op) {
   op->stage = program_.ranks[rank_].lanes[pass.lane()].stage;
   op->channel = channel;
   op->bytes = program_.channels[channel].bytes;
-  return true;
 }
 
 bool OpCursor::FillStep(Op* op) {
@@ -79,21 +77,19 @@ bool OpCursor::FillStep(Op* op) {
       op->bytes = program_.channels[lane.input].bytes;
       return true;
     case 1:
-      if (pass.kind() == PassKind::kSync) return false;
+      if (EntryOf(pass.kind()) == Entry::kMark) return false;
       op->seconds = lane.seconds;
       op->bytes = lane.bytes;
-      if (IsComputePass(pass.kind())) {
+      if (EntryOf(pass.kind()) == Entry::kBlock) {
         op->seconds *= program_.factor(pass);
         const bool in_block =
             pass.joint_with_next() ||
             (position_ > 0 && (*rank.order)[position_ - 1].joint_with_next());
         if (in_block) op->seconds *= program_.pair_factor;
-      } else if (pass.kind() == PassKind::kOffload) {
-        op->kind = OpKind::kOffload;
-        op->stream = Stream::kD2H;
       } else {
-        op->kind = OpKind::kLoad;
-        op->stream = Stream::kH2D;
+        op->kind = pass.kind() == PassKind::kOffload ? OpKind::kOffload
+                                                     : OpKind::kLoad;
+        op->stream = CopyStream(pass.kind());
       }
       return true;
     default:
@@ -108,17 +104,23 @@ bool OpCursor::FillStep(Op* op) {
 
 bool OpCursor::Next(Op* op) {
   while (!ended_) {
-    if (step_ == 0 && position_ == sequence_.stop()) {
-      if (sequence_.item() != nullptr) {
-        FillItem(op);
-        return true;
+    if (step_ == 0) {
+      switch (sequence_.NextAt(position_)) {
+        case SideSequence::Next::kItem:
+          FillItem(op);
+          return true;
+        case SideSequence::Next::kBlock:
+          sequence_.Passed();
+          break;
+        case SideSequence::Next::kDrop:
+          FillDrop(op);
+          return true;
+        case SideSequence::Next::kEnd:
+          ended_ = !BeginNext();
+          continue;
+        case SideSequence::Next::kEntry:
+          break;
       }
-      if (sequence_.holds()) sequence_.Passed();
-    }
-    if (position_ == sequence_.end() && step_ == 0) {
-      if (FillDrop(op)) return true;
-      ended_ = !BeginNext();
-      continue;
     }
     const bool filled = FillStep(op);
     if (step_ == 2) {

@@ -44,7 +44,7 @@ class OpCursor {
   Op Blank() const;
   void FillItem(Op* op);
   bool FillStep(Op* op);
-  bool FillDrop(Op* op);
+  void FillDrop(Op* op);
 
   const Program& program_;
   int rank_;
@@ -54,7 +54,6 @@ class OpCursor {
   std::vector<Start> starts_;  // left of this iteration, the next one last
   bool ended_ = false;
   int64_t position_ = 0;
-  size_t dropped_ = 0;
   int step_ = 0;  // 0 receive, 1 pass, 2 send
 };
 

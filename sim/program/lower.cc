@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-// Iterations until the period is taken as it is (DESIGN section 4).
+// More iterations are not tried (docs/architecture.md, Command line).
 constexpr int kMostIterations = 8;
 
 }  // namespace
@@ -43,7 +43,7 @@ absl::Status Lowering::CheckOptions() const {
   if (schedule_.backward == BackwardRule::kNone) {
     constexpr absl::string_view kNothing =
         "none, as a schedule without backward has no gradients";
-    if (options_.data_parallel != DataParallel::kNone) {
+    if (traits().reduces) {
       return BadValue("strategy.data_parallel", "a reduction", kNothing);
     }
     if (options_.optimizer != OptimizerMode::kNone) {
@@ -55,12 +55,9 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.gradient_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
-  if (options_.data_parallel >= DataParallel::kZero1 &&
-      schedule_.directions > 1) {
-    constexpr const char* kNames[] = {"none", "ddp", "zero1", "zero2", "fsdp"};
+  if (traits().shards_step && schedule_.directions > 1) {
     return BadValue(
-        "strategy.data_parallel",
-        kNames[static_cast<int>(options_.data_parallel)],
+        "strategy.data_parallel", traits().name,
         absl::StrCat("none, ddp: schedule ", schedule_.name,
                      " holds every stage twice, and a sharded optimizer of "
                      "both copies is not lowered yet"));

@@ -9,6 +9,7 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
+#include "sim/program/data_parallel.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
 
@@ -27,21 +28,6 @@ enum class ValidationPlace {
   kReleased,  // as the zero-bubble paper's released code: later, and at the
               // price of a bubble on several chunks
 };
-
-enum class DataParallel {
-  kNone,
-  kDdp,    // all-reduce of a chunk's gradients after its last backward
-  kZero1,  // reduce-scatter there, all-gather before its next first forward
-  kZero2,  // reduce-scatter after every backward, the same all-gather
-  kFsdp,   // all-gather before every forward and backward, reduce-scatter after
-           // every backward
-};
-
-// ZeRO's stage: 1 shards the optimizer, 2 gradients too, 3 weights too.
-constexpr int ZeroStageOf(DataParallel kind) {
-  if (kind <= DataParallel::kDdp) return 0;
-  return static_cast<int>(kind) - static_cast<int>(DataParallel::kDdp);
-}
 
 // What fsdp takes for one block of work (and zero2, of backwards).
 enum class ShardBlocks {

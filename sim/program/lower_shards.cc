@@ -56,7 +56,7 @@ void Lowering::AddShards() {
                             : 1;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     replica_group_.push_back(AddGroup(Group::Span::kReplicas, {rank}));
-    if (options_.data_parallel == DataParallel::kFsdp) {
+    if (traits().shards_weights) {
       const LaneHook gather = {.place = LaneHook::Place::kBefore,
                                .fires = fires,
                                .every = every,

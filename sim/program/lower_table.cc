@@ -17,7 +17,7 @@ bool SumsTable(const Schedule& schedule, const LowerOptions& options) {
   if (schedule.update_every > 0) {
     return apart && schedule.update_every == schedule.microbatches;
   }
-  const bool reduces = options.data_parallel != DataParallel::kNone &&
+  const bool reduces = TraitsOf(options.data_parallel).reduces &&
                        (options.replicas > 1 || schedule.directions > 1);
   return apart && (reduces || options.optimizer != OptimizerMode::kNone);
 }

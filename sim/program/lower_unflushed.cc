@@ -27,8 +27,7 @@ absl::Status Lowering::CheckUpdates() const {
     return absl::OkStatus();
   }
   const bool all = schedule_.update_every == schedule_.microbatches;
-  const DataParallel most = all ? DataParallel::kDdp : DataParallel::kNone;
-  if (options_.data_parallel > most) {
+  if (traits().reduces && (!all || traits().shards_step)) {
     return BadValue("strategy.data_parallel", "a reduction",
                     absl::StrCat(all ? "none, ddp" : "none", with));
   }

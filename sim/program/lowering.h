@@ -66,25 +66,24 @@ class Lowering {
     int stage;
   };
 
+  const DataParallelTraits& traits() const {
+    return TraitsOf(options_.data_parallel);
+  }
   bool reduces() const {
-    return options_.data_parallel != DataParallel::kNone &&
+    return traits().reduces &&
            (options_.replicas > 1 || schedule_.directions > 1);
   }
   bool never_flushes() const { return schedule_.update_every > 0; }
   // The optimizer is sharded.
   bool shards_step() const {
-    return options_.data_parallel >= DataParallel::kZero1 &&
-           options_.replicas > 1;
+    return traits().shards_step && options_.replicas > 1;
   }
   // Gradients are, too.
   bool shards() const {
-    return options_.data_parallel >= DataParallel::kZero2 &&
-           options_.replicas > 1;
+    return traits().shards_gradients && options_.replicas > 1;
   }
   // The step is followed by a gather of what it has made.
-  bool gathers() const {
-    return shards_step() && options_.data_parallel != DataParallel::kFsdp;
-  }
+  bool gathers() const { return shards_step() && !traits().shards_weights; }
 
   absl::Status CheckOptions() const;
   absl::Status CheckFailingSteps() const;

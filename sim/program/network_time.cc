@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
+#include "sim/profile/transport_names.h"
 
 namespace pipewright {
 
@@ -103,30 +105,6 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
 
 namespace {
 
-// Steps of a ring and the share of the buffer that crosses each of its edges.
-struct RingShape {
-  double steps;
-  double share;
-};
-
-RingShape ShapeOfRing(OpKind kind, int members) {
-  const double n = members;
-  const double once = (n - 1) / n;
-  switch (kind) {
-    case OpKind::kAllReduce:
-      return {2 * (n - 1), 2 * once};
-    case OpKind::kReduceScatter:
-    case OpKind::kAllGather:
-      return {n - 1, once};
-    default:
-      return {n - 1, 0};
-  }
-}
-
-}  // namespace
-
-namespace {
-
 // The orders of the members on their rings. Devices of one node stand next to
 // each other. Over several nodes there is a ring for each device that every
 // node has in the group, and each ring leaves the nodes through other devices,
@@ -158,10 +136,10 @@ std::vector<std::vector<int>> Rings(const Cluster& cluster,
 
 // What all rings of a group put on the links.
 struct RingTraffic {
-  double latency_s = 0;  // of the longest edge
-  // Of the slowest edge between two members alone, all their devices at once.
-  double edge_bytes_per_s = std::numeric_limits<double>::infinity();
-  int rings = 1;  // that divide the buffer of a device
+  // Edges between two members at a time, all their devices at once.
+  RingLinks links = {
+      .edge_bytes_per_s = std::numeric_limits<double>::infinity(),
+      .ring_bytes_per_s = std::numeric_limits<double>::infinity()};
   std::vector<LinkLoad> loads;
 };
 
@@ -181,7 +159,7 @@ RingTraffic TrafficOf(const Network& network,
     rings = std::min(rings, orders.back().size());
   }
   RingTraffic traffic;
-  traffic.rings = static_cast<int>(rings);
+  traffic.links.rings = static_cast<int>(rings);
   absl::flat_hash_map<LinkId, int> flows_on;
   for (size_t ring = 0; ring < rings; ++ring) {
     for (size_t at = 0; at < members.size(); ++at) {
@@ -193,9 +171,10 @@ RingTraffic TrafficOf(const Network& network,
         for (const LinkId link : routes.back()) ++flows_on[link];
       }
       const FlowBundle edge = cluster.Bundle(routes);
-      traffic.latency_s = std::max(traffic.latency_s, edge.latency_s);
-      traffic.edge_bytes_per_s =
-          std::min(traffic.edge_bytes_per_s, cluster.RateOf(edge.loads));
+      traffic.links.latency_s =
+          std::max(traffic.links.latency_s, edge.latency_s);
+      traffic.links.edge_bytes_per_s =
+          std::min(traffic.links.edge_bytes_per_s, cluster.RateOf(edge.loads));
     }
   }
   for (const auto& [link, flows] : flows_on) {
@@ -205,40 +184,77 @@ RingTraffic TrafficOf(const Network& network,
             [](const LinkLoad& left, const LinkLoad& right) {
               return left.link < right.link;
             });
+  traffic.links.ring_bytes_per_s = cluster.RateOf(traffic.loads);
   return traffic;
+}
+
+int64_t NodesOf(const Network& network, const std::vector<Member>& members) {
+  std::set<int> nodes;
+  for (const Member& member : members) {
+    const int device = network.mapping->DeviceOf(member.replica, member.rank);
+    nodes.insert(network.cluster->devices()[device].node);
+  }
+  return static_cast<int64_t>(nodes.size());
 }
 
 }  // namespace
 
+CollectiveKind CollectiveKindOf(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllReduce:
+      return CollectiveKind::kAllReduce;
+    case OpKind::kReduceScatter:
+      return CollectiveKind::kReduceScatter;
+    case OpKind::kAllGather:
+      return CollectiveKind::kAllGather;
+    default:
+      PW_CHECK(kind == OpKind::kBarrier);
+      return CollectiveKind::kBarrier;
+  }
+}
+
+std::optional<CollectiveTime> MeasuredCollective(
+    const Network& network, const SideOp& op,
+    const std::vector<Member>& members) {
+  if (network.measured == nullptr || op.stage < 0) return {};
+  MeasuredMembers measured = {.profile = network.measured.get()};
+  if (network.cluster != nullptr) {
+    measured.transport = kNcclTransport;
+    measured.nodes = NodesOf(network, members);
+  }
+  const std::optional<CollectiveTime> time =
+      TimeOfCollective(CollectiveKindOf(op.kind), op.bytes,
+                       static_cast<int>(members.size()), {}, &measured);
+  if (!time || time->from != CollectiveTime::From::kMeasured) return {};
+  return time;
+}
+
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
-  PW_CHECK(IsCollective(kind));
-  CollectivePlan plan;
   const auto count = static_cast<int>(members.size());
-  if (count < 2) return plan;
-  const RingShape shape = ShapeOfRing(kind, count);
-  const double doublings = std::ceil(std::log2(count));
-  RingTraffic traffic = {.latency_s = program.network.hop_s};
-  double ring_bytes_per_s = std::numeric_limits<double>::infinity();
-  if (const Cluster* cluster = program.network.cluster.get()) {
+  if (count < 2) return {};
+  RingTraffic traffic;
+  traffic.links.latency_s = program.network.hop_s;
+  if (program.network.cluster != nullptr) {
     traffic = TrafficOf(program.network, members);
-    ring_bytes_per_s = cluster->RateOf(traffic.loads);
   }
-  plan.ring = true;
-  plan.bytes_per_edge = shape.share * bytes / traffic.rings;
-  plan.latency_s = shape.steps * traffic.latency_s;
-  plan.seconds = plan.latency_s + plan.bytes_per_edge / ring_bytes_per_s;
-  // Its steps share no links here, so it is for small messages only.
-  const double step_s = bytes / traffic.edge_bytes_per_s;
-  const bool may_double =
-      count > 2 && step_s <= traffic.latency_s &&
-      (kind == OpKind::kAllReduce || kind == OpKind::kBarrier);
-  const double doubling_s = doublings * (traffic.latency_s + step_s);
-  if (may_double && doubling_s < plan.seconds) {
-    return {.seconds = doubling_s, .latency_s = doublings * traffic.latency_s};
-  }
-  plan.loads = std::move(traffic.loads);
+  const CollectiveTime time =
+      *TimeOfCollective(CollectiveKindOf(kind), bytes, count, traffic.links);
+  const bool ring = time.from == CollectiveTime::From::kRing;
+  CollectivePlan plan = {.ring = ring,
+                         .seconds = time.seconds,
+                         .latency_s = time.latency_s,
+                         .bytes_per_edge = time.bytes_per_edge};
+  if (ring) plan.loads = std::move(traffic.loads);
   return plan;
+}
+
+CollectivePlan PlanCollective(const Program& program, const SideOp& op,
+                              const std::vector<Member>& members) {
+  if (const auto measured = MeasuredCollective(program.network, op, members)) {
+    return {.measured = true, .seconds = measured->seconds};
+  }
+  return PlanCollective(program, op.kind, op.bytes, members);
 }
 
 }  // namespace pipewright

@@ -8,8 +8,11 @@
 // network, but they share its links with each other.
 #pragma once
 
+#include <optional>
+#include <tuple>
 #include <vector>
 
+#include "sim/cost/collective_time.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -45,24 +48,43 @@ struct Member {
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica);
 
-// How a collective runs. A ring sends (n-1)/n of the buffer over each of its
-// edges, twice for an all-reduce, in n-1 (or twice as many) steps. A group
-// with k devices in every one of several nodes runs k rings with 1/k of the
-// buffer each. Where latency decides (the buffer takes no longer than one
-// hop's latency) all-reduce and barrier of more than two may use recursive
-// doubling instead, log2(n) steps of the whole buffer. As NCCL does
-// (nccl-tests doc/PERFORMANCE.md; NCCL src/graph/tuning.cc). The n-th devices
-// of all members have rings of their own, and all run at once.
+// How a collective runs: as TimeOfCollective (sim/cost/collective_time.h) says,
+// on rings over the links between its members. A group with k devices in every
+// one of several nodes runs k rings with 1/k of the buffer each. The n-th
+// devices of all members have rings of their own, and all run at once.
 //
 // A ring turns at the pace of its slowest edge, so all edges are one bundle.
 struct CollectivePlan {
   bool ring = false;
+  bool measured = false;        // then it takes no part in sharing links
   double seconds = 0;           // alone on the network
   double latency_s = 0;         // part of `seconds` without bytes
   double bytes_per_edge = 0;    // of a ring
   std::vector<LinkLoad> loads;  // of all edges of a ring on a cluster
 };
+
+// By the links.
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members);
+
+// Of all-reduce, reduce-scatter, all-gather and barrier.
+CollectiveKind CollectiveKindOf(OpKind kind);
+
+// What was measured (Network::measured) of an operation that moves gradients or
+// parameters: of as many members and, on a cluster, of GPUs on as many nodes.
+// Nothing of other operations and other members.
+std::optional<CollectiveTime> MeasuredCollective(
+    const Network& network, const SideOp& op,
+    const std::vector<Member>& members);
+
+// As measured, else by the links.
+CollectivePlan PlanCollective(const Program& program, const SideOp& op,
+                              const std::vector<Member>& members);
+
+// Those of one group with the same key have the same plan.
+using CollectiveKey = std::tuple<OpKind, double, bool>;
+inline CollectiveKey CollectiveKeyOf(const SideOp& op) {
+  return {op.kind, op.bytes, op.stage >= 0};
+}
 
 }  // namespace pipewright

@@ -60,6 +60,7 @@
 #include "absl/strings/string_view.h"
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
+#include "sim/profile/profile.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -145,7 +146,7 @@ struct Channel {
   int from_rank = 0;
   int to_rank = 0;
   double bytes = 0;
-  int stage = -1;   // producing stage, of passes
+  int stage = -1;     // producing stage, of passes
   int direction = 0;  // of the bidirectional schedule, of passes
 };
 
@@ -239,6 +240,9 @@ struct Network {
   double hop_s = 0;
   std::shared_ptr<const Cluster> cluster;
   std::shared_ptr<const RankMapping> mapping;
+  // Whose collectives those of gradients and parameters take the time of
+  // (network_time.h), of one device a rank; null: nobody's.
+  std::shared_ptr<const Profile> measured;
 };
 
 // A transfer of a false start whose consumer is beyond its end.

@@ -20,6 +20,8 @@ bool SideSequence::Waits(int32_t hook) const {
 
 void SideSequence::Begin(const Start& start) {
   start_ = start;
+  ++number_;
+  dropped_ = 0;
   end_ = rank_->EndOf(start);
   attachment_ = 0;
   attachment_end_ =

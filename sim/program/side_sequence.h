@@ -1,7 +1,8 @@
 // What stands between the passes of a rank in one start of an iteration: the
 // side operations attached to positions and those of hooks, in the order of
 // their issue, and what a block of passes waits for. Engines and OpCursor walk
-// it, so that program.h's rules 2, 7 and 8 are written once. Knows no times.
+// it, so that program.h's rules 2, 7 and 8 are written once. Knows no times:
+// the rules of what its operations wait for are compute_stream.h's.
 //
 // Time O(passes) a start where there are hooks, else O(attachments).
 #pragma once
@@ -31,10 +32,28 @@ class SideSequence {
   int64_t begin() const { return rank_->BeginOf(start_); }
   int64_t end() const { return end_; }
   const Start& start() const { return start_; }
+  // Starts begun so far.
+  int64_t number() const { return number_; }
 
   // The compute stream runs passes up to here. Then: every item, and after
   // them, where holds(), the one block that stands here, and Passed().
   int64_t stop() const { return stop_; }
+
+  // What the compute stream does at `position`, which is no further than
+  // stop().
+  enum class Next {
+    kEntry,  // the entry of the order
+    kItem,   // item(), then Taken()
+    kBlock,  // the block, which waits for hooks; then Passed()
+    kDrop,   // drop(), then DropTaken()
+    kEnd,    // nothing more in this start
+  };
+  Next NextAt(int64_t position) const {
+    if (position != stop_) return Next::kEntry;
+    if (item_.side_op >= 0) return Next::kItem;
+    if (holds_) return Next::kBlock;
+    return drop() != nullptr ? Next::kDrop : Next::kEnd;
+  }
 
   // The next operation to issue at stop(); null when there is none.
   const Item* item() const { return item_.side_op < 0 ? nullptr : &item_; }
@@ -46,6 +65,15 @@ class SideSequence {
   // begin of this start on.
   int64_t Awaited(int32_t hook) const { return hooks_[hook].awaited; }
   void Passed();
+
+  // The next token that a false start has left, to be taken behind all else;
+  // null when there is none.
+  const Dropped* drop() const {
+    return start_.is_false && dropped_ < rank_->dropped.size()
+               ? &rank_->dropped[dropped_]
+               : nullptr;
+  }
+  void DropTaken() { ++dropped_; }
 
   // True for a hook whose operations somebody waits for.
   bool Waits(int32_t hook) const;
@@ -87,8 +115,10 @@ class SideSequence {
 
   const RankProgram* rank_;
   Start start_;
+  int64_t number_ = 0;
   int64_t end_ = 0;
   int64_t stop_ = 0;
+  size_t dropped_ = 0;
   size_t attachment_ = 0;
   size_t attachment_end_ = 0;
   Item item_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_shape.h"

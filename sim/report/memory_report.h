@@ -1,5 +1,5 @@
-// Memory of a run as numbers and words: the keys of DESIGN section 3, a table
-// by rank, whether it fits and what would help. The sizes themselves are
+// Memory of a run as numbers and words: keys of docs/json-and-exit-codes.md, a
+// table by rank, whether it fits and what would help. The sizes themselves are
 // sim/memory's.
 #pragma once
 

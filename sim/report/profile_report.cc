@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
 
@@ -43,6 +44,7 @@ nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report) {
     out["left_out_shapes"] = report.left_out_shapes;
   }
   out["interference"] = report.interference;
+  if (!report.collectives.empty()) out["collectives"] = report.collectives;
   Json stages = Json::array();
   for (const StageCosts& stage : report.stages) {
     stages.push_back({{"forward_s", stage.forward_s},
@@ -95,6 +97,10 @@ std::string ProfileCostsToText(const ProfileReport& report) {
     absl::StrAppend(&out,
                     "  interference of passes and what runs beside them: ",
                     report.interference, "\n");
+  }
+  if (!report.collectives.empty()) {
+    absl::StrAppend(&out, "  collectives of gradients and parameters: ",
+                    report.collectives, ", measured\n");
   }
   if (report.left_out_shapes > 0) {
     absl::StrAppendFormat(

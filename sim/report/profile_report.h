@@ -19,6 +19,9 @@ struct ProfileReport {
   double optimizer_s = 0;
   double split_price = 0;    // (B + W) / BW of a layer; 0: not measured
   std::string interference;  // what of it the run had: "off", "on"
+  // Of gradients and parameters that are timed as measured, "all_reduce over
+  // 4"; "": none, the network times them.
+  std::string collectives;
   // Of the whole profile, predicted from the others; 0 without any.
   double left_out_median = 0;
   int left_out_shapes = 0;

@@ -1,4 +1,4 @@
-// The numbers of DESIGN section 3, computed once and printed in every form.
+// A run's numbers (docs/json-and-exit-codes.md), computed once for every form.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +109,7 @@ std::string IntervalText(const StepInterval& interval, double iteration_s);
 nlohmann::ordered_json IntervalToJson(
     const std::optional<StepInterval>& interval);
 
-// One JSON object, keys of DESIGN section 3. Numbers read back exactly.
+// One JSON object (docs/json-and-exit-codes.md). Numbers read back exactly.
 std::string ReportToJson(const Report& report);
 
 // For people: both bubble definitions named, a table by rank.

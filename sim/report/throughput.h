@@ -42,7 +42,7 @@ struct Throughput {
   std::string FlopsFormula() const;
 };
 
-// Adds the keys of DESIGN section 3.
+// Adds the keys of docs/json-and-exit-codes.md.
 void AddThroughput(const Throughput& throughput, nlohmann::ordered_json* out);
 
 // Lines "mfu  41.3 %  ...", ended.

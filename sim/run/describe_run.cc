@@ -75,6 +75,7 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
                       run.costs.profile->costs, run.lower.costs);
     report->profile->interference =
         run.lower.interference == nullptr ? "off" : "on";
+    report->profile->collectives = run.costs.measured_collectives;
     DescribeOmissions(run, report);
   }
   if (!run.costs.analytic) return;
@@ -90,8 +91,7 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   report->params = run.schedule.params;
   report->model = run.model;
   report->system = run.network.system;
-  report->data_parallel =
-      ChoiceName(DataParallelChoices(), run.lower.data_parallel);
+  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
   // Prepare fills these in where there is something to synchronise.
   if (!run.lower.gradient_bytes.empty()) {
     report->gradient_sync = report->data_parallel;

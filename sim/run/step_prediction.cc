@@ -9,17 +9,6 @@
 namespace pipewright {
 namespace {
 
-bool HasPasses(const Program& program, PassKind kind) {
-  for (const RankProgram& rank : program.ranks) {
-    for (size_t index = 0; index < rank.lanes.size(); ++index) {
-      if (Pass::KindOf(index) == kind && rank.lanes[index].passes > 0) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 // As TakeRecomputePasses does with the times: R passes of the schedule are no
 // part of the backward.
 void TakeOutRecompute(std::vector<TimeSource>* sources) {
@@ -46,7 +35,7 @@ void TakeOutRecompute(std::vector<TimeSource>* sources) {
 
 // That of the layers; of a schedule that has both backwards the one further
 // from 1.
-double BackToBackIn(const PreparedRun& run, const Program& program) {
+double BackToBackIn(const PreparedRun& run, const Schedule& schedule) {
   double out = 1;
   const auto take = [&out](double ratio) {
     if (std::abs(std::log(ratio)) > std::abs(std::log(out))) out = ratio;
@@ -56,8 +45,8 @@ double BackToBackIn(const PreparedRun& run, const Program& program) {
     const BackToBack ratios = BackToBackOf(
         *run.costs.profile->profile, *time.nearest,
         run.prepared_model->training.recompute == Recompute::kFull);
-    if (HasPasses(program, PassKind::kBackwardWeight)) take(ratios.split);
-    if (HasPasses(program, PassKind::kBackwardFull)) take(ratios.fused);
+    if (schedule.Has(PassKind::kBackwardWeight)) take(ratios.split);
+    if (schedule.Has(PassKind::kBackwardFull)) take(ratios.fused);
   }
   return out;
 }
@@ -78,9 +67,9 @@ absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
   }
   const ProfileCosts& measured = run.costs.profile->costs;
   StepErrors errors = {.sources = measured.sources, .noise = measured.jitter};
-  if (HasPasses(program, PassKind::kRecompute))
-    TakeOutRecompute(&errors.sources);
-  errors.back_to_back = BackToBackIn(run, program);
+  const Schedule& schedule = *program.schedule;
+  if (schedule.Has(PassKind::kRecompute)) TakeOutRecompute(&errors.sources);
+  errors.back_to_back = BackToBackIn(run, schedule);
   if (run.network.measured_hop) {
     const std::optional<TimeError> hop =
         HopError(*run.costs.profile->profile, run.lower.hop_bytes);

@@ -140,8 +140,7 @@ class PairCheck {
             }
             if (weights && reduced) {
               return Fail(rank, index,
-                          "stands behind the REDUCE_GRAD of its "
-                          "stage");
+                          "comes after the REDUCE_GRAD of its stage");
             }
             used = true;
             break;

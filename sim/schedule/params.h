@@ -15,7 +15,7 @@ namespace pipewright {
 
 // Costs for planners and closed forms. Any unit, the same everywhere. F, B, W
 // are those of one microbatch through all stages of a rank; a chunk takes
-// 1/vpp of them (DESIGN section 4). One hop between ranks takes `hop`.
+// 1/vpp of them. One hop between ranks takes `hop`.
 struct PlanCosts {
   double forward = 1;
   double backward_input = 1;

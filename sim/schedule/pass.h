@@ -1,6 +1,6 @@
 // One scheduled pass in eight bytes: what runs, on which microbatch. The order
 // of a rank is an array of them, the only storage that grows with the number
-// of microbatches (DESIGN section 1).
+// of microbatches (docs/architecture.md, The flow).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline constexpr int kNumPassKinds = 8;
 // "F", "B", "W", "BW", "R", "O", "L", "SYNC".
 absl::string_view PassKindName(PassKind kind);
 
-// True for the kinds that count as passes: F B W BW R (DESIGN section 3).
+// True for the kinds that count as passes: F B W BW R.
 constexpr bool IsComputePass(PassKind kind) {
   return kind <= PassKind::kRecompute;
 }

@@ -203,7 +203,7 @@ class RankCheck {
           absl::StrCat("stands before ", Name(pass, needed, pass.slice())));
     }
     if ((state & rule.excludes & kB) != 0) {
-      return fail("stands behind the backward that needs it");
+      return fail("comes after the backward pass that needs it");
     }
     if ((state & rule.excludes & kAway) != 0) {
       return fail("needs activations that were offloaded and not loaded");

@@ -1,5 +1,7 @@
 #include "sim/schedule/schedule.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
@@ -11,12 +13,23 @@ absl::string_view BackwardRuleName(BackwardRule rule) {
   return kNames[static_cast<int>(rule)];
 }
 
+bool HasKind(const RankOrder& order, PassKind kind) {
+  return std::any_of(order.begin(), order.end(),
+                     [kind](Pass pass) { return pass.kind() == kind; });
+}
+
 int64_t Schedule::num_passes() const {
   int64_t passes = 0;
   for (const auto& rank_order : orders) {
     passes += static_cast<int64_t>(rank_order->size());
   }
   return passes;
+}
+
+bool Schedule::Has(PassKind kind) const {
+  return std::any_of(orders.begin(), orders.end(), [kind](const auto& order) {
+    return HasKind(*order, kind);
+  });
 }
 
 std::string PassToString(const Schedule& schedule, Pass pass) {

@@ -17,6 +17,9 @@ namespace pipewright {
 
 using RankOrder = std::vector<Pass>;
 
+// Is there a pass of `kind` in the order?
+bool HasKind(const RankOrder& order, PassKind kind);
+
 // What a backward of a stage needs besides its own forward.
 enum class BackwardRule : uint8_t {
   kChain,  // the backward of the next stage: ordinary training
@@ -55,6 +58,8 @@ struct Schedule {
   const RankOrder& order(int rank) const { return *orders[rank]; }
   // Entries of all orders together, O, L and SYNC included.
   int64_t num_passes() const;
+  // Is there a pass of `kind` on any rank?
+  bool Has(PassKind kind) const;
 };
 
 // How one pass reads in messages, pictures and the text form: "F3", "bBW3.1".

@@ -1,4 +1,4 @@
-// The text and JSON forms of a schedule file (DESIGN section 5):
+// The text and JSON forms of a schedule file (docs/architecture.md, Files):
 //
 //   pipewright-schedule 1
 //   pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain

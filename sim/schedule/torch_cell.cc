@@ -96,7 +96,7 @@ absl::Status ReadAction(absl::string_view text,
   if (!text.empty()) {
     return BadTorchCell(
         absl::StrCat("trailing ", Quoted(text)),
-        numbered ? "nothing behind the microbatch"
+        numbered ? "nothing after the microbatch"
                  : absl::StrCat("no microbatch with ", action.kind->name));
   }
   actions->push_back(action);

@@ -108,15 +108,14 @@ class Candidates {
     // Two replicas of a stage in one pipeline, or none that step together:
     // Lower takes no sharded optimizer there.
     if (run_.schedule.lowered->directions > 1 ||
-        run_.schedule.lowered->update_every > 0)
+        run_.schedule.lowered->update_every > 0) {
       return;
-    for (const DataParallel kind :
-         {DataParallel::kZero1, DataParallel::kZero2, DataParallel::kFsdp}) {
-      if (ZeroStageOf(kind) <= training_.zero) continue;
+    }
+    for (const DataParallelTraits& mode : kDataParallelModes) {
+      if (mode.zero_stage() <= training_.zero) continue;
       RunConfig& config =
-          Add("zero", absl::StrCat("strategy.data_parallel ",
-                                   ChoiceName(DataParallelChoices(), kind)));
-      config.strategy.data_parallel = kind;
+          Add("zero", absl::StrCat("strategy.data_parallel ", mode.name));
+      config.strategy.data_parallel = mode.mode;
       config.strategy.zero.reset();
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/base/error_parts.h"
@@ -13,9 +14,6 @@
 
 namespace pipewright {
 namespace {
-
-// Keeps ids of devices and links well inside 32 bits.
-constexpr int64_t kMaxDevices = int64_t{1} << 20;
 
 std::vector<const ShapeInfo*>& Rows() {
   static std::vector<const ShapeInfo*> rows;
@@ -62,9 +60,9 @@ absl::Status CheckParams(const ShapeParams& params) {
       CheckAtLeastOne("devices_per_node", params.devices_per_node));
   const int64_t devices =
       static_cast<int64_t>(params.nodes) * params.devices_per_node;
-  if (devices > kMaxDevices) {
+  if (devices > kMostClusterDevices) {
     return BadValue("nodes * devices_per_node", absl::StrCat(devices),
-                    absl::StrCat("1 to ", kMaxDevices));
+                    absl::StrCat("1 to ", kMostClusterDevices));
   }
   if (params.nics_per_node != 0) {
     PW_RETURN_IF_ERROR(CheckDivides("nics_per_node", params.nics_per_node,
@@ -72,14 +70,6 @@ absl::Status CheckParams(const ShapeParams& params) {
   }
   PW_RETURN_IF_ERROR(CheckDivides("pcie_per_switch", params.pcie_per_switch,
                                   params.devices_per_node));
-  if (!std::isfinite(params.oversubscription) || params.oversubscription < 1) {
-    return BadValue("oversubscription", absl::StrCat(params.oversubscription),
-                    "finite and at least 1");
-  }
-  if (params.nodes_per_leaf < 0) {
-    return BadValue("nodes_per_leaf", absl::StrCat(params.nodes_per_leaf),
-                    "1 or more (0 for shapes without leaf switches)");
-  }
   if (params.devices_per_node > 1) {
     PW_RETURN_IF_ERROR(CheckLink("nvlink", params.nvlink));
   }
@@ -87,7 +77,51 @@ absl::Status CheckParams(const ShapeParams& params) {
   return params.has_pcie() ? CheckLink("pcie", params.pcie) : absl::OkStatus();
 }
 
+std::string OwnField(absl::string_view key) {
+  return absl::StrCat("params.", key);
+}
+
+// The given values and the defaults of the others.
+absl::StatusOr<ShapeParamValues> CompleteOwnParams(
+    const ShapeInfo& shape, const ShapeParamValues& given) {
+  PW_RETURN_IF_ERROR(CheckOwnParams(shape, given));
+  ShapeParamValues values = given;
+  for (const ShapeParam& param : shape.params) {
+    if (values.count(param.key) > 0) continue;
+    if (param.fallback.empty()) {
+      return MissingValue(
+          OwnField(param.key),
+          absl::StrCat(AllowedValues(param), " (shape ", shape.name, ")"));
+    }
+    values[param.key] = param.fallback;
+  }
+  return values;
+}
+
+// A shape that asks for what its row does not have is our own bug.
+const std::string& OwnValue(const ShapeParams& params, absl::string_view key) {
+  const auto found = params.own.find(std::string(key));
+  PW_CHECK(found != params.own.end());
+  return found->second;
+}
+
 }  // namespace
+
+int ShapeParams::OwnInt(absl::string_view key) const {
+  int value = 0;
+  PW_CHECK(absl::SimpleAtoi(OwnValue(*this, key), &value));
+  return value;
+}
+
+double ShapeParams::OwnReal(absl::string_view key) const {
+  double value = 0;
+  PW_CHECK(absl::SimpleAtod(OwnValue(*this, key), &value));
+  return value;
+}
+
+const std::string& ShapeParams::OwnChoice(absl::string_view key) const {
+  return OwnValue(*this, key);
+}
 
 RegisterShape::RegisterShape(ShapeInfo info) {
   std::vector<const ShapeInfo*>& rows = Rows();
@@ -103,16 +137,53 @@ RegisterShape::RegisterShape(ShapeInfo info) {
 
 const std::vector<const ShapeInfo*>& AllShapes() { return Rows(); }
 
-absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params) {
-  std::vector<std::string> known;
-  const ShapeInfo* shape = nullptr;
+const ShapeInfo* FindShape(absl::string_view name) {
   for (const ShapeInfo* row : AllShapes()) {
-    known.push_back(row->name);
-    if (row->name == params.shape) shape = row;
+    if (row->name == name) return row;
   }
-  if (shape == nullptr) return UnknownName("shape", params.shape, known);
+  return nullptr;
+}
+
+const ShapeParam* FindShapeParam(const ShapeInfo& shape,
+                                 absl::string_view key) {
+  for (const ShapeParam& param : shape.params) {
+    if (param.key == key) return &param;
+  }
+  return nullptr;
+}
+
+absl::Status CheckOwnParams(const ShapeInfo& shape,
+                            const ShapeParamValues& values) {
+  std::vector<std::string> known;
+  for (const ShapeParam& param : shape.params) known.push_back(param.key);
+  for (const auto& [key, value] : values) {
+    if (const ShapeParam* param = FindShapeParam(shape, key)) {
+      PW_RETURN_IF_ERROR(CheckShapeParam(*param, OwnField(key), value));
+      continue;
+    }
+    if (known.empty()) {
+      return BadValue(OwnField(key), value,
+                      absl::StrCat("no parameters (shape ", shape.name,
+                                   " has none of its own)"));
+    }
+    return InField("params",
+                   UnknownName(absl::StrCat("parameter of shape ", shape.name),
+                               key, known));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params) {
+  const ShapeInfo* shape = FindShape(params.shape);
+  if (shape == nullptr) {
+    std::vector<std::string> known;
+    for (const ShapeInfo* row : AllShapes()) known.push_back(row->name);
+    return UnknownName("shape", params.shape, known);
+  }
   PW_RETURN_IF_ERROR(CheckParams(params));
-  return shape->build(params);
+  ShapeParams complete = params;
+  PW_ASSIGN_OR_RETURN(complete.own, CompleteOwnParams(*shape, params.own));
+  return shape->build(complete);
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/topology/cluster.h"
+#include "sim/topology/shape_param.h"
 
 namespace pipewright {
 
@@ -23,33 +24,47 @@ struct LinkClass {
   std::string source;
 };
 
-// All that a shape needs; a system file or the configuration fills it in.
+// As many devices as a cluster may have: ids of devices and links stay well
+// inside 32 bits.
+inline constexpr int kMostClusterDevices = 1 << 20;
+
+// All that a shape needs; a system file or the configuration fills it in. What
+// only some shapes know is in `own`.
 struct ShapeParams {
   std::string name;   // of the system, for messages and reports
-  std::string shape;  // registered name: "node", "nic-switch", "fat-tree"
+  std::string shape;  // registered name
   int nodes = 1;
   int devices_per_node = 1;
-  int nics_per_node = 0;        // 0: one a device; devices share in blocks; has
-                                // to divide devices_per_node
-  int pcie_per_switch = 1;      // devices that share one host link each way
-  int nodes_per_leaf = 0;       // fat-tree
-  double oversubscription = 1;  // fat-tree: leaf down / leaf up bandwidth
-  LinkClass nvlink;             // device to the node's switch
-  LinkClass nic;                // node to the fabric, per NIC
-  LinkClass pcie;               // PCIe switch to host memory
-  std::string device_name;      // "H100 SXM5 80GB"
-  double memory_bytes = 0;      // of one device
+  int nics_per_node = 0;    // 0: one a device; devices share in blocks; has to
+                            // divide devices_per_node
+  int pcie_per_switch = 1;  // devices that share one host link each way
+  ShapeParamValues own;     // the shape's own parameters, as given
+  LinkClass nvlink;         // device to the node's switch
+  LinkClass nic;            // node to the fabric, per NIC
+  LinkClass pcie;           // PCIe switch to host memory
+  std::string device_name;  // "H100 SXM5 80GB"
+  double memory_bytes = 0;  // of one device
   std::string summary;
-  // Where the other numbers are from: field name -> source.
+  // Where the other numbers are from: field name ("params.KEY" of `own`) ->
+  // source.
   std::map<std::string, std::string> sources;
 
   // Without PCIe there are no links to the hosts and their routes are empty.
   bool has_pcie() const { return pcie.bytes_per_s != 0 || pcie.latency_s != 0; }
+
+  // The value of an own parameter. For a shape's `build`, which is given legal
+  // values of all the parameters in its row.
+  int OwnInt(absl::string_view key) const;
+  double OwnReal(absl::string_view key) const;
+  const std::string& OwnChoice(absl::string_view key) const;
 };
 
 struct ShapeInfo {
   std::string name;
   std::string summary;
+  std::vector<ShapeParam> params = {};
+  // Every message takes as long one way as the other.
+  bool symmetric = true;
   // Error: kInvalidArgument with field, value and what is allowed.
   std::function<absl::StatusOr<Cluster>(const ShapeParams&)> build;
 };
@@ -64,12 +79,25 @@ class RegisterShape {
 // Sorted by name.
 const std::vector<const ShapeInfo*>& AllShapes();
 
-// Checks what all shapes share, then builds: counts at least 1 and at most
-// 2^20 devices, links that the shape needs with a finite bandwidth above 0 and
-// a finite latency of at least 0 (NVLink where a node has several devices,
-// NICs where there are several nodes, PCIe where it is given). Error:
-// kInvalidArgument with field, value and what is allowed; for an unknown shape
-// the nearest. Time and memory O(devices); routes are computed when asked for.
+// Null for a name that no row has.
+const ShapeInfo* FindShape(absl::string_view name);
+
+// Null where the shape has no parameter `key` of its own.
+const ShapeParam* FindShapeParam(const ShapeInfo& shape, absl::string_view key);
+
+// Every key has to be one of the shape's, with a legal value; none has to be
+// there. Error: kInvalidArgument about "params.KEY"; for an unknown key the
+// nearest.
+absl::Status CheckOwnParams(const ShapeInfo& shape,
+                            const ShapeParamValues& values);
+
+// Checks what all shapes share and the shape's own parameters, then builds:
+// counts at least 1 and at most kMostClusterDevices devices, links that the
+// shape needs with a finite bandwidth above 0 and a finite latency of at least
+// 0 (NVLink where a node has several devices, NICs where there are several
+// nodes, PCIe where it is given). Error: kInvalidArgument with field, value
+// and what is allowed; for an unknown shape the nearest. Time and memory
+// O(devices); routes are computed when asked for.
 absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params);
 
 }  // namespace pipewright

@@ -44,9 +44,8 @@ std::string ToString(const ShapeParams& params) {
     add("nics_per_node", absl::StrCat(params.nics_per_node));
   }
   add("pcie_per_switch", absl::StrCat(params.pcie_per_switch));
-  if (params.nodes_per_leaf != 0) {
-    add("nodes_per_leaf", absl::StrCat(params.nodes_per_leaf));
-    add("oversubscription", absl::StrCat(params.oversubscription));
+  for (const auto& [key, value] : params.own) {
+    add(absl::StrCat("params.", key), value);
   }
   if (!params.device_name.empty()) add("device_name", params.device_name);
   if (params.memory_bytes != 0) {

@@ -20,9 +20,6 @@ const std::vector<std::pair<std::string, std::string>>& EmbeddedSystems();
 
 namespace {
 
-// As BuildCluster takes.
-constexpr int kMostCount = 1 << 20;
-
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
@@ -57,6 +54,7 @@ class Reader {
     PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
     PW_RETURN_IF_ERROR(ReadLink(system, "nic", &params.nic));
     PW_RETURN_IF_ERROR(ReadLink(system, "pcie", &params.pcie));
+    PW_RETURN_IF_ERROR(ReadOwnParams(system));
     return params;
   }
 
@@ -104,10 +102,11 @@ class Reader {
     }
     const auto& count = static_cast<const proto::SourcedCount&>(
         system.GetReflection()->GetMessage(system, field));
-    if (count.value() < 1 || count.value() > kMostCount) {
-      return At(&tree_, field,
-                BadValue(name, absl::StrCat(count.value()),
-                         absl::StrCat("an integer from 1 to ", kMostCount)));
+    if (count.value() < 1 || count.value() > kMostClusterDevices) {
+      return At(
+          &tree_, field,
+          BadValue(name, absl::StrCat(count.value()),
+                   absl::StrCat("an integer from 1 to ", kMostClusterDevices)));
     }
     PW_RETURN_IF_ERROR(CheckSource(count, name, count.source(), &tree_, field));
     *value = count.value();
@@ -153,6 +152,33 @@ class Reader {
                                     &link->latency_s, &latency));
     link->source =
         absl::StrCat("bandwidth: ", bandwidth, "; latency: ", latency);
+    return absl::OkStatus();
+  }
+
+  // Parameters of the shape's own. An unknown shape is for BuildCluster to
+  // refuse: another may be put in its place.
+  absl::Status ReadOwnParams(const proto::System& system) {
+    const FieldDescriptor* field = Field(system, "params");
+    const ShapeInfo* shape = FindShape(params_->shape);
+    for (int index = 0; index < system.params_size(); ++index) {
+      const proto::SourcedParam& param = system.params(index);
+      const auto at = [&](const absl::Status& status) {
+        return AtLine(source_, tree_.GetLocation(field, index).line, status);
+      };
+      const std::string path = absl::StrCat("params.", param.key());
+      if (param.source().empty()) {
+        return at(MissingValue(
+            absl::StrCat(path, ".source"),
+            "where the number is from (data sheet, guide, section)"));
+      }
+      if (!params_->own.emplace(param.key(), param.value()).second) {
+        return at(BadValue("params", param.key(), "each key once"));
+      }
+      params_->sources[path] = param.source();
+      if (shape == nullptr) continue;
+      PW_RETURN_IF_ERROR(
+          at(CheckOwnParams(*shape, {{param.key(), param.value()}})));
+    }
     return absl::OkStatus();
   }
 

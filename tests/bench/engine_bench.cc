@@ -194,8 +194,7 @@ Program Large(bool flows) {
     ShapeParams system = *FindSystem("dgx-h100");
     system.nodes = 512;
     system.shape = "fat-tree";
-    system.nodes_per_leaf = 4;
-    system.oversubscription = 2;
+    system.own = {{"nodes_per_leaf", "4"}, {"oversubscription", "2"}};
     absl::StatusOr<Cluster> cluster = BuildCluster(system);
     PW_CHECK(cluster.ok());
     const int devices = cluster->num_devices();
@@ -209,7 +208,8 @@ Program Large(bool flows) {
 }
 
 // One replica after the other of 16 ranks, on cards of their own: rings of each
-// rank's parameters and gradients around every pass, and hops on the same cards.
+// rank's parameters and gradients around every pass, and hops on the same
+// cards.
 Program Sharded(int replicas) {
   const auto schedule = Build("zb-h1", 64);
   LowerOptions options = Options(*schedule);

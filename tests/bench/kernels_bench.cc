@@ -10,8 +10,11 @@
 
 #include "kernels/kernels.h"
 #include "kernels/layer.h"
+#include "sim/base/median.h"
 
 namespace {
+
+using pipewright::Median;
 
 PwStatus NoGemm(PwDevice*, PwStream*, const PwGemm*, const void*, const void*,
                 const void*, void*) {
@@ -114,12 +117,6 @@ class LayerBench {
   void* scratch_;
   std::vector<void*> blocks_;
 };
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2,
-                   values.end());
-  return values[values.size() / 2];
-}
 
 // Arguments: style, pass. Hidden 1024, 512 tokens.
 void BM_LayerPass(benchmark::State& state) {

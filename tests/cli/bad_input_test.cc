@@ -160,7 +160,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--network", "fluit"}), 2, {"did you mean 'fluid'?"}},
       {Small({"--iterations", "0"}), 2, {"iterations: 0"}},
       {Small({"--data-parallel", "hsdp"}), 2, {"not available"}},
-      {Small({"--waiting", "rendezvous"}), 2, {"holds nobody"}},
+      {Small({"--waiting", "rendezvous"}), 2, {"does not block a rank"}},
       {Small({"--param", "color"}), 2, {"--param: color", "KEY=VALUE"}},
       {Small({"--param", "color=red"}),
        2,

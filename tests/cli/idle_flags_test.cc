@@ -67,9 +67,8 @@ void CheckSchedule(const Words& base, const FieldSample& sample,
                    const BaseRuns& runs) {
   std::vector<std::string> orders;
   for (const std::string& value : sample.values) {
-    const std::string edit =
-        absl::StrCat(sample.path, sample.path == "schedule.params" ? "." : "=",
-                     runs.Value(value));
+    const std::string edit = absl::StrCat(
+        sample.path, sample.is_mapping() ? "." : "=", runs.Value(value));
     const BinaryResult run = RunHere(Plus(base, {"--set", edit}));
     if (run.exit_code != 0) continue;
     const std::string name = edit.substr(0, edit.find('='));

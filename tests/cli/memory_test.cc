@@ -136,7 +136,7 @@ TEST_CASE("cli: check weighs a file's order with a model", "[cli][memory]") {
   CHECK(absl::StrContains(over.out, "rank 0 needs"));
   const BinaryResult bare = check({"--memory", "10GiB"});
   CHECK(bare.exit_code == 2);
-  CHECK(absl::StrContains(bare.err, "no model tells"));
+  CHECK(absl::StrContains(bare.err, "needs a model"));
 }
 
 TEST_CASE("cli: the picture of memory needs a model", "[cli][memory]") {

@@ -110,7 +110,7 @@ bool Names(absl::string_view refusal, absl::string_view value) {
 
 std::string EditOf(const BaseRuns& runs, const FieldSample& sample,
                    const std::string& value) {
-  return absl::StrCat(sample.path, sample.path == "schedule.params" ? "." : "=",
+  return absl::StrCat(sample.path, sample.is_mapping() ? "." : "=",
                       runs.Value(value));
 }
 
@@ -118,9 +118,9 @@ std::string EditOf(const BaseRuns& runs, const FieldSample& sample,
 std::string Silent(const BaseRuns& runs, const BaseRun& run,
                    const FieldSample& sample) {
   const std::string config = runs.PathOf(run.name);
-  // A parameter of the schedule is in no base run.
-  const bool is_pair = sample.path == "schedule.params";
-  const Outcome absent = OutcomeOf(config, is_pair ? "" : sample.path + "=");
+  // Of a mapping each value names a key of its own.
+  const Outcome absent =
+      OutcomeOf(config, sample.is_mapping() ? "" : sample.path + "=");
   std::vector<std::pair<std::string, Outcome>> silent;
   for (const std::string& value : sample.values) {
     const std::string edit = EditOf(runs, sample, value);

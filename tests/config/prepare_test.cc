@@ -148,8 +148,8 @@ TEST_CASE("prepare: two directions share weights, so gradients are needed",
   const std::string file = absl::StrCat("schedule: {file: ", path, "}\n");
   const PreparedRun none = Prepared(file + "strategy: {data_parallel: none}\n");
   CHECK(Warns(none,
-              "two replicas hold the same weights, but gradients are not "
-              "synchronised"));
+              "two directions of the schedule hold the same weights, but "
+              "gradients are not synchronised"));
   const PreparedRun known = Prepared(file + "costs: {gradient_bytes: 8GB}\n");
   CHECK(known.lower.data_parallel == DataParallel::kDdp);
   CHECK(known.lower.gradient_bytes == std::vector<double>{8e9});

@@ -22,6 +22,8 @@
 #include "sim/memory/activations.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
+#include "sim/topology/registry.h"
+#include "tests/support/shapes.h"
 
 namespace pipewright {
 namespace {
@@ -100,11 +102,21 @@ class Numbers {
   std::vector<NumberField> fields_;
 };
 
+// Those that only some shapes have, too.
 std::vector<NumberField> AllNumbers() {
   Numbers numbers;
   const RunConfig none;
   VisitFields(none, numbers);
-  return numbers.fields();
+  std::vector<NumberField> fields = numbers.fields();
+  for (const ShapeInfo* shape : AllShapes()) {
+    for (const ShapeParam& param : shape->params) {
+      if (param.kind == ShapeParam::Kind::kChoice) continue;
+      fields.push_back({absl::StrCat("system.params.", param.key),
+                        {Text(param.least), Text(param.most)},
+                        testing::IllegalValuesOf(param)});
+    }
+  }
+  return fields;
 }
 
 // Several bases, since what one has another refuses.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "sim/base/median.h"
 #include "sim/base/worst.h"
 #include "sim/cost/profile_shape.h"
 
@@ -172,12 +173,6 @@ TEST_CASE("cost: outside of the grid the error grows with every doubling",
       CHECK(error(place) <= (1 + doublings) / 10);
     }
   }
-}
-
-TEST_CASE("cost: the median of magnitudes", "[cost]") {
-  CHECK(MedianMagnitude({}) == 0);
-  CHECK(MedianMagnitude({-3, 1, 2}) == 2);
-  CHECK(MedianMagnitude({-4, 1, 2, 3}) == 2.5);
 }
 
 }  // namespace pipewright

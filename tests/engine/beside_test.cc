@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 std::shared_ptr<const InterferenceMatrix> Matrix() {
   auto matrix = std::make_shared<InterferenceMatrix>();

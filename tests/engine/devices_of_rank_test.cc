@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 Approx Is(double value) { return Approx(value).epsilon(kSame); }
 

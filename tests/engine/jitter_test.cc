@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 std::shared_ptr<Jitter> Noise(uint64_t seed, double sigma) {
   auto jitter = std::make_shared<Jitter>();

@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 // Both engines have to agree; no link is shared in these programs.
 RunSummary Both(const Program& program) {

@@ -1,5 +1,5 @@
 // What holds for every registered schedule, whatever the shape and the costs
-// (DESIGN section 8).
+// (docs/architecture.md, Tests).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -7,21 +7,19 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "absl/strings/str_cat.h"
-#include "sim/base/file.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowering.h"
-#include "tests/support/paths.h"
+#include "tests/support/oracle.h"
 #include "tests/support/trace_check.h"
 
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 // Costs whose multiples and quarters add up without rounding.
 std::vector<PlanCosts> CostSets() {
@@ -234,8 +232,8 @@ TEST_CASE("engine: activations in time peak as the order says", "[engine]") {
   });
 }
 
-// The reference schedulers' times, where shared/oracle is there: integers, so
-// the fast engine has to meet them exactly.
+// The times of others' schedulers (tests/oracle/README.md) are integers, so the
+// fast engine has to meet them exactly.
 TEST_CASE("engine: spans are those of the reference schedulers", "[engine]") {
   using Json = nlohmann::json;
   const std::map<std::string, std::vector<double>> cost_sets = {
@@ -251,14 +249,7 @@ TEST_CASE("engine: spans are those of the reference schedulers", "[engine]") {
                                           {"vpp_v4", "interleaved-1f1b"},
                                           {"zb_h1", "zb-h1"},
                                           {"zb_h2", "zb-h2"}}) {
-    const std::string path = absl::StrCat(
-        testing::SourcePath("../shared/oracle/schedules/"), file, ".json");
-    const auto content = ReadFile(path);
-    if (!content.ok()) {
-      WARN("skipped: " << path << " is absent");
-      return;
-    }
-    const Json oracle = Json::parse(*content);
+    const Json oracle = testing::LoadOracle(file);
     for (const Json& row : oracle["cases"]) {
       const auto schedule =
           Registered(name, row["p"], row["m"], oracle["chunks"]);

@@ -1,5 +1,5 @@
 // How times of a run answer to the numbers that go in: repeated, slowed down,
-// sped up, run for longer (DESIGN section 8).
+// sped up, run for longer (docs/architecture.md, Tests).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 void AppendDouble(double value, std::string* out) {
   uint64_t bits = 0;

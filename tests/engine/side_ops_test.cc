@@ -18,7 +18,7 @@ using Runner = absl::StatusOr<RunSummary> (*)(const Program&,
 const std::map<std::string, Runner> kEngines = {{"fast", &RunFast},
                                                 {"simgrid", &RunSimgrid}};
 
-constexpr double kSame = 1e-9;  // relative (DESIGN section 8)
+constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
 // Start and end of every operation of a kind on a rank.
 using Times = std::vector<std::pair<double, double>>;

@@ -17,7 +17,7 @@
 namespace pipewright {
 namespace {
 
-// Relative agreement of engines that compute the same thing (DESIGN sec. 8).
+// Relative agreement of engines (docs/architecture.md, Tests).
 constexpr double kSame = 1e-9;
 
 bool Near(double a, double b) {

@@ -81,11 +81,8 @@ void CheckTrained(const TrainedRun& trained) {
 // inventory (memory_test.cc), which are no multiples of a microbatch: chunks
 // are unlike, B leaves its own gradients, slices share a cache.
 bool HoldsWholeOrNothing(const Schedule& schedule) {
-  bool splits = false;
-  for (const Pass pass : schedule.order(0)) {
-    splits |= pass.kind() == PassKind::kBackwardInput;
-  }
-  return !splits && schedule.vpp() == 1 && schedule.slices == 1;
+  return !schedule.Has(PassKind::kBackwardInput) && schedule.vpp() == 1 &&
+         schedule.slices == 1;
 }
 
 TEST_CASE("execute: every synchronous schedule trains as without a pipeline",

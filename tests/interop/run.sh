@@ -1,12 +1,13 @@
 #!/bin/sh
-# Usage: run.sh PIPEWRIGHT FOLDER CHECK. Writes schedules as PyTorch's CSV to
-# FOLDER, both flavours, and lets CHECK (torch_csv_check.sh) run each in real
-# PyTorch and compare loss and gradients with plain autograd. Exit 77: CHECK is
-# not there, or cannot set PyTorch up. The first run loads about 250 MB.
+# Usage: run.sh PIPEWRIGHT FOLDER. Writes schedules as PyTorch's CSV to FOLDER,
+# both flavours, and lets torch_csv_check.sh run each in real PyTorch and
+# compare loss and gradients with plain autograd. Exit 77: PyTorch cannot be
+# set up here. The first run loads about 250 MB.
 set -eu
 pipewright=$1
 files=$2
-check=$3
+here=$(dirname "$0")
+check=$here/torch_csv_check.sh
 
 skip() {
   echo "skipped: $1"
@@ -24,14 +25,13 @@ for name in $("$pipewright" list schedules | sed -n 's/^\([a-z0-9-]*\)  .*/\1/p'
   done
 done
 
-expected=$(dirname "$0")/exports.txt
+expected=$here/exports.txt
 ls "$files" | sed -n 's/\.csv$//p' | LC_ALL=C sort > "$files/written"
 if ! diff "$expected" "$files/written"; then
   echo "failed: the files written (>) are not those of $expected (<)"
   exit 1
 fi
 
-[ -x "$check" ] || skip "no $check"
 passed=0
 failed=0
 for file in "$files"/*.csv; do
@@ -40,7 +40,8 @@ for file in "$files"/*.csv; do
   case $code in
     0) passed=$((passed + 1)) ;;
     1) failed=$((failed + 1)) ;;
-    *) skip "PyTorch cannot be set up (see above)" ;;
+    2) skip "PyTorch cannot be set up (see above)" ;;
+    *) echo "failed: $check exits $code" && exit 1 ;;
   esac
 done
 echo "$passed passed, $failed failed"

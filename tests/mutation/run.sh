@@ -186,9 +186,6 @@ copy_sources() {
     cp "$path" "$tree/$path" || exit 2
   done <"$copied.now"
   mv "$copied.now" "$copied"
-  # What some tests look for beside the checkout.
-  [ ! -d "$root/../shared" ] || ln -sfn "$(cd "$root/../shared" && pwd)" \
-    "$(dirname "$tree")/shared"
 }
 
 # Links are most of the work: a faster linker, where there is one.

@@ -6,14 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/file.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/network_time.h"
 #include "sim/topology/registry.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
-#include "tests/support/paths.h"
+#include "tests/support/oracle.h"
 #include "tests/support/random_program.h"
 
 namespace pipewright {
@@ -166,17 +165,10 @@ TEST_CASE("shards: a backward waits for the scatter two back", "[program]") {
   }
 }
 
-// 2vm/U gathers and vm/U scatters a rank (schedules_other.md, section 2), on
-// orders that switch between chunks more often than that.
+// One gather for each unit, chunk and direction, one scatter for each unit and
+// chunk: 2vm/U and vm/U a rank, on orders that switch chunks more often.
 TEST_CASE("shards: units of a ZeroPP-like order", "[program][oracle]") {
-  const std::string path = testing::SourcePath(
-      "../shared/oracle/schedules/reconstruction_zeropp_like.json");
-  const auto content = ReadFile(path);
-  if (!content.ok()) {
-    WARN("skipped: " << path << " is absent");
-    return;
-  }
-  const nlohmann::json data = nlohmann::json::parse(*content);
+  const nlohmann::json data = testing::LoadOracle("reconstruction_zeropp_like");
   int cases = 0;
   for (const auto& run : data["runs"]) {
     const int pp = run["p"];

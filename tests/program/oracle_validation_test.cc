@@ -1,6 +1,6 @@
 // Where post-validation and the transfers around it stand, against the node
-// lists of the zero-bubble paper's released code
-// (shared/oracle/schedules/runtime_passes_small.json).
+// lists of the zero-bubble paper's released code (runtime_passes_small of
+// tests/oracle).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -9,12 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "sim/base/file.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
-#include "tests/support/paths.h"
 
 namespace pipewright {
 namespace {
@@ -195,18 +193,11 @@ std::string Line(const std::vector<Node>& list) {
 
 TEST_CASE("oracle: post-validation and transfers stand as released",
           "[program][oracle]") {
-  const std::string path = testing::SourcePath(
-      "../shared/oracle/schedules/runtime_passes_small.json");
-  const auto content = ReadFile(path);
-  if (!content.ok()) {
-    WARN("skipped: " << path << " is absent");
-    return;
-  }
   int cases = 0;
   int validated = 0;
   int same_place = 0;   // the default place is the released one
   int same_period = 0;  // and costs nothing less
-  const Json data = Json::parse(*content);
+  const Json data = testing::LoadOracle("runtime_passes_small");
   for (const Json& test : data["cases"]) {
     const bool checks = test["post_validation"].get<bool>();
     INFO(test["schedule"] << " p " << test["p"] << " m " << test["m"]);

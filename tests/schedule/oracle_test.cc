@@ -1,5 +1,5 @@
-// Orders and peaks against the reference schedulers' outputs in
-// shared/oracle/schedules, where that folder is there.
+// Orders and peaks against what others' schedulers gave
+// (tests/oracle/README.md).
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// The V family against the reference schedulers' outputs in
-// shared/oracle/schedules, where that folder is there.
+// The V family against what the authors' schedulers gave
+// (tests/oracle/README.md).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -42,7 +42,6 @@ TEST_CASE("oracle: with costs the fixed V schedules get no worse",
           "[schedule]") {
   for (const FixedRule& rule : kFixedRules) {
     const json oracle = testing::LoadOracle(rule.file);
-    if (oracle.is_null()) return;
     testing::Compared compared;
     int faster = 0;
     for (const json& row : oracle["cases"]) {
@@ -80,7 +79,6 @@ TEST_CASE("oracle: with costs the fixed V schedules get no worse",
 
 TEST_CASE("oracle: the adaptive V planner", "[schedule]") {
   const json oracle = testing::LoadOracle("v_auto");
-  if (oracle.is_null()) return;
   testing::Compared compared;
   int same = 0;
   for (const json& row : oracle["cases"]) {

@@ -92,6 +92,10 @@ TEST_CASE("slices: work adds up, and later tokens cost more", "[schedule]") {
   const std::vector<double> factors =
       SliceFactors(sequence, EqualSlices(4096, 4));
   CHECK(std::accumulate(factors.begin(), factors.end(), 0.0) == Approx(4));
+  // Of equal lengths, whether or not they are whole tokens.
+  for (int slice = 0; slice < 4; ++slice) {
+    CHECK(EqualSliceFactor(0.25, slice, 4) == Approx(factors[slice]));
+  }
   CHECK(std::is_sorted(factors.begin(), factors.end()));
   CHECK(EqualSlices(10, 4) == std::vector<int64_t>{3, 3, 2, 2});
 }

@@ -61,7 +61,7 @@ TEST_CASE("verify: order on one rank", "[schedule]") {
   CHECK_THAT(Error(kOne, "0: F0 R0 R0 BW0 F1 BW1"),
              Catch::Contains("position 2: R0 stands twice"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 R0 F1 BW1"),
-             Catch::Contains("R0 stands behind the backward that needs it"));
+             Catch::Contains("R0 comes after the backward pass that needs it"));
   CHECK_THAT(Error(kOne, "0: F0 L0 BW0 F1 BW1"),
              Catch::Contains("L0 stands before O0"));
   CHECK_THAT(Error(kOne, "0: F0 O0 BW0 L0 F1 BW1"),
@@ -72,11 +72,11 @@ TEST_CASE("verify: order on one rank", "[schedule]") {
                              "not loaded"));
   CHECK(Verify(kOne, "0: F0 O0 L0 B0 W0 F1 BW1").ok());
   CHECK_THAT(Error(kOne, "0: F0 B0 R0 W0 F1 BW1"),
-             Catch::Contains("R0 stands behind the backward that needs it"));
+             Catch::Contains("R0 comes after the backward pass that needs it"));
   CHECK_THAT(Error(kOne, "0: F0 O0 L0 L0 BW0 F1 BW1"),
              Catch::Contains("L0 stands twice"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 O0 F1 BW1"),
-             Catch::Contains("O0 stands behind the backward"));
+             Catch::Contains("O0 comes after the backward"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 F1 BW1 SYNC0 SYNC1"),
              Catch::Contains("SYNC1 is a second SYNC of its chunk"));
 }

@@ -80,7 +80,7 @@ TEST_CASE("transfers: gradients are reduced once, behind the last backward",
   CHECK_THAT(PairError(With("0B1", "0B1,0REDUCE_GRAD,0REDUCE_GRAD")),
              Catch::Contains("REDUCE_GRAD (stage 0) stands twice"));
   CHECK_THAT(PairError(With("0RECV_B1", "0REDUCE_GRAD,0RECV_B1")),
-             Catch::Contains("BW1 (stage 0) stands behind the REDUCE_GRAD"));
+             Catch::Contains("BW1 (stage 0) comes after the REDUCE_GRAD"));
 }
 
 TEST_CASE("transfers: stages are unsharded and resharded in turn",

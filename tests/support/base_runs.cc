@@ -55,7 +55,7 @@ constexpr char kNarrow[] =
     "nic: {bandwidth: 10GBps, latency: 5us}}";
 constexpr char kTree[] =
     "{shape: fat-tree, devices_per_node: 2, nics_per_node: 2, "
-    "nodes_per_leaf: 1, oversubscription: 4, "
+    "params: {nodes_per_leaf: 1, oversubscription: 4}, "
     "nvlink: {bandwidth: 100GBps, latency: 2us}, "
     "nic: {bandwidth: 10GBps, latency: 5us}}";
 

@@ -36,8 +36,10 @@ struct FieldSample {
   // legal, give different reports. "" where no run reads it: then every run
   // has to say so.
   std::string base;
-  // At least two; of schedule.params KEY=VALUE.
+  // At least two; of a mapping KEY=VALUE.
   std::vector<std::string> values;
+
+  bool is_mapping() const;
 };
 
 // One a field of the configuration.

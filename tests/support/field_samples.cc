@@ -1,3 +1,4 @@
+#include "absl/strings/match.h"
 #include "tests/support/base_runs.h"
 
 namespace pipewright::testing {
@@ -60,6 +61,9 @@ std::vector<FieldSample> SystemSamples() {
       {"system.pcie_per_switch", "", {"1", "2"}},
       {"system.nodes_per_leaf", "fat tree", {"1", "2"}},
       {"system.oversubscription", "fat tree", {"1", "16"}},
+      {"system.params",
+       "fat tree",
+       {"nodes_per_leaf=1", "nodes_per_leaf=2", "oversubscription=16"}},
       {"system.nvlink.bandwidth", "one node", {"200GBps", "1GBps"}},
       {"system.nvlink.latency", "one node", {"1us", "1ms"}},
       {"system.nic.bandwidth", cards, {"5GBps", "1GBps"}},
@@ -167,6 +171,8 @@ std::vector<FieldSample> OtherSamples() {
 }
 
 }  // namespace
+
+bool FieldSample::is_mapping() const { return absl::EndsWith(path, ".params"); }
 
 const std::vector<FieldSample>& FieldSamples() {
   static const std::vector<FieldSample> samples = [] {

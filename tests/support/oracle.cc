@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iostream>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
-#include "sim/base/file.h"
+#include "sim/base/gzip.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/token.h"
 #include "tests/support/paths.h"
@@ -22,7 +23,7 @@ struct CostSet {
   int heads;
 };
 
-// README of the oracle, "Cost sets".
+// tests/oracle/README.md, "Cost sets".
 const CostSet& FindCostSet(const std::string& name) {
   static const auto* sets = new std::map<std::string, CostSet>{
       {"eq0", {{1000, 1000, 1000, 0}, 0, 0}},
@@ -45,21 +46,24 @@ Compared& Compared::operator+=(const Compared& other) {
 
 void SayCompared(absl::string_view family, const Compared& compared,
                  absl::string_view more) {
-  if (compared.cases == 0) return;
   std::cout << absl::StrCat("oracle ", family, ": ", compared.cases,
                             " cases compared, ", compared.peaks, " peaks",
                             more.empty() ? "" : ", ", more, "\n");
 }
 
-Json LoadOracle(const std::string& name) {
-  const std::string path =
-      absl::StrCat(SourcePath("../shared/oracle/schedules/"), name, ".json");
-  const auto content = ReadFile(path);
-  if (!content.ok()) {
-    WARN("skipped: " << path << " is absent");
-    return nullptr;
-  }
-  return Json::parse(*content);
+std::string ReadOracle(absl::string_view file) {
+  const auto input =
+      InputFile::Open(SourcePath(absl::StrCat("tests/oracle/", file)));
+  INFO(input.status());
+  REQUIRE(input.ok());
+  std::string text(std::istreambuf_iterator<char>((*input)->stream()), {});
+  INFO((*input)->status());
+  REQUIRE((*input)->status().ok());
+  return text;
+}
+
+Json LoadOracle(absl::string_view name) {
+  return Json::parse(ReadOracle(absl::StrCat(name, ".json.gz")));
 }
 
 absl::StatusOr<Schedule> BuildOf(const std::string& name, int pp, int vpp,
@@ -130,7 +134,6 @@ Compared CheckFamilyA(const std::string& file, const std::string& name,
                       const OwnParams& own) {
   Compared compared;
   const Json oracle = LoadOracle(file);
-  if (oracle.is_null()) return compared;
   CHECK(!oracle["cases"].empty());
   for (const Json& row : oracle["cases"]) {
     ++compared.cases;
@@ -152,7 +155,6 @@ Compared CheckSmallMicrobatches(const std::string& row_name,
                                 const OwnParams& own) {
   Compared compared;
   const Json oracle = LoadOracle("edge_small_m");
-  if (oracle.is_null()) return compared;
   for (const Json& row : oracle["rows"]) {
     if (row["schedule"] != row_name) continue;
     const auto schedule = BuildOf(name, row["p"], vpp, row["m"], own);
@@ -176,7 +178,6 @@ Compared CheckFamilyB(
         name_of) {
   Compared compared;
   const Json oracle = LoadOracle(file);
-  if (oracle.is_null()) return compared;
   for (const Json& run : oracle["runs"]) {
     const std::pair<std::string, OwnParams> ours = name_of(run);
     if (ours.first.empty()) continue;

@@ -1,5 +1,5 @@
-// Outputs of reference schedulers in shared/oracle/schedules, where that
-// folder is there: orders, peaks, cost sets (its README).
+// What others' schedulers gave, in tests/oracle (see its README.md): orders,
+// peaks, cost sets. A file that is missing or broken fails the test.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace pipewright::testing {
 
 using OwnParams = std::map<std::string, std::string>;
 
-// What a check has compared; all 0 where the folder is absent.
+// What a check has compared.
 struct Compared {
   int cases = 0;
   int peaks = 0;  // a rank's, or the largest of all ranks
@@ -25,13 +25,15 @@ struct Compared {
 };
 
 // Prints "oracle FAMILY: N cases compared, M peaks" and ", MORE" where there is
-// more to say; nothing where no case was compared.
+// more to say.
 void SayCompared(absl::string_view family, const Compared& compared,
                  absl::string_view more = "");
 
-// Content of file `name`, without ".json". Null where it is absent, with a
-// warning.
-nlohmann::json LoadOracle(const std::string& name);
+// The text of tests/oracle/`file`, unpacked where it is a gzip file.
+std::string ReadOracle(absl::string_view file);
+
+// The content of tests/oracle/`name`.json.gz.
+nlohmann::json LoadOracle(absl::string_view name);
 
 absl::StatusOr<Schedule> BuildOf(const std::string& name, int pp, int vpp,
                                  int microbatches, const OwnParams& own = {});

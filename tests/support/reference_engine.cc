@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/base/check.h"
-#include "sim/engine/activation_key.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
 #include "tests/support/device_flows.h"

@@ -7,8 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
+#include "tests/support/shapes.h"
 
 namespace pipewright {
 namespace {
@@ -95,6 +97,46 @@ TEST_CASE("system: every number prints with its source", "[topology]") {
     CHECK(absl::EndsWith(rest, ")"));
   }
   CHECK(absl::StrContains(text, "12.5 GBps, 2 us"));
+}
+
+TEST_CASE("system: a file gives a shape's own parameters", "[topology]") {
+  for (const ShapeInfo* shape : AllShapes()) {
+    std::string file = absl::StrReplaceAll(
+        kSystem,
+        {{"shape: \"node\"", absl::StrCat("shape: \"", shape->name, "\"")}});
+    const auto with = [&](const std::string& key, const std::string& value,
+                          const std::string& source) {
+      return ParseSystem(
+          absl::StrCat(file, "params { key: \"", key, "\" value: \"", value,
+                       "\"", source, " }\n"),
+          "box.textproto");
+    };
+    for (const ShapeParam& param : shape->params) {
+      INFO(shape->name << " " << param.key);
+      for (const std::string& value : testing::LegalValuesOf(param)) {
+        const ShapeParams params =
+            with(param.key, value, " source: \"guide\"").value();
+        CHECK(params.own == ShapeParamValues{{param.key, value}});
+        CHECK(params.sources.at(absl::StrCat("params.", param.key)) == "guide");
+        CHECK(absl::StrContains(ToString(params), param.key));
+      }
+      for (const std::string& value : testing::IllegalValuesOf(param)) {
+        const absl::Status status =
+            with(param.key, value, " source: \"guide\"").status();
+        INFO(status);
+        CHECK(absl::StartsWith(status.message(), "box.textproto:20: "));
+        CHECK(PartsOf(status).field == absl::StrCat("params.", param.key));
+      }
+      const absl::Status bare =
+          with(param.key, testing::LegalValuesOf(param)[0], "").status();
+      CHECK(absl::StrContains(
+          bare.message(),
+          absl::StrCat("params.", param.key, ".source: missing")));
+    }
+    CHECK(absl::StrContains(
+        with("no_such_key", "1", " source: \"guide\"").status().message(),
+        "no_such_key"));
+  }
 }
 
 void CheckFails(const std::string& from, const std::string& to,

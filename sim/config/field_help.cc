@@ -1,0 +1,279 @@
+#include "sim/config/field_help.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "sim/base/check.h"
+
+namespace pipewright {
+namespace {
+
+// Tables longer than a screen are easier to read in parts.
+std::vector<FieldHelp> ModelHelp() {
+  return {
+      {"model.preset", "", "model by name (pipewright list models)"},
+      {"model.hf", "", "a Hugging Face config.json"},
+      {"model.layers", "",
+       "transformer layers, without those of model.mtp_layers"},
+      {"model.hidden", "", "width of the residual stream"},
+      {"model.heads", "", "attention heads"},
+      {"model.kv_heads", "model.heads",
+       "heads of keys and values; fewer than model.heads mean grouped queries"},
+      {"model.head_dim", "hidden / heads", "width of one head"},
+      {"model.ffn_hidden", "", "width inside a dense feed-forward part"},
+      {"model.vocabulary", "", "rows of the embedding table"},
+      {"model.sequence", "", "tokens of a sample"},
+      {"model.positions", "0", "rows of a learned position table"},
+      {"model.token_types", "0", "rows of BERT's segment table"},
+      {"model.experts", "0", "experts of a layer; 0 makes the model dense"},
+      {"model.experts_per_token", "0", "experts that one token uses"},
+      {"model.expert_ffn_hidden", "0", "width inside one expert"},
+      {"model.shared_ffn_hidden", "0",
+       "width inside all shared experts together"},
+      {"model.first_dense_layers", "0", "layers at the start without experts"},
+      {"model.q_lora_rank", "0",
+       "latent attention: rank of the compressed queries; 0 leaves them as "
+       "they are"},
+      {"model.kv_lora_rank", "0",
+       "latent attention (DeepSeek-V2): rank of keys and values; 0 means "
+       "ordinary attention"},
+      {"model.qk_nope_head_dim", "0",
+       "latent attention: width of a query head without rotary embedding"},
+      {"model.qk_rope_head_dim", "0",
+       "latent attention: width of a query head with rotary embedding"},
+      {"model.v_head_dim", "0", "latent attention: width of a value head"},
+      {"model.mtp_layers", "0",
+       "layers of multi-token prediction (DeepSeek-V3)"},
+      {"model.frozen_layers", "0",
+       "fine-tuning: this many layers at the start, and the embedding, are not "
+       "trained"},
+      {"model.lora_rank", "0",
+       "fine-tuning: all weights are frozen, and each linear layer has trained "
+       "adapters of this rank"},
+      {"model.gated", "false", "the feed-forward part has a gate (SwiGLU)"},
+      {"model.tied_embeddings", "false",
+       "embedding and output head share one table"},
+      {"model.causal", "true", "attention is causal"},
+      {"model.dropout", "false",
+       "dropout masks are kept for the backward pass"},
+      {"model.layer_norm", "false",
+       "norms have a weight and a bias; RMSNorm has the weight alone"},
+      {"model.qkv_bias", "false", "queries, keys and values have a bias"},
+      {"model.bias", "false", "every other linear layer of a block has a bias"},
+      {"model.qk_norm", "false", "queries and keys have a norm of their own"},
+      {"model.final_norm", "true", "a norm follows the last layer"},
+      {"model.embedding_norm", "false", "a norm follows the embedding (BERT)"},
+      {"model.pooler", "false", "BERT's pooler"},
+      {"model.masked_lm_head", "false",
+       "BERT's head for masked language modelling"},
+  };
+}
+
+std::vector<FieldHelp> SystemHelp() {
+  return {
+      {"system.preset", "", "system by name (pipewright list systems)"},
+      {"system.file", "", "a system file (text protobuf)"},
+      {"system.nodes", "as many as the run needs", "nodes of the system"},
+      {"system.shape", "the system's",
+       "how devices are connected (pipewright list topologies)"},
+      {"system.devices_per_node", "1", "devices of a node"},
+      {"system.nics_per_node", "0",
+       "network cards of a node, shared by its devices in equal blocks; 0 "
+       "gives each device its own"},
+      {"system.pcie_per_switch", "1",
+       "devices that share one link to the host's memory"},
+      {"system.nodes_per_leaf", "0", "fat-tree: nodes below one leaf switch"},
+      {"system.oversubscription", "1",
+       "fat-tree: bandwidth below a leaf switch over bandwidth above it"},
+      {"system.nvlink.bandwidth", "",
+       "from a device to its node's switch, one direction"},
+      {"system.nvlink.latency", "0", "of that link alone"},
+      {"system.nic.bandwidth", "",
+       "of one network card, from the node to the network, one direction"},
+      {"system.nic.latency", "0", "of that link alone"},
+      {"system.pcie.bandwidth", "",
+       "from a PCIe switch to the host's memory, one direction"},
+      {"system.pcie.latency", "0", "of that link alone"},
+      {"system.device_name", "the system's",
+       "device of the system, as --analytic looks it up"},
+      {"system.memory", "the system's",
+       "memory of one device; exit code 3 where a rank needs more"},
+  };
+}
+
+std::vector<FieldHelp> StrategyHelp() {
+  return {
+      {"strategy.pp", "", "pipeline ranks"},
+      {"strategy.vpp", "the schedule's, 1 or 2",
+       "stages of each rank (chunks)"},
+      {"strategy.tp", "1", "degree of tensor parallelism"},
+      {"strategy.sequence_parallel", "true where tp is above 1",
+       "norms and residuals are split over tp too"},
+      {"strategy.scatter_gather", "true with costs.analytic or costs.profile",
+       "without sequence parallelism each device sends 1/tp of a hop's bytes "
+       "and the receivers gather them"},
+      {"strategy.cp", "1", "degree of context parallelism"},
+      {"strategy.ep", "1", "degree of expert parallelism, within dp * cp"},
+      {"strategy.dp", "1", "data-parallel replicas"},
+      {"strategy.microbatches", "",
+       "microbatches of one iteration of one data-parallel replica; a "
+       "bidirectional schedule counts both directions"},
+      {"strategy.microbatch_size", "1", "samples of a microbatch"},
+      {"strategy.sequence", "the model's", "tokens of a sample"},
+      {"strategy.slices", "1", "sequence slices of a microbatch"},
+      {"strategy.data_parallel",
+       "none; what strategy.zero says where the size of the gradients is known",
+       "how replicas share gradients, optimizer states and weights"},
+      {"strategy.overlap_gradients", "true",
+       "each chunk's gradients are reduced as soon as they are complete; false "
+       "waits for the last pass"},
+      {"strategy.shard_blocks", "pass; unit where the schedule has units",
+       "zero2 and fsdp communicate for each pass, each run of passes of one "
+       "chunk, or each unit of microbatches"},
+      {"strategy.waiting", "buffered",
+       "which ranks a transfer blocks: buffered blocks none, rendezvous both, "
+       "batched both for all transfers between two passes together"},
+      {"strategy.mapping", "dp-pp",
+       "where ranks are: dp-pp, pp-dp, bitpipe, or the device of each rank, "
+       "replica after replica (0,1,2,3)"},
+      {"strategy.optimizer",
+       "none; synchronised with costs.analytic or costs.profile",
+       "when ranks step: synchronised waits for the gradient norm of all "
+       "ranks, "
+       "post-validated steps first and checks afterwards"},
+      {"strategy.validation", "no-wait",
+       "where a post-validated step is checked: no-wait is where no rank "
+       "waits, "
+       "released is where the zero-bubble paper's code does it"},
+      {"strategy.rollback_iterations", "",
+       "iterations, from 0, whose post-validated step fails and is undone"},
+      {"strategy.max_activations", "",
+       "limit of a rank's activations in microbatches; planners keep to it"},
+      {"strategy.gradient_bytes_per_parameter", "4", "bytes of a gradient"},
+      {"strategy.parameter_bytes_per_parameter", "2", "bytes of a weight"},
+      {"strategy.master_bytes_per_parameter", "4", "bytes of a master weight"},
+      {"strategy.moment_bytes_per_parameter", "8",
+       "bytes of both moments of the optimizer"},
+      {"strategy.recompute", "none",
+       "what the backward pass computes again instead of keeping it"},
+      {"strategy.recompute_chunks", "all",
+       "the chunks of a rank for which strategy.recompute holds"},
+      {"strategy.attention", "flash",
+       "flash never stores the scores, unfused does"},
+      {"strategy.precision", "bf16",
+       "fp8 concerns the operands of linear layers"},
+      {"strategy.fused_cross_entropy", "true",
+       "cross-entropy overwrites the logits; false keeps a copy in fp32"},
+      {"strategy.layers", "", "layers of each stage, pp * vpp numbers"},
+      {"strategy.layout", "", "Megatron's layout string: Et*3|(tt|)*29,m|L"},
+      {"strategy.split", "even",
+       "layers over stages: the same number on each, or the same FLOPs on each "
+       "rank"},
+      {"strategy.vocabulary", "ends",
+       "embedding and head on the first and last stage, or a part of both on "
+       "every rank"},
+      {"strategy.zero", "strategy.data_parallel's",
+       "ZeRO stage, another word for strategy.data_parallel ddp (0), zero1, "
+       "zero2, fsdp (3)"},
+      {"strategy.memory_context", "1GiB; 0 on a CPU",
+       "memory of a device outside the allocator: CUDA context, kernels, "
+       "buffers of NCCL"},
+      {"strategy.fragmentation", "0",
+       "what the allocator holds beyond its peak, as a share of the peak"},
+  };
+}
+
+std::vector<FieldHelp> CostHelp() {
+  return {
+      {"schedule.name", "",
+       "a registered schedule (pipewright list schedules)"},
+      {"schedule.file", "", "a schedule file, instead of a name"},
+      {"schedule.params", "", "the schedule's own parameters"},
+      {"costs.uniform.forward", "1s",
+       "F of one microbatch through all stages of a rank"},
+      {"costs.uniform.backward_input", "1s",
+       "B, the gradient of the input, in the same way"},
+      {"costs.uniform.backward_weight", "1s",
+       "W, the gradient of the weights, in the same way"},
+      {"costs.uniform.backward", "",
+       "B and W together, instead of the two: each takes half"},
+      {"costs.uniform.recompute", "the forward's",
+       "R, a forward pass that is computed again"},
+      {"costs.uniform.offload", "0",
+       "O, the activations of one microbatch to the host"},
+      {"costs.uniform.load", "0", "L, the same back to the device"},
+      {"costs.per_stage.forward", "",
+       "F of one microbatch through each stage, pp * vpp times"},
+      {"costs.per_stage.backward_input", "", "B in the same way"},
+      {"costs.per_stage.backward_weight", "", "W in the same way"},
+      {"costs.per_stage.backward", "", "B and W together in the same way"},
+      {"costs.microbatch_factor", "1",
+       "factor on all pass times of each microbatch"},
+      {"costs.slice_factor", "1", "factor on all pass times of each slice"},
+      {"costs.p2p", "",
+       "pure delay of a hop, instead of a network; the sender does not wait"},
+      {"costs.hop_bytes", "the model's",
+       "bytes of one microbatch over a hop, from each device of a rank"},
+      {"costs.gradient_bytes", "the model's", "gradients of one rank"},
+      {"costs.optimizer_time", "0; estimated or measured with such costs",
+       "optimizer step of a rank"},
+      {"costs.validation_time", "0", "check of a post-validated step"},
+      {"costs.rollback_time", "the optimizer's", "time to undo a step"},
+      {"costs.prediction_time", "0",
+       "time to predict a rank's weights for one microbatch (pipeoptim)"},
+      {"costs.held_until_weight",
+       "1; the model's with costs.analytic or costs.profile",
+       "part of a pass's activations that a split B keeps until its W"},
+      {"costs.pair_factor", "1",
+       "time of an overlapped pair (X&Y) over the time of X and then Y"},
+      {"costs.profile", "",
+       "a measured profile (pipewright list profiles, or a file), instead of "
+       "given times"},
+      {"costs.scale_shapes", "false",
+       "measured times may be scaled to other layer shapes by their work"},
+      {"costs.jitter", "none",
+       "noise on each pass and step: profile draws from the measured "
+       "quantiles, "
+       "3% is lognormal"},
+      {"costs.seed", "0", "seed of the noise"},
+      {"costs.interference", "on where the profile has a matrix",
+       "passes and copies or transfers beside them slow each other down as "
+       "measured"},
+      {"costs.analytic", "", "estimate pass times from the model and a device"},
+      {"costs.analytic.device", "auto, the system's",
+       "the device to estimate for (pipewright list devices)"},
+      {"costs.price_per_device_hour", "",
+       "price of one device for an hour, in any currency"},
+      {"engine", "simgrid", "simgrid shares links, fast does not"},
+      {"network", "fluid",
+       "network model of simgrid: fluid or native, with the same times"},
+      {"iterations", "until the period is constant, at most 8",
+       "iterations to simulate"},
+  };
+}
+
+}  // namespace
+
+const std::vector<FieldHelp>& AllFieldHelp() {
+  static const auto* const rows = [] {
+    auto* all = new std::vector<FieldHelp>(ModelHelp());
+    for (const auto& part : {SystemHelp(), StrategyHelp(), CostHelp()}) {
+      all->insert(all->end(), part.begin(), part.end());
+    }
+    return all;
+  }();
+  return *rows;
+}
+
+const FieldHelp& HelpOfField(absl::string_view path) {
+  static const auto* const by_path = [] {
+    auto* map = new std::unordered_map<std::string, const FieldHelp*>;
+    for (const FieldHelp& row : AllFieldHelp()) map->emplace(row.path, &row);
+    return map;
+  }();
+  const auto found = by_path->find(std::string(path));
+  PW_CHECK(found != by_path->end());
+  return *found->second;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,45 @@
+// A parameter that only some shapes have: system.params.KEY. The shape's row
+// says what it means and what is legal; the registry holds values against
+// that, so that a shape reads a value without a check of its own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pipewright {
+
+// Values by key, as given or complete with defaults.
+using ShapeParamValues = std::map<std::string, std::string>;
+
+struct ShapeParam {
+  enum class Kind { kInteger, kNumber, kChoice };
+
+  std::string key;  // "nodes_per_leaf"
+  Kind kind = Kind::kInteger;
+  // Of integers and numbers, both ends included.
+  double least = 1;
+  double most = 1;
+  std::vector<std::string> choices = {};
+  std::string fallback = "";  // default, as text; "": it has to be given
+  std::string help;
+  // The parameter bears on nothing but links with this in their names
+  // ("leaf"): a run that crosses none of them does not depend on it. "": it
+  // may bear on all.
+  std::string links = "";
+};
+
+// "1..1048576", "1..1e+06", "minimal|valiant".
+std::string LegalValues(const ShapeParam& param);
+
+// The same in words: "an integer from 1 to 1048576".
+std::string AllowedValues(const ShapeParam& param);
+
+// Error: kInvalidArgument, "FIELD: VALUE is not allowed; allowed: ...".
+absl::Status CheckShapeParam(const ShapeParam& param, absl::string_view field,
+                             absl::string_view value);
+
+}  // namespace pipewright

@@ -1,0 +1,173 @@
+// The reference of fields agrees with the fields, and its defaults with what
+// the program does.
+#include "sim/config/config_reference.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sim/config/field_help.h"
+#include "sim/config/run_config.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BinaryResult;
+using testing::RunBinary;
+
+TEST_CASE("reference: every field has its words, no field has two",
+          "[config][docs]") {
+  std::vector<std::string> described;
+  for (const FieldHelp& row : AllFieldHelp()) described.push_back(row.path);
+  std::vector<std::string> paths;
+  for (const FieldReference& row : ConfigReference()) {
+    paths.push_back(row.path);
+  }
+  CHECK(described == paths);
+  std::vector<std::string> known = ConfigPaths();
+  std::sort(known.begin(), known.end());
+  for (const std::string& path : paths) {
+    INFO(path);
+    CHECK(std::binary_search(known.begin(), known.end(), path));
+  }
+  for (const FieldReference& row : ConfigReference()) {
+    INFO(row.path);
+    CHECK(row.meaning.size() >= 5);
+    CHECK(row.meaning.back() != '.');
+    CHECK_FALSE(row.type.empty());
+  }
+}
+
+TEST_CASE("reference: types, ranges and flags are the program's",
+          "[config][docs]") {
+  const auto row_of = [](const std::string& path) {
+    for (const FieldReference& row : ConfigReference()) {
+      if (row.path == path) return row;
+    }
+    return FieldReference();
+  };
+  CHECK(row_of("strategy.pp").allowed == "1 to 65536");
+  CHECK(row_of("strategy.pp").flag == "--pp N");
+  CHECK(row_of("strategy.attention").allowed == "flash, unfused");
+  // What is refused as not in this version is not offered.
+  CHECK(row_of("strategy.data_parallel").allowed ==
+        "none, ddp, zero1, zero2, fsdp");
+  CHECK(row_of("costs.p2p").type == "time");
+  CHECK(row_of("model.hf").flag == row_of("model.preset").flag);
+  CHECK(row_of("strategy.master_bytes_per_parameter").flag.empty());
+
+  const BinaryResult help = RunBinary({"simulate", "--help"});
+  for (const ConfigFlag& flag : ConfigFlags()) {
+    INFO(flag.flag);
+    CHECK(absl::StrContains(help.out, HelpOfFlag(flag)));
+  }
+}
+
+// "1" of "1", and of "1; the model's with ...". "" of what is a rule.
+std::string PlainValue(const std::string& fallback) {
+  const std::string first = fallback.substr(0, fallback.find(';'));
+  return absl::StrContains(first, ' ') || absl::StrContains(first, '\'') ||
+                 absl::StrContains(first, '.') || first == "all"
+             ? ""
+             : first;
+}
+
+std::vector<std::string> With(std::vector<std::string> words,
+                              const std::string& set) {
+  words.insert(words.end(), {"--json", "--set", set});
+  return words;
+}
+
+// A field set to what the reference calls its default changes nothing, in
+// every base run that takes it.
+TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
+  const std::string model =
+      "--set model.layers=8 --set model.hidden=256 --set model.heads=4 --set "
+      "model.ffn_hidden=1024 --set model.vocabulary=1024 --set "
+      "model.sequence=128";
+  const std::string system =
+      "--set system.shape=nic-switch --set system.devices_per_node=2 --set "
+      "system.nvlink.bandwidth=300GBps --set system.nic.bandwidth=25GBps";
+  const std::vector<std::string> bases = {
+      "simulate --schedule 1f1b --pp 2 --microbatches 4 --engine fast",
+      absl::StrCat("simulate --schedule zb-h1 --pp 2 --dp 2 --microbatches 4 "
+                   "--forward 1ms --backward 2ms ",
+                   model, " ", system),
+      absl::StrCat("simulate --schedule 1f1b --pp 2 --microbatches 4 "
+                   "--analytic h100 ",
+                   model),
+  };
+  int tried = 0;
+  for (const FieldReference& row : ConfigReference()) {
+    const std::string value = PlainValue(row.fallback);
+    // Given alone they are refused; the next test has them together.
+    if (value.empty() || absl::StartsWith(row.path, "costs.uniform.")) continue;
+    // A rule for some runs stands behind a semicolon: only the first base is
+    // sure to be none of them.
+    const bool always = !absl::StrContains(row.fallback, ';');
+    int taken = 0;
+    for (size_t base = 0; base < (always ? bases.size() : 1); ++base) {
+      const std::vector<std::string> words = absl::StrSplit(bases[base], ' ');
+      const BinaryResult as_is = RunBinary(With(words, "iterations="));
+      REQUIRE(as_is.exit_code == 0);
+      const BinaryResult given =
+          RunBinary(With(words, absl::StrCat(row.path, "=", value)));
+      if (given.exit_code != 0) continue;
+      ++taken;
+      INFO(row.path << " = " << value << " in " << bases[base]);
+      auto expected = nlohmann::json::parse(as_is.out);
+      auto found = nlohmann::json::parse(given.out);
+      // A field that changes nothing is warned of.
+      expected.erase("warnings");
+      found.erase("warnings");
+      CHECK(found == expected);
+    }
+    INFO(row.path << " = " << value);
+    CHECK(taken > 0);
+    ++tried;
+  }
+  CHECK(tried > 50);
+}
+
+TEST_CASE("reference: without pass times each takes what it says",
+          "[config][docs]") {
+  const std::vector<std::string> words = {
+      "simulate", "--schedule", "zb-h1",          "--pp",
+      "2",        "--json",     "--microbatches", "4"};
+  std::vector<std::string> given = words;
+  for (const char* field : {"forward", "backward_input", "backward_weight"}) {
+    const std::string path = absl::StrCat("costs.uniform.", field);
+    given.push_back("--set");
+    given.push_back(absl::StrCat(path, "=", HelpOfField(path).fallback));
+  }
+  const auto expected = nlohmann::json::parse(RunBinary(words).out);
+  const auto found = nlohmann::json::parse(RunBinary(given).out);
+  CHECK(found["iteration_s"] == expected["iteration_s"]);
+  CHECK(found["busy_s"] == expected["busy_s"]);
+}
+
+TEST_CASE("reference: list prints it as text, JSON and Markdown",
+          "[cli][docs]") {
+  const BinaryResult json = RunBinary({"list", "fields", "--json"});
+  REQUIRE(json.exit_code == 0);
+  const auto rows = nlohmann::json::parse(json.out)["fields"];
+  CHECK(rows.size() == ConfigReference().size());
+  CHECK(rows[0]["name"] == "model.preset");
+  const BinaryResult text = RunBinary({"list", "fields"});
+  CHECK(absl::StrContains(text.out, "strategy.microbatches"));
+  CHECK(RunBinary({"list", "schedules", "--markdown"}).exit_code == 2);
+  CHECK(RunBinary({"list", "fields", "--markdown", "--json"}).exit_code == 2);
+  const BinaryResult page = RunBinary({"list", "fields", "--markdown"});
+  CHECK(absl::StrContains(page.out, "| `strategy.pp` | `--pp N` |"));
+  CHECK(absl::StrContains(page.out, "### `calibrate import`"));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,27 @@
+// Clusters of every registered shape for tests that name none of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright::testing {
+
+// `nodes` nodes of `devices` devices: NVLink 300 GB/s and 1 us, NICs 25 GB/s
+// and 2 us, PCIe 32 GB/s and 3 us. Own parameters that have to be given have
+// their first legal value.
+ShapeParams SampleParams(absl::string_view shape, int nodes, int devices);
+
+// A cluster of that size, of the first shape that takes it.
+Cluster AnyCluster(int nodes, int devices);
+
+// Of a choice all values; of a range both ends and some between them.
+std::vector<std::string> LegalValuesOf(const ShapeParam& param);
+std::vector<std::string> IllegalValuesOf(const ShapeParam& param);
+
+std::vector<std::string> LinkNames(const Cluster& cluster,
+                                   const std::vector<LinkId>& links);
+
+}  // namespace pipewright::testing

@@ -38,8 +38,7 @@ absl::StatusOr<bool> RankRun::RunBlock() {
     if (!Has(tokens_, input, key)) return false;
     start_s = std::max(start_s, ArrivalOf(tokens_, input, key));
   }
-  const bool hooked =
-      sequence_.NextAt(position_) == SideSequence::Next::kBlock;
+  const bool hooked = sequence_.NextAt(position_) == SideSequence::Next::kBlock;
   if (hooked && !hook_ends_.Await(sequence_, &start_s)) return false;
   if (!Due(start_s)) return false;
   for (int part = 0; part < parts && !holds_; ++part) {

@@ -55,8 +55,7 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   report->params = run.params;
   report->model = run.model;
   report->system = run.system;
-  report->data_parallel =
-      TraitsOf(run.lower.data_parallel).name;
+  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }

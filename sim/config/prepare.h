@@ -55,7 +55,7 @@ struct PreparedRun {
   std::optional<MemoryReport> memory;
   std::optional<AnalyticOptions> analytic;  // what pass times are estimated of
   std::optional<PreparedProfile> profile;   // what they were measured with
-  bool measured_hops = false;        // the delay of hops is the profile's
+  bool measured_hops = false;  // the delay of hops is the profile's
   // Of gradients and parameters, "all_reduce over 4"; "": none.
   std::string measured_collectives;
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else

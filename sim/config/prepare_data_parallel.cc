@@ -64,9 +64,8 @@ struct Found {
 Found FindMeasured(const PreparedRun& run, const Network& network,
                    OpKind kind) {
   const LowerOptions& lower = run.lower;
-  const std::vector<double>& bytes = kind == OpKind::kAllGather
-                                         ? lower.parameter_bytes
-                                         : lower.gradient_bytes;
+  const std::vector<double>& bytes =
+      kind == OpKind::kAllGather ? lower.parameter_bytes : lower.gradient_bytes;
   const Schedule& schedule = *run.schedule;
   Found found;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
@@ -96,10 +95,9 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
   }
   const std::string& name = run->profile->name;
   Network network = run->lower.network;
-  const bool fits =
-      !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
-      (shape == nullptr ||
-       IsOfDevice(*run->profile->profile, shape->device_name));
+  const bool fits = !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
+                    (shape == nullptr ||
+                     IsOfDevice(*run->profile->profile, shape->device_name));
   if (fits) network.measured = run->profile->profile;
   std::vector<std::string> taken;
   bool all = true;
@@ -116,8 +114,8 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
       }
     } else if (Has(*run->profile->profile, operation)) {
       run->warnings.push_back(absl::StrCat(
-          "profile ", name, ": its ", operation,
-          " is not of these members (", what,
+          "profile ", name, ": its ", operation, " is not of these members (",
+          what,
           shape == nullptr ? ""
                            : ", with the nodes of strategy.mapping and the "
                              "system's device",

@@ -98,10 +98,10 @@ absl::StatusOr<int> ZeroStage(const RunConfig& config) {
   if (!kind) return zero.value_or(0);
   const int stage = TraitsOf(*kind).zero_stage();
   if (zero.value_or(stage) != stage) {
-    return BadValue(config.Field("strategy.zero"), absl::StrCat(*zero),
-                    absl::StrCat(stage, " with strategy.data_parallel ",
-                                 TraitsOf(*kind).name,
-                                 ", or one of the two left out"));
+    return BadValue(
+        config.Field("strategy.zero"), absl::StrCat(*zero),
+        absl::StrCat(stage, " with strategy.data_parallel ",
+                     TraitsOf(*kind).name, ", or one of the two left out"));
   }
   return stage;
 }

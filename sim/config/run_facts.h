@@ -49,12 +49,8 @@ class RunFacts {
   const DataParallelTraits& mode() const {
     return TraitsOf(run_.lower.data_parallel);
   }
-  bool synchronises() const {
-    return has_copies() && mode().reduces;
-  }
-  bool shards_step() const {
-    return synchronises() && mode().shards_step;
-  }
+  bool synchronises() const { return has_copies() && mode().reduces; }
+  bool shards_step() const { return synchronises() && mode().shards_step; }
 
   bool HasPass(PassKind kind) const { return run_.schedule->Has(kind); }
   bool HasPair() const;

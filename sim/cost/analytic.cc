@@ -148,8 +148,7 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
       return std::max(sent * within / nvlink, outside) + start_s;
     }
     case CommKind::kRing:
-      return (group.ranks - 1) *
-             (comm.bytes / bus + start_s / group.ranks);
+      return (group.ranks - 1) * (comm.bytes / bus + start_s / group.ranks);
     default:
       return 0;
   }

@@ -65,8 +65,8 @@ struct CollectiveTime {
   enum class From { kNothing, kMeasured, kTuner, kRing, kDoubling };
   From from = From::kNothing;  // kNothing: one member needs no time
   double seconds = 0;
-  double latency_s = 0;       // of kRing and kDoubling: without bytes
-  double bytes_per_edge = 0;  // of kRing
+  double latency_s = 0;        // of kRing and kDoubling: without bytes
+  double bytes_per_edge = 0;   // of kRing
   bool inside = true;          // of kMeasured: of the measured sizes
   bool between_ranks = false;  // and of fewer and of more members
 };

@@ -174,8 +174,8 @@ class Summation {
                                       .between_ranks = true};
     std::optional<CollectiveTime> time;
     if (kind) {
-      time = TimeOfCollective(*kind, scaled.bytes, comm.members, links,
-                              &measured);
+      time =
+          TimeOfCollective(*kind, scaled.bytes, comm.members, links, &measured);
     } else if (options_.network != nullptr) {
       return CommSeconds(*options_.network, training_, scaled);
     }
@@ -191,10 +191,10 @@ class Summation {
                    : ""));
     }
     if (!time->inside) {
-      lookup_->Warn(absl::StrCat(
-          "profile ", options_.name, ": ", name, " of ",
-          FormatBytes(scaled.bytes), " over ", comm.members,
-          " is outside of the measured sizes"));
+      lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name, " of ",
+                                 FormatBytes(scaled.bytes), " over ",
+                                 comm.members,
+                                 " is outside of the measured sizes"));
     }
     if (time->between_ranks) {
       lookup_->Warn(absl::StrCat("profile ", options_.name, ": ", name,

@@ -127,8 +127,8 @@ bool EventRun::RunBlock(int index) {
     return true;  // Continue asks whether it is held
   }
   double start_s = device.clock_s;
-  const bool hooked = device.sequence.NextAt(device.position) ==
-                      SideSequence::Next::kBlock;
+  const bool hooked =
+      device.sequence.NextAt(device.position) == SideSequence::Next::kBlock;
   if (hooked && !device.hook_ends.Await(device.sequence, &start_s)) {
     return false;
   }
@@ -201,9 +201,8 @@ void EventRun::BlockEnd(int index) {
   NoteEnd(device.iteration, device.clock_s);
   summary_.simulated_ops += parts;
   if (holds_) {
-    device.holds =
-        PostsBehind(rank, program_.wait_rule, block, device.position,
-                    device.sequence, &device.received);
+    device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
+                               device.sequence, &device.received);
     PostHolds(index);
   } else {
     for (int part = 0; part < parts; ++part) {

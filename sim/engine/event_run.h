@@ -102,8 +102,8 @@ class EventRun {
     int32_t iteration = 0;
     int64_t position = 0;
     SideSequence sequence;
-    HookEnds hook_ends;  // of this start
-    bool busy = false;   // the compute stream runs something
+    HookEnds hook_ends;     // of this start
+    bool busy = false;      // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool ended = false;
     bool started = false;  // has run its first pass

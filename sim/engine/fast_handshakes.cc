@@ -34,8 +34,8 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
                 &state.steps);
     return true;
   }
-  const bool hooked = state.sequence.NextAt(replay.position) ==
-                      SideSequence::Next::kBlock;
+  const bool hooked =
+      state.sequence.NextAt(replay.position) == SideSequence::Next::kBlock;
   if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
     return false;
   }

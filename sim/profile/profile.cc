@@ -174,12 +174,10 @@ std::string KeyOf(const CopyEntry& entry) {
 }
 
 std::string KeyOf(const TransferEntry& entry) {
-  return absl::StrCat(entry.operation, " ", SizeKey(entry.bytes), " ",
-                      entry.ranks, " ranks ",
-                      entry.nodes > 1
-                          ? absl::StrCat("on ", entry.nodes, " nodes ")
-                          : "",
-                      entry.transport);
+  return absl::StrCat(
+      entry.operation, " ", SizeKey(entry.bytes), " ", entry.ranks, " ranks ",
+      entry.nodes > 1 ? absl::StrCat("on ", entry.nodes, " nodes ") : "",
+      entry.transport);
 }
 
 std::string KeyOf(const InterferenceEntry& entry) {

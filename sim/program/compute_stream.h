@@ -66,8 +66,8 @@ class HostActivations {
     if (copy.kind() == PassKind::kLoad) offloaded_s_.erase(KeyOf(copy));
   }
   void End(Pass copy, double end_s) {
-    (copy.kind() == PassKind::kLoad ? loaded_s_
-                                    : offloaded_s_)[KeyOf(copy)] = end_s;
+    (copy.kind() == PassKind::kLoad ? loaded_s_ : offloaded_s_)[KeyOf(copy)] =
+        end_s;
   }
 
   // True when the activations of `pass` are on the device, or will be at a time

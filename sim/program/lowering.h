@@ -83,9 +83,7 @@ class Lowering {
     return traits().shards_gradients && options_.replicas > 1;
   }
   // The step is followed by a gather of what it has made.
-  bool gathers() const {
-    return shards_step() && !traits().shards_weights;
-  }
+  bool gathers() const { return shards_step() && !traits().shards_weights; }
 
   absl::Status CheckOptions() const;
   absl::Status CheckFailingSteps() const;

@@ -251,8 +251,7 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
 
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members) {
-  if (const auto measured =
-          MeasuredCollective(program.network, op, members)) {
+  if (const auto measured = MeasuredCollective(program.network, op, members)) {
     return {.measured = true, .seconds = measured->seconds};
   }
   return PlanCollective(program, op.kind, op.bytes, members);

@@ -146,7 +146,7 @@ struct Channel {
   int from_rank = 0;
   int to_rank = 0;
   double bytes = 0;
-  int stage = -1;   // producing stage, of passes
+  int stage = -1;     // producing stage, of passes
   int direction = 0;  // of the bidirectional schedule, of passes
 };
 

@@ -39,7 +39,8 @@ class SideSequence {
   // them, where holds(), the one block that stands here, and Passed().
   int64_t stop() const { return stop_; }
 
-  // What the compute stream does at `position`, which is no further than stop().
+  // What the compute stream does at `position`, which is no further than
+  // stop().
   enum class Next {
     kEntry,  // the entry of the order
     kItem,   // item(), then Taken()

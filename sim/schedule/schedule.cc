@@ -27,9 +27,9 @@ int64_t Schedule::num_passes() const {
 }
 
 bool Schedule::Has(PassKind kind) const {
-  return std::any_of(
-      orders.begin(), orders.end(),
-      [kind](const auto& order) { return HasKind(*order, kind); });
+  return std::any_of(orders.begin(), orders.end(), [kind](const auto& order) {
+    return HasKind(*order, kind);
+  });
 }
 
 std::string PassToString(const Schedule& schedule, Pass pass) {

@@ -62,12 +62,15 @@ TEST_CASE("cost: a large ring collective tends to its bus bandwidth",
   const NcclGroup group{
       .ranks = 8, .nodes = 1, .channels = 12, .channel_GBps = 20};
   const double bytes = 64e9;
-  CHECK(TimeOfCollective(CollectiveKind::kAllReduce, bytes, 8, group)->seconds ==
-        Approx(2 * 7.0 / 8 * bytes / 240e9).epsilon(0.001));
-  CHECK(TimeOfCollective(CollectiveKind::kAllGather, bytes, 8, group)->seconds ==
-        Approx(7.0 / 8 * bytes / 240e9).epsilon(0.001));
-  CHECK(TimeOfCollective(CollectiveKind::kAllReduce, bytes, 1, group)->seconds ==
-        0);
+  CHECK(
+      TimeOfCollective(CollectiveKind::kAllReduce, bytes, 8, group)->seconds ==
+      Approx(2 * 7.0 / 8 * bytes / 240e9).epsilon(0.001));
+  CHECK(
+      TimeOfCollective(CollectiveKind::kAllGather, bytes, 8, group)->seconds ==
+      Approx(7.0 / 8 * bytes / 240e9).epsilon(0.001));
+  CHECK(
+      TimeOfCollective(CollectiveKind::kAllReduce, bytes, 1, group)->seconds ==
+      0);
 }
 
 TEST_CASE("cost: a collective is measured where its members are, else of links",
@@ -115,9 +118,9 @@ TEST_CASE("cost: a collective is measured where its members are, else of links",
   CHECK(time(&measured, CollectiveKind::kAllReduce, 1).seconds == 0);
   CHECK(time(&measured, CollectiveKind::kBarrier).from != From::kMeasured);
   // Nobody knows.
-  CHECK_FALSE(TimeOfCollective(CollectiveKind::kAllGather, 1000, 4, {},
-                               &measured)
-                  .has_value());
+  CHECK_FALSE(
+      TimeOfCollective(CollectiveKind::kAllGather, 1000, 4, {}, &measured)
+          .has_value());
 }
 
 }  // namespace

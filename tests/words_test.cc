@@ -1,17 +1,15 @@
 // Phrases that readers stumble over stay out of pages, header comments and
 // messages. docs/architecture.md, House style, has the rule.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/file.h"
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
@@ -28,11 +26,18 @@ const std::vector<std::string>& StiffPhrases() {
   return phrases;
 }
 
-// One line in lower case: comment marks, the quotes between parts of a string
-// and line ends are blanks.
+// One line in lower case, without the marks of comments and the quotes between
+// the parts of a string.
 std::string Flat(const std::string& text) {
-  static const std::regex marks(R"([\s"]*\n[\s"/#*]*)");
-  return absl::AsciiStrToLower(std::regex_replace(text, marks, " "));
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    const size_t first = line.find_first_not_of(" \t\"/#*");
+    const size_t last = line.find_last_not_of(" \t\"");
+    line = first == std::string::npos || last < first
+               ? ""
+               : line.substr(first, last - first + 1);
+  }
+  return absl::AsciiStrToLower(absl::StrJoin(lines, " "));
 }
 
 std::vector<std::string> PhrasesIn(const std::string& text) {

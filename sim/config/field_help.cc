@@ -3,8 +3,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "sim/base/check.h"
-
 namespace pipewright {
 namespace {
 
@@ -270,9 +268,9 @@ const FieldHelp& HelpOfField(absl::string_view path) {
     for (const FieldHelp& row : AllFieldHelp()) map->emplace(row.path, &row);
     return map;
   }();
+  static constexpr FieldHelp kNone = {"", "", ""};
   const auto found = by_path->find(std::string(path));
-  PW_CHECK(found != by_path->end());
-  return *found->second;
+  return found == by_path->end() ? kNone : *found->second;
 }
 
 }  // namespace pipewright

@@ -20,7 +20,7 @@ struct FieldHelp {
 // In the order of VisitFields, one for each path.
 const std::vector<FieldHelp>& AllFieldHelp();
 
-// A path that is no field is our own bug.
+// Empty words for a path without a row; a test looks for those.
 const FieldHelp& HelpOfField(absl::string_view path);
 
 }  // namespace pipewright

@@ -107,7 +107,7 @@ std::vector<PageCommand> CommandsOf(const FencedBlock& block) {
 }
 
 std::vector<std::string> LinksOf(const std::string& page) {
-  static const std::regex code("`[^`]*`");
+  static const std::regex code("`[^`\n]*`");
   static const std::regex link(R"(\]\(([^)\s]+)\))");
   const std::string text = std::regex_replace(Prose(page), code, "code");
   std::vector<std::string> links;

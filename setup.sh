@@ -125,9 +125,9 @@ build() {
 }
 
 demo() {
-  build
-  local pipewright=build/release/pipewright pictures=build/demo
-  mkdir -p "$pictures"
+  deps
+  compile demo pipewright
+  local pipewright=build/demo/pipewright pictures=build/demo
   local simulate=(
     "$pipewright" simulate --schedule zb-h2 --pp 8 --microbatches 24
     --forward 18.522ms --backward-input 18.086ms --backward-weight 9.337ms

@@ -15,9 +15,9 @@
 namespace pipewright {
 namespace {
 
-constexpr double kMicro = 1e-6;
+constexpr double kMicrosecond = 1e-6;
 // Of a trace: whole nanoseconds at best.
-constexpr double kResolution = 1e-9;
+constexpr double kTraceResolution = 1e-9;
 
 // Asked in this order: "backward_weight" is a backward too.
 constexpr Region kOrder[] = {Region::kBackwardWeight, Region::kBackwardInput,
@@ -38,7 +38,7 @@ std::vector<double> Samples(const std::vector<TraceRegion>& regions,
     if (each.region != region) continue;
     const double micros =
         options.sum_kernels ? each.sum_us : each.end_us - each.start_us;
-    if (micros > 0) samples.push_back(micros * kMicro);
+    if (micros > 0) samples.push_back(micros * kMicrosecond);
   }
   const auto skipped =
       std::min<size_t>(samples.size(), static_cast<size_t>(options.skip));
@@ -80,7 +80,7 @@ absl::StatusOr<Profile> ImportKineto(std::istream& in,
                               .sequence = options.sequence,
                               .tp = options.tp,
                               .ep = options.ep,
-                              .time = Summarize({values}, kResolution),
+                              .time = Summarize({values}, kTraceResolution),
                               .implementation = "traced"});
   }
   if (profile.passes.empty()) {
@@ -94,9 +94,10 @@ absl::StatusOr<Profile> ImportKineto(std::istream& in,
   const std::vector<double> steps =
       Samples(regions, Region::kOptimizer, options);
   if (!steps.empty() && options.parameters > 0) {
-    profile.optimizers.push_back({.where = "device",
-                                  .parameters = options.parameters,
-                                  .time = Summarize({steps}, kResolution)});
+    profile.optimizers.push_back(
+        {.where = "device",
+         .parameters = options.parameters,
+         .time = Summarize({steps}, kTraceResolution)});
   } else if (!steps.empty()) {
     source.warnings.push_back(
         "optimizer steps are left out: --parameters does not say of how "

@@ -10,16 +10,16 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kAlignment = 256;
+constexpr size_t kPartAlignment = 256;
 // The arena's start moves by up to so much from round to round.
 constexpr size_t kShifts = 16;
 // Activations around 1, as behind a norm.
-constexpr float kScale = 1;
+constexpr float kPartScale = 1;
 // In e4m3, and with bytes that are numbers in e5m2 too.
 constexpr float kFp8Scale = 256;
 
 size_t Aligned(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
 
 // Where a bench's blocks lie in the arena; offsets.
@@ -137,7 +137,7 @@ absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
                       master ? nullptr : weights.data()),
         "initialize weights"));
     PW_RETURN_IF_ERROR(device->Randomize(PW_FP32, gradients.data(),
-                                         gradients.bytes(), 77, kScale));
+                                         gradients.bytes(), 77, kPartScale));
     if (size.quantized > 0) {
       PW_ASSIGN_OR_RETURN(Buffer quantized, device->Allocate(size.quantized));
       PW_RETURN_IF_ERROR(device->Check(
@@ -166,17 +166,17 @@ void* BenchWeights::quantized(int layer) const {
 }
 
 absl::Status Arena::Renew(uint64_t seed) {
-  const size_t room = bytes_ + kShifts * kAlignment;
+  const size_t room = bytes_ + kShifts * kPartAlignment;
   buffer_ = Buffer();
   PW_ASSIGN_OR_RETURN(buffer_, device_->Allocate(room));
-  shift_ = seed % kShifts * kAlignment;
+  shift_ = seed % kShifts * kPartAlignment;
   if (fp8_bytes_ > 0) {
     fp8_ = Buffer();
     PW_ASSIGN_OR_RETURN(fp8_, device_->Allocate(fp8_bytes_));
     PW_RETURN_IF_ERROR(device_->Randomize(PW_FP8, fp8_.data(), fp8_bytes_,
                                           seed + 1, kFp8Scale));
   }
-  return device_->Randomize(type_, buffer_.data(), room, seed, kScale);
+  return device_->Randomize(type_, buffer_.data(), room, seed, kPartScale);
 }
 
 size_t PartBench::PassBytes(const PwPartSize& size, const Shape& shape,

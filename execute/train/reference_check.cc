@@ -9,17 +9,17 @@
 namespace pipewright {
 namespace {
 
-constexpr double kTolerance32 = 1e-4;
+constexpr double kReferenceTolerance32 = 1e-4;
 // Of up to eight layers. What each of them rounds adds up as squares do.
-constexpr double kTolerance16 = 2e-2;
+constexpr double kReferenceTolerance16 = 2e-2;
 constexpr double kShallow = 8;
 // Of a layer. e4m3 rounds to 2^-4 at most and e5m2 to 2^-3, evenly spread 0.026
 // and 0.052 in the root of the mean square: a product of the two is off by 0.06
 // of its size, a sum of independent ones by as much of its own, and a gradient
 // comes through four of them in each layer.
-constexpr double kTolerance8 = 0.12;
+constexpr double kReferenceTolerance8 = 0.12;
 // AdamW in fp32 on the same gradients, over a learning rate of 1e-3.
-constexpr double kWeightTolerance = 1e-3;
+constexpr double kReferenceWeightTolerance = 1e-3;
 // A tensor whose gradient is 0 but for rounding is measured by the largest
 // gradient of all.
 constexpr double kLeastScale = 1e-9;
@@ -150,9 +150,10 @@ double ReferenceCheck::loss_error() const {
 }
 
 bool ReferenceCheck::ok() const {
-  return missing == 0 && loss_error() <= std::min(tolerance, kTolerance16) &&
+  return missing == 0 &&
+         loss_error() <= std::min(tolerance, kReferenceTolerance16) &&
          gradient_error <= tolerance &&
-         weight_error.value_or(0) <= kWeightTolerance;
+         weight_error.value_or(0) <= kReferenceWeightTolerance;
 }
 
 double ReferenceTolerance(const ExecutedModel& model) {
@@ -162,10 +163,11 @@ double ReferenceTolerance(const ExecutedModel& model) {
   }
   if (model.shape.fp8_linear != 0) {
     // A gradient that is missing is an error of 1, however deep the model.
-    return std::min(kTolerance8 * std::sqrt(std::max(layers, 1.0)), 0.5);
+    return std::min(kReferenceTolerance8 * std::sqrt(std::max(layers, 1.0)),
+                    0.5);
   }
-  if (model.shape.type == PW_FP32) return kTolerance32;
-  return kTolerance16 * std::sqrt(std::max(layers / kShallow, 1.0));
+  if (model.shape.type == PW_FP32) return kReferenceTolerance32;
+  return kReferenceTolerance16 * std::sqrt(std::max(layers / kShallow, 1.0));
 }
 
 int64_t FirstStepMicrobatches(const Program& program) {

@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kFloat = 4;
+constexpr size_t kFloatBytes = 4;
 
 bool AllEqual(const std::vector<size_t>& sizes) {
   return std::all_of(sizes.begin(), sizes.end(),
@@ -35,7 +35,8 @@ void AllReduce(Collective& collective, NcclComm::Operation* operation) {
   const Payload values = collective.give[0];
   collective.parts = {values};
   operation->issue = [values](const PwNccl& nccl, PwNcclComm* comm) {
-    return nccl.all_reduce(comm, At(values), At(values), values.bytes / kFloat);
+    return nccl.all_reduce(comm, At(values), At(values),
+                           values.bytes / kFloatBytes);
   };
 }
 
@@ -57,7 +58,8 @@ absl::Status ReduceScatter(Collective& collective, DeviceMemory* memory,
           return -1;
         }
       }
-      return nccl.reduce_scatter(comm, At(whole), At(own), own.bytes / kFloat);
+      return nccl.reduce_scatter(comm, At(whole), At(own),
+                                 own.bytes / kFloatBytes);
     };
     return absl::OkStatus();
   }
@@ -66,7 +68,7 @@ absl::Status ReduceScatter(Collective& collective, DeviceMemory* memory,
       for (size_t root = 0; root < give.size(); ++root) {
         if (give[root].bytes == 0) continue;
         if (nccl.reduce(comm, At(give[root]), At(give[root]),
-                        give[root].bytes / kFloat,
+                        give[root].bytes / kFloatBytes,
                         static_cast<int>(root)) < 0) {
           return -1;
         }
@@ -92,7 +94,7 @@ absl::Status AllGather(Collective& collective, DeviceMemory* memory,
            .on_device = true});
     }
     operation->issue = [own, whole](const PwNccl& nccl, PwNcclComm* comm) {
-      return nccl.all_gather(comm, At(own), At(whole), own.bytes / kFloat);
+      return nccl.all_gather(comm, At(own), At(whole), own.bytes / kFloatBytes);
     };
     return absl::OkStatus();
   }
@@ -110,7 +112,7 @@ absl::Status AllGather(Collective& collective, DeviceMemory* memory,
       for (size_t root = 0; root < parts.size(); ++root) {
         if (parts[root].bytes == 0) continue;
         if (nccl.broadcast(comm, At(parts[root]), At(parts[root]),
-                           parts[root].bytes / kFloat,
+                           parts[root].bytes / kFloatBytes,
                            static_cast<int>(root)) < 0) {
           return -1;
         }

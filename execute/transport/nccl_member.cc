@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kFloat = 4;
 // Short against what is worth timing on a GPU; first without a rest.
-constexpr auto kRest = std::chrono::microseconds(50);
-constexpr int kYields = 50;
+constexpr auto kMemberRest = std::chrono::microseconds(50);
+constexpr int kMemberYields = 50;
 
 }  // namespace
 
@@ -99,10 +99,10 @@ absl::Status NcclMember::Await(const std::string& what,
                                                  ", ", what, ": goes on for ",
                                                  options_.timeout_s, " s"));
     }
-    if (rests < kYields) {
+    if (rests < kMemberYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kRest);
+      std::this_thread::sleep_for(kMemberRest);
     }
   }
 }

@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int64_t kPiece = 1 << 16;
+constexpr int64_t kGzipPiece = 1 << 16;
 // RFC 1952, section 2.3.1: ID1, ID2.
 constexpr unsigned char kFirst = 0x1f;
 constexpr unsigned char kSecond = 0x8b;
@@ -30,7 +30,8 @@ class InputFile::Source {
   // False at the end and after an error.
   bool Next() {
     if (!status_.ok()) return false;
-    const absl::StatusOr<int64_t> count = input_.Read(piece_.data(), kPiece);
+    const absl::StatusOr<int64_t> count =
+        input_.Read(piece_.data(), kGzipPiece);
     status_.Update(count.status());
     size_ = count.value_or(0);
     read_ += size_;
@@ -41,7 +42,7 @@ class InputFile::Source {
     if (!Next()) return false;
     while (size_ < 2) {
       const absl::StatusOr<int64_t> more =
-          input_.Read(piece_.data() + size_, kPiece - size_);
+          input_.Read(piece_.data() + size_, kGzipPiece - size_);
       status_.Update(more.status());
       if (more.value_or(0) == 0) break;
       size_ += *more;
@@ -64,7 +65,7 @@ class InputFile::Source {
  private:
   std::string path_;
   OpenInput input_;
-  std::array<char, kPiece> piece_;
+  std::array<char, kGzipPiece> piece_;
   int64_t size_ = 0;
   int64_t read_ = 0;
   absl::Status status_;
@@ -175,7 +176,7 @@ class InputFile::Expander : public std::streambuf {
       }
     }
     zlib_.next_out = reinterpret_cast<Bytef*>(out_.data());
-    zlib_.avail_out = kPiece;
+    zlib_.avail_out = kGzipPiece;
     in_member_ = true;
     const int code = inflate(&zlib_, Z_NO_FLUSH);
     if (code == Z_STREAM_END) {
@@ -187,7 +188,7 @@ class InputFile::Expander : public std::streambuf {
                         zlib_.msg != nullptr ? zlib_.msg : "no message", ")"));
       return 0;
     }
-    return kPiece - zlib_.avail_out;
+    return kGzipPiece - zlib_.avail_out;
   }
 
   Source& source_;
@@ -199,7 +200,7 @@ class InputFile::Expander : public std::streambuf {
   bool in_member_ = false;
   bool ended_ = false;
   absl::Status status_;
-  std::array<char, kPiece> out_;
+  std::array<char, kGzipPiece> out_;
 };
 
 absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(

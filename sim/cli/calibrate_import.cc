@@ -25,9 +25,9 @@ namespace pipewright {
 namespace {
 
 // Far beyond what anybody trains; products of them stay below 2^63.
-constexpr int64_t kMostTokens = int64_t{1} << 30;
+constexpr int64_t kMostImportedTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
-constexpr int64_t kMostDevices = int64_t{1} << 20;
+constexpr int64_t kMostImportedDevices = int64_t{1} << 20;
 constexpr int64_t kMostLayers = 100'000;
 // --sequence, --layers were not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
@@ -75,12 +75,13 @@ absl::Status Import::CheckOptions(const ModelSpec& spec) const {
     int64_t value;
     int64_t least;
     int64_t most;
-  } numbers[] = {{"--microbatch-size", options.microbatch_size, 1, kMostTokens},
-                 {"--sequence", options.sequence, 1, kMostTokens},
-                 {"--tp", options.tp, 1, spec.heads},
-                 {"--layers", options.layers, 1, spec.layers},
-                 {"--parameters", options.parameters, 0, kMostParameters},
-                 {"--skip", options.skip, 0, kMostTokens}};
+  } numbers[] = {
+      {"--microbatch-size", options.microbatch_size, 1, kMostImportedTokens},
+      {"--sequence", options.sequence, 1, kMostImportedTokens},
+      {"--tp", options.tp, 1, spec.heads},
+      {"--layers", options.layers, 1, spec.layers},
+      {"--parameters", options.parameters, 0, kMostParameters},
+      {"--skip", options.skip, 0, kMostImportedTokens}};
   for (const auto& number : numbers) {
     if (number.value >= number.least && number.value <= number.most) continue;
     return BadValue(number.flag, absl::StrCat(number.value),
@@ -237,13 +238,13 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
                                int64_t most, const std::string& help) {
     of_trace.push_back(AddInteger(verb, flag, value, least, most, help));
   };
-  add_integer("--microbatch-size", &options.microbatch_size, 1, kMostTokens,
-              "samples");
-  add_integer("--sequence", &options.sequence, 1, kMostTokens,
+  add_integer("--microbatch-size", &options.microbatch_size, 1,
+              kMostImportedTokens, "samples");
+  add_integer("--sequence", &options.sequence, 1, kMostImportedTokens,
               "tokens of a sample (default: the model's)");
-  add_integer("--tp", &options.tp, 1, kMostDevices,
+  add_integer("--tp", &options.tp, 1, kMostImportedDevices,
               "tensor parallelism of the run");
-  add_integer("--ep", &import->ep, 1, kMostDevices,
+  add_integer("--ep", &import->ep, 1, kMostImportedDevices,
               "expert parallelism of the run");
   add_integer(
       "--layers", &options.layers, 1, kMostLayers,
@@ -251,7 +252,7 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
       "stage, or 1 where each layer has its own region; needed with --kineto");
   add_integer("--parameters", &options.parameters, 0, kMostParameters,
               "parameters that one optimizer step updates");
-  add_integer("--skip", &options.skip, 0, kMostTokens,
+  add_integer("--skip", &options.skip, 0, kMostImportedTokens,
               "leave out this many regions of each kind at the start");
   of_trace.push_back(verb->add_flag(
       "--sum-kernels", options.sum_kernels,

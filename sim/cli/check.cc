@@ -75,7 +75,7 @@ int64_t CountPasses(const Schedule& schedule) {
   return passes;
 }
 
-std::string ToText(const Json& report) {
+std::string CheckText(const Json& report) {
   std::string text = absl::StrFormat(
       "%s: %s\n", report["file"].get<std::string>(),
       report["valid"].get<bool>()
@@ -228,7 +228,7 @@ absl::Status Check::Run() {
       Print(json ? absl::StrCat(report.dump(2, ' ', false,
                                             Json::error_handler_t::replace),
                                 "\n")
-                 : ToText(report)));
+                 : CheckText(report)));
   return verdict;
 }
 

@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kMaxRows = 256;
 
-using Words = std::vector<std::pair<std::string, std::string>>;
+using WordPairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string WordList(const Words& words) {
+std::string WordList(const WordPairs& words) {
   std::string list = "<dl class=\"words\">\n";
   for (const auto& [word, meaning] : words) {
     absl::StrAppend(&list, "<dt>", EscapeXml(word), "</dt><dd>",
@@ -33,8 +33,8 @@ std::string HowSection(const ExecuteReport& report,
                        const std::vector<double>& step_s) {
   std::vector<std::string> steps;
   for (const double seconds : step_s) steps.push_back(FormatSeconds(seconds));
-  Words words = {{"how", HowExecuted(report)},
-                 {"steps", absl::StrJoin(steps, ", ")}};
+  WordPairs words = {{"how", HowExecuted(report)},
+                     {"steps", absl::StrJoin(steps, ", ")}};
   if (report.predicted_iteration_s) {
     const double predicted_s = *report.predicted_iteration_s;
     words.emplace_back(

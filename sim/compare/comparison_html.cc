@@ -15,9 +15,9 @@ namespace {
 constexpr size_t kMaxRows = 256;
 
 // Shares of the first columns' unit.
-class Cells {
+class PageCells {
  public:
-  explicit Cells(const TraceComparison& comparison)
+  explicit PageCells(const TraceComparison& comparison)
       : unit_(UnitFor(
             std::max(comparison.step_s.simulated, comparison.step_s.measured) /
             10)) {}
@@ -47,7 +47,7 @@ std::string Items(const std::vector<std::string>& lines) {
   return absl::StrCat("<ul>\n", items, "</ul>\n");
 }
 
-std::string Metrics(const TraceComparison& comparison, const Cells& cells) {
+std::string Metrics(const TraceComparison& comparison, const PageCells& cells) {
   HtmlTable table;
   table.header = {"metric", "simulated", "measured", "error"};
   const auto times = [&](absl::string_view name, const TwoValues& values) {
@@ -88,7 +88,8 @@ std::string FindingsSection(const TraceComparison& comparison) {
                    "</p>\n"));
 }
 
-std::string Differences(const TraceComparison& comparison, const Cells& cells) {
+std::string Differences(const TraceComparison& comparison,
+                        const PageCells& cells) {
   HtmlTable table;
   table.header = {"cause", absl::StrCat("step (", cells.unit(), ")"),
                   "of the step", ""};
@@ -115,7 +116,7 @@ std::string Differences(const TraceComparison& comparison, const Cells& cells) {
                    TableHtml(table, kMaxRows)));
 }
 
-std::string Ranks(const TraceComparison& comparison, const Cells& cells) {
+std::string Ranks(const TraceComparison& comparison, const PageCells& cells) {
   HtmlTable table;
   table.header = {"rank"};
   const std::string unit = absl::StrCat(" (", cells.unit(), ")");
@@ -169,7 +170,7 @@ std::string Conditions(const TraceComparison& comparison) {
 
 std::string ComparisonHtml(const TraceComparison& comparison,
                            const PairedRun& run) {
-  const Cells cells(comparison);
+  const PageCells cells(comparison);
   size_t most = 0;
   std::vector<size_t> operations(run.pp);
   for (const PairedOp& paired : run.ops) {

@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kMaxRows = 512;
+constexpr size_t kMaxRunRows = 512;
 constexpr double kMargin = 12;
 constexpr double kNames = 170;  // width of the names of runs
 constexpr double kPanel = 300;  // of the errors
@@ -25,12 +25,12 @@ constexpr double kFoot = 46;
 constexpr double kMedianGoal = 0.05;
 constexpr double kWorstGoal = 0.10;
 
-std::string Percent(double share) {
+std::string InPercent(double share) {
   return absl::StrFormat("%+.2f %%", share * 100);
 }
 
-std::string Text(double x, double y, absl::string_view anchor,
-                 absl::string_view text, absl::string_view more = "") {
+std::string SvgText(double x, double y, absl::string_view anchor,
+                    absl::string_view text, absl::string_view more = "") {
   return absl::StrCat("<text class=\"ink\" x=\"", Px(x), "\" y=\"", Px(y),
                       "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\"", more,
                       ">", EscapeXml(text), "</text>\n");
@@ -51,8 +51,8 @@ double LimitOf(const RunsSummary& summary) {
 std::string SpreadText(const RepeatedRun& run) {
   if (run.executions == 1) return "";
   return absl::StrCat(" in the median of ", run.executions, ", ",
-                      Percent(run.least_error), " to ",
-                      Percent(run.most_error));
+                      InPercent(run.least_error), " to ",
+                      InPercent(run.most_error));
 }
 
 std::string Panel(const RanksSummary& size, double limit, double left,
@@ -61,7 +61,7 @@ std::string Panel(const RanksSummary& size, double limit, double left,
   const auto place = [&](double error) {
     return zero + error / limit * kPanel / 2;
   };
-  std::string out = Text(
+  std::string out = SvgText(
       left + kNames + kPanel / 2, kMargin + 14, "middle",
       absl::StrCat("pp ", size.pp, ": predicted over executed step, less 1"),
       " font-weight=\"600\"");
@@ -81,11 +81,11 @@ std::string Panel(const RanksSummary& size, double limit, double left,
     const double x = place(step * 0.05);
     absl::StrAppend(&ticks, "M", Px(x), " ", Px(bottom), "v5");
     if (step % every != 0) continue;
-    absl::StrAppend(&out,
-                    Text(x, bottom + 18, "middle",
-                         step == 0 ? "0" : absl::StrFormat("%+d", step * 5)));
+    absl::StrAppend(
+        &out, SvgText(x, bottom + 18, "middle",
+                      step == 0 ? "0" : absl::StrFormat("%+d", step * 5)));
   }
-  absl::StrAppend(&out, Text(zero, bottom + 34, "middle", "per cent"));
+  absl::StrAppend(&out, SvgText(zero, bottom + 34, "middle", "per cent"));
   absl::StrAppend(&out, "<path class=\"line\" d=\"M", Px(left + kNames), " ",
                   Px(bottom), "h", Px(kPanel), ticks, "M", Px(zero), " ",
                   Px(kHead), "V", Px(bottom),
@@ -95,7 +95,8 @@ std::string Panel(const RanksSummary& size, double limit, double left,
     const ExecutedRow& row = run.row;
     const double x = place(row.error());
     const bool good = row.gradients_agree() && row.peaks_agree();
-    absl::StrAppend(&out, Text(left + kNames - 10, y + 4, "end", RunName(row)));
+    absl::StrAppend(&out,
+                    SvgText(left + kNames - 10, y + 4, "end", RunName(row)));
     if (run.executions > 1) {
       absl::StrAppend(&out, "<path class=\"line\" d=\"M",
                       Px(place(run.least_error)), " ", Px(y), "H",
@@ -107,7 +108,7 @@ std::string Panel(const RanksSummary& size, double limit, double left,
                     "\" stroke=\"#0072B2\" stroke-width=\"3\"/>\n<circle cx=\"",
                     Px(x), "\" cy=\"", Px(y), "\" r=\"4.5\" fill=\"",
                     good ? "#0072B2" : "#D55E00", "\"><title>",
-                    EscapeXml(RunName(row)), ": ", Percent(row.error()),
+                    EscapeXml(RunName(row)), ": ", InPercent(row.error()),
                     SpreadText(run),
                     good ? "" : ", gradients or activations not as they should",
                     "</title></circle>\n");
@@ -137,11 +138,11 @@ std::string SizeSection(const RanksSummary& size) {
     const ExecutedRow& row = run.row;
     table.rows.push_back(
         {row.schedule, absl::StrFormat("%.2f", row.predicted_s * 1e3),
-         absl::StrFormat("%.2f", row.executed_s * 1e3), Percent(row.error()),
-         run.control_s ? Percent(run.control_error()) : "",
+         absl::StrFormat("%.2f", row.executed_s * 1e3), InPercent(row.error()),
+         run.control_s ? InPercent(run.control_error()) : "",
          absl::StrCat(run.executions),
-         absl::StrCat(Percent(run.least_error), " to ",
-                      Percent(run.most_error)),
+         absl::StrCat(InPercent(run.least_error), " to ",
+                      InPercent(run.most_error)),
          row.gradients, row.peak_activations, absl::StrCat(row.vpp), row.layers,
          absl::StrCat(row.microbatches), absl::StrCat(row.microbatch_size),
          absl::StrCat(row.slices)});
@@ -154,9 +155,9 @@ std::string SizeSection(const RanksSummary& size) {
       absl::StrCat("pp", size.pp),
       absl::StrCat("pp ", size.pp, ", the fastest predicted first"),
       absl::StrCat(
-          TableHtml(table, kMaxRows),
+          TableHtml(table, kMaxRunRows),
           "<p>Error: ", absl::StrFormat("%.2f", size.median_error * 100),
-          " % in the median, ", Percent(size.worst_error), " at worst (",
+          " % in the median, ", InPercent(size.worst_error), " at worst (",
           EscapeXml(size.worst), ").</p>\n",
           size.control ? absl::StrCat("<p>Control: ",
                                       EscapeXml(ControlInWords(*size.control)),
@@ -188,7 +189,7 @@ std::string ControlSection(const RunsSummary& summary) {
                          absl::string_view whose, int of_pairs, double tau) {
       table.rows.push_back(
           {std::string(name), absl::StrFormat("%.2f %%", median * 100),
-           absl::StrCat(Percent(worst), " (", whose, ")"),
+           absl::StrCat(InPercent(worst), " (", whose, ")"),
            of_pairs > 0 ? absl::StrFormat("%.3f over %d pairs", tau, of_pairs)
                         : "no pair"});
     };
@@ -198,7 +199,7 @@ std::string ControlSection(const RunsSummary& summary) {
         control.pairs, control.tau);
     body = absl::StrCat(
         "<p>A prediction without any calibration: ", EscapeXml(kControlMeaning),
-        ".</p>\n", TableHtml(table, kMaxRows));
+        ".</p>\n", TableHtml(table, kMaxRunRows));
   }
   for (const std::string& run : summary.without_control) {
     absl::StrAppend(&body, "<p class=\"quiet\">No control of ", EscapeXml(run),
@@ -280,7 +281,7 @@ std::string RunsHtml(const RunsSummary& summary) {
       Card("Error in the median",
            absl::StrFormat("%.2f %%", summary.median_error * 100),
            "of the step time, over all runs"),
-      Card("Error at worst", Percent(summary.worst_error), summary.worst),
+      Card("Error at worst", InPercent(summary.worst_error), summary.worst),
       Card("Order of schedules", absl::StrFormat("%.3f", tau),
            absl::StrCat("Kendall's tau over ", pairs, " pairs, ", ties,
                         " ties left out")),

@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr int kMaxTreeDepth = 32;
 
 // Both parsers tell what they meet one event at a time; this makes a tree of
 // it. The first error is kept, and everything after it ignored.
@@ -33,8 +33,8 @@ class TreeBuilder {
 
   bool Open(ConfigNode::Kind kind, int line) {
     if (AwaitsKey()) return Fail(line, "a key must be a plain word");
-    if (static_cast<int>(open_.size()) >= kMaxDepth) {
-      return Fail(line, absl::StrCat("nested deeper than ", kMaxDepth));
+    if (static_cast<int>(open_.size()) >= kMaxTreeDepth) {
+      return Fail(line, absl::StrCat("nested deeper than ", kMaxTreeDepth));
     }
     ConfigNode node;
     node.kind = kind;

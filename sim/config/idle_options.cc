@@ -11,16 +11,16 @@
 namespace pipewright {
 namespace {
 
-bool Covers(const IdleRule& rule, const std::string& path) {
+bool Covers(const IdleRule& rule, absl::string_view path) {
   return std::any_of(
-      rule.fields.begin(), rule.fields.end(), [&](const std::string& field) {
+      rule.fields.begin(), rule.fields.end(), [&](absl::string_view field) {
         return field == path ||
                (field.back() == '.' && absl::StartsWith(path, field));
       });
 }
 
 // The first reason that holds; "" where the field may matter.
-std::string WhyIdle(const RunFacts& facts, const std::string& path) {
+std::string WhyIdle(const RunFacts& facts, absl::string_view path) {
   for (const auto* rules : {&ModelRules(), &SystemRules(), &StrategyRules(),
                             &TrainingRules(), &CostRules()}) {
     for (const IdleRule& rule : *rules) {

@@ -1,9 +1,10 @@
 #include "sim/config/run_config.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/config/run_config_fields.h"
 
@@ -99,6 +100,62 @@ class Printer {
   std::string* out_;
 };
 
+// The paths of the fields that are given.
+class GivenFields {
+ public:
+  std::vector<std::string> Take() && { return std::move(paths_); }
+
+  template <typename Value, typename... Rest>
+  void Text(const char* path, const Value& value, const Rest&...) {
+    if (value) paths_.emplace_back(path);
+  }
+  template <typename Value, typename... Rest>
+  void Int(const char* path, const Value& value, const Rest&...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Rest>
+  void Real(const char* path, const Value& value, const Rest&...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Rest>
+  void Bool(const char* path, const Value& value, const Rest&...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Rest>
+  void Quantity(const char* path, const Value& value, const Rest&...) {
+    Text(path, value);
+  }
+  template <typename Value, typename... Rest>
+  void Choice(const char* path, const Value& value, const Rest&...) {
+    Text(path, value);
+  }
+  void Section(const char* path, bool given) { Text(path, given); }
+  template <typename List, typename... Rest>
+  void Texts(const char* path, const List& values, const Rest&...) {
+    Text(path, !values.empty());
+  }
+  template <typename List, typename... Rest>
+  void Ints(const char* path, const List& values, const Rest&...) {
+    Texts(path, values);
+  }
+  template <typename List, typename... Rest>
+  void Reals(const char* path, const List& values, const Rest&...) {
+    Texts(path, values);
+  }
+  template <typename List, typename... Rest>
+  void Quantities(const char* path, const List& values, const Rest&...) {
+    Texts(path, values);
+  }
+  void Pairs(const char* path, const std::map<std::string, std::string>& all) {
+    for (const auto& [key, value] : all) {
+      paths_.push_back(absl::StrCat(path, ".", key));
+    }
+  }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
 }  // namespace
 
 FieldPlace RunConfig::Field(absl::string_view path) const {
@@ -129,13 +186,12 @@ bool IsHalfOfBackward(const RunConfig& config, const std::string& path) {
 }  // namespace
 
 std::vector<std::string> GivenPaths(const RunConfig& config) {
-  std::vector<std::string> paths;
-  const std::string text = ToString(config);
-  for (const absl::string_view line :
-       absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    std::string path(line.substr(0, line.find(": ")));
-    if (!IsHalfOfBackward(config, path)) paths.push_back(std::move(path));
-  }
+  GivenFields given;
+  VisitFields(config, given);
+  std::vector<std::string> paths = std::move(given).Take();
+  std::erase_if(paths, [&config](const std::string& path) {
+    return IsHalfOfBackward(config, path);
+  });
   return paths;
 }
 

@@ -5,13 +5,6 @@
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
-namespace {
-
-// A side operation comes once an iteration, so its tokens are in order.
-constexpr uint64_t kSideKey = 0;
-
-}  // namespace
-
 void EventRun::Issue(int index, Stream stream, Issued issued) {
   ++left_[issued.iteration];
   Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];

@@ -4,13 +4,6 @@
 #include "sim/engine/fast_run.h"
 
 namespace pipewright {
-namespace {
-
-// A side operation comes once an iteration, so its tokens are in order.
-constexpr uint64_t kSideKey = 0;
-
-}  // namespace
-
 // The side operation that stands at the position of `rank`: runs it on the
 // compute stream, or issues it to another. False when compute has to wait.
 bool FastRun::RunItem(Row& row, int rank) {

@@ -12,8 +12,6 @@
 namespace pipewright {
 namespace {
 
-constexpr int64_t kFloat = 4;
-constexpr int64_t kIndex = 4;
 // A set of weights as passes read them is rounded up to so many bytes.
 constexpr int64_t kWeightSetBytes = 256;
 // Two sums of a gradient's norm: squares, values that are not finite.
@@ -30,7 +28,7 @@ struct Part {
 };
 
 // Keeps the highest point that it has been shown.
-class Highest {
+class HighestMark {
  public:
   // Against what is live when the pass starts; `buffers`: blocks of a boundary
   // and what the pass itself frees again.
@@ -78,7 +76,7 @@ class PartWalk {
   int64_t Recomputed() const { return whole_ - Kept(); }
 
   PassMemory Forward() const {
-    Highest highest;
+    HighestMark highest;
     const int64_t input = first_ ? 0 : boundary_;
     if (recompute_) {
       // Of each part nothing is kept beyond it.
@@ -95,14 +93,14 @@ class PartWalk {
   }
 
   PassMemory Recompute() const {
-    Highest highest;
+    HighestMark highest;
     Keep(MemoryKind::kRecomputed, 0, 0, "", &highest);
     return highest.result();
   }
 
   // `splits`: B alone, else BW. `after`: an R has run before.
   PassMemory Backward(bool splits, bool after) const {
-    Highest highest;
+    HighestMark highest;
     const int64_t gradient = last_ ? 0 : boundary_;
     int64_t live = 0;
     if (recompute_ && !after) {
@@ -128,7 +126,7 @@ class PartWalk {
 
   // Takes nothing.
   PassMemory Weight() const {
-    Highest highest;
+    HighestMark highest;
     highest.See(MemoryKind::kActivations, 0, 0, parts_.back(), "");
     return highest.result();
   }
@@ -143,7 +141,7 @@ class PartWalk {
 
   // A forward that keeps everything, with `kept` and `buffers` there before.
   void Keep(MemoryKind kind, int64_t kept, int64_t buffers,
-            absl::string_view doing, Highest* highest) const {
+            absl::string_view doing, HighestMark* highest) const {
     for (size_t index = 0; index < parts_.size(); ++index) {
       kept += parts_[index].bytes.saved + parts_[index].bytes.inputs;
       highest->See(kind, kept, buffers + Passed(index), parts_[index], doing);

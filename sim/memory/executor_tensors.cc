@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t kWeightElements = 32;
 constexpr int64_t kTensorBytes = 256;
 
-constexpr int64_t kFloat = 4;
-constexpr int64_t kIndex = 4;
 constexpr int64_t kLinears = 4;  // of a layer: qkv, out, up, down
 
 // On a CPU attention goes by strips of queries, whose rows of scores begin on

@@ -11,6 +11,10 @@
 
 namespace pipewright {
 
+// fp32, and the int32 of tokens and routes.
+inline constexpr int64_t kFloat = 4;
+inline constexpr int64_t kIndex = 4;
+
 // From which pass to which a tensor is there. In one backward (BW) W's tensors
 // go with B's.
 enum class TensorSpan : uint8_t {

@@ -8,8 +8,6 @@
 namespace pipewright {
 namespace {
 
-double AsDouble(int64_t value) { return static_cast<double>(value); }
-
 // Layers below the first trained parameter: they only run forward.
 bool OnlyForward(const ModelSpec& model, BlockKind kind, int64_t layer) {
   if (model.frozen_layers == 0 || model.lora_rank > 0) return false;

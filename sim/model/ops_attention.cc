@@ -4,8 +4,6 @@
 namespace pipewright {
 namespace {
 
-double AsDouble(int64_t value) { return static_cast<double>(value); }
-
 // Queries of this device's slice against the keys of the whole sequence.
 struct Core {
   double scores;  // entries of all heads that count, a causal mask halves

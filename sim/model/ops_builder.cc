@@ -8,8 +8,6 @@
 namespace pipewright {
 namespace {
 
-double AsDouble(int64_t value) { return static_cast<double>(value); }
-
 void AddComm(OpPass pass, CommKind kind, int members, double bytes,
              ModelOp& op) {
   op.comms.push_back({.pass = pass,

@@ -2,12 +2,15 @@
 // the ops that come again and again. For sim/model/ops*.cc only.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "sim/model/ops.h"
 
 namespace pipewright {
+
+inline double AsDouble(int64_t value) { return static_cast<double>(value); }
 
 class OpsBuilder {
  public:

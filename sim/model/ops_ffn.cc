@@ -7,8 +7,6 @@
 namespace pipewright {
 namespace {
 
-double AsDouble(int64_t value) { return static_cast<double>(value); }
-
 // Keeps its input until B and its output for the W of what follows.
 void AddActivation(OpsBuilder& builder, const std::string& name, double tokens,
                    double width) {

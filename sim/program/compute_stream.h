@@ -44,6 +44,10 @@ constexpr bool ReadsActivations(PassKind kind) {
   return IsBackward(kind) || kind == PassKind::kRecompute;
 }
 
+// Of the tokens of a side operation: it comes once an iteration, so they are in
+// order.
+inline constexpr uint64_t kSideKey = 0;
+
 // The activations of a rank that copies move: a load begins when its offload
 // has ended; a pass begins when the load that stands in front of it has.
 class HostActivations {

@@ -77,7 +77,6 @@ class SideSequence {
 
   // True for a hook whose operations somebody waits for.
   bool Waits(int32_t hook) const;
-  int32_t num_hooks() const { return static_cast<int32_t>(hooks_.size()); }
 
  private:
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();

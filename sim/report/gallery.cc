@@ -15,9 +15,9 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kMaxRows = 1000;
+constexpr size_t kMaxGalleryRows = 1000;
 // All pictures have one width, so that equal lengths are equal times.
-constexpr double kNarrowest = 1100;
+constexpr double kNarrowestPage = 1100;
 constexpr double kWidest = 6000;
 constexpr double kBoxPx = 22;  // room for a number of two digits
 constexpr double kRowPx = 22;
@@ -105,7 +105,7 @@ std::string Overview(const Entries& drawn) {
           "of the ranks' own spans. Iteration: the steady-state period. Peak "
           "activations: of the fullest rank, in microbatches through all its "
           "stages of one replica. Weights: copies of each stage.</p>\n",
-          NeverFlushed(drawn), TableHtml(table, kMaxRows)));
+          NeverFlushed(drawn), TableHtml(table, kMaxGalleryRows)));
 }
 
 std::string Refused(const Gallery& gallery) {
@@ -119,7 +119,7 @@ std::string Refused(const Gallery& gallery) {
   }
   if (table.rows.empty()) return "";
   return SectionHtml("refused", "Not possible with these sizes",
-                     TableHtml(table, kMaxRows));
+                     TableHtml(table, kMaxGalleryRows));
 }
 
 // Passes of the rank that has most: what the width has to hold.
@@ -135,7 +135,8 @@ double MostBoxes(const Entries& drawn) {
 
 std::string Pictures(const Entries& drawn) {
   GridOptions options;
-  options.width_px = std::clamp(kBoxPx * MostBoxes(drawn), kNarrowest, kWidest);
+  options.width_px =
+      std::clamp(kBoxPx * MostBoxes(drawn), kNarrowestPage, kWidest);
   options.row_px = kRowPx;
   for (const GalleryEntry* entry : drawn) {
     for (const TraceOp& op : entry->ops) {

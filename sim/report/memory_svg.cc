@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kLeft = 76;
+constexpr double kMemoryLeft = 76;
 constexpr double kRow = 84;
 constexpr double kGap = 14;
 constexpr double kMargin = 12;
@@ -110,8 +110,8 @@ class Picture {
       WriteRow(rank, top, &body);
       top += kRow + kGap;
     }
-    body += TimeAxisSvg(start_s_, end_s_, kLeft, picture_.width_px, top);
-    const double width = kLeft + picture_.width_px + kMargin + 56;
+    body += TimeAxisSvg(start_s_, end_s_, kMemoryLeft, picture_.width_px, top);
+    const double width = kMemoryLeft + picture_.width_px + kMargin + 56;
     const double height = top + 42;
     return absl::StrCat(
         "<svg class=\"memory\" xmlns=\"http://www.w3.org/2000/svg\" width=\"",
@@ -135,7 +135,7 @@ class Picture {
            14, std::string(MemoryKindName(static_cast<MemoryKind>(kind)))});
     }
     std::string out =
-        LegendSvg(items, kLeft, kMargin, picture_.width_px, bottom);
+        LegendSvg(items, kMemoryLeft, kMargin, picture_.width_px, bottom);
     *bottom += 10;
     return out;
   }
@@ -150,7 +150,7 @@ class Picture {
         out, "<g><title>rank ", rank, ": peak ",
         FormatBytes(static_cast<double>(memory_.ranks[rank].peak())),
         "</title>\n<rect class=\"idle\"",
-        RectShape(kLeft, top, picture_.width_px, kRow),
+        RectShape(kMemoryLeft, top, picture_.width_px, kRow),
         " fill=\"#F2F2F2\"/>\n");
     // Each area reaches down to the ground and is painted over by the next.
     for (int kind = kNumMemoryKinds - 1; kind >= 0; --kind) {
@@ -162,15 +162,16 @@ class Picture {
                       "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\">",
                       label, "</text>\n");
     };
-    text(kLeft - 8, top + kRow / 2 + 4, "end", absl::StrCat("rank ", rank));
+    text(kMemoryLeft - 8, top + kRow / 2 + 4, "end",
+         absl::StrCat("rank ", rank));
     const double peak = static_cast<double>(memory_.ranks[rank].peak());
-    text(kLeft + picture_.width_px + 4,
+    text(kMemoryLeft + picture_.width_px + 4,
          std::min(top + kRow - Height(peak) + 10, top + kRow), "start",
          FormatBytes(peak));
     if (picture_.limit_bytes && *picture_.limit_bytes >= 0) {
       const double y = top + kRow - Height(*picture_.limit_bytes);
-      absl::StrAppend(out, "<path class=\"limit\" d=\"M", Px(kLeft), " ", Px(y),
-                      "h", Px(picture_.width_px),
+      absl::StrAppend(out, "<path class=\"limit\" d=\"M", Px(kMemoryLeft), " ",
+                      Px(y), "h", Px(picture_.width_px),
                       "\" stroke=\"#B00020\" stroke-width=\"1.5\" "
                       "stroke-dasharray=\"6 4\" fill=\"none\"/>\n");
     }
@@ -191,7 +192,7 @@ class Picture {
     if (!has) return;
     const double width =
         picture_.width_px / static_cast<double>(columns.size());
-    std::string path = absl::StrCat("M", Px(kLeft), " ", Px(ground));
+    std::string path = absl::StrCat("M", Px(kMemoryLeft), " ", Px(ground));
     for (size_t column = 0; column < columns.size();) {
       const double level = height(columns[column]);
       size_t end = column + 1;
@@ -200,7 +201,7 @@ class Picture {
         ++end;
       }
       absl::StrAppend(&path, "V", Px(ground - level), "H",
-                      Px(kLeft + width * static_cast<double>(end)));
+                      Px(kMemoryLeft + width * static_cast<double>(end)));
       column = end;
     }
     absl::StrAppend(out, "<path d=\"", path, "V", Px(ground), "z\" fill=\"",

@@ -5,7 +5,7 @@
 namespace pipewright {
 namespace {
 
-enum Flag : uint8_t { kSent = 1, kReceived = 2, kUsed = 4 };
+enum TransferFlag : uint8_t { kSent = 1, kReceived = 2, kUsed = 4 };
 
 class PairCheck {
  public:

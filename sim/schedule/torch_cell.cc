@@ -27,7 +27,7 @@ constexpr TorchKind kKinds[] = {
     {"RESHARD", StepKind::kReshard, TorchLetter::kNone, false},
     {"REDUCE_GRAD", StepKind::kReduceGradient, TorchLetter::kNone, false},
 };
-constexpr char kKindNames[] =
+constexpr char kTorchKinds[] =
     "F I W B SEND_F RECV_F SEND_B RECV_B UNSHARD RESHARD REDUCE_GRAD";
 constexpr char kPair[] = "(0F1;3B0)OVERLAP_F_B";
 
@@ -55,7 +55,7 @@ absl::Status TakeKind(absl::string_view& text, TorchAction& action) {
     text.remove_prefix(end);
     return absl::OkStatus();
   }
-  return BadTorchCell(absl::StrCat("unknown kind ", Quoted(name)), kKindNames);
+  return BadTorchCell(absl::StrCat("unknown kind ", Quoted(name)), kTorchKinds);
 }
 
 // Kind, microbatch, "_" or "_s", stage.
@@ -73,7 +73,7 @@ absl::Status ReadMid2024(absl::string_view text,
     return BadTorchCell("no action",
                         absl::StrCat("STAGE KIND MICROBATCH without blanks, as "
                                      "in 2F0; KIND one of ",
-                                     kKindNames));
+                                     kTorchKinds));
   }
   actions->push_back(action);
   return absl::OkStatus();

@@ -13,7 +13,7 @@ namespace pipewright {
 namespace {
 
 // Most ranks that a message tells about in words.
-constexpr int kMaxListed = 16;
+constexpr int kMaxListedTransfers = 16;
 
 // What the three rules share: where each rank stands and what it waits for.
 class Progress {
@@ -90,7 +90,7 @@ class Progress {
       positions.push_back(Ended(rank)
                               ? static_cast<int64_t>(lists_[rank].size())
                               : static_cast<int64_t>(Blocked(rank)));
-      if (!Ended(rank) && ++listed <= kMaxListed) {
+      if (!Ended(rank) && ++listed <= kMaxListedTransfers) {
         absl::StrAppend(&message, "\n  ", WaitsFor(rank));
       }
     }

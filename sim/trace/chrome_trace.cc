@@ -12,9 +12,9 @@ namespace {
 // Events of Chrome's Trace Event Format ("JSON Array Format" inside an
 // object): X slices, s/t/f arrows, C counters, M names. Written as text, a
 // line an event: a tree in memory would be many times the size of the trace.
-class Writer {
+class ChromeWriter {
  public:
-  Writer(const Program& program, const Timeline& timeline)
+  ChromeWriter(const Program& program, const Timeline& timeline)
       : program_(program), timeline_(timeline) {}
 
   void Metadata(absl::string_view what, int process, int thread,
@@ -165,11 +165,11 @@ std::string ChromeTraceJson(const Program& program,
                             const MeasuredMemory* measured,
                             const TraceOrigin& origin) {
   const Timeline timeline = BuildTimeline(program, ops, memory, measured);
-  Writer writer(program, timeline);
+  ChromeWriter writer(program, timeline);
   for (const Timeline::Process& process : timeline.processes) {
     writer.Metadata("process_name", process.id, 0, "name",
                     absl::StrFormat(R"(%s,"replica":%d,"rank":%d)",
-                                    Writer::Quoted(process.name),
+                                    ChromeWriter::Quoted(process.name),
                                     process.replica, process.rank));
     writer.Metadata("process_sort_index", process.id, 0, "sort_index",
                     absl::StrCat(process.id));
@@ -177,7 +177,7 @@ std::string ChromeTraceJson(const Program& program,
   for (const Timeline::Track& track : timeline.tracks) {
     const int process = timeline.processes[track.process].id;
     writer.Metadata("thread_name", process, track.id, "name",
-                    Writer::Quoted(track.name));
+                    ChromeWriter::Quoted(track.name));
     writer.Metadata("thread_sort_index", process, track.id, "sort_index",
                     absl::StrCat(track.id));
   }

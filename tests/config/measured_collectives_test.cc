@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
-#include "sim/config/describe_costs.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/isolated_times.h"
 #include "sim/program/network_time.h"
 #include "sim/report/report.h"
+#include "sim/run/describe_run.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright {
@@ -84,7 +84,8 @@ class Prepared {
 };
 
 double IterationOf(const PreparedRun& run, const std::string& engine) {
-  const absl::StatusOr<Program> program = Lower(run.schedule, run.lower);
+  const absl::StatusOr<Program> program =
+      Lower(run.schedule.lowered, run.lower);
   REQUIRE(program.ok());
   const absl::StatusOr<RunSummary> summary =
       (*FindEngine(engine))->run(*program, {});
@@ -99,7 +100,8 @@ struct Count {
   int measured = 0;
 };
 Count CountMeasured(const PreparedRun& run, double factor = 1) {
-  const absl::StatusOr<Program> program = Lower(run.schedule, run.lower);
+  const absl::StatusOr<Program> program =
+      Lower(run.schedule.lowered, run.lower);
   REQUIRE(program.ok());
   const IsolatedTimes times = SortReplicas(*program).times[0];
   Count count;
@@ -140,14 +142,14 @@ TEST_CASE("measured collectives: a step of ddp and zero1 by hand", "[config]") {
       const Prepared control(profile);
       CHECK(IterationOf(control.Run(), engine) == Approx(kPasses_s));
       CHECK(Mentions(control.Run(), "gradient synchronisation cost nothing"));
-      CHECK(control.Run().measured_collectives.empty());
+      CHECK(control.Run().costs.measured_collectives.empty());
     }
     Profile measured = profile;
     Measure(&measured, "threads", 2, 1);
     Prepared with(measured);
     const PreparedRun ddp = with.Run();
     CHECK_FALSE(Mentions(ddp, "gradient synchronisation cost nothing"));
-    CHECK(ddp.measured_collectives == "all_reduce over 2");
+    CHECK(ddp.costs.measured_collectives == "all_reduce over 2");
     const double gradients = ddp.lower.gradient_bytes[0];
     REQUIRE(gradients > 1000);
     CHECK(IterationOf(ddp, engine) ==
@@ -155,7 +157,7 @@ TEST_CASE("measured collectives: a step of ddp and zero1 by hand", "[config]") {
     // Scattered behind the last backward, gathered before the next forward.
     with.config.strategy.data_parallel = DataParallel::kZero1;
     const PreparedRun zero1 = with.Run();
-    CHECK(zero1.measured_collectives ==
+    CHECK(zero1.costs.measured_collectives ==
           "reduce_scatter over 2, all_gather over 2");
     CHECK(IterationOf(zero1, engine) ==
           Approx(kPasses_s + 7e-9 * zero1.lower.gradient_bytes[0] +
@@ -262,13 +264,14 @@ TEST_CASE("measured collectives: the report says where times are from",
   const auto costs_of = [](const Profile& measured) {
     const Prepared with(measured);
     const PreparedRun run = with.Run();
-    const absl::StatusOr<Program> program = Lower(run.schedule, run.lower);
+    const absl::StatusOr<Program> program =
+        Lower(run.schedule.lowered, run.lower);
     REQUIRE(program.ok());
     const absl::StatusOr<RunSummary> summary =
         (*FindEngine("fast"))->run(*program, {});
     REQUIRE(summary.ok());
     Report report = Summarize(*program, *summary, {});
-    DescribeCosts(run, &report);
+    DescribeResults(run, &report);
     return nlohmann::json::parse(ReportToJson(report))["costs"];
   };
   CHECK_FALSE(costs_of(profile).contains("collectives"));

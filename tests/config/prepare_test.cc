@@ -242,7 +242,7 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
                  "strategy: {pp: 2, microbatches: 8}\n"
                  "costs: {hop_bytes: 1KB}\n"
                  "network: native\n")
-            .network_name == "dgx-h100, 1 node (native)");
+            .network.name == "dgx-h100, 1 node (native)");
 }
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",

@@ -171,7 +171,9 @@ std::string HelpOfFlag(const ConfigFlag& flag) {
 }
 
 std::string MarkdownCell(absl::string_view text) {
-  return absl::StrReplaceAll(text, {{"|", "\\|"}, {"*", "\\*"}});
+  // "](" would begin the target of a link.
+  return absl::StrReplaceAll(text,
+                             {{"|", "\\|"}, {"*", "\\*"}, {"](", "]\\("}});
 }
 
 std::string ConfigReferenceMarkdown() {

@@ -47,7 +47,7 @@ class GpuVisit {
   absl::Status VisitCopies(ProfilePass pass,
                            const std::vector<CopyDirection>& directions,
                            std::vector<double>* samples);
-  // `transport`: of GPUs, of which this is the first; see Transport::begin.
+  // `transport`: this GPU is its first; see Transport::begin.
   absl::Status VisitTransfers(ProfilePass pass, const Transport& transport,
                               TransferKind kind, std::vector<double>* samples);
 

@@ -1,5 +1,5 @@
-// Where the tensors of single kernels lie in an arena, and how large they are.
-// For kernel_bench.cc.
+// Places and sizes of the tensors of single kernels in an arena. For
+// kernel_bench.cc.
 #pragma once
 
 #include <cstddef>

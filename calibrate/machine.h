@@ -1,4 +1,4 @@
-// What the machine says of itself: name of the system, date, how busy it is.
+// Facts about the machine: name of the system, date, how busy it is.
 #pragma once
 
 #include <string>

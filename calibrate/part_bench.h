@@ -39,7 +39,7 @@ class BenchWeights {
 // Bytes that Create takes.
 int64_t WeightBytes(const PwPartSize& size, PwType type, int layers);
 
-// Of an element of what a product in F or B makes.
+// Of an element of the result of a product in F or B.
 size_t ResultBytes(const PwGemm& gemm);
 
 // Memory for the activations of whichever bench runs; renewed from round to
@@ -72,8 +72,8 @@ class PartBench {
       MeasuredDevice* device, const Shape& shape, PwPart part,
       std::shared_ptr<BenchWeights> weights, std::shared_ptr<Arena> arena);
 
-  // An arena has room for the passes of the largest bench and, behind it, for
-  // the matrix products of the one with the largest.
+  // An arena has room for the passes of the largest bench and, after that, for
+  // the matrix products of the bench with the largest.
   static size_t PassBytes(const PwPartSize& size, const Shape& shape,
                           int layers);
   static size_t GemmBytes(const Shape& shape, PwPart part);

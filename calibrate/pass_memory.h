@@ -1,5 +1,5 @@
-// What the passes of a grid need of a device's memory, and how many layers take
-// turns in it.
+// The memory that the passes of a grid need, and how many layers take turns in
+// it.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,8 @@ namespace pipewright {
 
 struct PassSet {
   std::vector<Subject> subjects;  // one a shape and part
-  // Of a layer, of experts where the model has such, in the largest shape of
-  // the smallest tp and ep; for others to run.
+  // A layer (of experts where the model has them) in the largest shape of the
+  // smallest tp and ep; other subjects run it.
   std::shared_ptr<PartBench> example;
   // In the grid's order; for single kernels. One or two layers of a shape, one
   // head of each but those that differ in ep alone.

@@ -29,7 +29,7 @@ struct CalibrateOptions {
   double heat_s = 1;
   // What a run that was interrupted has measured; empty otherwise.
   Profile done;
-  // What the result is to be merged with; its device must be this one.
+  // The result is merged with this profile; its device must be this one.
   Profile older;
   // Whose transfers are measured; empty on a CPU: threads of this process.
   std::vector<Transport> transports;

@@ -1,7 +1,6 @@
-// What samples of one measured thing say: its distribution, how well the
-// median is known, and where the median of a fresh calibration is to be
-// expected. No clocks, no kernels. Seconds, or ratios where the caller
-// measures ratios.
+// Statistics of the samples of one measurement: its distribution, how well the
+// median is known, and the expected range of the median of a fresh calibration.
+// No clocks, no kernels. Seconds, or ratios where the caller measures ratios.
 #pragma once
 
 #include <cstdint>

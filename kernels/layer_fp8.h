@@ -1,4 +1,4 @@
-// Where the fp8 copies of a layer's matrices lie, and what belongs to each in a
+// Places of the fp8 copies of a layer's matrices, and their counterparts in a
 // part's parameters and blocks. Not for callers of layer.h.
 #ifndef PIPEWRIGHT_KERNELS_LAYER_FP8_H_
 #define PIPEWRIGHT_KERNELS_LAYER_FP8_H_

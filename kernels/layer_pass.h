@@ -25,7 +25,7 @@ class Pass {
        const PwModel* model, const PwWork* work, PwPart part,
        const PwPartMemory* memory);
 
-  // Of the part in question.
+  // Of this part.
   PwStatus Forward();
   PwStatus BackwardInput() { return Backward(true, false); }
   PwStatus BackwardWeight() { return Backward(false, true); }

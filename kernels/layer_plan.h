@@ -1,6 +1,6 @@
-// What the passes of layer.h share: the shapes of one device, where weights
-// lie in a part's parameters, and where tensors lie in its blocks of memory.
-// Not for callers of layer.h.
+// Shared by the passes of layer.h: the shapes of one device, the places of
+// weights in a part's parameters, and the places of tensors in its blocks of
+// memory. Not for callers of layer.h.
 #ifndef PIPEWRIGHT_KERNELS_LAYER_PLAN_H_
 #define PIPEWRIGHT_KERNELS_LAYER_PLAN_H_
 

@@ -1,5 +1,5 @@
-// What the bubbles of DualPipe and DualPipeV have in common: a gap that each
-// step of the fill leaves, and where it has been published or counted.
+// Shared by the bubbles of DualPipe and DualPipeV: a gap that each step of the
+// fill leaves, and its source.
 #pragma once
 
 #include "sim/schedule/params.h"

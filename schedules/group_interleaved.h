@@ -1,7 +1,7 @@
 // Interleaving in groups of microbatches with an even spacing between the
-// chunks, backward split, W right behind its B: the order that GIS, GIS-H and
-// the PipeOffload schedules share. They differ in the size of a group.
-// Source: PipeOffload, arXiv 2503.01328, section 3, and its implementation.
+// chunks, backward split, W right after its B: the order that GIS, GIS-H and
+// the PipeOffload schedules share. They differ in the size of a group. Source:
+// PipeOffload, arXiv 2503.01328, section 3, and its implementation.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ std::vector<int64_t> EqualSlices(int64_t tokens, int slices);
 // Source: Seq1F1B (arXiv 2406.03488) and its implementation.
 std::vector<int64_t> BalancedSlices(const SequenceShape& sequence, int slices);
 
-// Time of one slice of `length` units of the sequence behind `context` units.
+// Time of one slice of `length` units of the sequence that follows `context`
+// units.
 using SliceTime = std::function<double(int length, int context)>;
 
 // The lengths whose pipeline ends first: m * sum of times + (p-1) * longest

@@ -23,8 +23,8 @@ struct VBlock {
   int turn;
 };
 
-// First slot of each kind on each rank, [rank][kind]: every pass behind its
-// producer, W in the first slot behind its B that no other kind repeats in.
+// First slot of each kind on each rank, [rank][kind]: every pass after its
+// producer, W in the first slot after its B in which no other kind repeats.
 using VBlockSlots = std::vector<std::array<int, kVKinds>>;
 void PlaceVBlock(const VBlock& block, int pp, VBlockSlots* slots);
 

@@ -1,4 +1,4 @@
-// What the rows of the V family with a split backward share: checks of their
+// Shared by the rows of the V family with a split backward: checks of their
 // parameters, and the choice between a fixed order and a planned one.
 #pragma once
 

@@ -1,8 +1,8 @@
-// The fixed rule behind V-Min and V-Half: repeat a building block, fold W into
-// idle slots, move warm-up and cool-down to the left. Plans on a grid of slots
-// with F = B = W = 1 and no hops, whatever the real costs are.
-// Source: Pipeline Parallelism with Controllable Memory, arXiv 2405.15362,
-// section 4, and the authors' zero-bubble-pipeline-parallelism repository.
+// The fixed rule of V-Min and V-Half: repeat a building block, fold W into idle
+// slots, move warm-up and cool-down to the left. Plans on a grid of slots with
+// F = B = W = 1 and no hops, whatever the real costs are. Source: Pipeline
+// Parallelism with Controllable Memory, arXiv 2405.15362, section 4, and the
+// authors' zero-bubble-pipeline-parallelism repository.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// The greedy order in scheduling units behind zeropp.cc: loop placement; a
-// rank takes B before F before W; forwards of a unit go by chunk upwards,
-// backwards by chunk downwards; no forward of a unit before all B of the units
-// before it on that rank.
+// The greedy order in scheduling units for zeropp.cc: loop placement; a rank
+// takes B before F before W; forwards of a unit go by chunk upwards, backwards
+// by chunk downwards; no forward of a unit before all B of the units before it
+// on that rank.
 //
 // Planned on a grid where every pass takes one slot and hops are free, rank
 // after rank in the order of their clocks (the last rank first where they are

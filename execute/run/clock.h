@@ -1,4 +1,4 @@
-// What time means to a rank that runs (see `execute --clock`):
+// The clocks of a rank (see `execute --clock`):
 //   virtual  an operation starts when its inputs are there and takes what the
 //            worker measured, or what the program says; nobody waits for it.
 //            Any number of ranks on any number of cores.
@@ -22,9 +22,9 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // True where what nobody waits for (copies, the network) follows from
-  // messages and durations alone. Else an operation's times are when it
-  // happened.
+  // True where operations on which no thread waits (copies, the network) follow
+  // from messages and durations alone. Otherwise an operation's times are when
+  // it happened.
   virtual bool computed() const = 0;
   // True where durations are the program's, not the worker's.
   virtual bool takes_given() const = 0;

@@ -1,5 +1,5 @@
-// What the processes of one run tell each other beside the messages of the
-// pipeline: process 0 hears how all have fared and says what becomes of it.
+// Messages between the processes of one run beside those of the pipeline:
+// process 0 collects every outcome and decides the common one.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,5 @@
-// What the operations of a rank have taken and what the rank has been told, so
-// that a run can be put together again without running all of it (replay.h).
-// Seconds.
+// Durations of a rank's operations and the messages that it received, so that a
+// run can be composed again without running all of it (replay.h). Seconds.
 #pragma once
 
 #include <array>

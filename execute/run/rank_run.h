@@ -89,7 +89,7 @@ class RankRun {
   // A side of a transfer that holds the rank, once it is posted.
   struct Held {
     Handshake side;
-    bool drop = false;  // nobody wants what comes
+    bool drop = false;  // no operation waits for what comes
     double ready_s = 0;
   };
   // What waits on a stream beside compute, or stands at the stop of compute.
@@ -227,7 +227,7 @@ class RankRun {
 
   SideSequence sequence_;
   Start start_;
-  // The earliest date at which something is due that is ready but for that.
+  // The earliest due date of an operation that waits for nothing else.
   double wake_s_ = std::numeric_limits<double>::infinity();
   int64_t position_ = 0;
   double compute_s_ = 0;  // the compute stream is free from here on

@@ -19,8 +19,8 @@ namespace pipewright {
 
 class Worker : public DeviceMemory {
  public:
-  // A start of an iteration begins. Of one that comes `again`, what the false
-  // one has left is to be forgotten.
+  // A start of an iteration begins. One that comes `again` must forget what the
+  // false one has left.
   virtual absl::Status BeginStart(const Start& start) = 0;
   virtual absl::Status EndIteration(int iteration) = 0;
   // What still runs on streams beside compute when the passes of `iteration`
@@ -55,8 +55,8 @@ class Worker : public DeviceMemory {
                              Payload payload) = 0;
   virtual Payload GiveSideOutput(int32_t side_op, int32_t channel) = 0;
 
-  // A collective of `members`, of which this is number `self`: what it gives
-  // to member `to`, and what it makes of all parts, its own among them.
+  // A collective of `members`; this is number `self`. The part that it gives to
+  // member `to`, and the result from all parts, its own included.
   virtual Payload GivePart(int32_t side_op, int self, int to, int members) = 0;
   virtual absl::Status TakeParts(int32_t side_op, int self,
                                  const std::vector<Payload>& parts) = 0;

@@ -25,7 +25,7 @@ class CopyEngine {
   CopyEngine(const CopyEngine&) = delete;
 
   // `ended` is told on the thread what `copy` gives, or what it throws as an
-  // error. What `ended` throws is lost: whoever awaits it has a time-out.
+  // error. An exception of `ended` is lost: the waiting thread has a time-out.
   void Start(Direction direction, Copy copy, Ended ended);
 
  private:

@@ -64,12 +64,12 @@ struct WorkerOptions {
   // Who holds it is the only one that computes; null: as many as there are
   // ranks. On a GPU, which ranks of one process share, there always is one.
   std::shared_ptr<std::mutex> token;
-  // On a GPU: each rank has a part of its processors (green contexts), and
-  // nobody waits for a token.
+  // On a GPU: each rank has a part of its processors (green contexts), and no
+  // rank waits for a token.
   bool parts = false;
   std::vector<int> snapshot_iterations;
-  // Of schedules with several steps an iteration, of which a snapshot shows the
-  // last.
+  // For schedules with several steps in an iteration; a snapshot shows the last
+  // step.
   bool keeps_first_step = false;
   WorkerRecord* record = nullptr;  // filled in when the worker ends
 };
@@ -118,7 +118,7 @@ class ModelWorker : public Worker {
   void TakePush(Address from, int32_t side_op, Payload payload) override;
 
  private:
-  // Of the schedule: stage and replica of a bidirectional one.
+  // Stage and direction in the schedule.
   using StageKey = std::pair<int, int>;
   // What waits for a pass: its kind of input, stage, replica, (microbatch,
   // slice).

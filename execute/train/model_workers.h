@@ -1,5 +1,5 @@
-// What all ways to train have in common: what can be trained, the workers of
-// the ranks, and what their records say.
+// Shared by all ways to train: which models can be trained, the workers of the
+// ranks, and the results from their records.
 #pragma once
 
 #include <vector>

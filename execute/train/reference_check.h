@@ -15,7 +15,7 @@ namespace pipewright {
 struct ReferenceCheck {
   double loss = 0;  // of the first step, mean over its tokens, nats
   double reference_loss = 0;
-  int missing = 0;  // stages of which a rank has told nothing
+  int missing = 0;  // stages that no rank has reported
   // The largest error of a gradient relative to the largest of its tensor, and
   // which tensor that is: "layer 3 qkv of stage 1".
   double gradient_error = 0;
@@ -34,8 +34,8 @@ struct ReferenceCheck {
 // Of the first step of all replicas together.
 int64_t FirstStepMicrobatches(const Program& program);
 
-// Why a run of `program` has no first step of which all is known; "" where it
-// has one.
+// Why the first step of a run of `program` is not known completely; "" where it
+// is.
 std::string WhyNoReference(const Program& program, DataParallel mode);
 
 // What the workers have to keep for it.

@@ -1,6 +1,6 @@
-// What the float64 reference (reference.h) computes with: each operation and
-// its gradient as a loop over its formula. Shares nothing with kernels/, of
-// which it takes the names of shapes only.
+// The mathematics of the float64 reference (reference.h): each operation and
+// its gradient as a loop over its formula. It takes only the names of shapes
+// from kernels/.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What training tells from process to process.
+// The results of training as messages between processes.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Between whom `calibrate` measures transfers: threads of this process, its
-// GPUs or, under mpirun, its processes, of which process 0 measures and the
+// The ends of the transfers that `calibrate` measures: threads of this process,
+// its GPUs or, under mpirun, its processes; then process 0 measures and the
 // others serve it.
 #pragma once
 

@@ -21,8 +21,8 @@ TimedTransports TransportsOverNccl(const absl::StatusOr<const PwNccl*>& nccl,
                                    const PwKernels* kernels, bool quick,
                                    double timeout_s = 60);
 
-// The same between the processes of a job, of which this is number 0 and the
-// others serve (nccl_processes.h). The job outlives the transports.
+// The same between the processes of a job; this is process 0, and the others
+// serve it (nccl_processes.h). The job outlives the transports.
 TimedTransports TransportsOverNccl(ProcessGroup* job,
                                    const absl::StatusOr<const PwNccl*>& nccl,
                                    const PwKernels* kernels, bool quick,

@@ -1,4 +1,4 @@
-// What ranks of a running pipeline tell each other. A message carries the time
+// The messages between ranks of a running pipeline. A message carries the time
 // at which its sender had it, so that a receiver can keep a clock that owes
 // nothing to when threads happened to run.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace pipewright {
 
-// Bytes that go from one rank to another and belong to whoever holds them
-// last. Between threads the memory itself changes hands, nothing is copied.
+// Bytes that go from one rank to another and belong to their last holder.
+// Between threads the memory itself changes hands, nothing is copied.
 struct Payload {
   std::shared_ptr<void> data;
   size_t bytes = 0;
@@ -56,7 +56,7 @@ struct RankMessage {
                  // too? `number` is of the question
     kAnswer,     // it does; the payload says what it has sent and taken so far
     kDeadlock,   // everybody waits, as the sender has found out
-    kLost,       // the sender gives up on somebody; the payload says on whom
+    kLost,       // the sender gives up on a rank; the payload names it
     kFailed,     // the sender gives up; the payload says why
   };
   Kind kind = Kind::kToken;

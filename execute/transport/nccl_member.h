@@ -53,11 +53,11 @@ class NcclMember {
   // random numbers. Error: kResourceExhausted.
   absl::Status Reserve(int64_t bytes);
   void Release();
-  // Takes part in a communicator of so many, with all of which it waits. This
-  // and the following: kUnavailable with what NCCL says or what goes on for
-  // too long; kCancelled when another has failed.
+  // Joins a communicator of so many members and waits for all of them. Errors
+  // of this and the following: kUnavailable with NCCL's message or the
+  // operation that takes too long; kCancelled when another has failed.
   absl::Status Join(const PwNcclId& id, int members);
-  // Queues the transfers behind a small all-reduce, with which all start
+  // Queues the transfers after a small all-reduce, with which all start
   // together; it does not wait for their end.
   absl::Status Begin(const NcclTransfer& transfer);
   // Awaits them: seconds of one, of this device's clock.

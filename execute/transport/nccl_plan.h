@@ -1,11 +1,11 @@
 // Which communicators the NCCL transport needs for a Program, in an order that
 // all ranks agree on. A pure function of the Program.
 //
-// A link, one for each ordered pair of ranks of which the first ever gives the
-// second something: transfers of one direction wait for nothing but each
-// other, so that no order of passes can block two ranks on their devices that
-// would not block them on paper. And one communicator for each set of ranks
-// that reduces or gathers together.
+// A link for each ordered pair of ranks where the first ever sends to the
+// second: transfers of one direction wait only for each other, so no order of
+// passes can block two ranks on their devices that would not block them on
+// paper. And one communicator for each set of ranks that reduces or gathers
+// together.
 #pragma once
 
 #include <vector>

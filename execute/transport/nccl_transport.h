@@ -78,7 +78,8 @@ class NcclEndpoint : public Endpoint {
     RankMessage message;
     bool complete = false;
   };
-  // Messages of one sender that wait for their data or behind such a one.
+  // Messages of one sender that wait for their data, or for an earlier message
+  // that does.
   using Waiting = std::deque<std::shared_ptr<Incoming>>;
 
   // All with mutex_ held.

@@ -1,12 +1,12 @@
-// Processes that nobody has brought together: each is told its number and a
-// file (`execute --bootstrap file:PATH --rank R --ranks P`), and they find each
+// Processes without a common starter: each is told its number and a file
+// (`execute --bootstrap file:PATH --rank R --ranks P`), and they find each
 // other by what the first writes there. Byte streams over TCP between all
 // pairs, in the place of MPI (mpi/module.h).
 //
 // PATH holds, written at once by a rename and readable by its owner only, a
 // number that was drawn for this job and where process 0 listens; PATH.R the
-// same of process R. Both go when all have come. Who does not know the number
-// is not let in, so that what an earlier job has left does no harm.
+// same of process R. Both go when all have come. A process that does not know
+// the number is refused, so the files of an earlier job do no harm.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Where a process of a job by sockets listens, as a file that others read. See
-// socket_job.h.
+// The address at which a process of a socket job listens, as a file that others
+// read. See socket_job.h.
 #pragma once
 
 #include <cstddef>

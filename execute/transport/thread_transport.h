@@ -31,9 +31,9 @@ class ThreadFabric {
   // With mutex_ held.
   void CheckStuck();
 
-  // Waiting ranks, and messages that nobody has taken: with all waiting and
-  // nothing to take, nothing will ever come. Guards the mailboxes too: there
-  // are few ranks and long passes.
+  // Waiting ranks, and messages not taken yet: if all ranks wait and there is
+  // no message, none will ever come. Guards the mailboxes too: there are few
+  // ranks and long passes.
   std::mutex mutex_;
   int present_ = 0;
   int waiting_ = 0;

@@ -1,4 +1,4 @@
-// Transfers whose time `calibrate` measures, whoever moves them.
+// Transfers that `calibrate` times, on any transport.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ struct Transport {
   int64_t sample_bytes = 1 << 20;
   int least_repeats = 1;
   int most_repeats = 32;
-  // Where it runs on GPUs, of which the measured one is the first: queues
-  // `count` transfers, and gives the seconds of one when all have ended, for
-  // what runs beside passes. Empty elsewhere.
+  // On GPUs, with the measured one as the first: queues `count` transfers and
+  // gives the seconds of one when all have ended; for transfers beside passes.
+  // Empty elsewhere.
   std::function<absl::Status(TransferKind kind, int64_t bytes, int count)>
       begin;
   std::function<absl::StatusOr<double>()> end;

@@ -1,5 +1,5 @@
-// How messages get from rank to rank. An Endpoint is one rank's end; between
-// two endpoints messages keep their order. Rows: threads of one process
+// Messages from rank to rank. An Endpoint is one rank's end; between two
+// endpoints messages keep their order. Rows: threads of one process
 // (thread_transport.h), processes under MPI or started by hand
 // (mpi_transport.h, socket_job.h), and in front of one of them NCCL for what
 // lies on GPUs (nccl_transport.h).
@@ -56,8 +56,8 @@ class Endpoint {
   // under way elsewhere: until then the rank's waiting is no deadlock.
   virtual void Pending(int change) = 0;
   // Is it known that the other, which has not answered, still runs, or did
-  // after `since_s` of SteadySeconds()? Then it computes. False where nobody
-  // would know.
+  // after `since_s` of SteadySeconds()? Then it computes. False where this
+  // cannot be known.
   virtual bool RunsSince(Address, double) const { return false; }
   // This rank has got on: begins or has ended something of its own.
   virtual void GetsOn() {}

@@ -14,8 +14,8 @@ namespace pipewright {
 // One device's primitives, kept by shape.
 class Bf16Gemm {
  public:
-  // Null where it is off, oneDNN 2 is not there or has no bf16 here, or, where
-  // it shall be fast, does not use AMX.
+  // Null where it is off, where oneDNN 2 is missing or has no bf16 here, or
+  // where it must be fast and does not use AMX.
   static std::unique_ptr<Bf16Gemm> Create(Bf16Products wanted);
   virtual ~Bf16Gemm() = default;
   // Arguments as of PwKernels.gemm.

@@ -1,6 +1,6 @@
-// What of the processor the CPU backend uses: all of it, or less where two
-// variables of the environment say so, which shows on one machine what others
-// compute.
+// Which instructions the CPU backend uses: all that the processor has, or fewer
+// where two environment variables say so, to show on one machine the results of
+// others.
 //   PIPEWRIGHT_CPU_LOOPS  portable, avx2 or avx512: these loops
 //   PIPEWRIGHT_CPU_BF16   off: no bf16 products; on: also where they are slow
 // oneDNN has a variable of its own, ONEDNN_MAX_CPU_ISA. No part of loops.h,

@@ -1,4 +1,4 @@
-// What an open CPU device is, and what its primitives share.
+// An open CPU device, and the state that its primitives share.
 #ifndef PIPEWRIGHT_KERNELS_CPU_DEVICE_H_
 #define PIPEWRIGHT_KERNELS_CPU_DEVICE_H_
 

@@ -1,6 +1,6 @@
-// What the functions of the CUDA backend share: the opaque types of kernels.h,
-// error messages, and memory that belongs to a stream. For files of this
-// folder only.
+// Shared by the functions of the CUDA backend: the opaque types of kernels.h,
+// error messages, and memory that belongs to a stream. For files of this folder
+// only.
 #ifndef PIPEWRIGHT_KERNELS_CUDA_DEVICE_H_
 #define PIPEWRIGHT_KERNELS_CUDA_DEVICE_H_
 

@@ -40,7 +40,7 @@ class GroupedCalls {
 constexpr int32_t kGroupsOfCall = 512;
 
 // On the device, groups() pointers each: those of cuBLAS' A, B and C. Computed
-// there from parameters of a kernel: nothing is copied and nobody waits.
+// there from parameters of a kernel: nothing is copied and no thread waits.
 PwStatus FillGroupPointers(cudaStream_t queue, const PwGemm& gemm,
                            const GroupedLayout& layout, const void* a,
                            const void* b, void* c, void** pointers);

@@ -1,6 +1,6 @@
-// How large an amount may be that people give. The ends are far beyond any
-// machine, and near enough that no sum, product or quotient of amounts leaves
-// the range of a double.
+// Limits of the amounts that people give. The ends are far beyond any machine,
+// and near enough that no sum, product or quotient of amounts leaves the range
+// of a double.
 #pragma once
 
 #include "absl/status/status.h"

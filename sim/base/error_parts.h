@@ -1,5 +1,5 @@
-// What an error is about, for programs: file, line, field, value and what is
-// allowed travel beside the message of a status, so that nobody parses it.
+// The parts of an error, for programs: file, line, field, value and what is
+// allowed travel beside the message of a status, so that no program parses it.
 // Codes and messages are those of status.h.
 #pragma once
 
@@ -12,9 +12,8 @@
 
 namespace pipewright {
 
-// The parts of an error that a program asks for: what the message says in
-// words. A status carries them beside its message, as payloads; what nobody
-// has set is unknown.
+// The same that the message says in words. A status carries the parts as
+// payloads; a part that was not set is unknown.
 struct ErrorParts {
   std::optional<std::string> file;
   std::optional<int64_t> line;  // from 1; only with a file

@@ -22,8 +22,8 @@ bool IsDescriptor(absl::string_view path);
 // where writing fails (a full disk).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
 
-// Several files of which all or none are to be there: what is likely to fail
-// comes before the first is replaced.
+// Writes several files, all or none: the steps that are likely to fail come
+// before the first file is replaced.
 class StagedFiles {
  public:
   StagedFiles() = default;
@@ -33,7 +33,7 @@ class StagedFiles {
 
   // As WriteFile, but the rename; a device or pipe is written now.
   absl::Status Add(const std::string& path, absl::string_view content);
-  // The renames. Error: the first that fails; those behind it are not done.
+  // The renames. Error: the first that fails; the later ones are not done.
   absl::Status Commit();
 
  private:

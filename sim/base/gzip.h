@@ -1,5 +1,5 @@
-// A file as a stream, gzip or not: traces come as .json and as .json.gz. What a
-// file is its first bytes say, not its name.
+// A file as a stream, gzip or not: traces come as .json and as .json.gz. The type
+// is detected from the first bytes, not from the name.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  // Ends early where the file is broken or too large: whoever has read it, to
-  // whatever result, asks status().
+  // Ends early where the file is broken or too large: a reader must ask
+  // status() afterwards, whatever it has read.
   std::istream& stream() { return *stream_; }
   // kInvalidArgument, with the path, for a file that is no whole gzip file, or
   // has more than MostBytes of its kind or than kMostExpansion times its

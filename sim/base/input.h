@@ -1,5 +1,5 @@
-// What is read from outside: which files may be, and how much of them. Every
-// reader in the product comes through here, so that no input has no end.
+// Input from outside: which files are allowed, and how many bytes of them.
+// Every reader in the product comes through here, so that no input has no end.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class OpenInput {
  public:
   // Error: kNotFound when it is not there; kInvalidArgument when it cannot be
   // read, for a folder, a device or a socket, and for a file that is larger
-  // than `most`. A terminal is a device, but for that of standard input.
+  // than `most`. A terminal is a device, except as standard input.
   static absl::StatusOr<OpenInput> Open(const std::string& path, InputKind kind,
                                         int64_t most);
   ~OpenInput();

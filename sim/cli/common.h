@@ -1,5 +1,5 @@
-// What the verbs share: the configuration's options, numbers among their own,
-// and what goes to standard output and standard error.
+// Shared by the verbs: the configuration's options, numbers among their own
+// options, standard output and standard error.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -51,8 +51,8 @@ class ConfigOptions {
   std::deque<std::vector<std::string>> values_;
 };
 
-// Of an option that takes an integer, or each of several: says which ones it
-// takes when it is given another.
+// For an option that takes an integer, or several: the error for another value
+// says which values it takes.
 CLI::Validator IntegerCheck(const std::string& flag, int64_t least,
                             int64_t most);
 template <typename Integer>

@@ -1,4 +1,4 @@
-// What the page of `pipewright execute` says besides that of simulate.
+// Parts of the page of `pipewright execute` that simulate's page does not have.
 #pragma once
 
 #include <string>

@@ -44,8 +44,8 @@ struct ExecuteReport {
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
 
-// Steps behind the first, which warms up, and how many of them lie in the
-// predicted interval; there is one.
+// Steps after the first, which warms up, and how many of them lie in the
+// predicted interval. Needs an interval.
 struct StepsInside {
   int steps = 0;
   int inside = 0;

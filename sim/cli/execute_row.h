@@ -14,7 +14,7 @@ struct RowOptions {
   int steps = 1;
   ClockKind clock = ClockKind::kVirtual;
   bool checks = true;  // then rows without a check do not count
-  int runs = 1;        // how often the table is to have the run
+  int runs = 1;        // how often the table should have the run
   std::string more;    // all else that makes it another run, as a text
 };
 
@@ -24,7 +24,7 @@ class RowFile {
   // that is no such table, a run without a prediction.
   absl::Status Open(const std::string& path, const PreparedRun& run,
                     const RowOptions& options);
-  // Is the same run there, as often as it shall be?
+  // Does the table have the run as often as wanted?
   bool has_run() const { return has_run_; }
   // And in one of these with gradients that differ?
   bool differs() const { return differs_; }

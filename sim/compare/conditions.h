@@ -1,5 +1,5 @@
-// What two traces cannot tell of each other: times that one of them was given,
-// counters that count two different things.
+// What two traces cannot show about each other: times that were given to one of
+// them, counters that count different things.
 #pragma once
 
 #include <string>

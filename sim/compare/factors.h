@@ -53,8 +53,8 @@ struct Factor {
   bool Has(const Cell& cell) const;
 };
 
-// The logs of the factors that a cell has add up to what is explained of it.
-// No two factors share a cell, but for those of whole columns and of rows.
+// The logs of a cell's factors add up to the explained part of it. No two
+// factors share a cell, except those of whole columns and of rows.
 std::vector<Factor> Explain(const std::vector<Cell>& cells);
 
 }  // namespace pipewright

@@ -1,6 +1,6 @@
-// What a table of executed runs says of the predictions as a whole: how far
-// they are off, whether they rank schedules as the runs do, and whether
-// gradients and activations are those they should be.
+// All predictions of a table of executed runs together: how far they are off,
+// whether they rank schedules as the runs do, and whether gradients and
+// activations are right.
 #pragma once
 
 #include <optional>
@@ -87,7 +87,7 @@ std::string PairsText(
 // "zb-h1", "zb-h1 (uneven)" where its stages differ.
 std::string RunName(const ExecutedRow& row);
 
-// What the control is, behind its numbers.
+// A sentence that explains the control, printed after its numbers.
 inline constexpr absl::string_view kControlMeaning =
     "F = B = W of every layer, nothing calibrated, one scale fitted to these "
     "runs";

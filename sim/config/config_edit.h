@@ -1,5 +1,4 @@
-// What the configuration takes from outside a file, and where fields are
-// from.
+// Fields that were given outside a file, and the origin of each field.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ struct ConfigEdit {
   std::string path;  // "strategy.pp", "schedule.params.key"
   std::string value;
   std::string origin;   // for messages
-  bool clears = false;  // takes the field away, as if nobody had given it
+  bool clears = false;  // removes the field, as if it had not been given
 };
 
 }  // namespace pipewright

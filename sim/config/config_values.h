@@ -1,5 +1,5 @@
-// What the values of a configuration mean: from the message, whose fields have
-// their types, to RunConfig, whose fields have their ranges.
+// The values of a configuration, from the message (typed fields) to RunConfig
+// (fields within their ranges).
 #pragma once
 
 #include <google/protobuf/message.h>

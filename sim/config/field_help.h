@@ -1,6 +1,6 @@
-// What each field of the configuration means and what stands in for it where
-// it is not given: the one text that --help and docs/config.md print. Types
-// and ranges are in run_config_fields.h.
+// The meaning and the default of each field of the configuration: the one text
+// that --help and docs/config.md print. Types and ranges are in
+// run_config_fields.h.
 #pragma once
 
 #include <vector>

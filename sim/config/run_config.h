@@ -82,7 +82,7 @@ struct SystemChoice {
   std::optional<std::string> device_name;
   std::optional<double> memory_bytes;
 
-  // True where it names a system, as against only sizing one.
+  // True where it names a system; false where it only gives sizes.
   bool given() const { return preset || file || shape; }
 };
 

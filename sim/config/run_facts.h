@@ -1,6 +1,6 @@
-// What decides whether a field of the configuration is read (idle_options.h):
-// facts of a prepared run. What needs the whole program is found when it is
-// first asked for.
+// Facts of a prepared run that decide whether a field of the configuration is
+// read (idle_options.h). Those that need the whole program are computed at the
+// first call.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,7 @@
-// The analytic cost model: pass times of every stage on a device that nobody
-// has at hand, from the inventory of operations (sim/model/ops.h), the
-// device's data sheet and efficiency curves by operation and size. It knows
-// no schedule and no training run; what it is fitted on stands with each
-// constant.
+// The analytic cost model: pass times of every stage on a device that is not at
+// hand, from the inventory of operations (sim/model/ops.h), the device's data
+// sheet and efficiency curves by operation and size. It knows no schedule and
+// no training run; each constant names the data that it is fitted to.
 #pragma once
 
 #include <optional>

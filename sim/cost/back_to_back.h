@@ -1,6 +1,6 @@
-// What passes take in each other's company. A calibration times each kind of
-// pass among its own, and chains of different ones; a step runs them mixed, as
-// chains do, with other code and other data between two of a kind.
+// Times of passes that follow passes of other kinds. A calibration times each
+// kind of pass among its own, and chains of different ones; a step runs them
+// mixed, as chains do, with other code and other data between two of a kind.
 #pragma once
 
 #include "sim/profile/profile.h"

@@ -1,6 +1,6 @@
-// How far whole steps are from estimates: steps that were measured and
-// published, over what the analytic model gives for them. Curves of single
-// kernels cannot tell that, and no number here is fitted to it.
+// The error of estimates for whole steps: measured and published steps over the
+// times of the analytic model. Curves of single kernels cannot tell that, and
+// no number here is fitted to it.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct EstimatedStep {
   double ratio() const { return measured / estimated; }
 };
 
-// Of one kind of device, as `reproduce` prints them; none where nobody has
-// published any. `device`: a name of AllDevices.
+// Of one kind of device, as `reproduce` prints them; none where no steps are
+// published. `device`: a name of AllDevices.
 std::vector<EstimatedStep> EstimatedSteps(absl::string_view device);
 
 // What a measured step takes over its estimate with 90 %: Student's interval

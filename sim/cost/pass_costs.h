@@ -37,8 +37,8 @@ struct PassCosts {
   // Time of a block (X&Y) over that of X and Y one after the other.
   double pair_factor = 1;
 
-  // Every stage alike; times of one microbatch through all `vpp` stages of a
-  // rank, of which a stage takes 1/vpp.
+  // Every stage alike. The times are those of one microbatch through all `vpp`
+  // stages of a rank; a stage takes 1/vpp of them.
   static PassCosts Uniform(int pp, int vpp, const StageCosts& per_rank);
 
   // One slice of `slices` of a microbatch; the factors are left to

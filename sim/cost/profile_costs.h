@@ -39,7 +39,7 @@ struct ProfiledTime {
   // the median; of interpolated ones the nearest entry's.
   double noise = 0;
   // Expected relative error of the interpolation; 0 where measured, below 0
-  // where nobody can tell.
+  // where it is unknown.
   double error = 0;
   int points = 0;                      // measured shapes behind it
   const PassEntry* nearest = nullptr;  // in the profile

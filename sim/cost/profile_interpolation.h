@@ -23,8 +23,8 @@ struct GridPoint {
 
 struct Interpolated {
   double seconds = 0;
-  // Expected relative error; 0 where measured, below 0 where nobody can tell
-  // (a single point).
+  // Expected relative error; 0 where measured, below 0 where it is unknown (a
+  // single point).
   double error = 0;
   bool measured = false;
   bool inside = true;  // of the measured range in every coordinate

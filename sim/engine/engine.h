@@ -67,7 +67,7 @@ const std::vector<EngineInfo>& AllEngines();
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 
 // True when the two last periods of `iteration_end_s` agree to 1e-9, and no
-// iteration after them is to begin falsely.
+// later iteration begins falsely.
 bool IsSteady(const Program& program,
               const std::vector<double>& iteration_end_s);
 

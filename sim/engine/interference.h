@@ -1,8 +1,9 @@
-// What runs on which device right now, and how far each is: re-times a running
-// pass, copy, transfer or collective whenever something beside it on one of
-// its devices starts or ends. Every one has work, the seconds that it takes
-// alone, and does it at 1/slowdown of its speed. It decides nothing about what
-// starts when, and keeps no clock: whoever owns it sets the timers it asks for.
+// The operations that run on each device now, and their progress: re-times a
+// running pass, copy, transfer or collective whenever something beside it on
+// one of its devices starts or ends. Every one has work, the seconds that it
+// takes alone, and does it at 1/slowdown of its speed. It decides nothing about
+// what starts when, and keeps no clock: its owner sets the timers that it asks
+// for.
 //
 // Several things beside one pass: its slowdown is the product of that by the
 // copies (one direction, or both), by transfers and by collectives. One over

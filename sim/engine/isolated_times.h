@@ -1,4 +1,4 @@
-// What every operation of a replica takes when nobody else uses the network,
+// The time of every operation of a replica when nothing else uses the network,
 // computed once before a run.
 #pragma once
 

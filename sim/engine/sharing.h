@@ -1,5 +1,5 @@
-// Who can meet whom on which link, decided once before a run, so that only
-// transfers that can contend pay for a solver.
+// Which transfers can meet on which link, decided once before a run, so that
+// only transfers that can contend pay for a solver.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct TrafficSource {
 };
 
 enum class Sharing {
-  kNone,   // nobody else uses its links: a timer is exact
+  kNone,   // no other transfer uses its links: a timer is exact
   kQueue,  // meets others on one link only, and that link is the narrowest of
            // all of them: a processor-sharing queue is exact
   kFlow,   // anything else: a flow for the solver

@@ -17,7 +17,7 @@ namespace pipewright {
 std::vector<double> PeakActivations(const Schedule& schedule,
                                     double held_until_weight);
 
-// What these numbers count, for whoever prints them.
+// What these numbers count, for reports.
 std::string PeakActivationsNote(double held_until_weight);
 
 }  // namespace pipewright

@@ -23,7 +23,7 @@ int64_t TokensOf(const TrainingSpec& training) {
 
 struct Part {
   BlockKind kind = BlockKind::kDenseLayer;
-  int64_t layer = -1;  // the how-manieth of the stage
+  int64_t layer = -1;  // index within its stage
   ExecutorPart bytes;
 };
 

@@ -29,7 +29,7 @@ struct RankStages {
 struct MemoryFramework {
   std::string name;
   std::string source;  // of its rules
-  // `chunk`: the how-manieth stage of its rank.
+  // `chunk`: index of the stage within its rank, from 0.
   std::function<StageMemory(const ModelSpec& model,
                             const TrainingSpec& training,
                             const std::vector<StageBlock>& blocks, int chunk)>

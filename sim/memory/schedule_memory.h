@@ -34,8 +34,8 @@ struct MemoryOptions {
 struct RankMemory {
   MemoryBytes fixed;    // all the time
   MemoryBytes at_peak;  // fixed ones included
-  // Where the peak is: the first such pass of the order and, where it is a
-  // joint pair, the one behind it. -1: no pass, the fixed part is all.
+  // Where the peak is: the first such pass of the order and, in a joint pair,
+  // the next one. -1: no pass, the fixed part is all.
   int64_t pass_index = -1;
   Pass pass{};
   int stage = -1;

@@ -1,7 +1,7 @@
-// What one stage of the model needs of a device's memory: what is there all
-// the time, and what each of its passes allocates, frees and needs at its
-// highest point. No schedule, no times. Whole bytes of one device, so that
-// what is allocated is freed exactly.
+// The memory of one stage of the model on a device: the constant part, and what
+// each of its passes allocates, frees and needs at its highest point. No
+// schedule, no times. Whole bytes of one device, so that what is allocated is
+// freed exactly.
 //
 // Allocation follows PyTorch with Megatron-LM's fused accumulation of weight
 // gradients: tensors are freed as soon as nothing refers to them any more.
@@ -59,7 +59,7 @@ struct MemoryBytes {
 struct PassMemory {
   MemoryBytes peak;
   std::string op;      // "output head", "attention"
-  int64_t layer = -1;  // the how-manieth of the stage it is in; -1: outside
+  int64_t layer = -1;  // index within its stage, from 0; -1: outside
 };
 
 struct StageMemory {
@@ -93,7 +93,7 @@ struct StageMemory {
   PassMemory backward_full_after;
 };
 
-// `chunk`: the how-manieth stage of its rank, for recompute_chunks.
+// `chunk`: index of the stage within its rank, for recompute_chunks.
 StageMemory BuildStageMemory(const ModelSpec& model,
                              const TrainingSpec& training,
                              const std::vector<StageBlock>& blocks, int chunk);

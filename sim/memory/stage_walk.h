@@ -15,7 +15,7 @@ struct WalkOp {
   const ModelOp* op = nullptr;
   double part = 1;  // of the block that this stage has
   int block = 0;
-  int64_t layer = -1;  // the how-manieth of the stage; -1: outside layers
+  int64_t layer = -1;  // index within its stage, from 0; -1: outside layers
 
   double saved = 0;   // with nothing recomputed
   double kept = 0;    // from F to B

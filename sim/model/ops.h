@@ -97,11 +97,11 @@ struct ModelOp {
   double recomputable_weight = 0;
   // Gradient of the output, kept from B to W where W is a pass of its own.
   double held_for_weight = 0;
-  // Beyond saved ones, while the op runs: outputs on their way to the next
-  // op, gathered inputs, gradients. The gradient of the residual stream, of
-  // which a boundary's bytes are there throughout a layer's backward, is not
-  // in them. Of B and of W alone; where both run as one, what they share is
-  // there once.
+  // Beyond saved ones, while the op runs: outputs on their way to the next op,
+  // gathered inputs, gradients. The gradient of the residual stream is not in
+  // them; a boundary's bytes of it are there throughout a layer's backward. For
+  // B and W alone; where both run as one, tensors that they share are there
+  // once.
   double forward_workspace = 0;
   double backward_workspace = 0;
   double weight_workspace = 0;

@@ -1,5 +1,5 @@
-// What is wrong with a profile: with an entry, beyond what each field tells by
-// itself, numbers that contradict each other; and with all of it.
+// Errors of a profile: in an entry, numbers that contradict each other though
+// each field is valid; and in the profile as a whole.
 #pragma once
 
 #include <string>
@@ -24,9 +24,8 @@ Wrong WhatIsWrong(const Entry&) {
   return {};
 }
 
-// Would ReadProfile take what WriteProfile makes of it? For profiles made of
-// files whose numbers nobody has checked. Error: that of ReadProfile, without
-// a line.
+// Would ReadProfile take what WriteProfile makes of it? For profiles made from
+// unchecked files. Error: that of ReadProfile, without a line.
 absl::Status CheckProfile(const Profile& profile,
                           absl::string_view source_name);
 

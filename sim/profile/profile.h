@@ -36,7 +36,7 @@ struct Distribution {
   // plus the drift between runs.
   double prediction_low_s = 0;
   double prediction_high_s = 0;
-  // Quantiles at i / (n - 1); empty where nobody kept the samples.
+  // Quantiles at i / (n - 1); empty where the samples were not kept.
   std::vector<double> quantiles_s;
   bool operator==(const Distribution&) const = default;
 };

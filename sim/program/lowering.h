@@ -127,8 +127,8 @@ class Lowering {
   int64_t OrderSize(int rank) const {
     return static_cast<int64_t>(order(rank).size());
   }
-  // Where in the order of `rank` something can stand behind the pass at
-  // `position` without splitting a block.
+  // The first position in the order of `rank` after the pass at `position` that
+  // does not split a block.
   int64_t Behind(int rank, int64_t position) const {
     const bool joint = order(rank)[position].joint_with_next();
     return position + (joint ? 2 : 1);

@@ -1,10 +1,10 @@
-// How long the network takes when nobody else uses it: the time of the fast
-// engine, and the lower bound of every other. Latencies add up along a route,
+// The time of a transfer that has the network to itself: the time of the fast
+// engine, and a lower bound for every other. Latencies add up along a route,
 // the narrowest link gives the bandwidth. With a pure delay per hop every
 // transfer takes one hop, whatever its bytes.
 //
 // All devices of a rank take part, each with the bytes given: transfers go from
-// the n-th device of one rank to the n-th of the other. Nobody else uses the
+// the n-th device of one rank to the n-th of the other. Nothing else uses the
 // network, but they share its links with each other.
 #pragma once
 

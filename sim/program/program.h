@@ -10,45 +10,8 @@
 // replicas nor iterations; OpCursor (cursor.h) yields the operations one by
 // one for whoever wants them spelled out.
 //
-// Rules of time, the same in every engine:
-//   1. The compute stream of a device runs its order strictly in sequence. An
-//      operation starts when the one before it on its stream has ended and
-//      all its inputs are there.
-//   2. An operation of another stream is issued when the compute stream has
-//      finished all that stands before it in the order, and then queues on
-//      its own stream, first in first out.
-//   3. A channel carries tokens from one operation to another. A channel
-//      between ranks is a transfer: its token arrives after the network's
-//      time for `bytes`. A channel inside a rank is an event and is free.
-//   4. A transfer between passes follows the WaitRule.
-//   5. A collective starts when the last member has reached it (all members
-//      of the group, in all replicas it spans) and ends for all at once.
-//   6. Iterations repeat the same order; nothing in an iteration depends on a
-//      later one. With RankProgram::later_start the iterations after the first
-//      leave out the front of the order: the iteration before has run it.
-//   7. A LaneHook runs a side operation around passes, again and again. It
-//      fires at every pass of its lanes; or once for every so many passes of
-//      each lane, counted from the begin of the start; or once a run: a run is
-//      as many of its passes as follow each other in the order with the same
-//      operation, passes of other lanes in between or not. A hook before the
-//      pass fires at the first of these and the block waits for its operation;
-//      it is issued as rule 2 says, but `window` firings ahead: in front of the
-//      n-th block of a hook its operations up to the (n + window)-th have been
-//      issued. A hook behind the pass fires at the last of these (or of the
-//      lane, where fewer are left) and is issued when that block has ended; the
-//      block of a firing waits for the operation `window` firings back, or,
-//      with 0, nobody waits. On the compute stream the operation runs at its
-//      place, and `window` is 0. At one place come, in this order: hooks behind
-//      the block that has ended, what is attached, hooks before the next block,
-//      its transfers. Hooks do not look beyond the order of their start of an
-//      iteration.
-//   8. An iteration of Program::false_starts begins twice. The false start
-//      runs the order up to the attachment that ends it
-//      (RankProgram::false_start_end). Then the rank receives, one after the
-//      other, what others have sent it in vain (RankProgram::dropped), and
-//      begins the iteration again. Which side operations take part in which
-//      start is theirs to say (SideOp::starts). Nothing in a false start waits
-//      for what is in none.
+// Every engine keeps the rules of docs/architecture.md, Rules of time; comments
+// here cite them by number.
 #pragma once
 
 #include <cstdint>
@@ -108,13 +71,13 @@ constexpr bool IsOneSided(OpKind kind) {
   return kind == OpKind::kPull || kind == OpKind::kPush;
 }
 
-// When a transfer between passes starts and whom it holds.
+// When a transfer between passes starts and which ranks it blocks.
 enum class WaitRule : uint8_t {
-  // As soon as the producing pass has ended. Holds nobody.
+  // As soon as the producing pass has ended. It does not block either rank.
   kBuffered,
-  // When the producing pass has ended and the consumer's rank has come to
-  // the consuming pass. Holds both ranks until it has ended. A rank with both
-  // to do sends first.
+  // When the producing pass has ended and the consumer's rank has come to the
+  // consuming pass. It blocks both ranks until it has ended. A rank that has
+  // both to send and to receive sends first.
   kRendezvous,
   // As kRendezvous, but what a rank sends after one pass and receives before
   // the next one is posted together and awaited together, unless a side
@@ -162,8 +125,7 @@ struct SideOp {
   int peer_offset = 0;
   int chunk = -1;  // for pictures, where it concerns one
   int stage = -1;  // whose gradients or parameters it moves, where any
-  // Of a stage's gradients only those of the table that embedding and output
-  // head share.
+  // Moves only the gradients of the table that embedding and output head share.
   bool tied = false;
   // Left out before this iteration. A consumer that starts one later than its
   // producer takes the token of the iteration before.
@@ -297,7 +259,7 @@ struct Program {
   // How passes and what runs beside them on their device slow each other down;
   // null: not at all.
   std::shared_ptr<const InterferenceMatrix> interference;
-  // Of a BW the part that is B, by time, [stage]; empty: half.
+  // The part of a BW's time that is B, [stage]; empty: half.
   std::vector<double> input_part;
 
   int pp() const { return static_cast<int>(ranks.size()); }
@@ -314,7 +276,7 @@ struct Program {
                      const SideOp& op) const;
   // How `iteration` begins: once, or falsely and then again.
   std::vector<Start> StartsOf(int iteration) const;
-  // The first iteration from which on all are alike but for how they begin.
+  // From this iteration on, all are alike except for how they begin.
   int settled() const { return false_starts.empty() ? 0 : false_starts.back(); }
   // Operations of one iteration of one replica, transfers counted once; no
   // false start.

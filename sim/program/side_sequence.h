@@ -1,7 +1,7 @@
-// What stands between the passes of a rank in one start of an iteration: the
-// side operations attached to positions and those of hooks, in the order of
-// their issue, and what a block of passes waits for. Engines and OpCursor walk
-// it, so that program.h's rules 2, 7 and 8 are written once. Knows no times:
+// The side operations between the passes of a rank in one start of an
+// iteration, attached ones and those of hooks, in the order of their issue, and
+// the operations that a block of passes waits for. Engines and OpCursor walk
+// it, so that rules of time 2, 7 and 8 are written once. Knows no times:
 // the rules of what its operations wait for are compute_stream.h's.
 //
 // Time O(passes) a start where there are hooks, else O(attachments).

@@ -1,7 +1,7 @@
-// Who waits for whom between ranks: the channels of a schedule. F of a stage
-// feeds F of the next one; its backward feeds the backward of the one before
-// (BackwardRule::kChain).
-// Two stages on one rank need no channel: the rank's order is enough.
+// The channels of a schedule: which passes wait for which on another rank. F of
+// a stage feeds F of the next one; its backward feeds the backward of the one
+// before (BackwardRule::kChain). Two stages on one rank need no channel: the
+// rank's order is enough.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Where estimated pass times come from: each operation of one device, as rows
-// for people and programs.
+// The origin of estimated pass times: each operation of one device, as rows for
+// people and programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// What a schedule grid shows, before it is drawn: the operations of one
+// The contents of a schedule grid, before it is drawn: the operations of one
 // replica and iteration sorted into rows and lanes. No pixels, no colours.
 #pragma once
 

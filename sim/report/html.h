@@ -12,7 +12,7 @@
 
 namespace pipewright {
 
-// `more`: sections of HTML that stand behind the headline; may be empty.
+// `more`: sections of HTML that follow the headline; may be empty.
 std::string ReportHtml(const Report& report, const Program& program,
                        const std::vector<TraceOp>& ops,
                        absl::string_view more = "");

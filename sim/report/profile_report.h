@@ -1,5 +1,5 @@
-// Where measured pass times come from: each pass of each part with its noise
-// and the error of what was not measured itself.
+// The origin of measured pass times: each pass of each part with its noise, and
+// the error of interpolated ones.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
 // Work done in a second: FLOP/s of a device, MFU, what tokens cost. Every
-// figure follows from iteration_s; the formula behind it is a text.
+// figure follows from iteration_s; its formula is a text.
 #pragma once
 
 #include <cstdint>

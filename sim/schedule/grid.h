@@ -1,5 +1,5 @@
-// What a deadlock message shows: the orders of all ranks around the place
-// where each stands, its blocked entry marked ">F3<". Text for people.
+// The grid of a deadlock message: the orders of all ranks around the position
+// of each, its blocked entry marked ">F3<". Text for people.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct GridSource {
   int ranks = 0;
   std::function<int64_t(int rank)> size;
   std::function<std::string(int rank, int64_t index)> text;
-  // Entry `index` and the one behind it are one block, shown as "(X&Y)".
+  // Entry `index` and the next one are one block, shown as "(X&Y)".
   std::function<bool(int rank, int64_t index)> opens;
 };
 

@@ -1,5 +1,5 @@
-// What to say about a size that a schedule cannot take: the nearest sizes that
-// it can.
+// The nearest sizes that a schedule accepts, for messages about a size that it
+// does not.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a generator may see: sizes, a planner's costs, its own parameters.
+// The input of a generator: sizes, a planner's costs, its own parameters.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,7 @@ struct PlanCosts {
   }
 };
 
-// A limit of activations is met when it is met but for rounding: by this part
-// of itself.
+// A limit of activations may be exceeded by this part of itself, for rounding.
 inline constexpr double kLimitRounding = 1e-9;
 
 // What slices are cut from.

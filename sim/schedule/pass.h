@@ -98,8 +98,8 @@ class Pass {
   // Same for all passes of one (microbatch, slice).
   constexpr uint64_t key() const { return bits_ >> kSliceShift; }
 
-  // The pass and the one behind it in the order are one block (X&Y): it
-  // starts when both inputs are there and releases both results at its end.
+  // The pass and the next one in the order are one block (X&Y): it starts when
+  // both inputs are there and releases both results at its end.
   constexpr bool joint_with_next() const { return (bits_ & kJointBit) != 0; }
   constexpr Pass WithJoint(bool joint) const {
     Pass out = *this;

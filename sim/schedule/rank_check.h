@@ -1,6 +1,6 @@
-// The part of VerifySchedule (verify.h) that looks at one rank alone: each
-// pass exactly once, and behind the passes of its rank that it needs. Ranks
-// that wait for each other are not seen here.
+// The part of VerifySchedule (verify.h) that looks at one rank alone: each pass
+// exactly once, and after the passes of its rank that it needs. Ranks that wait
+// for each other are not seen here.
 #pragma once
 
 #include "absl/status/status.h"

@@ -44,8 +44,8 @@ absl::StatusOr<ScheduleFile> ParseScheduleFile(absl::string_view content,
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view content,
                                        absl::string_view source);
 
-// VerifySchedule, and where transfers are spelled out whether they pair up and
-// run to their end when they hold nobody.
+// VerifySchedule, and, where transfers are written out, whether they pair up
+// and run to their end when they block no rank.
 absl::Status VerifyScheduleFile(const ScheduleFile& file);
 
 }  // namespace pipewright

@@ -59,14 +59,14 @@ Step ReceiveOf(Pass pass);
 std::vector<StepList> PassSteps(const Schedule& schedule);
 
 // Every receive directly before the pass that needs it, every send directly
-// behind the pass that makes it.
+// after the pass that makes it.
 std::vector<StepList> BlockingSteps(const Schedule& schedule);
 
-// Receives posted ahead: `lists` are swept by rank, one entry a rank and
-// sweep; a send stands behind its pass, and its receive goes to the end of the
-// peer's list at the same moment. All lists thus agree with one common order
-// of the transfers. So PyTorch 2.14.1 lowers a compute_only schedule. `lists`
-// have no transfers yet; `schedule` must have passed VerifySchedule.
+// Receives posted ahead: `lists` are swept by rank, one entry a rank and sweep;
+// a send comes after its pass, and its receive goes to the end of the peer's
+// list at the same moment. All lists thus agree with one common order of the
+// transfers. So PyTorch 2.14.1 lowers a compute_only schedule. `lists` have no
+// transfers yet; `schedule` must have passed VerifySchedule.
 std::vector<StepList> PostAhead(const Schedule& schedule,
                                 const std::vector<StepList>& lists);
 

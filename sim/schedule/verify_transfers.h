@@ -13,7 +13,7 @@ namespace pipewright {
 
 // Whom a transfer holds. The rules are those of what runs real schedules:
 enum class Semantics {
-  // Sends and receives hold nobody and find each other by name. A pass waits
+  // Sends and receives block no rank and find each other by name. A pass waits
   // until its message has been sent.
   kBuffered,
   // A send or receive is a call that returns when both sides have come to it,
@@ -37,8 +37,8 @@ enum class Semantics {
 };
 absl::string_view SemanticsName(Semantics semantics);
 
-// Each message is sent once and received once, behind the pass that makes it
-// and before the one that needs it, and none inside a rank; every stage is
+// Each message is sent once and received once, after the pass that makes it and
+// before the pass that needs it, and none inside a rank; every stage is
 // unsharded, resharded and reduced in turn where the lists say so at all.
 // `schedule` must have passed VerifySchedule, and `lists` hold its orders.
 // kFailedPrecondition naming file and line, rank and step.

@@ -1,4 +1,4 @@
-// What would help a run that does not fit: changes of its configuration, each
+// Changes of its configuration that would help a run that does not fit, each
 // tried by preparing the run again.
 #pragma once
 

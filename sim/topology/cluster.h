@@ -69,7 +69,7 @@ class Cluster {
 
   // One flow over each of these routes.
   FlowBundle Bundle(const std::vector<std::vector<LinkId>>& routes) const;
-  // Bytes per second of every flow of a bundle while nobody else sends;
+  // Bytes per second of every flow of a bundle while nothing else is sent;
   // infinite without links.
   double RateOf(const std::vector<LinkLoad>& loads) const;
 

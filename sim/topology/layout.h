@@ -1,7 +1,6 @@
-// What all shapes have in common: the devices and links of a node, numbered so
-// that any of them is found by arithmetic instead of a table. A link that no
-// route can use (NVLink in a node of one device, NICs of a single node) does
-// not exist.
+// Shared by all shapes: the devices and links of a node, numbered so that any
+// of them is found by arithmetic instead of a table. A link that no route can
+// use (NVLink in a node of one device, NICs of a single node) does not exist.
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
 // and down, per PCIe switch to-host and to-device.

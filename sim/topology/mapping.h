@@ -1,4 +1,4 @@
-// Which device runs which pipeline rank of which data-parallel replica.
+// The device of each pipeline rank of each data-parallel replica.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@
 namespace pipewright {
 
 // Bytes of a rank's memory as a run has measured them: the most during a pass,
-// and what is in use behind it.
+// and the amount in use after it.
 struct PassBytes {
   double peak = 0;
   double after = 0;

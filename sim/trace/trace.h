@@ -1,5 +1,5 @@
-// What an engine tells: each operation with its time. A Trace is a sink; an
-// engine that is given none only fills RunSummary, which costs it nothing.
+// The output of an engine: each operation with its time. A Trace is a sink; an
+// engine without one only fills RunSummary, which costs nothing.
 #pragma once
 
 #include <cstdint>

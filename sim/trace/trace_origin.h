@@ -1,5 +1,5 @@
-// How the times and counters of a trace came about: written into every trace,
-// read by compare, which must not take for measured what was given.
+// The origin of a trace's times and counters. Every trace contains it, and
+// compare reads it, so that it never takes a given time for a measured one.
 #pragma once
 
 #include <string>

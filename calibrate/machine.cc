@@ -28,7 +28,7 @@ double Seconds(const timeval& time) {
          1e-6 * static_cast<double>(time.tv_usec);
 }
 
-std::string Distribution() {
+std::string DistributionName() {
   const auto text = ReadFile("/etc/os-release");
   if (!text.ok()) return "";
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
@@ -45,7 +45,7 @@ std::string SystemName() {
   utsname name = {};
   if (::uname(&name) != 0) return "";
   return absl::StrCat(name.sysname, " ", name.release, " ", name.machine,
-                      Distribution());
+                      DistributionName());
 }
 
 std::string UtcDate() {

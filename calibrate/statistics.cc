@@ -13,7 +13,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kQuantiles = 21;
-constexpr size_t kLeastForInterval = 3;
+constexpr size_t kLeastRoundMedians = 3;
 // The first and the last of five enclose the median with 93.75 %.
 constexpr int64_t kLeastForInterval = 6;
 // Median absolute deviation to standard deviation of a normal distribution.
@@ -122,7 +122,7 @@ Distribution Summarize(const Rounds& rounds, double resolution) {
     out.quantiles_s.push_back(
         QuantileOf(all, static_cast<double>(index) / (kQuantiles - 1)));
   }
-  if (medians.size() < kLeastForInterval) return out;
+  if (medians.size() < kLeastRoundMedians) return out;
   // Within a round's samples both calibrations err; the two errors add up.
   const double within = (high_s - low_s) / (2 * kNormal95);
   const double half =

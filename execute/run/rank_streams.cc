@@ -9,12 +9,6 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-namespace {
-
-// Tokens between side operations of one channel come in order.
-constexpr uint64_t kSideKey = 0;
-
-}  // namespace
 
 // The side operation that stands at the position: runs it on the compute
 // stream, or issues it to another. False when compute has to wait.

@@ -28,7 +28,7 @@ constexpr int64_t kSampleBytes = 64 << 20;
 
 constexpr char kWhat[] = "transfers over NCCL";
 
-OpKind KindOf(TransferKind kind) {
+OpKind OpKindOf(TransferKind kind) {
   switch (kind) {
     case TransferKind::kSendRecv:
       return OpKind::kSend;
@@ -83,7 +83,7 @@ absl::Status TryOut(NcclParty* party, int members,
     for (const int64_t bytes : sizes) {
       PW_RETURN_IF_ERROR(
           party
-              ->Time({.kind = KindOf(kind), .members = members, .bytes = bytes})
+              ->Time({.kind = OpKindOf(kind), .members = members, .bytes = bytes})
               .status());
     }
   }
@@ -94,7 +94,7 @@ Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
                       const std::vector<int64_t>& sizes) {
   const auto transfer = [members](TransferKind kind, int64_t bytes,
                                   int repeats) -> NcclTransfer {
-    return {.kind = KindOf(kind),
+    return {.kind = OpKindOf(kind),
             .members = kind == TransferKind::kSendRecv ? 2 : members,
             .bytes = bytes,
             .repeats = repeats};

@@ -61,10 +61,10 @@ absl::string_view Refused(const struct stat& info) {
 absl::Status CheckKind(const std::string& path, const struct stat& info) {
   const absl::string_view refused = Refused(info);
   if (refused.empty()) return absl::OkStatus();
-  constexpr char kAllowed[] = "a file or a pipe";
+  constexpr char kReadable[] = "a file or a pipe";
   return WithValue(CannotRead(path, absl::StrCat("it is ", refused,
-                                                 "; allowed: ", kAllowed)),
-                   path, kAllowed);
+                                                 "; allowed: ", kReadable)),
+                   path, kReadable);
 }
 
 int64_t OwnLimit(InputKind kind) {

@@ -34,7 +34,7 @@ namespace {
 constexpr int kInterruptedTwice = 130;
 // The product of sizes and degrees of one shape stays below 2^63.
 constexpr int64_t kMostSamples = int64_t{1} << 18;
-constexpr int64_t kMostTokens = int64_t{1} << 23;
+constexpr int64_t kMostSequence = int64_t{1} << 23;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 class Calibration {
@@ -57,7 +57,7 @@ class Calibration {
         ->type_name("N,...");
     verb->add_option("--sequences", options_.grid.sequences,
                      "tokens of a sample (default: the model's and half of it)")
-        ->check(IntegerCheck("--sequences", 1, kMostTokens))
+        ->check(IntegerCheck("--sequences", 1, kMostSequence))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--tp", options_.grid.tps,
@@ -153,7 +153,7 @@ absl::Status Calibration::Prepare() {
     int64_t slices = 0;
     if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
         !absl::SimpleAtoi(parts[1], &slices) || size > kMostSamples ||
-        slices > kMostTokens) {
+        slices > kMostSequence) {
       return BadValue("--sliced", text,
                       "BATCH:SLICES, such as 16:8, several with commas");
     }

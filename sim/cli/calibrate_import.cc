@@ -28,7 +28,7 @@ namespace {
 constexpr int64_t kMostImportedTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr int64_t kMostImportedDevices = int64_t{1} << 20;
-constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostImportedLayers = 100'000;
 // --sequence, --layers were not given.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
@@ -247,7 +247,7 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   add_integer("--ep", &import->ep, 1, kMostImportedDevices,
               "expert parallelism of the run");
   add_integer(
-      "--layers", &options.layers, 1, kMostLayers,
+      "--layers", &options.layers, 1, kMostImportedLayers,
       "layers that one region of a pass goes through: the layers of the rank's "
       "stage, or 1 where each layer has its own region; needed with --kineto");
   add_integer("--parameters", &options.parameters, 0, kMostParameters,

@@ -32,9 +32,12 @@ absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
   PreparedModel model = {.spec = *spec, .training = training};
   PW_ASSIGN_OR_RETURN(model.rank_of_stage,
                       RankOfStage(config, sizes, spec, read));
-  PW_ASSIGN_OR_RETURN(
-      model.layout,
-      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage));
+  absl::StatusOr<StageLayout> layout =
+      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage);
+  if (!layout.ok()) {
+    return RefusalOfSizes(config, sizes, spec, layout.status());
+  }
+  model.layout = *std::move(layout);
   return std::optional<PreparedModel>(std::move(model));
 }
 

@@ -98,6 +98,12 @@ std::optional<absl::Status> CheckLimit(const RunConfig& config,
                                        const Schedule& schedule,
                                        double held_until_weight);
 
+// Where sizes are refused: what the schedule itself says of them, since it
+// knows best (vpp 3 of 1f1b), or else `otherwise`.
+absl::Status RefusalOfSizes(const RunConfig& config, const RunSizes& sizes,
+                            const std::optional<ModelSpec>& model,
+                            const absl::Status& otherwise);
+
 // Which rank holds which stage, of `read` or, where it is null, of the
 // schedule by name. Before the times are known that a planner needs, and
 // without building it.

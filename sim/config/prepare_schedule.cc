@@ -160,6 +160,19 @@ absl::StatusOr<PreparedSchedule> PrepareSchedule(
   return prepared;
 }
 
+absl::Status RefusalOfSizes(const RunConfig& config, const RunSizes& sizes,
+                            const std::optional<ModelSpec>& model,
+                            const absl::Status& otherwise) {
+  if (!config.schedule.name) return otherwise;
+  const absl::Status built =
+      BuildSchedule(*config.schedule.name,
+                    ParamsOf(config, sizes, model, PlanCosts()))
+          .status();
+  return built.code() == absl::StatusCode::kInvalidArgument
+             ? Locate(config, built)
+             : otherwise;
+}
+
 absl::Status CheckAgainstSchedule(const RunConfig& config,
                                   const Schedule& schedule) {
   PW_RETURN_IF_ERROR(CheckCopies(config, schedule));

@@ -153,8 +153,8 @@ std::string ToString(const PreparedRun& run) {
       absl::StrCat("configuration\n", Indented(ToString(run.config)),
                    "engine\n", Line("name", run.engine));
   if (!run.model.empty()) {
-    absl::StrAppend(&out, "model\n", Line("name", run.model),
-                    Line("stages", run.prepared_model->layout.ToString()));
+    absl::StrAppend(&out, "model\n", Line("name", run.model), "  stages:\n",
+                    Indented(Indented(run.prepared_model->layout.ToString())));
   }
   absl::StrAppend(&out, ToString(run.network), ToString(run.costs),
                   ToString(run.schedule));

@@ -228,7 +228,7 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
 }
 
 // But for a table, nothing is shared between the stages of a rank.
-MemoryBytes FixedOf(const RankStages& of, const ExecutorSpec& spec) {
+MemoryBytes ExecutorFixed(const RankStages& of, const ExecutorSpec& spec) {
   MemoryBytes fixed;
   for (int replica = 0; replica < of.schedule.directions; ++replica) {
     bool has_table = false;
@@ -258,7 +258,7 @@ std::shared_ptr<const MemoryFramework> ExecutorMemory(
       .stage = [spec](const ModelSpec& model, const TrainingSpec& training,
                       const std::vector<StageBlock>& blocks,
                       int) { return StageOf(model, training, spec, blocks); },
-      .fixed = [spec](const RankStages& of) { return FixedOf(of, spec); },
+      .fixed = [spec](const RankStages& of) { return ExecutorFixed(of, spec); },
       .hands_over = true,
       .has_context = spec.gpu,
       .pairs_in_turn = true});

@@ -231,7 +231,7 @@ TEST_CASE("measured collectives: on a system they are of its device and nodes",
   for (const int rank : {0, 1}) {
     for (const int replica : {0, 1}) {
       nodes.insert(
-          run.cluster->devices()[run.mapping->DeviceOf(replica, rank)].node);
+          run.network.links.cluster->devices()[run.network.links.mapping->DeviceOf(replica, rank)].node);
     }
   }
   REQUIRE(nodes.size() == 1);

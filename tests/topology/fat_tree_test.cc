@@ -21,7 +21,7 @@ ShapeParams FatTree(int nodes, int devices, const char* nodes_per_leaf) {
 
 TEST_CASE("fat-tree: a route goes up as far as it must", "[topology]") {
   ShapeParams params = FatTree(5, 2, "2");
-  params.own["oversubscription"] = "4";
+  params.own["oversubscription"] = std::string("4");
   const Cluster cluster = BuildCluster(params).value();
   CHECK(LinkNames(cluster, cluster.Route(0, 3)) ==
         Strings{"node0/nic0/up", "node1/nic1/down"});
@@ -31,7 +31,7 @@ TEST_CASE("fat-tree: a route goes up as far as it must", "[topology]") {
   // 2 nodes x 2 NICs x 25 GB/s / 4.
   CHECK(cluster.links()[across[1]].bytes_per_s == Approx(25e9));
   CHECK(cluster.LatencyOf(across) == Approx(8e-6));
-  params.own["oversubscription"] = "8";
+  params.own["oversubscription"] = std::string("8");
   const Cluster slower = BuildCluster(params).value();
   CHECK(slower.BandwidthOf(slower.Route(0, 9)) == Approx(12.5e9));
   CHECK(slower.BandwidthOf(slower.Route(0, 3)) == Approx(25e9));

@@ -332,7 +332,7 @@ TEST_CASE("topology: own parameters are refused by their names", "[topology]") {
       if (!without.ok()) CheckRefused(without, field);
     }
     ShapeParams params = good;
-    params.own["no_such_key"] = "1";
+    params.own["no_such_key"] = std::string("1");
     const absl::Status status = BuildCluster(params).status();
     INFO(status);
     CHECK(absl::StrContains(status.message(), "no_such_key"));

@@ -33,12 +33,11 @@ TEST_CASE("reference: every field has its words, no field has two",
   CHECK(described == paths);
   std::vector<std::string> known = ConfigPaths();
   std::sort(known.begin(), known.end());
-  for (const std::string& path : paths) {
-    INFO(path);
-    CHECK(std::binary_search(known.begin(), known.end(), path));
-  }
   for (const FieldReference& row : ConfigReference()) {
     INFO(row.path);
+    // A section is no path of its own.
+    CHECK((row.type == "section" ||
+           std::binary_search(known.begin(), known.end(), row.path)));
     CHECK(row.meaning.size() >= 5);
     CHECK(row.meaning.back() != '.');
     CHECK_FALSE(row.type.empty());

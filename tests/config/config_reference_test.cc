@@ -113,6 +113,10 @@ TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
     const bool always = !absl::StrContains(row.fallback, ';');
     int taken = 0;
     for (size_t base = 0; base < (always ? bases.size() : 1); ++base) {
+      // What the run itself gives is not to be its default.
+      if (absl::StrContains(bases[base], absl::StrCat(" ", row.path, "="))) {
+        continue;
+      }
       const std::vector<std::string> words = absl::StrSplit(bases[base], ' ');
       const BinaryResult as_is = RunBinary(With(words, "iterations="));
       REQUIRE(as_is.exit_code == 0);

@@ -241,11 +241,11 @@ std::optional<TransferTime> BetweenRanks(const Ranks& measured, int64_t ranks,
 
 // The lower, the sooner it is taken.
 int PlaceOf(absl::string_view transport) {
-  constexpr absl::string_view kOrder[] = {kNcclTransport, kMpiTransport,
-                                          kThreadsTransport};
+  const absl::string_view order[] = {kNcclTransport, kMpiTransport,
+                                     kThreadsTransport};
   return static_cast<int>(
-      std::find(std::begin(kOrder), std::end(kOrder), transport) -
-      std::begin(kOrder));
+      std::find(std::begin(order), std::end(order), transport) -
+      std::begin(order));
 }
 
 }  // namespace

@@ -103,6 +103,20 @@ TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
                    "--analytic h100 ",
                    model),
   };
+  // A field that changes nothing is warned of.
+  const auto report_of = [](const BinaryResult& run) {
+    nlohmann::json report = nlohmann::json::parse(run.out);
+    report.erase("warnings");
+    return report;
+  };
+  std::vector<nlohmann::json> expected;
+  for (const std::string& base : bases) {
+    const BinaryResult run =
+        RunBinary(With(absl::StrSplit(base, ' '), "iterations="));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    expected.push_back(report_of(run));
+  }
   int tried = 0;
   for (const FieldReference& row : ConfigReference()) {
     const std::string value = PlainValue(row.fallback);
@@ -113,20 +127,13 @@ TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
     const bool always = !absl::StrContains(row.fallback, ';');
     int taken = 0;
     for (size_t base = 0; base < (always ? bases.size() : 1); ++base) {
-      const std::vector<std::string> words = absl::StrSplit(bases[base], ' ');
-      const BinaryResult as_is = RunBinary(With(words, "iterations="));
-      REQUIRE(as_is.exit_code == 0);
       const BinaryResult given =
-          RunBinary(With(words, absl::StrCat(row.path, "=", value)));
+          RunBinary(With(absl::StrSplit(bases[base], ' '),
+                         absl::StrCat(row.path, "=", value)));
       if (given.exit_code != 0) continue;
       ++taken;
       INFO(row.path << " = " << value << " in " << bases[base]);
-      auto expected = nlohmann::json::parse(as_is.out);
-      auto found = nlohmann::json::parse(given.out);
-      // A field that changes nothing is warned of.
-      expected.erase("warnings");
-      found.erase("warnings");
-      CHECK(found == expected);
+      CHECK(report_of(given) == expected[base]);
     }
     INFO(row.path << " = " << value);
     CHECK(taken > 0);

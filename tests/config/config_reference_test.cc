@@ -92,8 +92,7 @@ TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
       "model.ffn_hidden=1024 --set model.vocabulary=1024 --set "
       "model.sequence=128";
   const std::string system =
-      "--set system.shape=nic-switch --set system.devices_per_node=2 --set "
-      "system.nvlink.bandwidth=300GBps --set system.nic.bandwidth=25GBps";
+      "--set system.shape=nic-switch --set system.nic.bandwidth=25GBps";
   const std::vector<std::string> bases = {
       "simulate --schedule 1f1b --pp 2 --microbatches 4 --engine fast",
       absl::StrCat("simulate --schedule zb-h1 --pp 2 --dp 2 --microbatches 4 "
@@ -122,8 +121,8 @@ TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
     const std::string value = PlainValue(row.fallback);
     // Given alone they are refused; the next test has them together.
     if (value.empty() || absl::StartsWith(row.path, "costs.uniform.")) continue;
-    // A rule for some runs stands behind a semicolon: only the first base is
-    // sure to be none of them.
+    // After a semicolon comes a rule for some runs, and only the first base is
+    // sure not to be one of them.
     const bool always = !absl::StrContains(row.fallback, ';');
     int taken = 0;
     for (size_t base = 0; base < (always ? bases.size() : 1); ++base) {

@@ -254,7 +254,12 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/cost/a.cc", "#include \"calibrate/session.h\"\n"));
   CHECK(bad("calibrate/a.cc", "#include \"sim/cli/common.h\"\n"));
   CHECK(bad("kernels/a.cc", "#include \"sim/base/check.h\"\n"));
-  CHECK(bad("execute/a.cc", "#include \"sim/config/prepare.h\"\n"));
+  CHECK(bad("execute/run/a.cc", "#include \"sim/config/prepare.h\"\n"));
+  CHECK(bad("execute/transport/a.cc", "#include \"execute/run/worker.h\"\n"));
+  CHECK(bad("execute/transport/a.cc", "#include \"calibrate/session.h\"\n"));
+  CHECK(bad("execute/run/a.cc", "#include \"execute/train/stage.h\"\n"));
+  CHECK(bad("calibrate/a.cc", "#include \"execute/run/clock.h\"\n"));
+  CHECK(bad("sim/profile/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
   CHECK(bad("sim/engine/a.cc", "#include \"execute/run/worker.h\"\n"));
   CHECK(bad("sim/base/a.cc", "  std::cerr << 1;\n"));
   CHECK(bad("sim/base/a.cc", "  printf(\"x\");\n"));

@@ -34,9 +34,7 @@ absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
                       RankOfStage(config, sizes, spec, read));
   absl::StatusOr<StageLayout> layout =
       PrepareLayout(config, sizes, *spec, training, model.rank_of_stage);
-  if (!layout.ok()) {
-    return RefusalOfSizes(config, sizes, spec, layout.status());
-  }
+  PW_RETURN_IF_ERROR(layout.status());
   model.layout = *std::move(layout);
   return std::optional<PreparedModel>(std::move(model));
 }
@@ -84,21 +82,34 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                       PrepareModel(config, context));
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
                       PrepareSlices(config, spec, &sizes, &run.warnings));
-  PW_ASSIGN_OR_RETURN(run.prepared_model,
-                      PrepareModelOnStages(config, sizes, spec, read.get()));
+  // With several chunks of a model the schedule knows best what is wrong with
+  // sizes, and says it in place of what the sizes lead to.
+  const auto refusal = [&](const absl::Status& status) {
+    return spec && sizes.vpp > 1 && read == nullptr
+               ? RefusalOfSizes(config, sizes, spec, status)
+               : status;
+  };
+  absl::StatusOr<std::optional<PreparedModel>> on_stages =
+      PrepareModelOnStages(config, sizes, spec, read.get());
+  if (!on_stages.ok()) return refusal(on_stages.status());
+  run.prepared_model = *std::move(on_stages);
   const std::optional<PreparedModel>& model = run.prepared_model;
   if (model) PW_RETURN_IF_ERROR(CheckBytes(config, sizes, *model));
-  PW_ASSIGN_OR_RETURN(std::optional<PreparedProfile> profile,
-                      LoadProfile(config, model.has_value(), context));
+  absl::StatusOr<std::optional<PreparedProfile>> profile =
+      LoadProfile(config, model.has_value(), context);
+  if (!profile.ok()) return refusal(profile.status());
   run.lower.hop_bytes = PrepareHopBytes(config, model);
 
-  PW_ASSIGN_OR_RETURN(
-      run.network, PrepareNetwork(config, sizes, profile, run.lower.hop_bytes,
-                                  run.engine, context, &run.warnings));
-  PW_ASSIGN_OR_RETURN(
-      run.costs,
+  absl::StatusOr<PreparedNetwork> network =
+      PrepareNetwork(config, sizes, *profile, run.lower.hop_bytes, run.engine,
+                     context, &run.warnings);
+  if (!network.ok()) return refusal(network.status());
+  run.network = *std::move(network);
+  absl::StatusOr<PreparedCosts> costs =
       PrepareCosts(config, sizes, model ? &*model : nullptr, run.network,
-                   std::move(profile), std::move(slice_factor), &run.warnings));
+                   *std::move(profile), std::move(slice_factor), &run.warnings);
+  if (!costs.ok()) return refusal(costs.status());
+  run.costs = *std::move(costs);
   PW_ASSIGN_OR_RETURN(
       run.schedule, PrepareSchedule(config, sizes, spec,
                                     PlanCostsOf(config, sizes, run.costs.passes,

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -34,19 +35,43 @@ std::vector<Member> MembersWith(const PreparedRun& run, int rank) {
   return members;
 }
 
-// Is all of it of the device that the system has? By its short name, "h100",
-// which CUDA's own contains ("NVIDIA H100 80GB HBM3"). NVLink goes with it.
-bool IsOfDevice(const Profile& profile, const std::string& device_name) {
-  const absl::StatusOr<DeviceSpec> device = FindDevice(device_name);
+// "nvidia", "a100", "sxm4", "80gb" of "NVIDIA A100-SXM4-80GB".
+std::vector<std::string> WordsOf(absl::string_view device) {
+  return absl::StrSplit(absl::AsciiStrToLower(device), absl::ByAnyChar(" -_"),
+                        absl::SkipEmpty());
+}
+
+bool HasWord(const std::vector<std::string>& words, absl::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// "80gb"; "" where a name has none.
+std::string MemoryOf(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (absl::EndsWith(word, "gb")) return word;
+  }
+  return "";
+}
+
+// Is the device that CUDA calls `measured` one of the system's? NVLink goes
+// with it: cards on PCIe, and those of a superchip (GH200), are others.
+bool IsDevice(const std::string& measured, const std::string& device) {
+  if (device.empty()) return false;
+  if (measured == device) return true;
+  const std::vector<std::string> own = WordsOf(device);
+  const std::vector<std::string> other = WordsOf(measured);
+  if (own.empty() || !HasWord(other, own[0])) return false;
+  if (HasWord(other, "pcie") || HasWord(other, "nvl")) return false;
+  const std::string memory = MemoryOf(own);
+  return memory.empty() || MemoryOf(other).empty() || MemoryOf(other) == memory;
+}
+
+bool IsOfDevice(const Profile& profile, const std::string& device) {
   return !profile.sources.empty() &&
-         std::all_of(
-             profile.sources.begin(), profile.sources.end(),
-             [&](const ProfileSource& source) {
-               return (!device_name.empty() && source.device == device_name) ||
-                      (device.ok() &&
-                       absl::StrContains(absl::AsciiStrToLower(source.device),
-                                         device->name));
-             });
+         std::all_of(profile.sources.begin(), profile.sources.end(),
+                     [&](const ProfileSource& source) {
+                       return IsDevice(source.device, device);
+                     });
 }
 
 bool Has(const Profile& profile, absl::string_view operation) {
@@ -97,10 +122,16 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
   }
   const std::string& name = profile->name;
   Network network = run->lower.network;
-  const bool fits =
-      !config.costs.p2p_s && sizes.tp * sizes.cp == 1 &&
-      (shape == nullptr || IsOfDevice(*profile->profile, shape->device_name));
-  if (fits) network.measured = profile->profile;
+  std::string reason;
+  if (config.costs.p2p_s) {
+    reason = "costs.p2p is given";
+  } else if (sizes.tp * sizes.cp > 1) {
+    reason = "with tp or cp several rings run at once, and one was measured";
+  } else if (shape != nullptr &&
+             !IsOfDevice(*profile->profile, shape->device_name)) {
+    reason = "it was measured on another device than the system's";
+  }
+  if (reason.empty()) network.measured = profile->profile;
   std::vector<std::string> taken;
   bool all = true;
   for (const OpKind kind : CollectivesOf(TraitsOf(run->lower.data_parallel))) {
@@ -115,14 +146,18 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
                         " ranks");
       }
     } else if (Has(*profile->profile, operation)) {
+      std::string why = reason;
+      if (why.empty()) {
+        why = absl::StrCat(
+            "it is not of these members, ", what,
+            shape == nullptr
+                ? ""
+                : ", over nccl on as many nodes (a profile without nodes "
+                  "does not say on how many)");
+      }
       run->warnings.push_back(absl::StrCat(
-          "profile ", name, ": its ", operation, " is not of these members (",
-          what,
-          shape == nullptr ? ""
-                           : ", with the nodes of strategy.mapping and the "
-                             "system's device",
-          config.costs.p2p_s ? ", while costs.p2p is given" : "",
-          "); the time of gradient synchronisation is the network's"));
+          "profile ", name, ": its ", operation, " is not used: ", why,
+          "; gradient synchronisation takes the time of the network"));
     }
     if (found.outside > 0) {
       run->warnings.push_back(absl::StrCat(
@@ -133,6 +168,11 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
   if (taken.empty()) return;
   run->lower.network.measured = std::move(network.measured);
   run->costs.measured_collectives = absl::StrJoin(taken, ", ");
+  if (shape != nullptr && run->engine == "simgrid") {
+    run->warnings.push_back(absl::StrCat(
+        "profile ", name, ": ", run->costs.measured_collectives,
+        " keep their measured time, whatever else is on their links"));
+  }
   if (!all) return;
   run->warnings.erase(std::remove(run->warnings.begin(), run->warnings.end(),
                                   kFreeSynchronisation),

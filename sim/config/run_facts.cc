@@ -70,6 +70,12 @@ bool CollectivesCross(const Program& program, const LinkSearch& search,
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
       if (op.group < 0 || seen[op.group] || op.bytes <= least) continue;
+      // No link has a part in what was measured.
+      if (MeasuredCollective(
+              program.network, op,
+              GroupMembers(program, program.groups[op.group], 0))) {
+        continue;
+      }
       seen[op.group] = true;
       if (GroupCrosses(program, search, op)) return true;
     }

@@ -79,6 +79,16 @@ double NormalQuantile(double probability) {
   return x - error * kRootOfTwoPi * std::exp(x * x / 2);
 }
 
+// Which draw is a pass's. Independent of how Pass packs its bits, so that a
+// seed draws the same from version to version.
+uint64_t DrawOf(Pass pass) {
+  return static_cast<uint64_t>(pass.kind()) |
+         static_cast<uint64_t>(pass.direction()) << 3 |
+         static_cast<uint64_t>(pass.chunk()) << 4 |
+         static_cast<uint64_t>(pass.slice()) << 16 |
+         static_cast<uint64_t>(pass.microbatch()) << 32;
+}
+
 double Jitter::Factor(const std::vector<double>& quantiles,
                       double probability) const {
   return sigma > 0 ? std::exp(sigma * NormalQuantile(probability))
@@ -90,9 +100,9 @@ double Jitter::OfPass(int iteration, int replica, int rank, int stage,
   static const std::vector<double> none;
   const std::vector<double>& quantiles =
       passes.empty() ? none : passes[stage][static_cast<int>(pass.kind())];
-  return Factor(quantiles, UniformDraw(seed, static_cast<uint64_t>(iteration),
-                                       DeviceWord(replica, rank),
-                                       pass.WithJoint(false).bits()));
+  return Factor(quantiles,
+                UniformDraw(seed, static_cast<uint64_t>(iteration),
+                            DeviceWord(replica, rank), DrawOf(pass)));
 }
 
 double Jitter::OfOptimizer(int iteration, int replica, int rank) const {

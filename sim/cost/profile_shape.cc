@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -254,7 +255,8 @@ std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
                                             int64_t ranks, double bytes,
                                             const TransferFilter& filter) {
-  std::map<std::pair<int, std::string>, Ranks> transports;
+  // By how soon they are taken, name, and nodes: the fewest first.
+  std::map<std::tuple<int, std::string, int64_t>, Ranks> transports;
   for (const TransferEntry& entry : profile.transfers) {
     const bool of_members =
         (filter.between_ranks ? entry.ranks > 0 : entry.ranks == ranks) &&
@@ -262,8 +264,9 @@ std::optional<TransferTime> TransferSeconds(const Profile& profile,
         (filter.transport.empty() || entry.transport == filter.transport);
     if (of_members && entry.operation == operation && entry.bytes > 0 &&
         entry.time.median_s > 0) {
-      transports[{PlaceOf(entry.transport), entry.transport}][entry.ranks]
-                [static_cast<double>(entry.bytes)] = entry.time.median_s;
+      transports[{PlaceOf(entry.transport), entry.transport, entry.nodes}]
+                [entry.ranks][static_cast<double>(entry.bytes)] =
+                    entry.time.median_s;
     }
   }
   for (const auto& [transport, measured] : transports) {

@@ -69,7 +69,7 @@ std::vector<double> PeakActivations(const Schedule& schedule,
 
 std::string PeakActivationsNote(double held_until_weight) {
   return absl::StrFormat(
-      "in microbatches through all the rank's stages of one replica; a split "
+      "in microbatches through all the rank's stages of one direction; a split "
       "B leaves %s of what its F kept to W (held_until_weight %.4g)",
       held_until_weight == 1   ? "all"
       : held_until_weight == 0 ? "none"

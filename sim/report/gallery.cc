@@ -104,7 +104,7 @@ std::string Overview(const Entries& drawn) {
           "first start on any rank to last end on any, per rank: the longest "
           "of the ranks' own spans. Iteration: the steady-state period. Peak "
           "activations: of the fullest rank, in microbatches through all its "
-          "stages of one replica. Weights: copies of each stage.</p>\n",
+          "stages of one direction. Weights: copies of each stage.</p>\n",
           NeverFlushed(drawn), TableHtml(table, kMaxGalleryRows)));
 }
 

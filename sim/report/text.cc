@@ -80,7 +80,7 @@ std::string RankTable(const Report& report) {
       out, "  peak activations: ",
       report.held_until_weight
           ? PeakActivationsNote(*report.held_until_weight)
-          : "in microbatches through all the rank's stages of one replica",
+          : "in microbatches through all the rank's stages of one direction",
       "\n");
 }
 

@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -77,10 +79,14 @@ void ForEachOwnValue(const Visitor& visit) {
     for (const int pp : {1, 2, 3, 4}) {
       for (const int slices : {1, 2, 4}) {
         for (const int microbatches : {1, 4, 6, 9, 12, 16}) {
-          for (const bool given : {false, true}) {
+          // Number of chunks, and whether costs are given.
+          std::set<std::pair<int, bool>> kinds = {{info->default_vpp, false},
+                                                  {info->default_vpp, true}};
+          if (slices == 1) kinds.insert({{1, true}, {2, true}, {3, true}});
+          for (const auto& [vpp, given] : kinds) {
             ScheduleParams params;
             params.pp = pp;
-            params.vpp = info->default_vpp;
+            params.vpp = vpp;
             params.microbatches = microbatches;
             params.slices = slices;
             params.costs.held_until_weight = 0.375;

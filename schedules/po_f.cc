@@ -1,6 +1,5 @@
 // PO-F: chunks interleaved microbatch by microbatch, so that those of the
-// first chunk live longest; PipeOffload then offloads all chunks. This
-// is the order alone: it holds no O and no L yet.
+// first chunk live longest; all chunks wait on the host (sim/offload).
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
@@ -13,16 +12,16 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 
 const RegisterSchedule kRow({
     .name = "po-f",
-    .summary = "uniform repeating of PipeOffload's PO-F, without the offload",
+    .summary = "PipeOffload's PO-F: uniform repeating, all chunks offloaded",
     .source = "PipeOffload, arXiv 2503.01328, section 3; order of the authors' "
-              "implementation. What is offloaded (all chunks) is "
-              "not in it",
+              "implementation, offload by a plan of our own",
     .torch_name = "",
     .torch_params = {},
     .default_vpp = 2,
     .params = {},
     .build = Build,
     .claims = {UniformPeak()},
+    .offload = OffloadMode::kFull,
 });
 
 }  // namespace

@@ -1,6 +1,6 @@
 // PO-H: chunks interleaved microbatch by microbatch, so that those of the
-// first chunk live longest; PipeOffload then offloads the first half of the
-// chunks. This is the order alone: it holds no O and no L yet.
+// first chunk live longest; the half of the chunks that lives longest waits on
+// the host (sim/offload).
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
@@ -13,17 +13,17 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
 
 const RegisterSchedule kRow({
     .name = "po-h",
-    .summary = "uniform repeating of PipeOffload's PO-H, without the offload",
-    .source =
-        "PipeOffload, arXiv 2503.01328, section 3; order of the authors' "
-        "implementation. What is offloaded (the first half of the chunks) is "
-        "not in it",
+    .summary = "PipeOffload's PO-H: uniform repeating, half of the chunks "
+               "offloaded",
+    .source = "PipeOffload, arXiv 2503.01328, section 3; order of the authors' "
+              "implementation, offload by a plan of our own",
     .torch_name = "",
     .torch_params = {},
     .default_vpp = 2,
     .params = {},
     .build = Build,
     .claims = {UniformPeak()},
+    .offload = OffloadMode::kSelective,
 });
 
 }  // namespace

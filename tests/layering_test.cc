@@ -42,9 +42,9 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
         "sim/base",  "sim/schedule", "sim/replay", "sim/topology",
         "sim/model", "sim/profile",  "sim/cost",   "sim/memory"};
     for (const char* folder :
-         {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/compare",
-          "sim/config", "sim/run", "sim/search", "sim/sweep", "sim/reproduce",
-          "sim/cli"}) {
+         {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
+          "sim/compare", "sim/config", "sim/run", "sim/search", "sim/sweep",
+          "sim/reproduce", "sim/cli"}) {
       map[folder] = below;
       below.insert(folder);
     }

@@ -24,6 +24,13 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   const Pass* const block = rank().order->data() + position_;
   const Entry entry = EntryOf(block->kind());
   if (entry != Entry::kBlock) {
+    if (entry == Entry::kFree) {
+      double free_s = compute_s_;
+      if (!activations_.AwaitOffload(*block, &free_s) || !Due(free_s)) {
+        return false;
+      }
+      compute_s_ = free_s;
+    }
     if (entry == Entry::kCopy) IssueCopy(*block);
     ++position_;
     return true;

@@ -32,6 +32,9 @@ std::vector<std::string> RivalsOf(const std::string& path) {
   static const auto* rivals =
       new std::vector<std::pair<std::string, std::string>>{
           {"schedule.name", "schedule.file"},
+          {"costs.offload_ratio", "costs.uniform.offload"},
+          {"costs.offload_ratio", "costs.uniform.load"},
+          {"strategy.offload_chunks", "strategy.offload_fraction"},
           {"costs.uniform.forward", "costs.per_stage.forward"},
           {"costs.uniform.backward_input", "costs.per_stage.backward_input"},
           {"costs.uniform.backward_weight", "costs.per_stage.backward_weight"},

@@ -93,6 +93,8 @@ std::vector<FieldHelp> SystemHelp() {
       {"system.pcie.latency", "0", "of that link alone"},
       {"system.device_name", "the system's",
        "device of the system, as --analytic looks it up"},
+      {"system.host_memory", "the system's",
+       "memory of the host of a node, a limit for what is kept there"},
       {"system.memory", "the system's",
        "memory of one device; exit code 3 where a rank needs more"},
   };
@@ -177,6 +179,13 @@ std::vector<FieldHelp> StrategyHelp() {
        "buffers of NCCL"},
       {"strategy.fragmentation", "0",
        "what the allocator holds beyond its peak, as a share of the peak"},
+      {"strategy.offload", "the schedule's, else none",
+       "activations that wait on the host: the half that lives longest "
+       "(selective) or all (full), as far as no pass has to wait for a copy"},
+      {"strategy.offload_chunks", "selective: the half that lives longest",
+       "the chunks of a rank whose activations may go"},
+      {"strategy.offload_fraction", "selective: 0.5 with one chunk; full: 1",
+       "the part of a rank's activations that may go, the longest-lived ones"},
   };
 }
 
@@ -199,6 +208,9 @@ std::vector<FieldHelp> CostHelp() {
       {"costs.uniform.offload", "0",
        "O, the activations of one microbatch to the host"},
       {"costs.uniform.load", "0", "L, the same back to the device"},
+      {"costs.offload_ratio", "",
+       "k of PipeOffload: O and L of a chunk over its F, B and W; half of it "
+       "is each"},
       {"costs.per_stage.forward", "",
        "F of one microbatch through each stage, pp * vpp times"},
       {"costs.per_stage.backward_input", "", "B in the same way"},

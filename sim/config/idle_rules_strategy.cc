@@ -168,6 +168,17 @@ const std::vector<IdleRule>& TrainingRules() {
                            facts.config().costs.recompute_s,
                        "with flash attention, which stores no scores");
        }},
+      {{"strategy.offload_chunks", "strategy.offload_fraction"},
+       [](const RunFacts& facts) {
+         const auto& offload = facts.run().offload;
+         return Unless(offload && offload->mode != OffloadMode::kNone,
+                       "unless strategy.offload is selective or full");
+       }},
+      {{"costs.offload_ratio"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().offload.has_value(),
+                       "where nothing is offloaded");
+       }},
       {{"strategy.recompute_chunks"},
        [](const RunFacts& facts) {
          return Unless(facts.recomputes(),

@@ -83,9 +83,16 @@ const std::vector<IdleRule>& SystemRules() {
         "system.devices_per_node"},
        UsesSystem},
       {{"system.pcie_per_switch", "system.pcie."},
-       [](const RunFacts&) {
-         return "since no run copies bytes to the host yet (O and L take "
-                "costs.uniform.offload and costs.uniform.load)";
+       [](const RunFacts& facts) {
+         return Unless(!facts.run().lower.activation_bytes.empty(),
+                       "where no bytes are copied to the host, or where their "
+                       "time is given");
+       }},
+      {{"system.host_memory"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(facts.run().offload.has_value(),
+                       "where nothing is kept on the host");
        }},
       {{"system.shape"},
        [](const RunFacts& facts) {

@@ -115,9 +115,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                                     PlanCostsOf(config, sizes, run.costs.passes,
                                                 run.network.hop_s),
                                     std::move(read)));
+  PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network,
+                                   *run.schedule.lowered, run.engine,
+                                   &run.costs, &run.warnings));
+  PW_RETURN_IF_ERROR(PrepareOffload(config, sizes, &run));
   const Schedule& schedule = *run.schedule.lowered;
-  PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network, schedule,
-                                   run.engine, &run.costs, &run.warnings));
   PW_RETURN_IF_ERROR(CheckAgainstSchedule(config, schedule));
   run.schedule.limit =
       CheckLimit(config, schedule, run.costs.passes.held_until_weight);

@@ -18,6 +18,7 @@
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
 #include "sim/model/training.h"
+#include "sim/offload/activation_plan.h"
 #include "sim/program/lower.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
@@ -77,6 +78,18 @@ struct PreparedSchedule {
   std::optional<absl::Status> limit;
 };
 
+// Copies of activations to the host and back.
+struct PreparedOffload {
+  OffloadMode mode = OffloadMode::kNone;  // kNone: the O and L of a file
+  // PipeOffload's k, by stage: O and L over F, B and W.
+  double least_ratio = 0;
+  double most_ratio = 0;
+  // Devices of this run that may use a PCIe switch at a time, of which the plan
+  // takes the part of one rank's; 1: each has its own, or nobody knows.
+  int devices_on_switch = 1;
+  std::vector<RankOffload> ranks;  // empty where nothing was planned
+};
+
 struct PreparedRun {
   RunConfig config;  // as given, with the sizes of the strategy filled in
   std::string engine;
@@ -85,6 +98,7 @@ struct PreparedRun {
   PreparedNetwork network;
   PreparedCosts costs;
   PreparedSchedule schedule;
+  std::optional<PreparedOffload> offload;  // where the schedule has O passes
   // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
   std::optional<MemoryReport> memory;
   LowerOptions lower;  // what Lower takes of network, costs and strategy

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "sim/config/prepare_parts.h"
@@ -32,6 +33,37 @@ void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
                   context_bytes, std::move(framework));
 }
 
+namespace {
+
+// What is on the host is that of all devices of a node.
+void LimitHost(const PreparedNetwork& network, const Schedule& schedule,
+               MemoryReport* report) {
+  const ShapeParams* shape = network.system_shape();
+  const RankMapping* mapping = network.links.mapping.get();
+  if (mapping != nullptr) {
+    for (int replica = 0; replica < mapping->dp(); ++replica) {
+      for (int rank = 0; rank < mapping->pp(); ++rank) {
+        for (int index = 0; index < mapping->devices_per_rank(); ++index) {
+          const auto node = static_cast<size_t>(
+              network.links.cluster
+                  ->devices()[mapping->DeviceOf(replica, rank, index)]
+                  .node);
+          if (report->devices_on_node.size() <= node) {
+            report->devices_on_node.resize(node + 1,
+                                           std::vector<int>(schedule.pp()));
+          }
+          ++report->devices_on_node[node][rank];
+        }
+      }
+    }
+  }
+  if (shape != nullptr && shape->host_memory_bytes > 0) {
+    report->host_limit_bytes = shape->host_memory_bytes;
+  }
+}
+
+}  // namespace
+
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const PreparedNetwork& network,
                            const PreparedCosts& costs,
@@ -46,6 +78,15 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
   }
   MemoryReport report;
   report.memory = BuildMemory(config, model, *schedule, context_bytes, nullptr);
+  const bool on_host =
+      std::any_of(report.memory->ranks.begin(), report.memory->ranks.end(),
+                  [](const RankMemory& rank) { return rank.peak_host() > 0; });
+  if (on_host) {
+    LimitHost(network, *schedule, &report);
+    if (config.system.host_memory_bytes) {
+      report.host_limit_bytes = config.system.host_memory_bytes;
+    }
+  }
   report.schedule = std::move(schedule);
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;

@@ -53,6 +53,9 @@ ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   OverlayShapeParams(given, &params);
   if (given.device_name) params.device_name = *given.device_name;
   if (given.memory_bytes) params.memory_bytes = *given.memory_bytes;
+  if (given.host_memory_bytes) {
+    params.host_memory_bytes = *given.host_memory_bytes;
+  }
   OverlayLink(given.nvlink, &params.nvlink);
   OverlayLink(given.nic, &params.nic);
   OverlayLink(given.pcie, &params.pcie);

@@ -88,8 +88,14 @@ absl::StatusOr<PreparedSchedule> PrepareSchedule(
     const std::optional<ModelSpec>& model, const PlanCosts& costs,
     std::shared_ptr<const Schedule> read);
 
-// Error: O and L without a time, factors that are not one a slice and one a
-// microbatch.
+// Plans the copies of activations that the strategy or the schedule asks for,
+// and says what they take; gives every O its FREE. To be called when the costs
+// are known. Errors: copies without a time, bytes or PCIe; a schedule that
+// keeps nothing, or has O passes of its own.
+absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
+                            PreparedRun* run);
+
+// Error: factors that are not one a slice and one a microbatch.
 absl::Status CheckAgainstSchedule(const RunConfig& config,
                                   const Schedule& schedule);
 

@@ -54,19 +54,6 @@ void WarnOfEqualSlices(const RunConfig& config,
       factors, "]"));
 }
 
-// O and L whose time nothing tells would look free.
-absl::Status CheckCopies(const RunConfig& config, const Schedule& schedule) {
-  if (!config.costs.offload_s && schedule.Has(PassKind::kOffload)) {
-    return MissingValue(config.Field("costs.uniform.offload"),
-                        "a time, since the schedule has O passes");
-  }
-  if (!config.costs.load_s && schedule.Has(PassKind::kLoad)) {
-    return MissingValue(config.Field("costs.uniform.load"),
-                        "a time, since the schedule has L passes");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckFactors(const RunConfig& config, const Schedule& schedule) {
   const size_t slices = config.costs.slice_factor.size();
   if (slices != 0 && slices != static_cast<size_t>(schedule.slices)) {
@@ -175,7 +162,6 @@ absl::Status RefusalOfSizes(const RunConfig& config, const RunSizes& sizes,
 
 absl::Status CheckAgainstSchedule(const RunConfig& config,
                                   const Schedule& schedule) {
-  PW_RETURN_IF_ERROR(CheckCopies(config, schedule));
   return CheckFactors(config, schedule);
 }
 

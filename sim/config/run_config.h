@@ -18,6 +18,7 @@
 #include "sim/config/config_edit.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
+#include "sim/schedule/offload_mode.h"
 
 namespace pipewright {
 
@@ -81,6 +82,7 @@ struct SystemChoice {
   LinkChoice pcie;
   std::optional<std::string> device_name;
   std::optional<double> memory_bytes;
+  std::optional<double> host_memory_bytes;  // of a node
 
   // True where it names a system; false where it only gives sizes.
   bool given() const { return preset || file || shape; }
@@ -132,6 +134,11 @@ struct StrategyChoice {
   // Of memory alone (MemoryOptions).
   std::optional<double> memory_context_bytes;
   std::optional<double> fragmentation;
+  // Default: the schedule's own, where it has one.
+  std::optional<OffloadMode> offload;
+  // At most one of the two.
+  std::vector<int64_t> offload_chunks;
+  std::optional<double> offload_fraction;
 };
 
 struct ScheduleChoice {
@@ -151,6 +158,7 @@ struct CostChoice {
   std::optional<double> recompute_s;
   std::optional<double> offload_s;
   std::optional<double> load_s;
+  std::optional<double> offload_ratio;  // in place of the two
   std::vector<double> stage_forward_s;
   std::vector<double> stage_backward_input_s;
   std::vector<double> stage_backward_weight_s;

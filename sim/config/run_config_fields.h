@@ -61,6 +61,15 @@ inline const std::vector<ChoiceRow>& OptimizerChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& OffloadChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"none", static_cast<int>(OffloadMode::kNone)},
+      {"selective", static_cast<int>(OffloadMode::kSelective)},
+      {"full", static_cast<int>(OffloadMode::kFull)},
+  };
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& RecomputeChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"none", static_cast<int>(Recompute::kNone)},
@@ -181,6 +190,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("system.pcie.latency", system.pcie.latency_s, Unit::kTime);
   visit.Text("system.device_name", system.device_name);
   visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
+  visit.Quantity("system.host_memory", system.host_memory_bytes, Unit::kBytes);
 
   auto& strategy = config.strategy;
   visit.Int("strategy.pp", strategy.pp, 1, kMostRanks);
@@ -233,6 +243,10 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("strategy.memory_context", strategy.memory_context_bytes,
                  Unit::kBytes);
   visit.Real("strategy.fragmentation", strategy.fragmentation, 0, 10);
+  visit.Choice("strategy.offload", strategy.offload, OffloadChoices());
+  visit.Ints("strategy.offload_chunks", strategy.offload_chunks, 0,
+             Pass::kMaxChunks - 1);
+  visit.Real("strategy.offload_fraction", strategy.offload_fraction, 0, 1);
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);
@@ -249,6 +263,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("costs.uniform.recompute", costs.recompute_s, Unit::kTime);
   visit.Quantity("costs.uniform.offload", costs.offload_s, Unit::kTime);
   visit.Quantity("costs.uniform.load", costs.load_s, Unit::kTime);
+  visit.Real("costs.offload_ratio", costs.offload_ratio, 0, 1e6);
   visit.Quantities("costs.per_stage.forward", costs.stage_forward_s,
                    Unit::kTime);
   visit.Quantities("costs.per_stage.backward_input",

@@ -40,6 +40,7 @@ double PassCosts::Seconds(PassKind kind, int stage, int slices) const {
     case PassKind::kLoad:
       return costs.load_s / slices;
     case PassKind::kSync:
+    case PassKind::kFree:
       return 0;
   }
   PW_CHECK(false);

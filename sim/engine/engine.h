@@ -18,6 +18,11 @@ struct RankTimes {
   double first_start_s = 0;
   double last_end_s = 0;
   double busy_s = 0;  // sum of its pass times
+  // The compute stream had nothing to wait for but copies: an L that came late,
+  // a FREE whose O had not ended. The latter may cost nothing, where what
+  // follows would have waited for its input.
+  double late_load_s = 0;
+  double late_free_s = 0;
   double span_s() const { return last_end_s - first_start_s; }
 };
 

@@ -77,6 +77,7 @@ bool EventRun::Drop(int index) {
 bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
                                double* start_s) {
   const std::vector<Lane>& lanes = program_.ranks[device.rank].lanes;
+  double loaded_s = 0;
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
     const int32_t input = lanes[pass.lane()].input;
@@ -85,7 +86,6 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
       return false;
     }
     // Nothing is taken before all is there.
-    double loaded_s = 0;
     if (!device.activations.Await(pass, &loaded_s)) return false;
   }
   for (int part = 0; part < parts; ++part) {
@@ -96,9 +96,37 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
         Tokens(device.replica, input).Pop(KeyOf(device, pass), &arrival_s)) {
       *start_s = std::max(*start_s, arrival_s);
     }
-    device.activations.Await(pass, start_s);
     device.activations.Use(pass);
   }
+  if (loaded_s > *start_s) {
+    NoteCopyWait(device, *block, *start_s, loaded_s);
+    *start_s = loaded_s;
+  }
+  return true;
+}
+
+// The compute stream waits for a copy, and for nothing else.
+void EventRun::NoteCopyWait(const Device& device, Pass pass, double start_s,
+                            double end_s) {
+  if (device.iteration == 0) {
+    RankTimes& times = summary_.times[device.replica][device.rank];
+    (pass.kind() == PassKind::kFree ? times.late_free_s : times.late_load_s) +=
+        end_s - start_s;
+  }
+  if (!writer_.active()) return;
+  writer_.replica = device.replica;
+  writer_.iteration = device.iteration;
+  writer_.OnCopyWait(device.rank, pass, start_s, end_s);
+}
+
+// False when the copy has not ended yet.
+bool EventRun::RunFree(Device& device, Pass pass) {
+  double free_s = device.clock_s;
+  if (!device.activations.AwaitOffload(pass, &free_s)) return false;
+  if (free_s > device.clock_s) {
+    NoteCopyWait(device, pass, device.clock_s, free_s);
+  }
+  device.clock_s = free_s;
   return true;
 }
 
@@ -110,8 +138,9 @@ bool EventRun::RunBlock(int index) {
   const Pass* const block = rank.order->data() + device.position;
   const Entry entry = EntryOf(block->kind());
   if (entry != Entry::kBlock) {
+    if (entry == Entry::kFree && !RunFree(device, *block)) return false;
     ++device.position;
-    if (entry == Entry::kMark) return true;
+    if (entry != Entry::kCopy) return true;
     device.activations.Issue(*block);
     Issue(index, CopyStream(block->kind()),
           {.pass = *block,

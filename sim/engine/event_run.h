@@ -177,7 +177,9 @@ class EventRun {
   bool TakeBlockInputs(Device& device, const Pass* block, int parts,
                        double* start_s);
   bool Drop(int device);
-
+  bool RunFree(Device& device, Pass pass);
+  void NoteCopyWait(const Device& device, Pass pass, double start_s,
+                    double end_s);
   void NoteBlock(int device, double end_s);
 
   // event_beside.cc

@@ -24,7 +24,8 @@ bool FastRun::RunPasses(Row& row, int rank, int64_t stop) {
 }
 
 // The pass at the position is no plain one: a copy is issued to its stream, a
-// mark is passed over, a backward asks for its loaded activations.
+// mark is passed over, a FREE waits for its copy, a backward asks for its
+// loaded activations.
 bool FastRun::RunSpecial(Row& row, int rank) {
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
@@ -40,21 +41,42 @@ bool FastRun::RunSpecial(Row& row, int rank) {
       break;
     case Entry::kMark:
       break;
+    case Entry::kFree:
+      if (!RunFree(row, rank, pass)) return false;
+      break;
   }
   ++replay.position;
+  return true;
+}
+
+// False when the copy has not ended yet.
+bool FastRun::RunFree(Row& row, int rank, Pass pass) {
+  RankState& state = row.ranks[rank];
+  ReplayRank& replay = row.core.rank(rank);
+  double free_s = replay.clock_s;
+  if (!state.activations.AwaitOffload(pass, &free_s)) return false;
+  writer_.OnCopyWait(rank, pass, replay.clock_s, free_s);
+  if (iteration_ == 0) state.late_free_s += free_s - replay.clock_s;
+  replay.clock_s = free_s;
   return true;
 }
 
 // A block that may need activations from the host.
 bool FastRun::RunBackward(Row& row, int rank, double earliest_s) {
   const ReplayRank& replay = row.core.rank(rank);
+  RankState& state = row.ranks[rank];
   const Pass* const block = replay.order + replay.position;
+  double loaded_s = earliest_s;
   for (int part = 0; part < PartsOf(*block); ++part) {
-    if (!row.ranks[rank].activations.Await(block[part], &earliest_s)) {
-      return false;
-    }
+    if (!state.activations.Await(block[part], &loaded_s)) return false;
   }
-  return RunBlock(row, rank, earliest_s);
+  if (!RunBlock(row, rank, loaded_s)) return false;
+  if (loaded_s > earliest_s) {
+    const double ready_s = std::max(replay.last_ready_s, earliest_s);
+    writer_.OnCopyWait(rank, *block, ready_s, replay.last_start_s);
+    if (iteration_ == 0) state.late_load_s += replay.last_start_s - ready_s;
+  }
+  return true;
 }
 
 // The block at the stop, which waits for operations of hooks.

@@ -146,6 +146,8 @@ bool FastRun::RunStart(const Start& start) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
       row.times[rank].last_end_s = row.ranks[rank].pass_end_s;
       row.times[rank].busy_s = program_.BusySeconds(rank);
+      row.times[rank].late_load_s = row.ranks[rank].late_load_s;
+      row.times[rank].late_free_s = row.ranks[rank].late_free_s;
     }
   }
   return true;

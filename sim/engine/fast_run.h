@@ -57,6 +57,8 @@ class FastRun {
     bool posted = false;    // the first step has been posted
     bool received = false;  // the next block has its inputs
     double received_s = 0;
+    double late_load_s = 0;  // of the first iteration
+    double late_free_s = 0;
   };
   // Where the two sides of a holding transfer find each other.
   struct MeetingPoint {
@@ -100,6 +102,7 @@ class FastRun {
   bool RunPasses(Row& row, int rank, int64_t stop);
   bool RunSpecial(Row& row, int rank);
   bool RunHooked(Row& row, int rank);
+  bool RunFree(Row& row, int rank, Pass pass);
   bool RunBackward(Row& row, int rank, double earliest_s);
   bool RunBlock(Row& row, int rank, double earliest_s);
   bool Drop(Row& row, int rank);

@@ -78,4 +78,17 @@ void TraceWriter::OnCopy(int rank, Pass pass, double start_s, double end_s) {
                .pass = pass});
 }
 
+void TraceWriter::OnCopyWait(int rank, Pass pass, double start_s,
+                             double end_s) {
+  if (sink_ == nullptr || end_s <= start_s) return;
+  sink_->OnOp({.start_s = start_s,
+               .end_s = end_s,
+               .kind = OpKind::kWait,
+               .replica = replica,
+               .rank = rank,
+               .iteration = iteration,
+               .stage = program_.ranks[rank].lanes[pass.lane()].stage,
+               .pass = pass});
+}
+
 }  // namespace pipewright

@@ -32,6 +32,9 @@ class TraceWriter {
   void OnSideOp(int rank, int32_t side_op, double start_s, double end_s);
   // An O or L.
   void OnCopy(int rank, Pass pass, double start_s, double end_s);
+  // The compute stream waits for nothing but a copy: FREE, or a pass whose
+  // activations come late. Nothing where it does not wait.
+  void OnCopyWait(int rank, Pass pass, double start_s, double end_s);
 
  private:
   const Program& program_;

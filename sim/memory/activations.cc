@@ -24,20 +24,29 @@ constexpr Change kChanges[kNumPassKinds] = {
     {-1, 0},   // O
     {+1, 0},   // L
     {0, 0},    // SYNC
+    {0, 0},    // FREE
 };
 
+// With FREE passes it is they that take away what O has copied.
+constexpr Change ChangeOf(PassKind kind, bool frees) {
+  if (frees && kind == PassKind::kOffload) return {0, 0};
+  if (frees && kind == PassKind::kFree) return {-1, 0};
+  return kChanges[static_cast<int>(kind)];
+}
+
 // Counts are integers, so that no error adds up over a long order.
-double PeakOfOrder(const RankOrder& order, double held_until_weight) {
+double PeakOfOrder(const RankOrder& order, double held_until_weight,
+                   bool frees) {
   int64_t whole = 0;
   int64_t weight_part = 0;
   double peak = 0;
   const size_t size = order.size();
   for (size_t index = 0; index < size; ++index) {
     const Pass pass = order[index];
-    Change change = kChanges[static_cast<int>(pass.kind())];
+    Change change = ChangeOf(pass.kind(), frees);
     if (pass.joint_with_next() && index + 1 < size) [[unlikely]] {
       // A joint pair allocates at its common start and frees at its end.
-      const Change second = kChanges[static_cast<int>(order[++index].kind())];
+      const Change second = ChangeOf(order[++index].kind(), frees);
       whole += std::max<int>(change.whole, 0) + std::max<int>(second.whole, 0);
       peak = std::max(peak, whole + held_until_weight * weight_part);
       whole += std::min<int>(change.whole, 0) + std::min<int>(second.whole, 0);
@@ -62,7 +71,8 @@ std::vector<double> PeakActivations(const Schedule& schedule,
     return std::vector<double>(schedule.pp(), 1 / share);
   }
   for (const auto& rank_order : schedule.orders) {
-    peaks.push_back(PeakOfOrder(*rank_order, held_until_weight) / share);
+    const bool frees = HasKind(*rank_order, PassKind::kFree);
+    peaks.push_back(PeakOfOrder(*rank_order, held_until_weight, frees) / share);
   }
   return peaks;
 }

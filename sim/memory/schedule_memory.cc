@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "sim/memory/weight_versions.h"
 
@@ -45,6 +46,7 @@ class Live {
         hands_over_(framework.hands_over),
         rank_(rank),
         recompute_(ChunksWithRecompute(schedule, rank)),
+        frees_(HasKind(schedule.order(rank), PassKind::kFree)),
         held_(schedule.directions),
         microbatch_(MicrobatchBytes()) {}
 
@@ -67,9 +69,17 @@ class Live {
       Hold(pass, stage.per_microbatch);
     }
     if (GivenHere(pass, -1)) handed_over -= stage.boundary;
+    if (ReadsActivations(pass.kind()) && loaded_.erase(pass.activation()) > 0) {
+      on_host -= stage.kept;
+    }
   }
   void End(Pass pass) {
     const StageMemory& stage = MemoryOf(pass);
+    if (pass.kind() == PassKind::kOffload) {
+      on_host += stage.kept;
+      if (frees_) return;
+    }
+    if (pass.kind() == PassKind::kLoad) loaded_.insert(pass.activation());
     const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
     Hold(pass, change.activations);
     held_[pass.direction()] += change.recomputed;
@@ -110,6 +120,7 @@ class Live {
   int64_t activations = 0;
   int64_t recomputed = 0;
   int64_t handed_over = 0;
+  int64_t on_host = 0;
 
  private:
   void Hold(Pass pass, int64_t bytes) {
@@ -156,6 +167,8 @@ class Live {
   const bool hands_over_;
   const int rank_;
   const std::vector<bool> recompute_;
+  const bool frees_;                       // FREE takes away, not O
+  absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
   std::vector<int64_t> held_;              // [replica], with what is recomputed
   const std::vector<int64_t> microbatch_;  // [replica]
 };
@@ -206,6 +219,8 @@ class PeakSearch {
       live_.End(order_[first + nth]);
       out_.peak_activations =
           std::max(out_.peak_activations, live_.activations);
+      out_.peak_host_activations =
+          std::max(out_.peak_host_activations, live_.on_host);
     }
     See(live_.Microbatches());
   }
@@ -304,6 +319,7 @@ PassChange ChangeOf(PassKind kind, const StageMemory& stage,
     case PassKind::kLoad:
       return {.activations = stage.kept};
     case PassKind::kOffload:
+    case PassKind::kFree:
       return {.activations = -stage.kept};
     case PassKind::kRecompute:
       return {.recomputed = stage.recomputed};
@@ -337,6 +353,7 @@ const PassMemory* PeakOf(PassKind kind, const StageMemory& stage,
     case PassKind::kOffload:
     case PassKind::kLoad:
     case PassKind::kSync:
+    case PassKind::kFree:
       return nullptr;
   }
   return nullptr;

@@ -46,10 +46,15 @@ struct RankMemory {
   // through all stages of the rank, of one replica, holds between two passes.
   double peak_microbatches = 0;
   int64_t activations_at_end = 0;  // 0 wherever the order is complete
+  // On the host, the most at a time: copies of activations, from their O to the
+  // pass that needs them again.
+  int64_t peak_host_activations = 0;
   int64_t context = 0;
   int64_t fragmentation = 0;
 
   int64_t peak() const { return at_peak.total(); }
+  // Pinned memory on the host.
+  int64_t peak_host() const { return peak_host_activations; }
   // What the device must have.
   int64_t needed() const { return peak() + context + fragmentation; }
 };
@@ -74,7 +79,8 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
 // Which chunks of a rank have R passes, [replica * vpp + chunk].
 std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank);
 
-// What the pass does to what is live (kActivations, kRecomputed).
+// What the pass does to what is live (kActivations, kRecomputed). O gives its
+// memory back, as where an order has no FREE; with FREE it is that which does.
 struct PassChange {
   int64_t activations = 0;
   int64_t recomputed = 0;

@@ -26,9 +26,11 @@ enum class Entry {
   kBlock,  // a pass, or the first of a block (X&Y)
   kCopy,   // O and L: issued to CopyStream
   kMark,   // SYNC: passed over
+  kFree,   // FREE: waits for the end of its O
 };
 constexpr Entry EntryOf(PassKind kind) {
   if (IsComputePass(kind)) return Entry::kBlock;
+  if (kind == PassKind::kFree) return Entry::kFree;
   return kind == PassKind::kSync ? Entry::kMark : Entry::kCopy;
 }
 constexpr Stream CopyStream(PassKind kind) {
@@ -37,12 +39,6 @@ constexpr Stream CopyStream(PassKind kind) {
 
 // Passes of the block that begins with `first`.
 constexpr int PartsOf(Pass first) { return first.joint_with_next() ? 2 : 1; }
-
-// True for a pass that waits for the load of its activations: a backward, or
-// the R in front of it.
-constexpr bool ReadsActivations(PassKind kind) {
-  return IsBackward(kind) || kind == PassKind::kRecompute;
-}
 
 // Of the tokens of a side operation: it comes once an iteration, so they are in
 // order.
@@ -54,31 +50,40 @@ class HostActivations {
  public:
   // The compute stream has come to an O or L.
   void Issue(Pass copy) {
-    if (copy.kind() == PassKind::kLoad) loading_.insert(KeyOf(copy));
+    if (copy.kind() == PassKind::kLoad) loading_.insert(copy.activation());
   }
 
   // Raises *start_s to when the data of an O or L is there. False when that is
   // not known yet.
   bool AwaitData(Pass copy, double* start_s) const {
     if (copy.kind() != PassKind::kLoad) return true;
-    const auto offloaded = offloaded_s_.find(KeyOf(copy));
+    const auto offloaded = offloaded_s_.find(copy.activation());
     if (offloaded == offloaded_s_.end()) return false;
     *start_s = std::max(*start_s, offloaded->second);
     return true;
   }
   void Begin(Pass copy) {
-    if (copy.kind() == PassKind::kLoad) offloaded_s_.erase(KeyOf(copy));
+    if (copy.kind() == PassKind::kLoad) offloaded_s_.erase(copy.activation());
   }
   void End(Pass copy, double end_s) {
-    (copy.kind() == PassKind::kLoad ? loaded_s_ : offloaded_s_)[KeyOf(copy)] =
-        end_s;
+    (copy.kind() == PassKind::kLoad ? loaded_s_
+                                    : offloaded_s_)[copy.activation()] = end_s;
+  }
+
+  // Raises *earliest_s to the end of the O that `free` belongs to. False when
+  // that is not known yet.
+  bool AwaitOffload(Pass free, double* earliest_s) const {
+    const auto offloaded = offloaded_s_.find(free.activation());
+    if (offloaded == offloaded_s_.end()) return false;
+    *earliest_s = std::max(*earliest_s, offloaded->second);
+    return true;
   }
 
   // True when the activations of `pass` are on the device, or will be at a time
   // that is known; raises *earliest_s to it.
   bool Await(Pass pass, double* earliest_s) const {
     if (loading_.empty() || !ReadsActivations(pass.kind())) return true;
-    const uint64_t key = KeyOf(pass);
+    const uint64_t key = pass.activation();
     if (!loading_.contains(key)) return true;
     const auto loaded = loaded_s_.find(key);
     if (loaded == loaded_s_.end()) return false;
@@ -88,19 +93,11 @@ class HostActivations {
   // The pass runs: what was loaded for it counts no longer.
   void Use(Pass pass) {
     if (loading_.empty() || !ReadsActivations(pass.kind())) return;
-    loading_.erase(KeyOf(pass));
-    loaded_s_.erase(KeyOf(pass));
+    loading_.erase(pass.activation());
+    loaded_s_.erase(pass.activation());
   }
 
  private:
-  // The same for all kinds of one (direction, chunk, slice, microbatch), unique
-  // on a rank.
-  static constexpr uint64_t KeyOf(Pass pass) {
-    return Pass(PassKind::kForward, pass.microbatch(), pass.chunk(),
-                pass.slice(), pass.direction())
-        .bits();
-  }
-
   absl::flat_hash_map<uint64_t, double> offloaded_s_;  // ends, until the load
   absl::flat_hash_map<uint64_t, double> loaded_s_;     // ends, until the use
   absl::flat_hash_set<uint64_t> loading_;              // issued, until the use

@@ -78,6 +78,10 @@ bool OpCursor::FillStep(Op* op) {
       return true;
     case 1:
       if (EntryOf(pass.kind()) == Entry::kMark) return false;
+      if (EntryOf(pass.kind()) == Entry::kFree) {
+        op->kind = OpKind::kWait;
+        return true;
+      }
       op->seconds = lane.seconds;
       op->bytes = lane.bytes;
       if (EntryOf(pass.kind()) == Entry::kBlock) {
@@ -146,6 +150,7 @@ std::string OpToString(const Program& program, const Op& op) {
     case OpKind::kDrop:
       return absl::StrCat(OpKindName(op.kind), "(", pass, ")");
     default: {
+      if (op.side_op < 0) return pass;  // FREE
       const SideOp& side_op = program.ranks[op.rank].side_ops[op.side_op];
       std::string out(OpKindName(op.kind));
       if (side_op.chunk >= 0) absl::StrAppend(&out, ".", side_op.chunk);

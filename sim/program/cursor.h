@@ -36,7 +36,7 @@ class OpCursor {
   // The next operation in program order: what is attached or hooked in front
   // of a pass, then its receive, the pass (or copy), its send; at the end of
   // a false start what it drops. False at the end. SYNC marks only a place
-  // and is passed over.
+  // and is passed over; FREE is a wait.
   bool Next(Op* op);
 
  private:

@@ -101,10 +101,9 @@ int64_t Program::num_ops() const {
     count += HookedOps(rank);
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
       const Lane& lane = rank.lanes[index];
-      // A mark, no operation.
-      if (Pass::KindOf(index) == PassKind::kSync) {
-        continue;
-      }
+      // Marks, no operations.
+      const auto kind = Pass::KindOf(index);
+      if (kind == PassKind::kSync || kind == PassKind::kFree) continue;
       count += lane.output >= 0 ? 2 * lane.passes : lane.passes;
     }
   }

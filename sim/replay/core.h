@@ -30,6 +30,8 @@ struct ReplayRank {
   int64_t position = 0;     // next pass
   double clock_s = 0;       // the compute stream is free from here on
   double last_start_s = 0;  // of the pass or block run last
+  // Set by RunBlock: when it could have begun but for `earliest_s`.
+  double last_ready_s = 0;
 };
 
 // Sees nothing, costs nothing.
@@ -185,14 +187,16 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
       return false;
     }
   }
-  double start_s = std::max(state.clock_s, earliest_s);
+  double ready_s = state.clock_s;
   for (int part = 0; part < parts; ++part) {
     double arrival_s = 0;
     if (lanes[part]->input >= 0 &&
         queues_[lanes[part]->input].Pop(passes[part].key(), &arrival_s)) {
-      start_s = std::max(start_s, arrival_s);
+      ready_s = std::max(ready_s, arrival_s);
     }
   }
+  state.last_ready_s = ready_s;
+  const double start_s = std::max(ready_s, earliest_s);
   const double share = joint ? pair_factor_ : 1;
   const double first_s = Seconds<kFactor>(*lanes[0], passes[0]) * share;
   const double second_s =

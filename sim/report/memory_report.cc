@@ -47,7 +47,29 @@ std::string Change(const MemoryChange& change) {
 
 }  // namespace
 
+bool MemoryReport::fits_host() const {
+  return !host_limit_bytes || HostNeeded() <= *host_limit_bytes;
+}
+
+double MemoryReport::HostNeeded() const {
+  int64_t most = 0;
+  if (devices_on_node.empty()) {
+    for (const RankMemory& rank : memory->ranks) {
+      most = std::max(most, rank.peak_host());
+    }
+  }
+  for (const std::vector<int>& devices : devices_on_node) {
+    int64_t sum = 0;
+    for (size_t rank = 0; rank < devices.size(); ++rank) {
+      sum += devices[rank] * memory->ranks[rank].peak_host();
+    }
+    most = std::max(most, sum);
+  }
+  return static_cast<double>(most);
+}
+
 bool MemoryReport::fits() const {
+  if (!fits_host()) return false;
   if (!limit_bytes) return true;
   const RankMemory& worst = memory->ranks[memory->WorstRank()];
   return static_cast<double>(worst.needed()) <= *limit_bytes;
@@ -81,8 +103,32 @@ std::string MemoryVerdictLine(const MemoryReport& report) {
                : absl::StrCat("fits, ", FormatBytes(-over), " left"));
 }
 
+namespace {
+
+absl::Status HostVerdict(const MemoryReport& report) {
+  const double needed = report.HostNeeded();
+  return WithValue(
+      AboutField(
+          "system.host_memory",
+          absl::ResourceExhaustedError(absl::StrCat(
+              "host memory: ",
+              report.devices_on_node.empty() ? "one device keeps "
+                                             : "the devices of one node keep ",
+              FormatBytes(needed), " of ",
+              FormatBytes(*report.host_limit_bytes),
+              " there; what would help: fewer activations on the host "
+              "(strategy.offload selective, a smaller "
+              "strategy.offload_fraction), or ranks that keep much and ranks "
+              "that keep little on one node (strategy.mapping)"))),
+      FormatBytes(*report.host_limit_bytes),
+      absl::StrCat(FormatBytes(needed), " or more"));
+}
+
+}  // namespace
+
 absl::Status MemoryVerdict(const MemoryReport& report) {
   if (report.fits()) return absl::OkStatus();
+  if (!report.fits_host()) return HostVerdict(report);
   std::vector<std::string> changes;
   for (const MemoryChange& change : report.changes) {
     changes.push_back(Change(change));
@@ -105,6 +151,10 @@ nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {
     out["limit_bytes"] = *report.limit_bytes;
     out["limit_source"] = report.limit_source;
   }
+  if (report.host_limit_bytes) {
+    out["host_limit_bytes"] = *report.host_limit_bytes;
+    out["host_needed_bytes"] = report.HostNeeded();
+  }
   out["worst_rank"] = report.memory->WorstRank();
   Json ranks = Json::array();
   for (size_t rank = 0; rank < report.memory->ranks.size(); ++rank) {
@@ -125,6 +175,7 @@ nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {
                      {"needed_bytes", row.needed()},
                      {"at_peak", at_peak},
                      {"peak_activation_bytes", row.peak_activations},
+                     {"peak_host_bytes", row.peak_host()},
                      {"context", row.context},
                      {"fragmentation", row.fragmentation},
                      {"cause", cause}});
@@ -154,11 +205,16 @@ MemoryTable MemoryTableOf(const MemoryReport& report) {
     kinds.push_back(kind);
     table.header.push_back(std::string(MemoryKindName(kind)));
   }
+  const bool host =
+      std::any_of(memory.ranks.begin(), memory.ranks.end(),
+                  [](const RankMemory& rank) { return rank.peak_host() > 0; });
+  if (host) table.header.push_back("on host");
   table.header.push_back("peak in");
   for (size_t rank = 0; rank < memory.ranks.size(); ++rank) {
     const RankMemory& row = memory.ranks[rank];
     std::vector<std::string> cells = {absl::StrCat(rank), Gib(row.peak())};
     for (const MemoryKind kind : kinds) cells.push_back(Gib(row.at_peak[kind]));
+    if (host) cells.push_back(Gib(row.peak_host()));
     cells.push_back(MemoryCause(report, static_cast<int>(rank)));
     table.rows.push_back(std::move(cells));
   }

@@ -29,8 +29,16 @@ struct MemoryReport {
   std::optional<double> limit_bytes;  // of one device
   std::string limit_source;           // "system.memory", "H100 SXM5 80GB"
   std::vector<MemoryChange> changes;  // most helpful first; when it fits not
+  // Of the host of a node, which all devices on it share.
+  std::optional<double> host_limit_bytes;
+  // [node][rank]: devices of that rank there. Empty without a system: then the
+  // limit is that of one device.
+  std::vector<std::vector<int>> devices_on_node;
 
   bool fits() const;
+  bool fits_host() const;
+  // The most that the devices of one node keep on their host.
+  double HostNeeded() const;
   // What the limit leaves to the allocator of the worst rank.
   std::optional<double> allocator_limit() const;
 };

@@ -47,6 +47,7 @@ Style StyleOfPass(PassKind kind) {
     case PassKind::kLoad:
       return Style::kLoad;
     case PassKind::kSync:
+    case PassKind::kFree:
       return Style::kCollective;
   }
   return Style::kOther;

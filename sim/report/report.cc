@@ -125,6 +125,8 @@ Report Summarize(const Program& program, const RunSummary& run,
     row.idle_s = Idle(times.span_s(), times.busy_s);
     row.first_start_s = times.first_start_s;
     row.last_end_s = times.last_end_s;
+    row.late_load_s = times.late_load_s;
+    row.late_free_s = times.late_free_s;
     if (rank < report.peak_activations.size()) {
       row.peak_activations = report.peak_activations[rank];
     }
@@ -238,6 +240,7 @@ std::string ReportToJson(const Report& report) {
   if (report.held_until_weight) {
     out["held_until_weight"] = *report.held_until_weight;
   }
+  if (report.offload) out["offload"] = OffloadToJson(*report.offload);
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
   if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
   if (report.memory) {
@@ -246,6 +249,11 @@ std::string ReportToJson(const Report& report) {
       peaks.push_back(rank.peak());
     }
     out["peak_memory_bytes"] = std::move(peaks);
+    nlohmann::ordered_json on_host = nlohmann::ordered_json::array();
+    for (const RankMemory& rank : report.memory->memory->ranks) {
+      on_host.push_back(rank.peak_host());
+    }
+    out["peak_host_bytes"] = std::move(on_host);
     out["memory"] = MemoryToJson(*report.memory);
   }
   out["ranks"] = std::move(ranks);

@@ -14,6 +14,7 @@
 #include "sim/report/cost_report.h"
 #include "sim/report/jitter_report.h"
 #include "sim/report/memory_report.h"
+#include "sim/report/offload_report.h"
 #include "sim/report/profile_report.h"
 #include "sim/report/throughput.h"
 
@@ -31,6 +32,8 @@ struct RankReport {
   double idle_s = 0;  // span - busy
   double first_start_s = 0;
   double last_end_s = 0;
+  double late_load_s = 0;  // RankTimes
+  double late_free_s = 0;
   double peak_activations = 0;
   // Devices of this rank, by data-parallel replica; empty without a system.
   std::vector<int> devices;
@@ -85,7 +88,8 @@ struct Report {
   std::vector<double> peak_activations;
   // What they were counted with, where they were counted.
   std::optional<double> held_until_weight;
-  std::optional<MemoryReport> memory;  // only with a model
+  std::optional<MemoryReport> memory;    // only with a model
+  std::optional<OffloadReport> offload;  // where activations are copied
   std::vector<RankReport> ranks;
   int64_t ops = 0;
   double bytes_sent = 0;

@@ -110,6 +110,7 @@ std::string ReportToText(const Report& report) {
                           "",
                           IntervalText(*report.interval, report.iteration_s));
   }
+  if (report.offload) out += OffloadToText(*report.offload);
   if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.microbatches_per_s) {
     absl::StrAppendFormat(&out,

@@ -100,7 +100,39 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }
 
+namespace {
+
+int64_t CountOf(const RankOrder& order, PassKind kind) {
+  return std::count_if(order.begin(), order.end(),
+                       [kind](Pass pass) { return pass.kind() == kind; });
+}
+
+OffloadReport ReportOffload(const PreparedRun& run, const Report& report) {
+  const PreparedOffload& offload = *run.offload;
+  OffloadReport out = {.mode = offload.mode == OffloadMode::kNone
+                                   ? "file"
+                                   : ChoiceName(OffloadChoices(), offload.mode),
+                       .least_ratio = offload.least_ratio,
+                       .most_ratio = offload.most_ratio,
+                       .devices_on_switch = offload.devices_on_switch};
+  for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+    const RankOrder& order =
+        run.schedule.lowered->order(static_cast<int>(rank));
+    RankOffloadReport& row = out.ranks.emplace_back();
+    row.activations = CountOf(order, PassKind::kForward);
+    row.offloaded = CountOf(order, PassKind::kOffload);
+    row.candidates =
+        offload.ranks.empty() ? row.offloaded : offload.ranks[rank].candidates;
+    row.exposed_s = report.ranks[rank].late_load_s;
+    row.held_back_s = report.ranks[rank].late_free_s;
+  }
+  return out;
+}
+
+}  // namespace
+
 void DescribeResults(const PreparedRun& run, Report* report) {
+  if (run.offload) report->offload = ReportOffload(run, *report);
   DescribeCosts(run, report);
   report->memory = run.memory;
   if (run.schedule.limit) report->fits = run.schedule.limit->ok();

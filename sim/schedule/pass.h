@@ -12,7 +12,9 @@ namespace pipewright {
 
 // Letters of the zero-bubble papers: F, B (input gradient), W (weight
 // gradient), BW (both), R (recomputed forward), O and L (offload, load of the
-// activations of one pass), SYNC (gradient synchronisation of one chunk).
+// activations of one pass), SYNC (gradient synchronisation of one chunk), FREE
+// (the device's memory of an offloaded pass is given back: the compute stream
+// waits for the end of its O).
 enum class PassKind : uint8_t {
   kForward = 0,
   kBackwardInput = 1,
@@ -22,10 +24,11 @@ enum class PassKind : uint8_t {
   kOffload = 5,
   kLoad = 6,
   kSync = 7,
+  kFree = 8,
 };
-inline constexpr int kNumPassKinds = 8;
+inline constexpr int kNumPassKinds = 9;
 
-// "F", "B", "W", "BW", "R", "O", "L", "SYNC".
+// "F", "B", "W", "BW", "R", "O", "L", "SYNC", "FREE".
 absl::string_view PassKindName(PassKind kind);
 
 // True for the kinds that count as passes: F B W BW R.
@@ -34,6 +37,11 @@ constexpr bool IsComputePass(PassKind kind) {
 }
 constexpr bool IsBackward(PassKind kind) {
   return kind == PassKind::kBackwardInput || kind == PassKind::kBackwardFull;
+}
+// True for a pass that waits for the load of its activations: a backward, or
+// the R in front of it.
+constexpr bool ReadsActivations(PassKind kind) {
+  return IsBackward(kind) || kind == PassKind::kRecompute;
 }
 
 // Bits, from the low end: kind 4, direction 1, chunk 11 (together the *lane*,
@@ -96,6 +104,12 @@ class Pass {
   // The lane of another kind beside it.
   static constexpr uint64_t LaneBeside(uint64_t lane, PassKind kind) {
     return lane - lane % kNumPassKinds + static_cast<uint64_t>(kind);
+  }
+
+  // Same for all kinds of one (direction, chunk, slice, microbatch): names the
+  // activations that F leaves, unique on a rank.
+  constexpr uint64_t activation() const {
+    return bits_ >> kDirectionShift << kDirectionShift & ~kJointBit;
   }
 
   // Same for all passes of one (microbatch, slice).

@@ -20,6 +20,7 @@ enum Flag : uint8_t {
   kO = 16,
   kL = 32,
   kAway = 64,  // offloaded and not loaded yet
+  kFreed = 128,
 };
 constexpr uint8_t kComplete = kF | kB | kW;
 
@@ -35,10 +36,11 @@ constexpr Rule kRules[kNumPassKinds] = {
     {kF, kB | kAway, kB, 0},       // B
     {kB, kW, kW, 0},               // W
     {kF, kB | kAway, kB | kW, 0},  // BW
-    {kF, kR | kB, kR, 0},          // R
+    {kF, kR | kB | kAway, kR, 0},  // R
     {kF, kO | kB, kO | kAway, 0},  // O
     {kO, kL | kB, kL, kAway},      // L
     {0, 0, 0, 0},                  // SYNC
+    {kAway, kFreed, kFreed, 0},    // FREE
 };
 
 constexpr Rule RuleOf(Pass pass) {
@@ -199,6 +201,9 @@ class RankCheck {
       const PassKind needed = rule.needs == kF   ? PassKind::kForward
                               : rule.needs == kB ? PassKind::kBackwardInput
                                                  : PassKind::kOffload;
+      if (kind == PassKind::kFree && (state & kO) != 0) {
+        return fail("stands behind the load of what it gives back");
+      }
       return fail(
           absl::StrCat("stands before ", Name(pass, needed, pass.slice())));
     }

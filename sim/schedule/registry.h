@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/schedule/offload_mode.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/placement.h"
 #include "sim/schedule/schedule.h"
@@ -73,6 +74,8 @@ struct ScheduleInfo {
   // choose their number where `slices` is 1. Error: as of `build`.
   std::function<absl::StatusOr<std::vector<double>>(const ScheduleParams&)>
       slice_factor = {};
+  // What goes to the host unless the strategy says otherwise.
+  OffloadMode offload = OffloadMode::kNone;
 };
 
 // Static object in each file of schedules/. A second row of the same name

@@ -21,10 +21,11 @@ struct KindName {
   PassKind kind;
 };
 constexpr KindName kKindNames[] = {
-    {"SYNC", PassKind::kSync},        {"BW", PassKind::kBackwardFull},
-    {"F", PassKind::kForward},        {"B", PassKind::kBackwardInput},
-    {"W", PassKind::kBackwardWeight}, {"R", PassKind::kRecompute},
-    {"O", PassKind::kOffload},        {"L", PassKind::kLoad},
+    {"SYNC", PassKind::kSync},       {"FREE", PassKind::kFree},
+    {"BW", PassKind::kBackwardFull}, {"F", PassKind::kForward},
+    {"B", PassKind::kBackwardInput}, {"W", PassKind::kBackwardWeight},
+    {"R", PassKind::kRecompute},     {"O", PassKind::kOffload},
+    {"L", PassKind::kLoad},
 };
 
 bool IsBlank(char letter) { return letter == ' ' || letter == '\t'; }
@@ -78,9 +79,9 @@ absl::StatusOr<Pass> ParsePass(absl::string_view token,
       (!rest.empty() && absl::ascii_isalpha(rest[0]))) {
     return BadToken(token, "unknown kind",
                     sizes.directions > 1
-                        ? "F B W BW R O L SYNC"
-                        : "F B W BW R O L SYNC (a, b in front only with 2 "
-                          "replicas)");
+                        ? "F B W BW R O L SYNC FREE"
+                        : "F B W BW R O L SYNC FREE (a, b in front only with "
+                          "2 replicas)");
   }
   int microbatch = 0;
   int chunk = 0;

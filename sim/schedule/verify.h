@@ -12,6 +12,7 @@ namespace pipewright {
 //   - F of a (microbatch, slice) is missing or doubled,
 //   - its backward is not exactly one BW, or one B and one W,
 //   - R, O, L stand doubled, before F or behind the backward that needs them,
+//   - FREE stands anywhere but between an O and its L,
 //   - on one rank B stands before F, W before B, or slices run backwards,
 //   - a joint pair is no pair of one F and one backward,
 // or when the ranks wait for each other in a cycle. Where the backward rule is

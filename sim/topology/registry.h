@@ -44,6 +44,7 @@ struct ShapeParams {
   LinkClass pcie;           // PCIe switch to host memory
   std::string device_name;  // "H100 SXM5 80GB"
   double memory_bytes = 0;  // of one device
+  double host_memory_bytes = 0;  // of one node; 0: not known
   std::string summary;
   // Where the other numbers are from: field name ("params.KEY" of `own`) ->
   // source.

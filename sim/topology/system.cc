@@ -51,6 +51,9 @@ std::string ToString(const ShapeParams& params) {
   if (params.memory_bytes != 0) {
     add("memory", FormatBytes(params.memory_bytes));
   }
+  if (params.host_memory_bytes != 0) {
+    add("host_memory", FormatBytes(params.host_memory_bytes));
+  }
   AddLink("nvlink", params.nvlink, &lines);
   AddLink("nic", params.nic, &lines);
   AddLink("pcie", params.pcie, &lines);

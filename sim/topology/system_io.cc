@@ -51,6 +51,11 @@ class Reader {
     PW_RETURN_IF_ERROR(ReadQuantity(system, &tree_, "memory", "memory",
                                     Unit::kBytes, &params.memory_bytes,
                                     &params.sources["memory"]));
+    if (system.has_host_memory()) {
+      PW_RETURN_IF_ERROR(ReadQuantity(
+          system, &tree_, "host_memory", "host_memory", Unit::kBytes,
+          &params.host_memory_bytes, &params.sources["host_memory"]));
+    }
     PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
     PW_RETURN_IF_ERROR(ReadLink(system, "nic", &params.nic));
     PW_RETURN_IF_ERROR(ReadLink(system, "pcie", &params.pcie));

@@ -240,7 +240,7 @@ class Reader {
     const std::string* const name = event.Word("kind");
     if (name == nullptr) return Missing("args.kind");
     const std::optional<PassKind> kind = FindPassKind(*name);
-    if (!kind) return BadValue("args.kind", *name, "F B W BW R O L SYNC");
+    if (!kind) return BadValue("args.kind", *name, "F B W BW R O L SYNC FREE");
     PW_ASSIGN_OR_RETURN(op->stage, Whole(event, "stage"));
     PW_ASSIGN_OR_RETURN(const int microbatch, Whole(event, "microbatch"));
     PW_ASSIGN_OR_RETURN(const int chunk, Whole(event, "chunk", 0));

@@ -35,6 +35,9 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
   ScheduleBuilder out(schedule.name, schedule.placement, schedule.microbatches,
                       schedule.slices, schedule.directions);
   const int every = random.Int(2, 4);
+  // FREE stands right behind its O or in front of its L.
+  const bool frees_early = random.Chance(50);
+  const bool frees = random.Chance(67);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
     const auto add_copy = [&](PassKind kind, Pass pass) {
@@ -47,6 +50,7 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
       const size_t end = index + (order[index].joint_with_next() ? 2 : 1);
       for (size_t part = index; part < end; ++part) {
         if (IsBackward(order[part].kind())) {
+          if (frees && !frees_early) add_copy(PassKind::kFree, order[part]);
           add_copy(PassKind::kLoad, order[part]);
         }
       }
@@ -54,6 +58,7 @@ Schedule WithCopies(const Schedule& schedule, Random& random) {
       for (size_t part = index; part < end; ++part) {
         if (order[part].kind() == PassKind::kForward) {
           add_copy(PassKind::kOffload, order[part]);
+          if (frees && frees_early) add_copy(PassKind::kFree, order[part]);
         }
       }
       index = end;

@@ -83,6 +83,7 @@ class Graph {
   void AddBlock(int replica, int rank, const std::vector<Op>& ops);
   void AddSideOp(int replica, int rank, const Op& op);
   void AddCopy(int replica, int rank, const Op& op);
+  void AddFree(const Op& op);
   void AddDrop(int replica, const Op& op);
   void BeginStart(int rank, const Op& first);
   std::vector<int> Hooked(int rank, const std::vector<Op>& block) const;
@@ -153,6 +154,12 @@ void Graph::AddRank(int replica, int rank) {
       ++index;
       continue;
     }
+    if (op.kind == OpKind::kWait) {
+      FlushBatch();
+      AddFree(op);
+      ++index;
+      continue;
+    }
     if (op.kind == OpKind::kOffload || op.kind == OpKind::kLoad) {
       FlushBatch();
       AddCopy(replica, rank, op);
@@ -168,7 +175,10 @@ void Graph::AddRank(int replica, int rank) {
       const bool new_pass =
           part.kind == OpKind::kReceive || part.kind == OpKind::kPass;
       if (passes_left == 0 && new_pass) break;
-      if (part.kind == OpKind::kOffload || part.kind == OpKind::kLoad) break;
+      if (part.kind == OpKind::kOffload || part.kind == OpKind::kLoad ||
+          part.kind == OpKind::kWait) {
+        break;
+      }
       if (part.kind == OpKind::kPass && !part.pass.joint_with_next()) {
         --passes_left;
       }
@@ -178,6 +188,14 @@ void Graph::AddRank(int replica, int rank) {
     AddBlock(replica, rank, block);
     if (index == ops.size() || !SameStart(ops[index], op)) FlushBatch();
   }
+}
+
+void Graph::AddFree(const Op& op) {
+  int& tail = tail_[static_cast<int>(Stream::kCompute)];
+  std::vector<int> after = {offloads_.at(Activation(op))};
+  if (tail >= 0) after.push_back(tail);
+  tail = Add(0, std::move(after), op.iteration);
+  nodes_.back().counts = false;
 }
 
 void Graph::AddDrop(int replica, const Op& op) {

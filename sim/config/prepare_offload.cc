@@ -1,0 +1,259 @@
+// Copies of activations to the host: what they take, which there are, when.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/status.h"
+#include "sim/config/prepare_parts.h"
+#include "sim/memory/schedule_memory.h"
+#include "sim/program/network_time.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+// What is asked for, and whether the schedule asks rather than the user.
+struct OffloadWish {
+  OffloadMode mode = OffloadMode::kNone;
+  bool is_default = false;
+};
+
+absl::StatusOr<OffloadWish> WishOf(const RunConfig& config) {
+  if (config.strategy.offload) return OffloadWish{*config.strategy.offload};
+  if (!config.schedule.name) return OffloadWish();
+  PW_ASSIGN_OR_RETURN(const ScheduleMatch match,
+                      FindSchedule(*config.schedule.name));
+  return OffloadWish{match.info->offload, true};
+}
+
+absl::Status CheckOffloads(const RunConfig& config, const Schedule& schedule) {
+  const std::string field = config.Field("strategy.offload");
+  if (schedule.Has(PassKind::kOffload)) {
+    return BadValue(field, "offload",
+                    "none, since the schedule has O passes of its own");
+  }
+  if (schedule.backward == BackwardRule::kNone) {
+    return BadValue(field, "offload",
+                    "none, since a schedule without backward keeps no "
+                    "activations");
+  }
+  if (schedule.update_every > 0) {
+    return BadValue(field, "offload",
+                    absl::StrCat("none: schedule ", schedule.name,
+                                 " is never flushed, and copies that cross "
+                                 "iterations are not planned"));
+  }
+  for (const int64_t chunk : config.strategy.offload_chunks) {
+    if (chunk < schedule.vpp()) continue;
+    return BadValue(config.Field("strategy.offload_chunks"),
+                    absl::StrCat(chunk),
+                    absl::StrCat("chunks of a rank, 0..", schedule.vpp() - 1));
+  }
+  return absl::OkStatus();
+}
+
+double WorkOf(const StageCosts& stage) {
+  return stage.forward_s +
+         (stage.backward_full_s > 0
+              ? stage.backward_full_s
+              : stage.backward_input_s + stage.backward_weight_s);
+}
+
+// Bytes of the activations of one microbatch, [stage].
+std::vector<double> ActivationBytes(const PreparedModel& model,
+                                    const Schedule& schedule) {
+  const ScheduleMemory memory = BuildScheduleMemory(
+      model.spec, model.training, model.layout, schedule, MemoryOptions());
+  std::vector<double> bytes;
+  for (const auto& stage : memory.stages) {
+    bytes.push_back(static_cast<double>(stage->kept) * schedule.slices);
+  }
+  return bytes;
+}
+
+// How many devices may copy over one PCIe switch at a time.
+class Switches {
+ public:
+  Switches(const Network& network, int replicas, int pp) : network_(network) {
+    for (int replica = 0; replica < replicas; ++replica) {
+      for (int rank = 0; rank < pp; ++rank) {
+        for (const LinkLoad& load :
+             HostFlows(network, replica, rank, true).loads) {
+          flows_[load.link] += load.flows;
+        }
+      }
+    }
+  }
+  // Devices of the whole run on the fullest switch of `rank`, of replica 0,
+  // over those of that rank.
+  double SharersOf(int rank) const {
+    double most = 1;
+    for (const LinkLoad& load : HostFlows(network_, 0, rank, true).loads) {
+      most = std::max(most,
+                      static_cast<double>(flows_.at(load.link)) / load.flows);
+    }
+    return most;
+  }
+
+ private:
+  const Network& network_;
+  std::map<LinkId, int> flows_;
+};
+
+// Times of the copies in run->costs, or their bytes in run->lower where PCIe
+// decides; false where nothing tells them. `sizes` of the ranks.
+absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
+  const CostChoice& given = config.costs;
+  if (given.offload_ratio) {
+    for (StageCosts& stage : run->costs.passes.stages) {
+      stage.offload_s = stage.load_s = *given.offload_ratio / 2 * WorkOf(stage);
+    }
+    return true;
+  }
+  if (given.offload_s || given.load_s) {
+    for (const bool out : {true, false}) {
+      if (out ? given.offload_s : given.load_s) continue;
+      return MissingValue(
+          config.Field(out ? "costs.uniform.offload" : "costs.uniform.load"),
+          "a time, as for the other direction");
+    }
+    return true;
+  }
+  if (!run->prepared_model || run->network.links.cluster == nullptr) {
+    return false;
+  }
+  const ShapeParams& shape = *run->network.shape;
+  if (!shape.has_pcie()) {
+    return MissingValue(config.Field("system.pcie.bandwidth"),
+                        "bytes per second between a PCIe switch and its host, "
+                        "since activations are copied there");
+  }
+  if (shape.host_memory_bytes == 0) {
+    return MissingValue(config.Field("system.host_memory"),
+                        "bytes of the host of a node, since activations are "
+                        "kept there (--host-memory)");
+  }
+  run->lower.activation_bytes =
+      ActivationBytes(*run->prepared_model, *run->schedule.lowered);
+  return true;
+}
+
+LowerOptions PassesAlone(const PreparedRun& run, int replicas) {
+  return {.costs = run.costs.passes,
+          .network = run.network.links,
+          .hop_bytes = run.lower.hop_bytes,
+          .replicas = replicas,
+          .activation_bytes = run.lower.activation_bytes,
+          .iterations = 1};
+}
+
+// What the plan counts with: copies that have their part of a shared switch.
+OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
+                     const std::vector<double>& weight,
+                     PreparedOffload* offload) {
+  const Schedule& schedule = *run.schedule.lowered;
+  OffloadCosts costs;
+  costs.weight = weight;
+  costs.held_until_weight = run.costs.passes.held_until_weight;
+  offload->least_ratio = std::numeric_limits<double>::infinity();
+  const bool by_links = !run.lower.activation_bytes.empty();
+  const Switches switches(program.network, by_links ? program.replicas : 0,
+                          schedule.pp());
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const StageCosts& own = run.costs.passes.stages[stage];
+    double out_s = own.offload_s;
+    double in_s = own.load_s;
+    if (by_links) {
+      const int rank = schedule.placement.RankOf(stage, 0);
+      const double sharers = switches.SharersOf(rank);
+      const Lane lane = {.bytes = run.lower.activation_bytes[stage] * sharers};
+      out_s = CopySeconds(program, lane, PassKind::kOffload, 0, rank);
+      in_s = CopySeconds(program, lane, PassKind::kLoad, 0, rank);
+      offload->devices_on_switch = std::max(
+          offload->devices_on_switch, static_cast<int>(std::lround(sharers)));
+    }
+    costs.out_s.push_back(out_s);
+    costs.in_s.push_back(in_s);
+    const double work_s = WorkOf(own);
+    if (work_s <= 0) continue;
+    const double ratio = (out_s + in_s) / work_s;
+    offload->least_ratio = std::min(offload->least_ratio, ratio);
+    offload->most_ratio = std::max(offload->most_ratio, ratio);
+  }
+  offload->least_ratio = std::min(offload->least_ratio, offload->most_ratio);
+  return costs;
+}
+
+}  // namespace
+
+absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
+                            PreparedRun* run) {
+  PW_ASSIGN_OR_RETURN(const OffloadWish wish, WishOf(config));
+  const bool plans = wish.mode != OffloadMode::kNone;
+  const bool written = run->schedule.lowered->Has(PassKind::kOffload) ||
+                       run->schedule.lowered->Has(PassKind::kLoad);
+  if (!plans && !written) return absl::OkStatus();
+  if (plans) {
+    PW_RETURN_IF_ERROR(
+        Locate(config, CheckOffloads(config, *run->schedule.lowered)));
+  }
+  PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, run));
+  if (!known && wish.is_default) {
+    run->warnings.push_back(absl::StrCat(
+        "nothing is offloaded, since nothing tells what the copies of ",
+        *config.schedule.name,
+        " take: give costs.offload_ratio (--offload-ratio), or a model and a "
+        "system with PCIe; strategy.offload none says that the order alone is "
+        "meant"));
+    return absl::OkStatus();
+  }
+  if (!known) {
+    return MissingValue(
+        config.Field(written ? "costs.uniform.offload" : "costs.offload_ratio"),
+        written ? "a time, since the schedule has O or L passes; or a model "
+                  "and a system with PCIe"
+                : "a number, or costs.uniform.offload and costs.uniform.load, "
+                  "or a model and a system with PCIe");
+  }
+  PreparedOffload offload;
+  offload.mode = wish.mode;
+  PW_ASSIGN_OR_RETURN(
+      const Program program,
+      Lower(run->schedule.lowered, PassesAlone(*run, sizes.dp)));
+  const size_t stages = run->costs.passes.stages.size();
+  const std::vector<double> weight =
+      run->prepared_model
+          ? ActivationBytes(*run->prepared_model, *run->schedule.lowered)
+          : std::vector<double>(stages, 1.0);
+  const OffloadCosts costs = CostsOf(*run, program, weight, &offload);
+  if (plans) {
+    const StrategyChoice& strategy = config.strategy;
+    OffloadChoice choice;
+    choice.chunks = strategy.offload_chunks;
+    choice.fraction = strategy.offload_fraction.value_or(1);
+    choice.half = wish.mode == OffloadMode::kSelective &&
+                  choice.chunks.empty() && !strategy.offload_fraction;
+    PW_ASSIGN_OR_RETURN(OffloadPlan plan, PlanOffload(run->schedule.lowered,
+                                                      program, choice, costs));
+    run->schedule.lowered = std::move(plan.schedule);
+    offload.ranks = std::move(plan.ranks);
+  } else {
+    PW_ASSIGN_OR_RETURN(run->schedule.lowered,
+                        WithFrees(run->schedule.lowered, program, costs));
+  }
+  if (plans) run->schedule.written = run->schedule.lowered;
+  if (run->engine == "fast" && offload.devices_on_switch > 1) {
+    run->warnings.push_back(absl::StrCat(
+        "engine fast: copies of ", offload.devices_on_switch,
+        " devices over one PCIe switch do not slow each other down; engine "
+        "simgrid shares it"));
+  }
+  run->offload = std::move(offload);
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

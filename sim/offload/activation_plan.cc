@@ -1,0 +1,89 @@
+#include "sim/offload/activation_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "sim/base/status.h"
+#include "sim/offload/pass_times.h"
+#include "sim/offload/rank_plan.h"
+
+namespace pipewright {
+namespace {
+
+// The order with a FREE behind every O. Copies run first in first out.
+RankOrder OrderWithFrees(const Schedule& schedule, int rank,
+                         const PassTimes& times, const OffloadCosts& costs) {
+  const RankOrder& order = schedule.order(rank);
+  std::vector<std::pair<size_t, Pass>> frees;
+  double lane_s = 0;
+  for (size_t position = 0; position < order.size(); ++position) {
+    const Pass pass = order[position];
+    if (pass.kind() != PassKind::kOffload) continue;
+    const int stage =
+        schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
+    lane_s = std::max(lane_s, times.end_s[position]) +
+             costs.out_s[stage] / schedule.slices;
+    // In front of its own L at the latest, and never inside a block.
+    size_t at = position + 1;
+    while (at < order.size() && times.start_s[at] < lane_s &&
+           !(order[at].kind() == PassKind::kLoad &&
+             order[at].activation() == pass.activation())) {
+      at += order[at].joint_with_next() ? 2 : 1;
+    }
+    frees.emplace_back(at, Pass(PassKind::kFree, pass.microbatch(),
+                                pass.chunk(), pass.slice(), pass.direction()));
+  }
+  std::stable_sort(frees.begin(), frees.end(),
+                   [](const auto& one, const auto& other) {
+                     return one.first < other.first;
+                   });
+  RankOrder with;
+  size_t next = 0;
+  for (size_t position = 0; position <= order.size(); ++position) {
+    for (; next < frees.size() && frees[next].first == position; ++next) {
+      with.push_back(frees[next].second);
+    }
+    if (position < order.size()) with.push_back(order[position]);
+  }
+  return with;
+}
+
+}  // namespace
+
+absl::StatusOr<OffloadPlan> PlanOffload(
+    std::shared_ptr<const Schedule> schedule, const Program& program,
+    const OffloadChoice& choice, const OffloadCosts& costs) {
+  PW_ASSIGN_OR_RETURN(std::vector<PassTimes> times, EarliestTimes(program));
+  DelayWarmUp(program, &times);
+  OffloadPlan plan;
+  Schedule with = *schedule;
+  // Lines of a file are those of the orders that stand in it.
+  with.lines.clear();
+  for (int rank = 0; rank < schedule->pp(); ++rank) {
+    RankPlan of_rank(*schedule, rank, times[rank], costs);
+    with.orders[rank] = std::make_shared<const RankOrder>(
+        of_rank.Plan(choice, &plan.ranks.emplace_back()));
+  }
+  plan.schedule = std::make_shared<const Schedule>(std::move(with));
+  return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const Schedule>> WithFrees(
+    std::shared_ptr<const Schedule> schedule, const Program& program,
+    const OffloadCosts& costs) {
+  if (!schedule->Has(PassKind::kOffload) || schedule->Has(PassKind::kFree)) {
+    return schedule;
+  }
+  PW_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
+                      EarliestTimes(program));
+  Schedule with = *schedule;
+  for (int rank = 0; rank < schedule->pp(); ++rank) {
+    with.orders[rank] = std::make_shared<const RankOrder>(
+        OrderWithFrees(*schedule, rank, times[rank], costs));
+  }
+  return std::make_shared<const Schedule>(std::move(with));
+}
+
+}  // namespace pipewright

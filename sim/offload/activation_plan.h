@@ -1,0 +1,68 @@
+// Which activations go to the host and when: puts O, FREE and L into the orders
+// of a schedule so that no pass has to wait for a copy.
+//
+// Rule of PipeOffload (arXiv 2503.01328, section 4): those that live longest go
+// first. The plan is made rank by rank against the times that passes have
+// without copies. A copy has its direction to itself, first in first out; an O
+// begins when its forward has ended, an L ends before the pass that needs it.
+// Of several sets and orders that fit, the one with the lowest peak is taken.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/program/program.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+// What may go.
+struct OffloadChoice {
+  // Of the chunks of a rank, those that live longest; of a single chunk, of its
+  // activations. Not both fields are given below.
+  bool half = false;
+  std::vector<int64_t> chunks;  // of every rank; empty: all
+  double fraction = 1;          // of a rank's activations, the longest-lived
+};
+
+// Of one microbatch through one stage, [stage].
+struct OffloadCosts {
+  std::vector<double> out_s;
+  std::vector<double> in_s;
+  // What its activations weigh against those of other stages: bytes, or 1.
+  std::vector<double> weight;
+  double held_until_weight = 1;  // as PassCosts
+};
+
+struct RankOffload {
+  int64_t activations = 0;  // of an iteration
+  int64_t candidates = 0;   // that the choice names
+  int64_t offloaded = 0;    // that also fit
+  // Of activations on the device, in the unit of `weight`.
+  double peak_before = 0;
+  double peak_after = 0;
+};
+
+struct OffloadPlan {
+  std::shared_ptr<const Schedule> schedule;
+  std::vector<RankOffload> ranks;
+};
+
+// `program` is lowered from `schedule`, which has no O and no L; only its
+// passes and transfers count. Time O(passes * log(passes)) with a factor that
+// falls as passes grow. Errors: kFailedPrecondition when the ranks wait for
+// each other.
+absl::StatusOr<OffloadPlan> PlanOffload(
+    std::shared_ptr<const Schedule> schedule, const Program& program,
+    const OffloadChoice& choice, const OffloadCosts& costs);
+
+// Puts a FREE behind every O that has none, in front of the first pass that
+// begins when the copy has ended. A schedule that has a FREE, or no O, stays as
+// it is.
+absl::StatusOr<std::shared_ptr<const Schedule>> WithFrees(
+    std::shared_ptr<const Schedule> schedule, const Program& program,
+    const OffloadCosts& costs);
+
+}  // namespace pipewright

@@ -1,0 +1,43 @@
+// Activations on the host, as numbers and words: how many go, what their copies
+// take, and how long passes waited for them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace pipewright {
+
+struct RankOffloadReport {
+  int64_t activations = 0;  // of an iteration: a microbatch, chunk and slice
+  int64_t candidates = 0;   // that the strategy names
+  int64_t offloaded = 0;
+  // The compute stream waits for nothing but copies: of an L, for what a pass
+  // needs, or of an O, so that its memory can be taken again. The latter costs
+  // nothing where the next pass would have waited for its input.
+  double exposed_s = 0;
+  double held_back_s = 0;
+};
+
+struct OffloadReport {
+  std::string mode;  // "selective", "full"; "file": the O and L of a file
+  // PipeOffload's k, (O + L) / (F + B + W), of the stages.
+  double least_ratio = 0;
+  double most_ratio = 0;
+  // Devices that the plan expects on a PCIe switch for each of one rank.
+  int devices_on_switch = 1;
+  std::vector<RankOffloadReport> ranks;
+
+  // On the rank that waits longest, in the first iteration.
+  double exposed_s() const;
+  double held_back_s() const;
+};
+
+// The value of the key "offload".
+nlohmann::ordered_json OffloadToJson(const OffloadReport& report);
+
+// Lines ended.
+std::string OffloadToText(const OffloadReport& report);
+
+}  // namespace pipewright

@@ -1,5 +1,5 @@
-// DualPipe: two replicas of the pipeline in opposite directions. In the steady
-// phase a forward of one runs together with a backward of the other.
+// DualPipe: the pipeline in two opposite directions. In the steady phase a
+// forward of one runs together with a backward of the other.
 #include <algorithm>
 #include <utility>
 
@@ -70,7 +70,7 @@ constexpr char kSource[] =
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "two replicas in opposite directions, forwards overlapped with "
+    .summary = "two directions, forwards overlapped with "
                "backwards; weights twice",
     .source = "DeepSeek-V3, arXiv 2412.19437, section 3.2.1; order of "
               "deepseek-ai/DualPipe 3da1bbe",

@@ -74,6 +74,7 @@ RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
       !read.costs.interference) {
     read.costs.interference = false;
   }
+  read.costs.timed_by_run = way.clock != ClockKind::kPaced;
   return read;
 }
 

@@ -20,8 +20,9 @@ struct WayToRun {
 // execution not: links that no message takes, microbatches of unlike lengths.
 absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way);
 
-// `read` without what is in a prediction by default and that the clock leaves
-// out: that passes and copies slow each other down.
+// `read` without the defaults of a prediction that do not hold for this clock:
+// passes and copies that slow each other down, and passes of 1 s where nobody
+// has given times. Only the paced clock uses these; the others measure.
 RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way);
 
 // The step and the ranks' spans, where pass times are given; peaks of memory.

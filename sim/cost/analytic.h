@@ -48,14 +48,14 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const StageLayout& layout,
                         const std::vector<int>& rank_of_stage);
 
-// The optimizer step of the slowest rank. `replicas` 2: each rank updates the
-// stages of both directions, its own and those of the rank opposite.
+// The optimizer step of the slowest rank. With 2 `directions` each rank
+// updates the stages of both: its own and those of the rank opposite.
 double AnalyticOptimizerSeconds(const ModelSpec& model,
                                 const TrainingSpec& training,
                                 const DeviceSpec& device,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
-                                int replicas);
+                                int directions);
 
 // The members of an exchange as NCCL's tuner sees them.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
@@ -74,13 +74,13 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
 double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
                      const AnalyticOptions& options);
 
-// Parameters that the busiest rank updates on one device in an optimizer
-// step. `replicas` as of AnalyticOptimizerSeconds.
+// Parameters that the busiest rank updates on one device in an optimizer step.
+// `directions`: as for AnalyticOptimizerSeconds.
 double MostUpdatedParameters(const ModelSpec& model,
                              const TrainingSpec& training,
                              const StageLayout& layout,
                              const std::vector<int>& rank_of_stage,
-                             int replicas);
+                             int directions);
 
 // Adam over the parameters that one device updates.
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,

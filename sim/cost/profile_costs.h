@@ -47,7 +47,7 @@ struct ProfiledTime {
 const char* HowName(ProfiledTime::How how);  // "measured"
 
 struct ProfileCosts {
-  PassCosts costs;   // the optimizer of a schedule with one replica
+  PassCosts costs;   // the optimizer of a schedule with one direction
   std::string type;  // "bf16"
   std::vector<ProfiledTime> times;
   // False where only whole backwards were measured: B and W are then halves
@@ -89,7 +89,7 @@ double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
                               const TrainingSpec& training,
                               const StageLayout& layout,
                               const std::vector<int>& rank_of_stage,
-                              int replicas);
+                              int directions);
 
 // Where the entries are from, in a line: "Xeon, fp32 cpu, 2026-11-21".
 std::string DescribeProfile(const Profile& profile);

@@ -252,7 +252,7 @@ std::string ToText(const Json& rows) {
                           row["source"].get<std::string>());
     for (const Json& claim : row["claims"]) AddClaim(claim, &text);
     for (const Json& param : row["params"]) {
-      // Every schedule takes it; it means something where there are pairs.
+      // Every schedule takes it; it only matters where there are pairs.
       if (param["key"] == PairParam().key) continue;
       AddParam("--param ", param, &text);
     }

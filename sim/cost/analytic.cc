@@ -32,7 +32,7 @@ struct BlockSeconds {
   double saved_until_weight = 0;  // held gradients included
 };
 
-// Of one slice.
+// The times of one slice.
 BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
                       const AnalyticOptions& options, BlockKind kind,
                       int64_t layer, Recompute recompute) {

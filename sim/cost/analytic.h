@@ -65,11 +65,11 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
 // of context parallelism, which are sends and receives.
 std::optional<CollectiveKind> CollectiveOf(CommKind kind);
 
-// What one exchange inside a pass takes of the network.
+// The time of one exchange inside a pass on the network.
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const OpComm& comm);
 
-// The same of the gather behind a hop, of all slices of a microbatch; 0 where
+// The same for the gather after a hop, of all slices of a microbatch; 0 where
 // there is none (TrainingSpec::gathers_hops).
 double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
                      const AnalyticOptions& options);

@@ -183,6 +183,8 @@ struct CostChoice {
   bool analytic = false;
   std::optional<std::string> analytic_device;  // absent or "auto": the system's
   std::optional<double> price_per_device_hour;  // of any currency
+  // No field: the run measures what its passes take, so nobody has to say it.
+  bool timed_by_run = false;
 };
 
 struct RunConfig {

@@ -16,7 +16,7 @@ constexpr double kSamePeak = 1e-9;
 
 // Bookings that one switch may try: short orders are searched, long ones are
 // booked a few times.
-constexpr int64_t kBookings = 200'000;
+constexpr int64_t kBookings = 20'000;
 constexpr int64_t kMostTries = 2'000;
 
 struct Candidate {

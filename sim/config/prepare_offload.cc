@@ -217,8 +217,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                        run->schedule.lowered->Has(PassKind::kLoad);
   if (!plans && !written) return absl::OkStatus();
   if (plans) {
-    PW_RETURN_IF_ERROR(
-        Locate(config, CheckOffloads(config, *run->schedule.lowered)));
+    PW_RETURN_IF_ERROR(CheckOffloads(config, *run->schedule.lowered));
   }
   PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, run));
   if (!known && wish.is_default) {

@@ -9,8 +9,10 @@ namespace {
 std::shared_ptr<const ScheduleMemory> BuildMemory(
     const RunConfig& config, const PreparedModel& model,
     const Schedule& schedule, double context_bytes,
-    std::shared_ptr<const MemoryFramework> framework) {
+    std::shared_ptr<const MemoryFramework> framework,
+    std::vector<OffloadedStates> optimizer) {
   MemoryOptions options;
+  options.optimizer = std::move(optimizer);
   options.context_bytes =
       config.strategy.memory_context_bytes.value_or(context_bytes);
   options.fragmentation =
@@ -27,9 +29,18 @@ void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
   if (!run->memory) return;
   const double context_bytes =
       framework->has_context ? MemoryOptions().context_bytes : 0;
+  run->memory->memory = BuildMemory(
+      run->config, *run->prepared_model, *run->schedule.lowered, context_bytes,
+      std::move(framework), OffloadedStatesOf(*run));
+}
+
+void TakeOffloadedStates(PreparedRun* run) {
+  if (!run->memory) return;
+  const auto context =
+      static_cast<double>(run->memory->memory->ranks[0].context);
   run->memory->memory =
       BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
-                  context_bytes, std::move(framework));
+                  context, nullptr, OffloadedStatesOf(*run));
 }
 
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
@@ -45,7 +56,8 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
     context_bytes = 0;
   }
   MemoryReport report;
-  report.memory = BuildMemory(config, model, *schedule, context_bytes, nullptr);
+  report.memory =
+      BuildMemory(config, model, *schedule, context_bytes, nullptr, {});
   report.schedule = std::move(schedule);
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;

@@ -176,6 +176,21 @@ std::vector<double> TrainedParameters(const PreparedModel& model);
 // share; 0 where they share none.
 double TiedGradientBytes(const PreparedModel& model);
 
+// An optimizer on the host: `run->lower.offload`, and what it does to
+// `run->memory`. Error: one that the schedule, the system or the sizes do not
+// allow.
+absl::Status PrepareOptimizerOffload(const RunConfig& config,
+                                     const RunSizes& sizes, PreparedRun* run);
+
+// What the states of one device of a rank take on it and on its host, pinned:
+// 16 bytes a parameter there, and on the device 12 S + 4 S of a subgroup of S
+// that visits it, and the bf16 gradients of all that do.
+OffloadedStates OptimizerHostBytes(const Schedule& schedule,
+                                   const OptimizerOffload& offload, int rank);
+// Of every rank, for memory; empty where the states are on the device.
+std::vector<OffloadedStates> OffloadedStatesOf(const PreparedRun& run);
+void TakeOffloadedStates(PreparedRun* run);
+
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
 // the schedule and the model that are there. Warns where gradients are not
 // synchronised. Error: bytes that nothing tells.

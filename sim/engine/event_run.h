@@ -133,6 +133,9 @@ class EventRun {
     double start_s = 0;
     double latency_s = 0;
     double alone_s = 0;  // latency and bytes, where no link is shared
+    // Where it goes beside passes, if it does.
+    enum class Beside : uint8_t { kSendRecv, kD2H, kH2D, kNone };
+    Beside beside = Beside::kSendRecv;
     bool lone = false;   // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
@@ -196,6 +199,7 @@ class EventRun {
   bool TakeInputs(Device& device, Stream stream, Issued& issued);
   void BeginCopy(int device, Stream stream, const Issued& issued);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
+  void BeginHostOp(int device, Stream stream, const Issued& issued);
   void EndStreamOp(int device, Stream stream, double start_s, double end_s);
   void Arrive(int device, Stream stream, const Issued& issued);
   void EndMeeting(int meeting);
@@ -204,6 +208,7 @@ class EventRun {
   void PlanTraffic();
   void PlanChannels();
   void PlanSideOps();
+  void PlanHostOps(int device);
   int AddSource(FlowBundle flows, bool overlaps_itself);
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;

@@ -25,6 +25,7 @@ void EventRun::TryStream(int index, Stream stream) {
   const SideOp& op = program_.ranks[device.rank].side_ops[head.item.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
+  if (UsesHost(op.kind)) return BeginHostOp(index, stream, head);
   head.end_s =
       head.ready_s +
       program_.SideSeconds(head.iteration, device.replica, device.rank, op);
@@ -76,7 +77,9 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
       .bytes = lane.bytes,
       .start_s = issued.ready_s,
       .alone_s = CopySeconds(program_, lane, issued.pass.kind(), device.replica,
-                             device.rank)};
+                             device.rank),
+      .beside = stream == Stream::kD2H ? Transfer::Beside::kD2H
+                                       : Transfer::Beside::kH2D};
   if (program_.network.cluster != nullptr && lane.bytes > 0) {
     transfer.source =
         side_source_.at(SideKey(index, -1 - static_cast<int>(stream)));
@@ -95,6 +98,27 @@ void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
       .bytes = op.bytes,
       .start_s = issued.ready_s,
       .alone_s = OneSidedSeconds(program_, op, device.replica, device.rank)};
+  const auto source = side_source_.find(SideKey(index, issued.item.side_op));
+  if (source != side_source_.end()) {
+    transfer.source = source->second;
+    transfer.latency_s = plans_[transfer.source].latency_s;
+  }
+  Begin(transfer);
+}
+
+void EventRun::BeginHostOp(int index, Stream stream, const Issued& issued) {
+  const Device& device = devices_[index];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
+  Transfer transfer = {
+      .of = Transfer::Of::kStream,
+      .index = index,
+      .stream = stream,
+      .bytes = HostWork(op),
+      .start_s = issued.ready_s,
+      .alone_s = HostOpSeconds(program_, op, device.replica, device.rank),
+      .beside = op.kind == OpKind::kCopyOut  ? Transfer::Beside::kD2H
+                : op.kind == OpKind::kCopyIn ? Transfer::Beside::kH2D
+                                             : Transfer::Beside::kNone};
   const auto source = side_source_.find(SideKey(index, issued.item.side_op));
   if (source != side_source_.end()) {
     transfer.source = source->second;

@@ -107,7 +107,7 @@ void EventRun::Begin(Transfer transfer) {
   const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
   // A ring runs beside passes as its meeting.
   if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
-      transfer.alone_s > 0) {
+      transfer.beside != Transfer::Beside::kNone && transfer.alone_s > 0) {
     StartAt(transfer.start_s, Beside::Of::kTransfer, number);
     if (timed) return;
   }

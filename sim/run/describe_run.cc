@@ -97,6 +97,10 @@ void DescribeRun(const PreparedRun& run, Report* report) {
     report->gradient_sync = report->data_parallel;
   }
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  if (const OptimizerOffload& offload = run.lower.offload; offload.active()) {
+    report->optimizer_placement = TraitsOf(offload.placement).name;
+    report->optimizer_stride = offload.stride;
+  }
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
 }
 

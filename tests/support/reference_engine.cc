@@ -305,6 +305,8 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
   double seconds = side_op.seconds;
   if (IsOneSided(side_op.kind)) {
     seconds = NaiveOneSidedSeconds(program_, side_op, replica, rank);
+  } else if (UsesHost(side_op.kind)) {
+    seconds = NaiveHostSeconds(program_, side_op, replica, rank);
   }
   const bool meets = IsCollective(side_op.kind);
   const int node = Add(meets ? 0 : seconds, {}, op.iteration);

@@ -90,6 +90,7 @@ class EventRun {
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
     bool running = false;  // inputs taken; under way, or at a meeting
+    bool done = false;     // where others before it in the queue are not
   };
   struct Device {
     Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
@@ -125,6 +126,7 @@ class EventRun {
     int32_t index = 0;    // channel, or device, or meeting
     int32_t replica = 0;  // of a channel
     Stream stream = Stream::kSend;
+    int32_t side_op = -1;  // of kStream, a host's
     int32_t source = -1;
     int32_t iteration = 0;
     Pass pass{};
@@ -195,12 +197,16 @@ class EventRun {
   // event_streams.cc
   void Issue(int device, Stream stream, Issued issued);
   void TryStream(int device, Stream stream);
+  void TryUnordered(int device, Stream stream);
+  Issued TakeEnded(int device, Stream stream, int32_t side_op);
   void Wake(int device);
   bool TakeInputs(Device& device, Stream stream, Issued& issued);
   void BeginCopy(int device, Stream stream, const Issued& issued);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
   void BeginHostOp(int device, Stream stream, const Issued& issued);
-  void EndStreamOp(int device, Stream stream, double start_s, double end_s);
+  // `side_op`: which, where several of the stream are under way.
+  void EndStreamOp(int device, Stream stream, double start_s, double end_s,
+                   int32_t side_op = -1);
   void Arrive(int device, Stream stream, const Issued& issued);
   void EndMeeting(int meeting);
 

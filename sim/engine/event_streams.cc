@@ -9,14 +9,16 @@ void EventRun::Issue(int index, Stream stream, Issued issued) {
   ++left_[issued.iteration];
   Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
   queue.push_back(issued);
-  if (queue.size() == 1) TryStream(index, stream);
+  if (queue.size() == 1 || !RunsInOrder(stream)) TryStream(index, stream);
 }
 
 // Starts the operation at the head of a stream when its inputs are there.
 void EventRun::TryStream(int index, Stream stream) {
   Device& device = devices_[index];
   Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
-  if (queue.empty() || queue.front().running || stopped_) return;
+  if (queue.empty() || stopped_) return;
+  if (!RunsInOrder(stream)) return TryUnordered(index, stream);
+  if (queue.front().running) return;
   Issued& head = queue.front();
   if (!TakeInputs(device, stream, head)) return;
   head.running = true;
@@ -33,6 +35,34 @@ void EventRun::TryStream(int index, Stream stream) {
      static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
 }
 
+// Starts all of a stream that can start. Only hosts have such a stream.
+void EventRun::TryUnordered(int index, Stream stream) {
+  Device& device = devices_[index];
+  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
+  for (size_t place = 0; place < queue.size(); ++place) {
+    Issued& issued = queue[place];
+    if (issued.running || !TakeInputs(device, stream, issued)) continue;
+    issued.running = true;
+    BeginHostOp(index, stream, issued);
+  }
+}
+
+// Takes what has ended out of its queue.
+EventRun::Issued EventRun::TakeEnded(int index, Stream stream,
+                                     int32_t side_op) {
+  Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
+  size_t place = 0;
+  while (!RunsInOrder(stream) &&
+         (!queue[place].running || queue[place].done ||
+          queue[place].item.side_op != side_op)) {
+    ++place;
+  }
+  const Issued ended = queue[place];
+  queue[place].done = true;
+  while (!queue.empty() && queue.front().done) queue.pop_front();
+  return ended;
+}
+
 // Looks again at everything that waits on a device.
 void EventRun::Wake(int index) {
   for (int stream = 0; stream < kNumStreams; ++stream) {
@@ -43,9 +73,10 @@ void EventRun::Wake(int index) {
 
 // When all inputs are there: takes them and sets ready_s to the start.
 bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
-  const double free_s = stream == Stream::kCompute
-                            ? device.clock_s
-                            : device.stream_s[static_cast<int>(stream)];
+  const double free_s = stream == Stream::kCompute ? device.clock_s
+                        : RunsInOrder(stream)
+                            ? device.stream_s[static_cast<int>(stream)]
+                            : 0;
   if (issued.item.side_op < 0) {
     issued.ready_s = std::max(issued.ready_s, free_s);
     if (!device.activations.AwaitData(issued.pass, &issued.ready_s)) {
@@ -113,6 +144,7 @@ void EventRun::BeginHostOp(int index, Stream stream, const Issued& issued) {
       .of = Transfer::Of::kStream,
       .index = index,
       .stream = stream,
+      .side_op = issued.item.side_op,
       .bytes = HostWork(op),
       .start_s = issued.ready_s,
       .alone_s = HostOpSeconds(program_, op, device.replica, device.rank),
@@ -128,11 +160,9 @@ void EventRun::BeginHostOp(int index, Stream stream, const Issued& issued) {
 }
 
 void EventRun::EndStreamOp(int index, Stream stream, double start_s,
-                           double end_s) {
+                           double end_s, int32_t side_op) {
   Device& device = devices_[index];
-  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
-  const Issued done = queue.front();
-  queue.pop_front();
+  const Issued done = TakeEnded(index, stream, side_op);
   NoteEnd(done.iteration, end_s);
   ++summary_.simulated_ops;
   writer_.replica = device.replica;

@@ -189,7 +189,7 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
   switch (transfer.of) {
     case Transfer::Of::kStream:
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
-                         end_s);
+                         end_s, transfer.side_op);
     case Transfer::Of::kRing:
       meetings_[transfer.index].end_s = end_s;
       return EndMeeting(transfer.index);

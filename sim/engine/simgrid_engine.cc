@@ -141,16 +141,16 @@ std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
                                  const std::vector<SourcePlan>& plans) {
   std::vector<bool> of_host(sources.size());
   std::set<LinkId> links;
-  for (size_t before = 1; before != links.size() + 1;) {
-    before = links.size() + 1;
+  for (bool found = true; found;) {
+    found = false;
     for (size_t source = 0; source < sources.size(); ++source) {
       const std::vector<LinkLoad>& shared = plans[source].shared;
-      of_host[source] =
-          of_host[source] || sources[source].of_host ||
+      const bool meets =
           std::any_of(shared.begin(), shared.end(), [&](const LinkLoad& load) {
             return links.count(load.link) > 0;
           });
-      if (!of_host[source]) continue;
+      if (of_host[source] || !(meets || sources[source].of_host)) continue;
+      of_host[source] = found = true;
       for (const LinkLoad& load : shared) links.insert(load.link);
     }
   }

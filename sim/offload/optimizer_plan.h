@@ -60,7 +60,7 @@ constexpr const PlacementTraits& TraitsOf(OptimizerPlacement placement) {
 
 // As many as a rank may have: more would say nothing that these do not, and
 // each is a handful of operations.
-inline constexpr int kMostSubgroups = 1 << 14;
+inline constexpr int kMostSubgroups = 1 << 12;
 
 // Of `parameters` in subgroups of `size` at most; at least 1.
 int64_t NumSubgroups(double parameters, double size);

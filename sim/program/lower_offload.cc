@@ -43,7 +43,9 @@ class StepBuilder {
     const Stream stream = ops()[other].stream;
     // A stream runs in order, and nothing is issued before the compute stream
     // has come to it.
-    if (stream == Stream::kCompute || stream == ops()[index].stream) return;
+    const bool in_order =
+        stream == ops()[index].stream && RunsInOrder(stream);
+    if (stream == Stream::kCompute || in_order) return;
     program_.channels.push_back(
         {.kind = ChannelKind::kEvent, .from_rank = rank_, .to_rank = rank_});
     const auto event = static_cast<int32_t>(program_.channels.size()) - 1;

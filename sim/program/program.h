@@ -43,12 +43,18 @@ enum class Stream : uint8_t {
   kMomentumCopy,
   kVarianceCopy,
   kMasterCopy,
-  kWeightCopy,  // weights that the host has made, to the device
+  // Weights that the host has made, to the device: several at once.
+  kWeightCopy,
   kCast,        // a thread of the host that casts them
   kGradientCopy,
 };
 inline constexpr int kNumStreams = 13;
 absl::string_view StreamName(Stream stream);
+// What is issued to it starts in that order, one at a time; else as soon as it
+// has its inputs.
+constexpr bool RunsInOrder(Stream stream) {
+  return stream != Stream::kWeightCopy;
+}
 
 enum class OpKind : uint8_t {
   kPass,     // F B W BW R on the compute stream

@@ -133,12 +133,14 @@ absl::Status VerifySideOps(const Program& program, int rank,
     const bool peer_ok =
         !IsOneSided(op.kind) ||
         (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0);
+    const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
     const bool host_ok = UsesHost(op.kind)
                              ? op.stream != Stream::kCompute &&
                                    op.parameters >= 0 &&
                                    op.host_bytes_each >= 0 && op.most_per_s >= 0
                              : op.parameters == 0 && op.host_bytes_each == 0;
     if (attached[index] != 1 || !group_ok || !peer_ok || !host_ok ||
+        !stream_ok ||
         !(op.seconds >= 0) || !(op.bytes >= 0)) {
       return Wrong("side operation", rank, index);
     }

@@ -166,7 +166,7 @@ TEST_CASE("host: planted faults change the update", "[offload][engine]") {
                           .memory_bytes_per_s = 36e9,
                           .cast_rate = 2.12e9};
   const PlainStep step = {
-      .parameters = 2.829e9, .subgroups = 21, .stride = 2, .on_host = 21};
+      .parameters = 2.829e9, .subgroups = 21, .stride = 4, .on_host = 21};
   const Program good = HostProgram(host, step);
   const double good_s = RunSeconds(good, "clock");
   const auto changed = [&](const auto& fault) {
@@ -191,6 +191,9 @@ TEST_CASE("host: planted faults change the update", "[offload][engine]") {
   }));
   CHECK(changed([](SideOp& op) {  // casts between the steps
     if (op.stream == Stream::kCast) op.stream = Stream::kCpu;
+  }));
+  CHECK(changed([](SideOp& op) {  // one weight copy at a time
+    if (op.stream == Stream::kWeightCopy) op.stream = Stream::kH2D;
   }));
   CHECK(changed([](SideOp& op) {  // half of the states
     if (op.kind == OpKind::kCopyOut) op.bytes /= 2;

@@ -261,7 +261,8 @@ std::string Transfers(const Page& page) {
       key = {std::string(kChannelNames[static_cast<size_t>(channel.kind)]),
              channel.from_rank, channel.to_rank};
     } else if (op.kind != OpKind::kOffload && op.kind != OpKind::kLoad &&
-               !IsCollective(op.kind) && !IsOneSided(op.kind)) {
+               !IsCollective(op.kind) && !IsOneSided(op.kind) &&
+               !IsHostCopy(op.kind)) {
       continue;
     }
     if (op.bytes == 0 && op.end_s <= op.start_s) continue;
@@ -278,7 +279,9 @@ std::string Transfers(const Page& page) {
     const auto& [what, from, to] = key;
     std::string target = to >= 0 ? absl::StrCat("rank ", to) : "group";
     if (what == OpKindName(OpKind::kOffload) ||
-        what == OpKindName(OpKind::kLoad)) {
+        what == OpKindName(OpKind::kLoad) ||
+        what == OpKindName(OpKind::kCopyOut) ||
+        what == OpKindName(OpKind::kCopyIn)) {
       target = "host";
     }
     table.rows.push_back({what, absl::StrCat("rank ", from), target,

@@ -74,12 +74,21 @@ Style StyleOf(const TraceOp& op) {
       return Style::kOffload;
     case OpKind::kLoad:
       return Style::kLoad;
+    case OpKind::kCopyOut:
+      return Style::kOffload;
+    case OpKind::kCopyIn:
+      return Style::kLoad;
     case OpKind::kCpu:
+    case OpKind::kHostAdam:
+    case OpKind::kHostCast:
+    case OpKind::kHostUndo:
+    case OpKind::kFlush:
       return Style::kHost;
     case OpKind::kOptimizer:
     case OpKind::kValidate:
     case OpKind::kRollback:
     case OpKind::kPredict:
+    case OpKind::kCast:
       return Style::kOptimizer;
     default:
       return IsCollective(op.kind) || IsOneSided(op.kind) ? Style::kCollective

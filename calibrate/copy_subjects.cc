@@ -16,11 +16,12 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
-// Before the timed copy of a GPU goes as much the same way untimed, so that
-// the other way is under way whichever of the two held streams starts first:
-// some 20 us at PCIe 5.0's rate, and one copy at least.
+// On a GPU, so many bytes go untimed before the timed copy, in its direction.
+// So the other direction is busy whichever of the two held streams starts
+// first. They take some 20 us at PCIe 5.0's rate; at least one copy goes.
 constexpr int64_t kLeadBytes = kMiB;
-// The other way has so many times the copies: it may be faster.
+// The other direction gets so many times as many copies, because it may be
+// faster.
 constexpr int kBesideFactor = 4;
 
 std::vector<int64_t> Sizes(const MeasuredDevice& device, bool quick) {
@@ -96,7 +97,8 @@ absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
         "create a stream"));
   }
   if (device->is_cpu()) {
-    // Its own plain copies: the device is one thread's.
+    // The thread makes plain copies, because only one thread may use the
+    // device.
     CopyBench* raw = bench.get();
     bench->repeater_ = std::make_unique<Repeater>([raw] {
       const bool out = raw->opposite_ == CopyDirection::kDeviceToHost;
@@ -115,7 +117,7 @@ absl::StatusOr<std::shared_ptr<CopyBench>> CopyBench::Create(
 absl::Status CopyBench::Renew() {
   const auto bytes = static_cast<size_t>(max_bytes_);
   for (int side = 0; side < 2; ++side) {
-    // Free first: a second set of them may not fit.
+    // The old buffers go first: a second set may not fit.
     host_[side] = Buffer();
     inside_[side] = Buffer();
     PW_ASSIGN_OR_RETURN(host_[side], device_->AllocateHost(bytes));
@@ -249,7 +251,8 @@ absl::StatusOr<std::vector<Subject>> CopySubjects(MeasuredDevice* device,
           EntrySeries(entry, &Profile::copies, &CopyEntry::time));
     }
     if (direction == CopyDirection::kDeviceToDevice) {
-      // The largest copy, read and written, is what the memory does.
+      // The largest copy gives the bandwidth of the memory, which reads and
+      // writes each byte.
       Series& largest = subject.series.back();
       const auto put = largest.put;
       const bool cpu = device->is_cpu();

@@ -1,6 +1,7 @@
-// Subjects that time copies between host and device, by size, each way alone
-// and beside the other way, inside the device, and of memory's bandwidth. On
-// the CPU "the device" is another arena of the same memory and a thread copies.
+// Subjects that time copies by size: between host and device, each way alone
+// and beside the other way, and inside the device, which gives its memory's
+// bandwidth. On the CPU "the device" is another arena of the same memory, and a
+// thread copies.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@
 
 namespace pipewright {
 
-// A thread that does the same thing over and over between Begin and End, and
-// times each; for what runs beside on a CPU.
+// A thread that repeats one piece of work between Begin and End and times each;
+// it runs beside passes on a CPU.
 class Repeater {
  public:
   explicit Repeater(std::function<void()> work);
@@ -46,7 +47,8 @@ class CopyBench {
       MeasuredDevice* device, int64_t max_bytes);
   ~CopyBench();
 
-  // Other memory, with other pages: what a copy takes depends on them.
+  // Takes other memory with other pages, because the time of a copy depends on
+  // them.
   absl::Status Renew();
   // Seconds of a copy on the device's clock; `beside`: with the other
   // direction busy meanwhile.
@@ -76,7 +78,7 @@ class CopyBench {
   int64_t max_bytes_;
   Stopwatch watch_;
   Buffer host_[2];    // read, written
-  Buffer inside_[2];  // the same of the device
+  Buffer inside_[2];  // the same on the device
   PwStream* streams_[3] = {};
   std::atomic<CopyDirection> opposite_{CopyDirection::kHostToDevice};
   std::atomic<int64_t> opposite_bytes_{0};

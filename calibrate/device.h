@@ -71,7 +71,7 @@ class MeasuredDevice {
   absl::Status Check(PwStatus status, absl::string_view what) const {
     return StatusOf(kernels_, status, what);
   }
-  // Until all that is queued on `stream` has ended.
+  // Waits until all that is queued on `stream` has ended.
   absl::Status Wait(PwStream* stream) const;
   ProfileState State() const;
 
@@ -95,8 +95,8 @@ class Stopwatch {
   // Holds the stream, so that what is queued until Stop runs without gaps.
   absl::Status Start();
   absl::Status Mark();
-  // Lets it run and waits; seconds between each mark and the next. Error: the
-  // hold ended by itself before, so what was timed had gaps.
+  // Lets it run, waits and returns the seconds between each mark and the next.
+  // Error: the hold had ended by itself, so the timed work had gaps.
   absl::Status Stop(std::vector<double>* seconds);
 
  private:
@@ -105,12 +105,14 @@ class Stopwatch {
   size_t marks_ = 0;
 };
 
-// Seconds between two marks with nothing between: what cannot be told apart.
+// Seconds between two marks with nothing between them; shorter times cannot be
+// told apart.
 absl::StatusOr<double> ClockResolution(MeasuredDevice* device);
 
 size_t BytesOf(PwType type);              // of an element
 absl::string_view TypeName(PwType type);  // "fp32"
-// What profiles call passes of the model: "fp8" where linear layers are in it.
+// The type of the model's passes as profiles name it: "fp8" where the linear
+// layers compute in fp8.
 absl::string_view TypeName(const PwModel& model);
 
 }  // namespace pipewright

@@ -31,7 +31,7 @@ absl::Status CheckKernels(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
-// The kernels have two blocks; what of the model is in neither.
+// The kernels have two kinds of blocks. Lists what of the model is in neither.
 std::vector<std::string> Differences(const ModelSpec& model) {
   std::vector<std::string> differences;
   const auto differs = [&](absl::string_view what) {

@@ -44,15 +44,15 @@ struct Grid {
   ProfileModel model;
   PwType type = PW_FP32;
   std::vector<Shape> shapes;  // by ep, tp, sequence, then microbatch size
-  // Of layers alone: a slice in the middle of the sequence, which sees as many
-  // tokens as all see in the mean.
+  // For layers alone: a slice in the middle of the sequence, which sees as many
+  // tokens as slices see on average.
   std::vector<Shape> sliced;
-  // That the model has: the embedding, dense layers, layers of experts, the
-  // head.
+  // The parts that the model has: the embedding, dense layers, layers of
+  // experts, the head.
   std::vector<PwPart> parts;
-  std::vector<std::string> warnings;  // what the kernels' block has otherwise
+  std::vector<std::string> warnings;  // where the kernels' block differs
 
-  // The whole ones first.
+  // Whole sequences come first.
   std::vector<Shape> AllShapes() const {
     std::vector<Shape> all = shapes;
     all.insert(all.end(), sliced.begin(), sliced.end());
@@ -64,8 +64,8 @@ struct Grid {
 // tensor parallelism and two devices where the model can be halved; all experts
 // on one device. Quick: one sequence on one device. Experts are given equally
 // many rows (PwModel.balanced). Error: kInvalidArgument for a model that our
-// kernels are not (latent attention, frozen or adapted weights), and for a
-// size that the model does not allow, naming the flag.
+// kernels do not compute (latent attention, frozen or adapted weights), and for
+// a size that the model does not allow, naming the flag.
 absl::StatusOr<Grid> MakeGrid(const ModelSpec& model, PwType type,
                               const ShapeOptions& options);
 

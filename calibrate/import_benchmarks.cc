@@ -65,7 +65,7 @@ std::optional<double> NumberOf(const Json* json) {
   return value;
 }
 
-// A mean of many iterations is all that there may be.
+// The programs may print nothing but a mean over many iterations.
 Distribution OfMean(double seconds, int64_t count) {
   return {.count = count,
           .median_s = seconds,
@@ -102,11 +102,11 @@ int64_t RanksOf(const Json& config, const Json* devices) {
                       NumberOf(Member(config, "ngpus")).value_or(1);
   const auto processes = static_cast<double>(
       devices != nullptr && devices->is_array() ? devices->size() : 1);
-  // Too many or too few are for CheckProfile to refuse.
+  // CheckProfile refuses too many and too few.
   return std::llround(std::clamp(each * processes, 0.0, 1e9));
 }
 
-// Of all devices' hosts; 0 where one has no name.
+// The number of hosts of all devices; 0 where a host has no name.
 int64_t NodesOf(const Json* devices) {
   std::set<std::string> hosts;
   if (devices == nullptr || !devices->is_array()) return 0;

@@ -16,10 +16,11 @@ namespace pipewright {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
-// Of a trace: whole nanoseconds at best.
+// The resolution of a trace: whole nanoseconds at best.
 constexpr double kTraceResolution = 1e-9;
 
-// Asked in this order: "backward_weight" is a backward too.
+// The names are tried in this order, because "backward_weight" is a backward
+// too.
 constexpr Region kOrder[] = {Region::kBackwardWeight, Region::kBackwardInput,
                              Region::kBackwardFull, Region::kForward,
                              Region::kOptimizer};

@@ -3,7 +3,7 @@
 // optimizer step, and the GPU kernels that were launched inside them. So users
 // of TransformerEngine or fp8 need no kernels of ours. It runs nothing.
 //
-// What a region's time is: sim/trace/trace_regions.h.
+// sim/trace/trace_regions.h says what a region's time is.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 namespace pipewright {
 
 struct KinetoOptions {
-  // See CompileRegions. Weight and input are asked before full; no
-  // region is a recomputation.
+  // See CompileRegions. Weight and input are tried before full; no region is a
+  // recomputation.
   std::array<std::string, kNumRegions> patterns;
   ProfileModel model;
   ProfilePart part = ProfilePart::kLayer;  // or layers of experts, with ep
@@ -35,10 +35,10 @@ struct KinetoOptions {
   bool sum_kernels = false;
 };
 
-// Reads as a stream: memory grows with kernels and regions, not with the
-// file. Errors: kInvalidArgument for what is no such trace, for a pattern that
-// is no regular expression, and where no region matches (with names that are
-// there).
+// Reads as a stream: memory grows with kernels and regions, not with the file.
+// Errors: kInvalidArgument for a file that is no such trace, for a pattern that
+// is no regular expression, and where no region matches (it lists names that
+// are there).
 absl::StatusOr<Profile> ImportKineto(std::istream& in,
                                      const std::string& source_name,
                                      const KinetoOptions& options);

@@ -61,7 +61,7 @@ absl::Status GpuVisit::VisitTransfers(ProfilePass pass,
                piece, most_bytes);
   PW_ASSIGN_OR_RETURN(const double pass_beside,
                       TimeBeside(pass, transport, kind, covering));
-  // Of about one pass's time.
+  // Together they take about as long as one pass.
   const Pieces some = {
       .bytes = piece,
       .count = static_cast<int>(std::clamp<double>(
@@ -77,7 +77,7 @@ absl::Status GpuVisit::VisitTransfers(ProfilePass pass,
   return absl::OkStatus();
 }
 
-// Once, and not behind a hold: first launches load kernels.
+// Runs once and without a hold, because first launches load kernels.
 absl::Status GpuVisit::WarmUp() {
   if (warm_) return absl::OkStatus();
   PW_RETURN_IF_ERROR(runner_->Prepare(kBackwardWeight));
@@ -106,8 +106,8 @@ absl::Status GpuVisit::Wait(const std::vector<CopyDirection>& directions) {
   return absl::OkStatus();
 }
 
-// Beside a long pass fewer and larger ones: as many bytes, and no more
-// launches than a held stream takes.
+// Beside a long pass the transfers are fewer and larger: as many bytes in all,
+// and no more launches than a held stream takes.
 GpuVisit::Pieces GpuVisit::Covering(double pieces, int64_t piece,
                                     int64_t most_bytes) {
   const double larger = std::min(
@@ -138,7 +138,7 @@ absl::StatusOr<double> GpuVisit::Time(
   return seconds[0];
 }
 
-// Of about one pass's time of copies in the first direction.
+// The copies in the first direction take about as long as one pass.
 absl::StatusOr<double> GpuVisit::TimeCopies(
     ProfilePass pass, const std::vector<CopyDirection>& directions,
     double copy_alone, double pass_alone, bool beside) {
@@ -183,7 +183,8 @@ absl::StatusOr<double> GpuVisit::TimeBeside(ProfilePass pass,
                                             const Transport& transport,
                                             TransferKind kind,
                                             const Pieces& pieces) {
-  // Not behind the hold: what is new to NCCL waits for the device.
+  // This one comes before the hold, because NCCL waits for the device at the
+  // first transfer of a kind and size.
   PW_RETURN_IF_ERROR(transport.run(kind, pieces.bytes, 1).status());
   PW_RETURN_IF_ERROR(runner_->Prepare(pass));
   PW_RETURN_IF_ERROR(watch_.Start());
@@ -198,7 +199,7 @@ absl::StatusOr<double> GpuVisit::TimeBeside(ProfilePass pass,
   return seconds[0];
 }
 
-// Of one piece, beside so many passes, which are under way before.
+// Seconds of one piece beside so many passes, which are under way before it.
 absl::StatusOr<double> GpuVisit::TimeTransfers(ProfilePass pass,
                                                const Transport& transport,
                                                TransferKind kind,

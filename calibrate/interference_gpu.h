@@ -18,7 +18,7 @@ namespace pipewright {
 // Bytes of a copy or transfer beside a pass of a GPU.
 inline constexpr int64_t kGpuPiece = 16 << 20;
 
-// Runs a pass of the bench, with what it needs before it unmeasured.
+// Runs a pass of the bench. What the pass needs beforehand is not measured.
 class PassRunner {
  public:
   PassRunner(MeasuredDevice* device, std::shared_ptr<PartBench> bench)
@@ -34,8 +34,8 @@ class PassRunner {
   int layer_ = 0;
 };
 
-// Whichever side is timed, the other outlasts it. Samples: time beside over
-// time alone, of the pass and of the other.
+// Whichever side is timed, the other outlasts it. The samples are ratios of
+// both sides: time beside the other over time alone.
 class GpuVisit {
  public:
   GpuVisit(PassRunner* runner, CopyBench* copies)
@@ -47,7 +47,7 @@ class GpuVisit {
   absl::Status VisitCopies(ProfilePass pass,
                            const std::vector<CopyDirection>& directions,
                            std::vector<double>* samples);
-  // `transport`: this GPU is its first; see Transport::begin.
+  // This GPU is the first of `transport`; see Transport::begin.
   absl::Status VisitTransfers(ProfilePass pass, const Transport& transport,
                               TransferKind kind, std::vector<double>* samples);
 

@@ -85,8 +85,9 @@ double MedianEnd(const Background& background) {
   return Median(seconds);
 }
 
-// Alone, then beside, on a CPU. Thread times: what a pass waits for a core is
-// no interference, and would be most of the time on a machine with neighbours.
+// Times both sides alone and then beside each other, on a CPU. It takes thread
+// times: waiting for a core is no interference, and would be most of the time
+// on a machine with neighbours.
 absl::Status VisitOnCpu(PassRunner* runner, ProfilePass pass,
                         const Background& background,
                         std::vector<double>* samples) {
@@ -118,7 +119,7 @@ Subject MatrixSubject(ProfilePass pass, Beside beside) {
     const InterferenceEntry* found = FindEntry(profile.interference, key);
     return found != nullptr && found->pass_low > 0 && found->beside_low > 0;
   };
-  // Not has() until both sides are there: 0 stands for what is not.
+  // has() is false until both sides are there; 0 stands for a missing side.
   entry.pass_low = entry.beside_low = 0;
   Subject subject;
   subject.name = key;
@@ -144,7 +145,7 @@ Subject MatrixSubject(ProfilePass pass, Beside beside) {
   return subject;
 }
 
-// So many pieces in turn that none is in the cache when it comes again.
+// So many pieces take turns that none is in the cache at its next turn.
 int64_t GpuBytes(const MeasuredDevice& device) {
   const int64_t pieces =
       (2 * device.info().cache_bytes + kGpuPiece - 1) / kGpuPiece;
@@ -166,7 +167,8 @@ std::vector<CopyDirection> DirectionsOf(Beside beside) {
   PW_CHECK(false);
 }
 
-// Beside send-recv those of the fewest, a pair; beside collectives of the most.
+// Send-recv runs between the fewest ranks, a pair; collectives run between the
+// most.
 const Transport* TransportFor(const std::vector<Transport>& transports,
                               Beside beside) {
   const Transport* chosen = nullptr;

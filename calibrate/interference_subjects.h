@@ -1,7 +1,7 @@
-// Subjects for the interference matrix: F, B and W of a layer, each beside
-// copies and transfers; the slow-down of both sides. On a CPU threads do what
-// runs beside; passes and copies are timed by thread time, transfers, which
-// wait for each other, by the clock on the wall.
+// Subjects for the interference matrix: how much F, B and W of a layer, and the
+// copies and transfers beside them, slow each other down. On a CPU, threads
+// make the copies and transfers. Passes and copies are timed by thread time;
+// transfers wait for each other, so they are timed by wall time.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ namespace pipewright {
 // Bytes of the device that InterferenceSubjects takes, beside the bench's.
 int64_t InterferenceBytes(const MeasuredDevice& device);
 
-// `bench`: of a layer. Samples are ratios of times that lie next to each
-// other, so that drift cancels. On a GPU beside transfers only where one of
-// `transports` runs on several, see Transport::begin; on a CPU they are those
-// of two threads.
+// `bench` is that of a layer. Samples are ratios of times measured next to each
+// other, so that drift cancels. On a GPU, passes run beside transfers only
+// where one of `transports` spans several GPUs, see Transport::begin; on a CPU
+// two threads transfer.
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
     MeasuredDevice* device, std::shared_ptr<PartBench> bench,
     const std::vector<Transport>& transports);

@@ -180,7 +180,7 @@ void KernelBench::AddNorm(std::vector<SingleKernel>* kernels) {
   const std::string name = rms ? "rms_norm" : "layer_norm";
   const double elements =
       static_cast<double>(rows) * static_cast<double>(columns);
-  // Any of a layer's weights do for gain and offset.
+  // Any weights of a layer do as gain and offset.
   const auto offset = static_cast<size_t>(columns);
   const size_t element = BytesOf(model.type);
   SingleKernel forward;
@@ -298,8 +298,8 @@ void KernelBench::AddQuantize(std::vector<SingleKernel>* kernels) {
   const auto elements = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
-  // Two copies. The second read, for these behind one for the largest
-  // magnitude, may be out of a cache.
+  // The kernel writes two copies. It reads twice, first for the largest
+  // magnitude; the second read may come from a cache and does not count.
   const double each = static_cast<double>(BytesOf(shape().model.type)) + 2;
   SingleKernel activation;
   activation.entry = Entry("quantize", {sizes.tokens, sizes.hidden}, 0, 0);

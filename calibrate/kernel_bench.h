@@ -25,7 +25,7 @@ struct SingleKernel {
   KernelEntry entry;
   // Queues what it needs anew before each run; may be empty.
   std::function<absl::Status()> prepare;
-  // Queues it; `layer`: whose weights.
+  // Queues it with the weights of layer `layer`.
   std::function<absl::Status(int layer)> run;
   bool names_implementation = false;  // matrix products and attention
 };
@@ -38,13 +38,14 @@ class KernelBench {
   KernelBench(const KernelBench&) = delete;
   KernelBench& operator=(const KernelBench&) = delete;
 
-  // Of the arena's start.
+  // Bytes that the kernels take of the arena, from its start.
   static size_t Bytes(MeasuredDevice* device, const Shape& shape, PwPart layer);
 
-  // In an order in which each finds what it reads: forward before backward.
-  // They refer to this bench.
+  // In an order in which each finds its inputs: forward before backward. They
+  // refer to this bench.
   std::vector<SingleKernel> Kernels();
-  // Other numbers: what the passes left in the arena need not be any.
+  // Fills in other numbers, because what the passes left in the arena need not
+  // be numbers.
   absl::Status Renew(uint64_t seed);
   int layers() const { return layer_->layers(); }
   const Shape& shape() const { return layer_->shape(); }

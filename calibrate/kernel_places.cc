@@ -34,7 +34,7 @@ KernelSizes SizesOf(const Shape& shape, PwPart layer) {
   sizes.qkv = gemms[0].outputs;
   sizes.queries = gemms[1].inputs;
   sizes.keys = (sizes.qkv - sizes.queries) / 2;
-  // Behind attention's and, before experts, the router.
+  // These come after attention's and, with experts, after the router's.
   const PwGemm* block = gemms + (layer == PW_EXPERT_LAYER ? 3 : 2);
   sizes.rows = block[0].tokens;
   sizes.up = block[0].outputs;

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-// Times the kernels of a shape, or those of them that are new.
+// Times the kernels of a shape, or only the new ones.
 class KernelTimer {
  public:
   KernelTimer(MeasuredDevice* device, std::shared_ptr<PartBench> layer,
@@ -63,7 +63,7 @@ class KernelTimer {
   }
 
  private:
-  // Once, and not behind a hold: first launches load kernels and take
+  // Runs once and without a hold, because first launches load kernels and take
   // workspaces. The CPU has no holds.
   absl::Status WarmUp() {
     if (warm_ || device_->is_cpu()) return absl::OkStatus();

@@ -12,9 +12,9 @@
 
 namespace pipewright {
 
-// A layer's kernels are timed beside those of the first of `heads` with its
-// microbatch size, sequence and tp, which there is. A kernel that several
-// shapes have in common is timed in the first. On a GPU each starts with a cold
+// A layer's kernels are timed together with those of the first of `heads` that
+// has its microbatch size, sequence and tp; there has to be one. A kernel that
+// several shapes share is timed in the first. On a GPU each starts with a cold
 // cache; on the CPU with what the kernel before it left there. The device
 // outlives them.
 std::vector<Subject> KernelSubjects(

@@ -19,8 +19,8 @@
 namespace pipewright {
 namespace {
 
-// Cores that others may use, of every core there is: what the kernel's own
-// threads and a shell take.
+// The share of all cores that others may use: the kernel's own threads and a
+// shell take as much.
 constexpr double kQuiet = 0.05;
 
 double Seconds(const timeval& time) {
@@ -105,7 +105,7 @@ void AppendLoadWarnings(const MachineLoad& before, const MachineLoad& after,
       known ? (after.busy_s - before.busy_s - (after.own_s - before.own_s)) /
                   std::max(seconds, 1e-3)
             : 0;
-  // The load counts what was over before the run.
+  // The load average counts work that ended before the run.
   const bool quiet = known ? others <= kQuiet * after.cores
                            : before.runnable <= after.cores - 1;
   if (quiet) return;

@@ -11,19 +11,20 @@ namespace pipewright {
 std::string SystemName();  // "Linux 6.1.0 x86_64, Debian GNU/Linux 12"
 std::string UtcDate();     // ISO 8601
 
-// CPU time of the calling thread: that of others is not in it.
+// CPU time of the calling thread alone.
 double ThreadSeconds();
 
 struct MachineLoad {
   double runnable = 0;  // one-minute load average; below 0: not known
   // CPU seconds of all cores since the machine came up, and of this process;
-  // `busy_s` below 0: not known. The first has what a hypervisor took.
+  // `busy_s` below 0: not known. The first includes what a hypervisor took.
   double busy_s = -1;
   double own_s = 0;
   int cores = 1;
 };
 MachineLoad CurrentLoad();
-// Busy seconds of the first line of Linux's /proc/stat; below 0: it is none.
+// Busy seconds by the first line of Linux's /proc/stat; below 0 for another
+// text.
 double BusySeconds(absl::string_view stat, double ticks_per_second);
 
 // Warns when others used the cores while this process measured for `seconds`.

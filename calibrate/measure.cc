@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-// Fewer tell nothing of the drift.
+// Fewer rounds say nothing about the drift.
 constexpr int kLeastRounds = 3;
 // Longer visits warm up themselves.
 constexpr double kShortVisit = 0.02;
@@ -89,8 +89,8 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  // A clock that fails shall not become a median: no order has a place for what
-  // is not a number.
+  // A clock that fails must not become a median: what is not a number has no
+  // place in an order.
   static absl::Status Visit(const Subject& subject,
                             std::vector<double>* samples) {
     PW_RETURN_IF_ERROR(subject.visit(samples));

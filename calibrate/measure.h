@@ -1,8 +1,8 @@
-// The order of measuring: everything in rounds, round after round over all
-// subjects in the same order, so that each thing's rounds lie evenly over the
-// whole run and the spread from round to round shows the drift (there and back,
-// ABBA, would put two rounds of the last subject side by side). Knows no
-// kernels: a subject is a closure.
+// The order of measuring. Rounds go over all subjects, always in the same
+// order. So the rounds of each subject lie evenly over the whole run, and the
+// spread from round to round shows the drift. (Going there and back, ABBA,
+// would put two rounds of the last subject side by side.) It knows no kernels:
+// a subject is a closure.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ struct Subject {
   std::vector<Series> series;
   // Takes one sample of each series, in their order.
   std::function<absl::Status(std::vector<double>* samples)> visit;
-  // Before the first visit of a round: whatever a fresh process would get anew
-  // and times depend on, buffers and threads. May be empty.
+  // Runs before the first visit of a round. It renews what a fresh process
+  // would get anew and times depend on: buffers and threads. May be empty.
   std::function<absl::Status(int round)> begin_round;
 };
 
@@ -52,10 +52,10 @@ struct MeasureHooks {
   std::function<bool()> stop;   // an interrupt: asked before every visit
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;  // may be empty
-  // Once, after a first visit of all: what three rounds of everything take,
-  // seconds, those visits included; may be empty.
+  // Called once, after a first visit of all subjects, with the seconds that
+  // three rounds of everything take, those visits included. May be empty.
   std::function<void(double minimum_s)> estimated;
-  // After each round, with all that is there so far; may be empty.
+  // Called after each round with the profile so far. May be empty.
   std::function<absl::Status(const Profile& sofar)> round_done;
 };
 
@@ -67,16 +67,16 @@ struct Measured {
   std::vector<std::string> imprecise;  // keys that did not become precise
 };
 
-// First visits every subject once, for what the first visit has to do and to
-// see how long it takes. Then every round visits every subject until its share
-// of what is left of the budget is spent, `least_visits` times at least, and no
-// oftener once the stopping rule says that it is enough: the later rounds show
-// the drift. Short visits are made once before without keeping the samples, for
-// what the caches have of other subjects. Three rounds are made whatever the
-// budget; no further one begins when it is spent, so that all ends within the
-// budget and one round where the minimum is below it. Adds to `start`. Errors,
-// with the subject's name in front: that of a visit, kInternal for a sample
-// that is not finite.
+// First it visits every subject once: the first visit sets things up and shows
+// how long a visit takes. Then every round visits every subject until the
+// subject's share of the remaining budget is spent, but at least `least_visits`
+// times. Once the stopping rule says that it is enough, there are no more
+// visits than that: later rounds only show the drift. A short visit is made
+// once before without keeping its samples, because the caches hold data of
+// other subjects. Three rounds are made whatever the budget. No further round
+// begins when the budget is spent, so a run whose minimum is within the budget
+// ends at most one round after it. Adds to `start`. Errors, with the subject's
+// name in front: that of a visit, kInternal for a sample that is not finite.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

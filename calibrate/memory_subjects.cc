@@ -14,11 +14,11 @@
 namespace pipewright {
 namespace {
 
-// More say nothing new and take seconds on a host.
+// More parameters say nothing new and take seconds on a host.
 constexpr int64_t kMostParameters = int64_t{1} << 22;
 
-// What a rank's step reads has long left the caches, so that every sample takes
-// another of so many bytes in turn; more sets than that are of no use.
+// What a rank's step reads has long left the caches. So samples take turns over
+// sets of buffers of so many bytes in all; more sets are of no use.
 constexpr int64_t kRotatedBytes = int64_t{1} << 28;
 constexpr int64_t kMostSets = 32;
 
@@ -30,16 +30,16 @@ constexpr PwAdam kAdam = {.learning_rate = 1e-4f,
                           .step = 10,
                           .gradient_scale = 1};
 
-// Gradients, master weights and both moments; with a type that is not the
-// master's, the weights that are computed with as well.
+// Gradients, master weights and both moments; where the type is not the
+// master's, also the weights that passes compute with.
 class AdamBuffers {
  public:
   AdamBuffers(MeasuredDevice* device, PwType type, int64_t count, bool host)
       : device_(device), type_(type), count_(count), host_(host) {}
 
-  // Other memory.
+  // Takes other memory.
   absl::Status Renew() {
-    // Free first: a second set of them may not fit.
+    // The old buffers go first: a second set may not fit.
     all_ = Buffer();
     weights_ = Buffer();
     const size_t bytes = 4 * static_cast<size_t>(count_) * sizeof(float);
@@ -73,7 +73,8 @@ class AdamBuffers {
         "run the optimizer");
   }
 
-  // Of weights, on the device, over the gradients, which nobody needs.
+  // Predicts weights on the device. They overwrite the gradients, which are not
+  // needed.
   absl::Status Predict() const {
     return device_->Check(
         device_->kernels()->predict(device_->handle(), nullptr, &kAdam,
@@ -189,7 +190,7 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
   PW_RETURN_IF_ERROR(host->Renew());
   auto watch = std::make_shared<Stopwatch>(device);
   if (!device->is_cpu()) {
-    // Not behind a hold: a first launch may load the kernel.
+    // Runs without a hold, because a first launch may load the kernel.
     PW_RETURN_IF_ERROR(inside->Next().Step());
     PW_RETURN_IF_ERROR(inside->Next().Predict());
     PW_RETURN_IF_ERROR(device->Wait(nullptr));

@@ -56,8 +56,8 @@ Layout LayoutOf(const PwPartSize& size, const Shape& shape, int layers) {
   return layout;
 }
 
-// Of the input and the output of a linear layer, or their gradients, as
-// operands, and of what of them is a result.
+// Bytes of the input and the output of a linear layer, or of their gradients,
+// as operands, and room for either of them as a result.
 struct Matrices {
   size_t x, y, out;
 };
@@ -268,8 +268,8 @@ std::vector<PwGemm> PartBench::Gemms(PwPassKind pass) const {
 }
 
 absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
-  // At the arena's end, where no pass writes: inputs stay the random numbers
-  // that they are.
+  // They lie at the arena's end, where no pass writes, so the inputs stay
+  // random numbers.
   char* const tail =
       arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
   int32_t groups[8];

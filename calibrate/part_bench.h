@@ -26,7 +26,7 @@ class BenchWeights {
   int64_t parameters() const { return parameters_; }
   const void* weights(int layer) const;
   float* gradients(int layer) const;
-  // Of the weights, in fp8; null without it.
+  // The weights in fp8; null without it.
   void* quantized(int layer) const;
 
  private:
@@ -39,7 +39,7 @@ class BenchWeights {
 // Bytes that Create takes.
 int64_t WeightBytes(const PwPartSize& size, PwType type, int layers);
 
-// Of an element of the result of a product in F or B.
+// Bytes of one element of a product's result in F or B.
 size_t ResultBytes(const PwGemm& gemm);
 
 // Memory for the activations of whichever bench runs; renewed from round to
@@ -49,7 +49,7 @@ class Arena {
  public:
   Arena(MeasuredDevice* device, PwType type, size_t bytes, size_t fp8_bytes)
       : device_(device), type_(type), bytes_(bytes), fp8_bytes_(fp8_bytes) {}
-  // Other memory, full of random numbers.
+  // Takes other memory, full of random numbers.
   absl::Status Renew(uint64_t seed);
   char* data() const { return buffer_.as<char>() + shift_; }
   size_t bytes() const { return bytes_; }
@@ -77,7 +77,7 @@ class PartBench {
   static size_t PassBytes(const PwPartSize& size, const Shape& shape,
                           int layers);
   static size_t GemmBytes(const Shape& shape, PwPart part);
-  // Of the arena's fp8.
+  // Bytes of the arena's part for fp8.
   static size_t Fp8Bytes(const Shape& shape, PwPart part);
 
   // Queues a pass of layer `layer`.
@@ -86,8 +86,8 @@ class PartBench {
   const void* place() const { return arena_->data(); }
   // Queues the matrix products of F, B or W alone.
   absl::Status RunGemms(PwPassKind pass, int layer);
-  // Queues one of them, of any numbers, into `out`; x and y of its type. Of
-  // more than one group: one of each expert, balanced.
+  // Queues one of them with any numbers x and y of its type; the result goes to
+  // `out`. Several groups are one product for each expert, balanced.
   absl::Status RunGemm(const PwGemm& gemm, int32_t groups, int layer,
                        const void* x, const void* y, void* out) const;
 

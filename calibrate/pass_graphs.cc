@@ -28,7 +28,7 @@ absl::Status PassGraphs::Capture(
     const void* place,
     const std::vector<std::function<absl::Status()>>& works) {
   if (place == place_) return absl::OkStatus();
-  // Nothing of the last ones runs any more: each was timed to its end.
+  // None of the last graphs still runs: each was timed to its end.
   Clear();
   const PwKernels* const kernels = device_->kernels();
   for (const auto& work : works) {

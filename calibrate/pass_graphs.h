@@ -22,10 +22,10 @@ class PassGraphs {
   PassGraphs(const PassGraphs&) = delete;
   PassGraphs& operator=(const PassGraphs&) = delete;
 
-  // Makes a graph of each of `works`, which queue on the device's own stream
-  // and have run before, and launches it once: what a first launch brings to
-  // the device is no part of a timing. Nothing to do while `place`, where
-  // their memory lies, is that of the last call.
+  // Makes a graph of each of `works` and launches it once, so that no timing
+  // contains what a first launch brings to the device. The works queue on the
+  // device's own stream and have run before. It does nothing while `place`,
+  // where their memory lies, is that of the last call.
   absl::Status Capture(const void* place,
                        const std::vector<std::function<absl::Status()>>& works);
   absl::Status Launch(size_t index);

@@ -15,7 +15,7 @@ namespace pipewright {
 
 struct BenchMemory {
   int layers = 4;                // that take turns; fewer where four do not fit
-  int ends = 4;                  // the same of embeddings and heads
+  int ends = 4;                  // the same for embeddings and heads
   int64_t layer_parameters = 0;  // of one, at most
   int64_t bytes = 0;
   size_t arena_bytes = 0;
@@ -23,8 +23,8 @@ struct BenchMemory {
 };
 
 // Error: kResourceExhausted when one layer does not fit into 90 % of what is
-// free, with the largest shape's name. `side_bytes`: of the other subjects,
-// which stay allocated meanwhile; the optimizer's is added here.
+// free, with the largest shape's name. `side_bytes` are those of the other
+// subjects, which stay allocated meanwhile; the optimizer's are added here.
 absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
                                                const Grid& grid,
                                                int64_t side_bytes);
@@ -32,7 +32,7 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
 // Layers, or embeddings and heads.
 int CopiesOf(PwPart part, const BenchMemory& memory);
 
-// Whose weights can be those of another shape: of experts also by ep.
+// Shapes with the same key can share weights. The key of experts depends on ep.
 using WeightsKey = std::tuple<PwPart, int64_t, int64_t>;
 WeightsKey WeightsKeyOf(PwPart part, const Shape& shape);
 

@@ -26,7 +26,7 @@ ProfilePart ProfilePartOf(PwPart part) {
                               : ProfilePart::kExpertLayer;
 }
 
-// Of a piece of work that is timed as one, `passes` in order on one layer.
+// A piece of work that is timed as one: `passes`, in order, on one layer.
 struct Piece {
   Passes passes;
   bool gemms = false;  // the matrix products of passes[0] alone
@@ -55,7 +55,7 @@ class PassTimer {
     if (bench_->is_layer()) sweeps_.push_back({{kRecompute}});
     sweeps_.push_back({{kBackwardInput}});
     sweeps_.push_back({{kBackwardWeight}});
-    // Not kept: BW needs what F leaves.
+    // This one is not kept; it runs because BW needs what F leaves.
     sweeps_.push_back({{kForward}});
     unkept_ = sweeps_.size() - 1;
     sweeps_.push_back({{kBackwardFull}});
@@ -92,8 +92,9 @@ class PassTimer {
     if (graphs_ != nullptr) {
       PW_RETURN_IF_ERROR(VisitGraphs(samples));
     }
-    // Each chain comes to every layer: as many chains as layers, stepped once
-    // a chain, would leave each with a layer of its own.
+    // Each chain has to come to every layer. If the layer moved on once a
+    // chain, and there were as many chains as layers, each chain would stay on
+    // one layer.
     layer_ = (layer_ + 1) % bench_->layers();
     for (size_t index = 0; index < chains_.size(); ++index) {
       const Piece& chain = chains_[index];
@@ -124,7 +125,7 @@ class PassTimer {
   }
 
  private:
-  // Once, and not behind a hold: first launches load kernels and take
+  // Runs once and without a hold, because first launches load kernels and take
   // workspaces. The CPU has no holds.
   absl::Status WarmUp() {
     if (warm_ || device_->is_cpu()) return absl::OkStatus();
@@ -272,7 +273,7 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
   for (const Shape& shape : grid.AllShapes()) {
     const bool whole = shape.slices() == 1;
     for (const PwPart part : grid.parts) {
-      // To all but experts ep makes no difference.
+      // ep makes a difference to experts only.
       if (part != PW_EXPERT_LAYER && shape.ep() != first_ep) continue;
       if (!whole && !IsLayer(part)) continue;
       auto& own = weights[WeightsKeyOf(part, shape)];

@@ -21,8 +21,8 @@ struct PassSet {
   // A layer (of experts where the model has them) in the largest shape of the
   // smallest tp and ep; other subjects run it.
   std::shared_ptr<PartBench> example;
-  // In the grid's order; for single kernels. One or two layers of a shape, one
-  // head of each but those that differ in ep alone.
+  // For single kernels, in the grid's order. A shape has one or two layers and
+  // one head; shapes that differ in ep alone share a head.
   std::vector<std::shared_ptr<PartBench>> layers;
   std::vector<std::shared_ptr<PartBench>> heads;
 };

@@ -31,22 +31,22 @@ constexpr double kPcie = 60e9;
 // (NVIDIA/nccl issue 1264). No algorithm gets more out of a GPU or into it.
 constexpr double kNvlink = 450e9;
 // A kernel's launch takes 2 to 4 us, and NCCL's model has 6.6 us before the
-// first byte (src/graph/tuning.cc of v2.28.9): faster nothing was sent.
+// first byte (src/graph/tuning.cc of v2.28.9). A faster transfer has sent
+// nothing.
 constexpr double kLeastTransfer = 2e-6;
 // Below it the device is capped: data sheet, boost 1.98 GHz.
 constexpr double kClockMhz = 1400;
-// Of the fastest round over the slowest.
+// The clock of the fastest round over that of the slowest.
 constexpr double kClockChange = 1.1;
 // NVML, nvmlClocksEventReasonGpuIdle: no throttling.
 constexpr int64_t kGpuIdle = 1;
-// One core or one socket: faster was not done at all.
+// No core and no socket is faster; faster work was not done at all.
 constexpr double kCpuFlops = 20e12;
-// F and W are as many FLOPs in their linear layers; attention and norms are
-// in F only.
+// F and W have the same FLOPs in linear layers; only F has attention and norms.
 constexpr double kLeastFOverW = 0.9;
 constexpr double kMostFOverW = 1.5;
-// In fp8 the linear layers take half as long and what else is in F as long as
-// before: 2 * 1.5 - 1.
+// In fp8 the linear layers take half as long, and the rest of F takes as long
+// as before: 2 * 1.5 - 1.
 constexpr double kMostFOverWFp8 = 2;
 // F, B, W by themselves against the three back to back.
 constexpr double kChain = 0.03;
@@ -133,7 +133,7 @@ class Flags {
            !gpu_       ? kCpuFlops
            : attention ? kAttentionFlops
                        : GemmLimit(entry.type == "fp8"));
-      // What does no products moves bytes, with a cold cache.
+      // A kernel without products moves bytes, with a cold cache.
       if (gpu_ && entry.flops <= 0) {
         MemoryRate(KeyOf(entry), entry.bytes, entry.time.median_s);
       }
@@ -223,8 +223,8 @@ class Flags {
     for (const TransferEntry& entry : profile_.transfers) {
       if (!gpu_ || entry.transport != kNcclTransport) continue;
       const double seconds = entry.time.median_s;
-      // The switch may add up (NVLink SHARP): a GPU gives its buffer once and
-      // gets it once then.
+      // The switch may add up (NVLink SHARP). Then a GPU sends its buffer once
+      // and receives it once.
       const double least = std::min(BusBytes(entry), double(entry.bytes));
       Bandwidth(KeyOf(entry), least, seconds, kNvlink);
       if (seconds > 0 && seconds < kLeastTransfer) {

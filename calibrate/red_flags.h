@@ -9,10 +9,10 @@
 
 namespace pipewright {
 
-// Looks at all entries of `profile`; clocks and throttling of `source`, and
-// whether it is a GPU (limits of an H100-class device apply) or a CPU.
-// `rounds`: the device's states under load, one a round; without any, those of
-// `source` before and after.
+// Looks at all entries of `profile` and at the clocks and the throttling of
+// `source`, which also says whether it is a GPU (limits of an H100-class device
+// apply) or a CPU. `rounds`: the device's states under load, one a round;
+// without any, those of `source` before and after.
 void AppendRedFlags(const Profile& profile, const ProfileSource& source,
                     const std::vector<ProfileState>& rounds,
                     std::vector<std::string>* warnings);

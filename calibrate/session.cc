@@ -20,7 +20,8 @@
 namespace pipewright {
 namespace {
 
-// Of activations and weights; with fp8 linear layers compute in that.
+// The type of activations and weights; with fp8 the linear layers compute in
+// fp8.
 struct Types {
   PwType type = PW_FP32;
   bool fp8 = false;
@@ -95,7 +96,7 @@ absl::StatusOr<ProfileState> StateUnderLoad(MeasuredDevice* device,
   return state;
 }
 
-// Subjects of which something is missing.
+// Subjects that still lack samples.
 std::vector<Subject> Missing(std::vector<Subject> subjects,
                              const Profile& done) {
   subjects.erase(std::remove_if(subjects.begin(), subjects.end(),

@@ -25,16 +25,19 @@ struct CalibrateOptions {
   ShapeOptions grid;
   double budget_s = 30;  // see MeasureAll: three rounds are made all the same
   int rounds = 6;
-  // Of work before a GPU's state is read first; an idle card's clock is low.
+  // Seconds of work before a GPU's state is first read; an idle card's clock is
+  // low.
   double heat_s = 1;
   // What a run that was interrupted has measured; empty otherwise.
   Profile done;
   // The result is merged with this profile; its device must be this one.
   Profile older;
-  // Whose transfers are measured; empty on a CPU: threads of this process.
+  // Their transfers are measured. Empty on a CPU: threads of this process
+  // transfer.
   std::vector<Transport> transports;
   std::string transport_library;  // "Open MPI v4.1.4"; "" of threads
-  // What the caller could not bring, and why; they go with the source's.
+  // What the caller could not provide, and why. They join the source's
+  // warnings.
   std::vector<std::string> warnings;
 };
 
@@ -42,10 +45,10 @@ struct CalibrateHooks {
   std::function<bool()> stop;
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;
-  // Before the rounds: what three rounds of all that is missing take, about;
-  // may be empty.
+  // Called before the rounds with about how long three rounds of all that is
+  // missing take. May be empty.
   std::function<void(double minimum_s)> estimated;
-  // After each round: all that is there, marked as incomplete.
+  // Called after each round with all that is there, marked as incomplete.
   std::function<absl::Status(const Profile& partial)> save;
 };
 
@@ -59,8 +62,8 @@ struct CalibrateResult {
 // Measures all that `options.done` does not have. Errors: kUnavailable without
 // a device, kResourceExhausted where the grid does not fit, kInvalidArgument
 // for a model or a grid that cannot be, or where `done` or `older` is of
-// another device (`done`: or backend, libraries, type); all before anything is
-// measured.
+// another device (`done` also of another backend, libraries or type). All
+// errors come before anything is measured.
 absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks);

@@ -18,9 +18,9 @@ namespace pipewright {
 // optimizer's.
 int64_t SideBytes(const MeasuredDevice& device, bool quick);
 
-// `bench`: of a layer, for the interference matrix. `transports`: whose
-// transfers are measured; without any on a CPU those of threads, on a GPU none.
-// What cannot be measured here goes to `warnings`.
+// `bench` is that of a layer, for the interference matrix. The transfers of
+// `transports` are measured; without any, those of threads on a CPU and none on
+// a GPU. What cannot be measured here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(
     MeasuredDevice* device, std::shared_ptr<PartBench> bench,
     const std::vector<Transport>& transports, bool quick,

@@ -31,16 +31,17 @@ double Variance(const std::vector<double>& values) {
   return squares / (count - 1);
 }
 
-// Of the difference between this calibration's median and that of another of as
-// many rounds, right behind it, from this one's rounds.
+// The variance of the difference between this calibration's median and that of
+// another with as many rounds right after it, estimated from this one's rounds.
 //
-// Rounds that scatter with variance w around what stands still, and what moves
-// by steps of variance q from round to round (the local-level model; Harvey,
-// Forecasting, Structural Time Series Models and the Kalman Filter, 1989,
-// section 2.3): of n rounds the variance is w + q (n + 1) / 6, the mean square
-// of a step 2 w + q. These give w and q. The means of two such runs in a row
-// differ by q (2 n^2 + 1) / (3 n) from the steps; the scatter counts as that of
-// single rounds, since what a run draws once, its rounds do not show.
+// The local-level model (Harvey, Forecasting, Structural Time Series Models and
+// the Kalman Filter, 1989, section 2.3): a level moves by steps of variance q
+// from round to round, and rounds scatter around it with variance w. The
+// variance of n rounds is then w + q (n + 1) / 6, and the mean square of a step
+// is 2 w + q. These give w and q. In the difference of the means of two such
+// runs in a row, the steps have the variance q (2 n^2 + 1) / (3 n). The scatter
+// counts as that of single rounds, because the rounds of a run do not show what
+// the run draws only once.
 double DriftVariance(const std::vector<double>& medians) {
   const auto count = static_cast<double>(medians.size());
   const double variance = Variance(medians);

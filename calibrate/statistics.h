@@ -19,22 +19,23 @@ using Rounds = std::vector<std::vector<double>>;
 // (type 7 of Hyndman and Fan, The American Statistician 50, 1996).
 double QuantileOf(const std::vector<double>& sorted, double fraction);
 
-// Indices (from 0) of the order statistics that enclose the median of what
-// `count` independent samples are from with at least 95 %; the first and the
-// last where six samples are not there, with less than that (binomial; e.g.
-// David and Nagaraja, Order Statistics, section 7.1).
+// Indices (from 0) of the order statistics that enclose, with at least 95 %,
+// the median of the distribution that `count` independent samples come from.
+// With fewer than six samples they are the first and the last, and enclose it
+// with less (binomial; e.g. David and Nagaraja, Order Statistics, section 7.1).
 std::pair<int64_t, int64_t> MedianInterval(int64_t count);
 
 // All rounds pooled; 21 quantiles; the confidence interval is zero with fewer
 // than six samples. Outliers, further from the median than five
 // scaled median absolute deviations, are counted and kept.
 //
-// The prediction interval is for the median of another calibration of as many
-// rounds: the spread of the round medians as the spread from one calibration
-// to the next, and more where neighbouring rounds are alike, which is a drift
-// that goes on after the run; with Student's t for the few rounds, and no less
-// than what the confidence interval and `resolution` (of the clock) leave open.
-// Rounds are taken as equally far apart. Zero with fewer than three rounds.
+// The prediction interval is for the median of another calibration with as many
+// rounds. It takes the spread of the round medians as the spread from one
+// calibration to the next. It is wider where neighbouring rounds are alike:
+// that is a drift, which goes on after the run. It uses Student's t for the few
+// rounds, and it is no narrower than what the confidence interval and
+// `resolution` (of the clock) leave open. Rounds count as equally far apart.
+// With fewer than three rounds it is zero.
 Distribution Summarize(const Rounds& rounds, double resolution);
 
 }  // namespace pipewright

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kSpin = std::chrono::microseconds(20);
 
-// Until `value` is no longer `old`.
+// Waits until `value` is no longer `old`.
 template <class Value>
 void HybridWait(const std::atomic<Value>& value, Value old) {
   const auto start = Clock::now();
@@ -180,7 +180,7 @@ void ThreadGroup::Transfer(int rank, TransferKind kind, int64_t bytes) {
       return;
     case TransferKind::kAllReduce:
       Ring(rank, bytes, true, 0);
-      // The shard that this rank has in full is the one behind its own.
+      // This rank has the shard after its own in full.
       Ring(rank, bytes, false, 1);
       return;
   }

@@ -14,7 +14,8 @@
 
 namespace pipewright {
 
-// Until all have come; for the same `count` threads again and again.
+// Waits until all have come; the same `count` threads may use it again and
+// again.
 class Barrier {
  public:
   explicit Barrier(int count) : count_(count) {}
@@ -34,13 +35,13 @@ class ThreadGroup {
 
   int ranks() const { return ranks_; }
 
-  // Wall-clock seconds of one transfer, median over `repeats` on end: one in
-  // which a thread lost its core measures the scheduler. Send-recv:
-  // from rank 0 to 1 and back, halved; the others are rings. `bytes` as NCCL
-  // counts them (sim/profile/profile.h).
+  // Wall-clock seconds of one transfer, the median over `repeats` in a row: a
+  // transfer in which a thread lost its core measures the scheduler. Send-recv
+  // goes from rank 0 to 1 and back, halved; the others are rings. `bytes` as
+  // NCCL counts them (sim/profile/profile.h).
   double Run(TransferKind kind, int64_t bytes, int repeats);
 
-  // The same on end in the background; End returns the seconds of each.
+  // The same, repeated in the background; End returns the seconds of each.
   void Begin(TransferKind kind, int64_t bytes);
   std::vector<double> End();
 

@@ -14,8 +14,8 @@
 
 namespace pipewright {
 
-// A pair of ranks of one machine is the same pair among more of them, so
-// send-recv is measured by a transport of two only, unless it is the only one
+// A pair of ranks on one machine is the same whether there are more ranks or
+// not. So send-recv is measured only by a transport of two, or by the only one
 // (`alone`).
 std::vector<Subject> TransferSubjects(const Transport& transport, bool quick,
                                       bool alone);

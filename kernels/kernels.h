@@ -30,8 +30,8 @@
 extern "C" {
 #endif
 
-/* Raised with every change of this header; a library of another one is not
- * loaded. */
+/* Goes up with every change of this header; a library with another number is
+ * not loaded. */
 #define PW_KERNELS_ABI 4
 
 typedef enum PwStatus {
@@ -127,7 +127,7 @@ typedef struct PwKernels {
   void (*destroy_event)(PwDevice* device, PwEvent* event);
   PwStatus (*record)(PwDevice* device, PwStream* stream, PwEvent* event);
   PwStatus (*wait)(PwDevice* device, PwStream* stream, PwEvent* event);
-  /* Has all before it ended? *done 0 or 1. */
+  /* Has everything before it ended? *done is 0 or 1. */
   PwStatus (*query)(PwDevice* device, PwEvent* event, int32_t* done);
   /* Seconds between two events that have ended. */
   PwStatus (*elapsed)(PwDevice* device, PwEvent* from, PwEvent* to,
@@ -251,7 +251,7 @@ typedef struct PwKernels {
 
   /* master, moment1 and moment2 are updated, `weights` is the master in
    * `type`; NULL where the master itself is computed with. Undo is exact to
-   * rounding only, so whoever may roll back keeps a copy. */
+   * rounding only, so a caller that may roll back keeps a copy. */
   PwStatus (*adam)(PwDevice* device, PwStream* stream, const PwAdam* adam,
                    PwType type, int64_t count, const float* gradients,
                    float* master, float* moment1, float* moment2,

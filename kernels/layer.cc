@@ -81,7 +81,7 @@ PwStatus CheckShards(const PwModel& model, char* reason, size_t size) {
   return PW_OK;
 }
 
-// The layout of a part that the model does not have is not asked for: a model
+// Nothing asks for the layout of a part that the model does not have: a model
 // without experts leaves their sizes 0.
 PwStatus CheckExperts(const PwModel& model, char* reason, size_t size) {
   const auto number = [](int64_t value) {

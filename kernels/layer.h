@@ -180,7 +180,7 @@ typedef struct PwPartMemory {
 PwStatus pw_check_model(const PwModel* model, const PwWork* work, char* reason,
                         size_t size);
 
-/* The same for what of a model this device has no arithmetic for: fp8. */
+/* The same for parts of a model that this device has no arithmetic for: fp8. */
 PwStatus pw_check_device(const PwKernels* kernels, PwDevice* device,
                          const PwModel* model, char* reason, size_t size);
 
@@ -239,11 +239,11 @@ void pw_pass_flops(const PwModel* model, const PwWork* work, PwPart part,
 /* Shapes of the GEMMs of one pass; at most 8; returns how many. */
 int32_t pw_pass_gemms(const PwModel* model, const PwWork* work, PwPart part,
                       PwPassKind pass, PwGemm* gemms);
-/* Of each of those in how many groups (experts) it is done; 1: a plain one. */
+/* In how many groups (experts) each of those is computed; 1: a plain one. */
 int32_t pw_pass_groups(const PwModel* model, const PwWork* work, PwPart part,
                        PwPassKind pass, int32_t* groups);
-/* How many of `rows` come to each of `groups` experts when they are balanced:
- * row i to expert i % groups. */
+/* How many of `rows` each of `groups` experts gets when they are balanced:
+ * row i goes to expert i % groups. */
 void pw_balanced_rows(int64_t rows, int32_t groups, int64_t* rows_of);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 // The linear layers of a layer in fp8: e4m3 for inputs and weights, e5m2 for
 // gradients (arXiv 2209.05433, section 3), a scale for each tensor from its
-// values of the moment.
+// current values.
 #include "kernels/layer_fp8.h"
 
 #include "kernels/layer_pass.h"

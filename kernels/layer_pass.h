@@ -91,8 +91,8 @@ class Pass {
     return static_cast<const char*>(memory_.quantized) + offset;
   }
   // Where the inputs of a layer's linear layers and the gradients of their
-  // outputs are made. With fp8 they go by in the workspace, and what is kept
-  // is made of them.
+  // outputs are made. With fp8 they only pass through the workspace; what is
+  // kept is made from them.
   char* InputAt(size_t kept, size_t passing) const {
     return model_.fp8_linear ? Workspace(passing) : Inputs(kept);
   }

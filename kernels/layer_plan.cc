@@ -8,10 +8,10 @@
 namespace pipewright {
 namespace {
 
-// Of tensors inside a block: what the widest loads of a GPU like.
+// The alignment of tensors inside a block, for the widest loads of a GPU.
 constexpr size_t kAlignment = 256;
-// Of tensors inside the parameters: 64 bytes of the narrowest type, so that
-// kernels.h's promise holds.
+// The alignment of tensors inside the parameters: 64 bytes of the narrowest
+// type, so that kernels.h's promise holds.
 constexpr int64_t kTensorElements = 32;
 // Normal with deviation 0.02 (Radford et al., GPT-2), as a uniform one.
 const float kInit = 0.02f * sqrtf(3.0f);
@@ -181,7 +181,7 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
   return layout;
 }
 
-// Each expert's matrices behind those of the one before, as grouped_gemm wants
+// Each expert's matrices follow those of the one before, as grouped_gemm wants
 // them.
 void AddExperts(const PartShape& shape, PartWeights* weights,
                 TensorList* list) {

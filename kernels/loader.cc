@@ -24,7 +24,7 @@ std::string BinaryFolder() {
 
 std::vector<std::string> Candidates() {
   const char* chosen = getenv("PIPEWRIGHT_CUDA_LIBRARY");
-  // Whoever names one wants that one and no other.
+  // A user who names a file wants that one and no other.
   if (chosen != nullptr && chosen[0] != '\0') return {chosen};
   return {BinaryFolder() + kLibrary, kLibrary};
 }
@@ -51,12 +51,12 @@ const PwKernels* CheckTable(const PwKernels* kernels, const std::string& path,
 }
 
 const PwKernels* LoadCuda(std::string* error) {
-  // A kernel that is loaded at its first launch waits for the device, which
-  // a held stream keeps from answering. Whoever has set it wants it so.
+  // A kernel that is loaded at its first launch waits for the device, which a
+  // held stream keeps from answering. A value that the user has set stays.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  // Of the default 8 hardware queues streams beyond the eighth share: a held
-  // stream, or a transfer that waits for its other end, would keep back one
-  // that has nothing to do with it.
+  // By default there are 8 hardware queues, and more streams than that share
+  // them. A held stream, or a transfer that waits for its other end, would then
+  // hold back an unrelated one.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::string tried;
   for (const std::string& path : Candidates()) {

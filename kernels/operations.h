@@ -29,13 +29,14 @@ typedef struct PwGemm {
   /* Of PW_FP8 only. 1: dy is e5m2, of a wider range, and x and w are e4m3 as
    * ever (arXiv 2209.05433, section 3). */
   int32_t dy_e5m2;
-  /* What the stored values of a and b stand for times; one fp32 on the device
-   * each, NULL is 1. Of all groups the same. */
+  /* Factors: a stored value of a or b times its scale is what it stands for.
+   * One fp32 on the device each; NULL is 1. All groups have the same. */
   const float* a_scale;
   const float* b_scale;
-  /* Of PW_FP8 only. 1: what the products sum over lies side by side in both
-   * operands, as tensor cores before Blackwell take fp8: b of B is w^T[I,O],
-   * a and b of W are x^T[I,T] and dy^T[O,T]. 0: these are turned first. */
+  /* For PW_FP8 only. 1: the values that the products sum over lie side by
+   * side in both operands, as tensor cores before Blackwell take fp8: b of B
+   * is w^T[I,O], a and b of W are x^T[I,T] and dy^T[O,T]. 0: these are
+   * turned first. */
   int32_t transposed;
   int32_t fp32_output; /* of PW_FP8 only */
 } PwGemm;

@@ -1,6 +1,6 @@
-// BitPipe: two replicas of the pipeline in opposite directions, each a V of
-// two chunks a rank, in units of p microbatches. Gradients of what a pair of
-// ranks holds twice are reduced where the released code does.
+// BitPipe: two opposite directions, each a V of two chunks a rank, in units of
+// p microbatches. A pair of ranks holds its stages twice; their gradients are
+// reduced where the released code does it.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -105,7 +105,7 @@ constexpr char kSource[] =
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "two opposed replicas, each a V of two chunks; weights twice",
+    .summary = "two directions, each a V of two chunks; weights twice",
     .source = "BitPipe, arXiv 2410.19367; order of the authors' code, "
               "wuhouming/BitPipe 6fb0e22f. concatenation=figure is theirs for "
               "pp 4; for more ranks it is a reconstruction",

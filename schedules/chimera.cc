@@ -1,4 +1,4 @@
-// Chimera: two replicas of the pipeline in opposite directions, in units of p
+// Chimera: the pipeline in two opposite directions, in units of p
 // microbatches. A clock of slots decides the order; forward and backward take
 // one slot each, and no two meet on a rank.
 #include <algorithm>
@@ -70,7 +70,7 @@ constexpr char kSource[] =
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "two replicas in opposite directions; weights twice",
+    .summary = "two directions; weights twice",
     .source = "Chimera, arXiv 2107.06925, two pipelines concatenated in units "
               "of pp; closed form of the authors' order, without the "
               "microbatches that their generator loses",

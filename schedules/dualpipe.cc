@@ -1,5 +1,5 @@
-// DualPipe: two replicas of the pipeline in opposite directions. In the steady
-// phase a forward of one runs together with a backward of the other.
+// DualPipe: the pipeline in two opposite directions. In the steady phase a
+// forward of one runs together with a backward of the other.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ absl::Status CheckSizes(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
   const int microbatches = params.microbatches;
   if (params.pp % 2 != 0) {
-    // Microbatches that fit no pp are the next to be named.
+    // Where no pp fits the microbatches, the next message is about them.
     const bool any = microbatches % 2 != 0 || microbatches < 4;
     return BadSize(
         "strategy.pp", params.pp,
@@ -70,7 +70,7 @@ constexpr char kSource[] =
 
 const RegisterSchedule kRow({
     .name = kName,
-    .summary = "two replicas in opposite directions, forwards overlapped with "
+    .summary = "two directions, forwards overlapped with "
                "backwards; weights twice",
     .source = "DeepSeek-V3, arXiv 2412.19437, section 3.2.1; order of "
               "deepseek-ai/DualPipe 3da1bbe",

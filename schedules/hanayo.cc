@@ -42,8 +42,8 @@ bool IsOneWave(const ScheduleParams& params) {
          params.costs.equal_without_hop();
 }
 
-// What no order of these stages can save: the last rank waits for its first
-// forward, and the others still have to run its last backward on.
+// No order of these stages can save this: the last rank waits for its first
+// forward, and after its last backward the others still have to run theirs.
 double LeastBubble(const ScheduleParams& params, int) {
   return (params.pp - 1) * params.costs.work() / params.vpp;
 }

@@ -33,7 +33,8 @@ class Grid {
     CountLive();
   }
 
-  // Moves every pass to the left, but no rank above the fullest one's memory.
+  // Moves every pass to the left while no rank needs more memory than the
+  // fullest one.
   void Compact() {
     std::vector<std::array<int, kPeriod>> counts(pp_);
     for (int slot = 0; slot < slots_; ++slot) {
@@ -116,7 +117,8 @@ class Grid {
     }
   }
 
-  // Behind the same kind one microbatch earlier and behind the producer.
+  // The first slot after its kind of the microbatch before and after its
+  // producer.
   int Earliest(int rank, uint8_t kind, int microbatch) {
     int earliest = microbatch > 0 ? At(rank, kind, microbatch - 1) + 1 : 0;
     int producer = rank;

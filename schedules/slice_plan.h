@@ -1,5 +1,5 @@
-// How a sequence is cut into slices. What a slice of it costs is
-// sim/schedule/slice_work.h's. Says nothing about orders.
+// How a sequence is cut into slices. sim/schedule/slice_work.h says what a
+// slice costs. No orders here.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ using SliceTime = std::function<double(int length, int context)>;
 
 // The lengths whose pipeline ends first: m * sum of times + (p-1) * longest
 // time. Dynamic programming over the end of a slice, once for every bound on
-// the longest time. `slices` of them, or as many as are best where it is 0.
-// Of equal results the fewest slices, for the smallest bound.
-// Source: TeraPipe, arXiv 2102.07988, section 3.3.
+// the longest time. There are `slices` of them, or the best number where it is
+// 0. Of equal results it takes the one with the fewest slices, then the
+// smallest bound. Source: TeraPipe, arXiv 2102.07988, section 3.3.
 std::vector<int> PlanSlices(int units, int slices, int ranks, int microbatches,
                             const SliceTime& time);
 

@@ -14,14 +14,14 @@ namespace pipewright {
 namespace {
 
 constexpr char kName[] = "terapipe";
-// What a slice is made of: about as many as the 16 to 20 slices of the
+// A slice is made of pieces: about as many in all as the 16 to 20 slices of the
 // paper's largest model, or a few for each slice asked for.
 constexpr int kPieces = 16;
 constexpr int kPiecesPerSlice = 4;
-// The planning takes the square of the square of them.
+// The time of planning grows with their fourth power.
 constexpr int kMostPieces = 256;
 
-// The time of each slice over that of an average one, the overhead on top.
+// The time of each slice over that of an average one, plus the overhead.
 absl::StatusOr<std::vector<double>> Factors(const ScheduleParams& params) {
   if (params.slices > kMostPieces) {
     return BadValue("strategy.slices", absl::StrCat(params.slices),

@@ -57,8 +57,7 @@ double Bubble(const ScheduleParams& params, int) {
   return (params.pp - 1) * (params.costs.forward + params.costs.backward_input);
 }
 
-// What is forwarded and waits for its B counts whole, what waits for its W
-// counts as much as W needs.
+// A microbatch counts whole from F to B, and from B to W as much as W needs.
 double Peak(const ScheduleParams& params, int rank) {
   const double whole =
       std::min(WarmUp(params, *Base(params), rank) + 1, params.microbatches);

@@ -1,5 +1,5 @@
-// 1F1B that is never flushed: what pipedream-2bw and pipeoptim, which differ in
-// when a rank steps, have in common.
+// 1F1B that is never flushed: the common part of pipedream-2bw and pipeoptim,
+// which differ in when a rank steps.
 #pragma once
 
 #include <string>

@@ -40,8 +40,9 @@ bool VBuilder::Build(const VBlockSlots& slots, int peak, int limit) {
   return ReadOrders();
 }
 
-// What stands before the first B.0, in an order that needs no more memory and
-// starts the backwards earlier. Only microbatches that are asked for are laid.
+// Lays the passes before the first B.0 in an order that needs no more memory
+// and starts the backwards earlier. It lays only microbatches that were asked
+// for.
 bool VBuilder::LayWarmUp(const VBlockSlots& slots, int rank, uint8_t** next,
                          std::array<int, kVKinds>* counts) {
   std::array<int, kVKinds> left;
@@ -357,7 +358,7 @@ void VBuilder::FillIdle() {
       const int wake = FillIdle(rank, column);
       next_idle_[rank] = wake == kNever ? kNever : NextIdle(rank, wake);
       if (row[column] == kIdle) continue;
-      // What was moved may be what a neighbour waits for.
+      // A neighbour may be waiting for the pass that was moved.
       for (const int neighbour : {rank - 1, rank + 1}) {
         if (neighbour < 0 || neighbour == pp_) continue;
         if (next_idle_[neighbour] > column + 1) {

@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Sums of durations that should be equal are, but for rounding.
+// Sums of durations that should be equal differ by rounding only.
 constexpr double kRounding = 1e-9;
 constexpr double kChunks = 2;
 constexpr int kSlotted = 4;  // kinds with a slot: F.0, F.1, B.1, B.0

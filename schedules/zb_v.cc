@@ -67,7 +67,7 @@ Schedule Handcrafted(const ScheduleParams& params) {
   return std::move(builder).Finish();
 }
 
-// Of the busiest rank; a split B leaves `held` of its chunk until W.
+// The peak of the busiest rank; a split B leaves `held` of its chunk until W.
 double PeakOf(const Schedule& schedule, double held) {
   double peak = 0;
   for (const auto& order : schedule.orders) {

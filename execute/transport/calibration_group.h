@@ -25,7 +25,8 @@ class CalibrationGroup {
   static absl::StatusOr<std::unique_ptr<CalibrationGroup>> Start(
       const std::string& name, const std::string& device);
 
-  // Lets the other processes go; what Transports has given must be gone.
+  // Lets the other processes go; the objects that Transports returned must be
+  // gone.
   ~CalibrationGroup();
 
   // Is this a process that only takes part in transfers?
@@ -45,7 +46,7 @@ class CalibrationGroup {
   absl::StatusOr<TimedTransports> OverNccl(const PwKernels* kernels,
                                            bool quick);
 
-  // Of the GPUs here: loaded before anything else uses them.
+  // NCCL, where GPUs transfer. It is loaded before anything else uses them.
   std::optional<absl::StatusOr<const PwNccl*>> nccl_;
   bool nccl_wanted_ = false;           // by name
   int gpu_ = 0;                        // of this process, under mpirun

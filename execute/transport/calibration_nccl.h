@@ -1,7 +1,7 @@
-// What `calibrate --device cuda` measures between GPUs, of this process or of
-// those of mpirun: a Transport for 2, 4, 8, ... of them and for all. Measures
-// nothing itself but a first transfer of each kind and size, so that what
-// cannot work is found before the calibration begins.
+// What `calibrate --device cuda` measures between the GPUs of this process, or
+// of mpirun's processes: a Transport for 2, 4, 8, ... GPUs and for all. It
+// measures nothing itself. It runs a first transfer of each kind and size, so
+// that one that cannot work is found before the calibration begins.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace pipewright {
 
-// `nccl`: of LoadNccl. `timeout_s`: of each transfer; a rank that does not
-// come ends it for all.
+// `nccl` is from LoadNccl. `timeout_s` is that of each transfer: a rank that
+// does not come ends it for all.
 TimedTransports TransportsOverNccl(const absl::StatusOr<const PwNccl*>& nccl,
                                    const PwKernels* kernels, bool quick,
                                    double timeout_s = 60);

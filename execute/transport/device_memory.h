@@ -17,8 +17,8 @@ class DeviceMemory {
   virtual absl::StatusOr<Payload> TakeMemory(size_t) {
     return absl::UnimplementedError("a worker without memory of a device");
   }
-  // Room for that many inputs of passes, so that taking it allocates nothing
-  // in the middle of a run.
+  // Makes room for so many inputs of passes, so that nothing is allocated in
+  // the middle of a run.
   virtual absl::Status ReserveMemory(int) { return absl::OkStatus(); }
 };
 

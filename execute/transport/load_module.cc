@@ -27,7 +27,7 @@ absl::StatusOr<void*> LoadModule(const Module& module, absl::string_view help) {
   std::vector<std::string> candidates = {
       absl::StrCat(BinaryFolder(), module.library),
       absl::StrCat(BinaryFolder(), "../", module.library), module.library};
-  // Whoever names one wants that one and no other.
+  // A user who names a file wants that one and no other.
   const char* const chosen = getenv(module.variable);
   if (chosen != nullptr && chosen[0] != '\0') candidates = {chosen};
   std::string tried;

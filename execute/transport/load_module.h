@@ -9,7 +9,7 @@ namespace pipewright {
 
 struct Module {
   const char* library;   // "libpipewright_mpi.so"
-  const char* variable;  // of the environment, that may name another file
+  const char* variable;  // of the environment; may name another file
   const char* function;  // that it exports
   bool global = false;   // do libraries that it loads look for its symbols?
 };

@@ -11,8 +11,8 @@ namespace pipewright {
 // "rank 2", "rank 2 of replica 1".
 std::string RankName(const Program& program, Address address);
 
-// Is `op` a collective on fp32 data of a device: gradients or parameters of a
-// stage on more than one rank? The others tell each other a few values.
+// Is `op` a collective on fp32 data of a device, the gradients or parameters of
+// a stage on more than one rank? Other collectives exchange a few values.
 bool IsCombined(const Program& program, const SideOp& op);
 
 }  // namespace pipewright

@@ -17,8 +17,8 @@ namespace pipewright {
 struct Payload {
   std::shared_ptr<void> data;
   size_t bytes = 0;
-  // Keeps the bytes on the account of a rank (memory_pool.h): of the one that
-  // works with them, wherever the memory is from.
+  // Counts the bytes for a rank (memory_pool.h): for the one that works with
+  // them, wherever the memory comes from.
   std::shared_ptr<void> charge = nullptr;
   // Memory of the worker's device, which a transport between processes may
   // not read. A message without its data says how many bytes there are.
@@ -50,14 +50,14 @@ struct RankMessage {
     kCopied,     // a copy of `index` (stream) of the rank itself has ended
     kCombined,   // so has the collective of meeting `number` of group `index`
     kJoin,       // how to join communicator `index` of the transport
-    kDone,       // the sender needs nothing more from anybody; the payload is
-                 // as of kAnswer
-    kAsk,        // the sender has waited for too long: does the receiver wait
-                 // too? `number` is of the question
-    kAnswer,     // it does; the payload says what it has sent and taken so far
-    kDeadlock,   // everybody waits, as the sender has found out
-    kLost,       // the sender gives up on a rank; the payload names it
-    kFailed,     // the sender gives up; the payload says why
+    kDone,  // the sender needs nothing more from anybody; the payload is as in
+            // kAnswer
+    kAsk,   // the sender has waited for too long: does the receiver wait
+            // too? `number` is of the question
+    kAnswer,    // it does; the payload says what it has sent and taken so far
+    kDeadlock,  // everybody waits, as the sender has found out
+    kLost,      // the sender gives up on a rank; the payload names it
+    kFailed,    // the sender gives up; the payload says why
   };
   Kind kind = Kind::kToken;
   Address from;

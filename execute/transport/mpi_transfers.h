@@ -1,6 +1,6 @@
-// MPI's own transfers between the processes of a job, timed on process 0's
-// word: what calibration measures under mpirun. The other processes sleep
-// meanwhile, so that they leave the cores to what process 0 measures else.
+// MPI's own transfers between the processes of a job, started and timed by
+// process 0: what calibration measures under mpirun. The other processes sleep
+// in between and leave the cores to the other measurements of process 0.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace pipewright {
 
 class MpiTransfers {
  public:
-  // Of at least two processes.
+  // The job has at least two processes.
   explicit MpiTransfers(ProcessGroup* job);
   // On process 0 it ends what the others do.
   ~MpiTransfers();
   MpiTransfers(const MpiTransfers&) = delete;
   MpiTransfers& operator=(const MpiTransfers&) = delete;
 
-  // Process 0: seconds of one transfer, mean over `repeats` on end, of the
-  // slowest process. Error: kInternal, what MPI says.
+  // Process 0: seconds of one transfer on the slowest process, the mean over
+  // `repeats` in a row. Error: kInternal, what MPI says.
   absl::StatusOr<double> Time(PwTransfer kind, int64_t bytes, int repeats);
 
   // The others: does what process 0 says until it ends. Error: kInternal when

@@ -9,10 +9,10 @@
 
 namespace pipewright {
 
-// What to queue on the communicator of the members; fills in
-// collective->parts, which have their contents once it has ended. Takes memory
-// of `memory`. Shards of one size are one call of the library, others, which
-// it has no call for, a group of one per member.
+// Returns what to queue on the members' communicator. Fills in
+// collective->parts, which have their contents once it has ended. The memory
+// comes from `memory`. Shards of one size are one call of the library. It has
+// no call for other shards, so they are a group of one call for each member.
 absl::StatusOr<NcclComm::Operation> CombineOperation(
     const std::shared_ptr<Collective>& collective, DeviceMemory* memory);
 

@@ -23,9 +23,9 @@ class NcclComm {
     double since_s = 0;           // of SteadySeconds
   };
 
-  // Takes `comm` over, which the last call may still be about to make.
+  // Takes over `comm`, which the last call may still be making.
   NcclComm(const PwNccl& nccl, PwNcclComm* comm) : nccl_(nccl), comm_(comm) {}
-  // Leaves in good order what has nothing under way, and aborts the rest.
+  // Leaves in good order where nothing is under way, and aborts otherwise.
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
 

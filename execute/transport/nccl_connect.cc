@@ -74,8 +74,8 @@ absl::Status NcclEndpoint::Connect(DeviceMemory* memory) {
   return absl::OkStatus();
 }
 
-// In the order of the plan, which all ranks agree on: whoever is first in it
-// has no member that waits for another communicator.
+// In the order of the plan, on which all ranks agree: no member of the first
+// communicator waits for another one.
 absl::Status NcclEndpoint::Join(double deadline_s) {
   const PwNccl& nccl = *options_.nccl;
   const auto failed = [&nccl](const char* what) {

@@ -14,7 +14,8 @@ namespace pipewright {
 namespace {
 
 constexpr size_t kFloat = 4;
-// Short against what is worth timing on a GPU; first without a rest.
+// Short against what is worth timing on a GPU. The first tries come without a
+// rest.
 constexpr auto kMemberRest = std::chrono::microseconds(50);
 constexpr int kMemberYields = 50;
 
@@ -82,7 +83,7 @@ absl::Status NcclMember::Failed(const std::string& what) const {
       "device ", options_.device, ", ", what, ": ", options_.nccl->error()));
 }
 
-// Until `ask` says 0; below 0 it has failed.
+// Waits until `ask` says 0; below 0 it has failed.
 absl::Status NcclMember::Await(const std::string& what,
                                const std::function<int()>& ask) {
   const double deadline_s = SteadySeconds() + options_.timeout_s;
@@ -107,8 +108,8 @@ absl::Status NcclMember::Await(const std::string& what,
   }
 }
 
-// What has been called is over on the host before the next call, and before an
-// event that is to stand behind it.
+// A call must be over on the host before the next call, and before an event
+// that has to follow it.
 absl::Status NcclMember::Call(const std::string& what, PwNcclComm* comm,
                               int called) {
   if (called < 0) return Failed(what);

@@ -1,5 +1,5 @@
-// One GPU as a member of transfers over NCCL that are timed: its buffers, its
-// communicators and the calls on them. Who the others are it does not know, see
+// One GPU as a member of timed transfers over NCCL: its buffers, its
+// communicators and the calls on them. It does not know who the others are; see
 // nccl_party.h. Used by one thread. No messages of a schedule: those are
 // nccl_transport.h.
 #pragma once
@@ -25,7 +25,7 @@ namespace pipewright {
 // way. The rest: kAllReduce, kAllGather, kReduceScatter, out of place.
 struct NcclTransfer {
   OpKind kind = OpKind::kSend;
-  int members = 2;    // the first so many; of kSend 2
+  int members = 2;    // the first so many take part; 2 for kSend
   int64_t bytes = 0;  // as TransferEntry has them; at least 4 a member
   int repeats = 1;    // on end
 };
@@ -49,18 +49,18 @@ class NcclMember {
   NcclMember(const NcclMember&) = delete;
 
   int64_t free_bytes() const { return free_bytes_; }  // when it was opened
-  // Memory for transfers of up to so many bytes, twice as much, filled with
-  // random numbers. Error: kResourceExhausted.
+  // Takes memory for transfers of up to so many bytes: twice as much, filled
+  // with random numbers. Error: kResourceExhausted.
   absl::Status Reserve(int64_t bytes);
   void Release();
   // Joins a communicator of so many members and waits for all of them. Errors
   // of this and the following: kUnavailable with NCCL's message or the
   // operation that takes too long; kCancelled when another has failed.
   absl::Status Join(const PwNcclId& id, int members);
-  // Queues the transfers after a small all-reduce, with which all start
-  // together; it does not wait for their end.
+  // Queues the transfers after a small all-reduce, which lets all members start
+  // together. Does not wait for their end.
   absl::Status Begin(const NcclTransfer& transfer);
-  // Awaits them: seconds of one, of this device's clock.
+  // Waits for their end; seconds of one by this device's clock.
   absl::StatusOr<double> End(const NcclTransfer& transfer);
   // Ends what is under way, for the others too.
   void CutOff();

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kPartOfMemory = 8;
 constexpr int64_t kBuffers = 2;
-// Less would measure nothing that a bandwidth follows from.
+// Fewer bytes would say nothing about the bandwidth.
 constexpr int64_t kLeastBytes = 1 << 16;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GPUs that transfer over NCCL on somebody's word, timed by events on the
+// GPUs that transfer over NCCL when they are told to, timed by events on the
 // devices: threads of one process (nccl_transfers.h) or processes of a job
 // (nccl_processes.h).
 #pragma once
@@ -17,14 +17,16 @@ class NcclParty {
   virtual ~NcclParty() = default;
 
   virtual int members() const = 0;
-  // Of a transfer: what memory allows, below the wanted.
+  // Bytes of the largest transfer: what memory allows of the wanted ones.
   virtual int64_t most_bytes() const = 0;
 
-  // The first `members` become a communicator; once before transfers of so
-  // many. Errors of this and all below: kUnavailable, the first that a member
-  // had; it ended what all of them did, and every later call gives it.
+  // The first `members` become a communicator; to be called once before
+  // transfers of so many. Errors of this and all below: kUnavailable, the first
+  // that a member had. It ended the work of all of them, and every later call
+  // returns it.
   virtual absl::Status Join(int members) = 0;
-  // All is queued, and awaited: seconds of one transfer, of the slowest.
+  // Queues all transfers, and waits for them: seconds of one on the slowest
+  // member.
   virtual absl::Status Begin(const NcclTransfer& transfer) = 0;
   virtual absl::StatusOr<double> End() = 0;
   absl::StatusOr<double> Time(const NcclTransfer& transfer) {

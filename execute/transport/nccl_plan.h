@@ -24,8 +24,8 @@ struct CommPlan {
 
 std::vector<CommPlan> PlanComms(const Program& program);
 
-// Of how many passes at most the rank holds what they began with, and what
-// comes for the next ones beside.
+// The most inputs that the rank holds at a time: those that its passes began
+// with, and those that come for the next passes.
 int BlocksHeld(const Program& program, int rank);
 
 }  // namespace pipewright

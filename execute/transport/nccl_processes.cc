@@ -13,7 +13,7 @@
 namespace pipewright {
 namespace {
 
-// For those that have been stopped to say what they saw.
+// How long stopped processes have to say what they saw.
 constexpr double kPatience_s = 5;
 
 }  // namespace
@@ -25,7 +25,7 @@ struct NcclProcesses::Word {
   PwNcclId id = {};
 };
 
-// What they answer, but to kStop and kEnd; an error's text follows.
+// Their answer to every word but kStop and kEnd; the text of an error follows.
 struct NcclProcesses::Answer {
   int32_t failed = 0;
   int32_t full = 0;  // of memory: no failure
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<NcclProcesses>> NcclProcesses::Create(
 
 NcclProcesses::~NcclProcesses() {
   if (job_.process() > 0) return;
-  // They wait for each other in it.
+  // Members wait for each other while they leave.
   if (failure_.ok()) Say(members(), {.what = What::kLeave});
   member_.reset();
   if (failure_.ok()) static_cast<void>(AwaitAnswers());
@@ -165,7 +165,7 @@ void NcclProcesses::TakeAnswers(double timeout_s) {
 }
 
 absl::Status NcclProcesses::AwaitAnswers() {
-  // They give up by themselves after timeout_s of whatever it is.
+  // They give up by themselves when anything takes longer than timeout_s.
   const double deadline_s = SteadySeconds() + 2 * options_.timeout_s;
   while (failure_.ok() && awaited_ > 0) {
     TakeAnswers(0.01);
@@ -178,8 +178,8 @@ absl::Status NcclProcesses::AwaitAnswers() {
   return failure_.ok() ? failure_ : Fail(failure_);
 }
 
-// Ends what the others do too. What this process saw may only be that another
-// was cut off, so what they say is part of it.
+// Ends the work of the others too. This process may only have seen that another
+// was cut off, so the error contains what the others say.
 absl::Status NcclProcesses::Fail(const absl::Status& status) {
   const bool is_first = failure_.ok();
   failure_.Update(status);

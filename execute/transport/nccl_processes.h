@@ -1,7 +1,7 @@
-// NCCL's transfers between processes, a GPU each, on process 0's word: what
-// calibration measures under mpirun with --device cuda. The other processes
-// sleep in between. Errors do not end the job: process 0 has other things to
-// measure. Never run on several GPUs; its logic is tested with
+// NCCL's transfers between processes with a GPU each, started by process 0:
+// what calibration measures under mpirun with --device cuda. The other
+// processes sleep in between. Errors do not end the job: process 0 has other
+// things to measure. Never run on several GPUs; its logic is tested with
 // tests/support/fake_nccl.h and fake_mpi.h.
 #pragma once
 
@@ -44,8 +44,8 @@ class NcclProcesses : public NcclParty {
   // The others: do what process 0 says until LetGo. Error: kInternal when the
   // job is ended from outside before.
   static absl::Status Serve(ProcessGroup* job, const Options& options);
-  // Process 0, once, when there is nothing more to measure, whether anything
-  // was or not.
+  // Process 0 calls it once, when there is nothing more to measure, even where
+  // nothing was.
   static void LetGo(ProcessGroup* job);
 
  private:
@@ -73,7 +73,7 @@ class NcclProcesses : public NcclParty {
   absl::Status AwaitAnswers();
   absl::Status Fail(const absl::Status& status);
 
-  // Of another process than 0.
+  // For processes other than 0.
   absl::Status Do(const Word& word, Answer* answer);
   bool Stopped();
 
@@ -83,14 +83,14 @@ class NcclProcesses : public NcclParty {
   std::unique_ptr<NcclMember> member_;
   NcclTransfer begun_;
 
-  // Of process 0, of the word that was said last.
+  // Of process 0: answers to the word that it said last.
   int awaited_ = 0;
   double slowest_s_ = 0;
   int64_t least_free_ = 0;
   bool full_ = false;
   std::vector<std::string> told_;  // failures of others
   absl::Status failure_;
-  // Of another: process 0 has said so.
+  // Of the others: process 0 has told them to stop.
   bool stopped_ = false;
   bool ended_ = false;
 };

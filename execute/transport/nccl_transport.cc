@@ -14,7 +14,8 @@
 namespace pipewright {
 namespace {
 
-// Of the run, not of the data in front of it.
+// These messages are about the run, so they do not wait for the data in front
+// of them.
 bool IsUrgent(RankMessage::Kind kind) {
   return kind == RankMessage::Kind::kLost ||
          kind == RankMessage::Kind::kFailed ||

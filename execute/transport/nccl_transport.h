@@ -42,7 +42,7 @@ absl::StatusOr<const PwNccl*> LoadNccl();
 struct NcclOptions {
   const PwNccl* nccl = nullptr;
   int device = 0;
-  double timeout_s = 60;  // see ExecuteOptions; here twice of it
+  double timeout_s = 60;  // see ExecuteOptions; twice of it here
   // Receives are queued while the rank computes; needs a control transport
   // that two threads may use.
   bool own_thread = true;
@@ -54,8 +54,8 @@ class NcclEndpoint : public Endpoint {
                NcclOptions options);
   ~NcclEndpoint() override;
 
-  // Makes all communicators and moves a few bytes on each: what connects does
-  // so at its first use.
+  // Makes all communicators and moves a few bytes on each, because NCCL
+  // connects at the first use.
   absl::Status Connect(DeviceMemory* memory) override;
   absl::Status Disconnect(bool well) override;
   void Send(Address to, RankMessage message) override;

@@ -22,7 +22,7 @@
 namespace pipewright {
 namespace {
 
-// Of payloads, as blocks of an allocator for kernels have it.
+// The alignment of payloads, as allocators for kernels have it.
 constexpr size_t kAlignment = 64;
 
 // Messages that are begun before one is given out.
@@ -136,7 +136,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create() {
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
     const PwProcesses* mpi, const char* name, const char* count_option) {
-  // Before MPI starts its threads: they are to have it blocked as well.
+  // This comes before MPI starts its threads, so that they have it blocked as
+  // well.
   TakeTerminate();
   std::unique_ptr<ProcessGroup> job(new ProcessGroup(mpi, name, count_option));
   if (!job->Failed(job->mpi_.start())) {
@@ -162,8 +163,9 @@ ProcessGroup::~ProcessGroup() {
     KeepComing();
     return;
   }
-  // What a run has sent in vain goes when it is taken: the first forwards of an
-  // iteration that never comes, all that is under way when a rank has failed.
+  // Messages that a run has sent in vain end when they are taken: the first
+  // forwards of an iteration that never comes, and all that is under way when a
+  // rank has failed.
   Backoff backoff;
   const double deadline_s = SteadySeconds() + kFarewell_s;
   while (ended_by().empty()) {
@@ -300,7 +302,7 @@ void ProcessEndpoint::Send(Address to, RankMessage message) {
 }
 
 bool ProcessEndpoint::RunsSince(Address other, double since_s) const {
-  // What is taken a period later was said later.
+  // A sign that is taken more than a period later was given later.
   return pulse_.heard_running_s(other.replica * pp_ + other.rank) >
          since_s + pulse_.period_s();
 }

@@ -21,11 +21,11 @@ namespace pipewright {
 
 class Pulse;
 
-// This process as part of what mpirun has started. One a process; Send and
-// Receive from any thread. From its creation on SIGTERM does not end the
-// process but its waits, so that it can say what it waited for: mpirun sends it
-// to all when one process dies, and SIGKILL some milliseconds later (12 in Open
-// MPI 4.1, a second after SIGCONT).
+// This process as part of what mpirun has started. There is one object a
+// process; any thread may call Send and Receive. From its creation on SIGTERM
+// does not end the process but its waits, so that it can say what it waited
+// for: mpirun sends it to all when one process dies, and SIGKILL some
+// milliseconds later (12 in Open MPI 4.1, a second after SIGCONT).
 class ProcessGroup {
  public:
   // True where mpirun, or another starter of MPI processes, has set the
@@ -34,7 +34,8 @@ class ProcessGroup {
   // Error: kUnavailable, with what is missing.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create();
   // Processes that something else brings together, see socket_job.h; `name` is
-  // what it calls itself in messages, `count_option` what says how many.
+  // what messages call it, `count_option` the option that says how many
+  // processes there are.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(
       const PwProcesses* mpi, const char* name, const char* count_option);
   // Waits for all others to come to the same, unless Abandon() was called.
@@ -47,14 +48,14 @@ class ProcessGroup {
 
   // All processes call it alike; see module.h. Error: kInternal, MPI's.
   absl::StatusOr<double> Transfer(PwTransfer kind, int64_t bytes, int repeats);
-  // What has said how many there are.
+  // The option that has said how many processes there are.
   const char* count_option() const { return count_option_; }
 
-  // 2: what is measured by the module itself.
+  // 2 is for what the module itself measures.
   enum Tag : int { kPipeline = 0, kControl = 1, kPulse = 3 };
   struct Incoming {
     int from = 0;
-    // On a boundary that any kernel takes.
+    // Aligned for any kernel.
     std::shared_ptr<char> data;
     size_t bytes = 0;
     absl::string_view text() const { return {data.get(), bytes}; }
@@ -78,8 +79,9 @@ class ProcessGroup {
   // is not taken for a part of the next.
   int64_t BeginRun() { return ++runs_; }
 
-  // What to do where a run cannot return when the job is ended, because a
-  // thread of it still computes: is told why, says so and ends the process.
+  // `last_words` is called where a run cannot return when the job is ended,
+  // because a thread of it still computes. It is told why, says so and ends the
+  // process.
   void SetLastWords(std::function<void(const std::string&)> last_words) {
     last_words_ = std::move(last_words);
   }
@@ -89,8 +91,8 @@ class ProcessGroup {
 
   // Processes are missing: MPI can no longer be left in good order.
   void Abandon() { abandoned_ = true; }
-  // Should this process say how the run has ended? One does for all, but where
-  // processes are missing each says what it knows.
+  // Should this process say how the run has ended? One speaks for all, but
+  // where processes are missing each says what it knows.
   bool speaks() const {
     return process_ == 0 || abandoned_ || !ended_by().empty();
   }
@@ -103,8 +105,8 @@ class ProcessGroup {
   bool Probe(Tag tag, Incoming* incoming);
   void KeepComing();
 
-  // A message whose parts are still on their way: other messages go on
-  // meanwhile, and who has sent it may die.
+  // A message whose parts are still on their way. Other messages go on
+  // meanwhile, and its sender may die.
   struct Coming {
     Tag tag = kPipeline;
     int number = 0;  // the module's
@@ -114,7 +116,7 @@ class ProcessGroup {
   const PwProcesses& mpi_;
   const char* const name_;
   const char* const count_option_;
-  // Of calls of mpi_, and of failure_: a transport in front of this one may
+  // Guards calls of mpi_, and failure_: a transport in front of this one may
   // have a thread of its own.
   mutable std::mutex mutex_;
   int process_ = 0;
@@ -141,7 +143,7 @@ class ProcessEndpoint : public Endpoint {
 
   void Send(Address to, RankMessage message) override;
   Received Receive(double timeout_s, RankMessage* message) override;
-  // Nobody sees from outside that all wait; ranks ask each other.
+  // Nothing outside can see that all wait, so the ranks ask each other.
   void Pending(int) override {}
   std::string ended_by() const override { return job_.ended_by(); }
   bool RunsSince(Address other, double since_s) const override;

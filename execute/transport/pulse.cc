@@ -14,13 +14,13 @@ namespace {
 
 // How soon the end of a run is seen.
 constexpr std::chrono::milliseconds kLook{50};
-// Of the 12 ms that mpirun gives.
+// Short against the 12 ms that mpirun gives.
 constexpr std::chrono::milliseconds kShortLook{1};
 constexpr int kShortLooks = 4;
 
-// An answer is awaited for a quarter of the time-out, at least a second
-// (RankRun::AwaitAnswers): four signs in that time, and no more than it takes
-// to be seen soon on a long time-out.
+// A rank waits for an answer for a quarter of the time-out, at least a second
+// (RankRun::AwaitAnswers), and should see four signs in that time. On a long
+// time-out a sign every 5 s is enough.
 double PeriodOf(double timeout_s) {
   return std::min(5.0, std::max(1.0, timeout_s / 4) / 4);
 }
@@ -35,7 +35,7 @@ Pulse::Pulse(ProcessGroup* job, std::string name, double timeout_s)
   for (Heard& heard : heard_) heard.any_s = SteadySeconds();
   if (heard_.size() == 1) return;
   thread_ = std::thread([this] { Run(); });
-  // Nobody else kills what he has told to end.
+  // Other starters do not kill the processes that they tell to end.
   if (ProcessGroup::Started()) {
     ProcessGroup::SetOnTerminate([this] { EndIfComputing(); });
   }
@@ -69,7 +69,7 @@ double Pulse::stands_since_s(int process) const {
 void Pulse::Run() {
   double next_s = 0;
   while (true) {
-    // One that is missed is only that: others come.
+    // A missed sign does no harm: others come.
     WithoutExceptions([&] {
       if (SteadySeconds() >= next_s) {
         next_s = SteadySeconds() + period_s_;
@@ -108,8 +108,8 @@ void Pulse::Beat() {
   }
 }
 
-// Who waits, or soon has computed, sees the end and says what it waited for.
-// Who does not is to say so while there is time.
+// A rank that waits, or soon ends its pass, sees the end and says what it
+// waited for. Otherwise this says so while there is time.
 void Pulse::EndIfComputing() {
   const int64_t steps = steps_;
   for (int look = 0; look < kShortLooks; ++look) {
@@ -119,8 +119,8 @@ void Pulse::EndIfComputing() {
   EndAtOnce();
 }
 
-// Who computes does not see it: when it has had the time to, this ends the
-// process.
+// A rank that computes does not see the end of the job. This ends the process
+// once the rank has had time to see it.
 void Pulse::EndIfStuck() {
   if (job_.ended_by().empty() || !runs_) return;
   const double now_s = SteadySeconds();

@@ -17,19 +17,19 @@ namespace pipewright {
 
 class Pulse {
  public:
-  // Often enough that several come while somebody waits for an answer. `name`:
-  // what this process is for people.
+  // Signs come often enough that several arrive while a rank waits for an
+  // answer. `name` is what messages call this process.
   Pulse(ProcessGroup* job, std::string name, double timeout_s);
   ~Pulse();
   Pulse(const Pulse&) = delete;
 
-  // Between these the rank of this process says so: it takes messages, or will
-  // when it has computed.
+  // Between these two calls the signs say that the rank of this process runs:
+  // it takes messages, or will do so after its pass.
   void RankBegins() { runs_ = true; }
   void RankEnds() { runs_ = false; }
-  // It begins or has ended something.
+  // The rank begins or has ended something.
   void RankGetsOn() { ++steps_; }
-  // While one is there it waits for messages.
+  // While such an object lives, the rank waits for messages.
   class Waits {
    public:
     explicit Waits(Pulse* pulse) : pulse_(*pulse) { pulse_.waits_ = true; }
@@ -41,13 +41,12 @@ class Pulse {
   };
 
   double period_s() const { return period_s_; }
-  // When `process` was heard last, of SteadySeconds(); before that when this
+  // When `process` was last heard (SteadySeconds()); at first, when this object
   // began.
   double heard_s(int process) const;
-  // And when last with a running rank; 0: never.
+  // When it was last heard with a running rank; 0: never.
   double heard_running_s(int process) const;
-  // Since when its running rank has said that it is where it was; 0: it does
-  // not run.
+  // Since when its running rank has made no progress; 0: it does not run.
   double stands_since_s(int process) const;
 
  private:

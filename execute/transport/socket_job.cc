@@ -30,13 +30,13 @@ namespace {
 constexpr int kHelloWaitMs = 1000;  // of somebody who may not be one of us
 constexpr double kByeWait_s = 10;
 
-// After both have said it: whoever did not wait for the answer and has tried
-// again is not kept twice.
+// A connection counts once both have said this. So a process that gave up
+// waiting and tried again does not count twice.
 constexpr char kHere = 'h';
 
 enum class Answer : int32_t { kWelcome, kTaken, kOtherCount };
 
-// What a process says to the one that it connects to, and hears back.
+// A process sends this to the one that it connects to, and gets it back.
 struct Hello {
   char number[kJobNumberLetters] = {};
   int32_t process = 0;
@@ -68,7 +68,7 @@ bool WriteAll(int file, const void* from, size_t bytes) {
   return ::send(file, from, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
 }
 
-// Of the one job that a process can be part of.
+// The one job that a process can be part of.
 class SocketJob {
  public:
   static SocketJob& The() {
@@ -113,7 +113,7 @@ class SocketJob {
       all = Reach(process, absl::StrCat(options.path, ".", process));
     }
     if (all) all = Admit();
-    // Nobody looks for it any more.
+    // No process looks for this file any more.
     if (ReadJobPlace(own_path).number == number_) ::unlink(own_path.c_str());
     ::close(listener_);
     return all ? 0 : Missing();
@@ -158,8 +158,8 @@ class SocketJob {
     return count;
   }
 
-  // Says so, and gives the others `wait_s` to take what they have been sent,
-  // and `all` to say the same.
+  // Says goodbye and gives the others `wait_s` to take what they have been
+  // sent; with `all` also to say goodbye.
   void Leave(double wait_s, bool all) {
     for (auto& [process, peer] : peers_) {
       peer->Put(SocketPeer::kBye, nullptr, 0, nullptr, 0);
@@ -368,7 +368,7 @@ const PwProcesses kTable = {
     .receive = [](void* into) { return SocketJob::The().Receive(into); },
     .received = [](int) { return 1; },
     .unsent = [] { return SocketJob::The().Unsent(); },
-    // finish waits for them, and no longer than it should.
+    // finish waits for the others, and no longer than it should.
     .has_ended = [] { return 1; },
     .finish =
         [] {

@@ -21,10 +21,10 @@ class SocketPeer {
 
   void Put(int32_t tag, const void* head, size_t head_bytes, const void* body,
            size_t body_bytes);
-  // Reads and writes what goes at once.
+  // Reads and writes as much as goes without waiting.
   void Pump();
   bool unsent() const { return sent_ < out_.size(); }
-  // Gone without a word.
+  // The other end has gone without its last frame.
   bool gone() const { return closed_ && !bye_; }
   bool closed() const { return closed_ || bye_; }
   // Frames of `tag` that have come.

@@ -10,7 +10,7 @@
 
 namespace pipewright {
 
-// Of the number that is drawn for a job, hexadecimal.
+// Digits of the number that is drawn for a job, hexadecimal.
 inline constexpr size_t kJobNumberLetters = 32;
 
 struct JobPlace {
@@ -19,14 +19,14 @@ struct JobPlace {
   int port = 0;
 };
 
-// Of this machine, the loopback last: it is right on one machine only, and
-// there any is.
+// The addresses of this machine, the loopback last: it works on one machine
+// only, where any other does too.
 std::vector<std::string> OwnAddresses();
 
-// At once, and readable by its owner only. Error: kInvalidArgument.
+// Writes the file at once, readable by its owner only. Error: kInvalidArgument.
 absl::Status WriteJobPlace(const std::string& path, const JobPlace& place);
 
-// Nothing where there is none, or not of this form.
+// Empty where there is no file, or not one of this form.
 JobPlace ReadJobPlace(const std::string& path);
 
 }  // namespace pipewright

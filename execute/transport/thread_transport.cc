@@ -38,7 +38,7 @@ class ThreadFabric::Mailbox : public Endpoint {
       });
       --fabric_.waiting_;
       if (!woken) return Received::kTimeOut;
-      // Who waits for a lost rank finds out by asking.
+      // A rank that waits for a lost one finds out by asking.
       if (messages_.empty()) {
         return fabric_.lost_ ? Received::kTimeOut : Received::kStuck;
       }

@@ -22,22 +22,23 @@ absl::string_view TransferName(TransferKind kind);  // "send_recv"
 struct Transport {
   std::string name;  // as TransferEntry has it
   int ranks = 0;
-  // Seconds of one transfer, of `repeats` on end.
+  // Seconds of one transfer out of `repeats` in a row.
   std::function<absl::StatusOr<double>(TransferKind kind, int64_t bytes,
                                        int repeats)>
       run;
-  // Other threads with other buffers; empty where ranks are processes or GPUs.
+  // Makes new threads with new buffers; empty where ranks are processes or
+  // GPUs.
   std::function<void()> renew;
   int nodes = 0;  // that the ranks are on; 0: not known
-  // What is measured; empty: what suits the memory of a host.
+  // The sizes to measure; empty: those that suit the memory of a host.
   std::vector<int64_t> sizes;
   // Small transfers are repeated until about so many bytes have moved.
   int64_t sample_bytes = 1 << 20;
   int least_repeats = 1;
   int most_repeats = 32;
-  // On GPUs, with the measured one as the first: queues `count` transfers and
-  // gives the seconds of one when all have ended; for transfers beside passes.
-  // Empty elsewhere.
+  // For transfers beside passes, on GPUs of which the measured one is the
+  // first; empty elsewhere. `begin` queues `count` transfers, `end` gives the
+  // seconds of one when all have ended.
   std::function<absl::Status(TransferKind kind, int64_t bytes, int count)>
       begin;
   std::function<absl::StatusOr<double>()> end;

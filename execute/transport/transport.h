@@ -41,28 +41,28 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Before the run, at the same time on all ranks. The memory is null on a rank
-  // that has failed to make a worker: the others get to know.
+  // Called before the run, at the same time on all ranks. The memory is null on
+  // a rank that could not make a worker, and the others learn of it.
   virtual absl::Status Connect(DeviceMemory*) { return absl::OkStatus(); }
-  // After the rank's run. `well`: awaits that what it has sent has gone.
-  // Otherwise what is under way ends now.
+  // Called after the rank's run. Where it ended well (true), it waits until all
+  // that was sent has gone. Otherwise what is under way ends now.
   virtual absl::Status Disconnect(bool) { return absl::OkStatus(); }
 
   // Never blocks on the receiver. Messages to itself are allowed.
   virtual void Send(Address to, RankMessage message) = 0;
   // The next message; waits at most `timeout_s`, with 0 not at all.
   virtual Received Receive(double timeout_s, RankMessage* message) = 0;
-  // Work that ends with a message to this rank is (+1) or is no more (-1)
-  // under way elsewhere: until then the rank's waiting is no deadlock.
+  // Work elsewhere that ends with a message to this rank has begun (+1) or
+  // ended (-1). While some is under way, the rank's waiting is no deadlock.
   virtual void Pending(int change) = 0;
-  // Is it known that the other, which has not answered, still runs, or did
-  // after `since_s` of SteadySeconds()? Then it computes. False where this
+  // Is it known that the other rank, which has not answered, still runs, or did
+  // so after `since_s` (SteadySeconds())? Then it computes. False where this
   // cannot be known.
   virtual bool RunsSince(Address, double) const { return false; }
-  // This rank has got on: begins or has ended something of its own.
+  // This rank has made progress: it begins or has ended something of its own.
   virtual void GetsOn() {}
-  // Since when, of SteadySeconds(), the other computes the same as far as is
-  // known; 0: not known, or it does not compute.
+  // Since when (SteadySeconds()) the other rank computes the same thing, as far
+  // as is known; 0: not known, or it does not compute.
   virtual double ComputesSince(Address) const { return 0; }
   // Why nothing will come any more, after kEnded.
   virtual std::string ended_by() const { return ""; }

@@ -38,8 +38,8 @@ class WireWriter {
   std::string bytes_;
 };
 
-// Of what a WireWriter has written, in the same order. What is not there reads
-// as nothing; see ok().
+// Reads what a WireWriter has written, in the same order. A missing value reads
+// as zero or empty; see ok().
 class WireReader {
  public:
   explicit WireReader(absl::string_view bytes) : bytes_(bytes) {}

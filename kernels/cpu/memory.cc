@@ -107,7 +107,8 @@ PwStatus Allocate(PwDevice*, size_t bytes, void** memory) {
   constexpr size_t kLargePage = size_t{2} << 20;
   const bool large = bytes >= 2 * kLargePage;
   *memory = nullptr;
-  // Linux hands out what it does not have; the user wants to know now.
+  // Linux hands out memory that it does not have; the user wants to know that
+  // now.
   const int64_t there = FreeMemory();
   if (there >= 0 && bytes > static_cast<size_t>(there)) {
     return Fail(PW_NO_MEMORY, "%zu bytes asked for, %lld are free", bytes,

@@ -87,7 +87,8 @@ PwStatus Fail(PwStatus status, std::string message) {
 
 PwStatus FromCuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return PW_OK;
-  // Also takes an error that does not stick out of the runtime's own memory.
+  // This also clears an error that does not stick from the runtime's own
+  // memory.
   cudaGetLastError();
   PwStatus status = PW_FAILED;
   if (error == cudaErrorMemoryAllocation) status = PW_NO_MEMORY;

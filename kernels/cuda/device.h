@@ -93,10 +93,10 @@ const std::string& LastError();
 // Keeps the message and gives the status back.
 PwStatus Fail(PwStatus status, std::string message);
 
-// PW_OK, or what a failed call of the runtime amounts to.
+// PW_OK, or the status for a failed call of the runtime.
 PwStatus FromCuda(cudaError_t error, const char* what);
 
-// Makes `device` the calling thread's and forgets failures of before.
+// Makes `device` the calling thread's, and forgets earlier failures.
 PwStatus Enter(PwDevice* device);
 
 // The status of a launch; `what` names the kernel.

@@ -184,8 +184,8 @@ PwStatus Describe(const GemmKey& key, GemmPlan* plan) {
   const cudaDataType second = InputType(gemm, gemm.pass != PW_GEMM_FORWARD);
   const cudaDataType output = OutputType(gemm);
   if (gemm.type == PW_FP8 && gemm.pass == PW_GEMM_FORWARD) {
-    // Partial sums in the tensor cores' own accumulators, as who trains in fp8
-    // has it in F, and in F alone (TransformerEngine's recipes).
+    // Partial sums stay in the tensor cores' own accumulators in F, and in F
+    // alone, as in TransformerEngine's recipes for fp8.
     const int8_t fast = 1;
     PW_RETURN_IF_FAILED(SetOperation(plan, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
                                      &fast, sizeof(fast)));

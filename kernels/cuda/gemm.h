@@ -35,7 +35,7 @@ class GemmPlans {
   std::unordered_map<GemmKey, std::unique_ptr<GemmPlan>, GemmKeyHash> plans_;
 };
 
-// What no device does, or this one not.
+// Refuses products that no device computes, or that this one does not.
 PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm);
 
 // to[columns, rows] = transpose of from[rows, columns], one byte an element.

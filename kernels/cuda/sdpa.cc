@@ -81,7 +81,7 @@ struct AttentionPlans::State {
 };
 
 AttentionPlans::AttentionPlans() : state_(std::make_unique<State>()) {
-  // To check or time the own kernels where cuDNN is there.
+  // Off: our own kernels run even where cuDNN is there, to check or time them.
   const char* chosen = std::getenv("PIPEWRIGHT_CUDNN");
   if (chosen != nullptr && std::string(chosen) == "off") {
     state_->name = "cudnn off";

@@ -276,7 +276,7 @@ bool SdpaGraph::TryPlan(cudnnHandle_t handle, Descriptor device_properties,
     return false;
   }
   plan_ = plan;
-  // A name for reports only: that it is missing is no failure.
+  // The name is for reports only, so a missing one is no failure.
   int64_t length = 0;
   if (api_->get(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                 CUDNN_TYPE_CHAR, 0, &length, nullptr) == CUDNN_STATUS_SUCCESS &&

@@ -19,7 +19,7 @@ std::optional<std::string> Part(const absl::Status& status, const char* part) {
   return std::string(*found);
 }
 
-// Whoever is nearest to the mistake has set it first.
+// The function nearest to the mistake has set it first.
 void SetIfUnknown(absl::string_view text, const char* part,
                   absl::Status* status) {
   if (text.empty() || status->GetPayload(part)) return;

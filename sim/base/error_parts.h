@@ -12,7 +12,7 @@
 
 namespace pipewright {
 
-// The same that the message says in words. A status carries the parts as
+// The parts of what the message says in words. A status carries them as
 // payloads; a part that was not set is unknown.
 struct ErrorParts {
   std::optional<std::string> file;
@@ -67,7 +67,7 @@ absl::Status InFile(absl::string_view file, int64_t line,
 // Sets the file of a message that names it in its own words.
 absl::Status AboutFile(absl::string_view file, absl::Status status);
 
-// The same of the field.
+// Sets the field in the same way.
 absl::Status AboutField(absl::string_view field, absl::Status status);
 
 // "FIELD: MESSAGE"; sets the field where the status has none.

@@ -100,8 +100,8 @@ std::string TemporaryPrefix(const std::string& target) {
 
 constexpr absl::string_view kRandom = "XXXXXX";
 
-// Who writes a file holds its lock, and the lock ends with the process: what
-// can be locked nobody writes any more.
+// The writer of a file holds its lock, and the lock ends with the process. So a
+// file that can be locked has no writer any more.
 void RemoveIfStale(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
@@ -145,10 +145,10 @@ int MakeTemporary(const std::string& target, std::string* path) {
     *path = absl::StrCat(TemporaryPrefix(target), kRandom);
     const int file = ::mkostemp(path->data(), O_CLOEXEC);
     if (file < 0) return file;
-    // Where a file system has no locks, nobody removes what is stale either.
+    // On a file system without locks no process removes stale files either.
     ::flock(file, LOCK_EX);
     struct stat info;
-    // Somebody may have taken it for stale before it was locked.
+    // Another process may have taken it for stale before it was locked.
     if (::fstat(file, &info) != 0 || info.st_nlink > 0) return file;
     ::close(file);
   }

@@ -1,5 +1,5 @@
-// Files, written whole and so that an interrupted write leaves the old file as
-// it was. Read they are by input.h.
+// Writes files as a whole, so that an interrupted write leaves the old file as
+// it was. input.h reads them.
 #pragma once
 
 #include <string>
@@ -27,13 +27,14 @@ absl::Status WriteFile(const std::string& path, absl::string_view content);
 class StagedFiles {
  public:
   StagedFiles() = default;
-  // What has not been committed is not there.
+  // Files that have not been committed do not appear.
   ~StagedFiles();
   StagedFiles(const StagedFiles&) = delete;
 
-  // As WriteFile, but the rename; a device or pipe is written now.
+  // As WriteFile without the rename; a device or pipe is written at once.
   absl::Status Add(const std::string& path, absl::string_view content);
-  // The renames. Error: the first that fails; the later ones are not done.
+  // Renames the files. Error: the first rename that fails; the later ones are
+  // not done.
   absl::Status Commit();
 
  private:

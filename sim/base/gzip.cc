@@ -57,7 +57,8 @@ class InputFile::Source {
 
   char* data() { return piece_.data(); }
   int64_t size() const { return size_; }
-  // Packed bytes that are known of: of a file all, of a pipe what has come.
+  // Packed bytes known so far: all of a file, or those of a pipe that have
+  // come.
   int64_t known() const { return std::max(input_.size(), read_); }
   const std::string& path() const { return path_; }
   const absl::Status& status() const { return status_; }
@@ -107,7 +108,7 @@ class InputFile::Plain : public std::streambuf {
 // Expands a piece whenever one is wanted.
 class InputFile::Expander : public std::streambuf {
  public:
-  // `raised`: what is read however small the file was packed.
+  // So many bytes, `raised`, may be read however small the packed file is.
   Expander(Source* source, InputKind kind, int64_t most, int64_t raised)
       : source_(*source), kind_(kind), most_(most), raised_(raised) {
     // 15 bits, the largest window; 16: a gzip header.

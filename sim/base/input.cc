@@ -42,7 +42,7 @@ bool IsStandardInput(const struct stat& info) {
          ::isatty(STDIN_FILENO) != 0;
 }
 
-// What `info` is that cannot be read; "" for a file or a pipe.
+// The name of what cannot be read, by `info`; "" for a file or a pipe.
 absl::string_view Refused(const struct stat& info) {
   switch (info.st_mode & S_IFMT) {
     case S_IFDIR:
@@ -125,13 +125,13 @@ absl::Status TooLarge(const std::string& path, InputKind kind, int64_t most) {
 absl::StatusOr<OpenInput> OpenInput::Open(const std::string& path,
                                           InputKind kind, int64_t most) {
   struct stat info;
-  // Before it is opened: what is no file may do something when it is.
+  // This comes before it is opened, because to open a device may do something.
   if (::stat(path.c_str(), &info) != 0) return CannotRead(path, errno);
   PW_RETURN_IF_ERROR(CheckKind(path, info));
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return CannotRead(path, errno);
   OpenInput input(file, path, -1);
-  // It may be another one by now.
+  // The path may name another file by now.
   if (::fstat(file, &info) != 0) return CannotRead(path, errno);
   PW_RETURN_IF_ERROR(CheckKind(path, info));
   if (S_ISREG(info.st_mode)) input.size_ = info.st_size;

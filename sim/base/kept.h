@@ -1,5 +1,5 @@
 // Values that are made once each and then only read, by any number of threads.
-// Whoever asks for one that is being made waits for it, nobody for another.
+// A thread that asks for one that is being made waits for it, and for no other.
 #pragma once
 
 #include <map>

@@ -59,7 +59,7 @@ absl::Status UnknownName(absl::string_view what, absl::string_view name,
                           : absl::StrCat("; did you mean '", nearest, "'?"),
           " (known: ", list, ")")),
       name, list);
-  // Another thing is no field; whoever asks knows which one it stands in.
+  // Other things are no fields; the caller knows which field they stand in.
   return absl::StartsWith(what, "--") ? AboutField(what, unknown) : unknown;
 }
 

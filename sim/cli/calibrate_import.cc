@@ -64,7 +64,8 @@ absl::Status MissingLayers(const ModelSpec& spec) {
           "around each layer 1"));
 }
 
-// As the reader of profiles has it, which would refuse what is written.
+// The limit of the reader of profiles, which would otherwise refuse what is
+// written.
 absl::Status Import::CheckOptions(const ModelSpec& spec) const {
   if (options.type != "bf16" && options.type != "fp8" &&
       options.type != "fp32") {
@@ -138,8 +139,8 @@ absl::StatusOr<Profile> Import::Trace() {
   return profile;
 }
 
-// Devices are called differently by each program: --device, or the first
-// name, stands for all.
+// Each program calls devices by other names: --device, or the first name,
+// stands for all.
 absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
   PW_RETURN_IF_ERROR(more.status());
   for (ProfileSource& source : more->sources) {

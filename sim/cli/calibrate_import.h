@@ -7,7 +7,7 @@
 
 namespace pipewright {
 
-// Adds the sub-command to the verb `calibrate`, whose own callback runs behind
+// Adds the sub-command to the verb `calibrate`, whose own callback runs after
 // this one and must leave the action alone when get_subcommands() is not empty.
 void AddCalibrateImport(CLI::App* calibrate, Action* action);
 

@@ -39,7 +39,7 @@ struct Check {
                    Json* report, absl::Status* verdict) const;
 };
 
-// Tells a model what the passes of the file need?
+// Is there a model that says what the passes of the file need?
 bool HasModel(const RunConfig& run_config) {
   if (run_config.model.preset || run_config.model.hf) return true;
   return std::any_of(ModelSizeRows().begin(), ModelSizeRows().end(),
@@ -124,7 +124,7 @@ absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
   return InField("--semantics", UnknownName("value", name, known));
 }
 
-// Passes first: whether transfers fit is no question before that.
+// Passes come first: only then can transfers fit.
 absl::Status Verify(const ScheduleFile& file, Semantics semantics,
                     Json* report) {
   PW_RETURN_IF_ERROR(VerifyScheduleFile(file));

@@ -163,7 +163,7 @@ int Refuse(const absl::Status& status) {
   std::fprintf(stderr, "pipewright: error: %s\n", Words(status).c_str());
   if (State().json && !State().reported) {
     const nlohmann::ordered_json object = {{"error", ErrorToJson(status)}};
-    // Whether it can be written changes nothing any more.
+    // It makes no difference any more whether this can be written.
     Print(absl::StrCat(
               object.dump(2, ' ', false,
                           nlohmann::ordered_json::error_handler_t::replace),

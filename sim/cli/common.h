@@ -80,12 +80,12 @@ class RefusedOption : public CLI::ParseError {
 
 // Standard output, all of it or an error (a full disk, a closed pipe).
 absl::Status Print(absl::string_view text);
-// The report has gone where it was to go, a file or standard output.
+// Says that the report has gone where it belongs, to a file or standard output.
 void MarkReported();
 
 // Says on standard error what has failed and, for a caller that wants JSON
 // (SetJson) and has no report, as one object on standard output. Returns the
-// exit code. An error without words has been told by another process.
+// exit code. Another process has reported an error without a message.
 int Refuse(const absl::Status& status);
 // Are refusals wanted as JSON? Once, from the command line.
 void SetJson(bool json);

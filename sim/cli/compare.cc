@@ -21,7 +21,7 @@
 namespace pipewright {
 namespace {
 
-// As the reader of traces takes (trace_read.cc).
+// The most that the reader of traces takes (trace_read.cc).
 constexpr int kMostIteration = 1'000'000;
 
 struct CompareVerb {
@@ -48,7 +48,7 @@ Result Read(const InputFile& file, Result result) {
   return result;
 }
 
-// Ours say so before the first event.
+// Our own traces say so before the first event.
 absl::StatusOr<bool> IsOurs(const std::string& path) {
   PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
   TraceHeader header;
@@ -57,7 +57,7 @@ absl::StatusOr<bool> IsOurs(const std::string& path) {
       in->stream(), path,
       [&](const TraceEvent&) {
         ours = IsOwnTrace(header);
-        // That is enough.
+        // One event is enough.
         return absl::CancelledError("");
       },
       &header);

@@ -113,7 +113,7 @@ absl::Status Execute::CheckOptions() const {
 
 // A process a rank: one of them speaks for all.
 absl::Status Execute::Run() {
-  // What is wrong with it is said by Prepare.
+  // Prepare says what is wrong with it.
   job_options.timeout_s = CheckOptions().ok() ? timeout_s : kUsualTimeout_s;
   job_options.device = device;
   PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job_options));
@@ -206,7 +206,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                     "shard)");
   }
   if (processes.job != nullptr && prepared->kind != ClockKind::kPaced) {
-    // What one of them lacks all shall know, before any begins.
+    // All must know what one of them lacks before any begins.
     PW_RETURN_IF_ERROR(Kernels().status());
     std::vector<std::string> said;
     PW_RETURN_IF_ERROR(
@@ -224,7 +224,8 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
              absl::StrCat(OptionsOf(*prepared),
                           processes.job == nullptr ? "" : processes.name)}));
   }
-  // Before it is tried. What a system's device has is no limit of this one.
+  // Checked before the run. The memory of a system's device is no limit for
+  // this one.
   PW_RETURN_IF_ERROR(run.limit());
   if (run.memory && run.config.system.memory_bytes &&
       prepared->kind != ClockKind::kPaced) {
@@ -291,7 +292,7 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
   return VerdictOf(report);
 }
 
-// Predicts the run, and writes what is wanted of it.
+// Predicts the run and writes the files that are wanted.
 absl::Status Execute::Conclude(const Prepared& prepared, Executed* executed,
                                ExecuteReport* report) {
   const PreparedRun& run = prepared.run;

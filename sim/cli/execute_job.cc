@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-// More sockets than that no process has.
+// No process has more sockets than that.
 constexpr int kMostRanks = 1 << 16;
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(

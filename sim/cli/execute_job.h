@@ -14,7 +14,7 @@
 namespace pipewright {
 
 struct JobOptions {
-  std::string transport;  // "": as the surroundings are
+  std::string transport;  // "": as the process was started
   std::string bootstrap;  // "": by MPI
   int rank = -1;
   int ranks = -1;
@@ -32,7 +32,7 @@ struct ProcessJob {
 };
 
 // Errors: kInvalidArgument for options that do not go together; kUnavailable
-// for what is not there.
+// for a transport or device that is not there.
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options);
 
 // For ExecuteOptions::data_path of a job with NCCL.

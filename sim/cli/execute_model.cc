@@ -41,7 +41,7 @@ absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
       "recomputes every stage or none)"));
 }
 
-// Where the gradients of a table cannot come together.
+// Refuses a tied table whose gradients cannot come together.
 absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   const Schedule& schedule = *run.schedule.lowered;
   constexpr char kField[] = "model.tied_embeddings";
@@ -70,7 +70,7 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
   const bool unflushed = run.schedule.lowered->update_every > 0;
   if (!read.strategy.optimizer && !unflushed) {
-    // So that what is warned of is of a run that steps.
+    // So that the warnings are those of a run that steps.
     RunConfig steps = read;
     steps.strategy.optimizer = OptimizerMode::kSynchronised;
     PW_ASSIGN_OR_RETURN(run, Prepare(steps));
@@ -164,8 +164,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   model.sequence = training.sequence;
   model.slices = run.schedule.lowered->slices;
   model.seed = seed;
-  // Otherwise nobody waits for the norm: a post-validated step that clips is
-  // one that fails, which the program has to know of.
+  // Otherwise no rank waits for the norm. A post-validated step that clips is
+  // one that fails, and the program has to know that.
   if (run.lower.optimizer == OptimizerMode::kSynchronised) {
     model.clip_norm = kDefaultClip;
   }

@@ -21,14 +21,14 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
 // device.
 void TakeExecutorMemory(const std::string& device, PreparedRun* run);
 
-// Somebody has said how long passes take.
+// Are pass times known: given, measured or estimated?
 bool HasTimes(const PreparedRun& run);
 
-// What neither program nor run knows.
+// Fills in what neither program nor run knows.
 void DescribeExecuted(const PreparedRun& run, Report* report);
 
-// What is trained in another way than the model says is added to *warnings.
-// Error: kInvalidArgument for what the executor cannot train.
+// Adds to *warnings where it trains in another way than the model says. Error:
+// kInvalidArgument for a model that the executor cannot train.
 absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                                            uint64_t seed,
                                            std::vector<std::string>* warnings);

@@ -13,7 +13,8 @@
 namespace pipewright {
 namespace {
 
-// Of the real clock: how long a message takes is what it takes.
+// On the real clock messages take the time that they take, so links that say
+// otherwise are refused.
 absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
   if (way.clock != ClockKind::kReal || way.replays) return absl::OkStatus();
   const RunConfig& config = run.config;
@@ -74,6 +75,7 @@ RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
       !read.costs.interference) {
     read.costs.interference = false;
   }
+  read.costs.timed_by_run = way.clock != ClockKind::kPaced;
   return read;
 }
 
@@ -94,7 +96,7 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
   return absl::OkStatus();
 }
 
-// Without kernels nothing has bytes: what the schedule's passes say.
+// Without kernels nothing has bytes, so the passes of the schedule count.
 void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
   if (report->clock == ClockKind::kPaced || !run.memory) {
     report->predicted_peak_activations = PeakActivations(

@@ -1,5 +1,5 @@
-// What the simulator says of a run that `pipewright execute` executes, and what
-// of the configuration would be in the one and not in the other.
+// The simulator's prediction of a run that `pipewright execute` executes, and
+// fields of the configuration that only one of the two would follow.
 #pragma once
 
 #include "absl/status/status.h"
@@ -13,15 +13,16 @@ namespace pipewright {
 struct WayToRun {
   ClockKind clock = ClockKind::kVirtual;
   bool replays = false;    // ranks alone, in time that is composed
-  bool processes = false;  // on machines of their own, it may be
+  bool processes = false;  // perhaps on several machines
 };
 
-// Error: kInvalidArgument for what only the prediction would have, and the
-// execution not: links that no message takes, microbatches of unlike lengths.
+// Error: kInvalidArgument for fields that only the prediction would follow:
+// links that no message takes, microbatches of unlike lengths.
 absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way);
 
-// `read` without what is in a prediction by default and that the clock leaves
-// out: that passes and copies slow each other down.
+// `read` without the defaults of a prediction that do not hold for this clock:
+// passes and copies that slow each other down, and passes of 1 s where nobody
+// has given times. Only the paced clock uses these; the others measure.
 RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way);
 
 // The step and the ranks' spans, where pass times are given; peaks of memory.

@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-// That of fp32.
+// The tolerance for fp32.
 constexpr double kFineTolerance = 1e-3;
 
 double ErrorOf(const ExecuteReport& report) {

@@ -65,7 +65,7 @@ std::string ClockName(ClockKind clock);
 // What a run like this does not show.
 std::string NotValidated(const ExecuteReport& report);
 
-// What of its times was given, not measured: what is written into its traces.
+// Which of its times were given and not measured; its traces say so.
 TraceOrigin OriginOf(const ExecuteReport& report);
 
 // How the run was done, in words: "virtual clock, threads".
@@ -79,15 +79,15 @@ absl::Status VerdictOf(const ExecuteReport& report);
 absl::Status Differs(absl::string_view from);
 // "agrees with the float64 reference: …"; there is one.
 std::string ReferenceInWords(const ReferenceCheck& check);
-// What the rank's peak is, over what was predicted, less 1; nothing where it
-// has not run or nothing was predicted.
+// The rank's peak over the predicted one, minus 1; nothing where it has not run
+// or nothing was predicted.
 std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank);
 // The same of the host.
 std::optional<double> HostPeakErrorOf(const ExecuteReport& report, size_t rank);
 // Activations were offloaded, or should have been.
 bool HasHostPeaks(const ExecuteReport& report);
-// What the rank takes, over what was predicted, less 1; nothing where nothing
-// was predicted.
+// The rank's time over the predicted one, minus 1; nothing where nothing was
+// predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 
 // The keys of simulate, and "execute" with: clock, transport, device, type

@@ -26,11 +26,11 @@ class RowFile {
                     const RowOptions& options);
   // Does the table have the run as often as wanted?
   bool has_run() const { return has_run_; }
-  // And in one of these with gradients that differ?
+  // Do the gradients differ in one of these?
   bool differs() const { return differs_; }
   std::string key() const { return row_.Key(); }
-  // The table, as it is now, with the run at its end. Error: it can be read no
-  // more.
+  // The table, as it is now, with the run at its end. Error: it can no longer
+  // be read.
   absl::StatusOr<std::string> With(const ExecuteReport& report) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-// Times that ranks of all processes reckon with, a line each.
+// The times that all processes must agree on, one line each.
 std::string TimesOf(const Program& program) {
   std::string text;
   for (int rank = 0; rank < program.pp(); ++rank) {
@@ -25,7 +25,7 @@ std::string TimesOf(const Program& program) {
     for (const SideOp& op : its.side_ops) {
       absl::StrAppend(&text, " ", op.seconds);
       if (!IsCollective(op.kind)) continue;
-      // Seldom measured, and then not among the options.
+      // A measured time is rare, and is not among the options.
       if (const auto measured = MeasuredCollective(
               program.network, op,
               GroupMembers(program, program.groups[op.group], 0))) {
@@ -44,7 +44,7 @@ std::string TimesOf(const Program& program) {
 
 }  // namespace
 
-// Not where files lie: that may be another folder on another machine.
+// Leaves out paths of files: on another machine the folder may be another one.
 std::string Execute::OptionsOf(const Prepared& prepared) const {
   RunConfig sizes = prepared.run.config;
   sizes.schedule.file.reset();

@@ -63,8 +63,8 @@ struct Execute {
 
   absl::Status RunIn(const ProcessJob& processes);
   absl::Status Prepare(const ProcessJob& processes, Prepared* prepared);
-  // What makes it another run: not how it is checked and watched, nor the times
-  // that it is predicted from.
+  // The options that make it another run. Not among them: how it is checked and
+  // watched, and the times that it is predicted from.
   std::string OptionsOf(const Prepared& prepared) const;
   std::string SameOnAll(const Prepared& prepared) const;
   absl::Status Conclude(const Prepared& prepared, Executed* executed,

@@ -1,6 +1,6 @@
 // Fields of the configuration that matter to a simulated run, but not to what
-// another verb makes of it. What does not even matter to a simulated run is
-// PreparedRun::idle.
+// another verb makes of it. PreparedRun::idle has those that do not even matter
+// to a simulated run.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ namespace pipewright {
 std::vector<std::string> IdleInSchedule(const RunConfig& config,
                                         const PreparedRun& run);
 
-// The same of what `check` makes of a schedule file, which takes little else
-// than limits; without system.memory it prepares no run.
+// The same for `check` of a schedule file, which uses little besides limits;
+// without system.memory it prepares no run.
 std::vector<std::string> IdleInCheck(const RunConfig& config,
                                      const Schedule& schedule);
 

@@ -31,6 +31,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr char kExact[] = "exact";
+
 const char* MetricName(Claim::Metric metric) {
   switch (metric) {
     case Claim::Metric::kBubblePerRank:
@@ -59,7 +61,7 @@ Json Schedules() {
     for (const Claim& claim : info->claims) {
       claims.push_back(
           {{"metric", MetricName(claim.metric)},
-           {"sense", claim.sense == Claim::Sense::kExact ? "exact" : "at most"},
+           {"sense", claim.sense == Claim::Sense::kExact ? kExact : "at most"},
            {"formula", claim.formula},
            {"source", claim.source}});
     }
@@ -213,6 +215,16 @@ void AddParam(absl::string_view option, const Json& param, std::string* text) {
       param["legal"].get<std::string>(), param["help"].get<std::string>());
 }
 
+// Two lines: the claimed value, and where it is from with its conditions.
+void AddClaim(const Json& claim, std::string* text) {
+  absl::StrAppendFormat(
+      text, "%-18s   %s: %s%s\n%-18s     source: %s\n", "",
+      claim["metric"].get<std::string>(),
+      claim["sense"] == kExact ? "" : claim["sense"].get<std::string>() + " ",
+      claim["formula"].get<std::string>(), "",
+      claim["source"].get<std::string>());
+}
+
 std::string TopologyTable(const Json& rows) {
   std::string text;
   for (const Json& row : rows) {
@@ -238,13 +250,9 @@ std::string ToText(const Json& rows) {
     if (!row.contains("params")) continue;
     absl::StrAppendFormat(&text, "%-18s   source: %s\n", "",
                           row["source"].get<std::string>());
-    for (const Json& claim : row["claims"]) {
-      absl::StrAppendFormat(&text, "%-18s   %s: %s\n", "",
-                            claim["metric"].get<std::string>(),
-                            claim["formula"].get<std::string>());
-    }
+    for (const Json& claim : row["claims"]) AddClaim(claim, &text);
     for (const Json& param : row["params"]) {
-      // Every schedule takes it; it means something where there are pairs.
+      // Every schedule takes it; it only matters where there are pairs.
       if (param["key"] == PairParam().key) continue;
       AddParam("--param ", param, &text);
     }

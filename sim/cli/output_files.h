@@ -13,7 +13,7 @@
 
 namespace pipewright {
 
-// What an output is, and with that how its name may end.
+// The format of an output, which says how its name may end.
 enum class FileFormat : uint8_t {
   kText,
   kSchedule,
@@ -31,7 +31,7 @@ class OutputFiles {
  public:
   void AddTo(CLI::App* verb, const std::string& flag, const std::string& help,
              FileFormat format);
-  // What the options say of an output whose format they choose.
+  // Sets the format of an output where the options choose it.
   void SetFormat(absl::string_view flag, FileFormat format);
   bool wanted(absl::string_view flag) const;
   // "" where it was not given.
@@ -42,13 +42,13 @@ class OutputFiles {
   // A file that the work writes by itself, under the name of `flag`.
   void AlsoWrites(absl::string_view flag, absl::string_view path);
 
-  // Each can be written, none ends as another format does, is read by this
-  // call or is the same file as another, standard output included. Files are
-  // told apart by device and inode, so links are seen through. Error:
-  // kInvalidArgument naming the flag.
+  // Checks that each can be written, and that none ends as another format does,
+  // is read by this call or is the same file as another, standard output
+  // included. Files are told apart by device and inode, so links are seen
+  // through. Error: kInvalidArgument naming the flag.
   absl::Status Check() const;
   void Put(absl::string_view flag, std::string content);
-  // To standard output what has no file (-o not given), files otherwise.
+  // Writes the files, and to standard output what has no file (-o not given).
   absl::Status Write() const;
 
  private:

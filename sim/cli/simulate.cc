@@ -88,7 +88,7 @@ absl::Status SimulateVerb::Run() {
   const PreparedRun& run = simulated.prepared;
   const Program& program = simulated.program;
   Report& report = simulated.report;
-  // A text on the terminal stands beside them already.
+  // On the terminal they already stand beside the text.
   if (!json && !files.wanted("-o")) report.warnings.clear();
   files.Put("-o", json ? absl::StrCat(ReportToJson(report), "\n")
                        : ReportToText(report));

@@ -58,7 +58,7 @@ class Exchange {
   }
 
  private:
-  // Takes `part` of what `has` picks from the measurement.
+  // Takes `part` from the measurement for the operations that `has` picks.
   template <typename Picks>
   bool Take(Part part, const Picks& has) {
     bool any = false;

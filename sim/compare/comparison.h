@@ -1,7 +1,7 @@
-// What a simulated and a measured run of one schedule differ in: metrics side
-// by side, the difference of the step time taken apart (replay_pair.h says
-// how and within which limits), and the single causes that stand out
-// (findings.h). Seconds and bytes.
+// How a simulated and a measured run of one schedule differ: metrics side by
+// side, the difference of the step time taken apart (replay_pair.h says how and
+// within which limits), and the single causes that stand out (findings.h).
+// Seconds and bytes.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct TwoValues {
   double measured = 0;
 
   double difference() const { return measured - simulated; }
-  // Of the measured value; 0 where that is 0.
+  // The error relative to the measured value; 0 where that is 0.
   double error() const {
     return measured == 0 ? 0 : (simulated - measured) / measured;
   }
@@ -68,7 +68,7 @@ struct TraceComparison {
   std::vector<RankComparison> ranks;
   std::vector<Difference> differences;  // they add up to step_s.difference()
   Findings findings;
-  // What could not differ, and what the two traces count.
+  // What could not differ, and which things the two traces count.
   std::vector<std::string> conditions;
   std::vector<std::string> warnings;
 };

@@ -30,7 +30,7 @@ Json ToJson(const TwoValues& values) {
           {"error", values.error()}};
 }
 
-// Of what is a share already.
+// For values that are shares already.
 Json PointsToJson(const TwoValues& values) {
   return {{"simulated", values.simulated},
           {"measured", values.measured},

@@ -1,8 +1,8 @@
-// The control of a table of executed runs: what a prediction has that knows
-// nothing of the machine. F, B and W of a layer take the same time, embedding,
-// head, optimizer and messages none; one scale, the same for all runs, is
-// fitted to the executed ones (the median of executed over counted). What a
-// calibrated prediction has on top of it is what calibration adds.
+// The control of a table of executed runs: a prediction that knows nothing of
+// the machine. F, B and W of a layer take the same time, embedding, head,
+// optimizer and messages none; one scale, the same for all runs, is fitted to
+// the executed ones (the median of executed over counted). The difference to a
+// calibrated prediction is what calibration adds.
 //
 // From the columns of the table alone: schedule, sizes, layers. What they do
 // not tell (own parameters of a schedule, limits of a planner, recomputation)
@@ -24,8 +24,8 @@ absl::StatusOr<double> ControlStep(const ExecutedRow& row);
 // The fewest runs that a scale is fitted to.
 inline constexpr size_t kFewestForControl = 3;
 
-// Fills in what is called control in `summary`; its runs are there. With fewer
-// than kFewestForControl runs there is none.
+// Fills in the fields of `summary` that are called control. Its runs are there.
+// With fewer than kFewestForControl runs there is none.
 void AddControl(RunsSummary* summary);
 
 }  // namespace pipewright

@@ -17,8 +17,8 @@
 
 namespace pipewright {
 
-// Smaller differences are nothing to name, and factors no further apart are
-// the same one; they are in the table all the same.
+// Smaller differences are not named, and factors no further apart count as one.
+// The table has them all the same.
 inline constexpr double kSmallestFactor = 0.02;
 // A factor has to be this many standard errors away from 1: among a few
 // thousand cells chance alone does not get there.

@@ -65,8 +65,9 @@ class Finder {
     step_s_ = StepOf(ends_, iteration);
   }
 
-  // `in_seconds`: what all of it takes more is named in seconds, as gaps are
-  // that come again and again on a rank; else only what should take no time.
+  // With `in_seconds` all differences are named in seconds, as for gaps that
+  // come again and again on a rank. Otherwise only those of operations that
+  // should take no time.
   void Search(const Family& family, bool in_seconds) {
     const std::vector<Cell> cells = Collect(family);
     if (!in_seconds) {
@@ -214,7 +215,8 @@ class Finder {
     causes_.push_back(std::move(cause));
   }
 
-  // What each operation of the cell takes more, where it matters; else 0.
+  // How much longer each operation of the cell takes, where that matters; else
+  // 0.
   double NameSeconds(const Family& family, const Cell& cell,
                      const std::vector<Cell>& cells) {
     std::vector<double> more;
@@ -247,7 +249,7 @@ class Finder {
     return usual_s;
   }
 
-  // What parts from the others of its own cell.
+  // Operations that differ from the others of their cell.
   void NameSingles(const Family& family, const std::vector<Cell>& cells,
                    const std::vector<double>& usual_s) {
     struct Rest {

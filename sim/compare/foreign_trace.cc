@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-// Asked in this order: "backward_weight" is a backward too, and a recomputed
-// forward a forward.
+// The names are tried in this order, because "backward_weight" is a backward
+// too, and a recomputed forward is a forward.
 constexpr Region kOrder[] = {Region::kOptimizer,      Region::kRecompute,
                              Region::kBackwardWeight, Region::kBackwardInput,
                              Region::kBackwardFull,   Region::kForward};
@@ -144,7 +144,7 @@ Place PlaceOf(const TraceOp& op, int rank, int stage) {
           op.pass.key(), op.pass.kind() == PassKind::kForward};
 }
 
-// What messages would have to have been for the passes to run when they did.
+// Finds messages with which the passes would run when they did.
 void AddMessages(const ReadTrace& simulated, ReadTrace* trace) {
   std::map<int, std::vector<const ReadOp*>> ranks;
   const std::vector<ReadOp> passes = trace->ops;

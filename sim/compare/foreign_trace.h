@@ -4,9 +4,9 @@
 // n-th forward of a rank there being the n-th one here. So the schedule must
 // be the same.
 //
-// What a region's time is: trace_regions.h. Messages are not read:
-// one is taken to end when the pass that awaits it begins, where that rank
-// would have waited for it, and to take the predicted time elsewhere.
+// trace_regions.h says what a region's time is. Messages are not read. Where a
+// rank would have waited for a message, the message ends when the pass that
+// awaits it begins; elsewhere it takes the predicted time.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ absl::StatusOr<ReadTrace> ReadForeignTrace(
     const std::vector<ForeignFile>& files, const ForeignOptions& options,
     const ReadTrace& simulated);
 
-// The simulated run without what the other one cannot show; says so in
-// `warnings`. What it took counts as gaps.
+// The simulated run without operations that the other one cannot show;
+// `warnings` say so. Their time counts as gaps.
 ReadTrace WithoutUnknown(const ReadTrace& simulated, const ReadTrace& foreign,
                          std::vector<std::string>* warnings);
 

@@ -28,7 +28,7 @@ Key KeyOf(const ReadOp& read) {
           op.pass.WithJoint(false).bits()};
 }
 
-// Of all replicas; some 10 GB.
+// The most operations of all replicas together; they take some 10 GB.
 constexpr double kMostOps = 50e6;
 
 bool IsPass(const TraceOp& op) { return op.kind == OpKind::kPass; }
@@ -91,7 +91,7 @@ int CountReplicas(const std::vector<ReadOp>& ops) {
   return replicas;
 }
 
-// An engine tells replicas that are alike once, as the first of them.
+// An engine reports replicas that are alike once, as the first of them.
 void RepeatReplicas(int replicas, int* groups, std::vector<ReadOp>* ops) {
   std::set<int> told;
   for (const ReadOp& read : *ops) told.insert(read.op.replica);
@@ -104,7 +104,7 @@ void RepeatReplicas(int replicas, int* groups, std::vector<ReadOp>* ops) {
       ops->push_back(read);
     }
   }
-  // Groups of replicas that were not told are not known apart.
+  // Groups of replicas that were not reported cannot be told apart.
   *groups = static_cast<int>(told.size()) < replicas ? 0 : *groups;
 }
 
@@ -169,7 +169,7 @@ class Pairer {
     ++counts_[side][std::string(OpKindName(read.op.kind))];
   }
 
-  // What one trace alone has goes to the end of the pass before it.
+  // An operation that only one trace has goes to the end of the pass before it.
   void PlaceAlone() {
     std::map<std::pair<int, int>, std::vector<size_t>> passes;
     for (size_t index = 0; index < run_.ops.size(); ++index) {

@@ -16,7 +16,7 @@ enum Side : int { kSimulated = 0, kMeasured = 1 };
 inline constexpr int kNumSides = 2;
 
 struct PairedOp {
-  TraceOp op;         // who it is; its times are not to be used
+  TraceOp op;         // which operation it is; do not use its times
   int32_t peer = -1;  // of transfers: the receiving rank
   // Of collectives: the same for all members of one meeting.
   int32_t meeting = -1;

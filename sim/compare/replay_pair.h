@@ -31,7 +31,7 @@
 
 namespace pipewright {
 
-// What of an operation is exchanged.
+// Which part of an operation is exchanged.
 enum Part : int { kSeconds = 1, kGap = 2, kBoth = 3 };
 
 class PairReplay {
@@ -45,7 +45,7 @@ class PairReplay {
   using Choice = std::vector<uint8_t>;  // [operation], bits of Part
   Choice Nothing() const { return Choice(run_.ops.size(), 0); }
 
-  // How long each operation takes, and how long it lets wait, [operation].
+  // How long each operation takes, and its gap (see above), [operation].
   struct Times {
     std::vector<double> seconds;
     std::vector<double> gap_s;

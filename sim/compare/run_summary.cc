@@ -38,7 +38,7 @@ const RepeatedRun& Worst(const std::vector<RepeatedRun>& runs) {
                            });
 }
 
-// Of what checks find, the worst last.
+// What checks find, the worst last.
 size_t Badness(const std::string& gradients) {
   const std::vector<std::string> order = {"unchecked", "bits", "tolerance",
                                           "differ"};
@@ -46,7 +46,7 @@ size_t Badness(const std::string& gradients) {
                              order.begin());
 }
 
-// Of rows with one key.
+// Takes rows with one key together.
 RepeatedRun Together(const std::vector<ExecutedRow>& rows) {
   RepeatedRun run;
   run.row = rows[0];

@@ -25,14 +25,14 @@ struct RepeatedRun {
   double least_error = 0;  // of a single one
   double most_error = 0;
 
-  // The control's step; none where it cannot be told (control.h).
+  // The control's step; none where there is no control (control.h).
   std::optional<double> control_s;
 
   double error() const { return row.error(); }
   double control_error() const { return *control_s / row.executed_s - 1; }
 };
 
-// What the control has on the runs that it can tell (control.h).
+// The errors of the control, on the runs for which there is one (control.h).
 struct ControlSummary {
   int runs = 0;
   double median_error = 0;  // of magnitudes

@@ -120,7 +120,7 @@ class Reader {
   absl::Status status_;
 };
 
-// Of one line; a quote that does not end is taken to its end.
+// The cells of one line; a quote that does not end goes to the end of the line.
 std::vector<std::string> Split(absl::string_view line) {
   std::vector<std::string> cells(1);
   bool quoted = false;

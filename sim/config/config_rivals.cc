@@ -90,9 +90,8 @@ std::vector<std::string> RivalsOf(const std::string& path) {
 }
 
 bool IsDetail(const std::string& path) {
-  static const auto* choices =
-      new std::set<std::string>{"model.preset", "model.hf", "system.preset",
-                                "system.file", "system.shape"};
+  static const auto* choices = new std::set<std::string>{
+      "model.preset", "model.hf", "system.preset", "system.file"};
   return (absl::StartsWith(path, "model.") ||
           absl::StartsWith(path, "system.")) &&
          choices->count(path) == 0;

@@ -186,6 +186,9 @@ std::vector<FieldHelp> StrategyHelp() {
        "the chunks of a rank whose activations may go"},
       {"strategy.offload_fraction", "selective: 0.5 with one chunk; full: 1",
        "the part of a rank's activations that may go, the longest-lived ones"},
+      {"strategy.offload_sharing", "in-turn",
+       "copies of devices behind one PCIe switch: one after the other in each "
+       "direction, or together, each with its part of the bandwidth"},
   };
 }
 

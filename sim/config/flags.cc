@@ -59,6 +59,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--offload", "strategy.offload", "none|selective|full"},
       {"--offload-chunks", "strategy.offload_chunks", "N[,N...]"},
       {"--offload-fraction", "strategy.offload_fraction", "0..1"},
+      {"--offload-sharing", "strategy.offload_sharing", "together|in-turn"},
       {"--attention", "strategy.attention", "KIND"},
       {"--precision", "strategy.precision", "KIND"},
       {"--layers", "strategy.layers", "N,N,..."},

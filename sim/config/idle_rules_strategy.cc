@@ -174,6 +174,12 @@ const std::vector<IdleRule>& TrainingRules() {
          return Unless(offload && offload->mode != OffloadMode::kNone,
                        "unless strategy.offload is selective or full");
        }},
+      {{"strategy.offload_sharing"},
+       [](const RunFacts& facts) {
+         const auto& offload = facts.run().offload;
+         return Unless(offload && offload->devices_on_switch > 1,
+                       "where no two devices copy over one PCIe switch");
+       }},
       {{"costs.offload_ratio"},
        [](const RunFacts& facts) {
          return Unless(facts.run().offload.has_value(),

@@ -199,9 +199,11 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     costs = PassCosts::Uniform(
         sizes.pp, sizes.vpp,
         {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
-    warnings->push_back(
-        "no pass times are given: forward, backward_input and "
-        "backward_weight take 1 s each");
+    if (!given.timed_by_run) {
+      warnings->push_back(
+          "no pass times are given: forward, backward_input and "
+          "backward_weight take 1 s each");
+    }
   }
   costs.microbatch_factor = given.microbatch_factor;
   const bool modelled = analytic != nullptr || measured != nullptr;

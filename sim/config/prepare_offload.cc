@@ -88,6 +88,10 @@ class Switches {
       }
     }
   }
+  // The switch of the first device of `rank`, of replica 0.
+  int Of(int rank) const {
+    return HostFlows(network_, 0, rank, true).loads.front().link;
+  }
   // Devices of the whole run on the fullest switch of `rank`, of replica 0,
   // over those of that rank.
   double SharersOf(int rank) const {
@@ -161,18 +165,34 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   costs.held_until_weight = run.costs.passes.held_until_weight;
   offload->least_ratio = std::numeric_limits<double>::infinity();
   const bool by_links = !run.lower.activation_bytes.empty();
+  const bool in_turn = run.lower.copies_in_turn;
   const Switches switches(program.network, by_links ? program.replicas : 0,
                           schedule.pp());
+  std::map<int, int> ranks_on;  // a switch
+  for (int rank = 0; rank < schedule.pp() && by_links && in_turn; ++rank) {
+    costs.switch_of_rank.push_back(switches.Of(rank));
+    ++ranks_on[costs.switch_of_rank.back()];
+  }
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const StageCosts& own = run.costs.passes.stages[stage];
+    double both_s = own.offload_s + own.load_s;
     double out_s = own.offload_s;
     double in_s = own.load_s;
     if (by_links) {
       const int rank = schedule.placement.RankOf(stage, 0);
       const double sharers = switches.SharersOf(rank);
-      const Lane lane = {.bytes = run.lower.activation_bytes[stage] * sharers};
-      out_s = CopySeconds(program, lane, PassKind::kOffload, 0, rank);
-      in_s = CopySeconds(program, lane, PassKind::kLoad, 0, rank);
+      // Other ranks of the replica take turns in the plan; other replicas, or
+      // all where nobody takes turns, leave a part.
+      const double part =
+          in_turn ? std::max(1.0, sharers / ranks_on.at(switches.Of(rank)))
+                  : sharers;
+      const auto seconds = [&](PassKind kind, double times) {
+        const Lane lane = {.bytes = run.lower.activation_bytes[stage] * times};
+        return CopySeconds(program, lane, kind, 0, rank);
+      };
+      out_s = seconds(PassKind::kOffload, part);
+      in_s = seconds(PassKind::kLoad, part);
+      both_s = seconds(PassKind::kOffload, 1) + seconds(PassKind::kLoad, 1);
       offload->devices_on_switch = std::max(
           offload->devices_on_switch, static_cast<int>(std::lround(sharers)));
     }
@@ -180,9 +200,8 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
     costs.in_s.push_back(in_s);
     const double work_s = WorkOf(own);
     if (work_s <= 0) continue;
-    const double ratio = (out_s + in_s) / work_s;
-    offload->least_ratio = std::min(offload->least_ratio, ratio);
-    offload->most_ratio = std::max(offload->most_ratio, ratio);
+    offload->least_ratio = std::min(offload->least_ratio, both_s / work_s);
+    offload->most_ratio = std::max(offload->most_ratio, both_s / work_s);
   }
   offload->least_ratio = std::min(offload->least_ratio, offload->most_ratio);
   return costs;
@@ -221,6 +240,8 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   PreparedOffload offload;
   offload.mode = wish.mode;
+  run->lower.copies_in_turn = config.strategy.offload_sharing.value_or(
+                                  CopySharing::kInTurn) == CopySharing::kInTurn;
   PW_ASSIGN_OR_RETURN(
       const Program program,
       Lower(run->schedule.lowered, PassesAlone(*run, sizes.dp)));

@@ -46,7 +46,7 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
 AnalyticNetwork NetworkOf(const ShapeParams& shape);
 
 // What passes take: given, or measured (`profile`), or estimated, or else 1 s
-// each, with a warning. Error: some but not all of F, B, W; a list of the wrong
+// each, with a warning unless the run measures them. Error: some but not all of F, B, W; a list of the wrong
 // length; an estimate without what it needs.
 absl::StatusOr<PreparedCosts> PrepareCosts(
     const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,

@@ -139,6 +139,7 @@ struct StrategyChoice {
   // At most one of the two.
   std::vector<int64_t> offload_chunks;
   std::optional<double> offload_fraction;
+  std::optional<CopySharing> offload_sharing;  // default: in turn
 };
 
 struct ScheduleChoice {
@@ -182,6 +183,8 @@ struct CostChoice {
   bool analytic = false;
   std::optional<std::string> analytic_device;  // absent or "auto": the system's
   std::optional<double> price_per_device_hour;  // of any currency
+  // No field: the run measures what its passes take, so nobody has to say it.
+  bool timed_by_run = false;
 };
 
 struct RunConfig {

@@ -70,6 +70,14 @@ inline const std::vector<ChoiceRow>& OffloadChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& CopySharingChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"together", static_cast<int>(CopySharing::kTogether)},
+      {"in-turn", static_cast<int>(CopySharing::kInTurn)},
+  };
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& RecomputeChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"none", static_cast<int>(Recompute::kNone)},
@@ -247,6 +255,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Ints("strategy.offload_chunks", strategy.offload_chunks, 0,
              Pass::kMaxChunks - 1);
   visit.Real("strategy.offload_fraction", strategy.offload_fraction, 0, 1);
+  visit.Choice("strategy.offload_sharing", strategy.offload_sharing,
+               CopySharingChoices());
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);

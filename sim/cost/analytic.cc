@@ -32,7 +32,7 @@ struct BlockSeconds {
   double saved_until_weight = 0;  // held gradients included
 };
 
-// Of one slice.
+// The times of one slice.
 BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
                       const AnalyticOptions& options, BlockKind kind,
                       int64_t layer, Recompute recompute) {
@@ -200,7 +200,7 @@ double MostUpdatedParameters(const ModelSpec& model,
                              const TrainingSpec& training,
                              const StageLayout& layout,
                              const std::vector<int>& rank_of_stage,
-                             int replicas) {
+                             int directions) {
   const int last_rank =
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
@@ -222,7 +222,7 @@ double MostUpdatedParameters(const ModelSpec& model,
             continue;
           }
           add(rank, op, times);
-          if (replicas == 2) add(last_rank - rank, op, times);
+          if (directions == 2) add(last_rank - rank, op, times);
         }
       }
     }
@@ -239,10 +239,11 @@ double AnalyticOptimizerSeconds(const ModelSpec& model,
                                 const DeviceSpec& device,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
-                                int replicas) {
+                                int directions) {
   return StreamSeconds(
-      device, kOptimizerBytes * MostUpdatedParameters(model, training, layout,
-                                                      rank_of_stage, replicas));
+      device,
+      kOptimizerBytes * MostUpdatedParameters(model, training, layout,
+                                              rank_of_stage, directions));
 }
 
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,

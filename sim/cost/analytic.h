@@ -48,14 +48,14 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const StageLayout& layout,
                         const std::vector<int>& rank_of_stage);
 
-// The optimizer step of the slowest rank. `replicas` 2: each rank updates the
-// stages of both directions, its own and those of the rank opposite.
+// The optimizer step of the slowest rank. With 2 `directions` each rank
+// updates the stages of both: its own and those of the rank opposite.
 double AnalyticOptimizerSeconds(const ModelSpec& model,
                                 const TrainingSpec& training,
                                 const DeviceSpec& device,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
-                                int replicas);
+                                int directions);
 
 // The members of an exchange as NCCL's tuner sees them.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
@@ -65,22 +65,22 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
 // of context parallelism, which are sends and receives.
 std::optional<CollectiveKind> CollectiveOf(CommKind kind);
 
-// What one exchange inside a pass takes of the network.
+// The time of one exchange inside a pass on the network.
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const OpComm& comm);
 
-// The same of the gather behind a hop, of all slices of a microbatch; 0 where
+// The same for the gather after a hop, of all slices of a microbatch; 0 where
 // there is none (TrainingSpec::gathers_hops).
 double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
                      const AnalyticOptions& options);
 
-// Parameters that the busiest rank updates on one device in an optimizer
-// step. `replicas` as of AnalyticOptimizerSeconds.
+// Parameters that the busiest rank updates on one device in an optimizer step.
+// `directions`: as for AnalyticOptimizerSeconds.
 double MostUpdatedParameters(const ModelSpec& model,
                              const TrainingSpec& training,
                              const StageLayout& layout,
                              const std::vector<int>& rank_of_stage,
-                             int replicas);
+                             int directions);
 
 // Adam over the parameters that one device updates.
 double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,

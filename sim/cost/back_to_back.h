@@ -14,8 +14,8 @@ struct BackToBack {
   double fused = 1;  // F, BW
 };
 
-// Of the chains (with R in front of the backward if `recompute`) of the layer
-// and shape of `entry`, or of its shape that is nearest in tokens.
+// Takes the chains (with R in front of the backward if `recompute`) of the
+// layer and shape of `entry`, or of its shape that is nearest in tokens.
 BackToBack BackToBackOf(const Profile& profile, const PassEntry& entry,
                         bool recompute);
 

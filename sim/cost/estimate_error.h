@@ -22,8 +22,8 @@ struct EstimatedStep {
 // published. `device`: a name of AllDevices.
 std::vector<EstimatedStep> EstimatedSteps(absl::string_view device);
 
-// What a measured step takes over its estimate with 90 %: Student's interval
-// for one more of the logarithms of the ratios. Nothing with fewer than two.
+// The 90 % interval of a measured step over its estimate: Student's interval
+// for one more logarithm of the ratios. Nothing with fewer than two.
 struct RatioInterval {
   double low = 1;
   double high = 1;

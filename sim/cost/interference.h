@@ -25,10 +25,10 @@ struct InterferenceMatrix {
   // [F, B, W][Beside]
   Slowdown entries[3][kNumBeside];
 
-  // Nothing where the profile has no entry; what it lacks is 1.
+  // Nothing where the profile has no entry; a factor that it lacks is 1.
   static std::optional<InterferenceMatrix> Of(const Profile& profile);
 
-  // Of a mixed pass, by time.
+  // The slow-down of a mixed pass: the mean by time.
   Slowdown At(const PassMix& mix, Beside beside) const;
 };
 

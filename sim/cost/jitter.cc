@@ -6,7 +6,7 @@
 namespace pipewright {
 namespace {
 
-// What is no pass, in the place of its bits.
+// Stands in the place of a pass's bits for what is no pass.
 constexpr uint64_t kOptimizerDraw = ~uint64_t{0};
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable

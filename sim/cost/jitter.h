@@ -21,7 +21,7 @@ double UniformDraw(uint64_t seed, uint64_t first, uint64_t second,
 // them; 1 of none.
 double QuantileAt(const std::vector<double>& quantiles, double probability);
 
-// Of the standard normal distribution; relative error below 2e-9.
+// A quantile of the standard normal distribution; relative error below 2e-9.
 double NormalQuantile(double probability);
 
 struct Jitter {

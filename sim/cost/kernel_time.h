@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// Of the kernel boundary: what a queued kernel adds to the stream.
+// The time of a kernel boundary, which a queued kernel adds to the stream.
 inline constexpr double kKernelGapSeconds = 2e-6;
 
 // C[m,n] = A[m,k] B[k,n], `count` of them in one launch, `bytes` to and from

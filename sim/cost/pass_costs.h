@@ -12,7 +12,7 @@ struct StageCosts {
   double forward_s = 0;
   double backward_input_s = 0;
   double backward_weight_s = 0;
-  // B and W as one pass; 0: what they take one after the other.
+  // B and W as one pass; 0: the sum of the two.
   double backward_full_s = 0;
   double recompute_s = 0;
   double offload_s = 0;  // device to host, activations of one microbatch
@@ -23,7 +23,7 @@ struct PassCosts {
   std::vector<StageCosts> stages;  // [stage], pp * vpp of them
   // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
   std::vector<double> microbatch_factor;
-  // The same of a slice; both multiply.
+  // The same for a slice; both multiply.
   std::vector<double> slice_factor;
   // The optimizer step of one rank, one rank's check of it afterwards, and
   // undoing it.

@@ -352,10 +352,10 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   }
   out.costs.held_until_weight = HeldUntilWeight(model, training, layout);
   const double updated = MostUpdatedParameters(model, training, layout,
-                                               rank_of_stage, /*replicas=*/1);
+                                               rank_of_stage, /*directions=*/1);
   // New weights want copies in fp8, predicted ones too.
   const double quantize_s = ProfileQuantizeSeconds(
-      profile, model, training, layout, rank_of_stage, /*replicas=*/1);
+      profile, model, training, layout, rank_of_stage, /*directions=*/1);
   // One that was not measured is warned of where a schedule predicts.
   if (const auto seconds = ProfilePredictionSeconds(profile, updated)) {
     out.costs.prediction_s = *seconds + quantize_s;

@@ -47,7 +47,7 @@ struct ProfiledTime {
 const char* HowName(ProfiledTime::How how);  // "measured"
 
 struct ProfileCosts {
-  PassCosts costs;   // the optimizer of a schedule with one replica
+  PassCosts costs;   // the optimizer of a schedule with one direction
   std::string type;  // "bf16"
   std::vector<ProfiledTime> times;
   // False where only whole backwards were measured: B and W are then halves
@@ -56,10 +56,10 @@ struct ProfileCosts {
   // B + W over BW of one layer; 0 where not all were measured.
   double split_price = 0;
   Jitter jitter;  // of the entries' quantiles, seed 0
-  // What of the times comes from which entry, a row of `times` each, and the
-  // optimizer. Without the collectives inside passes.
+  // Which parts of the times come from which entry, one source for each row of
+  // `times`, and the optimizer. The collectives inside passes are left out.
   std::vector<TimeSource> sources;
-  // Why nothing can be said of how far the times are off; "" where it can.
+  // Why the error of the times is not known; "" where it is.
   std::string error_unknown;
   std::vector<std::string> warnings;
 };
@@ -78,18 +78,18 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
 std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
                                               double parameters);
 
-// The same of predicting `parameters` some steps on.
+// The same for predicting `parameters` some steps on.
 std::optional<double> ProfilePredictionSeconds(const Profile& profile,
                                                double parameters);
 
-// What making the fp8 copies of its layers' weights takes the rank with the
-// most of them, once a step; 0 without fp8, or where it was not measured
+// Seconds that the rank with the most layers takes, once a step, to make the
+// fp8 copies of their weights; 0 without fp8, or where it was not measured
 // (kernel quantize.weights). Shards do not divide it.
 double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
                               const TrainingSpec& training,
                               const StageLayout& layout,
                               const std::vector<int>& rank_of_stage,
-                              int replicas);
+                              int directions);
 
 // Where the entries are from, in a line: "Xeon, fp32 cpu, 2026-11-21".
 std::string DescribeProfile(const Profile& profile);

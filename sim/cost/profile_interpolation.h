@@ -1,10 +1,10 @@
-// Times of shapes between measured ones. A time is taken as a sum of parts
-// that grow with the work (a constant, FLOPs of linear layers, FLOPs of
-// attention, streamed elements), fitted with coefficients from 0 on to the
-// least relative error; what the fit leaves of the points near by, as a
-// factor, is carried over to the new shape. Every value has an error estimate
-// of its own: how far the points near by are missed when each is left out.
-// Knows no profile and no model.
+// Times of shapes between measured ones. A time is taken as a sum of parts that
+// grow with the work (a constant, FLOPs of linear layers, FLOPs of attention,
+// streamed elements), fitted with coefficients from 0 on to the least relative
+// error; the factor by which the fit misses the points near by is carried over
+// to the new shape. Every value has an error estimate of its own: how far the
+// points near by are missed when each is left out. Knows no profile and no
+// model.
 //
 // Units: seconds; the work is in whatever unit all points share.
 #pragma once

@@ -132,8 +132,8 @@ void ProfileLookup::Note(const ProfiledTime& time) {
 }
 
 // A slice has the tokens, and so the matrices, of fewer sequences, or of
-// shorter ones: whichever was measured, or is nearer to what was. Of attention
-// it has its part in the mean.
+// shorter ones: whichever was measured, or is nearer to what was. It has an
+// average slice's part of attention.
 GridPoint ProfileLookup::WantedPoint(ProfilePart part, ProfilePass pass,
                                      const Interpolation& times) const {
   GridPoint fewer =

@@ -32,11 +32,11 @@ class ProfileLookup {
 
   // Missing passes are noted, not an error yet.
   absl::StatusOr<PartTimes> Of(ProfilePart part, bool recomputes);
-  // All that was asked for in vain, in one message.
+  // Everything that was asked for and is missing, in one message.
   absl::Status Missing() const;
 
   void Warn(std::string warning);
-  // Of messages against BlockOps', which are of 16 bits.
+  // The size of messages over that of BlockOps', whose values have 16 bits.
   double bytes_factor() const { return type_ == "fp32" ? 2 : 1; }
   const std::string& type() const { return type_; }
   const std::vector<ProfiledTime>& times() const { return times_; }
@@ -56,12 +56,12 @@ class ProfileLookup {
         options_(options) {}
   absl::Status ChooseType();
   bool Has(ProfilePart part) const;
-  // Of a microbatch or, cut, of one slice in the mean.
+  // The point of a microbatch or, where it is cut, of an average slice.
   GridPoint WantedPoint(ProfilePart part, ProfilePass pass,
                         const Interpolation& times) const;
   // The row of times_; below 0 where there is none.
   int Find(ProfilePart part, ProfilePass pass);
-  // Where slices like these were measured; else null.
+  // The entry with slices like these, where they were measured; else null.
   const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
   void Note(const ProfiledTime& time);
 

@@ -1,6 +1,6 @@
-// What a measured pass has to do, from its shape: which of two entries are of
-// one shape, and the work that times grow with. And the time of a transfer
-// between measured sizes.
+// The work of a measured pass, which follows from its shape: whether two
+// entries have the same shape, and the work that times grow with. Also the time
+// of a transfer between measured sizes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ namespace pipewright {
 // attention, frozen or adapted weights).
 absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model);
 
-// Of dense layers, of layers of experts, or both, in the model's order.
+// The parts for dense layers, for layers of experts, or both, in the model's
+// order.
 std::vector<ProfilePart> LayerPartsOf(const ModelSpec& model);
 
 // True when a pass of `part` is the same work in both models: the vocabulary
@@ -61,14 +62,14 @@ struct TransferFilter {
   absl::string_view transport;
   // Ranks on so many nodes; 0: wherever they were.
   int64_t nodes = 0;
-  // Where so many ranks were not measured but fewer and more were, those.
+  // Takes fewer and more ranks where so many were not measured.
   bool between_ranks = true;
 };
 
-// Of `operation` over `ranks` devices; between measured sizes on the straight
-// line of their logarithms, below the least its time, above the largest in
-// proportion; between numbers of ranks on the straight line of the logarithms
-// of both. Nothing where none is measured.
+// The time of `operation` over `ranks` devices. Between measured sizes it lies
+// on the straight line of their logarithms; below the least it is that one's,
+// above the largest it grows in proportion. Between numbers of ranks it lies on
+// the straight line of the logarithms of both. Nothing where none is measured.
 struct TransferTime {
   double seconds = 0;
   bool inside = true;          // of the measured sizes

@@ -45,7 +45,7 @@ double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
                               const TrainingSpec& training,
                               const StageLayout& layout,
                               const std::vector<int>& rank_of_stage,
-                              int replicas) {
+                              int directions) {
   const absl::StatusOr<ProfileModel> shape = ProfileModelOf(model);
   std::vector<GridPoint> points;
   for (const KernelEntry& entry : profile.kernels) {
@@ -64,7 +64,7 @@ double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
       if (block.kind != BlockKind::kDenseLayer) continue;
       const double count = static_cast<double>(block.count) * block.part;
       layers[rank_of_stage[stage]] += count;
-      if (replicas == 2) layers[last_rank - rank_of_stage[stage]] += count;
+      if (directions == 2) layers[last_rank - rank_of_stage[stage]] += count;
     }
   }
   // All devices' weights of a layer.

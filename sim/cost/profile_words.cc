@@ -1,4 +1,4 @@
-// What is measured and where it is from, in words.
+// Says in words what was measured and where it is from.
 #include <algorithm>
 #include <string>
 #include <vector>

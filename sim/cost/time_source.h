@@ -1,6 +1,6 @@
-// What the measured times of a run stand on, and how far each may be off in
-// another run of the same: the errors that stay as they are for a whole step
-// and longer. Noise of single passes, which averages out, is Jitter's.
+// What the measured times of a run are based on, and how far each may be off in
+// another run of the same: the errors that stay the same for a whole step and
+// longer. Noise of single passes, which averages out, is Jitter's.
 //
 // Errors are half-widths of 90 % intervals over the median.
 #pragma once
@@ -23,9 +23,9 @@ struct TimeError {
   double own = 0;
 };
 
-// Of a median: its prediction interval without what its own and the other
-// run's samples leave open (twice the confidence interval's variance) is the
-// drift. Nothing where the drift is not known: fewer than three rounds.
+// The error of a median. Its drift is the prediction interval without what its
+// own and the other run's samples leave open (twice the confidence interval's
+// variance). Nothing where the drift is not known: fewer than three rounds.
 std::optional<TimeError> ErrorOfMedian(const Distribution& time);
 
 // One measured time and the parts of the run's times that come from it.

@@ -132,8 +132,9 @@ class EventRun {
     double bytes = 0;
     double start_s = 0;
     double latency_s = 0;
-    double alone_s = 0;  // latency and bytes, where no link is shared
-    bool lone = false;   // timed until another one comes onto its links
+    double alone_s = 0;       // latency and bytes, where no link is shared
+    bool takes_turn = false;  // an O or L, where those do
+    bool lone = false;        // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
     int32_t item = -1;     // of beside_
@@ -197,6 +198,8 @@ class EventRun {
   void Wake(int device);
   bool TakeInputs(Device& device, Stream stream, Issued& issued);
   void BeginCopy(int device, Stream stream, const Issued& issued);
+  bool TakeTurn(const Transfer& copy);
+  void EndTurn(const Transfer& copy, double now_s);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
   void EndStreamOp(int device, Stream stream, double start_s, double end_s);
   void Arrive(int device, Stream stream, const Issued& issued);
@@ -287,7 +290,10 @@ class EventRun {
     uint32_t last = 0;  // the one, when it is one
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
-  int64_t outstanding_ = 0;        // timers and flows that will come back
+  // Where copies take turns: links in use, and copies that wait for theirs.
+  std::vector<bool> link_taken_;
+  std::vector<Transfer> waiting_copies_;
+  int64_t outstanding_ = 0;  // timers and flows that will come back
   int issued_iterations_ = 0;
   std::vector<int64_t> left_;  // [iteration] devices and operations
   std::vector<double> end_s_;  // [iteration]

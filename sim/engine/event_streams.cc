@@ -76,13 +76,56 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
       .bytes = lane.bytes,
       .start_s = issued.ready_s,
       .alone_s = CopySeconds(program_, lane, issued.pass.kind(), device.replica,
-                             device.rank)};
+                             device.rank),
+      .takes_turn = true};
   if (program_.network.cluster != nullptr && lane.bytes > 0) {
     transfer.source =
         side_source_.at(SideKey(index, -1 - static_cast<int>(stream)));
     transfer.latency_s = plans_[transfer.source].latency_s;
   }
-  Begin(transfer);
+  if (TakeTurn(transfer)) Begin(transfer);
+}
+
+// Takes the links of a copy that has them to itself while it runs. False: it
+// waits for them.
+bool EventRun::TakeTurn(const Transfer& copy) {
+  if (!program_.copies_in_turn || copy.source < 0 || !share_links_) return true;
+  const std::vector<LinkLoad>& loads = sources_[copy.source].flows.loads;
+  link_taken_.resize(program_.network.cluster->links().size());
+  // Who came first to one of these links goes first.
+  const auto meets = [&](const Transfer& other) {
+    const std::vector<LinkLoad>& others = sources_[other.source].flows.loads;
+    return std::any_of(others.begin(), others.end(), [&](const LinkLoad& one) {
+      return std::any_of(loads.begin(), loads.end(), [&](const LinkLoad& load) {
+        return load.link == one.link;
+      });
+    });
+  };
+  if (std::any_of(
+          loads.begin(), loads.end(),
+          [&](const LinkLoad& load) { return link_taken_[load.link]; }) ||
+      std::any_of(waiting_copies_.begin(), waiting_copies_.end(), meets)) {
+    waiting_copies_.push_back(copy);
+    return false;
+  }
+  for (const LinkLoad& load : loads) link_taken_[load.link] = true;
+  return true;
+}
+
+void EventRun::EndTurn(const Transfer& copy, double now_s) {
+  if (!program_.copies_in_turn || copy.of != Transfer::Of::kStream ||
+      copy.source < 0 || !copy.takes_turn) {
+    return;
+  }
+  for (const LinkLoad& load : sources_[copy.source].flows.loads) {
+    link_taken_[load.link] = false;
+  }
+  std::vector<Transfer> waiting = std::move(waiting_copies_);
+  waiting_copies_.clear();
+  for (Transfer& next : waiting) {
+    next.start_s = std::max(next.start_s, now_s);
+    if (TakeTurn(next)) Begin(next);
+  }
 }
 
 void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {

@@ -186,6 +186,7 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
   const Transfer transfer = transfers_[number];
   LeaveLinks(transfer);
   free_transfers_.push_back(number);
+  EndTurn(transfer, end_s);
   switch (transfer.of) {
     case Transfer::Of::kStream:
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,

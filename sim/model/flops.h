@@ -11,15 +11,15 @@
 
 namespace pipewright {
 
-// Of one token of the whole model, forward and backward, nothing recomputed:
-// every product of a linear layer or of attention once forward, once for the
-// gradient of its input where anything before it is trained, once for that of
-// its weights where they are trained. Experts count as far as a token meets
-// them. `halve_causal`: causal attention counts half.
+// FLOPs of one token of the whole model, forward and backward, nothing
+// recomputed: every product of a linear layer or of attention once forward,
+// once for the gradient of its input where anything before it is trained, once
+// for that of its weights where they are trained. Experts count as far as a
+// token meets them. `halve_causal`: causal attention counts half.
 double ModelFlopsPerToken(const ModelSpec& model, int64_t sequence,
                           bool halve_causal);
 
-// Of one token, what the backward of each stage runs again.
+// FLOPs of one token that the backward of each stage runs again.
 double RecomputedFlopsPerToken(const ModelSpec& model,
                                const TrainingSpec& training,
                                const StageLayout& layout,

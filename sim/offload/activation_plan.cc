@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "sim/base/status.h"
 #include "sim/offload/pass_times.h"
 #include "sim/offload/rank_plan.h"
+#include "sim/offload/switch_plan.h"
 
 namespace pipewright {
 namespace {
@@ -61,10 +62,25 @@ absl::StatusOr<OffloadPlan> PlanOffload(
   Schedule with = *schedule;
   // Lines of a file are those of the orders that stand in it.
   with.lines.clear();
+  std::map<int, std::vector<int>> switches;
   for (int rank = 0; rank < schedule->pp(); ++rank) {
-    RankPlan of_rank(*schedule, rank, times[rank], costs);
-    with.orders[rank] = std::make_shared<const RankOrder>(
-        of_rank.Plan(choice, &plan.ranks.emplace_back()));
+    switches[costs.switch_of_rank.empty() ? rank : costs.switch_of_rank[rank]]
+        .push_back(rank);
+  }
+  plan.ranks.resize(schedule->pp());
+  for (const auto& [number, members] : switches) {
+    std::vector<RankPlan> ranks;
+    for (const int rank : members) {
+      ranks.emplace_back(*schedule, rank, times[rank], costs);
+    }
+    std::vector<RankOrder> orders;
+    std::vector<RankOffload> planned;
+    PlanSwitch(ranks, choice, &orders, &planned);
+    for (size_t index = 0; index < members.size(); ++index) {
+      with.orders[members[index]] =
+          std::make_shared<const RankOrder>(std::move(orders[index]));
+      plan.ranks[members[index]] = planned[index];
+    }
   }
   plan.schedule = std::make_shared<const Schedule>(std::move(with));
   return plan;

@@ -2,10 +2,11 @@
 // of a schedule so that no pass has to wait for a copy.
 //
 // Rule of PipeOffload (arXiv 2503.01328, section 4): those that live longest go
-// first. The plan is made rank by rank against the times that passes have
-// without copies. A copy has its direction to itself, first in first out; an O
-// begins when its forward has ended, an L ends before the pass that needs it.
-// Of several sets and orders that fit, the one with the lowest peak is taken.
+// first. The plan is made against the times that passes have without copies,
+// for each rank or for the ranks that share a PCIe switch. A copy has its
+// direction to itself; an O begins when its forward has ended, an L ends before
+// the pass that needs it. Of several sets and orders that fit, the one with the
+// lowest peak is taken.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,9 @@ struct OffloadCosts {
   // What its activations weigh against those of other stages: bytes, or 1.
   std::vector<double> weight;
   double held_until_weight = 1;  // as PassCosts
+  // Ranks with the same number take turns on a PCIe switch; empty: each rank
+  // has both directions to itself.
+  std::vector<int> switch_of_rank;
 };
 
 struct RankOffload {

@@ -22,7 +22,7 @@ struct TimeDifference {
   double before_s = 0;
   double after_s = 0;
   double ratio = 1;  // after over before
-  // What the ratio may be: of the ends of the two intervals.
+  // The range of the ratio, from the ends of the two intervals.
   double ratio_low = 1;
   double ratio_high = 1;
   // Prediction intervals, drift between runs included; where one profile has

@@ -83,8 +83,8 @@ struct PassEntry {
   int64_t sequence = 0;
   int64_t tp = 1;
   int64_t ep = 0;  // devices that share the experts; 0: a part without
-  // That each sequence is cut into; 0: not cut. All else is then of one slice
-  // in the middle.
+  // Slices that each sequence is cut into; 0: not cut. With slices, all else is
+  // of one slice in the middle.
   int64_t slices = 0;
   Distribution time;
   double gemm_s = 0;  // of its matrix products alone; 0: not measured

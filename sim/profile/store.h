@@ -11,7 +11,7 @@
 
 namespace pipewright {
 
-// Of shipped ones, sorted; may be empty.
+// The names of those that ship, sorted; may be empty.
 std::vector<std::string> ProfileNames();
 
 // True for what is a file: it has a '/' or ends in .txtpb, .textproto, .pbtxt.

@@ -122,6 +122,7 @@ absl::Status Lowering::CheckFailingSteps() const {
 void Lowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
+  program_.copies_in_turn = options_.copies_in_turn;
   program_.replicas = options_.replicas;
   program_.jitter = options_.jitter;
   program_.interference = options_.interference;

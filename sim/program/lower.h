@@ -60,6 +60,7 @@ struct LowerOptions {
   // Bytes of the activations of one microbatch that O and L move, [stage];
   // empty: their times in `costs` stand.
   std::vector<double> activation_bytes;
+  bool copies_in_turn = false;  // Program::copies_in_turn
   OptimizerMode optimizer = OptimizerMode::kNone;
   // Noise on passes and optimizer steps; null: none. With it no period is
   // constant.

@@ -244,6 +244,10 @@ struct Program {
   std::vector<Group> groups;
   Network network;
   WaitRule wait_rule = WaitRule::kBuffered;
+  // Copies to and from hosts that share a link run one after the other, in the
+  // order in which they could begin, not side by side. Of engines that share
+  // links; on others each copy has its links alone either way.
+  bool copies_in_turn = false;
   int replicas = 1;  // data-parallel copies of the whole pipeline
   // Upper limit; an engine stops earlier once the period is constant, but
   // only if `until_steady`.

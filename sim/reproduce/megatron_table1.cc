@@ -37,7 +37,7 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
   const bool interleaved = *strategy.vpp > 1;
   config.schedule.name = interleaved ? "interleaved-1f1b" : "1f1b";
   // The interleaved schedule posts the transfers of a forward and a backward
-  // together, which no waiting rule says.
+  // together, which no waiting rule describes.
   if (!interleaved) strategy.waiting = WaitRule::kBatched;
   return config;
 }

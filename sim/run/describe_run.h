@@ -1,5 +1,5 @@
-// What of a report follows from the configuration, the model, the device and
-// the price rather than from the run alone.
+// The parts of a report that follow from the configuration, the model, the
+// device and the price rather than from the run alone.
 #pragma once
 
 #include "sim/config/prepare.h"

@@ -1,6 +1,6 @@
 // From a configuration to its result, the one way for every caller: prepare,
-// lower, run on an engine, summarise, describe. It prints nothing; what to warn
-// of is in the result.
+// lower, run on an engine, summarise, describe. It prints nothing; the warnings
+// are in the result.
 //
 // Threads: on engine `fast` any number of runs may go on at once, with one
 // RunContext for all of them. Engine `simgrid` forks a child for each run
@@ -33,8 +33,8 @@ struct SimulateOptions {
   bool interval = false;               // Report::interval: replays the step
   // Sees what would run; an error ends it there. May be null.
   std::function<absl::Status(const PreparedRun&, const Program&)> admit;
-  // What would help where the memory does not suffice (MemoryReport::changes);
-  // asked for nothing else. May be null.
+  // Finds what would help where the memory does not suffice
+  // (MemoryReport::changes); it is called for nothing else. May be null.
   std::function<std::vector<MemoryChange>(const PreparedRun&)> advise;
 };
 
@@ -60,7 +60,7 @@ absl::StatusOr<SimulatedRun> Simulate(const RunConfig& config,
 absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
                                       const SimulateOptions& options = {});
 
-// And of a program that is there already, lowered from `prepared`.
+// The same for a program that is there already, lowered from `prepared`.
 struct ProgramResult {
   RunSummary summary;
   Report report;

@@ -33,8 +33,8 @@ void TakeOutRecompute(std::vector<TimeSource>* sources) {
   }
 }
 
-// That of the layers; of a schedule that has both backwards the one further
-// from 1.
+// The factor of the layers. Of a schedule with both kinds of backward, it is
+// the one further from 1.
 double BackToBackIn(const PreparedRun& run, const Schedule& schedule) {
   double out = 1;
   const auto take = [&out](double ratio) {

@@ -10,8 +10,8 @@
 
 namespace pipewright {
 
-// Of a step that an engine says takes `iteration_s`. Nothing where the times
-// were given, or where how far they may be off is not known: the warnings of
+// The interval of a step that takes `iteration_s` on an engine. Nothing where
+// the times were given, or where their error is not known: the warnings of
 // Prepare say so. `program`: of run.lower. Errors: as RunFast.
 absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
     const PreparedRun& run, const Program& program, double iteration_s);

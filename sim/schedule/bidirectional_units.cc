@@ -16,7 +16,7 @@ absl::Status CheckBidirectionalUnits(absl::string_view schedule,
       RequireOnly(schedule, "strategy.slices", params.slices, 1));
   const int microbatches = params.microbatches;
   if (params.pp % 2 != 0) {
-    // An odd number of microbatches fits no pp; it is the next to be named.
+    // No pp fits an odd number of microbatches; the next message is about that.
     return BadSize(
         "strategy.pp", params.pp,
         [&](int pp) {

@@ -59,7 +59,8 @@ std::string MarkedGrid(const GridSource& source,
   for (int rank = 0;
        rank < source.ranks && static_cast<int>(rows.size()) < kMaxGridRows;
        ++rank) {
-    // Where not all fit, those that have ended tell least.
+    // Where not all ranks fit, those that have ended are left out: they say
+    // least.
     const bool ended = positions[rank] >= source.size(rank);
     if (source.ranks <= kMaxGridRows || !ended) rows.push_back(rank);
   }

@@ -33,7 +33,7 @@ int64_t LineOfKey(absl::string_view content, absl::string_view key) {
   return byte == absl::string_view::npos ? 1 : LineOfByte(content, byte);
 }
 
-// The lines of the `count` strings behind `key`, as good.
+// The lines of the `count` strings after `key`, found in the same way.
 std::vector<int> LinesOfStrings(absl::string_view content,
                                 absl::string_view key, int count) {
   const int64_t first = LineOfKey(content, key);

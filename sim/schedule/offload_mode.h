@@ -12,4 +12,10 @@ enum class OffloadMode : uint8_t {
   kFull,       // all, as far as copies can hide
 };
 
+// How copies of devices behind one PCIe switch share it.
+enum class CopySharing : uint8_t {
+  kTogether,  // side by side, each with its part of the bandwidth
+  kInTurn,    // one after the other in each direction, each with all of it
+};
+
 }  // namespace pipewright

@@ -42,7 +42,7 @@ class PairCheck {
                      ") ", what));
   }
 
-  // What this rank alone can tell: order of a pass and its transfers.
+  // Checks what this rank alone shows: the order of a pass and its transfers.
   absl::Status CheckList(int rank) {
     const StepList& list = lists_[rank];
     for (size_t index = 0; index < list.size(); ++index) {

@@ -1,6 +1,6 @@
 // Which rank and chunk holds which stage. Stages count in forward order,
 // 0..pp*vpp-1; chunks count per rank and direction in the order of the stages
-// that the rank holds. Replica a (0) follows the table; direction b (1) of a
+// that the rank holds. Direction a (0) follows the table; direction b (1) of a
 // bidirectional schedule is its mirror: rank r of a is rank pp-1-r of b.
 #pragma once
 

@@ -37,7 +37,8 @@ struct Claim {
   std::function<double(const ScheduleParams&, int rank)> value;
 };
 
-// `per_rank`, of a bubble, the same of kBubbleGlobal, and `others`.
+// `per_rank`, a claim about a bubble; the same claim for kBubbleGlobal;
+// `others`.
 std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others = {});
 
 struct ParamInfo {
@@ -118,8 +119,8 @@ absl::StatusOr<Schedule> BuildSchedule(absl::string_view name,
 absl::StatusOr<Placement> PlacementOf(absl::string_view name,
                                       const ScheduleParams& params);
 
-// How many schedules this process has built: to be asked before and after,
-// since a planner's may take seconds.
+// How many schedules this process has built. Tests ask before and after,
+// because a planner may take seconds.
 int64_t NumBuiltSchedules();
 
 }  // namespace pipewright

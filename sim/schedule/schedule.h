@@ -63,7 +63,8 @@ struct Schedule {
 };
 
 // How one pass reads in messages, pictures and the text form: "F3", "bBW3.1".
-// Replica letter, chunk and slice appear only where the schedule has several.
+// The direction's letter, chunk and slice appear only where the schedule has
+// several.
 std::string PassToString(const Schedule& schedule, Pass pass);
 
 // Puts "FILE:LINE: " in front of what is wrong with the order of `rank`, where

@@ -1,6 +1,6 @@
 // What a slice of a sequence costs relative to the others: with causal
 // attention a later token attends to more, so that slices of equal length get
-// dearer. How a sequence is best cut is schedules/slice_plan.h's.
+// dearer. schedules/slice_plan.h says how a sequence is best cut.
 //
 // Work is that of a forward, or of a full backward, of one microbatch through
 // any stage; 1 is the whole sequence. A split B or W does not follow it

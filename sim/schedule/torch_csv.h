@@ -22,7 +22,7 @@
 
 namespace pipewright {
 
-// Of a file that is none of the other forms: does it look like one of these?
+// Does a file that has none of the other forms look like one of these?
 bool LooksLikeTorchCsv(absl::string_view content);
 
 // Reads either flavour, told apart by its cells. Stricter than PyTorch: whole

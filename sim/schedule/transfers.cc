@@ -30,7 +30,7 @@ int64_t UnitCount(const Schedule& schedule) {
   return int64_t{schedule.microbatches_per_direction()} * schedule.slices;
 }
 
-// Of what the backward or forward of `stage` needs.
+// The number of the message that the backward or forward of `stage` needs.
 int64_t IndexOf(const Schedule& schedule, Pass pass, int stage) {
   const int64_t is_gradient = IsBackward(pass.kind()) ? 1 : 0;
   return ((is_gradient * schedule.directions + pass.direction()) *

@@ -1,6 +1,6 @@
-// A rank's list with what its order leaves unsaid: where each send and receive
-// stands. A schedule has none of these; a PyTorch file may spell them out, and
-// otherwise a rule places them. No times, no sizes.
+// A rank's list, which also says what its order leaves open: where each send
+// and receive stands. A schedule has none of these; a PyTorch file may spell
+// them out, and otherwise a rule places them. No times, no sizes.
 #pragma once
 
 #include <cstdint>

@@ -40,9 +40,9 @@ class Progress {
   }
 
  protected:
-  // One thing more on `rank`; false when it has to wait or has ended.
+  // Runs one more step on `rank`; false when it has to wait or has ended.
   virtual bool Advance(int rank) = 0;
-  // The step that holds `rank`; its size when there is none.
+  // The step that blocks `rank`; the size of its list when there is none.
   virtual size_t Blocked(int rank) const { return positions_[rank]; }
   virtual bool Ended(int rank) const {
     return positions_[rank] == lists_[rank].size();

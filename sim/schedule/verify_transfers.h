@@ -11,7 +11,8 @@
 
 namespace pipewright {
 
-// Whom a transfer holds. The rules are those of what runs real schedules:
+// Which ranks a transfer blocks. The rules are those of programs that run real
+// schedules:
 enum class Semantics {
   // Sends and receives block no rank and find each other by name. A pass waits
   // until its message has been sent.

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMostPasses = 400'000;
 
 struct Candidate {
-  std::string kind;  // of each, one change is named
+  std::string kind;  // one change of each kind is named
   std::string change;
   RunConfig config;
 };
@@ -105,8 +105,8 @@ class Candidates {
 
   void AddZero() {
     if (training_.shards() == 1) return;
-    // Two replicas of a stage in one pipeline, or none that step together:
-    // Lower takes no sharded optimizer there.
+    // Lower takes no sharded optimizer where a pipeline holds a stage twice, or
+    // where ranks step by themselves.
     if (run_.schedule.lowered->directions > 1 ||
         run_.schedule.lowered->update_every > 0) {
       return;
@@ -154,7 +154,8 @@ double Needed(const MemoryReport& report) {
       report.memory->ranks[report.memory->WorstRank()].needed());
 }
 
-// `other` instead of `best`, of one kind and tried later?
+// Is `other` better than `best`, which is of the same kind and was tried
+// earlier?
 bool IsBetter(const MemoryChange& other, const MemoryChange& best) {
   if (best.fits) return false;
   return other.fits || other.saved_bytes > best.saved_bytes;

@@ -160,8 +160,8 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Parameters of the shape's own. An unknown shape is for BuildCluster to
-  // refuse: another may be put in its place.
+  // The shape's own parameters. BuildCluster refuses an unknown shape, because
+  // the configuration may put another in its place.
   absl::Status ReadOwnParams(const proto::System& system) {
     const FieldDescriptor* field = Field(system, "params");
     const ShapeInfo* shape = FindShape(params_->shape);

@@ -19,8 +19,8 @@ struct PassBytes {
   double peak = 0;
   double after = 0;
 };
-// [replica * pp + rank][pass, in the order in which they have run]; what has
-// another number of passes than the trace is left out.
+// [replica * pp + rank][pass, in the order in which they have run]; a rank with
+// another number of passes than in the trace is left out.
 using MeasuredMemory = std::vector<std::vector<PassBytes>>;
 
 // Chrome's JSON ("traceEvents", microseconds); `origin` is in "otherData", its

@@ -280,7 +280,7 @@ std::vector<CounterBuilder> CountMemory(const Program& program,
   return counters;
 }
 
-// The same of what a run has measured.
+// The same for what a run has measured.
 std::vector<CounterBuilder> CountMeasured(const Program& program,
                                           const MeasuredMemory* measured,
                                           const Timeline& timeline) {

@@ -35,7 +35,7 @@ class TraceSink {
   virtual ~TraceSink() = default;
   // Passes of one rank come in the order of their start, transfers of one
   // channel in the order of their sending; nothing else is promised. Replicas
-  // that are exactly alike may be told once, as the first of them.
+  // that are exactly alike may be reported once, as the first of them.
   virtual void OnOp(const TraceOp& op) = 0;
 };
 

@@ -39,7 +39,7 @@ absl::Status TooMuch() {
       "", kAllowed);
 }
 
-// How much was read since the last thing that needs not be held any more.
+// Bytes that were read since the last thing that need not be held any more.
 class Held {
  public:
   void Add() { ++bytes_; }
@@ -71,7 +71,7 @@ class HeldIterator {
     held_->Add();
     return *this;
   }
-  // Only against the end.
+  // Only for comparing with the end.
   friend bool operator==(const HeldIterator& a, const HeldIterator& b) {
     return a.ended() == b.ended();
   }

@@ -115,9 +115,10 @@ absl::Status RegionReader::See(const TraceEvent& event) {
   return absl::OkStatus();
 }
 
-// A region on the device is the shadow of one on the host where there is one
-// of that name. An operator is no region of its kind where somebody has marked
-// such: those of a backward run on a thread of their own, beside its mark.
+// A region on the device is the shadow of one on the host where there is one of
+// that name. An operator is no region where the trace has marked regions of its
+// kind: the operators of a backward run on a thread of their own, beside the
+// mark.
 void RegionReader::KeepOutermost() {
   std::stable_sort(
       named_.begin(), named_.end(),

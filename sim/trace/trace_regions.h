@@ -79,11 +79,12 @@ class RegionReader {
 
   // Error: kInvalidArgument for an event of phase X without its time.
   absl::Status See(const TraceEvent& event);
-  // By start on the host; those that launched nothing are left out. Once.
+  // By start on the host; those that launched nothing are left out. To be
+  // called once.
   std::vector<TraceRegion> Finish();
 
   bool has_kernels() const { return !kernels_.empty(); }
-  // Some that are no region, for messages.
+  // Some names that are no region, for messages.
   const std::set<std::string>& other_names() const { return names_; }
 
  private:

@@ -1,4 +1,5 @@
 // What `pipewright execute` says about each way to run, and its pictures.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -6,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/file.h"
+#include "sim/cli/execute_predict.h"
+#include "sim/config/prepare.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -29,6 +32,39 @@ BinaryResult Execute(const Arguments& more) {
   if (!links) arguments.insert(arguments.end(), {"--p2p", "1ms"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunBinary(arguments);
+}
+
+bool AssumesTimes(const std::vector<std::string>& warnings) {
+  return std::any_of(warnings.begin(), warnings.end(), [](const auto& text) {
+    return absl::StrContains(text, "no pass times are given");
+  });
+}
+
+TEST_CASE("cli: execute assumes pass times on the paced clock alone",
+          "[cli][execute]") {
+  for (const Arguments& clock :
+       {Arguments{"--clock", "virtual"}, Arguments{"--clock", "real", "--p2p"},
+        Arguments{"--clock", "virtual", "--replay-rank", "all"}}) {
+    Arguments more = clock;
+    if (more.back() == "--p2p") more.push_back("0ms");
+    const BinaryResult run = Execute(more);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    CHECK_FALSE(AssumesTimes({run.err}));
+    CHECK_FALSE(AssumesTimes(json::parse(run.out)["warnings"]));
+  }
+  const auto config = ReadConfig(
+      "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4}", "a.yaml");
+  REQUIRE(config.ok());
+  for (const ClockKind clock :
+       {ClockKind::kVirtual, ClockKind::kPaced, ClockKind::kReal}) {
+    const auto run = Prepare(WithoutUnexecuted(*config, {.clock = clock}));
+    REQUIRE(run.ok());
+    CHECK(AssumesTimes(run->warnings) == (clock == ClockKind::kPaced));
+  }
+  const auto simulated = Prepare(*config);
+  REQUIRE(simulated.ok());
+  CHECK(AssumesTimes(simulated->warnings));
 }
 
 const Arguments kTimes = {

@@ -56,7 +56,7 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
     const auto report = nlohmann::json::parse(run.out);
     const auto& execute = report["execute"];
     CHECK(execute["check"]["agrees"] == true);
-    // Two replicas add up in another order.
+    // Two directions add up in another order.
     const bool in_order = options[1] != "dualpipe";
     CHECK(execute["check"]["same_order"] == in_order);
     CHECK((!in_order || execute["check"]["same_bits"] == true));

@@ -88,6 +88,23 @@ TEST_CASE("shape params: an edit wins over the file by either path",
   }
 }
 
+TEST_CASE("shape params: --set of a shape stays beside a system", "[config]") {
+  const Layers layers = {{Set("system.shape", "fat-tree")},
+                         {{"system.preset", "dgx-h100", "--system"}}};
+  for (const std::string file : {"", "system: {shape: node}"}) {
+    INFO(file);
+    const auto config = ReadConfig(file, file.empty() ? "" : "a.yaml", layers);
+    REQUIRE(config.ok());
+    CHECK(config->system.preset == "dgx-h100");
+    CHECK(config->system.shape == "fat-tree");
+  }
+  // The shape of a file is that of its own system.
+  const auto config = ReadConfig("system: {shape: node}", "a.yaml",
+                                 {{{"system.preset", "dgx-h100", "--system"}}});
+  REQUIRE(config.ok());
+  CHECK_FALSE(config->system.shape);
+}
+
 TEST_CASE("shape params: messages call a field as it was given", "[config]") {
   const auto refusal = [](const std::string& file, const Layers& layers = {}) {
     const absl::Status status =

@@ -164,7 +164,7 @@ TEST_CASE("memory: 1F1B, interleaved and ZB-H2 peak as published", "[memory]") {
   CHECK(activations("zb-h2", 1, 0) == 7);
 }
 
-TEST_CASE("memory: the two replicas of a schedule hold two copies",
+TEST_CASE("memory: the two directions of a schedule hold two copies",
           "[memory]") {
   const std::string orders = "0: aF0 bF0 bBW0 aBW0\n1: bF0 aF0 aBW0 bBW0";
   const Schedule both =

@@ -1,4 +1,4 @@
-// Gradient reduction at SYNC, between the replicas of a bidirectional
+// Gradient reduction at SYNC, between the directions of a bidirectional
 // schedule, and over several nodes.
 #include <catch2/catch.hpp>
 #include <memory>

@@ -183,6 +183,16 @@ std::vector<BaseRun> Runs() {
        "costs: {uniform: {forward: 3ms, backward_input: 5ms, "
        "backward_weight: 7ms, recompute: 3ms, offload: 1ms, load: 1ms}, "
        "p2p: 1ms, pair_factor: 0.8}\nengine: fast\n"},
+      {"offloads",
+       "schedule: {name: po-f}\n"
+       "model: {preset: gpt-tiny}\n"
+       "system: {preset: dgx-a100}\n"
+       "strategy: {pp: 4, vpp: 2, microbatches: 8}\n"
+       "costs: {TIMES, hop_bytes: 1MiB}\nengine: simgrid\n"},
+      {"given ratio",
+       "schedule: {name: po-h}\n"
+       "strategy: {pp: 4, vpp: 2, microbatches: 8}\n"
+       "costs: {TIMES, p2p: 1ms, offload_ratio: 1}\nengine: fast\n"},
       {"post-validated",
        "schedule: {name: zb-h1}\n"
        "strategy: {pp: 4, microbatches: 8, optimizer: post-validated, "

@@ -58,7 +58,7 @@ std::vector<FieldSample> SystemSamples() {
       {"system.shape", cards, {"nic-switch", "node"}},
       {"system.devices_per_node", cards, {"4", "2"}},
       {"system.nics_per_node", cards, {"1", "4"}},
-      {"system.pcie_per_switch", "", {"1", "2"}},
+      {"system.pcie_per_switch", "offloads", {"1", "2"}},
       {"system.nodes_per_leaf", "fat tree", {"1", "2"}},
       {"system.oversubscription", "fat tree", {"1", "16"}},
       {"system.params",
@@ -68,10 +68,11 @@ std::vector<FieldSample> SystemSamples() {
       {"system.nvlink.latency", "one node", {"1us", "1ms"}},
       {"system.nic.bandwidth", cards, {"5GBps", "1GBps"}},
       {"system.nic.latency", cards, {"1us", "1ms"}},
-      {"system.pcie.bandwidth", "", {"16GBps", "32GBps"}},
-      {"system.pcie.latency", "", {"2us", "1ms"}},
+      {"system.pcie.bandwidth", "offloads", {"16GBps", "32GBps"}},
+      {"system.pcie.latency", "offloads", {"2us", "100us"}},
       {"system.device_name", "estimates", {"H100 SXM5 80GB", "A100 SXM4 80GB"}},
       {"system.memory", "model", {"1GiB", "80GiB"}},
+      {"system.host_memory", "offloads", {"1MiB", "80GiB"}},
   };
 }
 
@@ -122,6 +123,10 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.zero", "model on links", {"0", "1", "2", "3"}},
       {"strategy.memory_context", "model", {"0.5GiB", "2GiB"}},
       {"strategy.fragmentation", "model", {"0.1", "0.2"}},
+      {"strategy.offload", "offloads", {"none", "selective"}},
+      {"strategy.offload_chunks", "offloads", {"0", "1"}},
+      {"strategy.offload_fraction", "offloads", {"0.1", "0.5"}},
+      {"strategy.offload_sharing", "offloads", {"together", "in-turn"}},
   };
 }
 
@@ -137,6 +142,7 @@ std::vector<FieldSample> OtherSamples() {
       {"costs.uniform.backward", "delay", {"6ms", "8ms"}},
       {"costs.uniform.recompute", every, {"2ms", "4ms"}},
       {"costs.uniform.offload", every, {"1ms", "20ms"}},
+      {"costs.offload_ratio", "given ratio", {"0.2", "4"}},
       {"costs.uniform.load", every, {"1ms", "20ms"}},
       {"costs.per_stage.forward", "model on links", {"3ms,4ms", "4ms,3ms"}},
       {"costs.per_stage.backward_input",

@@ -89,7 +89,7 @@ struct Sending {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-// Of the one job that a process can be part of.
+// The one job that a process can be part of.
 struct Job {
   MPI_Comm all = MPI_COMM_NULL;
   std::list<Sending> sending;
@@ -118,7 +118,7 @@ int Check(int code, const char* what) {
 
 int Start() {
   int level = 0;
-  // Of threads that call one at a time.
+  // Any thread may call, but only one at a time.
   if (Check(Real().init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level),
             "MPI_Init_thread")) {
     return -1;
@@ -184,7 +184,8 @@ int Send(int to, int tag, const void* head, size_t head_bytes, const void* body,
 
 int Probe(int tag, int* from, size_t* bytes) {
   Job& job = TheJob();
-  // Sends under way go on with any call, and their memory is given back.
+  // Every call moves sends under way on, and gives back the memory of those
+  // that have ended.
   if (Unsent() < 0) return -1;
   int come = 0;
   MPI_Status status;
@@ -245,8 +246,8 @@ int HasEnded() {
 
 int Finish() { return Check(Real().finalize(), "MPI_Finalize"); }
 
-// Buffers that live on: the first transfer of a size is not one of memory that
-// nobody has touched.
+// The buffers live on, so that the first transfer of a size does not use memory
+// that has never been touched.
 struct Floats {
   std::vector<float> own;
   std::vector<float> other;
@@ -324,7 +325,7 @@ const char* Version() {
     int length = 0;
     Real().get_library_version(text, &length);
     const std::string all(text, static_cast<size_t>(length));
-    // Behind it: who has built it, and where.
+    // The rest says who has built it, and where.
     return new std::string(all.substr(0, all.find_first_of(",\n")));
   }();
   return version->c_str();

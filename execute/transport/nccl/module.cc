@@ -107,7 +107,7 @@ const Nccl& Real() {
   return *nccl;
 }
 
-// 0 for what has ended well and for what goes on.
+// 0 for an operation that has ended well or still goes on.
 int Check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) {
   if (result == ncclSuccess || result == ncclInProgress) return 0;
   std::string text = std::string(what) + ": " + Real().error_string(result);
@@ -205,7 +205,7 @@ int State(PwNcclComm* comm) {
 int BeginGroup() { return Check(Real().group_start(), "ncclGroupStart"); }
 int EndGroup() { return Check(Real().group_end(), "ncclGroupEnd"); }
 
-// Whatever thread it is, it works on the communicator's device.
+// Makes the calling thread work on the communicator's device.
 int On(PwNcclComm* comm) {
   return CheckCuda(cudaSetDevice(comm->device), "cudaSetDevice");
 }
@@ -331,8 +331,8 @@ void Abort(PwNcclComm* comm) {
 
 void Leave(PwNcclComm* comm) {
   On(comm);
-  // Finalizing does not block either. A member that does not come to it keeps
-  // nobody: aborting frees as well.
+  // Finalizing does not block either. A member that does not come to it holds
+  // up no other: aborting frees as well.
   const timespec rest = {.tv_sec = 0, .tv_nsec = 1'000'000};
   ncclResult_t state = Real().finalize(comm->comm);
   for (int wait = 0; wait < 5000 && (state == ncclInProgress); ++wait) {
@@ -352,10 +352,10 @@ const char* Error() { return last_error.c_str(); }
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const PwNccl* pw_nccl(void) {
-  // A hardware queue for every communicator's stream beside those of compute
-  // and copies: with the default of 8 two streams may share one, and a
-  // transfer that waits for its other end would keep back another. Read when
-  // the first thing is done on a device; whoever has set it wants it so.
+  // Every communicator's stream needs a hardware queue beside those of compute
+  // and copies. With the default of 8, two streams may share one, and a
+  // transfer that waits for its other end would hold back another. CUDA reads
+  // this at the first use of a device. A value that the user has set stays.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   static const PwNccl table = {
       .abi = PW_NCCL_ABI,

@@ -44,7 +44,8 @@ typedef struct PwNccl {
   int (*end_group)(void);
   int (*send)(PwNcclComm* comm, const void* from, size_t bytes, int to);
   int (*receive)(PwNcclComm* comm, void* into, size_t bytes, int from);
-  /* `count` values of fp32; of the gather and the scatter of one member. */
+  /* `count` is in values of fp32; for the gather and the scatter, in those
+   * of one member. */
   int (*all_reduce)(PwNcclComm* comm, const void* from, void* into,
                     size_t count);
   int (*all_gather)(PwNcclComm* comm, const void* from, void* into,
@@ -58,22 +59,22 @@ typedef struct PwNccl {
   /* On the device, in the order of the communicator's stream. */
   int (*copy)(PwNcclComm* comm, void* to, const void* from, size_t bytes);
 
-  /* All before it on the stream counts as one mark. */
+  /* Everything before it on the stream counts as one mark. */
   int (*mark)(PwNcclComm* comm);
   /* How many marks have been reached; below 0: the device has failed. */
   int64_t (*reached)(PwNcclComm* comm);
-  /* Notes the device's time when all before it on the stream has ended; `end`
-   * 0: the begin of what is timed, 1: its end. */
+  /* Notes the device's time when everything before it on the stream has
+   * ended. `end` 0: the timed work begins, 1: it ends. */
   int (*clock)(PwNcclComm* comm, int end);
-  /* Seconds from the one to the other; a mark behind both is reached. */
+  /* Seconds from one to the other; a mark after both has been reached. */
   int (*elapsed)(PwNcclComm* comm, double* seconds);
 
-  /* Ends what is under way, here at once and elsewhere by its failure, and
-   * frees `comm`; no other member needs to do anything. */
+  /* Ends what is under way, here at once and elsewhere because it fails
+   * there, and frees `comm`; no other member needs to do anything. */
   void (*cut_off)(PwNcclComm* comm);
   /* Frees `comm`, which has nothing under way. */
   void (*leave)(PwNcclComm* comm);
-  /* Of this thread's last call. */
+  /* The error of this thread's last call. */
   const char* (*error)(void);
 } PwNccl;
 

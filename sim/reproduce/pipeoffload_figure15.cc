@@ -1,0 +1,109 @@
+// The files of experiments/papers/pipeoffload_figure15: memory of activations
+// and MFU of the schedules of PipeOffload, with copies over PCIe switches that
+// two devices share.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/status.h"
+#include "sim/reproduce/paper.h"
+#include "sim/reproduce/table.h"
+#include "sim/run/simulated_run.h"
+
+namespace pipewright {
+namespace {
+
+// Of a ratio to 1F1B, beside what the rounding of both numbers leaves open.
+constexpr double kTolerance = 0.15;
+// Section 3 of the paper: what one A100 reaches.
+constexpr double kPcieBytesPerSecond = 15e9;
+
+RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
+  RunConfig config;
+  config.engine = engine;
+  config.iterations = 1;
+  ModelChoice& model = config.model;
+  model.layers = row.Integer("layers");
+  model.hidden = row.Integer("hidden");
+  model.heads = row.Integer("heads");
+  model.ffn_hidden = 4 * row.Integer("hidden");
+  model.vocabulary = 50304;
+  model.sequence = row.Integer("sequence");
+  model.layer_norm = model.dropout = model.qkv_bias = model.bias = true;
+  config.system.preset = "dgx-a100";
+  config.system.pcie.bytes_per_s = kPcieBytesPerSecond;
+  config.costs.analytic = true;
+  config.schedule.name = row.Text("schedule");
+  StrategyChoice& strategy = config.strategy;
+  strategy.pp = row.Integer("pp");
+  const bool chunks = row.Text("schedule") != "1f1b";
+  strategy.vpp = chunks ? row.Integer("vpp") : 1;
+  strategy.microbatches = row.Integer("microbatches");
+  // Layer norm, GeLU and dropout are computed again (section 4.2).
+  strategy.recompute = Recompute::kNormActivation;
+  strategy.data_parallel = DataParallel::kNone;
+  return config;
+}
+
+// How far a ratio of two numbers may lie off, both being rounded to integers.
+double Rounding(double above, double below) {
+  const double ratio = above / below;
+  return std::max((above + 0.5) / (below - 0.5) / ratio - 1,
+                  1 - (above - 0.5) / (below + 0.5) / ratio);
+}
+
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
+  struct Base {
+    double published = 0;
+    double simulated = 0;
+  };
+  std::map<std::string, Base> plain;  // 1F1B, by sequence
+  std::vector<Comparison> out;
+  RunContext context;
+  for (const TableRow& row : ReadTable("pipeoffload_figure15/figure15")) {
+    PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                        Simulate(ConfigOf(row, engine), &context));
+    double held = 0;
+    for (const RankMemory& rank : run.report.memory->memory->ranks) {
+      held = std::max(held, static_cast<double>(rank.peak_activations));
+    }
+    const std::string sequence = row.Text("sequence");
+    const double published = row.Number("gigabytes");
+    Base& base = plain[sequence];
+    if (row.Text("schedule") == "1f1b") base = {published, held};
+    const std::string setting =
+        absl::StrCat("10.5B, pp 8, vpp ", row.Text("vpp"), ", sequence ",
+                     sequence, ", ", row.Text("column"));
+    if (row.Text("schedule") != "1f1b") {
+      const double ratio = published / base.published;
+      const double simulated = held / base.simulated;
+      out.push_back(
+          {setting, "activations over 1F1B", absl::StrFormat("%.3f", ratio),
+           simulated, absl::StrFormat("%.3f", simulated),
+           Comparison::Rule::kWithin,
+           std::max(kTolerance, Rounding(published, base.published))});
+    }
+    if (run.report.offload) {
+      out.push_back({setting, "k", "-", run.report.offload->most_ratio,
+                     absl::StrFormat("%.2f", run.report.offload->most_ratio),
+                     Comparison::Rule::kShown});
+      out.back().in_paper = false;
+    }
+    const double mfu = 100 * *run.report.throughput->mfu();
+    out.push_back({setting, "MFU, per cent", row.Text("mfu_percent"), mfu,
+                   absl::StrFormat("%.1f", mfu), Comparison::Rule::kShown});
+  }
+  return out;
+}
+
+const RegisterPaper kRow({
+    .name = "pipeoffload-figure15",
+    .summary = "PipeOffload, arXiv 2503.01328, figure 15, 10.5B on 8 A100",
+    .metric = "peak of activations over that of 1F1B; MFU",
+    .run = &Reproduce,
+});
+
+}  // namespace
+}  // namespace pipewright

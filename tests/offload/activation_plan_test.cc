@@ -168,7 +168,7 @@ TEST_CASE(
 // every way that is tried for it alone.
 TEST_CASE("offload plan: the lowest peak of all sets, four ranks",
           "[offload]") {
-  for (const std::string name : {"po-h", "gis", "gis-h"}) {
+  for (const char* const name : {"po-h", "gis", "gis-h"}) {
     for (const double one_way : {0.2, 0.35, 0.5}) {
       CAPTURE(name, one_way);
       PlanCosts costs;

@@ -189,7 +189,7 @@ TEST_CASE("text: errors of the orders name line, rank and token",
   const std::string one = "pp 1 vpp 1 microbatches 2";
   CHECK_THAT(Error(File(one, "F0 X1")),
              Catch::Contains("f.pws:3: rank 0: token 'X1': unknown kind; "
-                             "allowed: F B W BW R O L SYNC"));
+                             "allowed: F B W BW R O L SYNC FREE"));
   CHECK(Error(File(one, "F2")) ==
         "f.pws:3: rank 0: token 'F2': microbatch is missing or out of range; "
         "allowed: 0..1");

@@ -77,6 +77,15 @@ TEST_CASE("verify: order on one rank", "[schedule]") {
              Catch::Contains("L0 stands twice"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 O0 F1 BW1"),
              Catch::Contains("O0 comes after the backward"));
+  CHECK(Verify(kOne, "0: F0 O0 F1 FREE0 BW1 L0 BW0").ok());
+  CHECK_THAT(Error(kOne, "0: F0 FREE0 O0 F1 BW1 L0 BW0"),
+             Catch::Contains("FREE0 stands before O0"));
+  CHECK_THAT(Error(kOne, "0: F0 O0 F1 BW1 L0 FREE0 BW0"),
+             Catch::Contains("FREE0 stands behind the load"));
+  CHECK_THAT(Error(kOne, "0: F0 O0 FREE0 FREE0 F1 BW1 L0 BW0"),
+             Catch::Contains("FREE0 stands twice"));
+  CHECK_THAT(Error(kOne, "0: F0 O0 F1 R0 BW1 L0 BW0"),
+             Catch::Contains("were offloaded and not loaded"));
   CHECK_THAT(Error(kOne, "0: F0 BW0 F1 BW1 SYNC0 SYNC1"),
              Catch::Contains("SYNC1 is a second SYNC of its chunk"));
 }

@@ -1,0 +1,169 @@
+// Offload of activations from the command line: what is refused, what the
+// report says, and that a printed order runs as the plan does.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/file.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright::testing {
+namespace {
+
+using nlohmann::json;
+
+// Options separated by blanks.
+BinaryResult Run(const std::string& options) {
+  return RunBinary(absl::StrSplit(options, ' ', absl::SkipEmpty()));
+}
+
+constexpr char kTimes[] =
+    " --forward 12ms --backward-input 12ms --backward-weight 12ms"
+    " --engine fast --p2p 0ms --json ";
+
+json Report(const std::string& options) {
+  const BinaryResult run =
+      Run(absl::StrCat("simulate --pp 4 --microbatches 8", kTimes, options));
+  INFO(options << run.err);
+  REQUIRE(run.exit_code == 0);
+  return json::parse(run.out);
+}
+
+TEST_CASE("offload: refusals name field, value and what is allowed",
+          "[offload]") {
+  struct Refusal {
+    std::string options;
+    std::string field;
+    std::string allowed;
+  };
+  const std::string po = "--schedule po-f --vpp 2 ";
+  const Refusal refusals[] = {
+      {po + "--offload-ratio -1", "costs.offload_ratio", "0"},
+      {po + "--offload-fraction 1.5 --offload-ratio 1",
+       "strategy.offload_fraction", "1"},
+      {po + "--offload-chunks 2 --offload-ratio 1", "strategy.offload_chunks",
+       "0..1"},
+      {"--schedule 1f1b --offload full", "costs.offload_ratio",
+       "a model and a system with PCIe"},
+      {po + "--offload-time 1ms", "costs.uniform.load", "a time"},
+      {"--schedule pipedream-2bw --offload full --offload-ratio 1",
+       "strategy.offload", "never flushed"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const BinaryResult run = Run(absl::StrCat(
+        "simulate --pp 4 --microbatches 8", kTimes, refusal.options));
+    INFO(refusal.options << run.out << run.err);
+    CHECK(run.exit_code == 2);
+    const json error = json::parse(run.out)["error"];
+    CHECK(error["field"] == refusal.field);
+    CHECK(absl::StrContains(error["message"].get<std::string>(),
+                            refusal.allowed));
+  }
+}
+
+TEST_CASE("offload: a system without PCIe or host memory is refused",
+          "[offload]") {
+  const std::string base =
+      "simulate --schedule po-h --pp 4 --vpp 2 --microbatches 8 --json "
+      "--engine fast --model gpt-tiny --set system.shape=node "
+      "--set system.devices_per_node=4 --set system.nvlink.bandwidth=100GBps "
+      "--forward 1ms --backward-input 1ms --backward-weight 1ms ";
+  const BinaryResult without = Run(base);
+  INFO(without.out << without.err);
+  CHECK(without.exit_code == 2);
+  CHECK(json::parse(without.out)["error"]["field"] == "system.pcie.bandwidth");
+  const BinaryResult host = Run(base + "--set system.pcie.bandwidth=20GBps");
+  CHECK(host.exit_code == 2);
+  CHECK(json::parse(host.out)["error"]["field"] == "system.host_memory");
+  const BinaryResult good =
+      Run(base + "--set system.pcie.bandwidth=20GBps --host-memory 1GiB");
+  INFO(good.err);
+  CHECK(good.exit_code == 0);
+  // What is there does not suffice: a result all the same.
+  const BinaryResult little =
+      Run(base + "--set system.pcie.bandwidth=20GBps --host-memory 64KiB");
+  CHECK(little.exit_code == 3);
+  const json report = json::parse(little.out);
+  CHECK(report["fits"] == false);
+  CHECK(report["memory"]["host_needed_bytes"] > 64 * 1024);
+  CHECK(absl::StrContains(little.err, "offload_fraction"));
+}
+
+TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
+  const std::string base =
+      "simulate --schedule po-f --pp 4 --vpp 2 --microbatches 8 --json "
+      "--model gpt-tiny --system dgx-a100 --forward 1ms --backward-input 1ms "
+      "--backward-weight 1ms ";
+  for (const std::string engine :
+       {std::string("fast"), std::string("simgrid")}) {
+    CAPTURE(engine);
+    const BinaryResult with = Run(base + "--engine " + engine);
+    const BinaryResult without =
+        Run(base + "--offload none --engine " + engine);
+    INFO(with.err);
+    REQUIRE(with.exit_code == 0);
+    REQUIRE(without.exit_code == 0);
+    const json offloaded = json::parse(with.out);
+    const json plain = json::parse(without.out);
+    CHECK(offloaded["iteration_s"].get<double>() ==
+          Approx(plain["iteration_s"].get<double>()).epsilon(1e-6));
+    CHECK(!plain.contains("offload"));
+    for (int rank = 0; rank < 4; ++rank) {
+      CAPTURE(rank);
+      CHECK(plain["peak_host_bytes"][rank] == 0);
+      CHECK(offloaded["peak_host_bytes"][rank] > 0);
+      CHECK(offloaded["memory"]["ranks"][rank]["peak_activation_bytes"] <
+            plain["memory"]["ranks"][rank]["peak_activation_bytes"]);
+    }
+  }
+}
+
+TEST_CASE("offload: a printed order runs as planned", "[offload]") {
+  const TemporaryFolder folder;
+  for (const char* const schedule :
+       {"po-h --vpp 2", "zb-v --offload selective", "1f1b --offload full",
+        "dualpipe-v --offload full", "interleaved-1f1b --vpp 2 --offload full",
+        "bitpipe --offload full"}) {
+    CAPTURE(schedule);
+    const std::string file = folder.Path("order.pws");
+    const BinaryResult written = Run(absl::StrCat(
+        "schedule ", schedule, " --pp 4 --microbatches 8 --offload-ratio 0.6",
+        " --forward 12ms --backward-input 12ms --backward-weight 12ms",
+        " --p2p 0ms --format text -o ", file));
+    INFO(written.err);
+    REQUIRE(written.exit_code == 0);
+    REQUIRE(absl::StrContains(*ReadFile(file), "FREE"));
+    const json named =
+        Report(absl::StrCat("--schedule ", schedule, " --offload-ratio 0.6"));
+    const BinaryResult run = Run(absl::StrCat("simulate --schedule ", file,
+                                              kTimes, " --offload-ratio 0.6"));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json read = json::parse(run.out);
+    CHECK(read["iteration_s"] == named["iteration_s"]);
+    CHECK(read["peak_activations"] == named["peak_activations"]);
+    CHECK(read["offload"]["mode"] == "file");
+    CHECK(named["offload"]["exposed_s"] == 0);
+  }
+}
+
+TEST_CASE(
+    "offload: po-h and po-f say that they offload nothing where no time "
+    "of copies is known",
+    "[offload]") {
+  const BinaryResult run = Run(absl::StrCat(
+      "simulate --schedule po-h --pp 4 --vpp 2 --microbatches 8", kTimes));
+  CHECK(run.exit_code == 0);
+  CHECK(absl::StrContains(run.err, "nothing is offloaded"));
+  const BinaryResult meant = Run(
+      absl::StrCat("simulate --schedule po-h --pp 4 --vpp 2 --microbatches 8 "
+                   "--offload none",
+                   kTimes));
+  CHECK(!absl::StrContains(meant.err, "nothing is offloaded"));
+}
+
+}  // namespace
+}  // namespace pipewright::testing

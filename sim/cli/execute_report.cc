@@ -243,9 +243,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
     on_host.push_back(ran ? Json(report.peak_host_bytes[rank]) : Json());
   }
   if (!peaks.empty()) out["peak_memory_bytes"] = std::move(peaks);
-  if (out.contains("peak_host_bytes") && !on_host.empty()) {
-    out["peak_host_bytes"] = std::move(on_host);
-  }
+  if (HasHostPeaks(report)) out["peak_host_bytes"] = std::move(on_host);
   Json& execute = out["execute"];
   execute["clock"] = ClockName(report.clock);
   execute["transport"] = report.transport;

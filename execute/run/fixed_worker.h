@@ -20,10 +20,12 @@ class FixedWorker : public Worker {
   absl::StatusOr<double> RunPass(Pass, int) override { return 0.0; }
   void TakeInput(Pass, int, Payload) override {}
   Payload GiveOutput(Pass, int) override { return {}; }
+  absl::Status IssueCopy(Pass, int) override { return absl::OkStatus(); }
   absl::StatusOr<double> RunCopy(Pass, int) override { return 0.0; }
   void StartCopy(Pass, int, std::function<void(absl::Status)> ended) override {
     ended(absl::OkStatus());
   }
+  absl::Status FreeOffloaded(Pass, int) override { return absl::OkStatus(); }
   absl::StatusOr<double> RunSideOp(int32_t, const Start&) override {
     return 0.0;
   }

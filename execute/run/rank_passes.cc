@@ -9,7 +9,8 @@
 
 namespace pipewright {
 
-void RankRun::IssueCopy(Pass pass) {
+absl::Status RankRun::IssueCopy(Pass pass) {
+  PW_RETURN_IF_ERROR(worker_.IssueCopy(pass, LaneOf(pass).stage));
   activations_.Issue(pass);
   queues_[static_cast<int>(CopyStream(pass.kind()))].push_back(
       {.start = start_,
@@ -17,6 +18,33 @@ void RankRun::IssueCopy(Pass pass) {
        .pass = pass,
        .ready_s = compute_s_});
   ++pending_;
+  return absl::OkStatus();
+}
+
+// The compute stream waits for a copy, and for nothing else.
+void RankRun::NoteCopyWait(Pass pass, double start_s, double end_s) {
+  if (end_s <= start_s) return;
+  if (start_.iteration == 0) {
+    (pass.kind() == PassKind::kFree ? times_of_first_.late_free_s
+                                    : times_of_first_.late_load_s) +=
+        end_s - start_s;
+  }
+  Trace(start_, {.start_s = start_s,
+                 .end_s = end_s,
+                 .kind = OpKind::kWait,
+                 .rank = self_.rank,
+                 .stage = LaneOf(pass).stage,
+                 .pass = pass});
+}
+
+// False when the copy has not ended yet.
+absl::StatusOr<bool> RankRun::RunFree(Pass pass) {
+  double free_s = compute_s_;
+  if (!activations_.AwaitOffload(pass, &free_s) || !Due(free_s)) return false;
+  PW_RETURN_IF_ERROR(worker_.FreeOffloaded(pass, LaneOf(pass).stage));
+  NoteCopyWait(pass, compute_s_, free_s);
+  compute_s_ = free_s;
+  return true;
 }
 
 // The entry, or the block (X&Y), at the position. False when it has to wait.
@@ -25,20 +53,18 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   const Entry entry = EntryOf(block->kind());
   if (entry != Entry::kBlock) {
     if (entry == Entry::kFree) {
-      double free_s = compute_s_;
-      if (!activations_.AwaitOffload(*block, &free_s) || !Due(free_s)) {
-        return false;
-      }
-      compute_s_ = free_s;
+      PW_ASSIGN_OR_RETURN(const bool ran, RunFree(*block));
+      if (!ran) return false;
     }
-    if (entry == Entry::kCopy) IssueCopy(*block);
+    if (entry == Entry::kCopy) PW_RETURN_IF_ERROR(IssueCopy(*block));
     ++position_;
     return true;
   }
   const int parts = PartsOf(*block);
   double start_s = compute_s_;
+  double loaded_s = 0;
   for (int part = 0; part < parts; ++part) {
-    if (!activations_.Await(block[part], &start_s)) return false;
+    if (!activations_.Await(block[part], &loaded_s)) return false;
     const int32_t input = LaneOf(block[part]).input;
     if (holds_ || input < 0) continue;
     const uint64_t key = block[part].key();
@@ -47,7 +73,10 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   }
   const bool hooked = sequence_.NextAt(position_) == SideSequence::Next::kBlock;
   if (hooked && !hook_ends_.Await(sequence_, &start_s)) return false;
+  const double ready_s = start_s;
+  start_s = std::max(ready_s, loaded_s);
   if (!Due(start_s)) return false;
+  NoteCopyWait(*block, ready_s, start_s);
   for (int part = 0; part < parts && !holds_; ++part) {
     const Lane& lane = LaneOf(block[part]);
     if (lane.input < 0) continue;

@@ -166,7 +166,9 @@ class RankRun {
   absl::StatusOr<bool> RunHeldBlock();
   absl::StatusOr<bool> DropNext();
   absl::StatusOr<double> RunPass(Pass pass);
-  void IssueCopy(Pass pass);
+  absl::Status IssueCopy(Pass pass);
+  absl::StatusOr<bool> RunFree(Pass pass);
+  void NoteCopyWait(Pass pass, double start_s, double end_s);
   absl::Status RunParts(const Pass* block, int parts, double start_s);
 
   // rank_streams.cc
@@ -223,6 +225,7 @@ class RankRun {
   const std::shared_ptr<Clock> clock_;
   const RankRunOptions options_;
   const bool holds_;
+  const bool frees_;      // FREE gives memory back, not the end of an O
   const bool one_sided_;  // who has ended still serves the others
 
   SideSequence sequence_;

@@ -131,6 +131,9 @@ absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
     options_.record->beside[index].push_back(seconds);
   }
   activations_.End(pass, end_s);
+  if (!loads && !frees_) {
+    PW_RETURN_IF_ERROR(worker_.FreeOffloaded(pass, lane.stage));
+  }
   *stream_s = end_s;
   EndedAt(issued.start.iteration, end_s);
   Trace(issued.start, {.start_s = issued.start_s,

@@ -39,12 +39,18 @@ class Worker : public DeviceMemory {
   virtual void TakeInput(Pass pass, int stage, Payload payload) = 0;
   // What another rank awaits of `pass`, which has run.
   virtual Payload GiveOutput(Pass pass, int stage) = 0;
-  // An O or L. Seconds that it took.
+  // The order has come to an O or L: takes the memory, on the host or on the
+  // device, that its copy fills.
+  virtual absl::Status IssueCopy(Pass pass, int stage) = 0;
+  // An O or L that has been issued. Seconds that it took.
   virtual absl::StatusOr<double> RunCopy(Pass pass, int stage) = 0;
   // The same on a copy engine; `ended` is called from any thread when it is
   // over. Copies of one direction end in order.
   virtual void StartCopy(Pass pass, int stage,
                          std::function<void(absl::Status)> ended) = 0;
+  // The O of these activations has ended: gives their memory on the device
+  // back.
+  virtual absl::Status FreeOffloaded(Pass pass, int stage) = 0;
 
   // Anything on no collective: optimizer, validation, roll-back, prediction,
   // host work, waits. Seconds that it took.

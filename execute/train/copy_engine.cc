@@ -38,6 +38,8 @@ void CopyEngine::Lane::Run() {
       waiting_.pop_front();
     }
     absl::Status copied = WithoutExceptions(given.copy);
+    // What it holds is gone when the end is told.
+    given.copy = nullptr;
     WithoutExceptions([&] {
       given.ended(std::move(copied));
       return absl::OkStatus();

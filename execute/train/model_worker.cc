@@ -102,10 +102,12 @@ ModelWorker::~ModelWorker() {
   if (options_.record != nullptr && arena_ != nullptr) {
     record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
     record_.message_bytes = arena_->messages_peak();
+    record_.peak_host_bytes = host_->peak();
     *options_.record = std::move(record_);
   }
   inputs_.clear();
   outputs_.clear();
+  issued_.clear();
   stages_.clear();
   stand_in_ = {};
   host_.reset();
@@ -212,6 +214,7 @@ absl::Status ModelWorker::BeginStart(const Start& start) {
   forwards_ = forwards_of_false_start_;
   inputs_.clear();
   outputs_.clear();
+  issued_.clear();
   for (auto& [key, stage] : stages_) stage->DropActivations();
   return absl::OkStatus();
 }
@@ -220,6 +223,7 @@ void ModelWorker::Forget() {
   copies_.reset();
   inputs_.clear();
   outputs_.clear();
+  issued_.clear();
   for (auto& [key, stage] : stages_) stage->DropActivations();
 }
 
@@ -341,30 +345,46 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> ModelWorker::RunCopy(Pass pass, int stage) {
+absl::Status ModelWorker::IssueCopy(Pass pass, int stage) {
   Stage& target = StageOf(stage, pass.direction());
   const Stage::Key key = {pass.microbatch(), pass.slice()};
-  return Timed([&] {
-    return pass.kind() == PassKind::kOffload
-               ? target.Offload(key, handle_.stream)
-               : target.Load(key, handle_.stream);
-  });
+  PW_ASSIGN_OR_RETURN(HostCopy copy, pass.kind() == PassKind::kOffload
+                                         ? target.BeginOffload(key)
+                                         : target.BeginLoad(key));
+  issued_[pass.bits()] = std::move(copy);
+  record_.peak_activations = std::max(record_.peak_activations, HeldNow());
+  return absl::OkStatus();
 }
 
-void ModelWorker::StartCopy(Pass pass, int stage,
+HostCopy ModelWorker::TakeIssued(Pass pass) {
+  const auto found = issued_.find(pass.bits());
+  PW_CHECK(found != issued_.end());
+  HostCopy copy = std::move(found->second);
+  issued_.erase(found);
+  return copy;
+}
+
+absl::StatusOr<double> ModelWorker::RunCopy(Pass pass, int) {
+  const HostCopy copy = TakeIssued(pass);
+  return Timed([&] { return copy.Run(handle_, handle_.stream); });
+}
+
+void ModelWorker::StartCopy(Pass pass, int,
                             std::function<void(absl::Status)> ended) {
   if (copies_ == nullptr) copies_ = std::make_unique<CopyEngine>();
-  Stage* const target = &StageOf(stage, pass.direction());
-  const Stage::Key key = {pass.microbatch(), pass.slice()};
-  const bool out = pass.kind() == PassKind::kOffload;
-  const auto direction = out ? CopyEngine::kToHost : CopyEngine::kToDevice;
-  PwStream* const stream = copy_streams_[direction];
+  const auto direction = pass.kind() == PassKind::kOffload
+                             ? CopyEngine::kToHost
+                             : CopyEngine::kToDevice;
   copies_->Start(
       direction,
-      [target, key, out, stream] {
-        return out ? target->Offload(key, stream) : target->Load(key, stream);
-      },
+      [copy = TakeIssued(pass), handle = handle_,
+       stream = copy_streams_[direction]] { return copy.Run(handle, stream); },
       std::move(ended));
+}
+
+absl::Status ModelWorker::FreeOffloaded(Pass pass, int stage) {
+  return StageOf(stage, pass.direction())
+      .FreeOffloaded({pass.microbatch(), pass.slice()});
 }
 
 }  // namespace pipewright

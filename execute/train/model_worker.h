@@ -43,8 +43,9 @@ struct WorkerRecord {
   // the weights before it; the sum of the losses until then.
   std::vector<StageSnapshot> first_step;
   double first_loss_sum = 0;
-  size_t peak_bytes = 0;      // of activations, weights and all else
-  size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
+  size_t peak_bytes = 0;       // of activations, weights and all else
+  size_t resident_bytes = 0;   // weights, gradients, optimizer, workspace
+  size_t peak_host_bytes = 0;  // of activations that are offloaded
   // Beside them: of messages on their way or waiting, and collectives; hangs on
   // how far ranks are apart.
   size_t message_bytes = 0;
@@ -101,9 +102,11 @@ class ModelWorker : public Worker {
   absl::StatusOr<double> RunPass(Pass pass, int stage) override;
   void TakeInput(Pass pass, int stage, Payload payload) override;
   Payload GiveOutput(Pass pass, int stage) override;
+  absl::Status IssueCopy(Pass pass, int stage) override;
   absl::StatusOr<double> RunCopy(Pass pass, int stage) override;
   void StartCopy(Pass pass, int stage,
                  std::function<void(absl::Status)> ended) override;
+  absl::Status FreeOffloaded(Pass pass, int stage) override;
   absl::StatusOr<double> RunSideOp(int32_t side_op,
                                    const Start& start) override;
   void TakeSideInput(int32_t side_op, int32_t channel,
@@ -158,7 +161,11 @@ class ModelWorker : public Worker {
   // of what they send.
   absl::Status ReserveBlocks();
   // [bytes]: blocks of activations at the same time.
-  std::map<size_t, int> MostHeld() const;
+  struct HeldBlocks {
+    std::map<size_t, int> device;
+    std::map<size_t, int> host;
+  };
+  HeldBlocks MostHeld() const;
   // Fills microbatch_bytes_.
   void MeasureMicrobatch();
   // What the stages hold, in microbatches (see WorkerRecord).
@@ -206,6 +213,8 @@ class ModelWorker : public Worker {
   std::map<StageKey, std::unique_ptr<Stage>> stages_;
   std::map<InputKey, Payload> inputs_;
   std::map<InputKey, Payload> outputs_;
+  HostCopy TakeIssued(Pass pass);
+  std::map<uint64_t, HostCopy> issued_;  // by bits of O or L, until they run
   // How often the forward of each (stage, replica, microbatch, slice) has run:
   // the iteration that its data is of.
   std::map<std::tuple<int, int, int, int>, int> forwards_;

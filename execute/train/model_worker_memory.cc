@@ -48,39 +48,65 @@ int ModelWorker::MostOutputs() const {
   return count;
 }
 
-// Where activations go to the host, how much of them is held hangs on when, and
-// nothing is foretold.
-std::map<size_t, int> ModelWorker::MostHeld() const {
-  std::map<size_t, int> most;
+// In an order without FREE an O gives back when its copy ends: a block may be
+// needed that nothing has foretold.
+ModelWorker::HeldBlocks ModelWorker::MostHeld() const {
+  HeldBlocks most;
+  HeldBlocks now;
   const Schedule& schedule = *program_.schedule;
   const RankOrder& order = schedule.order(self_.rank);
-  if (HasKind(order, PassKind::kOffload) || HasKind(order, PassKind::kLoad)) {
-    return most;
-  }
   const bool own_recompute = HasKind(order, PassKind::kRecompute);
-  std::map<size_t, int> now;
+  const bool frees = HasKind(order, PassKind::kFree);
+  const auto change = [&](std::map<size_t, int> HeldBlocks::*pool, size_t bytes,
+                          int by) {
+    const int count = (now.*pool)[bytes] += by;
+    (most.*pool)[bytes] = std::max((most.*pool)[bytes], count);
+  };
   const auto run = [&](const Stage& stage, PassKind kind, int slice) {
     for (const auto& [bytes, by] : stage.BlocksOf(kind, slice)) {
-      int& count = now[bytes] += by;
-      most[bytes] = std::max(most[bytes], count);
+      change(&HeldBlocks::device, bytes, by);
     }
   };
+  const auto move = [&](const Stage& stage,
+                        std::map<size_t, int> HeldBlocks::*pool, int by) {
+    for (const size_t bytes : stage.CopiedBlocks()) change(pool, bytes, by);
+    // Of others, and so in none of BlocksOf.
+    if (pool == &HeldBlocks::device && by < 0 && stage.KeepsInputOfOthers()) {
+      change(pool, model_.BoundaryBytes(), -by);
+    }
+  };
+  std::set<uint64_t> loaded;  // and not used yet
   for (const Pass pass : order) {
     if (pass.kind() == PassKind::kSync) continue;
     const Stage& stage = *stages_.at(
         {schedule.placement.StageOf(self_.rank, pass.chunk(), pass.direction()),
          pass.direction()});
+    if (pass.kind() == PassKind::kOffload) move(stage, &HeldBlocks::host, 1);
+    if (pass.kind() == (frees ? PassKind::kFree : PassKind::kOffload)) {
+      move(stage, &HeldBlocks::device, -1);
+    }
+    if (pass.kind() == PassKind::kLoad) {
+      move(stage, &HeldBlocks::device, 1);
+      loaded.insert(pass.activation());
+    }
+    const bool reads =
+        ReadsActivations(pass.kind()) && loaded.erase(pass.activation()) > 0;
+    if (reads) move(stage, &HeldBlocks::host, -1);
     if (model_.recompute && IsBackward(pass.kind()) && !own_recompute) {
       run(stage, PassKind::kRecompute, pass.slice());
     }
     run(stage, pass.kind(), pass.slice());
+    if (reads && stage.KeepsInputOfOthers()) {
+      change(&HeldBlocks::device, model_.BoundaryBytes(), -1);
+    }
   }
   return most;
 }
 
 // The first pass that needs a block would be timed with its making.
 absl::Status ModelWorker::ReserveBlocks() {
-  std::map<size_t, int> blocks = MostHeld();
+  HeldBlocks held = MostHeld();
+  std::map<size_t, int>& blocks = held.device;
   if (model_.keeps_versions) {
     // Beside those there are: older ones, and those that a step makes.
     for (const auto& [key, stage] : stages_) {
@@ -90,6 +116,9 @@ absl::Status ModelWorker::ReserveBlocks() {
   arena_->Settle();
   for (const auto& [bytes, count] : blocks) {
     PW_RETURN_IF_ERROR(arena_->Reserve(bytes, count));
+  }
+  for (const auto& [bytes, count] : held.host) {
+    PW_RETURN_IF_ERROR(host_->Reserve(bytes, count));
   }
   // Few runs need all of these at a time, so that none is to fail for them.
   const size_t boundary = model_.BoundaryBytes();

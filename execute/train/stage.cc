@@ -220,12 +220,7 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
 absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
                             Payload* output) {
   PW_CHECK(behind >= 0 && static_cast<size_t>(behind) <= older_.size());
-  Activations* entry = nullptr;
-  {
-    std::lock_guard lock(activations_mutex_);
-    entry = &activations_[key];
-  }
-  Activations& activations = *entry;
+  Activations& activations = activations_[key];
   activations = {.sample = sample, .input = std::move(input)};
   if (first()) {
     PW_ASSIGN_OR_RETURN(activations.input, arena_.Take(IdsBytes()));
@@ -251,6 +246,7 @@ absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
 
 absl::Status Stage::Recompute(Key key) {
   Activations& activations = Find(key);
+  PW_RETURN_IF_ERROR(TakeLoaded(activations));
   PW_RETURN_IF_ERROR(RunForward(key, activations, true, nullptr));
   if (!first()) activations.input = {};
   activations.recomputed = true;
@@ -260,6 +256,7 @@ absl::Status Stage::Recompute(Key key) {
 absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
                                 float loss_scale, Payload* input_gradient) {
   Activations& activations = Find(key);
+  PW_RETURN_IF_ERROR(TakeLoaded(activations));
   if (model_.recompute && !activations.recomputed) {
     PW_RETURN_IF_ERROR(Recompute(key));
   }
@@ -303,7 +300,7 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
       caches_.erase({microbatch, index});
     }
   }
-  if (kind == Backward::kFull) Erase(key);
+  if (kind == Backward::kFull) activations_.erase(key);
   if (input_gradient != nullptr) *input_gradient = std::move(current);
   return absl::OkStatus();
 }
@@ -334,20 +331,14 @@ absl::Status Stage::BackwardWeight(Key key) {
         "backward weight"));
     blocks = {};
   }
-  Erase(key);
+  activations_.erase(key);
   return absl::OkStatus();
 }
 
 Stage::Activations& Stage::Find(Key key) {
-  std::lock_guard lock(activations_mutex_);
   const auto found = activations_.find(key);
   PW_CHECK(found != activations_.end());
   return found->second;
-}
-
-void Stage::Erase(Key key) {
-  std::lock_guard lock(activations_mutex_);
-  activations_.erase(key);
 }
 
 void Stage::DropActivations() {

@@ -7,7 +7,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -24,6 +23,19 @@ struct DeviceHandle {
   const PwKernels* kernels = nullptr;
   PwDevice* device = nullptr;
   PwStream* stream = nullptr;  // compute
+};
+
+// The copy of an O or L: blocks that it alone writes or frees until it has run.
+struct HostCopy {
+  struct Block {
+    Payload from;
+    Payload to;
+  };
+  bool out = false;  // to the host
+  std::vector<Block> blocks;
+
+  // Any thread; has ended when it returns.
+  absl::Status Run(const DeviceHandle& handle, PwStream* stream) const;
 };
 
 class Stage {
@@ -69,10 +81,18 @@ class Stage {
   absl::Status BackwardFull(Key key, Payload gradient, float loss_scale,
                             Payload* input_gradient);
 
-  // Activations to the host and back, as O and L do; on any one thread while
-  // another runs passes of other keys.
-  absl::Status Offload(Key key, PwStream* stream);
-  absl::Status Load(Key key, PwStream* stream);
+  // Activations to the host and back. An O or an L takes the memory that its
+  // copy fills. FreeOffloaded gives that on the device back, behind the O's
+  // copy; the pass that reads the activations again gives that on the host
+  // back.
+  absl::StatusOr<HostCopy> BeginOffload(Key key);
+  absl::Status FreeOffloaded(Key key);
+  absl::StatusOr<HostCopy> BeginLoad(Key key);
+  // Sizes of the blocks that a copy moves.
+  std::vector<size_t> CopiedBlocks() const;
+  // The sender's memory, not the rank's own, holds what R begins from, until it
+  // is offloaded.
+  bool KeepsInputOfOthers() const { return model_.recompute && !first(); }
 
   // Bytes on the device that passes have left for other passes, of all
   // microbatches: activations, gradients for W, caches of slices. What is on
@@ -146,12 +166,13 @@ class Stage {
     Payload weights;  // that the forward has used
     std::vector<PartBlocks> parts;
     bool recomputed = false;
-    // On the host, while they are offloaded.
-    std::vector<std::pair<Payload*, Payload>> offloaded;
-    // A copy is under way: the blocks are its thread's. Both are under
-    // activations_mutex_.
-    bool moving = false;
-    size_t moving_bytes = 0;
+    // Blocks from their O to the pass that needs them again.
+    struct Offloaded {
+      Payload* block = nullptr;
+      Payload host;
+      Payload loaded;  // by an L
+    };
+    std::vector<Offloaded> offloaded;
 
     size_t DeviceBytes() const;
   };
@@ -213,11 +234,9 @@ class Stage {
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
   Activations& Find(Key key);
-  void BeginMove(Activations& activations);
-  void EndMove(Activations& activations);
-  void Erase(Key key);
+  // What an L has brought is what passes read; the host's memory goes back.
+  absl::Status TakeLoaded(Activations& activations);
 
-  mutable std::mutex activations_mutex_;  // of the map, not of what is in it
   std::map<Key, Activations> activations_;
   std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
   std::map<int, int> slices_left_;                    // of a cached microbatch

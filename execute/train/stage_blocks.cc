@@ -18,16 +18,15 @@ size_t Stage::Activations::DeviceBytes() const {
   for (const PartBlocks& blocks : parts) {
     bytes += blocks.saved.bytes + blocks.inputs.bytes + blocks.grads.bytes;
   }
+  for (const Offloaded& each : offloaded) bytes += each.loaded.bytes;
   return bytes;
 }
 
 size_t Stage::HeldBytes() const {
   size_t held = 0;
   for (const auto& [part, cache] : caches_) held += cache.bytes;
-  std::lock_guard lock(activations_mutex_);
   for (const auto& [key, activations] : activations_) {
-    held += activations.moving ? activations.moving_bytes
-                               : activations.DeviceBytes();
+    held += activations.DeviceBytes();
   }
   return held;
 }
@@ -62,21 +61,6 @@ size_t Stage::MicrobatchBytes(const std::set<PassKind>& kinds) const {
     most = std::max(most, left);
   }
   return static_cast<size_t>(model_.slices) * most + CacheBytes();
-}
-
-void Stage::BeginMove(Activations& activations) {
-  std::lock_guard lock(activations_mutex_);
-  activations.moving = true;
-  activations.moving_bytes = activations.DeviceBytes();
-  // What comes back.
-  for (const auto& [block, host] : activations.offloaded) {
-    activations.moving_bytes += host.bytes;
-  }
-}
-
-void Stage::EndMove(Activations& activations) {
-  std::lock_guard lock(activations_mutex_);
-  activations.moving = false;
 }
 
 std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,

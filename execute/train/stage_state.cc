@@ -1,4 +1,4 @@
-// Weights, gradients and optimizer state of a stage; activations on the host.
+// Weights, gradients and optimizer state of a stage.
 #include "execute/train/stage.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
@@ -147,50 +147,6 @@ absl::Status Stage::Restore() {
   PW_RETURN_IF_ERROR(CopyFloats(saved_moment1_, moment1_));
   PW_RETURN_IF_ERROR(CopyFloats(saved_moment2_, moment2_));
   return Publish(0, parameters_);
-}
-
-absl::Status Stage::Offload(Key key, PwStream* stream) {
-  Activations& activations = Find(key);
-  PW_CHECK(activations.offloaded.empty());
-  BeginMove(activations);
-  std::vector<Payload*> blocks;
-  if (activations.input.bytes > 0) blocks.push_back(&activations.input);
-  for (PartBlocks& part : activations.parts) {
-    if (part.saved.bytes > 0) blocks.push_back(&part.saved);
-    if (part.inputs.bytes > 0) blocks.push_back(&part.inputs);
-    if (part.grads.bytes > 0) blocks.push_back(&part.grads);  // logits
-  }
-  for (Payload* const block : blocks) {
-    PW_ASSIGN_OR_RETURN(Payload host, host_.Take(block->bytes));
-    PW_RETURN_IF_ERROR(Check(
-        handle_.kernels->copy(handle_.device, stream, PW_DEVICE_TO_HOST,
-                              host.data.get(), block->data.get(), block->bytes),
-        "offload"));
-    activations.offloaded.emplace_back(block, std::move(host));
-  }
-  PW_RETURN_IF_ERROR(
-      Check(handle_.kernels->synchronize(handle_.device, stream), "offload"));
-  for (const auto& [block, host] : activations.offloaded) *block = {};
-  EndMove(activations);
-  return absl::OkStatus();
-}
-
-absl::Status Stage::Load(Key key, PwStream* stream) {
-  Activations& activations = Find(key);
-  BeginMove(activations);
-  for (const auto& [block, host] : activations.offloaded) {
-    // Its copy is queued behind nothing that passes have queued.
-    PW_ASSIGN_OR_RETURN(*block, arena_.TakeSettled(host.bytes));
-    PW_RETURN_IF_ERROR(Check(
-        handle_.kernels->copy(handle_.device, stream, PW_HOST_TO_DEVICE,
-                              block->data.get(), host.data.get(), host.bytes),
-        "load"));
-  }
-  PW_RETURN_IF_ERROR(
-      Check(handle_.kernels->synchronize(handle_.device, stream), "load"));
-  activations.offloaded.clear();
-  EndMove(activations);
-  return absl::OkStatus();
 }
 
 }  // namespace pipewright

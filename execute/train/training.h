@@ -58,6 +58,7 @@ struct TrainedRun {
   std::vector<double> peak_bytes;        // [rank], all but messages
   std::vector<double> resident_bytes;    // [rank], without activations
   std::vector<double> message_bytes;     // [rank], see WorkerRecord
+  std::vector<double> peak_host_bytes;   // [rank], of offloaded activations
   std::string device;
   std::string libraries;
 };

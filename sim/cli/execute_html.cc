@@ -112,6 +112,14 @@ std::string MeasuredSection(const ExecuteReport& report) {
     table.header.push_back("predicted");
     table.header.push_back("measured over predicted");
   }
+  const bool host = memory && HasHostPeaks(report);
+  if (host) {
+    table.header.push_back("on the host");
+    if (memory_predicted) {
+      table.header.push_back("predicted");
+      table.header.push_back("measured over predicted");
+    }
+  }
   for (size_t rank = 0; rank < report.report.ranks.size(); ++rank) {
     std::vector<std::string>& row = table.rows.emplace_back();
     row = {absl::StrCat(rank), FormatSeconds(report.report.ranks[rank].span_s)};
@@ -125,10 +133,21 @@ std::string MeasuredSection(const ExecuteReport& report) {
     row.push_back(report.peak_bytes[rank] > 0
                       ? FormatBytes(report.peak_bytes[rank])
                       : "has not run");
-    if (!memory_predicted) continue;
-    const std::optional<double> error = PeakErrorOf(report, rank);
-    row.push_back(FormatBytes(report.predicted_peak_bytes[rank]));
-    row.push_back(error ? SignedPercent(*error) : "");
+    const auto predict = [&row](double bytes, std::optional<double> error) {
+      row.push_back(FormatBytes(bytes));
+      row.push_back(error ? SignedPercent(*error) : "");
+    };
+    if (memory_predicted) {
+      predict(report.predicted_peak_bytes[rank], PeakErrorOf(report, rank));
+    }
+    if (!host) continue;
+    row.push_back(report.peak_bytes[rank] > 0
+                      ? FormatBytes(report.peak_host_bytes[rank])
+                      : "has not run");
+    if (memory_predicted) {
+      predict(report.predicted_peak_host_bytes[rank],
+              HostPeakErrorOf(report, rank));
+    }
   }
   return SectionHtml("measured", "Measured", TableHtml(table, kMaxRows));
 }

@@ -106,6 +106,8 @@ void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
   for (const RankMemory& rank : run.memory->memory->ranks) {
     report->predicted_peak_activations.push_back(rank.peak_microbatches);
     report->predicted_peak_bytes.push_back(static_cast<double>(rank.peak()));
+    report->predicted_peak_host_bytes.push_back(
+        static_cast<double>(rank.peak_host()));
   }
 }
 

@@ -211,6 +211,24 @@ std::string ReplayText(const ExecuteReport& report) {
   return text;
 }
 
+std::string HostPeaksText(const ExecuteReport& report) {
+  if (!HasHostPeaks(report)) return "";
+  std::string text;
+  const char* head = "on the host   ";
+  for (size_t rank = 0; rank < report.peak_host_bytes.size(); ++rank) {
+    if (report.peak_bytes[rank] <= 0) continue;  // has not run
+    absl::StrAppend(&text, std::exchange(head, "              "), "rank ", rank,
+                    ": ", FormatBytes(report.peak_host_bytes[rank]));
+    if (const std::optional<double> error = HostPeakErrorOf(report, rank)) {
+      absl::StrAppendFormat(&text, ", %s predicted (%+.2f %%)",
+                            FormatBytes(report.predicted_peak_host_bytes[rank]),
+                            100 * *error);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ExecuteReportToJson(const ExecuteReport& report,
@@ -218,10 +236,14 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   using Json = nlohmann::ordered_json;
   Json out = Json::parse(ReportToJson(report.report));
   Json peaks = Json::array();
-  for (const double bytes : report.peak_bytes) {
-    peaks.push_back(bytes > 0 ? Json(bytes) : Json());  // has not run
+  Json on_host = Json::array();
+  for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {
+    const bool ran = report.peak_bytes[rank] > 0;
+    peaks.push_back(ran ? Json(report.peak_bytes[rank]) : Json());
+    on_host.push_back(ran ? Json(report.peak_host_bytes[rank]) : Json());
   }
   if (!peaks.empty()) out["peak_memory_bytes"] = std::move(peaks);
+  if (HasHostPeaks(report)) out["peak_host_bytes"] = std::move(on_host);
   Json& execute = out["execute"];
   execute["clock"] = ClockName(report.clock);
   execute["transport"] = report.transport;
@@ -248,6 +270,10 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["message_bytes"] = report.message_bytes;
+  if (HasHostPeaks(report)) {
+    execute["peak_host_bytes"] = report.peak_host_bytes;
+    execute["predicted_peak_host_bytes"] = report.predicted_peak_host_bytes;
+  }
   execute["wall_s"] = report.wall_s;
   if (report.clock == ClockKind::kPaced) execute["late_s"] = report.late_s;
   if (report.clock == ClockKind::kReal) {
@@ -342,6 +368,7 @@ std::string ExecuteReportToText(const ExecuteReport& report,
                     "; messages beside it ",
                     FormatBytes(report.message_bytes[rank]), "\n");
   }
+  absl::StrAppend(&text, HostPeaksText(report));
   if (report.clock == ClockKind::kPaced) {
     absl::StrAppend(&text, "woke up late  by ", FormatSeconds(report.late_s),
                     " at most\n");

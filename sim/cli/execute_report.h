@@ -28,6 +28,8 @@ struct ExecuteReport {
   std::vector<double> peak_bytes;  // [rank]
   std::vector<double> resident_bytes;  // [rank]
   std::vector<double> message_bytes;   // [rank], beside peak_bytes
+  // [rank], of offloaded activations; empty without kernels
+  std::vector<double> peak_host_bytes;
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;
   std::optional<StepInterval> predicted_interval;  // of a step
@@ -39,7 +41,8 @@ struct ExecuteReport {
   bool green_contexts = false;
   std::vector<double> predicted_peak_activations;  // [rank]
   std::vector<double> predicted_peak_bytes;  // [rank]; empty without a model
-  double late_s = 0;                         // of the paced clock
+  std::vector<double> predicted_peak_host_bytes;  // the same
+  double late_s = 0;                              // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
@@ -79,6 +82,10 @@ std::string ReferenceInWords(const ReferenceCheck& check);
 // The rank's peak over the predicted one, minus 1; nothing where it has not run
 // or nothing was predicted.
 std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank);
+// The same of the host.
+std::optional<double> HostPeakErrorOf(const ExecuteReport& report, size_t rank);
+// Activations were offloaded, or should have been.
+bool HasHostPeaks(const ExecuteReport& report);
 // The rank's time over the predicted one, minus 1; nothing where nothing was
 // predicted.
 std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
@@ -87,7 +94,8 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
 // predicted_interval_s (list), steps_inside, predicted_span_s (list),
 // predicted_peak_activations (list), peak_bytes, predicted_peak_bytes,
-// resident_bytes, message_bytes, check {agrees, same_order, bits_owed,
+// resident_bytes, message_bytes, peak_host_bytes and predicted_peak_host_bytes
+// (where activations are offloaded), check {agrees, same_order, bits_owed,
 // same_bits, steps_in_full, missing, loss_error, gradient_error, weight_error,
 // losses, sequential_losses}, reference (null: none) {agrees, loss,
 // reference_loss, loss_error, gradient_error, worst_gradient, weight_error

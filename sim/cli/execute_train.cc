@@ -145,6 +145,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   report->peak_bytes = trained.peak_bytes;
   report->resident_bytes = trained.resident_bytes;
   report->message_bytes = trained.message_bytes;
+  report->peak_host_bytes = trained.peak_host_bytes;
   report->device = trained.device;
   report->libraries = trained.libraries;
   if (training.check) report->check = trained.check;

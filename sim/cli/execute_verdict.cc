@@ -1,4 +1,5 @@
 // What the checks of an executed run say, in words and as a status.
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +106,25 @@ std::optional<double> PeakErrorOf(const ExecuteReport& report, size_t rank) {
     return std::nullopt;
   }
   return report.peak_bytes[rank] / report.predicted_peak_bytes[rank] - 1;
+}
+
+std::optional<double> HostPeakErrorOf(const ExecuteReport& report,
+                                      size_t rank) {
+  const std::vector<double>& predicted = report.predicted_peak_host_bytes;
+  if (predicted.empty() || predicted[rank] <= 0 ||
+      report.peak_bytes[rank] <= 0) {
+    return std::nullopt;
+  }
+  return report.peak_host_bytes[rank] / predicted[rank] - 1;
+}
+
+bool HasHostPeaks(const ExecuteReport& report) {
+  const auto any = [](const std::vector<double>& bytes) {
+    return std::any_of(bytes.begin(), bytes.end(),
+                       [](double each) { return each > 0; });
+  };
+  return !report.peak_host_bytes.empty() &&
+         (any(report.peak_host_bytes) || any(report.predicted_peak_host_bytes));
 }
 
 }  // namespace pipewright

@@ -84,28 +84,6 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   DescribeOmissions(run, report);
 }
 
-}  // namespace
-
-void DescribeRun(const PreparedRun& run, Report* report) {
-  report->network = run.network.name;
-  report->params = run.schedule.params;
-  report->model = run.model;
-  report->system = run.network.system;
-  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
-  // Prepare fills these in where there is something to synchronise.
-  if (!run.lower.gradient_bytes.empty()) {
-    report->gradient_sync = report->data_parallel;
-  }
-  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
-  if (const OptimizerOffload& offload = run.lower.offload; offload.active()) {
-    report->optimizer_placement = TraitsOf(offload.placement).name;
-    report->optimizer_stride = offload.stride;
-  }
-  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-}
-
-namespace {
-
 int64_t CountOf(const RankOrder& order, PassKind kind) {
   return std::count_if(order.begin(), order.end(),
                        [kind](Pass pass) { return pass.kind() == kind; });
@@ -135,8 +113,26 @@ OffloadReport ReportOffload(const PreparedRun& run, const Report& report) {
 
 }  // namespace
 
-void DescribeResults(const PreparedRun& run, Report* report) {
+void DescribeRun(const PreparedRun& run, Report* report) {
+  report->network = run.network.name;
+  report->params = run.schedule.params;
+  report->model = run.model;
+  report->system = run.network.system;
+  report->data_parallel = TraitsOf(run.lower.data_parallel).name;
+  // Prepare fills these in where there is something to synchronise.
+  if (!run.lower.gradient_bytes.empty()) {
+    report->gradient_sync = report->data_parallel;
+  }
+  report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  if (const OptimizerOffload& offload = run.lower.offload; offload.active()) {
+    report->optimizer_placement = TraitsOf(offload.placement).name;
+    report->optimizer_stride = offload.stride;
+  }
+  report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
   if (run.offload) report->offload = ReportOffload(run, *report);
+}
+
+void DescribeResults(const PreparedRun& run, Report* report) {
   DescribeCosts(run, report);
   report->memory = run.memory;
   if (run.schedule.limit) report->fits = run.schedule.limit->ok();

@@ -7,8 +7,8 @@
 
 namespace pipewright {
 
-// Fills in what was run: schedule parameters, model, system, network, and the
-// rules of synchronisation.
+// Fills in what was run: schedule parameters, model, system, network, the rules
+// of synchronisation, copies of activations. The ranks must be known.
 void DescribeRun(const PreparedRun& run, Report* report);
 
 // Fills in throughput, costs, memory, whether it fits, and what estimated times

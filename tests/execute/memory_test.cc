@@ -67,24 +67,6 @@ void AddExperts(ModelSpec* spec, ExecutedModel* model) {
   }
 }
 
-// The same model for both sides: what is executed, and what sim/model knows.
-ModelSpec SpecOf(const ExecutedModel& model) {
-  const PwModel& shape = model.shape;
-  ModelSpec spec;
-  spec.name = "small";
-  spec.hidden = shape.hidden;
-  spec.heads = shape.heads;
-  spec.kv_heads = shape.kv_heads;
-  spec.head_dim = shape.head_dim;
-  spec.ffn_hidden = shape.ffn;
-  spec.gated = shape.style == PW_LLAMA;
-  spec.layer_norm = spec.bias = spec.qkv_bias = !spec.gated;
-  spec.vocabulary = shape.vocabulary;
-  spec.sequence = model.sequence;
-  spec.layers = 2 * model.num_stages();
-  return spec;
-}
-
 Run MakeRun(const Sizes& sizes) {
   Run run;
   const absl::StatusOr<ScheduleMatch> match = FindSchedule(sizes.schedule);
@@ -106,7 +88,7 @@ Run MakeRun(const Sizes& sizes) {
   run.model.batch = sizes.batch;
   run.model.recompute = sizes.recompute;
   SetWeightVersions(schedule, &run.model);
-  ModelSpec spec = SpecOf(run.model);
+  ModelSpec spec = testing::SpecOf(run.model);
   if (sizes.experts) AddExperts(&spec, &run.model);
 
   LowerOptions lower;
@@ -274,7 +256,7 @@ TEST_CASE("execute: each part of the inventory is as large as its kernels say",
             model.batch = 16;
             model.shape.type = type;
             model.shape.fp8_linear = fp8 ? 1 : 0;
-            ModelSpec spec = SpecOf(model);
+            ModelSpec spec = testing::SpecOf(model);
             const bool experts = kind == BlockKind::kExpertLayer;
             if (experts && fp8) continue;
             if (experts) AddExperts(&spec, &model);

@@ -31,6 +31,23 @@ ExecutedModel SmallModel(PwStyle style, int stages, int slices) {
   return model;
 }
 
+ModelSpec SpecOf(const ExecutedModel& model) {
+  const PwModel& shape = model.shape;
+  ModelSpec spec;
+  spec.name = "small";
+  spec.hidden = shape.hidden;
+  spec.heads = shape.heads;
+  spec.kv_heads = shape.kv_heads;
+  spec.head_dim = shape.head_dim;
+  spec.ffn_hidden = shape.ffn;
+  spec.gated = shape.style == PW_LLAMA;
+  spec.layer_norm = spec.bias = spec.qkv_bias = !spec.gated;
+  spec.vocabulary = shape.vocabulary;
+  spec.sequence = model.sequence;
+  spec.layers = 2 * model.num_stages();
+  return spec;
+}
+
 absl::StatusOr<SmallTraining> MakeSmallTraining(const std::string& schedule,
                                                 int pp, int dp,
                                                 WaitRule wait_rule,

@@ -8,12 +8,16 @@
 #include "absl/status/statusor.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/training.h"
+#include "sim/model/model.h"
 #include "sim/program/lower.h"
 
 namespace pipewright::testing {
 
 // Layers that take next to no time.
 ExecutedModel SmallModel(PwStyle style, int stages, int slices);
+
+// The same model as sim/model knows it, with two layers a stage.
+ModelSpec SpecOf(const ExecutedModel& model);
 
 struct SmallTraining {
   std::shared_ptr<const Schedule> schedule;

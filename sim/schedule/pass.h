@@ -38,7 +38,8 @@ constexpr bool IsBackward(PassKind kind) {
 
 // Bits, from the low end: kind 4, direction 1, chunk 11 (together the *lane*,
 // which indexes per-rank tables), joint 1, slice 14, microbatch 32 (together
-// with the slice the *key*, unique in a lane and iteration).
+// with the slice the *key*, unique in a lane and iteration). Of the sixteen
+// values of a kind only kNumPassKinds have lanes, so that tables have no gaps.
 class Pass {
  public:
   static constexpr int kDirectionShift = 4;
@@ -61,11 +62,13 @@ class Pass {
               static_cast<uint64_t>(static_cast<uint32_t>(microbatch))
                   << kMicrobatchShift) {}
 
-  constexpr PassKind kind() const { return KindOf(lane()); }
+  constexpr PassKind kind() const {
+    return static_cast<PassKind>(bits_ & ((1 << kDirectionShift) - 1));
+  }
   constexpr int direction() const {
     return static_cast<int>(bits_ >> kDirectionShift & 1);
   }
-  constexpr int chunk() const { return ChunkOf(lane()); }
+  constexpr int chunk() const { return static_cast<int>(part() >> 1); }
   constexpr int slice() const {
     return static_cast<int>(bits_ >> kSliceShift & (kMaxSlices - 1));
   }
@@ -73,26 +76,26 @@ class Pass {
     return static_cast<int>(bits_ >> kMicrobatchShift);
   }
 
+  // (direction, chunk) of a rank as one number, 0..2*vpp-1.
+  constexpr uint32_t part() const {
+    return static_cast<uint32_t>(bits_ >> kDirectionShift &
+                                 (2 * kMaxChunks - 1));
+  }
   // Index of (kind, direction, chunk) in a table of LaneCount(vpp) entries.
   constexpr uint32_t lane() const {
-    return static_cast<uint32_t>(bits_ & (kJointBit - 1));
+    return part() * kNumPassKinds + static_cast<uint32_t>(kind());
   }
   static constexpr uint32_t LaneOf(PassKind kind, int chunk, int direction) {
     return Pass(kind, 0, chunk, 0, direction).lane();
   }
-  static constexpr int LaneCount(int vpp) { return vpp << kChunkShift; }
-  // Of a lane's index. Kinds beyond kNumPassKinds are lanes that stay empty.
+  static constexpr int LaneCount(int vpp) { return 2 * vpp * kNumPassKinds; }
+  // Of a lane's index.
   static constexpr PassKind KindOf(uint64_t lane) {
-    return static_cast<PassKind>(lane & ((1 << kDirectionShift) - 1));
+    return static_cast<PassKind>(lane % kNumPassKinds);
   }
-  static constexpr int ChunkOf(uint64_t lane) {
-    return static_cast<int>(lane >> kChunkShift & (kMaxChunks - 1));
-  }
-
   // The lane of another kind beside it.
   static constexpr uint64_t LaneBeside(uint64_t lane, PassKind kind) {
-    return lane >> kDirectionShift << kDirectionShift |
-           static_cast<uint64_t>(kind);
+    return lane - lane % kNumPassKinds + static_cast<uint64_t>(kind);
   }
 
   // Same for all passes of one (microbatch, slice).
@@ -106,9 +109,6 @@ class Pass {
     out.bits_ = joint ? bits_ | kJointBit : bits_ & ~kJointBit;
     return out;
   }
-
-  // (direction, chunk) of a rank as one number, 0..2*vpp-1.
-  constexpr uint32_t part() const { return lane() >> kDirectionShift; }
 
   constexpr uint64_t bits() const { return bits_; }
   friend constexpr bool operator==(Pass a, Pass b) {

@@ -119,6 +119,22 @@ int ChooseStride(const PreparedRun& run, const OptimizerOffload& offload) {
   return BestStride(host, copies);
 }
 
+// Before anybody lists them.
+absl::Status CheckSubgroups(const RunConfig& config, const PreparedRun& run,
+                            const OptimizerOffload& offload) {
+  const Schedule& schedule = *run.schedule.lowered;
+  double most = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    most = std::max(most, ParametersOf(schedule, offload, rank));
+  }
+  if (most / offload.subgroup_size <= kMostSubgroups) return absl::OkStatus();
+  return BadValue(config.Field("strategy.subgroup_size"),
+                  absl::StrCat(offload.subgroup_size),
+                  absl::StrFormat("at least %.4g: the %.4g parameters of a rank "
+                                  "are %d subgroups at most",
+                                  most / kMostSubgroups, most, kMostSubgroups));
+}
+
 absl::Status CheckStride(const RunConfig& config, const PreparedRun& run,
                          const OptimizerOffload& offload) {
   const int stride = config.strategy.optimizer_stride.value_or(0);
@@ -170,6 +186,7 @@ absl::Status PrepareOptimizerOffload(const RunConfig& config,
   PW_RETURN_IF_ERROR(CheckHost(config, *run, offload));
   PW_ASSIGN_OR_RETURN(offload.parameters,
                       ParametersOfStages(config, sizes, *run));
+  PW_RETURN_IF_ERROR(CheckSubgroups(config, *run, offload));
   if (traits.has_stride) {
     PW_RETURN_IF_ERROR(CheckStride(config, *run, offload));
     offload.stride = strategy.optimizer_stride.value_or(0);

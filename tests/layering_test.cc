@@ -32,6 +32,7 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["sim/replay"] = {"sim/base", "sim/schedule"};
     map["sim/topology"] = {"sim/base"};
     map["sim/model"] = {"sim/base"};
+    map["sim/offload"] = {"sim/base"};
     map["sim/profile"] = {"sim/base"};
     map["sim/cost"] = {"sim/base", "sim/model", "sim/profile", "sim/topology"};
     map["sim/memory"] = {"sim/base", "sim/schedule", "sim/model"};
@@ -40,7 +41,8 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["kernels"] = {};
     std::set<std::string> below = {
         "sim/base",  "sim/schedule", "sim/replay", "sim/topology",
-        "sim/model", "sim/profile",  "sim/cost",   "sim/memory"};
+        "sim/model", "sim/profile",  "sim/cost",   "sim/memory",
+        "sim/offload"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
           "sim/compare", "sim/config", "sim/run", "sim/search", "sim/sweep",
@@ -58,8 +60,8 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     const std::set<std::string> run = {
         "kernels",    "execute/transport", "sim/base",    "sim/schedule",
         "sim/replay", "sim/model",         "sim/profile", "sim/cost",
-        "sim/memory", "sim/topology",      "sim/program", "sim/trace",
-        "sim/engine"};
+        "sim/memory", "sim/topology",      "sim/offload", "sim/program",
+        "sim/trace",  "sim/engine"};
     map["execute/run"] = run;
     map["execute/train"] = run;
     map["execute/train"].insert("execute/run");

@@ -91,6 +91,26 @@ std::vector<FieldHelp> SystemHelp() {
       {"system.pcie.bandwidth", "",
        "from a PCIe switch to the host's memory, one direction"},
       {"system.pcie.latency", "0", "of that link alone"},
+      {"system.host.memory_bandwidth", "",
+       "of host memory, one device's share of its node: its copies and the "
+       "host's steps for it share it"},
+      {"system.host.adam_bytes_per_parameter", "28",
+       "bytes of host memory that a step reads and writes for a parameter"},
+      {"system.host.cast_bytes_per_parameter", "8",
+       "the same of a cast to bf16"},
+      {"system.host.adam_rate", "what memory allows",
+       "parameters a second that the host steps for a device at most"},
+      {"system.host.cast_rate", "what memory allows",
+       "parameters a second that it casts at most"},
+      {"system.host.flush_rate", "",
+       "gradients a second to the host while the device waits "
+       "(strategy.gradient_flush blocking)"},
+      {"system.host.slots", "2",
+       "operations of the host at once for a device; 1 never casts beside a "
+       "step"},
+      {"system.host.device_adam_rate", "2.5e10",
+       "parameters a second that the device steps, or casts, of an optimizer "
+       "on the host"},
       {"system.device_name", "the system's",
        "device of the system, as --analytic looks it up"},
       {"system.host_memory", "the system's",
@@ -146,6 +166,20 @@ std::vector<FieldHelp> StrategyHelp() {
        "released is where the zero-bubble paper's code does it"},
       {"strategy.rollback_iterations", "",
        "iterations, from 0, whose post-validated step fails and is undone"},
+      {"strategy.optimizer_placement", "gpu",
+       "where the optimizer's states are and who steps (docs/"
+       "offload_optimizers.md)"},
+      {"strategy.optimizer_ratio", "1",
+       "share of the subgroups that the host has; the others stay on the "
+       "device"},
+      {"strategy.optimizer_stride", "0",
+       "every how manieth subgroup the device steps; 0 chooses it from the "
+       "host's and the link's speed"},
+      {"strategy.subgroup_size", "1e8",
+       "parameters that are stepped together, at most"},
+      {"strategy.gradient_flush",
+       "blocking with zero-offload and twinflow, else asynchronous",
+       "whether the device waits while gradients go to the host"},
       {"strategy.max_activations", "",
        "limit of a rank's activations in microbatches; planners keep to it"},
       {"strategy.gradient_bytes_per_parameter", "4", "bytes of a gradient"},

@@ -71,6 +71,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--optimizer", "strategy.optimizer", "MODE"},
       {"--validation", "strategy.validation", "PLACE"},
       {"--rollback-iterations", "strategy.rollback_iterations", "N[,N...]"},
+      {"--optimizer-placement", "strategy.optimizer_placement", "WHERE"},
       {"--max-activations", "strategy.max_activations", "X"},
       {"--forward", "costs.uniform.forward", "TIME[,TIME...]",
        "costs.per_stage.forward", &IsList},

@@ -19,6 +19,7 @@ struct IdleRule {
 
 const std::vector<IdleRule>& ModelRules();
 const std::vector<IdleRule>& SystemRules();
+const std::vector<IdleRule>& HostRules();
 const std::vector<IdleRule>& StrategyRules();
 const std::vector<IdleRule>& TrainingRules();
 const std::vector<IdleRule>& CostRules();

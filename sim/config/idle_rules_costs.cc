@@ -56,6 +56,12 @@ const std::vector<IdleRule>& CostRules() {
                            facts.run().schedule.lowered->update_every > 0,
                        "with strategy.optimizer none");
        }},
+      {{"costs.optimizer_time"},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload() == nullptr,
+                       "with an optimizer on the host, whose time follows from "
+                       "system.host");
+       }},
       {{"costs.validation_time"},
        [](const RunFacts& facts) {
          return Unless(

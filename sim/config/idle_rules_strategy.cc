@@ -107,6 +107,29 @@ const std::vector<IdleRule>& StrategyRules() {
          return Unless(mode == OptimizerMode::kSynchronised,
                        "other than that of synchronised on a single rank");
        }},
+      {{"strategy.optimizer_ratio", "strategy.optimizer_stride",
+        "strategy.subgroup_size", "strategy.gradient_flush"},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload() != nullptr,
+                       "with strategy.optimizer_placement gpu");
+       }},
+      {{"strategy.optimizer_ratio"},
+       [](const RunFacts& facts) {
+         return Unless(TraitsOf(facts.offload()->placement).has_ratio,
+                       "unless the placement is twinflow or "
+                       "deep-optimizer-states");
+       }},
+      {{"strategy.optimizer_stride"},
+       [](const RunFacts& facts) {
+         return Unless(TraitsOf(facts.offload()->placement).has_stride,
+                       "unless the placement is deep-optimizer-states");
+       }},
+      {{"strategy.gradient_flush"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.offload()->placement != OptimizerPlacement::kSuperOffload,
+             "with superoffload, whose gradients never block");
+       }},
       {{"strategy.validation"},
        [](const RunFacts& facts) {
          return Unless(

@@ -13,6 +13,7 @@ bool NamesDevice(const RunFacts& facts) {
 
 // A system whose links carry nothing, and whose device is nobody's.
 const char* UsesSystem(const RunFacts& facts) {
+  if (facts.offload() != nullptr) return nullptr;
   if (facts.Crosses("", RunFacts::Load::kAny)) return nullptr;
   if (facts.model() == nullptr) {
     return "on any time since nothing crosses its links and no model is given";
@@ -77,22 +78,24 @@ const std::vector<IdleRule>& SystemRules() {
       {{"system.memory"}, NeedsModel},
       {{"system.devices_per_node", "system.nics_per_node",
         "system.pcie_per_switch", "system.params.", "system.nvlink.",
-        "system.nic.", "system.pcie.", "system.device_name"},
+        "system.nic.", "system.pcie.", "system.host.", "system.device_name"},
        NeedsSystem},
       {{"system.preset", "system.file", "system.shape", "system.nodes",
         "system.devices_per_node"},
        UsesSystem},
       {{"system.pcie_per_switch", "system.pcie."},
        [](const RunFacts& facts) {
-         return Unless(!facts.run().lower.activation_bytes.empty(),
+         return Unless(!facts.run().lower.activation_bytes.empty() ||
+                           facts.offload() != nullptr,
                        "where no bytes are copied to the host, or where their "
                        "time is given");
        }},
       {{"system.host_memory"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;
-         return Unless(facts.run().offload.has_value(),
-                       "where nothing is kept on the host");
+         return Unless(
+             facts.run().memory && facts.run().memory->host_limit_bytes,
+             "where nothing is kept on the host");
        }},
       {{"system.shape"},
        [](const RunFacts& facts) {
@@ -153,6 +156,70 @@ const std::vector<IdleRule>& SystemRules() {
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;
          return Unless(!NamesDevice(facts), "with costs.analytic.device");
+       }},
+  };
+  return rules;
+}
+
+const std::vector<IdleRule>& HostRules() {
+  static const std::vector<IdleRule> rules = {
+      {{"system.host."},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload() != nullptr,
+                       "unless strategy.optimizer_placement puts the "
+                       "optimizer on the host");
+       }},
+      {{"system.pcie_per_switch"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().engine != "fast",
+                       "on engine fast, where nobody shares a switch");
+       }},
+      {{"system.host.memory_bandwidth"},
+       [](const RunFacts& facts) {
+         return Unless(facts.StepsSo(SubgroupStep::kHost) ||
+                           facts.StepsSo(SubgroupStep::kHostTriggers),
+                       "where the host steps nothing");
+       }},
+      {{"system.host.adam_bytes_per_parameter",
+        "system.host.cast_bytes_per_parameter"},
+       [](const RunFacts& facts) {
+         return Unless(facts.shape()->host.bytes_per_s > 0,
+                       "without system.host.memory_bandwidth");
+       }},
+      {{"system.host.adam_bytes_per_parameter", "system.host.adam_rate",
+        "system.host.cast_bytes_per_parameter", "system.host.cast_rate"},
+       [](const RunFacts& facts) {
+         return Unless(facts.StepsSo(SubgroupStep::kHost) ||
+                           facts.StepsSo(SubgroupStep::kHostTriggers),
+                       "where the host steps nothing");
+       }},
+      {{"system.host.cast_bytes_per_parameter", "system.host.cast_rate"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.offload()->placement != OptimizerPlacement::kSuperOffload,
+             "with superoffload, whose device casts");
+       }},
+      {{"system.host.slots"},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload()->placement ==
+                           OptimizerPlacement::kDeepOptimizerStates,
+                       "unless the placement is deep-optimizer-states: the "
+                       "others never cast beside a step");
+       }},
+      {{"system.host.flush_rate"},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload()->flush == GradientFlush::kBlocking &&
+                           facts.offload()->placement !=
+                               OptimizerPlacement::kSuperOffload,
+                       "unless strategy.gradient_flush is blocking");
+       }},
+      {{"system.host.device_adam_rate"},
+       [](const RunFacts& facts) {
+         return Unless(
+             facts.offload()->placement == OptimizerPlacement::kSuperOffload ||
+                 facts.StepsSo(SubgroupStep::kDevice) ||
+                 facts.StepsSo(SubgroupStep::kResident),
+             "where the device steps nothing");
        }},
   };
   return rules;

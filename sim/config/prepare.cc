@@ -131,12 +131,14 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
   PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
   if (model) WarnOfGaps(config, sizes, schedule, zero, &run.warnings);
   FillLowerOptions(config, schedule, &run);
+  PW_RETURN_IF_ERROR(PrepareOptimizerOffload(config, sizes, &run));
   TakeMeasuredCollectives(config, sizes, &run);
 
   if (model) run.model = spec->name;
   if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
   }
+  LimitHostMemory(config, &run);
   run.idle = FindIdleOptions(run, sizes);
   for (const IdleOption& option : run.idle) {
     run.warnings.push_back(option.warning);

@@ -10,8 +10,10 @@ namespace {
 std::shared_ptr<const ScheduleMemory> BuildMemory(
     const RunConfig& config, const PreparedModel& model,
     const Schedule& schedule, double context_bytes,
-    std::shared_ptr<const MemoryFramework> framework) {
+    std::shared_ptr<const MemoryFramework> framework,
+    std::vector<OffloadedStates> optimizer) {
   MemoryOptions options;
+  options.optimizer = std::move(optimizer);
   options.context_bytes =
       config.strategy.memory_context_bytes.value_or(context_bytes);
   options.fragmentation =
@@ -30,39 +32,53 @@ void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
       framework->has_context ? MemoryOptions().context_bytes : 0;
   run->memory->memory =
       BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
-                  context_bytes, std::move(framework));
+                  context_bytes, std::move(framework), OffloadedStatesOf(*run));
 }
 
-namespace {
+void TakeOffloadedStates(PreparedRun* run) {
+  if (!run->memory) return;
+  const auto context =
+      static_cast<double>(run->memory->memory->ranks[0].context);
+  run->memory->memory =
+      BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
+                  context, nullptr, OffloadedStatesOf(*run));
+}
 
 // What is on the host is that of all devices of a node.
-void LimitHost(const PreparedNetwork& network, const Schedule& schedule,
-               MemoryReport* report) {
-  const ShapeParams* shape = network.system_shape();
-  const RankMapping* mapping = network.links.mapping.get();
-  if (mapping != nullptr) {
-    for (int replica = 0; replica < mapping->dp(); ++replica) {
-      for (int rank = 0; rank < mapping->pp(); ++rank) {
-        for (int index = 0; index < mapping->devices_per_rank(); ++index) {
-          const auto node = static_cast<size_t>(
-              network.links.cluster
-                  ->devices()[mapping->DeviceOf(replica, rank, index)]
-                  .node);
-          if (report->devices_on_node.size() <= node) {
-            report->devices_on_node.resize(node + 1,
-                                           std::vector<int>(schedule.pp()));
-          }
-          ++report->devices_on_node[node][rank];
+void LimitHostMemory(const RunConfig& config, PreparedRun* run) {
+  if (!run->memory) return;
+  MemoryReport& report = *run->memory;
+  const std::vector<RankMemory>& ranks = report.memory->ranks;
+  if (std::all_of(ranks.begin(), ranks.end(), [](const RankMemory& rank) {
+        return rank.peak_host() == 0;
+      })) {
+    return;
+  }
+  const Network& links = run->network.links;
+  const RankMapping* mapping = links.mapping.get();
+  for (int replica = 0; mapping != nullptr && replica < mapping->dp();
+       ++replica) {
+    for (int rank = 0; rank < mapping->pp(); ++rank) {
+      for (int index = 0; index < mapping->devices_per_rank(); ++index) {
+        const int device = mapping->DeviceOf(replica, rank, index);
+        const auto node =
+            static_cast<size_t>(links.cluster->devices()[device].node);
+        if (report.devices_on_node.size() <= node) {
+          report.devices_on_node.resize(node + 1,
+                                        std::vector<int>(mapping->pp()));
         }
+        ++report.devices_on_node[node][rank];
       }
     }
   }
+  const ShapeParams* shape = run->network.system_shape();
   if (shape != nullptr && shape->host_memory_bytes > 0) {
-    report->host_limit_bytes = shape->host_memory_bytes;
+    report.host_limit_bytes = shape->host_memory_bytes;
+  }
+  if (config.system.host_memory_bytes) {
+    report.host_limit_bytes = config.system.host_memory_bytes;
   }
 }
-
-}  // namespace
 
 MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const PreparedNetwork& network,
@@ -77,16 +93,8 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
     context_bytes = 0;
   }
   MemoryReport report;
-  report.memory = BuildMemory(config, model, *schedule, context_bytes, nullptr);
-  const bool on_host =
-      std::any_of(report.memory->ranks.begin(), report.memory->ranks.end(),
-                  [](const RankMemory& rank) { return rank.peak_host() > 0; });
-  if (on_host) {
-    LimitHost(network, *schedule, &report);
-    if (config.system.host_memory_bytes) {
-      report.host_limit_bytes = config.system.host_memory_bytes;
-    }
-  }
+  report.memory =
+      BuildMemory(config, model, *schedule, context_bytes, nullptr, {});
   report.schedule = std::move(schedule);
   if (config.system.memory_bytes) {
     report.limit_bytes = config.system.memory_bytes;

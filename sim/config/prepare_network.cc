@@ -42,6 +42,20 @@ absl::StatusOr<ShapeParams> BaseSystem(const RunConfig& config,
   return params;
 }
 
+void OverlayHost(const HostChoice& given, HostClass* host) {
+  const auto take = [](const auto& from, auto* to) {
+    if (from) *to = *from;
+  };
+  take(given.bytes_per_s, &host->bytes_per_s);
+  take(given.adam_bytes, &host->adam_bytes);
+  take(given.cast_bytes, &host->cast_bytes);
+  take(given.adam_rate, &host->adam_rate);
+  take(given.cast_rate, &host->cast_rate);
+  take(given.flush_rate, &host->flush_rate);
+  take(given.slots, &host->slots);
+  take(given.device_adam_rate, &host->device_adam_rate);
+}
+
 ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   const SystemChoice& given = config.system;
   if (given.shape) params.shape = *given.shape;
@@ -59,6 +73,7 @@ ShapeParams SystemOf(const RunConfig& config, ShapeParams params) {
   OverlayLink(given.nvlink, &params.nvlink);
   OverlayLink(given.nic, &params.nic);
   OverlayLink(given.pcie, &params.pcie);
+  OverlayHost(given.host, &params.host);
   return params;
 }
 

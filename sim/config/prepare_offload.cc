@@ -31,26 +31,25 @@ absl::StatusOr<OffloadWish> WishOf(const RunConfig& config) {
 }
 
 absl::Status CheckOffloads(const RunConfig& config, const Schedule& schedule) {
-  const std::string field = config.Field("strategy.offload");
+  constexpr char kField[] = "strategy.offload";
   if (schedule.Has(PassKind::kOffload)) {
-    return BadValue(field, "offload",
+    return BadValue(kField, "offload",
                     "none, since the schedule has O passes of its own");
   }
   if (schedule.backward == BackwardRule::kNone) {
-    return BadValue(field, "offload",
+    return BadValue(kField, "offload",
                     "none, since a schedule without backward keeps no "
                     "activations");
   }
   if (schedule.update_every > 0) {
-    return BadValue(field, "offload",
+    return BadValue(kField, "offload",
                     absl::StrCat("none: schedule ", schedule.name,
                                  " is never flushed, and copies that cross "
                                  "iterations are not planned"));
   }
   for (const int64_t chunk : config.strategy.offload_chunks) {
     if (chunk < schedule.vpp()) continue;
-    return BadValue(config.Field("strategy.offload_chunks"),
-                    absl::StrCat(chunk),
+    return BadValue("strategy.offload_chunks", absl::StrCat(chunk),
                     absl::StrCat("chunks of a rank, 0..", schedule.vpp() - 1));
   }
   return absl::OkStatus();

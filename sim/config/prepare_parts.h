@@ -46,8 +46,8 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
 AnalyticNetwork NetworkOf(const ShapeParams& shape);
 
 // What passes take: given, or measured (`profile`), or estimated, or else 1 s
-// each, with a warning unless the run measures them. Error: some but not all of F, B, W; a list of the wrong
-// length; an estimate without what it needs.
+// each, with a warning unless the run measures them. Error: some but not all of
+// F, B, W; a list of the wrong length; an estimate without what it needs.
 absl::StatusOr<PreparedCosts> PrepareCosts(
     const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
     const PreparedNetwork& network, std::optional<PreparedProfile> profile,
@@ -181,6 +181,25 @@ std::vector<double> TrainedParameters(const PreparedModel& model);
 // The gradient of one device's part of a table that embedding and output head
 // share; 0 where they share none.
 double TiedGradientBytes(const PreparedModel& model);
+
+// An optimizer on the host: `run->lower.offload`, and what it does to
+// `run->memory`. Error: one that the schedule, the system or the sizes do not
+// allow.
+absl::Status PrepareOptimizerOffload(const RunConfig& config,
+                                     const RunSizes& sizes, PreparedRun* run);
+
+// What the states of one device of a rank take on it and on its host, pinned:
+// 16 bytes a parameter there, and on the device 12 S + 4 S of a subgroup of S
+// that visits it, and the bf16 gradients of all that do.
+OffloadedStates OptimizerHostBytes(const Schedule& schedule,
+                                   const OptimizerOffload& offload, int rank);
+// Of every rank, for memory; empty where the states are on the device.
+std::vector<OffloadedStates> OffloadedStatesOf(const PreparedRun& run);
+void TakeOffloadedStates(PreparedRun* run);
+
+// The limit of the host's memory, where anything is kept there. To be called
+// when that is known.
+void LimitHostMemory(const RunConfig& config, PreparedRun* run);
 
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
 // the schedule and the model that are there. Warns where gradients are not

@@ -83,8 +83,11 @@ OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
   const bool modelled = config.costs.analytic || config.costs.profile;
   const bool whole_steps = modelled && schedule.update_every == 0 &&
                            schedule.backward != BackwardRule::kNone;
-  return config.strategy.optimizer.value_or(
-      whole_steps ? OptimizerMode::kSynchronised : OptimizerMode::kNone);
+  const bool placed = config.strategy.optimizer_placement.value_or(
+                          OptimizerPlacement::kGpu) != OptimizerPlacement::kGpu;
+  return config.strategy.optimizer.value_or(whole_steps || placed
+                                                ? OptimizerMode::kSynchronised
+                                                : OptimizerMode::kNone);
 }
 
 ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule) {

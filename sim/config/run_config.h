@@ -68,6 +68,18 @@ struct LinkChoice {
   std::optional<double> latency_s;
 };
 
+// HostClass (sim/topology/registry.h), as far as it is given.
+struct HostChoice {
+  std::optional<double> bytes_per_s;
+  std::optional<double> adam_bytes;
+  std::optional<double> cast_bytes;
+  std::optional<double> adam_rate;
+  std::optional<double> cast_rate;
+  std::optional<double> flush_rate;
+  std::optional<int> slots;
+  std::optional<double> device_adam_rate;
+};
+
 struct SystemChoice {
   std::optional<std::string> preset;
   std::optional<std::string> file;
@@ -80,6 +92,7 @@ struct SystemChoice {
   LinkChoice nvlink;
   LinkChoice nic;
   LinkChoice pcie;
+  HostChoice host;
   std::optional<std::string> device_name;
   std::optional<double> memory_bytes;
   std::optional<double> host_memory_bytes;  // of a node
@@ -113,6 +126,11 @@ struct StrategyChoice {
   std::optional<OptimizerMode> optimizer;
   std::optional<ValidationPlace> validation;
   std::vector<int64_t> rollback_iterations;  // whose post-validated step fails
+  std::optional<OptimizerPlacement> optimizer_placement;
+  std::optional<double> optimizer_ratio;
+  std::optional<int> optimizer_stride;  // 0: chosen
+  std::optional<double> subgroup_size;  // parameters
+  std::optional<GradientFlush> gradient_flush;
   std::optional<double> max_activations;
   std::optional<int> gradient_bytes_per_parameter;
   std::optional<int> parameter_bytes_per_parameter;

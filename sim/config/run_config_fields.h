@@ -78,6 +78,25 @@ inline const std::vector<ChoiceRow>& CopySharingChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& OptimizerPlacementChoices() {
+  static const std::vector<ChoiceRow> rows = [] {
+    std::vector<ChoiceRow> all;
+    for (const PlacementTraits& traits : kOptimizerPlacements) {
+      all.push_back({traits.name, static_cast<int>(traits.placement)});
+    }
+    return all;
+  }();
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& GradientFlushChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"blocking", static_cast<int>(GradientFlush::kBlocking)},
+      {"asynchronous", static_cast<int>(GradientFlush::kAsynchronous)},
+  };
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& RecomputeChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"none", static_cast<int>(Recompute::kNone)},
@@ -165,6 +184,9 @@ void VisitFields(Config& config, Visitor& visit) {
   // More would only repeat the period; the limit keeps a slip of the finger
   // from running for days.
   constexpr int kMostIterations = 10000;
+  // Parameters a second, and bytes of memory for each of them.
+  constexpr double kMostRate = 1e15;
+  constexpr double kMostHostBytes = 1024;
   auto& model = config.model;
   visit.Text("model.preset", model.preset);
   visit.Text("model.hf", model.hf);
@@ -196,6 +218,18 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Quantity("system.pcie.bandwidth", system.pcie.bytes_per_s,
                  Unit::kBandwidth);
   visit.Quantity("system.pcie.latency", system.pcie.latency_s, Unit::kTime);
+  visit.Quantity("system.host.memory_bandwidth", system.host.bytes_per_s,
+                 Unit::kBandwidth);
+  visit.Real("system.host.adam_bytes_per_parameter", system.host.adam_bytes, 0,
+             kMostHostBytes);
+  visit.Real("system.host.cast_bytes_per_parameter", system.host.cast_bytes, 0,
+             kMostHostBytes);
+  visit.Real("system.host.adam_rate", system.host.adam_rate, 1, kMostRate);
+  visit.Real("system.host.cast_rate", system.host.cast_rate, 1, kMostRate);
+  visit.Real("system.host.flush_rate", system.host.flush_rate, 1, kMostRate);
+  visit.Int("system.host.slots", system.host.slots, 1, 2);
+  visit.Real("system.host.device_adam_rate", system.host.device_adam_rate, 1,
+             kMostRate);
   visit.Text("system.device_name", system.device_name);
   visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
   visit.Quantity("system.host_memory", system.host_memory_bytes, Unit::kBytes);
@@ -226,6 +260,14 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.validation", strategy.validation, ValidationChoices());
   visit.Ints("strategy.rollback_iterations", strategy.rollback_iterations, 0,
              kMostIterations - 1);
+  visit.Choice("strategy.optimizer_placement", strategy.optimizer_placement,
+               OptimizerPlacementChoices());
+  visit.Real("strategy.optimizer_ratio", strategy.optimizer_ratio, 0, 1);
+  visit.Int("strategy.optimizer_stride", strategy.optimizer_stride, 0,
+            kMostSubgroups);
+  visit.Real("strategy.subgroup_size", strategy.subgroup_size, 1, kMost);
+  visit.Choice("strategy.gradient_flush", strategy.gradient_flush,
+               GradientFlushChoices());
   visit.Real("strategy.max_activations", strategy.max_activations, 0, kMost);
   visit.Int("strategy.gradient_bytes_per_parameter",
             strategy.gradient_bytes_per_parameter, 1, 16);

@@ -229,4 +229,13 @@ const std::optional<Program>& RunFacts::program() const {
   return program_;
 }
 
+bool RunFacts::StepsSo(SubgroupStep step) const {
+  if (offload() == nullptr) return false;
+  const Schedule& schedule = *run_.schedule.lowered;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    if (PlanOf(schedule, *offload(), rank).Count(step) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace pipewright

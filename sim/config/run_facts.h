@@ -51,6 +51,13 @@ class RunFacts {
   bool synchronises() const { return has_copies() && mode().reduces; }
   bool shards_step() const { return synchronises() && mode().shards_step; }
 
+  // Of an optimizer on the host; null where it is on the device.
+  const OptimizerOffload* offload() const {
+    return run_.lower.offload.active() ? &run_.lower.offload : nullptr;
+  }
+  // Some subgroup, of any rank, is stepped so.
+  bool StepsSo(SubgroupStep step) const;
+
   bool HasPass(PassKind kind) const { return run_.schedule.lowered->Has(kind); }
   bool HasPair() const;
   // Does a device of this run stand on another node than the first one's?

@@ -60,12 +60,10 @@ void EventRun::StartBeside(Beside::Of of, uint32_t index) {
     }
     case Beside::Of::kTransfer: {
       Transfer& transfer = transfers_[index];
-      const bool copy = transfer.of == Transfer::Of::kStream;
-      const Interference::Kind kind = copy && transfer.stream == Stream::kD2H
-                                          ? Interference::Kind::kD2H
-                                      : copy && transfer.stream == Stream::kH2D
-                                          ? Interference::Kind::kH2D
-                                          : Interference::Kind::kSendRecv;
+      const Interference::Kind kind =
+          transfer.beside == Transfer::Beside::kD2H   ? Interference::Kind::kD2H
+          : transfer.beside == Transfer::Beside::kH2D ? Interference::Kind::kH2D
+                                                      : Interference::Kind::kSendRecv;
       const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
       item = beside_->StartBeside(transfer.start_s, transfer.alone_s, kind,
                                   DevicesOf(transfer), timed);

@@ -90,6 +90,7 @@ class EventRun {
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
     bool running = false;  // inputs taken; under way, or at a meeting
+    bool done = false;     // where others before it in the queue are not
   };
   struct Device {
     Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
@@ -125,6 +126,7 @@ class EventRun {
     int32_t index = 0;    // channel, or device, or meeting
     int32_t replica = 0;  // of a channel
     Stream stream = Stream::kSend;
+    int32_t side_op = -1;  // of kStream, a host's
     int32_t source = -1;
     int32_t iteration = 0;
     Pass pass{};
@@ -134,7 +136,10 @@ class EventRun {
     double latency_s = 0;
     double alone_s = 0;       // latency and bytes, where no link is shared
     bool takes_turn = false;  // an O or L, where those do
-    bool lone = false;        // timed until another one comes onto its links
+    // Where it goes beside passes, if it does.
+    enum class Beside : uint8_t { kSendRecv, kD2H, kH2D, kNone };
+    Beside beside = Beside::kSendRecv;
+    bool lone = false;  // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
     int32_t item = -1;     // of beside_
@@ -195,13 +200,18 @@ class EventRun {
   // event_streams.cc
   void Issue(int device, Stream stream, Issued issued);
   void TryStream(int device, Stream stream);
+  void TryUnordered(int device, Stream stream);
+  Issued TakeEnded(int device, Stream stream, int32_t side_op);
   void Wake(int device);
   bool TakeInputs(Device& device, Stream stream, Issued& issued);
   void BeginCopy(int device, Stream stream, const Issued& issued);
   bool TakeTurn(const Transfer& copy);
   void EndTurn(const Transfer& copy, double now_s);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
-  void EndStreamOp(int device, Stream stream, double start_s, double end_s);
+  void BeginHostOp(int device, Stream stream, const Issued& issued);
+  // `side_op`: which, where several of the stream are under way.
+  void EndStreamOp(int device, Stream stream, double start_s, double end_s,
+                   int32_t side_op = -1);
   void Arrive(int device, Stream stream, const Issued& issued);
   void EndMeeting(int meeting);
 
@@ -209,6 +219,7 @@ class EventRun {
   void PlanTraffic();
   void PlanChannels();
   void PlanSideOps();
+  void PlanHostOps(int device);
   int AddSource(FlowBundle flows, bool overlaps_itself);
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;

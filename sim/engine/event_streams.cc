@@ -9,14 +9,16 @@ void EventRun::Issue(int index, Stream stream, Issued issued) {
   ++left_[issued.iteration];
   Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
   queue.push_back(issued);
-  if (queue.size() == 1) TryStream(index, stream);
+  if (queue.size() == 1 || !RunsInOrder(stream)) TryStream(index, stream);
 }
 
 // Starts the operation at the head of a stream when its inputs are there.
 void EventRun::TryStream(int index, Stream stream) {
   Device& device = devices_[index];
   Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
-  if (queue.empty() || queue.front().running || stopped_) return;
+  if (queue.empty() || stopped_) return;
+  if (!RunsInOrder(stream)) return TryUnordered(index, stream);
+  if (queue.front().running) return;
   Issued& head = queue.front();
   if (!TakeInputs(device, stream, head)) return;
   head.running = true;
@@ -25,11 +27,39 @@ void EventRun::TryStream(int index, Stream stream) {
   const SideOp& op = program_.ranks[device.rank].side_ops[head.item.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
+  if (UsesHost(op.kind)) return BeginHostOp(index, stream, head);
   head.end_s =
       head.ready_s +
       program_.SideSeconds(head.iteration, device.replica, device.rank, op);
   At(head.end_s, Event::kStreamEnd,
      static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
+}
+
+// Starts all of a stream that can start. Only hosts have such a stream.
+void EventRun::TryUnordered(int index, Stream stream) {
+  Device& device = devices_[index];
+  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
+  for (size_t place = 0; place < queue.size(); ++place) {
+    Issued& issued = queue[place];
+    if (issued.running || !TakeInputs(device, stream, issued)) continue;
+    issued.running = true;
+    BeginHostOp(index, stream, issued);
+  }
+}
+
+// Takes what has ended out of its queue.
+EventRun::Issued EventRun::TakeEnded(int index, Stream stream,
+                                     int32_t side_op) {
+  Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
+  size_t place = 0;
+  while (!RunsInOrder(stream) && (!queue[place].running || queue[place].done ||
+                                  queue[place].item.side_op != side_op)) {
+    ++place;
+  }
+  const Issued ended = queue[place];
+  queue[place].done = true;
+  while (!queue.empty() && queue.front().done) queue.pop_front();
+  return ended;
 }
 
 // Looks again at everything that waits on a device.
@@ -42,9 +72,10 @@ void EventRun::Wake(int index) {
 
 // When all inputs are there: takes them and sets ready_s to the start.
 bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
-  const double free_s = stream == Stream::kCompute
-                            ? device.clock_s
-                            : device.stream_s[static_cast<int>(stream)];
+  const double free_s = stream == Stream::kCompute ? device.clock_s
+                        : RunsInOrder(stream)
+                            ? device.stream_s[static_cast<int>(stream)]
+                            : 0;
   if (issued.item.side_op < 0) {
     issued.ready_s = std::max(issued.ready_s, free_s);
     if (!device.activations.AwaitData(issued.pass, &issued.ready_s)) {
@@ -77,7 +108,9 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
       .start_s = issued.ready_s,
       .alone_s = CopySeconds(program_, lane, issued.pass.kind(), device.replica,
                              device.rank),
-      .takes_turn = true};
+      .takes_turn = true,
+      .beside = stream == Stream::kD2H ? Transfer::Beside::kD2H
+                                       : Transfer::Beside::kH2D};
   if (program_.network.cluster != nullptr && lane.bytes > 0) {
     transfer.source =
         side_source_.at(SideKey(index, -1 - static_cast<int>(stream)));
@@ -146,12 +179,32 @@ void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
   Begin(transfer);
 }
 
+void EventRun::BeginHostOp(int index, Stream stream, const Issued& issued) {
+  const Device& device = devices_[index];
+  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
+  Transfer transfer = {
+      .of = Transfer::Of::kStream,
+      .index = index,
+      .stream = stream,
+      .side_op = issued.item.side_op,
+      .bytes = HostWork(op),
+      .start_s = issued.ready_s,
+      .alone_s = HostOpSeconds(program_, op, device.replica, device.rank),
+      .beside = op.kind == OpKind::kCopyOut  ? Transfer::Beside::kD2H
+                : op.kind == OpKind::kCopyIn ? Transfer::Beside::kH2D
+                                             : Transfer::Beside::kNone};
+  const auto source = side_source_.find(SideKey(index, issued.item.side_op));
+  if (source != side_source_.end()) {
+    transfer.source = source->second;
+    transfer.latency_s = plans_[transfer.source].latency_s;
+  }
+  Begin(transfer);
+}
+
 void EventRun::EndStreamOp(int index, Stream stream, double start_s,
-                           double end_s) {
+                           double end_s, int32_t side_op) {
   Device& device = devices_[index];
-  Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
-  const Issued done = queue.front();
-  queue.pop_front();
+  const Issued done = TakeEnded(index, stream, side_op);
   NoteEnd(done.iteration, end_s);
   ++summary_.simulated_ops;
   writer_.replica = device.replica;

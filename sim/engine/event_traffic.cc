@@ -2,11 +2,29 @@
 // each of them is to travel.
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
+
+namespace {
+
+// Several streams copy in this direction.
+bool CopiesBeside(const RankProgram& rank, bool to_host) {
+  const OpKind kind = to_host ? OpKind::kCopyOut : OpKind::kCopyIn;
+  return std::any_of(rank.side_ops.begin(), rank.side_ops.end(),
+                     [&](const SideOp& op) { return op.kind == kind; });
+}
+
+bool UsesHostToo(const RankProgram& rank) {
+  return std::any_of(rank.side_ops.begin(), rank.side_ops.end(),
+                     [](const SideOp& op) { return UsesHost(op.kind); });
+}
+
+}  // namespace
 
 int EventRun::AddSource(FlowBundle flows, bool overlaps_itself) {
   if (flows.loads.empty()) return -1;
@@ -90,6 +108,41 @@ void EventRun::PlanChannels() {
   }
 }
 
+// What a host does for a device: one source for the copies of each direction,
+// those of passes included, which several streams make at once, and one for
+// each kind of work.
+void EventRun::PlanHostOps(int index) {
+  const Device& device = devices_[index];
+  const std::vector<SideOp>& side_ops = program_.ranks[device.rank].side_ops;
+  if (program_.network.cluster == nullptr) return;
+  std::map<std::tuple<OpKind, double, double>, int> known;
+  for (size_t number = 0; number < side_ops.size(); ++number) {
+    const SideOp& op = side_ops[number];
+    if (!UsesHost(op.kind)) continue;
+    const auto [entry, is_new] =
+        known.try_emplace({op.kind, op.host_bytes_each, op.most_per_s}, -1);
+    int& source = entry->second;
+    if (is_new && IsHostCopy(op.kind)) {
+      const Stream stream =
+          op.kind == OpKind::kCopyOut ? Stream::kD2H : Stream::kH2D;
+      const auto of_passes =
+          side_source_.find(SideKey(index, -1 - static_cast<int>(stream)));
+      if (of_passes != side_source_.end()) source = of_passes->second;
+    }
+    if (is_new && source < 0) {
+      source = AddSource(
+          HostOpFlows(program_, op, device.replica, device.rank),
+          IsHostCopy(op.kind));
+      if (source >= 0) {
+        sources_[source].most_per_s = HostLimit(op);
+        sources_[source].of_host = true;
+      }
+    }
+    if (source < 0) continue;
+    side_source_[SideKey(index, static_cast<int>(number))] = source;
+  }
+}
+
 void EventRun::PlanSideOps() {
   for (size_t index = 0; index < devices_.size(); ++index) {
     const Device& device = devices_[index];
@@ -101,11 +154,13 @@ void EventRun::PlanSideOps() {
       const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
       const int source = AddSource(
           HostFlows(program_.network, device.replica, device.rank, to_host),
-          false);
+          CopiesBeside(rank, to_host));
       if (source < 0) continue;
+      sources_[source].of_host = UsesHostToo(rank);
       side_source_[SideKey(static_cast<int>(index),
                            -1 - static_cast<int>(stream))] = source;
     }
+    PlanHostOps(static_cast<int>(index));
     for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
       const SideOp& op = rank.side_ops[side_op];
       if (!IsOneSided(op.kind)) continue;

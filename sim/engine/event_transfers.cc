@@ -107,7 +107,7 @@ void EventRun::Begin(Transfer transfer) {
   const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
   // A ring runs beside passes as its meeting.
   if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
-      transfer.alone_s > 0) {
+      transfer.beside != Transfer::Beside::kNone && transfer.alone_s > 0) {
     StartAt(transfer.start_s, Beside::Of::kTransfer, number);
     if (timed) return;
   }
@@ -190,7 +190,7 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
   switch (transfer.of) {
     case Transfer::Of::kStream:
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
-                         end_s);
+                         end_s, transfer.side_op);
     case Transfer::Of::kRing:
       meetings_[transfer.index].end_s = end_s;
       return EndMeeting(transfer.index);

@@ -35,6 +35,7 @@ class FastRun {
     Pass pass{};
     double ready_s = 0;
     int64_t meeting = 0;  // of its group that it has come to; 0: not yet
+    bool done = false;    // where others before it in the queue are not
   };
   // What most visits touch comes first, on a cache line of its own.
   struct alignas(64) RankState {
@@ -111,6 +112,7 @@ class FastRun {
   // fast_streams.cc
   bool RunItem(Row& row, int rank);
   bool DrainStreams(Row& row, int rank);
+  bool DrainUnordered(Row& row, int rank, Stream stream);
   bool TryCopy(Row& row, int rank, const Issued& issued, double* stream_s);
   // Runs a side operation when its inputs, and its group, are there.
   // *ready_s, *meeting keep what it has of them between calls.

@@ -32,6 +32,10 @@ bool FastRun::DrainStreams(Row& row, int rank) {
   bool progress = false;
   for (int stream = 0; stream < kNumStreams; ++stream) {
     Fifo<Issued>& queue = state.queues[stream];
+    if (!RunsInOrder(static_cast<Stream>(stream))) {
+      progress |= DrainUnordered(row, rank, static_cast<Stream>(stream));
+      continue;
+    }
     double* const stream_s = &state.stream_s[stream];
     while (!queue.empty()) {
       Issued& issued = queue.front();
@@ -45,6 +49,27 @@ bool FastRun::DrainStreams(Row& row, int rank) {
       progress = true;
     }
   }
+  return progress;
+}
+
+bool FastRun::DrainUnordered(Row& row, int rank, Stream stream) {
+  RankState& state = row.ranks[rank];
+  Fifo<Issued>& queue = state.queues[static_cast<int>(stream)];
+  double& last_s = state.stream_s[static_cast<int>(stream)];
+  bool progress = false;
+  for (size_t place = 0; place < queue.size(); ++place) {
+    Issued& issued = queue[place];
+    double end_s = 0;
+    if (issued.done || !TrySideOp(row, rank, issued.item, &issued.ready_s,
+                                  &issued.meeting, &end_s)) {
+      continue;
+    }
+    last_s = std::max(last_s, end_s);
+    issued.done = true;
+    --state.pending;
+    progress = true;
+  }
+  while (!queue.empty() && queue.front().done) queue.pop_front();
   return progress;
 }
 

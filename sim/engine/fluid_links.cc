@@ -138,6 +138,7 @@ void FluidLinks::Visit(uint32_t index) {
     }
     Filling& filling = links_in_[link.index];
     filling.flows += load.flows;
+    ++filling.open;
     loads_in_.push_back({link.index, load.flows});
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
@@ -154,10 +155,10 @@ void FluidLinks::Fill() {
   for (uint32_t index = 0; index < open_.size(); ++index) open_[index] = index;
   while (!open_.empty()) {
     for (Filling& link : links_in_) {
-      if (link.flows == 0) continue;
+      if (link.open == 0) continue;
       // Not less than what others were given: that would be rounding.
       link.share =
-          std::max(link.share, link.left / static_cast<double>(link.flows));
+          std::max(link.share, link.left / link.flows);
       link.narrowest = true;
     }
     for (const uint32_t index : open_) {
@@ -192,6 +193,7 @@ void FluidLinks::Fill() {
         Filling& link = links_in_[loads_in_[load].link];
         link.left -= loads_in_[load].flows * solving.rate;
         link.flows -= loads_in_[load].flows;
+        --link.open;
       }
     }
     open_.resize(still_open);

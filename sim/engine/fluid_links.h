@@ -5,7 +5,9 @@
 // at. It keeps no clock.
 //
 // A flow here is a bundle: so many equal flows on each link, at one rate. Bytes
-// and rates are those of each of them.
+// and rates are those of each of them. Work that is not a transfer is a flow
+// too: its unit, a parameter of an optimizer, takes so many bytes of the link.
+// Then the rates that are shared are those of each in its own unit.
 #pragma once
 
 #include <cstdint>
@@ -73,13 +75,14 @@ class FluidLinks {
   // A link of the part that is solved.
   struct Filling {
     double left = 0;    // bytes per second
-    int64_t flows = 0;  // not fixed
+    double flows = 0;  // not fixed
+    uint32_t open = 0;  // who they are of: a sum of parts may miss 0
     double share = 0;
     bool narrowest = false;  // of all links of all its users
   };
   struct Load {
     uint32_t link;
-    int flows;
+    double flows;
   };
 
   void Change(LinkId link);

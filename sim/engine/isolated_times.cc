@@ -35,6 +35,8 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
       double seconds = op.seconds;
       if (IsOneSided(op.kind)) {
         seconds = OneSidedSeconds(program, op, replica, rank);
+      } else if (UsesHost(op.kind)) {
+        seconds = HostOpSeconds(program, op, replica, rank);
       } else if (IsCollective(op.kind)) {
         const Group& group = program.groups[op.group];
         CollectiveTimes& plans =

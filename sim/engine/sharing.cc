@@ -1,5 +1,6 @@
 #include "sim/engine/sharing.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace pipewright {
@@ -21,7 +22,8 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
     const TrafficSource& source = sources[index];
     SourcePlan& plan = plans[index];
     plan.latency_s = source.flows.latency_s;
-    plan.bytes_per_s = cluster.RateOf(source.flows.loads);
+    plan.bytes_per_s =
+        std::min(source.most_per_s, cluster.RateOf(source.flows.loads));
     const auto is_narrowest = [&](const LinkLoad& load) {
       return cluster.links()[load.link].bytes_per_s / load.flows ==
              plan.bytes_per_s;

@@ -2,6 +2,7 @@
 // only transfers that can contend pay for a solver.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "sim/topology/cluster.h"
@@ -10,11 +11,17 @@ namespace pipewright {
 
 // Something that sends over the same links again and again, with all devices
 // of its ranks at once: a channel of a replica, one direction of a rank's
-// copies, the rings of a group.
+// copies, the rings of a group; or the work of a host, whose bytes are those of
+// its memory.
 struct TrafficSource {
   FlowBundle flows;
   // Two of its own transfers can be under way at once.
   bool overlaps_itself = false;
+  // Of each flow, whatever its links.
+  double most_per_s = std::numeric_limits<double>::infinity();
+  // Of a host: SimGrid's own network model knows neither limits nor work that
+  // takes other bytes of a link than its own.
+  bool of_host = false;
 };
 
 enum class Sharing {
@@ -27,7 +34,7 @@ enum class Sharing {
 struct SourcePlan {
   Sharing sharing = Sharing::kNone;
   LinkId link = -1;        // of kQueue
-  int flows = 0;           // of kQueue, on that link
+  double flows = 0;        // of kQueue, on that link
   double latency_s = 0;    // of the longest route
   double bytes_per_s = 0;  // of each flow, alone
   // Of kFlow: where it can meet others. Its other links limit it no further

@@ -15,7 +15,7 @@ class SharingQueue {
  public:
   explicit SharingQueue(double bytes_per_s) : bytes_per_s_(bytes_per_s) {}
 
-  void Start(double now_s, double bytes, uint32_t transfer, int flows = 1) {
+  void Start(double now_s, double bytes, uint32_t transfer, double flows = 1) {
     Advance(now_s);
     jobs_.push_back({given_ + bytes, flows, transfer});
     std::push_heap(jobs_.begin(), jobs_.end(), Later);
@@ -30,7 +30,7 @@ class SharingQueue {
   // When the next transfer ends if none starts before; not when empty.
   double NextEnd() const {
     return since_s_ + (jobs_.front().end - given_) *
-                          static_cast<double>(flows_) / bytes_per_s_;
+                          flows_ / bytes_per_s_;
   }
 
   // Takes out the transfer that ends at `now_s` = NextEnd().
@@ -44,14 +44,14 @@ class SharingQueue {
     jobs_.pop_back();
     ++version_;
     // An idle link starts afresh, so that rounding does not pile up.
-    if (jobs_.empty()) given_ = 0;
+    if (jobs_.empty()) given_ = flows_ = 0;
     return transfer;
   }
 
  private:
   struct Job {
     double end;  // on the virtual clock
-    int flows;
+    double flows;
     uint32_t transfer;
   };
   static bool Later(const Job& a, const Job& b) {
@@ -59,7 +59,7 @@ class SharingQueue {
   }
   void Advance(double now_s) {
     if (!jobs_.empty()) {
-      given_ += (now_s - since_s_) * bytes_per_s_ / static_cast<double>(flows_);
+      given_ += (now_s - since_s_) * bytes_per_s_ / flows_;
     }
     since_s_ = now_s;
   }
@@ -67,7 +67,7 @@ class SharingQueue {
   double bytes_per_s_;
   double given_ = 0;    // bytes a flow has been given that never ended
   double since_s_ = 0;  // when that was
-  int64_t flows_ = 0;   // of all transfers
+  double flows_ = 0;    // of all transfers
   uint32_t version_ = 0;
   std::vector<Job> jobs_;  // heap, earliest end first
 };

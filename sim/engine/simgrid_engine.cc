@@ -10,6 +10,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/resource/Model.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
@@ -85,15 +86,24 @@ class FluidTransport : public SimgridTransport {
 #if SIMGRID_VERSION < 40000
     sg::create_star_zone("root")->seal();
 #endif
-    if (program.network.cluster == nullptr) return;
-    auto model = std::make_shared<FluidModel>(*program.network.cluster, run);
-    model_ = model.get();
-    engine_->add_model(std::move(model));
+    AddFluid(program);
   }
 
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
     model_->links().Start(now_s, source, bytes, transfer);
+  }
+
+ protected:
+  struct OwnZone {};
+  // The same in a platform of the caller's.
+  FluidTransport(EventRun* run, OwnZone) : SimgridTransport(run) {}
+
+  void AddFluid(const Program& program) {
+    if (program.network.cluster == nullptr) return;
+    auto model = std::make_shared<FluidModel>(*program.network.cluster, run_);
+    model_ = model.get();
+    engine_->add_model(std::move(model));
   }
 
  private:
@@ -125,6 +135,28 @@ class FluidTransport : public SimgridTransport {
   FluidModel* model_ = nullptr;
 };
 
+// Those of hosts, and those that share links with them, over as many others as
+// it takes.
+std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
+                                 const std::vector<SourcePlan>& plans) {
+  std::vector<bool> of_host(sources.size());
+  std::set<LinkId> links;
+  for (bool found = true; found;) {
+    found = false;
+    for (size_t source = 0; source < sources.size(); ++source) {
+      const std::vector<LinkLoad>& shared = plans[source].shared;
+      const bool meets =
+          std::any_of(shared.begin(), shared.end(), [&](const LinkLoad& load) {
+            return links.count(load.link) > 0;
+          });
+      if (of_host[source] || !(meets || sources[source].of_host)) continue;
+      of_host[source] = found = true;
+      for (const LinkLoad& load : shared) links.insert(load.link);
+    }
+  }
+  return of_host;
+}
+
 // A star whose routes may cross a link several times, as the flows of a bundle
 // do: SimGrid then counts it as often.
 class BundleZone : public simgrid::kernel::routing::StarZone {
@@ -153,17 +185,24 @@ class BundleZone : public simgrid::kernel::routing::StarZone {
 
 // SimGrid's native network model. Every link has latency zero: SimGrid would
 // share bandwidth in proportion to 1/latency; latencies are timers of ours.
-class NativeTransport : public SimgridTransport {
+// What uses a host, and whatever can meet that, stays with FluidLinks.
+class NativeTransport : public FluidTransport {
  public:
   NativeTransport(const Program& program, EventRun* run)
-      : SimgridTransport(run) {
+      : FluidTransport(run, OwnZone()) {
     self_ = this;
+    of_host_ = SourcesOfHosts(run->sources(), run->plans());
     BuildPlatform(program);
+    AddFluid(program);
     sg::Activity::on_completion_cb(
         [](const sg::Activity& activity) { self_->FlowEnd(activity); });
   }
 
-  void StartFlow(int source, double bytes, double, uint32_t transfer) override {
+  void StartFlow(int source, double bytes, double now_s,
+                 uint32_t transfer) override {
+    if (of_host_[source]) {
+      return FluidTransport::StartFlow(source, bytes, now_s, transfer);
+    }
     if (flows_.size() <= transfer) flows_.resize(transfer + 1);
     Flow& flow = flows_[transfer];
     flow.transfer = transfer;
@@ -193,7 +232,7 @@ class NativeTransport : public SimgridTransport {
     std::vector<sg::Link*> links;
     host_of_source_.assign(sources.size(), nullptr);
     for (size_t source = 0; source < sources.size(); ++source) {
-      if (plans[source].sharing != Sharing::kFlow) continue;
+      if (plans[source].sharing != Sharing::kFlow || of_host_[source]) continue;
       sg::Host* const host =
           zone->create_host(absl::StrCat("source", source), 1e12)->seal();
       std::vector<sg::LinkInRoute> route;
@@ -207,7 +246,8 @@ class NativeTransport : public SimgridTransport {
                           ->set_latency(0)
                           ->seal();
         }
-        route.insert(route.end(), load.flows, sg::LinkInRoute(links[id]));
+        route.insert(route.end(), static_cast<size_t>(load.flows),
+                     sg::LinkInRoute(links[id]));
       }
       bundles->AddRoute(host, route);
       host_of_source_[source] = host;
@@ -229,6 +269,7 @@ class NativeTransport : public SimgridTransport {
 
   sg::Host* sink_ = nullptr;
   double units_ = 1;
+  std::vector<bool> of_host_;  // [source]
   std::vector<sg::Host*> host_of_source_;
   std::vector<Flow> flows_;  // [transfer]
   sg::CommPtr grave_;

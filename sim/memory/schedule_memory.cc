@@ -299,6 +299,15 @@ void FindPeak(const Schedule& schedule, const ScheduleMemory& memory,
   search.Finish();
 }
 
+void Offload(const OffloadedStates& states, RankMemory* out) {
+  for (const MemoryKind kind : {MemoryKind::kMaster, MemoryKind::kMoments}) {
+    out->fixed[kind] = std::llround(states.resident *
+                                    static_cast<double>(out->fixed[kind]));
+  }
+  out->fixed[MemoryKind::kBuffers] += states.device;
+  out->host_optimizer = states.host;
+}
+
 }  // namespace
 
 std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank) {
@@ -398,6 +407,7 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
                                   .options = options,
                                   .versions = versions[rank],
                                   .rank = rank});
+    if (!options.optimizer.empty()) Offload(options.optimizer[rank], &out);
     FindPeak(schedule, memory, *framework, rank, &out);
     out.context = std::llround(options.context_bytes);
     out.fragmentation =

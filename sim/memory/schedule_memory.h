@@ -15,6 +15,13 @@
 
 namespace pipewright {
 
+// What an optimizer on the host changes on a rank: of one device.
+struct OffloadedStates {
+  double resident = 1;  // share of master weights and moments on the device
+  int64_t device = 0;   // buffers for those that visit it
+  int64_t host = 0;
+};
+
 // What no formula tells. Bytes, share of 1.
 struct MemoryOptions {
   // CUDA context, kernels and NCCL's buffers of one process: on the device,
@@ -27,6 +34,7 @@ struct MemoryOptions {
   double fragmentation = 0;
   // Fused accumulation of weight gradients (MemoryKind::kPlaceholders).
   bool placeholders = true;
+  std::vector<OffloadedStates> optimizer;  // [rank]; empty: on the device
   // Null: MegatronMemory().
   std::shared_ptr<const MemoryFramework> framework = nullptr;
 };
@@ -51,10 +59,14 @@ struct RankMemory {
   int64_t peak_host_activations = 0;
   int64_t context = 0;
   int64_t fragmentation = 0;
+  // On the host, pinned: an optimizer's states and gradients.
+  int64_t host_optimizer = 0;
 
   int64_t peak() const { return at_peak.total(); }
   // Pinned memory on the host.
-  int64_t peak_host() const { return peak_host_activations; }
+  int64_t peak_host() const {
+    return peak_host_activations + host_optimizer;
+  }
   // What the device must have.
   int64_t needed() const { return peak() + context + fragmentation; }
 };

@@ -104,25 +104,22 @@ int64_t RankPlan::FirstEnd(double time_s) const {
          times_.end_s.begin();
 }
 
-bool RankPlan::Book(int32_t index, CopyLane* out, CopyLane* in,
-                    std::vector<PlannedCopy>* copies) const {
+// Compute comes to a FREE when the entry behind it can begin, to an L when the
+// entry before it has ended.
+bool RankPlan::Helps(double away_s, double back_s) const {
+  return away_s <= back_s && FirstStart(away_s) < FirstEnd(back_s);
+}
+
+void RankPlan::Place(int32_t index, double out_s, double in_s,
+                     std::vector<PlannedCopy>* copies) const {
   const PlannedActivation& activation = activations_[index];
-  const double out_s = out->Earliest(activation.ready_s, activation.out_s);
   const double away_s = out_s + activation.out_s;
-  const double in_s = in->Latest(activation.needed_s, activation.in_s);
-  if (in_s < away_s) return false;
-  // Compute comes to the O and the L when the entry before them ends.
-  const int64_t free_at = FirstStart(away_s);
-  const int64_t load_at = FirstEnd(in_s);
-  if (load_at <= free_at) return false;
-  out->Book(out_s, away_s);
-  in->Book(in_s, in_s + activation.in_s);
-  copies->push_back(
-      {FirstEnd(out_s), out_s, Copy(PassKind::kOffload, activation.forward)});
-  copies->push_back(
-      {free_at, away_s, Copy(PassKind::kFree, activation.forward)});
-  copies->push_back({load_at, in_s, Copy(PassKind::kLoad, activation.forward)});
-  return true;
+  const auto add = [&](int64_t position, double time_s, PassKind kind) {
+    copies->push_back({position, time_s, Copy(kind, activation.forward)});
+  };
+  add(FirstEnd(out_s), out_s, PassKind::kOffload);
+  add(FirstStart(away_s), away_s, PassKind::kFree);
+  add(FirstEnd(in_s), in_s, PassKind::kLoad);
 }
 
 // At one time an O comes before its FREE, and what gives memory back before

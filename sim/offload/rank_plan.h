@@ -4,11 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "sim/offload/activation_plan.h"
-#include "sim/offload/copy_lane.h"
 #include "sim/offload/pass_times.h"
 #include "sim/schedule/schedule.h"
 
@@ -49,11 +47,12 @@ class RankPlan {
   // Indices of those that the choice names, the longest-lived first.
   std::vector<int32_t> Candidates(const OffloadChoice& choice) const;
 
-  // Books the copies of an activation: its O as early, its L as late as the
-  // lanes allow. False, with nothing booked, where they do not fit or where no
-  // pass runs while it is away.
-  bool Book(int32_t activation, CopyLane* out, CopyLane* in,
-            std::vector<PlannedCopy>* copies) const;
+  // Does any pass run while the activation is away, between an O that ends at
+  // `away_s` and an L that begins at `back_s`?
+  bool Helps(double away_s, double back_s) const;
+  // The copies of an activation whose O begins at `out_s`, its L at `in_s`.
+  void Place(int32_t activation, double out_s, double in_s,
+             std::vector<PlannedCopy>* copies) const;
   // Puts copies in the order of the rank.
   static void Sort(std::vector<PlannedCopy>* copies);
   // Of sorted copies.

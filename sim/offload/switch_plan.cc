@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <queue>
 #include <utility>
 
 #include "sim/offload/copy_lane.h"
@@ -16,7 +18,7 @@ constexpr double kSamePeak = 1e-9;
 
 // Bookings that one switch may try: short orders are searched, long ones are
 // booked a few times.
-constexpr int64_t kBookings = 200'000;
+constexpr int64_t kBookings = 20'000;
 constexpr int64_t kMostTries = 2'000;
 
 struct Candidate {
@@ -43,20 +45,23 @@ struct Booked {
   }
 };
 
-// First come, first served; what does not fit is left out.
-Booked Book(const std::vector<RankPlan>& ranks,
-            const std::vector<Candidate>& order) {
-  CopyLane out;
-  CopyLane in;
+// Copies of one candidate.
+struct Times {
+  double out_s = 0;
+  double in_s = 0;
+};
+
+Booked Finish(const std::vector<RankPlan>& ranks,
+              const std::vector<Candidate>& chosen,
+              const std::vector<Times>& times) {
   Booked booked;
   booked.copies.resize(ranks.size());
   booked.offloaded.resize(ranks.size());
-  for (const Candidate& candidate : order) {
-    booked.offloaded[candidate.rank] +=
-        ranks[candidate.rank].Book(candidate.activation, &out, &in,
-                                   &booked.copies[candidate.rank])
-            ? 1
-            : 0;
+  for (size_t index = 0; index < chosen.size(); ++index) {
+    const auto [rank, activation] = chosen[index];
+    ranks[rank].Place(activation, times[index].out_s, times[index].in_s,
+                      &booked.copies[rank]);
+    ++booked.offloaded[rank];
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     RankPlan::Sort(&booked.copies[rank]);
@@ -69,16 +74,178 @@ Booked Book(const std::vector<RankPlan>& ranks,
   return booked;
 }
 
+// One after the other in `order`, each O as early and each L as late as what is
+// booked already allows; what does not fit is left out.
+Booked BookInGaps(const std::vector<RankPlan>& ranks,
+                  const std::vector<Candidate>& order) {
+  CopyLane out;
+  CopyLane in;
+  std::vector<Candidate> chosen;
+  std::vector<Times> times;
+  for (const Candidate& candidate : order) {
+    const RankPlan& rank = ranks[candidate.rank];
+    const PlannedActivation& activation =
+        rank.activations()[candidate.activation];
+    const double out_s = out.Earliest(activation.ready_s, activation.out_s);
+    const double in_s = in.Latest(activation.needed_s, activation.in_s);
+    if (!rank.Helps(out_s + activation.out_s, in_s)) continue;
+    out.Book(out_s, out_s + activation.out_s);
+    in.Book(in_s, in_s + activation.in_s);
+    chosen.push_back(candidate);
+    times.push_back({out_s, in_s});
+  }
+  return Finish(ranks, chosen, times);
+}
+
+// Which of several copies that could run goes first.
+enum class Turn { kFirstReady, kFirstNeeded, kLastNeeded };
+
+// All at once: lanes are never idle while a copy could run, so that nothing is
+// lost in gaps. Those that are late in the end are left out, the latest first.
+class Queues {
+ public:
+  Queues(const std::vector<RankPlan>& ranks, std::vector<Candidate> chosen,
+         Turn turn)
+      : ranks_(ranks), chosen_(std::move(chosen)), turn_(turn) {}
+
+  Booked Run() && {
+    while (true) {
+      times_.assign(chosen_.size(), {});
+      RunOut();
+      RunIn();
+      if (!DropLate()) return Finish(ranks_, chosen_, times_);
+    }
+  }
+
+ private:
+  struct Waiting {
+    double key;
+    size_t index;
+    // The queue yields the largest.
+    bool operator<(const Waiting& other) const {
+      return key != other.key ? key > other.key : index > other.index;
+    }
+  };
+
+  const PlannedActivation& Of(size_t index) const {
+    return ranks_[chosen_[index].rank].activations()[chosen_[index].activation];
+  }
+
+  // Runs every candidate once on a lane, from `ready` on; `begin(index, time)`.
+  template <typename Ready, typename Key, typename Seconds, typename Begin>
+  void RunLane(const Ready& ready, const Key& key, const Seconds& seconds,
+               const Begin& begin) {
+    std::vector<size_t> order(chosen_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) {
+      return ready(one) < ready(other);
+    });
+    std::priority_queue<Waiting> waiting;
+    size_t next = 0;
+    double now_s = 0;
+    while (next < order.size() || !waiting.empty()) {
+      if (waiting.empty()) now_s = std::max(now_s, ready(order[next]));
+      for (; next < order.size() && ready(order[next]) <= now_s; ++next) {
+        waiting.push({key(order[next]), order[next]});
+      }
+      const size_t index = waiting.top().index;
+      waiting.pop();
+      begin(index, now_s);
+      now_s += seconds(index);
+    }
+  }
+
+  void RunOut() {
+    RunLane([&](size_t index) { return Of(index).ready_s; },
+            [&](size_t index) {
+              switch (turn_) {
+                case Turn::kFirstReady:
+                  return Of(index).ready_s;
+                case Turn::kFirstNeeded:
+                  return Of(index).needed_s;
+                case Turn::kLastNeeded:
+                  return -Of(index).needed_s;
+              }
+              return 0.0;
+            },
+            [&](size_t index) { return Of(index).out_s; },
+            [&](size_t index, double now_s) { times_[index].out_s = now_s; });
+  }
+
+  // The same with time turned round: from the last need backwards.
+  void RunIn() {
+    double last_s = 0;
+    for (size_t index = 0; index < chosen_.size(); ++index) {
+      last_s = std::max(last_s, Of(index).needed_s);
+    }
+    RunLane([&](size_t index) { return last_s - Of(index).needed_s; },
+            [&](size_t index) {
+              switch (turn_) {
+                case Turn::kFirstReady:
+                  return -Of(index).needed_s;
+                case Turn::kFirstNeeded:
+                  return -Of(index).ready_s;
+                case Turn::kLastNeeded:
+                  return Of(index).ready_s;
+              }
+              return 0.0;
+            },
+            [&](size_t index) { return Of(index).in_s; },
+            [&](size_t index, double back_s) {
+              times_[index].in_s = last_s - back_s - Of(index).in_s;
+            });
+  }
+
+  // False where none was late.
+  bool DropLate() {
+    std::vector<std::pair<double, size_t>> late;
+    for (size_t index = 0; index < chosen_.size(); ++index) {
+      const double away_s = times_[index].out_s + Of(index).out_s;
+      if (ranks_[chosen_[index].rank].Helps(away_s, times_[index].in_s)) {
+        continue;
+      }
+      late.emplace_back(away_s - times_[index].in_s, index);
+    }
+    if (late.empty()) return false;
+    std::sort(late.rbegin(), late.rend());
+    late.resize((late.size() + 3) / 4);
+    std::vector<bool> drop(chosen_.size());
+    for (const auto& [by_s, index] : late) drop[index] = true;
+    std::vector<Candidate> left;
+    for (size_t index = 0; index < chosen_.size(); ++index) {
+      if (!drop[index]) left.push_back(chosen_[index]);
+    }
+    chosen_ = std::move(left);
+    return true;
+  }
+
+  const std::vector<RankPlan>& ranks_;
+  std::vector<Candidate> chosen_;
+  const Turn turn_;
+  std::vector<Times> times_;
+};
+
 class Search {
  public:
   Search(const std::vector<RankPlan>& ranks, std::vector<Candidate> order)
       : ranks_(ranks), order_(std::move(order)) {
-    best_ = Book(ranks_, order_);
+    best_ = BookInGaps(ranks_, order_);
     tries_ = std::min(kMostTries,
                       kBookings / std::max<int64_t>(1, std::ssize(order_)));
   }
 
   Booked Run() && {
+    // The fewer are away, the sooner each of them is.
+    for (int tenths = 10; tenths > 0; --tenths) {
+      const size_t count = (order_.size() * tenths + 9) / 10;
+      const std::vector<Candidate> longest(
+          order_.begin(), order_.begin() + static_cast<int64_t>(count));
+      for (const Turn turn :
+           {Turn::kFirstReady, Turn::kFirstNeeded, Turn::kLastNeeded}) {
+        Booked booked = Queues(ranks_, longest, turn).Run();
+        if (booked.LowerThan(best_)) best_ = std::move(booked);
+      }
+    }
     // Other ways to begin: the soonest needed, the first that is there.
     TrySorted([](const PlannedActivation& each) { return each.needed_s; });
     TrySorted([](const PlannedActivation& each) { return each.ready_s; });
@@ -111,7 +278,7 @@ class Search {
 
   bool Try(std::vector<Candidate> other) {
     --tries_;
-    Booked booked = Book(ranks_, other);
+    Booked booked = BookInGaps(ranks_, other);
     if (!booked.LowerThan(best_)) return false;
     best_ = std::move(booked);
     order_ = std::move(other);
@@ -129,7 +296,7 @@ class Search {
 void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
                 std::vector<RankOrder>* orders, std::vector<RankOffload>* out) {
   std::vector<Candidate> candidates;
-  const Booked none = Book(ranks, candidates);
+  const Booked none = BookInGaps(ranks, candidates);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<int32_t> own = ranks[rank].Candidates(choice);
     out->push_back({.activations = std::ssize(ranks[rank].activations()),

@@ -79,6 +79,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.activation_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
+  PW_RETURN_IF_ERROR(CheckOffload());
   PW_RETURN_IF_ERROR(CheckFailingSteps());
   PW_RETURN_IF_ERROR(CheckUpdates());
   const Network& network = options_.network;
@@ -96,10 +97,13 @@ absl::Status Lowering::CheckFailingSteps() const {
   const std::vector<int>& failing = options_.failing_steps;
   if (failing.empty()) return absl::OkStatus();
   constexpr char kField[] = "strategy.rollback_iterations";
-  if (options_.optimizer != OptimizerMode::kPostValidated) {
+  const bool early =
+      options_.offload.placement == OptimizerPlacement::kSuperOffload;
+  if (options_.optimizer != OptimizerMode::kPostValidated && !early) {
     return absl::InvalidArgumentError(absl::StrCat(
         kField,
-        ": only a step of strategy.optimizer post-validated rolls back"));
+        ": only a step of strategy.optimizer post-validated, or of "
+        "strategy.optimizer_placement superoffload, rolls back"));
   }
   for (size_t index = 0; index < failing.size(); ++index) {
     if (failing[index] < 0 ||
@@ -136,6 +140,7 @@ void Lowering::AddGlobals() {
   program_.until_steady =
       options_.iterations == 0 && options_.jitter == nullptr;
   const std::vector<int>& failing = options_.failing_steps;
+  if (options_.offload.active()) program_.undone_steps = failing;
   program_.iterations = options_.iterations;
   if (options_.iterations == 0) {
     program_.iterations =

@@ -9,6 +9,7 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
+#include "sim/offload/optimizer_plan.h"
 #include "sim/program/data_parallel.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
@@ -38,6 +39,31 @@ enum class ShardBlocks {
           // ZeroPP (arXiv 2402.03791)
 };
 
+// An optimizer whose states are on the host, stepped subgroup by subgroup. Of
+// one device of a rank; rates are parameters a second.
+struct OptimizerOffload {
+  OptimizerPlacement placement = OptimizerPlacement::kGpu;
+  GradientFlush flush = GradientFlush::kBlocking;
+  // That a rank steps of each stage, [stage].
+  std::vector<double> parameters;
+  double subgroup_size = 1e8;
+  double ratio = 1;  // of the subgroups that the host has
+  int stride = 0;    // of deep-optimizer-states
+  double adam_bytes = 28;
+  double cast_bytes = 8;
+  double adam_rate = 0;   // 0: no limit but memory
+  double cast_rate = 0;   // the same
+  double flush_rate = 0;  // of a blocking flush
+  double device_adam_rate = 0;
+  // Host operations at once: 1 casts between two steps of the host.
+  int slots = 2;
+  // False: a subgroup behind the last trigger stays on the device, as the
+  // authors' code leaves it.
+  bool flush_last = true;
+
+  bool active() const { return placement != OptimizerPlacement::kGpu; }
+};
+
 struct LowerOptions {
   PassCosts costs;
   Network network;
@@ -65,11 +91,13 @@ struct LowerOptions {
   // Noise on passes and optimizer steps; null: none. With it no period is
   // constant.
   std::shared_ptr<const Jitter> jitter;
+  OptimizerOffload offload;
   // How passes and what runs beside them slow each other down; null: not.
   std::shared_ptr<const InterferenceMatrix> interference;
   ValidationPlace validation = ValidationPlace::kNoWait;
-  // Iterations, ascending, whose post-validated step fails its check because
-  // the norm is too large: the next warm-up is thrown away and run again.
+  // Iterations, ascending, whose step fails its check because the norm is too
+  // large. Of a post-validated one the next warm-up is thrown away and run
+  // again; of superoffload the host undoes the step and repeats it.
   std::vector<int> failing_steps;
   // 0: as many as the period needs, at most 8 after the last failing step;
   // with jitter as many as that limit.
@@ -83,6 +111,13 @@ struct LowerOptions {
 // gradients are reduced or stepped with. A schedule that steps after every
 // backward has no such point in time, and its copies part.
 bool SumsTable(const Schedule& schedule, const LowerOptions& options);
+
+// Who steps which subgroup of `rank`. The offload is active, with parameters
+// of each stage.
+double ParametersOf(const Schedule& schedule, const OptimizerOffload& offload,
+                    int rank);
+SubgroupPlan PlanOf(const Schedule& schedule, const OptimizerOffload& offload,
+                    int rank);
 
 // `schedule` must have passed VerifySchedule. Errors: kInvalidArgument where
 // options do not fit (a list of the wrong length, a mapping of another size).

@@ -45,10 +45,16 @@ void Lowering::AddSynchronisedStep() {
             .bytes = kStateBytes,
             .group = group,
             .outputs = {event}});
-    Attach(rank, OrderSize(rank),
-           {.kind = OpKind::kOptimizer,
-            .seconds = options_.costs.optimizer_s,
-            .inputs = {event}});
+    if (options_.offload.placement == OptimizerPlacement::kSuperOffload) {
+      AddCheckedStep(rank, event);
+    } else if (options_.offload.active()) {
+      AddHostStep(rank, event);
+    } else {
+      Attach(rank, OrderSize(rank),
+             {.kind = OpKind::kOptimizer,
+              .seconds = options_.costs.optimizer_s,
+              .inputs = {event}});
+    }
   }
 }
 

@@ -97,6 +97,11 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
                       int stage) {
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
+  std::vector<int32_t> outputs = {event};
+  if (Flushes(rank)) {
+    outputs.push_back(AddChannel(ChannelKind::kEvent, rank, rank, 0));
+    reduced_[rank][stage] = outputs.back();
+  }
   Attach(rank, position,
          {.kind = shards_step() ? OpKind::kReduceScatter : OpKind::kAllReduce,
           .stream = Stream::kCollective,
@@ -104,7 +109,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
           .group = group,
           .chunk = chunk,
           .stage = stage,
-          .outputs = {event}});
+          .outputs = std::move(outputs)});
 }
 
 void Lowering::ReduceRank(int rank, const std::vector<Reduction>& reductions) {

@@ -1,7 +1,7 @@
 // The steps of Lower (lower.h) and what they share. Internal to program/.
 // lower.cc adds the passes, lower_sync.cc and lower_shards.cc data
-// parallelism, lower_step.cc the optimizer, lower_validation.cc the check of
-// its step.
+// parallelism, lower_step.cc the optimizer, lower_offload.cc one on the host,
+// lower_validation.cc the check of its step.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,8 @@ class Lowering {
     program_.name = schedule->name;
     program_.schedule = std::move(schedule);
     synced_.resize(schedule_.pp());
+    reduced_.resize(schedule_.pp());
+    early_.resize(schedule_.pp());
   }
 
   absl::StatusOr<Program> Run() && {
@@ -44,6 +46,7 @@ class Lowering {
       PW_RETURN_IF_ERROR(AddGradientReduction());
     }
     AddTableSum();
+    if (options_.offload.active()) PW_RETURN_IF_ERROR(AddGradientFlush());
     PW_RETURN_IF_ERROR(AddOptimizer());
     if (gathers()) AddParameterGather();
     for (RankProgram& rank : program_.ranks) {
@@ -87,6 +90,7 @@ class Lowering {
 
   absl::Status CheckOptions() const;
   absl::Status CheckFailingSteps() const;
+  absl::Status CheckOffload() const;
   absl::Status CheckUpdates() const;
   void AddGlobals();
   void AddPasses();
@@ -107,6 +111,14 @@ class Lowering {
   void SumTable(int rank, int64_t position);
   absl::Status AddOptimizer();
   void AddSynchronisedStep();
+  // lower_offload.cc
+  absl::Status AddGradientFlush();
+  bool Flushes(int rank) const;
+  void FlushStage(int rank, int64_t position, int chunk, int stage);
+  void StepEarly(int rank, int64_t position, int chunk, int stage,
+                 std::vector<int32_t> inputs);
+  void AddHostStep(int rank, int32_t norm);
+  void AddCheckedStep(int rank, int32_t norm);
   absl::Status OverlapIterations();
   void AddStepsWithoutFlush();
   absl::Status AddPostValidatedStep();
@@ -170,6 +182,11 @@ class Lowering {
   std::vector<int> replica_group_;             // [rank]
   std::map<int, int> table_group_;             // of ranks with a copy
   std::vector<std::vector<int32_t>> synced_;   // [rank] events to wait for
+  // [rank]: stage -> the event of its reduction that its flush waits for.
+  std::vector<std::map<int, int32_t>> reduced_;
+  // [rank]: copies of weights of a step that is not checked yet, and of how
+  // many parameters.
+  std::vector<std::vector<std::pair<int, double>>> early_;
   std::vector<int64_t> validation_positions_;  // [rank]
   std::vector<size_t> ends_false_start_;       // [rank] its last side operation
 };

@@ -93,6 +93,30 @@ double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                    OneSidedFlows(program, op, replica, rank), op.bytes);
 }
 
+FlowBundle HostOpFlows(const Program& program, const SideOp& op, int replica,
+                       int rank) {
+  const Network& network = program.network;
+  if (IsHostCopy(op.kind)) {
+    return HostFlows(network, replica, rank, op.kind == OpKind::kCopyOut);
+  }
+  if (op.host_bytes_each == 0) return {};
+  FlowBundle bundle = FlowsOf(network, [&](int index) {
+    return network.cluster->HostMemory(
+        network.mapping->DeviceOf(replica, rank, index));
+  });
+  for (LinkLoad& load : bundle.loads) load.flows *= op.host_bytes_each;
+  return bundle;
+}
+
+double HostOpSeconds(const Program& program, const SideOp& op, int replica,
+                     int rank) {
+  if (program.network.cluster == nullptr) return 0;
+  const FlowBundle flows = HostOpFlows(program, op, replica, rank);
+  return flows.latency_s +
+         HostWork(op) / std::min(HostLimit(op),
+                                 program.network.cluster->RateOf(flows.loads));
+}
+
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica) {
   std::vector<Member> members;
@@ -160,7 +184,7 @@ RingTraffic TrafficOf(const Network& network,
   }
   RingTraffic traffic;
   traffic.links.rings = static_cast<int>(rings);
-  absl::flat_hash_map<LinkId, int> flows_on;
+  absl::flat_hash_map<LinkId, double> flows_on;
   for (size_t ring = 0; ring < rings; ++ring) {
     for (size_t at = 0; at < members.size(); ++at) {
       std::vector<std::vector<LinkId>> routes;

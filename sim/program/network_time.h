@@ -8,6 +8,7 @@
 // network, but they share its links with each other.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -27,6 +28,20 @@ FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
 FlowBundle HostFlows(const Network& network, int replica, int rank,
                      bool to_host);
 
+// A host copy of `rank`, or what work of its host takes of the host's memory:
+// then a flow is so many parameters. Empty where no link is known.
+FlowBundle HostOpFlows(const Program& program, const SideOp& op, int replica,
+                       int rank);
+// How much there is of it: bytes of a host copy, else parameters.
+inline double HostWork(const SideOp& op) {
+  return IsHostCopy(op.kind) ? op.bytes : op.parameters;
+}
+// The same a second at most, whatever the links; infinite without a limit.
+inline double HostLimit(const SideOp& op) {
+  return op.most_per_s > 0 ? op.most_per_s
+                           : std::numeric_limits<double>::infinity();
+}
+
 // Latency plus the bytes of each flow at its rate, on an empty network.
 double SecondsOf(const Cluster& cluster, const FlowBundle& flows, double bytes);
 
@@ -36,6 +51,9 @@ double TransferSeconds(const Program& program, const Channel& channel,
 // An O or L of `lane`.
 double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
                    int replica, int rank);
+// A host copy, or work of the host, that nothing runs beside.
+double HostOpSeconds(const Program& program, const SideOp& op, int replica,
+                     int rank);
 // A pull or push.
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank);

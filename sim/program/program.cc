@@ -63,7 +63,10 @@ std::string StartToString(const Program& program, int number, int iteration,
 
 absl::string_view StreamName(Stream stream) {
   constexpr absl::string_view kNames[kNumStreams] = {
-      "compute", "send", "receive", "collective", "d2h", "h2d", "cpu"};
+      "compute",       "send",          "receive",     "collective",
+      "d2h",           "h2d",           "cpu",         "momentum-copy",
+      "variance-copy", "master-copy",   "weight-copy", "cast",
+      "gradient-copy"};
   return kNames[static_cast<int>(stream)];
 }
 
@@ -73,7 +76,9 @@ absl::string_view OpKindName(OpKind kind) {
       "load",       "wait",      "all-reduce", "reduce-scatter",
       "all-gather", "barrier",   "pull",       "push",
       "cpu",        "optimizer", "validate",   "rollback",
-      "predict",    "drop"};
+      "predict",    "drop",      "copy-out",   "copy-in",
+      "host-adam",  "host-cast", "host-undo",  "flush",
+      "cast"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -87,7 +92,11 @@ std::vector<Start> Program::StartsOf(int iteration) const {
     return std::binary_search(false_starts.begin(), false_starts.end(), number);
   };
   const bool fails = falsely(iteration + 1);
-  if (!falsely(iteration)) return {{.iteration = iteration, .fails = fails}};
+  const bool undone =
+      std::binary_search(undone_steps.begin(), undone_steps.end(), iteration);
+  if (!falsely(iteration)) {
+    return {{.iteration = iteration, .fails = fails, .undone = undone}};
+  }
   return {{.iteration = iteration, .is_false = true},
           {.iteration = iteration, .again = true, .fails = fails}};
 }
@@ -96,7 +105,7 @@ int64_t Program::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
     for (const SideOp& op : rank.side_ops) {
-      count += op.starts == SideOp::Starts::kFalse ? 0 : 1;
+      count += op.starts == SideOp::Starts::kFalse || op.if_undone ? 0 : 1;
     }
     count += HookedOps(rank);
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
@@ -174,7 +183,8 @@ std::string ToString(const Program& program) {
       full = std::max(full, op.first_iteration);
     }
   }
-  while (program.StartsOf(full).size() > 1 || program.StartsOf(full)[0].fails) {
+  while (program.StartsOf(full).size() > 1 || program.StartsOf(full)[0].fails ||
+         program.StartsOf(full)[0].undone) {
     ++full;
   }
   for (int rank = 0; rank < program.pp(); ++rank) {

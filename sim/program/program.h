@@ -14,6 +14,7 @@
 // here cite them by number.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,10 +38,23 @@ enum class Stream : uint8_t {
   kCollective,
   kD2H,
   kH2D,
-  kCpu,
+  kCpu,  // the host's cores
+  // Copies of an optimizer's states, one stream for each array, both ways.
+  kMomentumCopy,
+  kVarianceCopy,
+  kMasterCopy,
+  // Weights that the host has made, to the device: several at once.
+  kWeightCopy,
+  kCast,        // a thread of the host that casts them
+  kGradientCopy,
 };
-inline constexpr int kNumStreams = 7;
+inline constexpr int kNumStreams = 13;
 absl::string_view StreamName(Stream stream);
+// What is issued to it starts in that order, one at a time; else as soon as it
+// has its inputs.
+constexpr bool RunsInOrder(Stream stream) {
+  return stream != Stream::kWeightCopy;
+}
 
 enum class OpKind : uint8_t {
   kPass,     // F B W BW R on the compute stream
@@ -61,14 +75,29 @@ enum class OpKind : uint8_t {
   kRollback,   // undo of such a step
   kPredict,    // weights that the optimizer is expected to make
   kDrop,       // receives what a false start has made needless
+  kCopyOut,    // from the device to its host
+  kCopyIn,     // and back
+  kHostAdam,   // update of a subgroup of parameters by the host's cores
+  kHostCast,   // its weights from fp32 to bf16, there
+  kHostUndo,   // takes such an update back
+  kFlush,      // gradients to the host, while the device waits
+  kCast,       // gradients or weights of a subgroup, by the device
 };
-inline constexpr int kNumOpKinds = 18;
+inline constexpr int kNumOpKinds = 25;
 absl::string_view OpKindName(OpKind kind);
 constexpr bool IsCollective(OpKind kind) {
   return kind >= OpKind::kAllReduce && kind <= OpKind::kBarrier;
 }
 constexpr bool IsOneSided(OpKind kind) {
   return kind == OpKind::kPull || kind == OpKind::kPush;
+}
+constexpr bool IsHostCopy(OpKind kind) {
+  return kind == OpKind::kCopyOut || kind == OpKind::kCopyIn;
+}
+// What shares the memory of a host, and its links: its time depends on what
+// runs beside it.
+constexpr bool UsesHost(OpKind kind) {
+  return kind >= OpKind::kCopyOut && kind <= OpKind::kHostUndo;
 }
 
 // When a transfer between passes starts and which ranks it blocks.
@@ -116,8 +145,14 @@ struct Channel {
 struct SideOp {
   OpKind kind = OpKind::kWait;
   Stream stream = Stream::kCompute;
-  double seconds = 0;  // of kCpu, kOptimizer, kValidate, kRollback, kPredict
-  double bytes = 0;    // of collectives (whole buffer), pull and push
+  // Of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast.
+  double seconds = 0;
+  double bytes = 0;  // of collectives (whole buffer), pull, push, host copies
+  // Of kHostAdam, kHostCast and kHostUndo: how many, the bytes of host memory that each
+  // of them reads and writes, and how many a second at most (0: no limit).
+  double parameters = 0;
+  double host_bytes_each = 0;
+  double most_per_s = 0;
   int group = -1;      // of collectives
   int peer = -1;       // of pull and push: a rank
   // Which data-parallel replica that rank is of: this many behind the own
@@ -140,6 +175,8 @@ struct SideOp {
   // Left out in an iteration that is followed by a false start: a step that
   // its own rank has seen fail.
   bool unless_fails = false;
+  // Only in an iteration whose step is undone before the next one begins.
+  bool if_undone = false;
   std::vector<int32_t> inputs;  // channels
   std::vector<int32_t> outputs;
 };
@@ -172,9 +209,11 @@ struct Start {
   bool is_false = false;
   bool again = false;  // after a false one
   bool fails = false;  // the next iteration starts falsely
+  bool undone = false;  // its step is, at its end
 
   bool Includes(const SideOp& op) const {
-    if (iteration < op.first_iteration || (op.unless_fails && fails)) {
+    if (iteration < op.first_iteration || (op.unless_fails && fails) ||
+        (op.if_undone && !undone)) {
       return false;
     }
     return op.starts == SideOp::Starts::kFalse
@@ -258,6 +297,8 @@ struct Program {
   double pair_factor = 1;
   std::vector<double> slice_factor;  // empty: 1
   std::vector<int> false_starts;     // iterations, from 1 on, ascending
+  // Iterations, from 0 on, ascending, that undo their step and repeat it.
+  std::vector<int> undone_steps;
   // Noise on the times of passes and optimizer steps; null: none.
   std::shared_ptr<const Jitter> jitter;
   // How passes and what runs beside them on their device slow each other down;
@@ -281,7 +322,11 @@ struct Program {
   // How `iteration` begins: once, or falsely and then again.
   std::vector<Start> StartsOf(int iteration) const;
   // From this iteration on, all are alike except for how they begin.
-  int settled() const { return false_starts.empty() ? 0 : false_starts.back(); }
+  int settled() const {
+    const int started = false_starts.empty() ? 0 : false_starts.back();
+    return undone_steps.empty() ? started
+                                : std::max(started, undone_steps.back() + 1);
+  }
   // Operations of one iteration of one replica, transfers counted once; no
   // false start.
   int64_t num_ops() const;

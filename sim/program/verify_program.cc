@@ -17,6 +17,7 @@ struct Ends {
   int consumers = 0;
   int first_produced = 0;
   int first_consumed = 0;
+  int undone = 0;  // of those, in iterations that are undone
   int64_t sent = 0;  // tokens of passes in one iteration
   int64_t received = 0;
 };
@@ -132,8 +133,15 @@ absl::Status VerifySideOps(const Program& program, int rank,
     const bool peer_ok =
         !IsOneSided(op.kind) ||
         (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0);
-    if (attached[index] != 1 || !group_ok || !peer_ok || !(op.seconds >= 0) ||
-        !(op.bytes >= 0)) {
+    const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
+    const bool host_ok = UsesHost(op.kind)
+                             ? op.stream != Stream::kCompute &&
+                                   op.parameters >= 0 &&
+                                   op.host_bytes_each >= 0 && op.most_per_s >= 0
+                             : op.parameters == 0 && op.host_bytes_each == 0;
+    if (attached[index] != 1 || !group_ok || !peer_ok || !host_ok ||
+        !stream_ok ||
+        !(op.seconds >= 0) || !(op.bytes >= 0)) {
       return Wrong("side operation", rank, index);
     }
     for (const int32_t channel : op.inputs) {
@@ -142,6 +150,7 @@ absl::Status VerifySideOps(const Program& program, int rank,
         return Wrong("input of side operation", rank, index);
       }
       ++(*ends)[channel].consumers;
+      (*ends)[channel].undone += op.if_undone ? 1 : 0;
       (*ends)[channel].first_consumed = op.first_iteration;
     }
     for (const int32_t channel : op.outputs) {
@@ -150,6 +159,7 @@ absl::Status VerifySideOps(const Program& program, int rank,
         return Wrong("output of side operation", rank, index);
       }
       ++(*ends)[channel].producers;
+      (*ends)[channel].undone += op.if_undone ? 1 : 0;
       (*ends)[channel].first_produced = op.first_iteration;
     }
   }
@@ -305,6 +315,7 @@ absl::Status VerifyProgram(const Program& program) {
     const Ends& end = ends[index];
     const bool side = !IsPassChannel(channel);
     const bool paired = end.producers == 1 && end.consumers == 1 &&
+                        end.undone % 2 == 0 &&
                         end.first_consumed - end.first_produced <= 1 &&
                         end.first_consumed >= end.first_produced;
     const bool unused = end.producers == 0 && end.consumers == 0;
@@ -317,11 +328,16 @@ absl::Status VerifyProgram(const Program& program) {
           absl::StrCat("program: channel ", index, " does not pair up"));
     }
   }
+  for (const std::vector<int>* list :
+       {&program.false_starts, &program.undone_steps}) {
+    if (std::adjacent_find(list->begin(), list->end(),
+                           std::greater_equal<>()) != list->end()) {
+      return absl::InternalError("program: false starts out of order");
+    }
+  }
   const std::vector<int>& false_starts = program.false_starts;
   if (!false_starts.empty()) {
-    if (false_starts[0] < 1 ||
-        std::adjacent_find(false_starts.begin(), false_starts.end(),
-                           std::greater_equal<>()) != false_starts.end()) {
+    if (false_starts[0] < 1) {
       return absl::InternalError("program: false starts out of order");
     }
     PW_RETURN_IF_ERROR(VerifyFalseStart(program));

@@ -25,6 +25,12 @@ std::vector<ReportFact> FactsOf(const Report& report) {
     add("dp", report.dp, absl::StrCat("gradients: ", report.gradient_sync));
   }
   if (report.optimizer != "none") add("optimizer", report.optimizer);
+  if (!report.optimizer_placement.empty()) {
+    add("optimizer states", report.optimizer_placement,
+        report.optimizer_stride > 0
+            ? absl::StrCat("stride ", report.optimizer_stride)
+            : "");
+  }
   if (report.waiting != "buffered") add("waiting", report.waiting);
   if (!report.model.empty()) add("model", report.model);
   if (report.costs) {

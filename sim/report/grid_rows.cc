@@ -9,8 +9,11 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Stream, 4> kLaneStreams = {
-    Stream::kCollective, Stream::kD2H, Stream::kH2D, Stream::kCpu};
+constexpr std::array<Stream, 10> kLaneStreams = {
+    Stream::kCollective,   Stream::kD2H,          Stream::kH2D,
+    Stream::kGradientCopy, Stream::kMomentumCopy, Stream::kVarianceCopy,
+    Stream::kMasterCopy,   Stream::kWeightCopy,   Stream::kCast,
+    Stream::kCpu};
 
 // The two passes of an (X&Y) block follow each other in the order. Returns
 // whether there are any.

@@ -60,6 +60,26 @@ std::string BubbleCard(absl::string_view name, absl::string_view formula,
                       "</dd></dl><p class=\"quiet\">", formula, "</p></div>\n");
 }
 
+std::string OffloadCard(const OffloadReport& report) {
+  int64_t activations = 0;
+  int64_t offloaded = 0;
+  for (const RankOffloadReport& rank : report.ranks) {
+    activations += rank.activations;
+    offloaded += rank.offloaded;
+  }
+  return absl::StrCat(
+      "<div class=\"card\" id=\"offload\"><h3>Offload</h3><dl><dt>on the "
+      "host</dt><dd>",
+      offloaded, " of ", activations, "</dd><dt>k</dt><dd>",
+      absl::StrFormat("%.2f", report.most_ratio), "</dd><dt>exposed</dt><dd>",
+      FormatSeconds(report.exposed_s()), "</dd><dt>held back</dt><dd>",
+      FormatSeconds(report.held_back_s()),
+      "</dd></dl><p class=\"quiet\">activations of an iteration; k: O and L "
+      "over F, B and W of a chunk; exposed: passes wait for a load alone; held "
+      "back: until an O has given memory back, on the rank that waits "
+      "longest</p></div>\n");
+}
+
 std::string Headline(const Page& page) {
   const Report& report = page.report;
   return absl::StrCat(
@@ -83,7 +103,7 @@ std::string Headline(const Page& page) {
       "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
       " on the busiest rank</p></div>\n",
       report.throughput ? ThroughputCard(*report.throughput) : "",
-      "</section>\n");
+      report.offload ? OffloadCard(*report.offload) : "", "</section>\n");
 }
 
 std::string More(const Page& page) { return std::string(page.more); }
@@ -261,7 +281,8 @@ std::string Transfers(const Page& page) {
       key = {std::string(kChannelNames[static_cast<size_t>(channel.kind)]),
              channel.from_rank, channel.to_rank};
     } else if (op.kind != OpKind::kOffload && op.kind != OpKind::kLoad &&
-               !IsCollective(op.kind) && !IsOneSided(op.kind)) {
+               !IsCollective(op.kind) && !IsOneSided(op.kind) &&
+               !IsHostCopy(op.kind)) {
       continue;
     }
     if (op.bytes == 0 && op.end_s <= op.start_s) continue;
@@ -278,7 +299,9 @@ std::string Transfers(const Page& page) {
     const auto& [what, from, to] = key;
     std::string target = to >= 0 ? absl::StrCat("rank ", to) : "group";
     if (what == OpKindName(OpKind::kOffload) ||
-        what == OpKindName(OpKind::kLoad)) {
+        what == OpKindName(OpKind::kLoad) ||
+        what == OpKindName(OpKind::kCopyOut) ||
+        what == OpKindName(OpKind::kCopyIn)) {
       target = "host";
     }
     table.rows.push_back({what, absl::StrCat("rank ", from), target,

@@ -24,6 +24,7 @@ constexpr StyleRow kStyles[kNumStyles] = {
     {"offload", {0xd5, 0x5e, 0x00}},                // vermillion
     {"load", {0xee, 0xae, 0x7c}},                   // vermillion, half
     {"host", {0x8c, 0x6b, 0xb1}},                   // no room left in palette
+    {"wait for a copy", {0xb0, 0x7d, 0x62}},        // vermillion, dull
     {"other", {0x90, 0x90, 0x90}},
 };
 
@@ -74,12 +75,24 @@ Style StyleOf(const TraceOp& op) {
       return Style::kOffload;
     case OpKind::kLoad:
       return Style::kLoad;
+    case OpKind::kWait:
+      // One of several streams takes no time and has no pass.
+      return op.stage >= 0 ? Style::kCopyWait : Style::kOther;
+    case OpKind::kCopyOut:
+      return Style::kOffload;
+    case OpKind::kCopyIn:
+      return Style::kLoad;
     case OpKind::kCpu:
+    case OpKind::kHostAdam:
+    case OpKind::kHostCast:
+    case OpKind::kHostUndo:
+    case OpKind::kFlush:
       return Style::kHost;
     case OpKind::kOptimizer:
     case OpKind::kValidate:
     case OpKind::kRollback:
     case OpKind::kPredict:
+    case OpKind::kCast:
       return Style::kOptimizer;
     default:
       return IsCollective(op.kind) || IsOneSided(op.kind) ? Style::kCollective

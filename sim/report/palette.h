@@ -30,9 +30,10 @@ enum class Style : uint8_t {
   kOffload,
   kLoad,
   kHost,
+  kCopyWait,  // of the compute stream, for nothing but a copy
   kOther,
 };
-inline constexpr int kNumStyles = 11;
+inline constexpr int kNumStyles = 12;
 
 Style StyleOf(const TraceOp& op);
 // Of a legend: "F forward", "collective".

@@ -44,7 +44,8 @@ std::vector<std::string> NotModelled(const Program& program) {
   bool collective = false;
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& side_op : rank.side_ops) {
-      optimizer |= side_op.kind == OpKind::kOptimizer;
+      optimizer |= side_op.kind == OpKind::kOptimizer ||
+                   side_op.kind == OpKind::kHostAdam;
       collective |= IsCollective(side_op.kind) || IsOneSided(side_op.kind);
     }
   }
@@ -213,6 +214,10 @@ std::string ReportToJson(const Report& report) {
   out["model"] = name_or_null(report.model);
   out["system"] = name_or_null(report.system);
   out["optimizer"] = report.optimizer;
+  if (!report.optimizer_placement.empty()) {
+    out["optimizer_placement"] = report.optimizer_placement;
+    out["optimizer_stride"] = report.optimizer_stride;
+  }
   out["waiting"] = report.waiting;
   out["span_s"] = Pair(report.span_s);
   out["busy_s"] = report.busy_s;

@@ -63,6 +63,8 @@ struct Report {
   std::string model;                          // "" without one
   std::string system;                         // "" without one
   std::string optimizer = "none";
+  std::string optimizer_placement;  // "": the states are on the device
+  int optimizer_stride = 0;         // 0: none
   std::string waiting = "buffered";
   GlobalAndPerRank span_s;
   double busy_s = 0;  // busiest rank

@@ -1,6 +1,6 @@
 // The files of experiments/papers/pipeoffload_figure15: memory of activations
-// and MFU of the schedules of PipeOffload, with copies over PCIe switches that
-// two devices share.
+// and throughput of the schedules of PipeOffload, with copies over PCIe
+// switches that two devices share.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,6 +19,16 @@ namespace {
 constexpr double kTolerance = 0.15;
 // Section 3 of the paper: what one A100 reaches.
 constexpr double kPcieBytesPerSecond = 15e9;
+constexpr double kFlops = 220e12;
+
+// F, B or W of one microbatch through the layers of a rank, as the paper
+// counts: 12bsh(6h + s) for the three.
+double PassSeconds(const TableRow& row) {
+  const double hidden = row.Number("hidden");
+  const double sequence = row.Number("sequence");
+  const double layers = row.Number("layers") / row.Number("pp");
+  return layers * 4 * sequence * hidden * (6 * hidden + sequence) / kFlops;
+}
 
 RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
   RunConfig config;
@@ -34,7 +44,8 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
   model.layer_norm = model.dropout = model.qkv_bias = model.bias = true;
   config.system.preset = "dgx-a100";
   config.system.pcie.bytes_per_s = kPcieBytesPerSecond;
-  config.costs.analytic = true;
+  config.costs.forward_s = config.costs.backward_input_s =
+      config.costs.backward_weight_s = PassSeconds(row);
   config.schedule.name = row.Text("schedule");
   StrategyChoice& strategy = config.strategy;
   strategy.pp = row.Integer("pp");
@@ -57,7 +68,9 @@ double Rounding(double above, double below) {
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   struct Base {
     double published = 0;
-    double simulated = 0;
+    double held = 0;
+    double step_s = 0;
+    double mfu = 0;
   };
   std::map<std::string, Base> plain;  // 1F1B, by sequence
   std::vector<Comparison> out;
@@ -72,28 +85,36 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
     const std::string sequence = row.Text("sequence");
     const double published = row.Number("gigabytes");
     Base& base = plain[sequence];
-    if (row.Text("schedule") == "1f1b") base = {published, held};
+    const bool is_base = row.Text("schedule") == "1f1b";
+    const double step_s = run.report.iteration_s;
+    if (is_base) base = {published, held, step_s, row.Number("mfu_percent")};
+    if (is_base) continue;
     const std::string setting =
         absl::StrCat("10.5B, pp 8, vpp ", row.Text("vpp"), ", sequence ",
                      sequence, ", ", row.Text("column"));
-    if (row.Text("schedule") != "1f1b") {
-      const double ratio = published / base.published;
-      const double simulated = held / base.simulated;
-      out.push_back(
-          {setting, "activations over 1F1B", absl::StrFormat("%.3f", ratio),
-           simulated, absl::StrFormat("%.3f", simulated),
-           Comparison::Rule::kWithin,
-           std::max(kTolerance, Rounding(published, base.published))});
-    }
+    const double ratio = published / base.published;
+    const double held_ratio = held / base.held;
+    const double tolerance =
+        std::max(kTolerance, Rounding(published, base.published));
+    const std::string text = absl::StrFormat("%.3f", ratio);
+    const std::string rounded = absl::StrFormat("%.3f", held_ratio);
+    // See the README for why those with copies are shown and not judged.
     if (run.report.offload) {
-      out.push_back({setting, "k", "-", run.report.offload->most_ratio,
-                     absl::StrFormat("%.2f", run.report.offload->most_ratio),
-                     Comparison::Rule::kShown});
-      out.back().in_paper = false;
+      out.push_back({setting, "activations over 1F1B", text, held_ratio,
+                     rounded, Comparison::Rule::kShown, tolerance * ratio});
+    } else {
+      out.push_back({setting, "activations over 1F1B", text, held_ratio,
+                     rounded, Comparison::Rule::kWithin, tolerance});
     }
-    const double mfu = 100 * *run.report.throughput->mfu();
-    out.push_back({setting, "MFU, per cent", row.Text("mfu_percent"), mfu,
-                   absl::StrFormat("%.1f", mfu), Comparison::Rule::kShown});
+    const double faster = base.step_s / step_s;
+    out.push_back(
+        {setting, "throughput over 1F1B",
+         absl::StrFormat("%.2f", row.Number("mfu_percent") / base.mfu), faster,
+         absl::StrFormat("%.2f", faster), Comparison::Rule::kShown});
+    if (!run.report.offload) continue;
+    const double k = run.report.offload->least_ratio;
+    out.push_back({setting, "k of a stage without ends", row.Text("k"), k,
+                   absl::StrFormat("%.2f", k), Comparison::Rule::kShown});
   }
   return out;
 }
@@ -101,7 +122,7 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
 const RegisterPaper kRow({
     .name = "pipeoffload-figure15",
     .summary = "PipeOffload, arXiv 2503.01328, figure 15, 10.5B on 8 A100",
-    .metric = "peak of activations over that of 1F1B; MFU",
+    .metric = "peak of activations over that of 1F1B; throughput over it",
     .run = &Reproduce,
 });
 

@@ -124,6 +124,10 @@ void DescribeRun(const PreparedRun& run, Report* report) {
     report->gradient_sync = report->data_parallel;
   }
   report->optimizer = ChoiceName(OptimizerChoices(), run.lower.optimizer);
+  if (const OptimizerOffload& offload = run.lower.offload; offload.active()) {
+    report->optimizer_placement = TraitsOf(offload.placement).name;
+    report->optimizer_stride = offload.stride;
+  }
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
   if (run.offload) report->offload = ReportOffload(run, *report);
 }
@@ -132,7 +136,7 @@ void DescribeResults(const PreparedRun& run, Report* report) {
   DescribeCosts(run, report);
   report->memory = run.memory;
   if (run.schedule.limit) report->fits = run.schedule.limit->ok();
-  if (run.memory && run.memory->limit_bytes) {
+  if (run.memory && (run.memory->limit_bytes || run.memory->host_limit_bytes)) {
     report->fits = report->fits.value_or(true) && run.memory->fits();
   }
 }

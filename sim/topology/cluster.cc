@@ -11,13 +11,15 @@ namespace pipewright {
 Cluster::Cluster(std::string name, std::vector<Device> devices,
                  std::vector<Link> links, RouteFunction route,
                  HostRouteFunction device_to_host,
-                 HostRouteFunction host_to_device)
+                 HostRouteFunction host_to_device,
+                 HostRouteFunction host_memory)
     : name_(std::move(name)),
       devices_(std::move(devices)),
       links_(std::move(links)),
       route_(std::move(route)),
       device_to_host_(std::move(device_to_host)),
-      host_to_device_(std::move(host_to_device)) {}
+      host_to_device_(std::move(host_to_device)),
+      host_memory_(std::move(host_memory)) {}
 
 std::vector<LinkId> Cluster::Route(int from, int to) const {
   PW_CHECK(from >= 0 && from < num_devices());
@@ -36,6 +38,12 @@ std::vector<LinkId> Cluster::DeviceToHost(int device) const {
 std::vector<LinkId> Cluster::HostToDevice(int device) const {
   std::vector<LinkId> links;
   host_to_device_(device, &links);
+  return links;
+}
+
+std::vector<LinkId> Cluster::HostMemory(int device) const {
+  std::vector<LinkId> links;
+  if (host_memory_ != nullptr) host_memory_(device, &links);
   return links;
 }
 

@@ -23,10 +23,11 @@ struct Device {
   int node = 0;
 };
 
-// A link and how many flows of a bundle cross it.
+// A link and how many flows of a bundle cross it; of other work than a
+// transfer, how many bytes of the link one unit of it takes.
 struct LinkLoad {
   LinkId link = 0;
-  int flows = 0;
+  double flows = 0;
 
   friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
 };
@@ -50,7 +51,8 @@ class Cluster {
 
   Cluster(std::string name, std::vector<Device> devices,
           std::vector<Link> links, RouteFunction route,
-          HostRouteFunction device_to_host, HostRouteFunction host_to_device);
+          HostRouteFunction device_to_host, HostRouteFunction host_to_device,
+          HostRouteFunction host_memory = nullptr);
 
   const std::string& name() const { return name_; }
   int num_devices() const { return static_cast<int>(devices_.size()); }
@@ -61,6 +63,9 @@ class Cluster {
   std::vector<LinkId> Route(int from, int to) const;
   std::vector<LinkId> DeviceToHost(int device) const;
   std::vector<LinkId> HostToDevice(int device) const;
+  // What work of the host on behalf of a device crosses; both routes above
+  // cross it too. Empty where the system says nothing of its hosts' memory.
+  std::vector<LinkId> HostMemory(int device) const;
 
   // Sum of the latencies, and the smallest bandwidth, of `links`. An empty
   // list has latency 0 and infinite bandwidth.
@@ -80,6 +85,7 @@ class Cluster {
   RouteFunction route_;
   HostRouteFunction device_to_host_;
   HostRouteFunction host_to_device_;
+  HostRouteFunction host_memory_;
 };
 
 }  // namespace pipewright

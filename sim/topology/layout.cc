@@ -23,10 +23,12 @@ NodeLayout::NodeLayout(const ShapeParams& params)
       has_nvlink_(params.devices_per_node > 1),
       has_nics_(params.nodes > 1),
       has_pcie_(params.has_pcie()),
+      has_memory_(params.host.bytes_per_s > 0),
       nic_offset_(has_nvlink_ ? devices_ * 2 : 0),
       pcie_offset_(nic_offset_ + (has_nics_ ? nics_ * 2 : 0)),
-      stride_(pcie_offset_ +
-              (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)) {}
+      memory_offset_(pcie_offset_ +
+                     (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)),
+      stride_(memory_offset_ + (has_memory_ ? devices_ : 0)) {}
 
 std::vector<Device> NodeLayout::Devices() const {
   std::vector<Device> devices;
@@ -60,6 +62,10 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       AddLink(absl::StrCat(pcie, "/to-host"), params.pcie, &links);
       AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
     }
+    for (int device = 0; has_memory_ && device < devices_; ++device) {
+      links.push_back({absl::StrCat(prefix, "gpu", device, "/host-memory"),
+                       params.host.bytes_per_s, 0});
+    }
   }
   return links;
 }
@@ -83,9 +89,14 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
       },
       [layout](int device, std::vector<LinkId>* out) {
         if (layout.has_pcie_) out->push_back(layout.ToHost(device));
+        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
       },
       [layout](int device, std::vector<LinkId>* out) {
+        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
         if (layout.has_pcie_) out->push_back(layout.ToDevice(device));
+      },
+      [layout](int device, std::vector<LinkId>* out) {
+        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
       });
 }
 

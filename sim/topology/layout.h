@@ -3,7 +3,8 @@
 // use (NVLink in a node of one device, NICs of a single node) does not exist.
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
-// and down, per PCIe switch to-host and to-device.
+// and down, per PCIe switch to-host and to-device, per device its share of the
+// host's memory.
 #pragma once
 
 #include <string>
@@ -38,6 +39,11 @@ class NodeLayout {
   }
   LinkId ToDevice(int device) const { return ToHost(device) + 1; }
 
+  // Where the bandwidth of host memory is known.
+  LinkId HostMemory(int device) const {
+    return NodeOf(device) * stride_ + memory_offset_ + device % devices_;
+  }
+
   // Links of all nodes together; a shape numbers its own from here.
   LinkId num_links() const { return nodes_ * stride_; }
   int nics() const { return nics_; }
@@ -60,8 +66,10 @@ class NodeLayout {
   bool has_nvlink_;
   bool has_nics_;
   bool has_pcie_;
+  bool has_memory_;
   int nic_offset_;
   int pcie_offset_;
+  int memory_offset_;
   int stride_;  // links of a node
 };
 

@@ -74,6 +74,12 @@ absl::Status CheckParams(const ShapeParams& params) {
     PW_RETURN_IF_ERROR(CheckLink("nvlink", params.nvlink));
   }
   if (params.nodes > 1) PW_RETURN_IF_ERROR(CheckLink("nic", params.nic));
+  if (!(params.host.bytes_per_s >= 0) ||
+      !std::isfinite(params.host.bytes_per_s)) {
+    return BadValue("host.memory_bandwidth",
+                    absl::StrCat(params.host.bytes_per_s, " bytes/s"),
+                    "finite and above 0");
+  }
   return params.has_pcie() ? CheckLink("pcie", params.pcie) : absl::OkStatus();
 }
 

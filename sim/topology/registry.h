@@ -24,6 +24,22 @@ struct LinkClass {
   std::string source;
 };
 
+// What the hosts of a system can do, of one device's share of its node. 0:
+// nobody says.
+struct HostClass {
+  double bytes_per_s = 0;  // of its memory
+  // Bytes that it reads and writes for each parameter: gradient, weight and
+  // both moments in fp32 for Adam; fp32 in, bf16 out, allocated, for a cast.
+  double adam_bytes = 28;
+  double cast_bytes = 8;
+  // Parameters a second at most.
+  double adam_rate = 0;
+  double cast_rate = 0;
+  double flush_rate = 0;  // of gradients that the device waits for
+  int slots = 2;          // operations of the host at once
+  double device_adam_rate = 25e9;  // of the device itself
+};
+
 // As many devices as a cluster may have: ids of devices and links stay well
 // inside 32 bits.
 inline constexpr int kMostClusterDevices = 1 << 20;
@@ -42,6 +58,7 @@ struct ShapeParams {
   LinkClass nvlink;         // device to the node's switch
   LinkClass nic;            // node to the fabric, per NIC
   LinkClass pcie;           // PCIe switch to host memory
+  HostClass host;
   std::string device_name;  // "H100 SXM5 80GB"
   double memory_bytes = 0;  // of one device
   double host_memory_bytes = 0;  // of one node; 0: not known

@@ -87,7 +87,7 @@ TEST_CASE("offload: a system without PCIe or host memory is refused",
       Run(base + "--set system.pcie.bandwidth=20GBps --host-memory 64KiB");
   CHECK(little.exit_code == 3);
   const json report = json::parse(little.out);
-  CHECK(report["fits"] == false);
+  CHECK_FALSE(report["fits"].get<bool>());
   CHECK(report["memory"]["host_needed_bytes"] > 64 * 1024);
   CHECK(absl::StrContains(little.err, "offload_fraction"));
 }
@@ -97,12 +97,11 @@ TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
       "simulate --schedule po-f --pp 4 --vpp 2 --microbatches 8 --json "
       "--model gpt-tiny --system dgx-a100 --forward 1ms --backward-input 1ms "
       "--backward-weight 1ms ";
-  for (const std::string engine :
-       {std::string("fast"), std::string("simgrid")}) {
+  for (const char* const engine : {"fast", "simgrid"}) {
     CAPTURE(engine);
-    const BinaryResult with = Run(base + "--engine " + engine);
+    const BinaryResult with = Run(absl::StrCat(base, "--engine ", engine));
     const BinaryResult without =
-        Run(base + "--offload none --engine " + engine);
+        Run(absl::StrCat(base, "--offload none --engine ", engine));
     INFO(with.err);
     REQUIRE(with.exit_code == 0);
     REQUIRE(without.exit_code == 0);

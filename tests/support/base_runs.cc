@@ -53,6 +53,13 @@ constexpr char kNarrow[] =
     "{shape: nic-switch, devices_per_node: 4, nics_per_node: 1, "
     "nvlink: {bandwidth: 100GBps, latency: 2us}, "
     "nic: {bandwidth: 10GBps, latency: 5us}}";
+// Its hosts' memory and cores are known.
+constexpr char kHost[] =
+    "{shape: node, devices_per_node: 4, pcie_per_switch: 2, "
+    "nvlink: {bandwidth: 100GBps, latency: 2us}, "
+    "pcie: {bandwidth: 25GBps, latency: 5us}, "
+    "host: {memory_bandwidth: 40GBps, adam_rate: 1.2e9, cast_rate: 2e9, "
+    "flush_rate: 1e9}}";
 constexpr char kTree[] =
     "{shape: fat-tree, devices_per_node: 2, nics_per_node: 2, "
     "params: {nodes_per_leaf: 1, oversubscription: 4}, "
@@ -199,6 +206,21 @@ std::vector<BaseRun> Runs() {
        "rollback_iterations: [1]}\n"
        "costs: {TIMES, p2p: 1ms, optimizer_time: 4ms, "
        "validation_time: 1ms, rollback_time: 5ms}\nengine: fast\n"},
+      {"optimizer on the host",
+       "schedule: {name: 1f1b}\n"
+       "system: HOST\n"
+       "strategy: {pp: 2, dp: 2, microbatches: 4, data_parallel: zero1, "
+       "optimizer_placement: deep-optimizer-states, optimizer_stride: 3, "
+       "subgroup_size: 1e7, optimizer_ratio: 0.9}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 1GiB}\n"
+       "engine: simgrid\n"},
+      {"gradients that block",
+       "schedule: {name: 1f1b}\n"
+       "system: HOST\n"
+       "strategy: {pp: 2, microbatches: 4, optimizer_placement: twinflow, "
+       "subgroup_size: 1e7, optimizer_ratio: 0.5}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 1GiB}\n"
+       "engine: fast\n"},
       {"never flushed",
        "schedule: {name: pipeoptim}\n"
        "strategy: {pp: 2, microbatches: 4}\n"
@@ -273,7 +295,8 @@ std::string BaseRuns::Value(const std::string& value) const {
   return absl::StrReplaceAll(value, {{"FOLDER/", folder_.Path("")},
                                      {"TIMES", kTimes},
                                      {"NARROW", kNarrow},
-                                     {"TREE", kTree}});
+                                     {"TREE", kTree},
+                                     {"HOST", kHost}});
 }
 
 }  // namespace pipewright::testing

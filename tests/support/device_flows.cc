@@ -132,6 +132,27 @@ double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
   });
 }
 
+double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
+                        int rank) {
+  const Network& network = program.network;
+  if (network.cluster == nullptr) return 0;
+  const auto device = [&](int index) {
+    return network.mapping->DeviceOf(replica, rank) + index;
+  };
+  if (op.kind == OpKind::kCopyOut || op.kind == OpKind::kCopyIn) {
+    return SecondsOfDevices(network, op.bytes, [&](int index) {
+      return op.kind == OpKind::kCopyOut
+                 ? network.cluster->DeviceToHost(device(index))
+                 : network.cluster->HostToDevice(device(index));
+    });
+  }
+  const double memory_s = SecondsOfDevices(
+      network, op.parameters * op.host_bytes_each,
+      [&](int index) { return network.cluster->HostMemory(device(index)); });
+  const double cores_s = op.most_per_s > 0 ? op.parameters / op.most_per_s : 0;
+  return std::max(memory_s, cores_s);
+}
+
 std::vector<DeviceFlow> RingEdges(const Network& network,
                                   const std::vector<Member>& members,
                                   double bytes, double share) {

@@ -26,6 +26,10 @@ double NaiveCopySeconds(const Program& program, const Lane& lane, PassKind kind,
 double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
                             int replica, int rank);
 
+// As HostOpSeconds.
+double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
+                        int rank);
+
 // Every edge of every ring of a group, each with its part of `bytes`, the
 // buffer of one device. `share`: of the buffer that crosses an edge, (n-1)/n or
 // twice that.

@@ -60,8 +60,11 @@ class QueueTransport : public EventTransport {
     double rate;
   };
 
+  const TrafficSource& Source(const Flow& flow) const {
+    return run_->sources()[flow.source];
+  }
   const std::vector<LinkLoad>& Loads(const Flow& flow) const {
-    return run_->sources()[flow.source].flows.loads;
+    return Source(flow).flows.loads;
   }
 
   void Advance(double date_s) {
@@ -72,7 +75,7 @@ class QueueTransport : public EventTransport {
   }
 
   void Share() {
-    std::map<LinkId, std::pair<double, int>> left;  // bandwidth, flows
+    std::map<LinkId, std::pair<double, double>> left;  // bandwidth, flows
     std::set<uint32_t> open;
     for (auto& [transfer, flow] : flows_) {
       open.insert(transfer);
@@ -85,12 +88,21 @@ class QueueTransport : public EventTransport {
       LinkId narrowest = -1;
       double share = std::numeric_limits<double>::infinity();
       for (const auto& [link, rest] : left) {
-        if (rest.second > 0 && rest.first / rest.second < share) {
+        if (rest.second > 1e-9 && rest.first / rest.second < share) {
           share = rest.first / rest.second;
           narrowest = link;
         }
       }
       std::vector<uint32_t> fixed;
+      uint32_t capped = 0;
+      for (const uint32_t transfer : open) {
+        const double most = Source(flows_[transfer]).most_per_s;
+        if (most >= share) continue;
+        share = most;
+        narrowest = -1;
+        capped = transfer;
+      }
+      if (narrowest < 0) fixed.push_back(capped);
       for (const uint32_t transfer : open) {
         for (const LinkLoad& load : Loads(flows_[transfer])) {
           if (load.link == narrowest) fixed.push_back(transfer);

@@ -146,8 +146,7 @@ void AddHook(Program& program, int rank, LaneHook hook, const SideOp& op,
   }
   for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
     const auto kind = static_cast<int>(Pass::KindOf(lane));
-    const auto chunk =
-        static_cast<int>(lane / Pass::LaneCount(1));
+    const auto chunk = static_cast<int>(lane / Pass::LaneCount(1));
     if ((kinds >> kind & 1) == 0 ||
         !IsComputePass(static_cast<PassKind>(kind))) {
       continue;

@@ -323,10 +323,12 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
   double seconds = side_op.seconds;
   if (IsOneSided(side_op.kind)) {
     seconds = NaiveOneSidedSeconds(program_, side_op, replica, rank);
+  } else if (UsesHost(side_op.kind)) {
+    seconds = NaiveHostSeconds(program_, side_op, replica, rank);
   }
   const bool meets = IsCollective(side_op.kind);
   const int node = Add(meets ? 0 : seconds, {}, op.iteration);
-  After(node, tail);
+  if (RunsInOrder(op.stream)) After(node, tail);
   After(node, tail_[static_cast<int>(Stream::kCompute)]);
   for (const int32_t channel : side_op.inputs) {
     After(node, Token(replica, channel, false, 0, op.iteration));

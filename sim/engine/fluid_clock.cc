@@ -1,0 +1,83 @@
+#include "sim/engine/fluid_clock.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <queue>
+
+#include "sim/engine/event_run.h"
+#include "sim/engine/fluid_links.h"
+
+namespace pipewright {
+namespace {
+
+// Timers in the order of their dates, then of their setting; those of a date
+// before the flows that end then, as SimGrid has it.
+class FluidClock : public EventTransport {
+ public:
+  FluidClock(const Program& program, EventRun* run) : run_(run) {
+    if (program.network.cluster == nullptr) return;
+    links_.emplace(*program.network.cluster, run->plans());
+  }
+
+  void At(double date_s, uint64_t code) override {
+    timers_.push({date_s, next_++, code});
+  }
+  void StartFlow(int source, double bytes, double now_s,
+                 uint32_t transfer) override {
+    links_->Start(now_s, source, bytes, transfer);
+  }
+  void Stop() override { stopped_ = true; }
+
+  void Run() {
+    double now_s = 0;
+    while (!stopped_) {
+      const double flow_s = links_ ? links_->NextEnd(now_s) : kNever;
+      if (!timers_.empty() && timers_.top().date_s <= flow_s) {
+        now_s = timers_.top().date_s;
+        const uint64_t code = timers_.top().code;
+        timers_.pop();
+        run_->OnTimer(code);
+        continue;
+      }
+      if (flow_s == kNever) return;
+      now_s = flow_s;
+      uint32_t transfer = 0;
+      while (links_->TakeEnded(now_s, &transfer)) {
+        run_->OnFlowEnd(transfer, now_s);
+      }
+    }
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  struct Timer {
+    double date_s;
+    uint64_t number;
+    uint64_t code;
+    // The queue yields the largest.
+    bool operator<(const Timer& other) const {
+      return date_s != other.date_s ? date_s > other.date_s
+                                    : number > other.number;
+    }
+  };
+
+  EventRun* run_;
+  std::optional<FluidLinks> links_;
+  std::priority_queue<Timer> timers_;
+  uint64_t next_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
+                                           const EngineOptions& options) {
+  EventRun run(program, options);
+  FluidClock clock(program, &run);
+  run.Launch(&clock);
+  clock.Run();
+  return run.Finish();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+// How long the plan of copies takes: somebody waits for it in front of every
+// run that offloads.
+#include <benchmark/benchmark.h>
+
+#include "sim/base/check.h"
+#include "sim/offload/activation_plan.h"
+#include "sim/program/lower.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+// Arguments: ranks, microbatches, chunks; offload of everything at k = 1.
+void BM_OffloadPlan(benchmark::State& state) {
+  ScheduleParams params;
+  params.pp = static_cast<int>(state.range(0));
+  params.microbatches = static_cast<int>(state.range(1));
+  params.vpp = static_cast<int>(state.range(2));
+  auto built = BuildSchedule("po-f", params);
+  PW_CHECK(built.ok());
+  const auto schedule = std::make_shared<const Schedule>(*std::move(built));
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(params.pp, params.vpp,
+                                     {.forward_s = 1,
+                                      .backward_input_s = 1,
+                                      .backward_weight_s = 1,
+                                      .offload_s = 1.5,
+                                      .load_s = 1.5});
+  options.iterations = 1;
+  const auto program = Lower(schedule, options);
+  PW_CHECK(program.ok());
+  OffloadCosts costs;
+  costs.out_s.assign(schedule->stages(), 1.5 / params.vpp);
+  costs.in_s = costs.out_s;
+  costs.weight.assign(schedule->stages(), 1);
+  double peak = 0;
+  for (auto _ : state) {
+    const auto plan = PlanOffload(schedule, *program, {}, costs);
+    PW_CHECK(plan.ok());
+    peak = 0;
+    for (const RankOffload& rank : plan->ranks) {
+      peak = std::max(peak, rank.peak_after);
+    }
+  }
+  state.counters["peak_chunks"] = peak;
+  state.counters["ns/pass"] = benchmark::Counter(
+      static_cast<double>(schedule->num_passes()) * state.iterations(),
+      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(BM_OffloadPlan)
+    ->Args({8, 32, 4})
+    ->Args({32, 128, 4})
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace pipewright

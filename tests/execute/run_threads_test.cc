@@ -69,6 +69,10 @@ TEST_CASE("execute: virtual time with given durations equals fast",
         CHECK(mine.first_start_s == theirs[rank].first_start_s);
         CHECK(mine.last_end_s == theirs[rank].last_end_s);
         CHECK(mine.busy_s == Approx(theirs[rank].busy_s).epsilon(1e-9));
+        CHECK(mine.late_load_s ==
+              Approx(theirs[rank].late_load_s).epsilon(1e-9));
+        CHECK(mine.late_free_s ==
+              Approx(theirs[rank].late_free_s).epsilon(1e-9));
       }
     }
     if (fast->times.size() != fast->row_of_replica.size()) continue;

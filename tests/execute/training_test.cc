@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "sim/memory/activations.h"
@@ -212,23 +213,29 @@ TEST_CASE("execute: a step that fails where none should is an error",
 TEST_CASE("execute: activations come back from the host, passes run again",
           "[execute]") {
   std::optional<Setup> setup = MakeSetup(Info("1f1b"), 4, 8, PW_LLAMA);
-  Random random(7);
-  Setup copies = *setup;
-  copies.schedule =
-      std::make_shared<const Schedule>(WithCopies(*setup->schedule, random));
   Setup recomputes = *setup;
   recomputes.model.recompute = true;
-  for (const Setup& each : {copies, recomputes}) {
+  std::vector<Setup> all = {recomputes};
+  // No FREE, one right behind the O, one in front of the L.
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    Random random(seed);
+    all.push_back(*setup);
+    all.back().schedule =
+        std::make_shared<const Schedule>(WithCopies(*setup->schedule, random));
+  }
+  int lower = 0;
+  for (const Setup& each : all) {
+    const std::vector<double> peak = PeakActivations(*each.schedule, 1);
+    lower += peak == PeakActivations(*setup->schedule, 1) ? 0 : 1;
     const TrainedRun run = Train(each);
     CheckTrained(run);
     CHECK(run.check.same_bits);
-    CHECK(run.peak_activations == PeakActivations(*each.schedule, 1));
+    CHECK(run.peak_activations == peak);
+    // Copies on their own threads, in wall time.
+    CheckTrained(Train(each, {.clock = ClockKind::kReal}));
   }
   // What is on the host is not held.
-  CHECK(PeakActivations(*copies.schedule, 1) !=
-        PeakActivations(*setup->schedule, 1));
-  // Copies on their own threads, in wall time.
-  CheckTrained(Train(copies, {.clock = ClockKind::kReal}));
+  CHECK(lower >= 3);
   CHECK(Train(recomputes).peak_bytes[0] < Train(*setup).peak_bytes[0]);
 }
 

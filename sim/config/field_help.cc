@@ -113,10 +113,10 @@ std::vector<FieldHelp> SystemHelp() {
        "on the host"},
       {"system.device_name", "the system's",
        "device of the system, as --analytic looks it up"},
-      {"system.host_memory", "the system's",
-       "memory of the host of a node, a limit for what is kept there"},
       {"system.memory", "the system's",
        "memory of one device; exit code 3 where a rank needs more"},
+      {"system.host_memory", "the system's",
+       "memory of the host of a node, a limit for what is kept there"},
   };
 }
 
@@ -220,9 +220,9 @@ std::vector<FieldHelp> StrategyHelp() {
        "the chunks of a rank whose activations may go"},
       {"strategy.offload_fraction", "selective: 0.5 with one chunk; full: 1",
        "the part of a rank's activations that may go, the longest-lived ones"},
-      {"strategy.offload_sharing", "in-turn",
-       "copies of devices behind one PCIe switch: one after the other in each "
-       "direction, or together, each with its part of the bandwidth"},
+      {"strategy.offload_sharing", "together",
+       "copies of devices behind one PCIe switch: together, each with its part "
+       "of the bandwidth, or one after the other in each direction"},
   };
 }
 

@@ -21,12 +21,12 @@ const std::vector<IdleRule>& CostRules() {
        }},
       {{"costs.uniform.offload"},
        [](const RunFacts& facts) {
-         return Unless(facts.HasPass(PassKind::kOffload),
+         return Unless(facts.run().offload || facts.HasPass(PassKind::kOffload),
                        "in a schedule without O passes");
        }},
       {{"costs.uniform.load"},
        [](const RunFacts& facts) {
-         return Unless(facts.HasPass(PassKind::kLoad),
+         return Unless(facts.run().offload || facts.HasPass(PassKind::kLoad),
                        "in a schedule without L passes");
        }},
       {{"costs.p2p"},

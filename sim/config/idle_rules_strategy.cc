@@ -200,8 +200,8 @@ const std::vector<IdleRule>& TrainingRules() {
       {{"strategy.offload_sharing"},
        [](const RunFacts& facts) {
          const auto& offload = facts.run().offload;
-         return Unless(offload && offload->devices_on_switch > 1,
-                       "where no two devices copy over one PCIe switch");
+         return Unless(offload && offload->ranks_share,
+                       "where no two ranks copy over one PCIe switch");
        }},
       {{"costs.offload_ratio"},
        [](const RunFacts& facts) {

@@ -84,9 +84,10 @@ struct PreparedOffload {
   // PipeOffload's k, by stage: O and L over F, B and W.
   double least_ratio = 0;
   double most_ratio = 0;
-  // Devices of this run that may use a PCIe switch at a time, of which the plan
-  // takes the part of one rank's; 1: each has its own, or nobody knows.
+  // Devices of this run that may use a PCIe switch at a time; 1: each has its
+  // own, or nobody knows. And are they those of several ranks or replicas?
   int devices_on_switch = 1;
+  bool ranks_share = false;
   std::vector<RankOffload> ranks;  // empty where nothing was planned
 };
 

@@ -9,6 +9,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/program/network_time.h"
 #include "sim/schedule/registry.h"
@@ -30,26 +31,34 @@ absl::StatusOr<OffloadWish> WishOf(const RunConfig& config) {
   return OffloadWish{match.info->offload, true};
 }
 
-absl::Status CheckOffloads(const RunConfig& config, const Schedule& schedule) {
-  constexpr char kField[] = "strategy.offload";
+absl::Status CheckOffloads(const RunConfig& config, OffloadMode mode,
+                           const Schedule& schedule) {
+  const std::string given = ChoiceName(OffloadChoices(), mode);
+  const FieldPlace field = config.Field("strategy.offload");
   if (schedule.Has(PassKind::kOffload)) {
-    return BadValue(kField, "offload",
+    return BadValue(field, given,
                     "none, since the schedule has O passes of its own");
   }
   if (schedule.backward == BackwardRule::kNone) {
-    return BadValue(kField, "offload",
+    return BadValue(field, given,
                     "none, since a schedule without backward keeps no "
                     "activations");
   }
   if (schedule.update_every > 0) {
-    return BadValue(kField, "offload",
+    return BadValue(field, given,
                     absl::StrCat("none: schedule ", schedule.name,
                                  " is never flushed, and copies that cross "
                                  "iterations are not planned"));
   }
+  if (!config.strategy.offload_chunks.empty() &&
+      config.strategy.offload_fraction) {
+    return BothGiven(config.Field("strategy.offload_chunks"),
+                     "strategy.offload_fraction");
+  }
   for (const int64_t chunk : config.strategy.offload_chunks) {
     if (chunk < schedule.vpp()) continue;
-    return BadValue("strategy.offload_chunks", absl::StrCat(chunk),
+    return BadValue(config.Field("strategy.offload_chunks"),
+                    absl::StrCat(chunk),
                     absl::StrCat("chunks of a rank, 0..", schedule.vpp() - 1));
   }
   return absl::OkStatus();
@@ -91,6 +100,14 @@ class Switches {
   int Of(int rank) const {
     return HostFlows(network_, 0, rank, true).loads.front().link;
   }
+  // All devices of the run on the fullest switch of `rank`.
+  int DevicesOn(int rank) const {
+    int most = 1;
+    for (const LinkLoad& load : HostFlows(network_, 0, rank, true).loads) {
+      most = std::max(most, flows_.at(load.link));
+    }
+    return most;
+  }
   // Devices of the whole run on the fullest switch of `rank`, of replica 0,
   // over those of that rank.
   double SharersOf(int rank) const {
@@ -111,6 +128,11 @@ class Switches {
 // decides; false where nothing tells them. `sizes` of the ranks.
 absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
   const CostChoice& given = config.costs;
+  if (given.offload_ratio && (given.offload_s || given.load_s)) {
+    return BothGiven(
+        config.Field("costs.offload_ratio"),
+        given.offload_s ? "costs.uniform.offload" : "costs.uniform.load");
+  }
   if (given.offload_ratio) {
     for (StageCosts& stage : run->costs.passes.stages) {
       stage.offload_s = stage.load_s = *given.offload_ratio / 2 * WorkOf(stage);
@@ -135,6 +157,10 @@ absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
                         "bytes per second between a PCIe switch and its host, "
                         "since activations are copied there");
   }
+  if (config.system.host_memory_bytes && shape.host_memory_bytes == 0) {
+    return BadValue(config.Field("system.host_memory"), "0 B",
+                    "above 0 B, since activations are kept there");
+  }
   if (shape.host_memory_bytes == 0) {
     return MissingValue(config.Field("system.host_memory"),
                         "bytes of the host of a node, since activations are "
@@ -143,6 +169,18 @@ absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
   run->lower.activation_bytes =
       ActivationBytes(*run->prepared_model, *run->schedule.lowered);
   return true;
+}
+
+// O and L of one device of `rank` that has its links to itself.
+double AloneSeconds(const Network& network, int rank, double bytes) {
+  const Cluster& cluster = *network.cluster;
+  const int device = network.mapping->DeviceOf(0, rank, 0);
+  double seconds = 0;
+  for (const std::vector<LinkId>& route :
+       {cluster.DeviceToHost(device), cluster.HostToDevice(device)}) {
+    seconds += cluster.LatencyOf(route) + bytes / cluster.BandwidthOf(route);
+  }
+  return seconds;
 }
 
 LowerOptions PassesAlone(const PreparedRun& run, int replicas) {
@@ -191,9 +229,11 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
       };
       out_s = seconds(PassKind::kOffload, part);
       in_s = seconds(PassKind::kLoad, part);
-      both_s = seconds(PassKind::kOffload, 1) + seconds(PassKind::kLoad, 1);
-      offload->devices_on_switch = std::max(
-          offload->devices_on_switch, static_cast<int>(std::lround(sharers)));
+      both_s = AloneSeconds(program.network, rank,
+                            run.lower.activation_bytes[stage]);
+      offload->devices_on_switch =
+          std::max(offload->devices_on_switch, switches.DevicesOn(rank));
+      offload->ranks_share = offload->ranks_share || sharers > 1;
     }
     costs.out_s.push_back(out_s);
     costs.in_s.push_back(in_s);
@@ -217,7 +257,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   if (!plans && !written) return absl::OkStatus();
   if (plans) {
     PW_RETURN_IF_ERROR(
-        Locate(config, CheckOffloads(config, *run->schedule.lowered)));
+        CheckOffloads(config, wish.mode, *run->schedule.lowered));
   }
   PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, run));
   if (!known && wish.is_default) {
@@ -236,6 +276,15 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                   "and a system with PCIe"
                 : "a number, or costs.uniform.offload and costs.uniform.load, "
                   "or a model and a system with PCIe");
+  }
+  const bool timed = config.costs.forward_s || config.costs.backward_s ||
+                     !config.costs.stage_forward_s.empty() ||
+                     !config.costs.stage_backward_s.empty() ||
+                     run->costs.follow_model();
+  if (plans && config.costs.timed_by_run && !timed) {
+    return MissingValue(config.Field("costs.uniform.forward"),
+                        "pass times (with backward_input and backward_weight, "
+                        "or a profile), since copies are planned against them");
   }
   PreparedOffload offload;
   offload.mode = wish.mode;

@@ -157,7 +157,7 @@ struct StrategyChoice {
   // At most one of the two.
   std::vector<int64_t> offload_chunks;
   std::optional<double> offload_fraction;
-  std::optional<CopySharing> offload_sharing;  // default: in turn
+  std::optional<CopySharing> offload_sharing;  // default: together
 };
 
 struct ScheduleChoice {

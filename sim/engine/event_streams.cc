@@ -146,8 +146,8 @@ bool EventRun::TakeTurn(const Transfer& copy) {
 }
 
 void EventRun::EndTurn(const Transfer& copy, double now_s) {
-  if (!program_.copies_in_turn || copy.of != Transfer::Of::kStream ||
-      copy.source < 0 || !copy.takes_turn) {
+  if (!program_.copies_in_turn || !share_links_ || copy.source < 0 ||
+      !copy.takes_turn) {
     return;
   }
   for (const LinkLoad& load : sources_[copy.source].flows.loads) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 
 namespace pipewright {
@@ -21,36 +22,37 @@ constexpr Change kChanges[kNumPassKinds] = {
     {0, -1},   // W
     {-1, 0},   // BW
     {0, 0},    // R
-    {-1, 0},   // O
-    {+1, 0},   // L
+    {0, 0},    // O
+    {+1, 0},   // L, of what was given back
     {0, 0},    // SYNC
-    {0, 0},    // FREE
+    {-1, 0},   // FREE
 };
 
-// With FREE passes it is they that take away what O has copied.
-constexpr Change ChangeOf(PassKind kind, bool frees) {
-  if (frees && kind == PassKind::kOffload) return {0, 0};
-  if (frees && kind == PassKind::kFree) return {-1, 0};
-  return kChanges[static_cast<int>(kind)];
-}
-
 // Counts are integers, so that no error adds up over a long order.
-double PeakOfOrder(const RankOrder& order, double held_until_weight,
-                   bool frees) {
+double PeakOfOrder(const RankOrder& order, double held_until_weight) {
   int64_t whole = 0;
   int64_t weight_part = 0;
   double peak = 0;
+  absl::flat_hash_set<uint64_t> away;
   const size_t size = order.size();
   for (size_t index = 0; index < size; ++index) {
     const Pass pass = order[index];
-    Change change = ChangeOf(pass.kind(), frees);
+    Change change = kChanges[static_cast<int>(pass.kind())];
     if (pass.joint_with_next() && index + 1 < size) [[unlikely]] {
       // A joint pair allocates at its common start and frees at its end.
-      const Change second = ChangeOf(order[++index].kind(), frees);
+      const Change second = kChanges[static_cast<int>(order[++index].kind())];
       whole += std::max<int>(change.whole, 0) + std::max<int>(second.whole, 0);
       peak = std::max(peak, whole + held_until_weight * weight_part);
       whole += std::min<int>(change.whole, 0) + std::min<int>(second.whole, 0);
       weight_part += change.weight_part + second.weight_part;
+      continue;
+    }
+    if (pass.kind() == PassKind::kFree) [[unlikely]] {
+      away.insert(pass.activation());
+    }
+    // What was never given back is still there.
+    const bool loads = pass.kind() == PassKind::kLoad;
+    if (loads && away.erase(pass.activation()) == 0) [[unlikely]] {
       continue;
     }
     whole += change.whole;
@@ -71,8 +73,7 @@ std::vector<double> PeakActivations(const Schedule& schedule,
     return std::vector<double>(schedule.pp(), 1 / share);
   }
   for (const auto& rank_order : schedule.orders) {
-    const bool frees = HasKind(*rank_order, PassKind::kFree);
-    peaks.push_back(PeakOfOrder(*rank_order, held_until_weight, frees) / share);
+    peaks.push_back(PeakOfOrder(*rank_order, held_until_weight) / share);
   }
   return peaks;
 }

@@ -12,9 +12,9 @@ namespace pipewright {
 // Peak of each rank in units of one microbatch through all the rank's stages
 // of one replica: F adds 1/(vpp*slices) at its start, BW or W takes it away at
 // its end; a split B takes away what W does not need, 1 - held_until_weight of
-// it. FREE takes away and L adds the held activations of its pass, and so does
-// O in an order without FREE. Where nothing
-// is kept for a backward an F holds its own only.
+// it. FREE takes away and L adds the held activations of its pass; an O alone
+// gives nothing back. Where nothing is kept for a backward an F holds its own
+// only.
 std::vector<double> PeakActivations(const Schedule& schedule,
                                     double held_until_weight);
 

@@ -46,7 +46,6 @@ class Live {
         hands_over_(framework.hands_over),
         rank_(rank),
         recompute_(ChunksWithRecompute(schedule, rank)),
-        frees_(HasKind(schedule.order(rank), PassKind::kFree)),
         held_(schedule.directions),
         microbatch_(MicrobatchBytes()) {}
 
@@ -75,11 +74,16 @@ class Live {
   }
   void End(Pass pass) {
     const StageMemory& stage = MemoryOf(pass);
+    // FREE gives the device's memory back, O alone does not.
     if (pass.kind() == PassKind::kOffload) {
       on_host += stage.kept;
-      if (frees_) return;
+      return;
     }
-    if (pass.kind() == PassKind::kLoad) loaded_.insert(pass.activation());
+    if (pass.kind() == PassKind::kFree) away_.insert(pass.activation());
+    if (pass.kind() == PassKind::kLoad) {
+      loaded_.insert(pass.activation());
+      if (away_.erase(pass.activation()) == 0) return;
+    }
     const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
     Hold(pass, change.activations);
     held_[pass.direction()] += change.recomputed;
@@ -167,7 +171,7 @@ class Live {
   const bool hands_over_;
   const int rank_;
   const std::vector<bool> recompute_;
-  const bool frees_;                       // FREE takes away, not O
+  absl::flat_hash_set<uint64_t> away_;
   absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
   std::vector<int64_t> held_;              // [replica], with what is recomputed
   const std::vector<int64_t> microbatch_;  // [replica]
@@ -301,8 +305,8 @@ void FindPeak(const Schedule& schedule, const ScheduleMemory& memory,
 
 void Offload(const OffloadedStates& states, RankMemory* out) {
   for (const MemoryKind kind : {MemoryKind::kMaster, MemoryKind::kMoments}) {
-    out->fixed[kind] = std::llround(states.resident *
-                                    static_cast<double>(out->fixed[kind]));
+    out->fixed[kind] =
+        std::llround(states.resident * static_cast<double>(out->fixed[kind]));
   }
   out->fixed[MemoryKind::kBuffers] += states.device;
   out->host_optimizer = states.host;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/base/status.h"
@@ -13,10 +14,15 @@
 namespace pipewright {
 namespace {
 
-// The order with a FREE behind every O. Copies run first in first out.
+// The order with a FREE for every O that has none. Copies run first in first
+// out.
 RankOrder OrderWithFrees(const Schedule& schedule, int rank,
                          const PassTimes& times, const OffloadCosts& costs) {
   const RankOrder& order = schedule.order(rank);
+  std::set<uint64_t> has_free;
+  for (const Pass pass : order) {
+    if (pass.kind() == PassKind::kFree) has_free.insert(pass.activation());
+  }
   std::vector<std::pair<size_t, Pass>> frees;
   double lane_s = 0;
   for (size_t position = 0; position < order.size(); ++position) {
@@ -26,6 +32,7 @@ RankOrder OrderWithFrees(const Schedule& schedule, int rank,
         schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
     lane_s = std::max(lane_s, times.end_s[position]) +
              costs.out_s[stage] / schedule.slices;
+    if (has_free.contains(pass.activation())) continue;
     // In front of its own L at the latest, and never inside a block.
     size_t at = position + 1;
     while (at < order.size() && times.start_s[at] < lane_s &&
@@ -89,9 +96,7 @@ absl::StatusOr<OffloadPlan> PlanOffload(
 absl::StatusOr<std::shared_ptr<const Schedule>> WithFrees(
     std::shared_ptr<const Schedule> schedule, const Program& program,
     const OffloadCosts& costs) {
-  if (!schedule->Has(PassKind::kOffload) || schedule->Has(PassKind::kFree)) {
-    return schedule;
-  }
+  if (!schedule->Has(PassKind::kOffload)) return schedule;
   PW_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
                       EarliestTimes(program));
   Schedule with = *schedule;

@@ -63,8 +63,7 @@ absl::StatusOr<OffloadPlan> PlanOffload(
     const OffloadChoice& choice, const OffloadCosts& costs);
 
 // Puts a FREE behind every O that has none, in front of the first pass that
-// begins when the copy has ended. A schedule that has a FREE, or no O, stays as
-// it is.
+// begins when the copy has ended.
 absl::StatusOr<std::shared_ptr<const Schedule>> WithFrees(
     std::shared_ptr<const Schedule> schedule, const Program& program,
     const OffloadCosts& costs);

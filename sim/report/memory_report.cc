@@ -68,8 +68,9 @@ double MemoryReport::HostNeeded() const {
   return static_cast<double>(most);
 }
 
-bool MemoryReport::fits() const {
-  if (!fits_host()) return false;
+bool MemoryReport::fits() const { return fits_device() && fits_host(); }
+
+bool MemoryReport::fits_device() const {
   if (!limit_bytes) return true;
   const RankMemory& worst = memory->ranks[memory->WorstRank()];
   return static_cast<double>(worst.needed()) <= *limit_bytes;
@@ -128,7 +129,7 @@ absl::Status HostVerdict(const MemoryReport& report) {
 
 absl::Status MemoryVerdict(const MemoryReport& report) {
   if (report.fits()) return absl::OkStatus();
-  if (!report.fits_host()) return HostVerdict(report);
+  if (report.fits_device()) return HostVerdict(report);
   std::vector<std::string> changes;
   for (const MemoryChange& change : report.changes) {
     changes.push_back(Change(change));

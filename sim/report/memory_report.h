@@ -36,6 +36,7 @@ struct MemoryReport {
   std::vector<std::vector<int>> devices_on_node;
 
   bool fits() const;
+  bool fits_device() const;
   bool fits_host() const;
   // The most that the devices of one node keep on their host.
   double HostNeeded() const;

@@ -36,12 +36,15 @@ nlohmann::ordered_json OffloadToJson(const OffloadReport& report) {
                      {"exposed_s", row.exposed_s},
                      {"held_back_s", row.held_back_s}});
   }
-  return {{"mode", report.mode},
-          {"ratio", {report.least_ratio, report.most_ratio}},
-          {"devices_on_switch", report.devices_on_switch},
-          {"exposed_s", report.exposed_s()},
-          {"held_back_s", report.held_back_s()},
-          {"ranks", std::move(ranks)}};
+  nlohmann::ordered_json out = {
+      {"mode", report.mode},
+      {"ratio", {report.least_ratio, report.most_ratio}},
+      {"devices_on_switch", report.devices_on_switch},
+      {"exposed_s", report.exposed_s()},
+      {"held_back_s", report.held_back_s()}};
+  if (report.step_cost_s) out["step_cost_s"] = *report.step_cost_s;
+  out["ranks"] = std::move(ranks);
+  return out;
 }
 
 std::string OffloadToText(const OffloadReport& report) {
@@ -54,9 +57,9 @@ std::string OffloadToText(const OffloadReport& report) {
     offloaded += rank.offloaded;
   }
   const std::string ratio =
-      report.most_ratio - report.least_ratio < 0.005
-          ? absl::StrFormat("%.2f", report.most_ratio)
-          : absl::StrFormat("%.2f to %.2f", report.least_ratio,
+      report.most_ratio - report.least_ratio <= 0.005 * report.most_ratio
+          ? absl::StrFormat("%.3g", report.most_ratio)
+          : absl::StrFormat("%.3g to %.3g", report.least_ratio,
                             report.most_ratio);
   std::string out = absl::StrFormat(
       "%-14s %10s  %d of %d activations wait on the host%s\n", "offload",
@@ -75,6 +78,12 @@ std::string OffloadToText(const OffloadReport& report) {
                         "\n%-14s %10s  passes wait for a load alone, on the "
                         "rank that waits longest\n",
                         "  exposed", FormatSeconds(report.exposed_s()));
+  if (report.step_cost_s) {
+    absl::StrAppendFormat(&out,
+                          "%-14s %10s  longer than with copies that take no "
+                          "time\n",
+                          "  step", FormatSeconds(*report.step_cost_s));
+  }
   if (report.held_back_s() > 0) {
     absl::StrAppendFormat(&out,
                           "%-14s %10s  and until an offload has given memory "

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,11 @@ struct OffloadReport {
   // PipeOffload's k, (O + L) / (F + B + W), of the stages.
   double least_ratio = 0;
   double most_ratio = 0;
-  // Devices that the plan expects on a PCIe switch for each of one rank.
+  // Devices that may copy over a PCIe switch at a time.
   int devices_on_switch = 1;
   std::vector<RankOffloadReport> ranks;
+  // The step less that of the same orders with copies that take no time.
+  std::optional<double> step_cost_s;
 
   // On the rank that waits longest, in the first iteration.
   double exposed_s() const;

@@ -54,6 +54,8 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
   strategy.microbatches = row.Integer("microbatches");
   // Layer norm, GeLU and dropout are computed again (section 4.2).
   strategy.recompute = Recompute::kNormActivation;
+  // As the authors' runtime.
+  strategy.offload_sharing = CopySharing::kInTurn;
   strategy.data_parallel = DataParallel::kNone;
   return config;
 }

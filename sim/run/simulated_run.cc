@@ -17,6 +17,25 @@ absl::StatusOr<const EngineInfo*> EngineOf(const PreparedRun& prepared,
   return FindEngine(prepared.engine);
 }
 
+// How much shorter the step is when copies take no time.
+absl::StatusOr<double> CostOfCopies(const Program& program,
+                                    const EngineInfo& engine,
+                                    const EngineOptions& options,
+                                    double step_s) {
+  Program free = program;
+  for (RankProgram& rank : free.ranks) {
+    for (size_t index = 0; index < rank.lanes.size(); ++index) {
+      const PassKind kind = Pass::KindOf(index);
+      if (kind != PassKind::kOffload && kind != PassKind::kLoad) continue;
+      rank.lanes[index].seconds = 0;
+      rank.lanes[index].bytes = 0;
+    }
+  }
+  PW_ASSIGN_OR_RETURN(const RunSummary summary, engine.run(free, options));
+  return step_s -
+         Summarize(free, summary, std::vector<double>(free.pp())).iteration_s;
+}
+
 }  // namespace
 
 absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
@@ -41,9 +60,16 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
                         PredictStepOf(prepared, program, report.iteration_s));
   }
   DescribeRun(prepared, &report);
+  if (report.offload) {
+    PW_ASSIGN_OR_RETURN(
+        report.offload->step_cost_s,
+        CostOfCopies(program, *engine,
+                     {.native_flows = prepared.config.network == "native"},
+                     report.iteration_s));
+  }
   DescribeResults(prepared, &report);
   report.warnings = prepared.warnings;
-  if (options.advise && report.memory && !report.memory->fits()) {
+  if (options.advise && report.memory && !report.memory->fits_device()) {
     report.memory->changes = options.advise(prepared);
   }
   return result;

@@ -51,6 +51,10 @@ TEST_CASE("offload: refusals name field, value and what is allowed",
       {po + "--offload-time 1ms", "costs.uniform.load", "a time"},
       {"--schedule pipedream-2bw --offload full --offload-ratio 1",
        "strategy.offload", "never flushed"},
+      {po + "--offload-ratio 1 --offload-time 1ms", "costs.offload_ratio",
+       "one of them"},
+      {po + "--offload-ratio 1 --offload-chunks 0 --offload-fraction 0.5",
+       "strategy.offload_chunks", "one of them"},
   };
   for (const Refusal& refusal : refusals) {
     const BinaryResult run = Run(absl::StrCat(
@@ -90,6 +94,8 @@ TEST_CASE("offload: a system without PCIe or host memory is refused",
   CHECK_FALSE(report["fits"].get<bool>());
   CHECK(report["memory"]["host_needed_bytes"] > 64 * 1024);
   CHECK(absl::StrContains(little.err, "offload_fraction"));
+  // What would make the device need less does not help.
+  CHECK(!absl::StrContains(little.err, "strategy.tp"));
 }
 
 TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
@@ -118,6 +124,55 @@ TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
             plain["memory"]["ranks"][rank]["peak_activation_bytes"]);
     }
   }
+}
+
+// Copies that matter, over switches that two devices share.
+TEST_CASE("offload: no schedule's step is longer on shared links",
+          "[offload]") {
+  for (const char* const schedule :
+       {"po-h --vpp 4", "po-f --vpp 4", "1f1b --offload full",
+        "zb-v --offload selective", "dualpipe --offload full",
+        "interleaved-1f1b --vpp 4 --offload full"}) {
+    CAPTURE(schedule);
+    const std::string base = absl::StrCat(
+        "simulate --model llama3-8b --system dgx-a100 --analytic --pp 8 "
+        "--memory 1000GiB --microbatches 16 --engine simgrid --json "
+        "--schedule ",
+        schedule);
+    const BinaryResult with = Run(base);
+    INFO(with.err);
+    REQUIRE(with.exit_code == 0);
+    const json offload = json::parse(with.out)["offload"];
+    CHECK(offload["devices_on_switch"] == 2);
+    CHECK(offload["exposed_s"] == 0);
+    const double step_s = json::parse(with.out)["iteration_s"];
+    CHECK(offload["step_cost_s"].get<double>() < 1e-6 * step_s);
+    const BinaryResult plain = Run(base + " --offload none");
+    CHECK(step_s == Approx(json::parse(plain.out)["iteration_s"].get<double>())
+                        .epsilon(1e-6));
+  }
+}
+
+TEST_CASE("offload: an O without FREE gives nothing back in a check",
+          "[offload]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Write(
+      "some.pws",
+      "pipewright-schedule 1\n"
+      "pp 1 vpp 1 microbatches 3 slices 1 replicas 1 placement plain\n"
+      "0: F0 O0 FREE0 F1 O1 F2 L1 L0 BW2 BW1 BW0\n");
+  const BinaryResult check = Run("check --json " + file);
+  INFO(check.out << check.err);
+  CHECK(json::parse(check.out)["peak_activations"] == json({3.0}));
+  const BinaryResult run =
+      Run(absl::StrCat("simulate --schedule ", file,
+                       " --forward 10ms --backward 10ms --engine fast --json "
+                       "--offload-time 1s --load-time 1ms"));
+  INFO(run.err);
+  // O1 ends behind F2, so its memory is there until the loads.
+  const json report = json::parse(run.out);
+  CHECK(report["peak_activations"][0] <= 3.0);
+  CHECK(report["offload"]["held_back_s"] > 0.5);
 }
 
 TEST_CASE("offload: a printed order runs as planned", "[offload]") {

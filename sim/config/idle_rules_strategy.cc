@@ -126,9 +126,9 @@ const std::vector<IdleRule>& StrategyRules() {
        }},
       {{"strategy.gradient_flush"},
        [](const RunFacts& facts) {
-         return Unless(facts.offload()->placement !=
-                           OptimizerPlacement::kSuperOffload,
-                       "with superoffload, whose gradients never block");
+         return Unless(
+             facts.offload()->placement != OptimizerPlacement::kSuperOffload,
+             "with superoffload, whose gradients never block");
        }},
       {{"strategy.validation"},
        [](const RunFacts& facts) {

@@ -187,9 +187,9 @@ const std::vector<IdleRule>& HostRules() {
        }},
       {{"system.host.cast_bytes_per_parameter", "system.host.cast_rate"},
        [](const RunFacts& facts) {
-         return Unless(facts.offload()->placement !=
-                           OptimizerPlacement::kSuperOffload,
-                       "with superoffload, whose device casts");
+         return Unless(
+             facts.offload()->placement != OptimizerPlacement::kSuperOffload,
+             "with superoffload, whose device casts");
        }},
       {{"system.host.slots"},
        [](const RunFacts& facts) {
@@ -207,11 +207,11 @@ const std::vector<IdleRule>& HostRules() {
        }},
       {{"system.host.device_adam_rate"},
        [](const RunFacts& facts) {
-         return Unless(facts.offload()->placement ==
-                               OptimizerPlacement::kSuperOffload ||
-                           facts.StepsSo(SubgroupStep::kDevice) ||
-                           facts.StepsSo(SubgroupStep::kResident),
-                       "where the device steps nothing");
+         return Unless(
+             facts.offload()->placement == OptimizerPlacement::kSuperOffload ||
+                 facts.StepsSo(SubgroupStep::kDevice) ||
+                 facts.StepsSo(SubgroupStep::kResident),
+             "where the device steps nothing");
        }},
   };
   return rules;

@@ -29,9 +29,9 @@ void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
   if (!run->memory) return;
   const double context_bytes =
       framework->has_context ? MemoryOptions().context_bytes : 0;
-  run->memory->memory = BuildMemory(
-      run->config, *run->prepared_model, *run->schedule.lowered, context_bytes,
-      std::move(framework), OffloadedStatesOf(*run));
+  run->memory->memory =
+      BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
+                  context_bytes, std::move(framework), OffloadedStatesOf(*run));
 }
 
 void TakeOffloadedStates(PreparedRun* run) {

@@ -128,11 +128,12 @@ absl::Status CheckSubgroups(const RunConfig& config, const PreparedRun& run,
     most = std::max(most, ParametersOf(schedule, offload, rank));
   }
   if (most / offload.subgroup_size <= kMostSubgroups) return absl::OkStatus();
-  return BadValue(config.Field("strategy.subgroup_size"),
-                  absl::StrCat(offload.subgroup_size),
-                  absl::StrFormat("at least %.4g: the %.4g parameters of a rank "
-                                  "are %d subgroups at most",
-                                  most / kMostSubgroups, most, kMostSubgroups));
+  return BadValue(
+      config.Field("strategy.subgroup_size"),
+      absl::StrCat(offload.subgroup_size),
+      absl::StrFormat("at least %.4g: the %.4g parameters of a rank "
+                      "are %d subgroups at most",
+                      most / kMostSubgroups, most, kMostSubgroups));
 }
 
 absl::Status CheckStride(const RunConfig& config, const PreparedRun& run,
@@ -141,9 +142,9 @@ absl::Status CheckStride(const RunConfig& config, const PreparedRun& run,
   if (stride == 0) return absl::OkStatus();
   int64_t most = 1;
   for (int rank = 0; rank < run.schedule.lowered->pp(); ++rank) {
-    most = std::max(most, NumSubgroups(ParametersOf(*run.schedule.lowered,
-                                                    offload, rank),
-                                       offload.subgroup_size));
+    most = std::max(
+        most, NumSubgroups(ParametersOf(*run.schedule.lowered, offload, rank),
+                           offload.subgroup_size));
   }
   if (stride >= 2 && stride <= most) return absl::OkStatus();
   return BadValue(
@@ -202,7 +203,7 @@ absl::Status PrepareOptimizerOffload(const RunConfig& config,
 }
 
 OffloadedStates OptimizerHostBytes(const Schedule& schedule,
-                                const OptimizerOffload& offload, int rank) {
+                                   const OptimizerOffload& offload, int rank) {
   const double parameters = ParametersOf(schedule, offload, rank);
   const SubgroupPlan plan = PlanOf(schedule, offload, rank);
   const auto subgroups = static_cast<double>(plan.steps.size());
@@ -213,9 +214,8 @@ OffloadedStates OptimizerHostBytes(const Schedule& schedule,
   if (offload.placement == OptimizerPlacement::kSuperOffload) {
     bytes.device = std::llround(kStagedBytesEach * subgroup);
   } else if (const int visits = plan.Count(SubgroupStep::kDevice)) {
-    bytes.device = std::llround((kVisitingBytesEach +
-                                 kGradientBytesEach * visits) *
-                                subgroup);
+    bytes.device = std::llround(
+        (kVisitingBytesEach + kGradientBytesEach * visits) * subgroup);
   }
   return bytes;
 }

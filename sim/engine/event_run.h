@@ -138,7 +138,7 @@ class EventRun {
     // Where it goes beside passes, if it does.
     enum class Beside : uint8_t { kSendRecv, kD2H, kH2D, kNone };
     Beside beside = Beside::kSendRecv;
-    bool lone = false;   // timed until another one comes onto its links
+    bool lone = false;  // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
     int32_t item = -1;     // of beside_

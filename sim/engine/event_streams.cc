@@ -52,9 +52,8 @@ EventRun::Issued EventRun::TakeEnded(int index, Stream stream,
                                      int32_t side_op) {
   Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
   size_t place = 0;
-  while (!RunsInOrder(stream) &&
-         (!queue[place].running || queue[place].done ||
-          queue[place].item.side_op != side_op)) {
+  while (!RunsInOrder(stream) && (!queue[place].running || queue[place].done ||
+                                  queue[place].item.side_op != side_op)) {
     ++place;
   }
   const Issued ended = queue[place];

@@ -286,8 +286,7 @@ void FindPeak(const Schedule& schedule, const ScheduleMemory& memory,
 
 void Offload(const OffloadedStates& states, RankMemory* out) {
   for (const MemoryKind kind : {MemoryKind::kMaster, MemoryKind::kMoments}) {
-    out->fixed[kind] = std::llround(states.resident *
-                                    static_cast<double>(out->fixed[kind]));
+    out->fixed[kind] = std::llround(states.resident * out->fixed[kind]);
   }
   out->fixed[MemoryKind::kBuffers] += states.device;
   out->host_optimizer = states.host;

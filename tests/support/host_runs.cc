@@ -35,7 +35,8 @@ LowerOptions HostOptions(const PlainHost& host, const PlainStep& step,
                          int ranks) {
   LowerOptions options;
   options.costs = PassCosts::Uniform(ranks, 1, {});
-  options.network = NetworkOf(HostCluster(host, ranks), DevicesTo(ranks), ranks, 1);
+  options.network =
+      NetworkOf(HostCluster(host, ranks), DevicesTo(ranks), ranks, 1);
   options.optimizer = OptimizerMode::kSynchronised;
   options.iterations = 1;
   OptimizerOffload& offload = options.offload;
@@ -69,9 +70,9 @@ double RunSeconds(const Program& program, const std::string& engine) {
   absl::StatusOr<RunSummary> summary =
       engine == "clock"   ? RunOnFluidClock(program, {})
       : engine == "queue" ? RunOnQueue(program, nullptr)
-      : engine == "fast"  ? RunFast(program, {})
-                          : RunSimgrid(program,
-                                       {.native_flows = engine == "native"});
+      : engine == "fast"
+          ? RunFast(program, {})
+          : RunSimgrid(program, {.native_flows = engine == "native"});
   INFO(engine << ": " << summary.status());
   REQUIRE(summary.ok());
   return summary->iteration_end_s[0];

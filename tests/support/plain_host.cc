@@ -176,8 +176,8 @@ double PlainStepSeconds(const PlainHost& host, const PlainStep& step) {
       loop = plain.Adam(size, {loop});
       to_cast.push_back(loop);
     }
-    const bool ends = x + 1 == step.subgroups || visits(x + 1) ||
-                      !on_host(x + 1);
+    const bool ends =
+        x + 1 == step.subgroups || visits(x + 1) || !on_host(x + 1);
     if (!on_host(x) || visits(x) || !ends) continue;
     for (const int adam : to_cast) {
       cast = plain.Cast(size, {adam, cast});

@@ -40,9 +40,9 @@ const std::map<std::string, std::set<std::string>>& Allowed() {
     map["topologies"] = {"sim/base", "sim/topology"};
     map["kernels"] = {};
     std::set<std::string> below = {
-        "sim/base",  "sim/schedule", "sim/replay", "sim/topology",
-        "sim/model", "sim/profile",  "sim/cost",   "sim/memory",
-        "sim/offload"};
+        "sim/base",     "sim/schedule", "sim/replay",
+        "sim/topology", "sim/model",    "sim/profile",
+        "sim/cost",     "sim/memory",   "sim/offload"};
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
           "sim/compare", "sim/config", "sim/run", "sim/search", "sim/sweep",

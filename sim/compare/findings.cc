@@ -355,9 +355,9 @@ Findings FindCauses(const PairedRun& run, const PairReplay& replay,
        KindOf, [](const PairedOp&) { return Column(-1, -1); }},
       {"optimizer", kSeconds, "optimizer steps",
        is({OpKind::kOptimizer, OpKind::kValidate, OpKind::kRollback,
-           OpKind::kPredict, OpKind::kCpu, OpKind::kHostAdam,
-           OpKind::kHostCast, OpKind::kHostUndo, OpKind::kFlush,
-           OpKind::kCast, OpKind::kCopyOut, OpKind::kCopyIn}),
+           OpKind::kPredict, OpKind::kCpu, OpKind::kHostAdam, OpKind::kHostCast,
+           OpKind::kHostUndo, OpKind::kFlush, OpKind::kCast, OpKind::kCopyOut,
+           OpKind::kCopyIn}),
        KindOf, RankOf}};
   for (const Family& family : families) finder.Search(family, false);
   finder.Search({"gap", kGap, "gaps",

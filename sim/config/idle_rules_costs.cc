@@ -46,6 +46,10 @@ const std::vector<IdleRule>& CostRules() {
        }},
       {{"costs.gradient_bytes"},
        [](const RunFacts& facts) {
+         // It tells the parameters of an optimizer on the host.
+         if (facts.offload() != nullptr && facts.model() == nullptr) {
+           return Unless(true, "");
+         }
          if (!facts.has_copies()) return "with dp 1";
          if (!facts.synchronises()) return "where no gradients are reduced";
          return NeedsSystem(facts);

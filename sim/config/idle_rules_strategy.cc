@@ -155,10 +155,15 @@ const std::vector<IdleRule>& TrainingRules() {
         "strategy.layout", "strategy.split", "strategy.vocabulary",
         "strategy.memory_context", "strategy.fragmentation"},
        NeedsModel},
-      {{"strategy.gradient_bytes_per_parameter",
-        "strategy.parameter_bytes_per_parameter"},
+      {{"strategy.parameter_bytes_per_parameter"},
        [](const RunFacts& facts) {
          return Unless(facts.model() != nullptr ||
+                           (facts.shards_step() && !facts.free_network()),
+                       "without a model or a sharded optimizer");
+       }},
+      {{"strategy.gradient_bytes_per_parameter"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model() != nullptr || facts.offload() != nullptr ||
                            (facts.shards_step() && !facts.free_network()),
                        "without a model or a sharded optimizer");
        }},

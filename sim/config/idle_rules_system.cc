@@ -163,7 +163,15 @@ const std::vector<IdleRule>& SystemRules() {
 
 const std::vector<IdleRule>& HostRules() {
   static const std::vector<IdleRule> rules = {
-      {{"system.host."},
+      {{"system.host.memory_bandwidth"},
+       [](const RunFacts& facts) {
+         return Unless(facts.offload() != nullptr ||
+                           !facts.run().lower.activation_bytes.empty(),
+                       "where nothing is copied to the host, or where the time "
+                       "of copies is given");
+       }},
+      {{"system.host.adam_", "system.host.cast_", "system.host.flush_rate",
+        "system.host.slots", "system.host.device_adam_rate"},
        [](const RunFacts& facts) {
          return Unless(facts.offload() != nullptr,
                        "unless strategy.optimizer_placement puts the "

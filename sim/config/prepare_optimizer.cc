@@ -128,11 +128,12 @@ absl::Status CheckSubgroups(const RunConfig& config, const PreparedRun& run,
     most = std::max(most, ParametersOf(schedule, offload, rank));
   }
   if (most / offload.subgroup_size <= kMostSubgroups) return absl::OkStatus();
-  return BadValue(config.Field("strategy.subgroup_size"),
-                  absl::StrCat(offload.subgroup_size),
-                  absl::StrFormat("at least %.4g: the %.4g parameters of a rank "
-                                  "are %d subgroups at most",
-                                  most / kMostSubgroups, most, kMostSubgroups));
+  return BadValue(
+      config.Field("strategy.subgroup_size"),
+      absl::StrCat(offload.subgroup_size),
+      absl::StrFormat("at least %.4g: the %.4g parameters of a rank "
+                      "are %d subgroups at most",
+                      most / kMostSubgroups, most, kMostSubgroups));
 }
 
 absl::Status CheckStride(const RunConfig& config, const PreparedRun& run,

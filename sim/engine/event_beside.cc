@@ -61,9 +61,10 @@ void EventRun::StartBeside(Beside::Of of, uint32_t index) {
     case Beside::Of::kTransfer: {
       Transfer& transfer = transfers_[index];
       const Interference::Kind kind =
-          transfer.beside == Transfer::Beside::kD2H   ? Interference::Kind::kD2H
-          : transfer.beside == Transfer::Beside::kH2D ? Interference::Kind::kH2D
-                                                      : Interference::Kind::kSendRecv;
+          transfer.beside == Transfer::Beside::kD2H ? Interference::Kind::kD2H
+          : transfer.beside == Transfer::Beside::kH2D
+              ? Interference::Kind::kH2D
+              : Interference::Kind::kSendRecv;
       const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
       item = beside_->StartBeside(transfer.start_s, transfer.alone_s, kind,
                                   DevicesOf(transfer), timed);

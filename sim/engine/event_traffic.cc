@@ -130,9 +130,8 @@ void EventRun::PlanHostOps(int index) {
       if (of_passes != side_source_.end()) source = of_passes->second;
     }
     if (is_new && source < 0) {
-      source = AddSource(
-          HostOpFlows(program_, op, device.replica, device.rank),
-          IsHostCopy(op.kind));
+      source = AddSource(HostOpFlows(program_, op, device.replica, device.rank),
+                         IsHostCopy(op.kind));
       if (source >= 0) {
         sources_[source].most_per_s = HostLimit(op);
         sources_[source].of_host = true;

@@ -157,8 +157,7 @@ void FluidLinks::Fill() {
     for (Filling& link : links_in_) {
       if (link.open == 0) continue;
       // Not less than what others were given: that would be rounding.
-      link.share =
-          std::max(link.share, link.left / link.flows);
+      link.share = std::max(link.share, link.left / link.flows);
       link.narrowest = true;
     }
     for (const uint32_t index : open_) {

@@ -75,7 +75,7 @@ class FluidLinks {
   // A link of the part that is solved.
   struct Filling {
     double left = 0;    // bytes per second
-    double flows = 0;  // not fixed
+    double flows = 0;   // not fixed
     uint32_t open = 0;  // who they are of: a sum of parts may miss 0
     double share = 0;
     bool narrowest = false;  // of all links of all its users

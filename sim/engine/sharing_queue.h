@@ -29,8 +29,7 @@ class SharingQueue {
 
   // When the next transfer ends if none starts before; not when empty.
   double NextEnd() const {
-    return since_s_ + (jobs_.front().end - given_) *
-                          flows_ / bytes_per_s_;
+    return since_s_ + (jobs_.front().end - given_) * flows_ / bytes_per_s_;
   }
 
   // Takes out the transfer that ends at `now_s` = NextEnd().

@@ -145,10 +145,9 @@ std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
     found = false;
     for (size_t source = 0; source < sources.size(); ++source) {
       const std::vector<LinkLoad>& shared = plans[source].shared;
-      const bool meets =
-          std::any_of(shared.begin(), shared.end(), [&](const LinkLoad& load) {
-            return links.count(load.link) > 0;
-          });
+      const bool meets = std::any_of(
+          shared.begin(), shared.end(),
+          [&](const LinkLoad& load) { return links.count(load.link) > 0; });
       if (of_host[source] || !(meets || sources[source].of_host)) continue;
       of_host[source] = found = true;
       for (const LinkLoad& load : shared) links.insert(load.link);

@@ -35,7 +35,7 @@ enum class GradientFlush : uint8_t {
 
 struct PlacementTraits {
   OptimizerPlacement placement;
-  const char* name;  // of strategy.optimizer_placement
+  const char* name;     // of strategy.optimizer_placement
   GradientFlush flush;  // unless strategy.gradient_flush says otherwise
   bool has_ratio;       // a part of the subgroups may stay on the device
   bool has_stride;

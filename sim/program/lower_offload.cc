@@ -43,8 +43,7 @@ class StepBuilder {
     const Stream stream = ops()[other].stream;
     // A stream runs in order, and nothing is issued before the compute stream
     // has come to it.
-    const bool in_order =
-        stream == ops()[index].stream && RunsInOrder(stream);
+    const bool in_order = stream == ops()[index].stream && RunsInOrder(stream);
     if (stream == Stream::kCompute || in_order) return;
     program_.channels.push_back(
         {.kind = ChannelKind::kEvent, .from_rank = rank_, .to_rank = rank_});
@@ -120,12 +119,11 @@ absl::Status Lowering::CheckOffload() const {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     const double parameters = ParametersOf(schedule_, options_.offload, rank);
     if (NumSubgroups(parameters, offload.subgroup_size) > kMostSubgroups) {
-      return BadValue("strategy.subgroup_size",
-                      absl::StrCat(offload.subgroup_size),
-                      absl::StrCat("at least ", parameters / kMostSubgroups,
-                                   ", so that the ", parameters,
-                                   " parameters of rank ", rank, " are at most ",
-                                   kMostSubgroups, " subgroups"));
+      return BadValue(
+          "strategy.subgroup_size", absl::StrCat(offload.subgroup_size),
+          absl::StrCat("at least ", parameters / kMostSubgroups,
+                       ", so that the ", parameters, " parameters of rank ",
+                       rank, " are at most ", kMostSubgroups, " subgroups"));
     }
   }
   return absl::OkStatus();
@@ -135,8 +133,8 @@ double ParametersOf(const Schedule& schedule, const OptimizerOffload& offload,
                     int rank) {
   double parameters = 0;
   for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-    parameters += offload.parameters[schedule.placement.StageOf(rank, chunk,
-                                                                0)];
+    parameters +=
+        offload.parameters[schedule.placement.StageOf(rank, chunk, 0)];
   }
   return parameters;
 }
@@ -182,7 +180,8 @@ absl::Status Lowering::AddGradientFlush() {
 
 bool Lowering::Flushes(int rank) const {
   const OptimizerOffload& offload = options_.offload;
-  return offload.active() && PlanOf(schedule_, options_.offload, rank).HostShare() > 0;
+  return offload.active() &&
+         PlanOf(schedule_, options_.offload, rank).HostShare() > 0;
 }
 
 void Lowering::FlushStage(int rank, int64_t position, int chunk, int stage) {
@@ -195,7 +194,8 @@ void Lowering::FlushStage(int rank, int64_t position, int chunk, int stage) {
     return StepEarly(rank, position, chunk, stage, std::move(inputs));
   }
   const double parameters =
-      offload.parameters[stage] * PlanOf(schedule_, options_.offload, rank).HostShare();
+      offload.parameters[stage] *
+      PlanOf(schedule_, options_.offload, rank).HostShare();
   if (offload.flush == GradientFlush::kBlocking) {
     return Attach(rank, position,
                   {.kind = OpKind::kFlush,
@@ -234,14 +234,14 @@ void Lowering::StepEarly(int rank, int64_t position, int chunk, int stage,
     SideOp cast = ops.Device(OpKind::kCast);
     // The device goes on with its passes, so its cast must not wait: it waits
     // for the reduction on the stream that copies.
-    SideOp copy = ops.Copy(OpKind::kCopyOut, Stream::kGradientCopy,
-                           kStateBytesEach);
+    SideOp copy =
+        ops.Copy(OpKind::kCopyOut, Stream::kGradientCopy, kStateBytesEach);
     if (index == 0) copy.inputs = std::move(inputs);
     step.Add(std::move(cast), {});
     const int out = step.Add(std::move(copy), {});
     const int adam = step.Add(ops.HostAdam(), {out});
-    early_[rank].push_back(
-        {step.Add(ops.WeightsIn(kStateBytesEach), {adam}), parameters / static_cast<double>(subgroups)});
+    early_[rank].push_back({step.Add(ops.WeightsIn(kStateBytesEach), {adam}),
+                            parameters / static_cast<double>(subgroups)});
   }
 }
 
@@ -295,9 +295,8 @@ void Lowering::AddHostStep(int rank, int32_t norm) {
   std::vector<int> to_cast;
   const auto move = [&](OpKind kind, bool wanted) {
     for (size_t array = 0; wanted && array < states.size(); ++array) {
-      states[array] =
-          step.Add(ops.Copy(kind, kStateStreams[array], kStateBytesEach),
-                   {loop});
+      states[array] = step.Add(
+          ops.Copy(kind, kStateStreams[array], kStateBytesEach), {loop});
     }
   };
   auto transfer = plan.transfers.begin();

@@ -179,9 +179,9 @@ class Lowering {
   const Schedule& schedule_;
   const LowerOptions& options_;
   Program program_;
-  std::vector<int> replica_group_;             // [rank]
-  std::map<int, int> table_group_;             // of ranks with a copy
-  std::vector<std::vector<int32_t>> synced_;   // [rank] events to wait for
+  std::vector<int> replica_group_;            // [rank]
+  std::map<int, int> table_group_;            // of ranks with a copy
+  std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
   // [rank]: stage -> the event of its reduction that its flush waits for.
   std::vector<std::map<int, int32_t>> reduced_;
   // [rank]: copies of weights of a step that is not checked yet, and of how

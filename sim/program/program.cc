@@ -63,10 +63,9 @@ std::string StartToString(const Program& program, int number, int iteration,
 
 absl::string_view StreamName(Stream stream) {
   constexpr absl::string_view kNames[kNumStreams] = {
-      "compute",       "send",          "receive",     "collective",
-      "d2h",           "h2d",           "cpu",         "momentum-copy",
-      "variance-copy", "master-copy",   "weight-copy", "cast",
-      "gradient-copy"};
+      "compute",     "send", "receive",       "collective",    "d2h",
+      "h2d",         "cpu",  "momentum-copy", "variance-copy", "master-copy",
+      "weight-copy", "cast", "gradient-copy"};
   return kNames[static_cast<int>(stream)];
 }
 

@@ -45,7 +45,7 @@ enum class Stream : uint8_t {
   kMasterCopy,
   // Weights that the host has made, to the device: several at once.
   kWeightCopy,
-  kCast,        // a thread of the host that casts them
+  kCast,  // a thread of the host that casts them
   kGradientCopy,
 };
 inline constexpr int kNumStreams = 13;
@@ -148,13 +148,14 @@ struct SideOp {
   // Of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast.
   double seconds = 0;
   double bytes = 0;  // of collectives (whole buffer), pull, push, host copies
-  // Of kHostAdam, kHostCast and kHostUndo: how many, the bytes of host memory that each
-  // of them reads and writes, and how many a second at most (0: no limit).
+  // Of kHostAdam, kHostCast and kHostUndo: how many, the bytes of host memory
+  // that each of them reads and writes, and how many a second at most (0: no
+  // limit).
   double parameters = 0;
   double host_bytes_each = 0;
   double most_per_s = 0;
-  int group = -1;      // of collectives
-  int peer = -1;       // of pull and push: a rank
+  int group = -1;  // of collectives
+  int peer = -1;   // of pull and push: a rank
   // Which data-parallel replica that rank is of: this many behind the own
   // one, counted around. 0: the own.
   int peer_offset = 0;
@@ -207,8 +208,8 @@ struct LaneHook {
 struct Start {
   int iteration = 0;
   bool is_false = false;
-  bool again = false;  // after a false one
-  bool fails = false;  // the next iteration starts falsely
+  bool again = false;   // after a false one
+  bool fails = false;   // the next iteration starts falsely
   bool undone = false;  // its step is, at its end
 
   bool Includes(const SideOp& op) const {

@@ -17,7 +17,7 @@ struct Ends {
   int consumers = 0;
   int first_produced = 0;
   int first_consumed = 0;
-  int undone = 0;  // of those, in iterations that are undone
+  int undone = 0;    // of those, in iterations that are undone
   int64_t sent = 0;  // tokens of passes in one iteration
   int64_t received = 0;
 };
@@ -140,8 +140,7 @@ absl::Status VerifySideOps(const Program& program, int rank,
                                    op.host_bytes_each >= 0 && op.most_per_s >= 0
                              : op.parameters == 0 && op.host_bytes_each == 0;
     if (attached[index] != 1 || !group_ok || !peer_ok || !host_ok ||
-        !stream_ok ||
-        !(op.seconds >= 0) || !(op.bytes >= 0)) {
+        !stream_ok || !(op.seconds >= 0) || !(op.bytes >= 0)) {
       return Wrong("side operation", rank, index);
     }
     for (const int32_t channel : op.inputs) {

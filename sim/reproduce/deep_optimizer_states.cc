@@ -1,5 +1,5 @@
-// The files of experiments/papers/deep_optimizer_states: the update phase of one
-// rank on a machine fitted to one sweep, the backward phase with a blocking
+// The files of experiments/papers/deep_optimizer_states: the update phase of
+// one rank on a machine fitted to one sweep, the backward phase with a blocking
 // flush, whole iterations.
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ struct Update {
 // Milliseconds.
 struct Phases {
   double forward = 0;
-  double backward = 0;  // with an asynchronous flush
+  double backward = 0;    // with an asynchronous flush
   double flush_rate = 0;  // parameters a second of a blocking one, 0: none
 };
 
@@ -59,11 +59,11 @@ using RunProgram = std::function<absl::StatusOr<RunSummary>(const Program&)>;
 LowerOptions OptionsOf(const Machine& machine, const Update& update,
                        const Phases& phases) {
   LowerOptions options;
-  options.costs = PassCosts::Uniform(
-      1, 1,
-      {.forward_s = phases.forward * kMilli,
-       .backward_input_s = phases.backward * kMilli / 2,
-       .backward_weight_s = phases.backward * kMilli / 2});
+  options.costs =
+      PassCosts::Uniform(1, 1,
+                         {.forward_s = phases.forward * kMilli,
+                          .backward_input_s = phases.backward * kMilli / 2,
+                          .backward_weight_s = phases.backward * kMilli / 2});
   options.optimizer = OptimizerMode::kSynchronised;
   options.iterations = 1;
   OptimizerOffload& offload = options.offload;
@@ -73,8 +73,7 @@ LowerOptions OptionsOf(const Machine& machine, const Update& update,
   // What the asynchronous flush takes is in the backward that was measured
   // with it.
   offload.flush = GradientFlush::kBlocking;
-  offload.flush_rate =
-      phases.flush_rate > 0 ? phases.flush_rate : 1e300;
+  offload.flush_rate = phases.flush_rate > 0 ? phases.flush_rate : 1e300;
   offload.parameters = {update.parameters};
   offload.subgroup_size = update.parameters / update.subgroups;
   offload.ratio = update.ratio;
@@ -193,17 +192,16 @@ absl::StatusOr<Machine> Fit(const std::vector<TableRow>& rows,
   return MachineOf(found);
 }
 
-std::string NameOf(const Machine& machine) {
-  std::string name = absl::StrFormat("memory %.1f GB/s, cast %.2f",
-                                     machine.memory / 1e9, machine.cast / 1e9);
-  if (machine.adam > 0) {
-    absl::StrAppendFormat(&name, ", step %.2f", machine.adam / 1e9);
-  }
-  return absl::StrCat(name, " Gp/s");
+std::string NameOf(int stride) {
+  return stride > 0 ? absl::StrCat("stride ", stride) : "no stride";
 }
 
-std::string StepName(int stride) {
-  return stride > 0 ? absl::StrCat("stride ", stride) : "no stride";
+std::string NameOf(const Machine& machine) {
+  const std::string step =
+      machine.adam > 0 ? absl::StrFormat(", step %.2f", machine.adam / 1e9)
+                       : "";
+  return absl::StrFormat("memory %.1f GB/s, cast %.2f%s Gp/s",
+                         machine.memory / 1e9, machine.cast / 1e9, step);
 }
 
 // Rows of one paper as they are computed.
@@ -226,15 +224,14 @@ class Rows {
   void Add(std::string setting, std::string what, double published,
            double simulated, int digits, Comparison::Rule rule,
            double tolerance) {
-    rows_.push_back(
-        {.setting = std::move(setting),
-         .schedule = std::move(what),
-         .published = absl::StrFormat("%.*f", digits, published),
-         .simulated = simulated,
-         .rounded = absl::StrFormat("%.*f", digits, simulated),
-         // An engine that shares nothing is not what is fitted.
-         .rule = shares_ ? rule : Comparison::Rule::kShown,
-         .tolerance = tolerance});
+    rows_.push_back({.setting = std::move(setting),
+                     .schedule = std::move(what),
+                     .published = absl::StrFormat("%.*f", digits, published),
+                     .simulated = simulated,
+                     .rounded = absl::StrFormat("%.*f", digits, simulated),
+                     // An engine that shares nothing is not what is fitted.
+                     .rule = shares_ ? rule : Comparison::Rule::kShown,
+                     .tolerance = tolerance});
   }
 
   RunProgram run_;
@@ -259,16 +256,15 @@ absl::Status Rows::AddUpdates(const std::vector<TableRow>& table) {
     const std::string& machine = row.Text("machine");
     const double expected = row.Number("milliseconds");
     const bool fitted = row.Integer("fit") != 0;
-    PW_ASSIGN_OR_RETURN(
-        const double found,
-        Milliseconds(run_, machines_[machine], UpdateOf(row)));
+    PW_ASSIGN_OR_RETURN(const double found,
+                        Milliseconds(run_, machines_[machine], UpdateOf(row)));
     const bool a100 = machine == "a100";
     Add(absl::StrCat(machine, " ", row.Text("model"),
                      row.Number("ratio") < 1
                          ? absl::StrCat(" ratio ", row.Text("ratio"))
                          : "",
                      fitted ? ", fitted" : ""),
-        absl::StrCat("update ms, ", StepName(row.Integer("stride"))), expected,
+        absl::StrCat("update ms, ", NameOf(row.Integer("stride"))), expected,
         found, 0, Comparison::Rule::kWithin,
         a100 ? kUpdateOnA100 : kUpdateOnH100);
     if (!a100 || fitted) continue;
@@ -300,11 +296,10 @@ absl::Status Rows::AddBackward() {
                            .subgroups = row.Integer("subgroups"),
                            .ratio = row.Number("ratio")};
     PW_ASSIGN_OR_RETURN(const double alone, Milliseconds(run, machine, update));
-    PW_ASSIGN_OR_RETURN(
-        const double all,
-        Milliseconds(run, machine, update,
-                     {.backward = row.Number("asynchronous"),
-                      .flush_rate = rate}));
+    PW_ASSIGN_OR_RETURN(const double all,
+                        Milliseconds(run, machine, update,
+                                     {.backward = row.Number("asynchronous"),
+                                      .flush_rate = rate}));
     return all - alone;
   };
   const RunProgram clock = [](const Program& program) {
@@ -347,7 +342,7 @@ absl::Status Rows::AddIterations() {
                      {.parameters = 3.832e9, .subgroups = 31, .stride = stride},
                      phases));
     both.emplace_back(row.Number("iteration"), found);
-    Add("h100 20B", absl::StrCat("iteration ms, ", StepName(stride)),
+    Add("h100 20B", absl::StrCat("iteration ms, ", NameOf(stride)),
         both.back().first, found, 0, Comparison::Rule::kShown, 0);
   }
   PW_CHECK(both.size() == 2);
@@ -373,7 +368,7 @@ absl::Status Rows::AddSpeedups() {
                           row.Number("update") * strided / plain;
     const double published = row.Number("speedup");
     Add(absl::StrCat(row.Text("model"), " ", row.Text("setting")),
-        absl::StrCat("speed-up, ", StepName(update.stride)), published,
+        absl::StrCat("speed-up, ", NameOf(update.stride)), published,
         before / behind, 2, Comparison::Rule::kWithin,
         // In tenths of a percent, downwards.
         std::floor(1000 * kSpeedup / published) / 1000);

@@ -35,8 +35,8 @@ struct HostClass {
   // Parameters a second at most.
   double adam_rate = 0;
   double cast_rate = 0;
-  double flush_rate = 0;  // of gradients that the device waits for
-  int slots = 2;          // operations of the host at once
+  double flush_rate = 0;           // of gradients that the device waits for
+  int slots = 2;                   // operations of the host at once
   double device_adam_rate = 25e9;  // of the device itself
 };
 

@@ -43,9 +43,8 @@ TEST_CASE("prepare: an optimizer on the host", "[config][offload]") {
   CHECK(offload.stride == 2);
   CHECK_FALSE(Warns(run, "not shared"));
 
-  const PreparedRun plain =
-      Prepared(Run("optimizer_placement: zero-offload", kHost,
-                   "engine: fast\n"));
+  const PreparedRun plain = Prepared(
+      Run("optimizer_placement: zero-offload", kHost, "engine: fast\n"));
   CHECK(plain.lower.offload.flush == GradientFlush::kBlocking);
   CHECK(Warns(plain, "takes what it takes alone"));
   CHECK_FALSE(Prepared(Run("max_activations: 8")).lower.offload.active());
@@ -97,9 +96,8 @@ TEST_CASE("prepare: refusals of an optimizer on the host",
   check(Run(dos, nvlink + ", pcie: {bandwidth: 16GBps}}\n"),
         "system.host.memory_bandwidth", "system.host.adam_rate");
   check(Run("optimizer_placement: twinflow",
-            nvlink +
-                ", pcie: {bandwidth: 16GBps}, host: {memory_bandwidth: "
-                "28GBps}}\n"),
+            nvlink + ", pcie: {bandwidth: 16GBps}, host: {memory_bandwidth: "
+                     "28GBps}}\n"),
         "system.host.flush_rate", "above 0");
   check("schedule: {name: 1f1b}\n" + std::string(kHost) +
             "costs: {uniform: {forward: 1s, backward: 2s}, hop_bytes: 1MiB}\n"
@@ -124,7 +122,8 @@ TEST_CASE("prepare: memory of an optimizer on the host",
   };
   const RankMemory on_device = memory("optimizer: synchronised");
   CHECK(on_device.host_optimizer == 0);
-  const int64_t moments = on_device.fixed.of[static_cast<int>(MemoryKind::kMoments)];
+  const int64_t moments =
+      on_device.fixed.of[static_cast<int>(MemoryKind::kMoments)];
   const int64_t parameters = moments / 8;
   REQUIRE(parameters > 1000000);
 
@@ -143,8 +142,8 @@ TEST_CASE("prepare: memory of an optimizer on the host",
         Approx(stays * moments).margin(1));
   CHECK(half.host_optimizer == Approx(16 * (1 - stays) * parameters).margin(1));
 
-  const RankMemory visited = memory(
-      "optimizer_placement: deep-optimizer-states, optimizer_stride: 2");
+  const RankMemory visited =
+      memory("optimizer_placement: deep-optimizer-states, optimizer_stride: 2");
   const double size = static_cast<double>(parameters) / subgroups;
   CHECK(visited.host_optimizer == 16 * parameters);
   CHECK(visited.peak() - on_host.peak() ==

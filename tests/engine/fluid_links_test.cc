@@ -78,13 +78,12 @@ std::map<uint32_t, double> NaiveRates(
     }
     for (const auto& [transfer, flow] : running) {
       const std::vector<LinkLoad>& loads = plans[flow.first].shared;
-      const bool first =
-          narrowest < 0
-              ? transfer == capped
-              : std::any_of(loads.begin(), loads.end(),
-                            [&](const LinkLoad& load) {
-                              return load.link == narrowest;
-                            });
+      const bool first = narrowest < 0
+                             ? transfer == capped
+                             : std::any_of(loads.begin(), loads.end(),
+                                           [&](const LinkLoad& load) {
+                                             return load.link == narrowest;
+                                           });
       if (rates.count(transfer) > 0 || !first) continue;
       rates[transfer] = share;
       for (const LinkLoad& load : loads) taken[load.link] += load.flows * share;

@@ -26,14 +26,14 @@ constexpr const char* kSharing[] = {"simgrid", "native", "clock", "queue"};
 
 PlainHost HostOf(const json& params) {
   const double adam = params.at("adam_max_Bps");
-  return {.copy_bytes_per_s = params.at("P_GBps").get<double>() * 1e9,
-          .memory_bytes_per_s =
-              params.at("W_GBps_per_rank").get<double>() * 1e9,
-          .adam_bytes = params.at("adam_dram_bytes_per_param"),
-          .cast_bytes = params.at("cast_dram_bytes_per_param"),
-          // 1000 stands for no limit, and is none at these bandwidths.
-          .adam_rate = adam * 1e9,
-          .cast_rate = params.at("cast_max_Bps").get<double>() * 1e9};
+  return {
+      .copy_bytes_per_s = params.at("P_GBps").get<double>() * 1e9,
+      .memory_bytes_per_s = params.at("W_GBps_per_rank").get<double>() * 1e9,
+      .adam_bytes = params.at("adam_dram_bytes_per_param"),
+      .cast_bytes = params.at("cast_dram_bytes_per_param"),
+      // 1000 stands for no limit, and is none at these bandwidths.
+      .adam_rate = adam * 1e9,
+      .cast_rate = params.at("cast_max_Bps").get<double>() * 1e9};
 }
 
 TEST_CASE("host: the update of the oracle's machines", "[offload][engine]") {
@@ -84,27 +84,24 @@ TEST_CASE("host: the last subgroup comes back", "[offload][engine]") {
 // second both have 1e9.
 TEST_CASE("host: a copy beside a step has a byte for each parameter",
           "[offload][engine]") {
-  const PlainHost host = {.copy_bytes_per_s = 25e9,
-                          .memory_bytes_per_s = 29e9};
-  Program program =
-      Lowered(Parsed("pp 1 vpp 1 microbatches 1 slices 1 replicas 1 "
-                     "placement plain\n0: F0 BW0"),
-              [&] {
-                LowerOptions options =
-                    testing::HostOptions(host, {.parameters = 1});
-                options.offload = {};
-                options.optimizer = OptimizerMode::kNone;
-                return options;
-              }());
+  const PlainHost host = {.copy_bytes_per_s = 25e9, .memory_bytes_per_s = 29e9};
+  Program program = Lowered(
+      Parsed("pp 1 vpp 1 microbatches 1 slices 1 replicas 1 "
+             "placement plain\n0: F0 BW0"),
+      [&] {
+        LowerOptions options = testing::HostOptions(host, {.parameters = 1});
+        options.offload = {};
+        options.optimizer = OptimizerMode::kNone;
+        return options;
+      }());
   AttachOp(program, 0, 2,
            {.kind = OpKind::kHostAdam,
             .stream = Stream::kCpu,
             .parameters = 2e9,
             .host_bytes_each = 28});
-  AttachOp(program, 0, 2,
-           {.kind = OpKind::kCopyOut,
-            .stream = Stream::kMasterCopy,
-            .bytes = 1e9});
+  AttachOp(
+      program, 0, 2,
+      {.kind = OpKind::kCopyOut, .stream = Stream::kMasterCopy, .bytes = 1e9});
   REQUIRE(VerifyProgram(program) == absl::OkStatus());
   for (const std::string engine : kSharing) {
     INFO(engine);
@@ -123,8 +120,8 @@ TEST_CASE("host: random machines, against filling from scratch",
   for (uint32_t seed = 1; seed <= 120; ++seed) {
     std::mt19937 random(seed);
     const auto between = [&](double least, double most) {
-      return least + (most - least) * static_cast<double>(random() % 4096) /
-                         4096;
+      return least +
+             (most - least) * static_cast<double>(random() % 4096) / 4096;
     };
     PlainHost host = {.copy_bytes_per_s = between(2e9, 60e9),
                       .memory_bytes_per_s = between(10e9, 200e9),
@@ -138,8 +135,8 @@ TEST_CASE("host: random machines, against filling from scratch",
         .parameters = between(1e8, 5e9),
         .subgroups = subgroups,
         .stride = seed % 4 == 0 ? 0 : 2 + static_cast<int>(random() % 6),
-        .on_host = seed % 5 == 0 ? static_cast<int>(random() % subgroups)
-                                 : subgroups,
+        .on_host =
+            seed % 5 == 0 ? static_cast<int>(random() % subgroups) : subgroups,
         .flush_last = seed % 2 == 0};
     strides += step.stride > 0 ? 1 : 0;
     INFO("seed " << seed << ": " << subgroups << " subgroups, stride "
@@ -209,16 +206,14 @@ TEST_CASE("host: planted faults change the update", "[offload][engine]") {
 // A PCIe switch halves what two devices get of it at once, whatever their
 // hosts' memory does.
 TEST_CASE("host: two devices behind one switch", "[offload][engine]") {
-  const PlainHost host = {.copy_bytes_per_s = 8e9,
-                          .memory_bytes_per_s = 1e12};
+  const PlainHost host = {.copy_bytes_per_s = 8e9, .memory_bytes_per_s = 1e12};
   LowerOptions options =
       testing::HostOptions(host, {.parameters = 1}, /*ranks=*/2);
   options.offload = {};
   options.optimizer = OptimizerMode::kNone;
   const auto seconds = [&](int per_switch, const std::string& engine) {
-    options.network =
-        NetworkOf(testing::HostCluster(host, 2, per_switch),
-                  testing::DevicesTo(2), 2, 1);
+    options.network = NetworkOf(testing::HostCluster(host, 2, per_switch),
+                                testing::DevicesTo(2), 2, 1);
     Program program =
         Lowered(Parsed("pp 2 vpp 1 microbatches 1 slices 1 replicas 1 "
                        "placement plain\n0: F0 BW0\n1: F0 BW0"),

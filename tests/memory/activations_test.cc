@@ -45,8 +45,12 @@ TEST_CASE("memory: chunks and slices count their share", "[memory]") {
 
 TEST_CASE("memory: offloaded activations do not count", "[memory]") {
   CHECK(Peaks("pp 1 vpp 1 microbatches 3\n"
-              "0: F0 O0 F1 O1 F2 BW2 L1 BW1 L0 BW0",
+              "0: F0 O0 FREE0 F1 O1 FREE1 F2 BW2 L1 BW1 L0 BW0",
               1) == std::vector<double>{1});
+  // An O alone gives nothing back, and its L brings nothing.
+  CHECK(Peaks("pp 1 vpp 1 microbatches 3\n"
+              "0: F0 O0 FREE0 F1 O1 F2 L1 L0 BW2 BW1 BW0",
+              1) == std::vector<double>{3});
 }
 
 TEST_CASE("memory: a joint pair holds its forward while it frees the other",

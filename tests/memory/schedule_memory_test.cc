@@ -214,7 +214,7 @@ TEST_CASE("memory: offload and load, recomputation as a pass, joint pairs",
   };
   const ScheduleMemory plain = memory("F0 F1 BW1 BW0", Recompute::kNone);
   const ScheduleMemory offloaded =
-      memory("F0 O0 F1 BW1 L0 BW0", Recompute::kNone);
+      memory("F0 O0 FREE0 F1 BW1 L0 BW0", Recompute::kNone);
   const int64_t kept = plain.stages[0]->kept;
   CHECK(plain.ranks[0].peak_activations == 2 * kept);
   CHECK(offloaded.ranks[0].peak_activations == kept);

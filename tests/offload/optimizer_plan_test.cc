@@ -25,7 +25,9 @@ std::string NameOf(SubgroupStep step) {
   }
 }
 
-int IndexOf(const json& value) { return value.is_null() ? -1 : value.get<int>(); }
+int IndexOf(const json& value) {
+  return value.is_null() ? -1 : value.get<int>();
+}
 
 TEST_CASE("optimizer plan: every k-th subgroup, as the oracle has it",
           "[offload]") {
@@ -54,8 +56,7 @@ TEST_CASE("optimizer plan: every k-th subgroup, as the oracle has it",
   CHECK(cases == 64);
 }
 
-TEST_CASE("optimizer plan: a static ratio, as the oracle has it",
-          "[offload]") {
+TEST_CASE("optimizer plan: a static ratio, as the oracle has it", "[offload]") {
   int cases = 0;
   const json oracle = testing::LoadOracle("dos_schedule_cases");
   for (const json& each : oracle.at("twinflow")) {
@@ -86,7 +87,8 @@ TEST_CASE("optimizer plan: each visitor comes once and goes once",
         int last = -1;
         for (const SubgroupTransfer& transfer : plan.transfers) {
           CHECK(transfer.flush < transfer.at);
-          if (transfer.flush > last) CHECK(flushed.insert(transfer.flush).second);
+          if (transfer.flush > last)
+            CHECK(flushed.insert(transfer.flush).second);
           last = transfer.flush;
           if (transfer.prefetch < 0) continue;
           CHECK(transfer.prefetch > transfer.at);

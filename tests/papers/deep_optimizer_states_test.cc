@@ -1,5 +1,5 @@
-// The updates, backwards and speed-ups of Deep Optimizer States by machines that
-// are fitted when it runs. The goals stand here a second time on purpose.
+// The updates, backwards and speed-ups of Deep Optimizer States by machines
+// that are fitted when it runs. The goals stand here a second time on purpose.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

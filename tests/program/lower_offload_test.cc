@@ -50,11 +50,10 @@ const PlainHost kRound = {.copy_bytes_per_s = 8e9,
 
 // F takes 1 s, BW 2 s; 4e9 parameters in two subgroups.
 LowerOptions RoundOptions(OptimizerPlacement placement) {
-  LowerOptions options = HostOptions(
-      kRound, {.parameters = 4e9, .subgroups = 2, .on_host = 2});
+  LowerOptions options =
+      HostOptions(kRound, {.parameters = 4e9, .subgroups = 2, .on_host = 2});
   options.costs = PassCosts::Uniform(
-      1, 1,
-      {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
+      1, 1, {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   options.offload.placement = placement;
   options.offload.flush = TraitsOf(placement).flush;
   options.offload.flush_rate = 2e9;
@@ -88,9 +87,9 @@ TEST_CASE("offload: TwinFlow by hand", "[offload]") {
   CheckEnd(Lowered(Parsed(kOne), options), 3 + 2 * 0.5);
 }
 
-// Gradients of the first subgroup alone: 4e9 bytes in 0.5 s. The host steps it in
-// 2 s while three arrays of 8e9 bytes of the second one come; the device steps
-// that in 0.5 s, and it goes back.
+// Gradients of the first subgroup alone: 4e9 bytes in 0.5 s. The host steps it
+// in 2 s while three arrays of 8e9 bytes of the second one come; the device
+// steps that in 0.5 s, and it goes back.
 TEST_CASE("offload: Deep Optimizer States by hand", "[offload]") {
   LowerOptions options = RoundOptions(OptimizerPlacement::kDeepOptimizerStates);
   options.offload.stride = 2;
@@ -99,8 +98,8 @@ TEST_CASE("offload: Deep Optimizer States by hand", "[offload]") {
   // Nothing shared: the arrays are there before the host is ready.
   CHECK(RunSeconds(program, "fast") == Approx(3 + 0.5 + 2 + 0.5 + 1));
   // In 2.5 s the arrays have had 20e9 bytes. Then the weights of the first one
-  // come beside them, four quarters of the link: 4/3 e9 more of each take 2/3 s.
-  // Going back takes 3 s.
+  // come beside them, four quarters of the link: 4/3 e9 more of each take 2/3
+  // s. Going back takes 3 s.
   for (const std::string engine : {"clock", "queue", "simgrid"}) {
     INFO(engine);
     CHECK(RunSeconds(program, engine) ==
@@ -153,11 +152,9 @@ TEST_CASE("offload: with pipelines and replicas", "[offload]") {
             {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
         options.data_parallel = mode.mode;
         options.replicas = mode.reduces ? 2 : 1;
-        options.network =
-            NetworkOf(testing::HostCluster(kRound, 2 * options.replicas, 1,
-                                           1e-5),
-                      testing::DevicesTo(2 * options.replicas), 2,
-                      options.replicas);
+        options.network = NetworkOf(
+            testing::HostCluster(kRound, 2 * options.replicas, 1, 1e-5),
+            testing::DevicesTo(2 * options.replicas), 2, options.replicas);
         options.hop_bytes = 1e8;
         options.gradient_bytes.assign(stages, 4e9);
         options.parameter_bytes.assign(stages, 2e9);
@@ -186,8 +183,7 @@ TEST_CASE("offload: with pipelines and replicas", "[offload]") {
             CHECK(counts[OpKind::kCopyIn] ==
                   counts[OpKind::kHostAdam] + 3 * visitors);
           }
-          const bool blocks =
-              placement.flush == GradientFlush::kBlocking;
+          const bool blocks = placement.flush == GradientFlush::kBlocking;
           CHECK(counts[OpKind::kFlush] == (blocks ? schedule->vpp() : 0));
         }
         const auto fast = RunFast(program, {});
@@ -217,13 +213,13 @@ TEST_CASE("offload: a slow link and a free one", "[offload]") {
   double last_s = 0;
   for (const double copies : {1e15, 1e11, 1e10, 1e9, 1e6, 1e3}) {
     host.copy_bytes_per_s = copies;
-    const double step_s = RunSeconds(
-        testing::HostProgram(host, {.parameters = 2e9,
-                                    .subgroups = 8,
-                                    .stride = 3,
-                                    .on_host = 8,
-                                    .flush_last = true}),
-        "clock");
+    const double step_s =
+        RunSeconds(testing::HostProgram(host, {.parameters = 2e9,
+                                               .subgroups = 8,
+                                               .stride = 3,
+                                               .on_host = 8,
+                                               .flush_last = true}),
+                   "clock");
     CHECK(step_s >= last_s);
     last_s = step_s;
   }

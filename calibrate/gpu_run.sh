@@ -19,8 +19,11 @@ Usage: calibrate/gpu_run.sh [OPTIONS]
   --work DIR     where to build (default: build/gpu)
   --model NAME   what to calibrate (default: gpt-tiny); may be given again
   --limit S      seconds for each calibration (default: 300)
-  --only STEP    environment, build, checks, calibrate or execute; may be
-                 given again
+  --deadline S   seconds for all of it (default: none): a step gets what is
+                 left, and steps for which nothing is left are named
+  --only STEP    environment, build, calibrate, checks or execute; may be
+                 given again. They run in this order: what a GPU is needed for
+                 first
 
 Exit 0: every step that could run succeeded; 1: one failed; 2: wrong usage;
 77: no GPU.
@@ -28,6 +31,7 @@ END
 }
 
 debs='' prefix='' carried='' out=gpu_results work=build/gpu limit=300
+deadline=0
 models=() only=()
 while [[ $# -gt 0 ]]; do
   option=$1
@@ -37,7 +41,8 @@ while [[ $# -gt 0 ]]; do
       usage
       exit 0
       ;;
-    --debs | --prefix | --build | --out | --work | --model | --limit | --only)
+    --debs | --prefix | --build | --out | --work | --model | --limit | --deadline | \
+      --only)
       if [[ $# -eq 0 ]]; then
         printf 'gpu_run.sh: %s needs a value\n' "$option" >&2
         exit 2
@@ -56,9 +61,16 @@ while [[ $# -gt 0 ]]; do
     --work) work=$1 ;;
     --model) models+=("$1") ;;
     --limit) limit=$1 ;;
+    --deadline) deadline=$1 ;;
     --only) only+=("$1") ;;
   esac
   shift
+done
+for seconds in "$limit" "$deadline"; do
+  if [[ ! $seconds =~ ^[0-9]+$ ]]; then
+    printf 'gpu_run.sh: %s is not a number of seconds\n' "$seconds" >&2
+    exit 2
+  fi
 done
 [[ ${#models[@]} -gt 0 ]] || models=(gpt-tiny)
 for folder in "$debs" "$prefix" "$carried"; do
@@ -87,8 +99,17 @@ wanted() {
 
 # step NAME SECONDS COMMAND...: runs it with a limit and a log.
 step() {
-  local name=$1 seconds=$2 start=$SECONDS status
+  local name=$1 seconds=$2 start=$SECONDS status left
   shift 2
+  if [[ $deadline -gt 0 ]]; then
+    left=$((deadline - SECONDS))
+    if [[ $left -lt 1 ]]; then
+      say "$(printf '%-24s    - s  left out: the deadline has come' "$name")"
+      failures=$((failures + 1))
+      return 1
+    fi
+    if [[ $seconds -gt $left ]]; then seconds=$left; fi
+  fi
   timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
   status=$?
   local verdict=ok
@@ -149,11 +170,32 @@ header() {
   return 1
 }
 
+# Libraries of one version of CUDA only: the toolkit's that builds, else the
+# newest that the driver takes. A folder of another version in the path would
+# be found first by whoever looks for a name that both have.
+major=$("$cuda/bin/nvcc" --version 2> /dev/null |
+  sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+if [[ -z $major ]]; then
+  driver=$(nvidia-smi 2> /dev/null |
+    sed -n 's/.*CUDA Version: \([0-9]*\)\..*/\1/p')
+  for major in $(seq "${driver:-13}" -1 12) ''; do
+    if [[ -z $major || -n $(holder "libcublasLt.so.$major") ]]; then break; fi
+  done
+fi
+# Does folder $1 hold cuBLAS of another version and not of this one?
+of_another_version() {
+  compgen -G "$1/libcublasLt.so.*" > /dev/null &&
+    ! compgen -G "$1/libcublasLt.so.${major:-*}" > /dev/null
+}
 path=''
-for library in libcublasLt.so.13 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; do
+for library in "libcublasLt.so.${major:-12}" libcudnn.so.9 libnccl.so.2; do
   folder=$(holder "$library")
   [[ -n $folder ]] || continue
   say "$library: $folder"
+  if of_another_version "$folder"; then
+    say "  not taken: it has cuBLAS of another version of CUDA than $major"
+    continue
+  fi
   case ":$path:" in *":$folder:"*) ;; *) path=${path:+$path:}$folder ;; esac
 done
 [[ $path == *[!:]* ]] || say "no CUDA library found under $cuda or in Python"
@@ -259,22 +301,13 @@ for program in pipewright libpipewright_cuda.so; do
 done
 export PIPEWRIGHT_CUDA_LIBRARY=$tree/libpipewright_cuda.so
 
-if wanted checks; then
-  checks=$tree/tests/gpu/gpu_kernels
-  if [[ -x $checks ]]; then
-    step checks 400 "$checks"
-    if [[ $? -eq 77 ]]; then
-      say "$(tail -n 1 "$out/checks.log")"
-      exit 77
-    fi
-    tail -n 1 "$out/checks.log"
-    PIPEWRIGHT_CUDNN=off step checks-own-attention 200 "$checks" attention
-    if [[ -x $tree/tests/gpu/gpu_nccl ]]; then
-      step checks-nccl 120 "$tree/tests/gpu/gpu_nccl" \
-        "$tree/libpipewright_nccl.so"
-    fi
-  else
-    say "no gpu_kernels in $tree: the kernels are not checked"
+checks=$tree/tests/gpu/gpu_kernels
+if [[ -x $checks ]]; then
+  # A check of no such name: says whether there is a device.
+  "$checks" pipewright-has-no-such-check > "$out/device.log" 2>&1 < /dev/null
+  if [[ $? -eq 77 ]]; then
+    say "$(tail -n 1 "$out/device.log")"
+    exit 77
   fi
 fi
 
@@ -372,14 +405,33 @@ execute_model() { # MODEL
   done
 }
 
-for verb in calibrate execute; do
-  wanted "$verb" || continue
-  if ! knows "$verb"; then
-    say "pipewright has no verb $verb in this version: left out"
-    continue
+check_kernels() {
+  if [[ ! -x $checks ]]; then
+    say "no gpu_kernels in $tree: the kernels are not checked"
+    return
   fi
-  for model in "${models[@]}"; do "${verb}_model" "$model"; done
-done
+  step checks 400 "$checks"
+  tail -n 1 "$out/checks.log"
+  PIPEWRIGHT_CUDNN=off step checks-own-attention 200 "$checks" attention
+  if [[ -x $tree/tests/gpu/gpu_nccl ]]; then
+    step checks-nccl 120 "$tree/tests/gpu/gpu_nccl" \
+      "$tree/libpipewright_nccl.so"
+  fi
+}
+
+run_verb() { # VERB
+  wanted "$1" || return 0
+  if ! knows "$1"; then
+    say "pipewright has no verb $1 in this version: left out"
+    return
+  fi
+  local model
+  for model in "${models[@]}"; do "${1}_model" "$model"; done
+}
+
+run_verb calibrate
+if wanted checks; then check_kernels; fi
+run_verb execute
 
 # Ranks on GPUs of their own, where there are several: a process each, without
 # MPI. NCCL takes no two ranks on one GPU.

@@ -12,6 +12,9 @@ constexpr double kSmallFlops = 5e11;
 }  // namespace
 
 bool TakesGraphs(const MeasuredDevice& device, const PartBench& bench) {
+  // A capture cannot take the one call for all experts that `execute` makes
+  // (kernels/cuda/grouped_call.h): it would time another implementation.
+  if (bench.part() == PW_EXPERT_LAYER) return false;
   return device.info().capability > 0 && bench.is_layer() &&
          bench.Flops(PW_PASS_F) < kSmallFlops;
 }

@@ -118,15 +118,15 @@ set_target_properties(pipewright_cuda PROPERTIES
   CXX_VISIBILITY_PRESET hidden
   CUDA_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON
-  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-  BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+  BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"
+  INSTALL_RPATH "$ORIGIN;${CUDAToolkit_LIBRARY_DIR}")
 # Nothing of the static runtimes shows either.
 set(exports ${PROJECT_SOURCE_DIR}/kernels/cuda/exports.map)
 target_link_options(pipewright_cuda PRIVATE
   -static-libstdc++ -static-libgcc -Wl,--version-script=${exports}
   -Wl,--no-undefined)
 set_target_properties(pipewright_cuda PROPERTIES LINK_DEPENDS ${exports})
-install(TARGETS pipewright_cuda)
+place_module(pipewright_cuda)
 set(PIPEWRIGHT_HAS_CUDA TRUE)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} for ${CMAKE_CUDA_ARCHITECTURES}, "
   "cuDNN headers: ${PIPEWRIGHT_CUDNN_INCLUDE}")

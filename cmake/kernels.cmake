@@ -1,6 +1,6 @@
 # Kernels of calibration and of the executor: the CPU backend, the passes of a
-# layer on any backend, and the loader of the CUDA backend. Needs a compiler
-# only; oneDNN makes the CPU's GEMMs faster, a CUDA toolkit adds a backend.
+# layer on any backend, and the loader of modules. Needs a compiler only; oneDNN
+# makes the CPU's GEMMs faster, a CUDA toolkit adds a backend.
 set(PIPEWRIGHT_ONEDNN AUTO CACHE STRING
   "GEMMs of the CPU backend by oneDNN: AUTO (where found), ON, OFF")
 set_property(CACHE PIPEWRIGHT_ONEDNN PROPERTY STRINGS AUTO ON OFF)
@@ -21,10 +21,14 @@ if(NOT PIPEWRIGHT_ONEDNN STREQUAL OFF)
   find_library(PIPEWRIGHT_ONEDNN_LIBRARY NAMES dnnl libdnnl.so.2)
   if(PIPEWRIGHT_ONEDNN_INCLUDE AND PIPEWRIGHT_ONEDNN_LIBRARY)
     target_compile_definitions(pipewright_kernels PRIVATE PIPEWRIGHT_ONEDNN)
-    target_include_directories(pipewright_kernels PRIVATE
+    # libpipewright_onednn.so, all that is linked with oneDNN and OpenMP.
+    add_library(pipewright_onednn MODULE
+      kernels/onednn/module.cc kernels/onednn/bf16.cc)
+    target_include_directories(pipewright_onednn PRIVATE
       ${PIPEWRIGHT_ONEDNN_INCLUDE})
-    target_link_libraries(pipewright_kernels PRIVATE
-      ${PIPEWRIGHT_ONEDNN_LIBRARY} gomp)
+    target_link_libraries(pipewright_onednn PRIVATE
+      pipewright_options ${PIPEWRIGHT_ONEDNN_LIBRARY} gomp)
+    place_needed_module(pipewright_onednn)
   elseif(PIPEWRIGHT_ONEDNN STREQUAL ON)
     message(FATAL_ERROR "PIPEWRIGHT_ONEDNN is ON, but dnnl.hpp or libdnnl "
       "is not found (Debian: libdnnl-dev)")

@@ -15,10 +15,7 @@ if(NOT PIPEWRIGHT_MPI STREQUAL OFF)
     target_link_options(pipewright_mpi PRIVATE -Wl,--no-as-needed)
     target_link_libraries(pipewright_mpi PRIVATE
       pipewright_options MPI::MPI_CXX ${CMAKE_DL_LIBS})
-    # Beside the program, which looks for it there.
-    set_target_properties(pipewright_mpi PROPERTIES
-      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-    install(TARGETS pipewright_mpi LIBRARY DESTINATION bin)
+    place_module(pipewright_mpi)
   elseif(PIPEWRIGHT_MPI STREQUAL ON)
     message(FATAL_ERROR "PIPEWRIGHT_MPI is ON, but MPI is not found "
       "(Debian: libopenmpi-dev openmpi-bin)")

@@ -33,15 +33,17 @@ if(NOT PIPEWRIGHT_HAS_CUDA OR NOT PIPEWRIGHT_NCCL_INCLUDE)
 endif()
 
 add_library(pipewright_nccl MODULE execute/transport/nccl/module.cc)
+target_include_directories(pipewright_nccl PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(pipewright_nccl SYSTEM PRIVATE
   ${CUDAToolkit_INCLUDE_DIRS} ${PIPEWRIGHT_NCCL_INCLUDE})
 target_link_libraries(pipewright_nccl PRIVATE
   pipewright_options CUDA::cudart_static ${CMAKE_DL_LIBS})
 set_target_properties(pipewright_nccl PROPERTIES
   CXX_VISIBILITY_PRESET hidden
-  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-  BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib")
+  BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib"
+  INSTALL_RPATH
+    "$ORIGIN;${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib")
 # Nothing of the static runtime shows.
 target_link_options(pipewright_nccl PRIVATE -Wl,--exclude-libs,ALL)
-install(TARGETS pipewright_nccl LIBRARY DESTINATION bin)
+place_module(pipewright_nccl)
 message(STATUS "NCCL: ${PIPEWRIGHT_NCCL_INCLUDE}")

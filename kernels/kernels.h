@@ -138,7 +138,8 @@ typedef struct PwKernels {
    * ended by its time-out; the streams run then too. */
   PwStatus (*hold_stream)(PwDevice* device, PwStream* stream);
   PwStatus (*release_streams)(PwDevice* device);
-  /* Overwrites the last-level cache. */
+  /* Fills the last-level cache with other data, and leaves none there that
+   * has still to be written to memory. */
   PwStatus (*flush_cache)(PwDevice* device, PwStream* stream);
   /* What is queued on `stream` between the two becomes a graph that launches
    * as one. PW_INVALID on the CPU. */

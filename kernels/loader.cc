@@ -3,31 +3,15 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <string>
-#include <vector>
+
+#include "kernels/module.h"
 
 namespace pipewright {
 namespace {
 
 constexpr char kLibrary[] = "libpipewright_cuda.so";
-
-// "/usr/bin/" of a binary there; "" when not known.
-std::string BinaryFolder() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  if (length <= 0) return "";
-  const std::string whole(path, length);
-  return whole.substr(0, whole.rfind('/') + 1);
-}
-
-std::vector<std::string> Candidates() {
-  const char* chosen = getenv("PIPEWRIGHT_CUDA_LIBRARY");
-  // A user who names a file wants that one and no other.
-  if (chosen != nullptr && chosen[0] != '\0') return {chosen};
-  return {BinaryFolder() + kLibrary, kLibrary};
-}
 
 const PwKernels* CheckTable(const PwKernels* kernels, const std::string& path,
                             std::string* error) {
@@ -58,27 +42,19 @@ const PwKernels* LoadCuda(std::string* error) {
   // them. A held stream, or a transfer that waits for its other end, would then
   // hold back an unrelated one.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  std::string tried;
-  for (const std::string& path : Candidates()) {
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      if (!tried.empty()) tried += "; ";
-      tried += dlerror();
-      continue;
+  std::string path;
+  void* const found = OpenModule(kLibrary, "PIPEWRIGHT_CUDA_LIBRARY",
+                                 "pw_cuda_kernels", &path, error);
+  if (found == nullptr) {
+    if (path.empty()) {
+      *error +=
+          "; it is built where a CUDA toolkit is found, and "
+          "PIPEWRIGHT_CUDA_LIBRARY may name it";
     }
-    using Function = const PwKernels* (*)();
-    const auto function =
-        reinterpret_cast<Function>(dlsym(library, "pw_cuda_kernels"));
-    if (function == nullptr) {
-      *error = path + " has no pw_cuda_kernels";
-      return nullptr;
-    }
-    return CheckTable(function(), path, error);
+    return nullptr;
   }
-  *error = std::string(kLibrary) + " cannot be loaded (" + tried +
-           "); it is built where a CUDA toolkit is found, and " +
-           "PIPEWRIGHT_CUDA_LIBRARY may name it";
-  return nullptr;
+  using Function = const PwKernels* (*)();
+  return CheckTable(reinterpret_cast<Function>(found)(), path, error);
 }
 
 }  // namespace

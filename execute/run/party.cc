@@ -304,9 +304,19 @@ absl::StatusOr<std::optional<Party::Taken>> Party::Take(double patience_s) {
 }
 
 absl::StatusOr<std::string> Party::Await(Control control) {
+  if (control == Control::kVerdict && early_verdict_) return *early_verdict_;
   while (true) {
     PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(Patience() / 8));
     if (taken && taken->control == control) return taken->text;
+    if (taken && taken->control == Control::kVerdict) {
+      // Process 0 has left before it came as far.
+      early_verdict_ = taken->text;
+      WireReader reader(*early_verdict_);
+      reader.Get<bool>();
+      PW_RETURN_IF_ERROR(GetStatus(&reader));
+      return absl::InternalError(
+          absl::StrCat(NameOf(0), ": a verdict before the run"));
+    }
     if (taken || !IsSilent(0, Patience())) continue;
     job_.Abandon();
     return absl::UnavailableError(

@@ -128,6 +128,8 @@ class Party {
   const int64_t run_;
   Pulse pulse_;
   bool all_there_ = true;
+  // What process 0 said while something else was awaited.
+  std::optional<std::string> early_verdict_;
 };
 
 }  // namespace pipewright

@@ -35,6 +35,21 @@ int64_t Preemptions() {
   return usage.ru_nivcsw;
 }
 
+// The others may have started, and would wait for this rank.
+void TellOfEnd(const Program& program, Address self, Endpoint* endpoint) {
+  const std::string why = endpoint->ended_by();
+  if (why.empty()) return;
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      const Address other = {replica, rank};
+      if (other == self) continue;
+      endpoint->Send(other, {.kind = RankMessage::Kind::kLost,
+                             .payload = HostPayload(absl::StrCat(
+                                 RankName(program, self), ": ", why))});
+    }
+  }
+}
+
 // From the time that is zero for all ranks to the last operation.
 absl::Status RunStarted(const Program& program, Address self,
                         const IsolatedTimes& times, Endpoint* endpoint,
@@ -94,6 +109,8 @@ RankOutcome RunRank(const Program& program, Address self,
       return RunStarted(program, self, times, endpoint, worker->get(), epoch_s,
                         options, &outcome);
     });
+  } else {
+    TellOfEnd(program, self, endpoint);
   }
   const bool ran = outcome.status.ok();
   outcome.status.Update(

@@ -175,10 +175,10 @@ std::string RankRun::Blocked() const {
   };
   std::vector<std::string> waits;
   const auto channel = [&](int32_t index, bool send, Pass pass) {
-    const Channel& link = program_.channels[index];
+    const Channel& link = own().channels[index];
     return absl::StrCat(send ? "its send to rank " : "what comes from rank ",
                         send ? link.to_rank : link.from_rank, " for ",
-                        PassToString(*program_.schedule, pass));
+                        PassToString(*own().schedule, pass));
   };
   if (!steps_.empty()) {
     for (const auto& [side, drop, ready_s] : steps_.front()) {
@@ -191,7 +191,7 @@ std::string RankRun::Blocked() const {
     const Lane& lane = LaneOf(pass);
     waits.push_back(lane.input >= 0 && !Has(tokens_, lane.input, pass.key())
                         ? channel(lane.input, false, pass)
-                        : PassToString(*program_.schedule, pass));
+                        : PassToString(*own().schedule, pass));
   } else if (sequence_.drop() != nullptr) {
     const auto [index, pass] = *sequence_.drop();
     waits.push_back(channel(index, false, pass));
@@ -201,7 +201,7 @@ std::string RankRun::Blocked() const {
     const Issued& head = queues_[stream].front();
     waits.push_back(absl::StrCat(
         StreamName(static_cast<Stream>(stream)), " stream: ",
-        head.item.side_op < 0 ? PassToString(*program_.schedule, head.pass)
+        head.item.side_op < 0 ? PassToString(*own().schedule, head.pass)
                               : side_op(head.item)));
   }
   return absl::StrCat(who, ", iteration ", start_.iteration, ", position ",

@@ -201,16 +201,20 @@ class RankRun {
   void TraceTransfer(int32_t channel, Pass either, double start_s,
                      double end_s);
 
-  const RankProgram& rank() const { return program_.ranks[self_.rank]; }
+  const DpClass& own() const { return program_.OfReplica(self_.replica); }
+  const RankProgram& rank() const { return own().ranks[self_.rank]; }
   const Lane& LaneOf(Pass pass) const { return rank().lanes[pass.lane()]; }
   // Factor by factor, as the simulating engines multiply: to the last bit.
   double GivenSeconds(Pass pass) const {
     double seconds = times_.lane_s[self_.rank][pass.lane()];
-    if (!program_.microbatch_factor.empty()) {
-      seconds *= program_.microbatch_factor[pass.microbatch()];
+    if (!own().microbatch_factor.empty()) {
+      seconds *= own().microbatch_factor[pass.microbatch()];
     }
-    if (!program_.slice_factor.empty()) {
-      seconds *= program_.slice_factor[pass.slice()];
+    if (!own().slice_factor.empty()) {
+      seconds *= own().slice_factor[pass.slice()];
+    }
+    if (LaneOf(pass).factors >= 0) {
+      seconds *= own().lane_factors[LaneOf(pass).factors][pass.microbatch()];
     }
     return seconds;
   }

@@ -243,7 +243,7 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
                            .key = kSideKey,
                            .start_s = end_s,
                            .time_s = end_s + times_.channel_s[channel]};
-    const int to = program_.channels[channel].to_rank;
+    const int to = own().channels[channel].to_rank;
     if (to == self_.rank) {
       tokens_[{channel, kSideKey}].push_back({end_s, message.time_s, {}});
     } else {

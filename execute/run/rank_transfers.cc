@@ -44,7 +44,7 @@ double RankRun::SendMessage(Address to, RankMessage message) {
 
 void RankRun::Send(int32_t channel, Pass pass, double now_s) {
   const double arrival_s =
-      SendMessage({self_.replica, program_.channels[channel].to_rank},
+      SendMessage({self_.replica, own().channels[channel].to_rank},
                   {.index = channel,
                    .key = pass.key(),
                    .start_s = now_s,
@@ -58,7 +58,7 @@ void RankRun::Send(int32_t channel, Pass pass, double now_s) {
 void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
                             double end_s) {
   if (!options_.trace) return;
-  const Channel& channel = program_.channels[index];
+  const Channel& channel = own().channels[index];
   TraceOp op = {.start_s = start_s,
                 .end_s = end_s,
                 .bytes = channel.bytes,
@@ -67,7 +67,7 @@ void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
                 .rank = channel.from_rank,
                 .stage = channel.stage,
                 .channel = index,
-                .pass = TransferName(program_, index, either)};
+                .pass = TransferName(own(), index, either)};
   Trace(start_, op);
   op.kind = OpKind::kReceive;
   op.stream = Stream::kReceive;
@@ -105,7 +105,7 @@ bool RankRun::FinishHandshakes() {
 
 void RankRun::Post(Held& held) {
   const Handshake& handshake = held.side;
-  const Channel& channel = program_.channels[handshake.channel];
+  const Channel& channel = own().channels[handshake.channel];
   held.ready_s = compute_s_;
   RankMessage message = {.kind = handshake.send ? RankMessage::Kind::kSendReady
                                                 : RankMessage::Kind::kTakeReady,

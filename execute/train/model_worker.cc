@@ -29,7 +29,11 @@ bool IsForwardInput(Pass pass) { return pass.kind() == PassKind::kForward; }
 ModelWorker::ModelWorker(const Program& program, Address self,
                          const ExecutedModel& model,
                          const WorkerOptions& options)
-    : program_(program), self_(self), model_(model), options_(options) {}
+    : program_(program),
+      self_(self),
+      model_(model),
+      options_(options),
+      holds_(options.holds) {}
 
 absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
     const Program& program, Address self, const ExecutedModel& model,
@@ -252,7 +256,7 @@ absl::StatusOr<Payload> ModelWorker::TakeMemory(size_t bytes) {
 }
 
 absl::StatusOr<double> ModelWorker::Timed(
-    const std::function<absl::Status()>& work) {
+    const std::function<absl::Status()>& work, bool held) {
   std::unique_lock<std::mutex> token;
   if (options_.token != nullptr) {
     token = std::unique_lock<std::mutex>(*options_.token);
@@ -261,11 +265,23 @@ absl::StatusOr<double> ModelWorker::Timed(
     token = std::unique_lock<std::mutex>(GpuToken());
   }
   const PwKernels& kernels = *handle_.kernels;
-  PW_RETURN_IF_ERROR(
-      Failed(kernels.record(handle_.device, handle_.stream, begin_), "event"));
-  PW_RETURN_IF_ERROR(work());
-  PW_RETURN_IF_ERROR(
-      Failed(kernels.record(handle_.device, handle_.stream, end_), "event"));
+  held = held && holds_;
+  if (held) {
+    PW_RETURN_IF_ERROR(Failed(
+        kernels.hold_stream(handle_.device, handle_.stream), "hold a pass"));
+  }
+  absl::Status queued =
+      Failed(kernels.record(handle_.device, handle_.stream, begin_), "event");
+  if (queued.ok()) queued = work();
+  if (queued.ok()) {
+    queued =
+        Failed(kernels.record(handle_.device, handle_.stream, end_), "event");
+  }
+  // Whatever happened: what is held would run into its time-out. A pass of
+  // more launches than the driver queues has done so: its time is that of the
+  // events all the same, with gaps, and so are those of the passes after it.
+  if (held && kernels.release_streams(handle_.device) != PW_OK) holds_ = false;
+  PW_RETURN_IF_ERROR(queued);
   PW_RETURN_IF_ERROR(Failed(kernels.synchronize(handle_.device, handle_.stream),
                             "synchronize"));
   arena_->Settle();
@@ -292,7 +308,11 @@ absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
   }
   // Of another rank's memory, who may use it again as soon as it returns.
   Payload held;
-  return Timed([&] { return RunKernels(pass, stage, &held); });
+  PW_ASSIGN_OR_RETURN(
+      const double seconds,
+      Timed([&] { return RunKernels(pass, stage, &held); }, /*held=*/true));
+  StageOf(stage, pass.direction()).TakeLosses();
+  return seconds;
 }
 
 absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {

@@ -65,6 +65,10 @@ struct WorkerOptions {
   // Who holds it is the only one that computes; null: as many as there are
   // ranks. On a GPU, which ranks of one process share, there always is one.
   std::shared_ptr<std::mutex> token;
+  // A pass is queued whole before it starts (PwKernels.hold_stream), as where
+  // it is calibrated, so that its time has no gaps between launches. For clocks
+  // that take that time; on others the host's time counts too.
+  bool holds = false;
   // On a GPU: each rank has a part of its processors (green contexts), and no
   // rank waits for a token.
   bool parts = false;
@@ -155,7 +159,8 @@ class ModelWorker : public Worker {
   Reduced ReducedBy(const SideOp& op);
   // *held: what its kernels still read when it returns.
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
-  absl::StatusOr<double> Timed(const std::function<absl::Status()>& work);
+  absl::StatusOr<double> Timed(const std::function<absl::Status()>& work,
+                               bool held = false);
   absl::StatusOr<Payload> RandomBlock();
   // Makes the blocks that the passes of an iteration hold together, and those
   // of what they send.
@@ -221,6 +226,7 @@ class ModelWorker : public Worker {
   std::map<std::tuple<int, int, int, int>, int> forwards_of_false_start_;
   Payload stand_in_;  // of what others would send
   bool steps_weights_ = false;
+  bool holds_ = false;
   std::array<PwStream*, 2> copy_streams_{};  // [CopyEngine::Direction]
   Start start_;
   int64_t steps_ = 0;  // that the optimizer has taken

@@ -51,6 +51,7 @@ MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
   return [&program, &model, kernels, &options,
           records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
     WorkerOptions worker_options = options.worker;
+    worker_options.holds = options.execute.clock == ClockKind::kVirtual;
     worker_options.record =
         &(*records)[self.replica * program.pp() + self.rank];
     PW_ASSIGN_OR_RETURN(

@@ -1,6 +1,7 @@
 #include "execute/train/stage.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,17 @@ absl::StatusOr<float*> Stage::NewFloats() {
                            "zero"));
   owned_.push_back(std::move(block));
   return values;
+}
+
+absl::StatusOr<std::shared_ptr<void>> Stage::NewPinned(size_t bytes) {
+  void* memory = nullptr;
+  PW_RETURN_IF_ERROR(Check(
+      handle_.kernels->allocate_host(handle_.device, bytes, &memory),
+      "memory of the host"));
+  const DeviceHandle handle = handle_;
+  return std::shared_ptr<void>(memory, [handle](void* pinned) {
+    handle.kernels->release_host(handle.device, pinned);
+  });
 }
 
 absl::Status Stage::Initialize(int stage) {
@@ -80,8 +92,10 @@ absl::Status Stage::Initialize(int stage) {
   PW_ASSIGN_OR_RETURN(token_losses_,
                       arena_.Take(static_cast<size_t>(tokens()) * 4));
   PW_ASSIGN_OR_RETURN(sums_, arena_.Take(2 * sizeof(double)));
-  host_ids_.resize(tokens());
-  host_losses_.resize(tokens());
+  PW_ASSIGN_OR_RETURN(host_ids_, NewPinned(IdsBytes()));
+  PW_ASSIGN_OR_RETURN(host_targets_, NewPinned(IdsBytes()));
+  PW_ASSIGN_OR_RETURN(host_losses_,
+                      NewPinned(static_cast<size_t>(tokens()) * 4));
   for (const Part& part : parts_) {
     PW_RETURN_IF_ERROR(Check(
         pw_initialize(&kernels, handle_.device, handle_.stream, &model_.shape,
@@ -150,11 +164,20 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
 
 absl::Status Stage::FillIds(int64_t sample, int slice, bool targets,
                             const Payload& ids) {
-  model_.FillTokens(sample, slice, targets, host_ids_.data());
+  // A pass of an only stage has both on their way at once.
+  void* const from = targets ? host_targets_.get() : host_ids_.get();
+  model_.FillTokens(sample, slice, targets, static_cast<int32_t*>(from));
   return Check(handle_.kernels->copy(handle_.device, handle_.stream,
-                                     PW_HOST_TO_DEVICE, ids.data.get(),
-                                     host_ids_.data(), host_ids_.size() * 4),
+                                     PW_HOST_TO_DEVICE, ids.data.get(), from,
+                                     IdsBytes()),
                "tokens");
+}
+
+void Stage::TakeLosses() {
+  if (!pending_losses_.has_value()) return;
+  const float* const losses = static_cast<const float*>(host_losses_.get());
+  losses_[*pending_losses_] = std::accumulate(losses, losses + tokens(), 0.0);
+  pending_losses_.reset();
 }
 
 absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
@@ -202,15 +225,10 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
   if (last()) {
     PW_RETURN_IF_ERROR(Check(
         handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
-                              host_losses_.data(), token_losses_.data.get(),
+                              host_losses_.get(), token_losses_.data.get(),
                               token_losses_.bytes),
         "losses"));
-    PW_RETURN_IF_ERROR(
-        Check(handle_.kernels->synchronize(handle_.device, handle_.stream),
-              "losses"));
-    double sum = 0;
-    for (const float loss : host_losses_) sum += loss;
-    losses_[key] = sum;
+    pending_losses_ = key;
   } else if (output != nullptr) {
     *output = std::move(current);
   }
@@ -346,6 +364,7 @@ void Stage::DropActivations() {
   caches_.clear();
   slices_left_.clear();
   losses_.clear();
+  pending_losses_.reset();
 }
 
 }  // namespace pipewright

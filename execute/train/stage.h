@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -143,6 +144,9 @@ class Stage {
 
   // Sum over tokens, of the microbatches whose head has run since the last
   // call; nats.
+  // After a forward of the last stage, once the stream has ended: takes its
+  // losses. Nothing to do after any other pass.
+  void TakeLosses();
   const std::map<Key, double>& losses() const { return losses_; }
   void ForgetLosses() { losses_.clear(); }
 
@@ -183,6 +187,7 @@ class Stage {
   absl::Status Initialize(int stage);
   absl::StatusOr<float*> NewFloats();
   absl::Status InitializeCopyOfTable();
+  absl::StatusOr<std::shared_ptr<void>> NewPinned(size_t bytes);
   absl::Status FillIds(int64_t sample, int slice, bool targets,
                        const Payload& ids);
   size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
@@ -231,8 +236,13 @@ class Stage {
   Payload targets_;
   Payload token_losses_;
   Payload sums_;
-  std::vector<int32_t> host_ids_;
-  std::vector<float> host_losses_;
+  // Pinned, so that no copy waits for what is queued before it: a pass may be
+  // queued behind a held stream (ModelWorker::Timed).
+  std::shared_ptr<void> host_ids_;      // int32 [tokens]
+  std::shared_ptr<void> host_targets_;  // the same
+  std::shared_ptr<void> host_losses_;   // float [tokens]
+  // Whose losses are on their way there.
+  std::optional<Key> pending_losses_;
   Activations& Find(Key key);
   // What an L has brought is what passes read; the host's memory goes back.
   absl::Status TakeLoaded(Activations& activations);

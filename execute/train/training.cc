@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "execute/run/run_processes.h"
 #include "execute/train/model_workers.h"
+#include "execute/train/reference_check.h"
 #include "execute/train/training_wire.h"
 #include "sim/base/status.h"
 
@@ -126,6 +127,11 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
   const bool whole = model.shape.type == PW_FP32 && model.shape.fp8_linear == 0;
   check.tolerance = whole ? kTolerance32 : kTolerance16;
   check.later_tolerance = std::max(check.tolerance, kLaterTolerance);
+  if (model.shape.fp8_linear != 0) {
+    // Weights that differ in a last bit are rounded to other steps of fp8.
+    check.later_tolerance =
+        std::max(check.later_tolerance, ReferenceTolerance(model));
+  }
   check.weight_tolerance = whole ? kWeightTolerance : kWeightTolerance16;
   check.missing = CountMissing(program, records, sequential);
   check.same_bits = check.missing == 0;

@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "execute/transport/load_module.h"
+#include "sim/base/load_module.h"
 #include "execute/transport/nccl_transport.h"
 #include "sim/base/status.h"
 

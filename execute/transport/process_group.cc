@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/load_module.h"
+#include "sim/base/load_module.h"
 #include "execute/transport/pulse.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/signal_thread.h"

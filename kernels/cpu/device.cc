@@ -8,7 +8,7 @@
 namespace pipewright {
 namespace {
 
-thread_local char last_error[256] = "";
+thread_local char last_error[2048] = "";
 
 }  // namespace
 

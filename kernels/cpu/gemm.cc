@@ -1,47 +1,11 @@
 // Linear layers: fp32 by oneDNN's dnnl_sgemm or the built-in GEMM, bf16 by
 // oneDNN with AMX.
-#ifdef PIPEWRIGHT_ONEDNN
-#include <dnnl.h>
-#endif
-
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
-
-#ifdef PIPEWRIGHT_ONEDNN
-// oneDNN runs on GNU OpenMP, whose setting is the calling thread's own.
-extern "C" void omp_set_num_threads(int);
-#endif
+#include "kernels/onednn/module.h"
 
 namespace pipewright {
 namespace {
-
-#ifdef PIPEWRIGHT_ONEDNN
-void UseOneThread() {
-  thread_local const bool done = (omp_set_num_threads(1), true);
-  (void)done;
-}
-
-const char* IsaName() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41:
-      return "sse41";
-    case dnnl_cpu_isa_avx:
-      return "avx";
-    case dnnl_cpu_isa_avx2:
-      return "avx2";
-    case dnnl_cpu_isa_avx512_core:
-      return "avx512_core";
-    case dnnl_cpu_isa_avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl_cpu_isa_avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl_cpu_isa_avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "newer";
-  }
-}
-#endif
 
 PwStatus CheckGemmSizes(const PwGemm& gemm) {
   return CheckSizes("gemm", {{"tokens", gemm.tokens},
@@ -155,13 +119,12 @@ PwStatus Sgemm(PwDevice* device, const SgemmShape& shape, const float* a,
                const float* b, float* c) {
 #ifdef PIPEWRIGHT_ONEDNN
   (void)device;
-  UseOneThread();
-  const dnnl_status_t status = dnnl_sgemm(
-      shape.transpose_a ? 'T' : 'N', shape.transpose_b ? 'T' : 'N', shape.rows,
-      shape.columns, shape.depth, shape.alpha, a, shape.a_stride, b,
-      shape.b_stride, shape.beta, c, shape.c_stride);
-  if (status == dnnl_success) return PW_OK;
-  if (status == dnnl_out_of_memory) {
+  const char* problem = nullptr;
+  const OneDnnModule* const onednn = OneDnn(&problem);
+  if (onednn == nullptr) return Fail(PW_FAILED, "gemm: %s", problem);
+  const int status = onednn->sgemm(shape, a, b, c);
+  if (status == 0) return PW_OK;
+  if (status == onednn->out_of_memory) {
     return Fail(PW_NO_MEMORY, "gemm: oneDNN is out of memory");
   }
   return Fail(PW_FAILED, "gemm: dnnl_sgemm gives status %d", status);
@@ -175,7 +138,9 @@ PwStatus Sgemm(PwDevice* device, const SgemmShape& shape, const float* a,
 std::string SgemmName(const PwDevice& device) {
 #ifdef PIPEWRIGHT_ONEDNN
   (void)device;
-  return std::string("dnnl_sgemm:") + IsaName();
+  const OneDnnModule* const onednn = OneDnn(nullptr);
+  return std::string("dnnl_sgemm:") +
+         (onednn == nullptr ? "missing" : onednn->isa());
 #else
   return std::string("built-in:") + device.loops.name;
 #endif
@@ -183,9 +148,9 @@ std::string SgemmName(const PwDevice& device) {
 
 std::string GemmLibrary() {
 #ifdef PIPEWRIGHT_ONEDNN
-  const dnnl_version_t* version = dnnl_version();
-  return "oneDNN " + std::to_string(version->major) + "." +
-         std::to_string(version->minor) + "." + std::to_string(version->patch);
+  const OneDnnModule* const onednn = OneDnn(nullptr);
+  return std::string("oneDNN ") +
+         (onednn == nullptr ? "(missing)" : onednn->version());
 #else
   return "built-in GEMM";
 #endif

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
+#include "kernels/onednn/module.h"
 
 struct PwEvent {
   double seconds;
@@ -67,6 +68,10 @@ PwStatus Open(int32_t index, PwDevice** device) {
   if (!choice.problem.empty()) {
     return Fail(PW_INVALID, "%s", choice.problem.c_str());
   }
+#ifdef PIPEWRIGHT_ONEDNN
+  const char* problem = nullptr;
+  if (OneDnn(&problem) == nullptr) return Fail(PW_NO_DEVICE, "%s", problem);
+#endif
   *device = new PwDevice(*choice.loops, choice.bf16);
   return PW_OK;
 }

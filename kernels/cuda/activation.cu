@@ -112,7 +112,7 @@ template <typename T, int kWidth>
 __global__ void RotaryKernel(T* x, int64_t tokens, int64_t heads, int64_t half,
                              int64_t stride, int64_t first, double log2_base,
                              float direction) {
-  extern __shared__ float angles[];
+  float* angles = DynamicShared();
   float* cosines = angles;
   float* sines = angles + half;
   const int64_t row = blockIdx.x;
@@ -164,11 +164,11 @@ PwStatus ActivationForward(PwDevice* device, PwStream* stream,
     const int64_t vectors = rows * columns / kWidth;
     const unsigned blocks = BlocksFor(vectors, kThreads);
     if (activation == PW_GELU) {
-      GeluForwardKernel<T, kWidth><<<blocks, kThreads, 0, queue>>>(
-          static_cast<const T*>(x), static_cast<T*>(y), vectors);
+      Launch(GeluForwardKernel<T, kWidth>, blocks, kThreads, 0, queue,
+             static_cast<const T*>(x), static_cast<T*>(y), vectors);
     } else {
-      SwigluForwardKernel<T, kWidth><<<blocks, kThreads, 0, queue>>>(
-          static_cast<const T*>(x), static_cast<T*>(y), rows, columns);
+      Launch(SwigluForwardKernel<T, kWidth>, blocks, kThreads, 0, queue,
+             static_cast<const T*>(x), static_cast<T*>(y), rows, columns);
     }
   }));
   return Launched("activation_forward");
@@ -187,13 +187,13 @@ PwStatus ActivationBackward(PwDevice* device, PwStream* stream,
     const int64_t vectors = rows * columns / kWidth;
     const unsigned blocks = BlocksFor(vectors, kThreads);
     if (activation == PW_GELU) {
-      GeluBackwardKernel<T, kWidth><<<blocks, kThreads, 0, queue>>>(
-          static_cast<const T*>(x), static_cast<const T*>(dy),
-          static_cast<T*>(dx), vectors);
+      Launch(GeluBackwardKernel<T, kWidth>, blocks, kThreads, 0, queue,
+             static_cast<const T*>(x), static_cast<const T*>(dy),
+             static_cast<T*>(dx), vectors);
     } else {
-      SwigluBackwardKernel<T, kWidth><<<blocks, kThreads, 0, queue>>>(
-          static_cast<const T*>(x), static_cast<const T*>(dy),
-          static_cast<T*>(dx), rows, columns);
+      Launch(SwigluBackwardKernel<T, kWidth>, blocks, kThreads, 0, queue,
+             static_cast<const T*>(x), static_cast<const T*>(dy),
+             static_cast<T*>(dx), rows, columns);
     }
   }));
   return Launched("activation_backward");
@@ -215,10 +215,9 @@ PwStatus Rotary(PwDevice* device, PwStream* stream, PwType type, int64_t batch,
     constexpr int kWidth = decltype(shape)::kWidth;
     const int threads = ThreadsForRow(heads * half / kWidth, kThreads);
     const size_t shared = static_cast<size_t>(head_dim) * sizeof(float);
-    RotaryKernel<T, kWidth>
-        <<<static_cast<unsigned>(batch * tokens), threads, shared, queue>>>(
-            static_cast<T*>(x), tokens, heads, half, stride, first, log2_base,
-            inverse != 0 ? -1.0f : 1.0f);
+    Launch(RotaryKernel<T, kWidth>, static_cast<unsigned>(batch * tokens),
+           threads, shared, queue, static_cast<T*>(x), tokens, heads, half,
+           stride, first, log2_base, inverse != 0 ? -1.0f : 1.0f);
   }));
   return Launched("rotary");
 }

@@ -98,10 +98,9 @@ PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
                  using T = typename decltype(shape)::Type;
                  constexpr int kWidth = decltype(shape)::kWidth;
                  const int64_t vectors = count / kWidth;
-                 AdamKernel<T, kWidth>
-                     <<<BlocksFor(vectors, kThreads), kThreads, 0, queue>>>(
-                         step, gradients, master, moment1, moment2,
-                         static_cast<T*>(weights), vectors);
+                 Launch(AdamKernel<T, kWidth>, BlocksFor(vectors, kThreads),
+                        kThreads, 0, queue, step, gradients, master, moment1,
+                        moment2, static_cast<T*>(weights), vectors);
                }));
   return Launched("adam");
 }
@@ -127,10 +126,9 @@ PwStatus Predict(PwDevice* device, PwStream* stream, const PwAdam* adam,
         using T = typename decltype(shape)::Type;
         constexpr int kWidth = decltype(shape)::kWidth;
         const int64_t vectors = count / kWidth;
-        PredictKernel<T, kWidth>
-            <<<BlocksFor(vectors, kThreads), kThreads, 0, queue>>>(
-                step, rate, master, moment1, moment2,
-                static_cast<T*>(predicted), vectors);
+        Launch(PredictKernel<T, kWidth>, BlocksFor(vectors, kThreads), kThreads,
+               0, queue, step, rate, master, moment1, moment2,
+               static_cast<T*>(predicted), vectors);
       }));
   return Launched("predict");
 }

@@ -27,8 +27,8 @@ __device__ inline void Merge(float other_maximum, float other_sum,
 template <typename T, int kWidth>
 __global__ void ForwardKernel(const T* logits, const int32_t* targets,
                               float* losses, float* lse, int64_t vocabulary) {
-  __shared__ float maxima[kThreads / kWarp];
-  __shared__ float sums[kThreads / kWarp];
+  auto& maxima = Shared<float[kThreads / kWarp]>();
+  auto& sums = Shared<float[kThreads / kWarp], 1>();
   const int64_t token = blockIdx.x;
   const T* row = logits + token * vocabulary;
   float maximum = -INFINITY;
@@ -105,10 +105,9 @@ PwStatus CrossEntropyForward(PwDevice* device, PwStream* stream, PwType type,
   PW_RETURN_IF_FAILED(Dispatch(type, {vocabulary}, {logits}, [&](auto shape) {
     using T = typename decltype(shape)::Type;
     constexpr int kWidth = decltype(shape)::kWidth;
-    ForwardKernel<T, kWidth>
-        <<<static_cast<unsigned>(tokens),
-           ThreadsForRow(vocabulary / kWidth, kThreads), 0, queue>>>(
-            static_cast<const T*>(logits), targets, losses, lse, vocabulary);
+    Launch(ForwardKernel<T, kWidth>, static_cast<unsigned>(tokens),
+           ThreadsForRow(vocabulary / kWidth, kThreads), 0, queue,
+           static_cast<const T*>(logits), targets, losses, lse, vocabulary);
   }));
   return Launched("cross_entropy_forward");
 }
@@ -123,10 +122,9 @@ PwStatus CrossEntropyBackward(PwDevice* device, PwStream* stream, PwType type,
   PW_RETURN_IF_FAILED(Dispatch(type, {vocabulary}, {logits}, [&](auto shape) {
     using T = typename decltype(shape)::Type;
     constexpr int kWidth = decltype(shape)::kWidth;
-    BackwardKernel<T, kWidth>
-        <<<static_cast<unsigned>(tokens),
-           ThreadsForRow(vocabulary / kWidth, kThreads), 0, queue>>>(
-            static_cast<T*>(logits), targets, lse, vocabulary, scale);
+    Launch(BackwardKernel<T, kWidth>, static_cast<unsigned>(tokens),
+           ThreadsForRow(vocabulary / kWidth, kThreads), 0, queue,
+           static_cast<T*>(logits), targets, lse, vocabulary, scale);
   }));
   return Launched("cross_entropy_backward");
 }

@@ -8,6 +8,7 @@
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/grouped_call.h"
+#include "kernels/cuda/numa.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/part.h"
 #include "kernels/cuda/sdpa.h"
@@ -69,6 +70,7 @@ PwStatus Prepare(PwDevice* device, int32_t part, int32_t parts) {
   char bus[32] = "";
   if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) == cudaSuccess) {
     device->nvml = Nvml::Open(bus);
+    device->numa_node = NumaNodeOf(bus);
   }
   device->gemm_plans = std::make_unique<GemmPlans>();
   device->grouped_calls = std::make_unique<GroupedCalls>();

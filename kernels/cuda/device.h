@@ -67,6 +67,7 @@ struct PwDevice {
   int32_t capability = 0;  // 90 for sm_90
   int64_t cache_bytes = 0;
   int64_t shared_bytes = 0;  // at most, of one block
+  int numa_node = -1;        // whose PCIe root it is behind; -1: not known
   PwStream own;              // behind a NULL stream
   // Streams that experts of a grouped GEMM are spread over, and the events
   // that fork and join them.
@@ -78,6 +79,7 @@ struct PwDevice {
   uint32_t* hold_flag_device = nullptr;
   uint32_t released = 0;
   pipewright::cuda::Scratch flush;
+  void* flushed_with = nullptr;  // its memory, once it is all zeros
   std::unique_ptr<pipewright::cuda::GemmPlans> gemm_plans;
   std::unique_ptr<pipewright::cuda::GroupedCalls> grouped_calls;
   std::unique_ptr<pipewright::cuda::AttentionPlans> attention_plans;

@@ -39,10 +39,9 @@ void LaunchCopyRows(cudaStream_t queue, int64_t rows, int64_t row_bytes,
                     int64_t to_bytes) {
   constexpr int64_t kBytes = sizeof(Unit);
   const int64_t columns = row_bytes / kBytes;
-  CopyRowsKernel<Unit>
-      <<<BlocksFor(rows * columns, kThreads), kThreads, 0, queue>>>(
-          static_cast<const Unit*>(from), from_bytes / kBytes,
-          static_cast<Unit*>(to), to_bytes / kBytes, rows, columns);
+  Launch(CopyRowsKernel<Unit>, BlocksFor(rows * columns, kThreads), kThreads, 0,
+         queue, static_cast<const Unit*>(from), from_bytes / kBytes,
+         static_cast<Unit*>(to), to_bytes / kBytes, rows, columns);
 }
 
 }  // namespace
@@ -56,9 +55,9 @@ PwStatus Add(PwDevice* device, PwStream* stream, PwType type, int64_t count,
     using T = typename decltype(shape)::Type;
     constexpr int kWidth = decltype(shape)::kWidth;
     const int64_t vectors = count / kWidth;
-    AddKernel<T, kWidth><<<BlocksFor(vectors, kThreads), kThreads, 0, queue>>>(
-        static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
-        vectors);
+    Launch(AddKernel<T, kWidth>, BlocksFor(vectors, kThreads), kThreads, 0,
+           queue, static_cast<const T*>(a), static_cast<const T*>(b),
+           static_cast<T*>(y), vectors);
   }));
   return Launched("add");
 }

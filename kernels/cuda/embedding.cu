@@ -80,12 +80,10 @@ PwStatus EmbeddingForward(PwDevice* device, PwStream* stream, PwType type,
       Dispatch(type, {hidden}, {table, positions, y}, [&](auto shape) {
         using T = typename decltype(shape)::Type;
         constexpr int kWidth = decltype(shape)::kWidth;
-        EmbeddingForwardKernel<T, kWidth>
-            <<<static_cast<unsigned>(tokens),
-               ThreadsForRow(hidden / kWidth, kThreads), 0, queue>>>(
-                ids, static_cast<const T*>(table),
-                static_cast<const T*>(positions), static_cast<T*>(y), hidden,
-                sequence, first);
+        Launch(EmbeddingForwardKernel<T, kWidth>, static_cast<unsigned>(tokens),
+               ThreadsForRow(hidden / kWidth, kThreads), 0, queue, ids,
+               static_cast<const T*>(table), static_cast<const T*>(positions),
+               static_cast<T*>(y), hidden, sequence, first);
       }));
   return Launched("embedding_forward");
 }
@@ -101,15 +99,13 @@ PwStatus EmbeddingBackward(PwDevice* device, PwStream* stream, PwType type,
     using T = typename decltype(shape)::Type;
     constexpr int kWidth = decltype(shape)::kWidth;
     const int threads = ThreadsForRow(hidden / kWidth, kThreads);
-    TableGradientKernel<T, kWidth>
-        <<<static_cast<unsigned>(tokens), threads, 0, queue>>>(
-            ids, static_cast<const T*>(dy), dtable, hidden);
+    Launch(TableGradientKernel<T, kWidth>, static_cast<unsigned>(tokens),
+           threads, 0, queue, ids, static_cast<const T*>(dy), dtable, hidden);
     if (dpositions == nullptr) return;
     const int64_t places = sequence < tokens ? sequence : tokens;
-    PositionGradientKernel<T, kWidth>
-        <<<static_cast<unsigned>(places), threads, 0, queue>>>(
-            static_cast<const T*>(dy), dpositions, tokens, hidden, sequence,
-            first);
+    Launch(PositionGradientKernel<T, kWidth>, static_cast<unsigned>(places),
+           threads, 0, queue, static_cast<const T*>(dy), dpositions, tokens,
+           hidden, sequence, first);
   }));
   return Launched("embedding_backward");
 }

@@ -99,7 +99,7 @@ __global__ void CountKernel(const int32_t* ids, int64_t slots, int32_t own,
 // before it.
 __global__ void PlaceKernel(const int32_t* ids, int64_t slots, int32_t own,
                             const int32_t* counts, int32_t* places) {
-  __shared__ int32_t before[kThreads / kWarp];
+  auto& before = Shared<int32_t[kThreads / kWarp]>();
   const int32_t expert = static_cast<int32_t>(blockIdx.x);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -193,7 +193,7 @@ __global__ void CombineBackwardKernel(const T* dy, const T* rows,
                                       const float* weights, T* drows,
                                       float* dweights, int32_t chosen,
                                       int64_t columns) {
-  __shared__ float shared[kWarp + 1];
+  auto& shared = Shared<float[kWarp + 1]>();
   const int64_t slot = blockIdx.x;
   const int64_t token = slot / chosen;
   const int64_t row = places[slot];
@@ -243,15 +243,15 @@ PwStatus RouteForward(PwDevice* device, PwStream* stream, const PwRoute* route,
   const cudaStream_t queue = StreamOf(device, stream)->stream;
   PW_RETURN_IF_FAILED(Dispatch(route->type, {1}, {}, [&](auto shape) {
     using T = typename decltype(shape)::Type;
-    ChooseKernel<T>
-        <<<BlocksFor(route->tokens * kWarp, kThreads), kThreads, 0, queue>>>(
-            *route, static_cast<const T*>(logits), ids, weights);
+    Launch(ChooseKernel<T>, BlocksFor(route->tokens * kWarp, kThreads),
+           kThreads, 0, queue, *route, static_cast<const T*>(logits), ids,
+           weights);
   }));
   const unsigned own = static_cast<unsigned>(route->own);
-  CountKernel<<<own, kThreads, 0, queue>>>(ids, SlotsOf(*route), route->own,
-                                           counts);
-  PlaceKernel<<<own, kThreads, 0, queue>>>(ids, SlotsOf(*route), route->own,
-                                           counts, places);
+  Launch(CountKernel, own, kThreads, 0, queue, ids, SlotsOf(*route), route->own,
+         counts);
+  Launch(PlaceKernel, own, kThreads, 0, queue, ids, SlotsOf(*route), route->own,
+         counts, places);
   return Launched("route_forward");
 }
 
@@ -263,9 +263,9 @@ PwStatus RouteBackward(PwDevice* device, PwStream* stream, const PwRoute* route,
   const cudaStream_t queue = StreamOf(device, stream)->stream;
   PW_RETURN_IF_FAILED(Dispatch(route->type, {1}, {}, [&](auto shape) {
     using T = typename decltype(shape)::Type;
-    RouteBackwardKernel<T>
-        <<<BlocksFor(route->tokens * kWarp, kThreads), kThreads, 0, queue>>>(
-            *route, ids, weights, dweights, static_cast<T*>(dlogits));
+    Launch(RouteBackwardKernel<T>, BlocksFor(route->tokens * kWarp, kThreads),
+           kThreads, 0, queue, *route, ids, weights, dweights,
+           static_cast<T*>(dlogits));
   }));
   return Launched("route_backward");
 }
@@ -293,11 +293,10 @@ PwStatus DispatchRows(PwDevice* device, PwStream* stream, const PwRoute* route,
       Dispatch(route->type, {columns}, {x, rows}, [&](auto kind) {
         using T = typename decltype(kind)::Type;
         constexpr int kWidth = decltype(kind)::kWidth;
-        DispatchKernel<T, kWidth>
-            <<<static_cast<unsigned>(route->tokens),
-               ThreadsForRow(columns / kWidth, kThreads), 0, queue>>>(
-                static_cast<const T*>(x), places, static_cast<T*>(rows),
-                route->chosen, columns);
+        Launch(DispatchKernel<T, kWidth>, static_cast<unsigned>(route->tokens),
+               ThreadsForRow(columns / kWidth, kThreads), 0, queue,
+               static_cast<const T*>(x), places, static_cast<T*>(rows),
+               route->chosen, columns);
       }));
   return Launched("dispatch_rows");
 }
@@ -311,12 +310,11 @@ PwStatus CombineRows(PwDevice* device, PwStream* stream, const PwRoute* route,
   const auto launch = [&](auto kind) {
     using T = typename decltype(kind)::Type;
     constexpr int kWidth = decltype(kind)::kWidth;
-    CombineKernel<T, kWidth>
-        <<<static_cast<unsigned>(route->tokens),
-           ThreadsForRow(columns / kWidth, kThreads), 0, queue>>>(
-            static_cast<const T*>(rows), places, weights,
-            static_cast<const T*>(residual), static_cast<T*>(y), route->chosen,
-            columns);
+    Launch(CombineKernel<T, kWidth>, static_cast<unsigned>(route->tokens),
+           ThreadsForRow(columns / kWidth, kThreads), 0, queue,
+           static_cast<const T*>(rows), places, weights,
+           static_cast<const T*>(residual), static_cast<T*>(y), route->chosen,
+           columns);
   };
   PW_RETURN_IF_FAILED(
       Dispatch(route->type, {columns}, {rows, residual, y}, launch));
@@ -334,11 +332,11 @@ PwStatus CombineRowsBackward(PwDevice* device, PwStream* stream,
   const auto launch = [&](auto kind) {
     using T = typename decltype(kind)::Type;
     constexpr int kWidth = decltype(kind)::kWidth;
-    CombineBackwardKernel<T, kWidth>
-        <<<static_cast<unsigned>(SlotsOf(*route)),
-           ThreadsForRow(columns / kWidth, kThreads), 0, queue>>>(
-            static_cast<const T*>(dy), static_cast<const T*>(rows), places,
-            weights, static_cast<T*>(drows), dweights, route->chosen, columns);
+    Launch(CombineBackwardKernel<T, kWidth>,
+           static_cast<unsigned>(SlotsOf(*route)),
+           ThreadsForRow(columns / kWidth, kThreads), 0, queue,
+           static_cast<const T*>(dy), static_cast<const T*>(rows), places,
+           weights, static_cast<T*>(drows), dweights, route->chosen, columns);
   };
   PW_RETURN_IF_FAILED(
       Dispatch(route->type, {columns}, {dy, rows, drows}, launch));

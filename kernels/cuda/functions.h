@@ -26,6 +26,8 @@ void ReleaseHost(PwDevice* device, void* memory);
 PwStatus Zero(PwDevice* device, PwStream* stream, void* memory, size_t bytes);
 PwStatus Copy(PwDevice* device, PwStream* stream, PwCopy kind, void* to,
               const void* from, size_t bytes);
+
+// flush.cu
 PwStatus FlushCache(PwDevice* device, PwStream* stream);
 
 // random.cu

@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cuda/arithmetic.h"
 #include "kernels/cuda/functions.h"
@@ -19,7 +20,7 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 constexpr uint32_t kMostAlignment = 256;
 
 struct Api {
-  Api() : library({"libcublasLt.so.13", "libcublasLt.so.12"}) {
+  explicit Api(Library loaded) : library(std::move(loaded)) {
     library.Find("cublasLtCreate", &create);
     library.Find("cublasLtDestroy", &destroy);
     library.Find("cublasLtGetVersion", &version);
@@ -55,8 +56,19 @@ struct Api {
   decltype(&cublasLtMatmul) matmul;
 };
 
+// Of the version that was compiled against, where it works with this driver.
+// First called with the device current.
 const Api& Lt() {
-  static const Api* api = new Api;
+  static const Api* api =
+      FirstThatOpens<Api>(
+          LibraryPlaces("libcublasLt", MajorsToTry(CUBLAS_VER_MAJOR)),
+          [](const Api& tried) {
+            cublasLtHandle_t handle = nullptr;
+            if (tried.create(&handle) != CUBLAS_STATUS_SUCCESS) return false;
+            tried.destroy(handle);
+            return true;
+          })
+          .release();
   return *api;
 }
 
@@ -299,6 +311,8 @@ PwStatus GemmPlans::Plan(const GemmKey& key, const void* bias,
   auto made = std::make_unique<GemmPlan>();
   PW_RETURN_IF_FAILED(Describe(key, made.get()));
   PW_RETURN_IF_FAILED(SetBias(made.get(), bias));
+  // The heuristic of fp8 chooses by whether there are scales.
+  PW_RETURN_IF_FAILED(SetScales(made.get(), key.gemm));
   PW_RETURN_IF_FAILED(
       Choose(static_cast<cublasLtHandle_t>(handle_), key, made.get()));
   *plan = made.get();

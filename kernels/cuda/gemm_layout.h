@@ -105,6 +105,13 @@ struct GemmKey {
   uint32_t b_alignment;
   uint32_t c_alignment;
 
+  // Which operands have a scale: an algorithm may be for those alone. The
+  // pointers may differ from call to call.
+  int64_t Scales() const {
+    return (gemm.a_scale != nullptr ? 1 : 0) |
+           (gemm.b_scale != nullptr ? 2 : 0);
+  }
+
   friend bool operator==(const GemmKey& left, const GemmKey& right) {
     return left.gemm.pass == right.gemm.pass &&
            left.gemm.type == right.gemm.type &&
@@ -114,7 +121,7 @@ struct GemmKey {
            left.gemm.dy_e5m2 == right.gemm.dy_e5m2 &&
            left.gemm.transposed == right.gemm.transposed &&
            left.gemm.fp32_output == right.gemm.fp32_output &&
-           left.bias == right.bias && left.a_alignment == right.a_alignment &&
+           left.Scales() == right.Scales() && left.bias == right.bias && left.a_alignment == right.a_alignment &&
            left.b_alignment == right.b_alignment &&
            left.c_alignment == right.c_alignment;
   }
@@ -128,7 +135,7 @@ struct GemmKeyHash {
           static_cast<int64_t>(key.gemm.type), key.gemm.tokens, key.gemm.inputs,
           key.gemm.outputs, static_cast<int64_t>(key.gemm.dy_e5m2),
           static_cast<int64_t>(key.gemm.transposed),
-          static_cast<int64_t>(key.gemm.fp32_output),
+          static_cast<int64_t>(key.gemm.fp32_output), key.Scales(),
           static_cast<int64_t>(key.bias), static_cast<int64_t>(key.a_alignment),
           static_cast<int64_t>(key.b_alignment),
           static_cast<int64_t>(key.c_alignment)}) {

@@ -3,6 +3,7 @@
 #include <cublas_v2.h>
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/functions.h"
@@ -17,7 +18,7 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 #if CUBLAS_VERSION >= 120500
 
 struct Api {
-  Api() : library({"libcublas.so.13", "libcublas.so.12"}) {
+  explicit Api(Library loaded) : library(std::move(loaded)) {
     library.Find("cublasCreate_v2", &create);
     library.Find("cublasDestroy_v2", &destroy);
     library.Find("cublasSetStream_v2", &set_stream);
@@ -35,8 +36,19 @@ struct Api {
   decltype(&cublasGemmGroupedBatchedEx) grouped;
 };
 
+// As Lt() of gemm.cc. Never first called while a stream is captured: it opens
+// a handle.
 const Api& Blas() {
-  static const Api* api = new Api;
+  static const Api* api =
+      FirstThatOpens<Api>(
+          LibraryPlaces("libcublas", MajorsToTry(CUBLAS_VER_MAJOR)),
+          [](const Api& tried) {
+            cublasHandle_t handle = nullptr;
+            if (tried.create(&handle) != CUBLAS_STATUS_SUCCESS) return false;
+            tried.destroy(handle);
+            return true;
+          })
+          .release();
   return *api;
 }
 
@@ -76,7 +88,7 @@ bool GroupedCalls::Takes(const PwStream* on, const PwGemm& gemm,
                          int32_t groups) {
   return InOneCall(gemm) && !refused_[gemm.type][gemm.pass] && groups > 0 &&
          groups <= kGroupsOfCall && FitsInt(gemm) &&
-         Blas().library.error().empty() && !IsCaptured(on->stream);
+         !IsCaptured(on->stream) && Blas().library.error().empty();
 }
 
 PwStatus GroupedCalls::Run(PwDevice* device, PwStream* on, const PwGemm& gemm,

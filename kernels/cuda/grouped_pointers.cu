@@ -49,8 +49,8 @@ PwStatus FillGroupPointers(cudaStream_t queue, const PwGemm& gemm,
         static_cast<int32_t>(layout.tokens_before[group]);
     groups.expert[group] = static_cast<uint16_t>(layout.expert[group]);
   }
-  PointersKernel<<<BlocksFor(3 * groups.count, kThreads), kThreads, 0, queue>>>(
-      groups, const_cast<const void**>(pointers));
+  Launch(PointersKernel, BlocksFor(3 * groups.count, kThreads), kThreads, 0,
+         queue, groups, const_cast<const void**>(pointers));
   return Launched("grouped_gemm");
 }
 

@@ -6,6 +6,7 @@
 // cases the time-out below ends the hold, and release_streams says so.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/functions.h"
+#include "kernels/cuda/launch.cuh"
 
 namespace pipewright::cuda {
 namespace {
@@ -16,17 +17,11 @@ constexpr int kTimedOut = 1;
 // A host that has died must not hang the device: after this the work runs.
 constexpr uint64_t kTimeoutNanoseconds = 10ull * 1000 * 1000 * 1000;
 
-__device__ uint64_t Nanoseconds() {
-  uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
 __global__ void HoldKernel(volatile uint32_t* flag, uint32_t until) {
-  const uint64_t start = Nanoseconds();
+  const uint64_t start = GlobalNanoseconds();
   // The difference is signed, so that the count may wrap.
   while (static_cast<int32_t>(flag[kReleased] - until) < 0) {
-    if (Nanoseconds() - start > kTimeoutNanoseconds) {
+    if (GlobalNanoseconds() - start > kTimeoutNanoseconds) {
       flag[kTimedOut] = 1;
       __threadfence_system();
       return;
@@ -39,8 +34,8 @@ __global__ void HoldKernel(volatile uint32_t* flag, uint32_t until) {
 
 PwStatus HoldStream(PwDevice* device, PwStream* stream) {
   PW_RETURN_IF_FAILED(Enter(device));
-  HoldKernel<<<1, 1, 0, StreamOf(device, stream)->stream>>>(
-      device->hold_flag_device, device->released + 1);
+  Launch(HoldKernel, 1, 1, 0, StreamOf(device, stream)->stream,
+         device->hold_flag_device, device->released + 1);
   return Launched("hold_stream");
 }
 

@@ -5,19 +5,22 @@
 
 #include <dlfcn.h>
 
-#include <initializer_list>
+#include <memory>
 #include <string>
+#include <vector>
+
+#include "kernels/cuda/python_folders.h"
 
 namespace pipewright::cuda {
 
-// Where the dynamic loader looks (LD_LIBRARY_PATH, this library's run path,
-// the system). A library stays loaded until the process ends.
+// A library stays loaded until the process ends.
 class Library {
  public:
-  // The first of `names` that loads.
-  explicit Library(std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  // The first of `names` that loads: file names that the dynamic loader looks
+  // for (LD_LIBRARY_PATH, this library's run path, the system), or paths.
+  explicit Library(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library_ != nullptr) {
         error_.clear();
         return;
@@ -45,6 +48,47 @@ class Library {
   void* library_ = nullptr;
   std::string error_;
 };
+
+// Where versions `majors` of `stem` ("libcublasLt") may be: for each of them
+// the loader's own search, then Python's packages.
+inline std::vector<std::string> LibraryPlaces(const std::string& stem,
+                                              const std::vector<int>& majors) {
+  std::vector<std::string> places;
+  for (const int major : majors) {
+    const std::string name = stem + ".so." + std::to_string(major);
+    places.push_back(name);
+    for (std::string& path : InPythonPackages(name)) {
+      places.push_back(std::move(path));
+    }
+  }
+  return places;
+}
+
+// Major versions of a CUDA library to try: the one whose header was compiled,
+// then its neighbours, the newer first. The C interfaces that are called here
+// are the same in all of them.
+inline std::vector<int> MajorsToTry(int built) {
+  return {built, built + 1, built - 1};
+}
+
+// An Api(Library) whose `library` has all functions and which `opens`: a
+// library may load beside a driver that is too old for it, and then fails at
+// its first call. Without one that opens, the first that is complete; without
+// that, the first, whose error() says what is missing.
+template <typename Api, typename Opens>
+std::unique_ptr<Api> FirstThatOpens(const std::vector<std::string>& places,
+                                    Opens opens) {
+  std::unique_ptr<Api> best;
+  for (const std::string& place : places) {
+    auto api = std::make_unique<Api>(Library({place}));
+    const bool complete = api->library.error().empty();
+    if (complete && opens(*api)) return api;
+    if (best == nullptr || (complete && !best->library.error().empty())) {
+      best = std::move(api);
+    }
+  }
+  return best;
+}
 
 }  // namespace pipewright::cuda
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/functions.h"
+#include "kernels/cuda/numa.h"
 
 namespace pipewright::cuda {
 
@@ -29,6 +30,8 @@ void Release(PwDevice* device, void* memory) {
 PwStatus AllocateHost(PwDevice* device, size_t bytes, void** memory) {
   *memory = nullptr;
   PW_RETURN_IF_FAILED(Enter(device));
+  // Else its pages lie where this thread happens to run.
+  const NearNode near(device->numa_node);
   PW_CUDA(cudaMallocHost(memory, std::max<size_t>(bytes, 1)));
   return PW_OK;
 }
@@ -53,16 +56,6 @@ PwStatus Copy(PwDevice* device, PwStream* stream, PwCopy kind, void* to,
   if (kind == PW_DEVICE_TO_HOST) direction = cudaMemcpyDeviceToHost;
   PW_CUDA(cudaMemcpyAsync(to, from, bytes, direction,
                           StreamOf(device, stream)->stream));
-  return PW_OK;
-}
-
-PwStatus FlushCache(PwDevice* device, PwStream* stream) {
-  PW_RETURN_IF_FAILED(Enter(device));
-  // Twice the cache: the replacement is not strictly by age.
-  const size_t bytes = static_cast<size_t>(2 * device->cache_bytes);
-  void* memory = nullptr;
-  PW_RETURN_IF_FAILED(device->flush.Get(bytes, &memory));
-  PW_CUDA(cudaMemsetAsync(memory, 0, bytes, StreamOf(device, stream)->stream));
   return PW_OK;
 }
 

@@ -18,7 +18,7 @@ template <typename T, int kWidth, bool kLayer>
 __global__ void NormForwardKernel(const T* x, const T* gamma, const T* beta,
                                   T* y, float* statistics, int64_t columns,
                                   float epsilon) {
-  __shared__ float shared[kWarp + 1];
+  auto& shared = Shared<float[kWarp + 1]>();
   const int64_t row = blockIdx.x;
   const T* from = x + row * columns;
   const int64_t start = static_cast<int64_t>(threadIdx.x) * kWidth;
@@ -75,9 +75,8 @@ __global__ void NormBackwardKernel(const T* dy, const T* x, const T* gamma,
                                    const float* statistics, const T* residual,
                                    T* dx, float* partial, int64_t rows,
                                    int64_t columns) {
-  extern __shared__ float4 aligned_sums[];
-  __shared__ float shared[kWarp + 1];
-  float* gain_sums = reinterpret_cast<float*>(aligned_sums);
+  auto& shared = Shared<float[kWarp + 1]>();
+  float* gain_sums = DynamicShared();
   float* shift_sums = gain_sums + columns;
   const int64_t start = static_cast<int64_t>(threadIdx.x) * kWidth;
   const int64_t step = static_cast<int64_t>(blockDim.x) * kWidth;
@@ -176,11 +175,11 @@ PwStatus LaunchBackward(PwDevice* device, cudaStream_t queue, int64_t rows,
                                cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared)));
   const int threads = ThreadsForRow(columns / kWidth, kBackwardThreads);
-  kernel<<<static_cast<unsigned>(BackwardBlocks(device, rows)), threads, shared,
-           queue>>>(static_cast<const T*>(dy), static_cast<const T*>(x),
-                    static_cast<const T*>(gamma), statistics,
-                    static_cast<const T*>(residual), static_cast<T*>(dx),
-                    partial, rows, columns);
+  Launch(kernel, static_cast<unsigned>(BackwardBlocks(device, rows)), threads,
+         shared, queue, static_cast<const T*>(dy), static_cast<const T*>(x),
+         static_cast<const T*>(gamma), statistics,
+         static_cast<const T*>(residual), static_cast<T*>(dx), partial, rows,
+         columns);
   return Launched("norm_backward");
 }
 
@@ -201,10 +200,10 @@ PwStatus NormForward(PwDevice* device, PwStream* stream, PwNorm norm,
         const auto kernel = norm == PW_LAYER_NORM
                                 ? NormForwardKernel<T, kWidth, true>
                                 : NormForwardKernel<T, kWidth, false>;
-        kernel<<<static_cast<unsigned>(rows), threads, 0, queue>>>(
-            static_cast<const T*>(x), static_cast<const T*>(gamma),
-            static_cast<const T*>(beta), static_cast<T*>(y), statistics,
-            columns, epsilon);
+        Launch(kernel, static_cast<unsigned>(rows), threads, 0, queue,
+               static_cast<const T*>(x), static_cast<const T*>(gamma),
+               static_cast<const T*>(beta), static_cast<T*>(y), statistics,
+               columns, epsilon);
       }));
   return Launched("norm_forward");
 }

@@ -17,7 +17,7 @@ namespace pipewright::cuda {
 namespace {
 
 struct Driver {
-  Library library{"libcuda.so.1"};
+  Library library{std::vector<std::string>{"libcuda.so.1"}};
   decltype(&cuDeviceGet) device_get;
   decltype(&cuDeviceGetDevResource) get_resource;
   decltype(&cuDevSmResourceSplitByCount) split;

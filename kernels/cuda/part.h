@@ -1,7 +1,8 @@
 // A part of a GPU's multiprocessors for one rank of a process that shares the
 // GPU with others: a green context (CUDA driver API, "Green Contexts", 12.4 and
-// later; parts of at least 8 multiprocessors on compute capability 9). Compiled
-// only: it has never run. It is not guaranteed that parts run at the same time.
+// later; parts of at least 8 multiprocessors on compute capability 9). It has
+// run with a stand-in for the driver only (tests/emulation). It is not
+// guaranteed that parts run at the same time.
 #ifndef PIPEWRIGHT_KERNELS_CUDA_PART_H_
 #define PIPEWRIGHT_KERNELS_CUDA_PART_H_
 

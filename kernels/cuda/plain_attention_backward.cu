@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     KeyGradientKernel(PwAttention shape, const T* q, const T* k, const T* v,
                       const T* d_o, const float* lse, const float* row_sums,
                       T* dk, T* dv) {
-  extern __shared__ float tiles[];
+  float* tiles = DynamicShared();
   const int head_dim = static_cast<int>(shape.head_dim);
   float* own_k = Tile(tiles, 0, head_dim);
   float* own_v = Tile(tiles, 1, head_dim);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
     QueryGradientKernel(PwAttention shape, const T* q, const T* k, const T* v,
                         const T* d_o, const float* lse, const float* row_sums,
                         T* dq) {
-  extern __shared__ float tiles[];
+  float* tiles = DynamicShared();
   const int head_dim = static_cast<int>(shape.head_dim);
   float* own_q = Tile(tiles, 0, head_dim);
   float* own_o = Tile(tiles, 1, head_dim);
@@ -148,9 +148,8 @@ PwStatus Backward(PwDevice* device, PwStream* on, const PwAttention& shape,
   const T* d_o = static_cast<const T*>(tensors.d_o);
   float* row_sums = static_cast<float*>(tensors.workspace);
   const int64_t rows = shape.batch * shape.heads * shape.queries;
-  RowSumsKernel<T>
-      <<<BlocksFor(rows, kThreads / kWarp), kThreads, 0, on->stream>>>(
-          shape, static_cast<const T*>(tensors.o), d_o, row_sums);
+  Launch(RowSumsKernel<T>, BlocksFor(rows, kThreads / kWarp), kThreads, 0,
+         on->stream, shape, static_cast<const T*>(tensors.o), d_o, row_sums);
   PW_RETURN_IF_FAILED(Launched("attention_backward"));
   return WithParts(shape.head_dim, [&](auto parts) {
     const auto of_keys = KeyGradientKernel<T, decltype(parts)::value>;
@@ -159,14 +158,13 @@ PwStatus Backward(PwDevice* device, PwStream* on, const PwAttention& shape,
     PW_RETURN_IF_FAILED(Reserve(device, of_keys, shape.head_dim, 4, &shared));
     PW_RETURN_IF_FAILED(
         Reserve(device, of_queries, shape.head_dim, 4, &shared));
-    of_keys<<<Grid(shape, shape.keys, shape.kv_heads), kThreads, shared,
-              on->stream>>>(shape, q, k, v, d_o, tensors.lse, row_sums,
-                            static_cast<T*>(tensors.dk),
-                            static_cast<T*>(tensors.dv));
+    Launch(of_keys, Grid(shape, shape.keys, shape.kv_heads), kThreads, shared,
+           on->stream, shape, q, k, v, d_o, tensors.lse, row_sums,
+           static_cast<T*>(tensors.dk), static_cast<T*>(tensors.dv));
     PW_RETURN_IF_FAILED(Launched("attention_backward"));
-    of_queries<<<Grid(shape, shape.queries, shape.heads), kThreads, shared,
-                 on->stream>>>(shape, q, k, v, d_o, tensors.lse, row_sums,
-                               static_cast<T*>(tensors.dq));
+    Launch(of_queries, Grid(shape, shape.queries, shape.heads), kThreads,
+           shared, on->stream, shape, q, k, v, d_o, tensors.lse, row_sums,
+           static_cast<T*>(tensors.dq));
     return Launched("attention_backward");
   });
 }

@@ -7,7 +7,7 @@ template <typename T, int kParts>
 __global__ void __launch_bounds__(kThreads)
     ForwardKernel(PwAttention shape, const T* q, const T* k, const T* v, T* o,
                   float* lse) {
-  extern __shared__ float tiles[];
+  float* tiles = DynamicShared();
   const int head_dim = static_cast<int>(shape.head_dim);
   float* own = Tile(tiles, 0, head_dim);
   float* keys = Tile(tiles, 1, head_dim);
@@ -72,11 +72,10 @@ PwStatus Forward(PwDevice* device, PwStream* on, const PwAttention& shape,
     const auto kernel = ForwardKernel<T, decltype(parts)::value>;
     size_t shared = 0;
     PW_RETURN_IF_FAILED(Reserve(device, kernel, shape.head_dim, 3, &shared));
-    kernel<<<Grid(shape, shape.queries, shape.heads), kThreads, shared,
-             on->stream>>>(shape, static_cast<const T*>(tensors.q),
-                           static_cast<const T*>(tensors.k),
-                           static_cast<const T*>(tensors.v),
-                           static_cast<T*>(tensors.o), tensors.lse);
+    Launch(kernel, Grid(shape, shape.queries, shape.heads), kThreads, shared,
+           on->stream, shape, static_cast<const T*>(tensors.q),
+           static_cast<const T*>(tensors.k), static_cast<const T*>(tensors.v),
+           static_cast<T*>(tensors.o), tensors.lse);
     return Launched("attention_forward");
   });
 }

@@ -42,7 +42,7 @@ __global__ void LargestKernel(const T* x, int64_t vectors, uint32_t* largest) {
     }
   }
   most = WarpReduce(most, Max());
-  __shared__ float shared[kThreads / kWarp];
+  auto& shared = Shared<float[kThreads / kWarp]>();
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = most;
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -83,7 +83,7 @@ template <typename T, bool kE5m2>
 __global__ void QuantizeTilesKernel(const T* x, int64_t rows, int64_t columns,
                                     const uint32_t* largest, uint8_t* to,
                                     uint8_t* to_transposed, float* scale) {
-  __shared__ uint32_t tile[kTile * kPitch / 4];
+  auto& tile = Shared<uint32_t[kTile * kPitch / 4]>();
   const float factor = FactorOf(*largest, kE5m2 ? kLargestE5m2 : kLargestE4m3);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale = __fdiv_rn(1.0f, factor);
   const int64_t tiles_across = (columns + kTile - 1) / kTile;
@@ -155,21 +155,21 @@ __global__ void QuantizeKernel(const T* x, int64_t rows, int64_t columns,
 }
 
 template <typename T, bool kE5m2>
-void Launch(cudaStream_t queue, bool tiles, int64_t rows, int64_t columns,
-            const void* x, const uint32_t* largest, void* to,
-            void* to_transposed, float* scale) {
+void LaunchQuantize(cudaStream_t queue, bool tiles, int64_t rows,
+                    int64_t columns, const void* x, const uint32_t* largest,
+                    void* to, void* to_transposed, float* scale) {
   const T* from = static_cast<const T*>(x);
   uint8_t* along = static_cast<uint8_t*>(to);
   uint8_t* across = static_cast<uint8_t*>(to_transposed);
   if (tiles) {
     const int64_t blocks = CeilDivide(rows, kTile) * CeilDivide(columns, kTile);
-    QuantizeTilesKernel<T, kE5m2>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, queue>>>(
-            from, rows, columns, largest, along, across, scale);
+    Launch(QuantizeTilesKernel<T, kE5m2>, static_cast<unsigned>(blocks),
+           kThreads, 0, queue, from, rows, columns, largest, along, across,
+           scale);
   } else {
-    QuantizeKernel<T, kE5m2>
-        <<<BlocksFor(rows * columns, kThreads), kThreads, 0, queue>>>(
-            from, rows, columns, largest, along, across, scale);
+    Launch(QuantizeKernel<T, kE5m2>, BlocksFor(rows * columns, kThreads),
+           kThreads, 0, queue, from, rows, columns, largest, along, across,
+           scale);
   }
 }
 
@@ -194,9 +194,8 @@ PwStatus Quantize(PwDevice* device, PwStream* stream, PwType type, int64_t rows,
     const int64_t vectors = count / kWidth;
     const int64_t needed = CeilDivide(vectors, kThreads);
     const int64_t blocks = needed < kMostBlocks ? needed : kMostBlocks;
-    LargestKernel<T, kWidth>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, on->stream>>>(
-            static_cast<const T*>(x), vectors, largest);
+    Launch(LargestKernel<T, kWidth>, static_cast<unsigned>(blocks), kThreads, 0,
+           on->stream, static_cast<const T*>(x), vectors, largest);
   }));
   PW_RETURN_IF_FAILED(Launched("quantize"));
   bool tiles = rows % kDown == 0 && columns % kDown == 0;
@@ -207,11 +206,11 @@ PwStatus Quantize(PwDevice* device, PwStream* stream, PwType type, int64_t rows,
   PW_RETURN_IF_FAILED(Dispatch(type, {}, {}, [&](auto shape) {
     using T = typename decltype(shape)::Type;
     if (e5m2 != 0) {
-      Launch<T, true>(on->stream, tiles, rows, columns, x, largest, to,
-                      to_transposed, scale);
+      LaunchQuantize<T, true>(on->stream, tiles, rows, columns, x, largest, to,
+                              to_transposed, scale);
     } else {
-      Launch<T, false>(on->stream, tiles, rows, columns, x, largest, to,
-                       to_transposed, scale);
+      LaunchQuantize<T, false>(on->stream, tiles, rows, columns, x, largest, to,
+                               to_transposed, scale);
     }
   }));
   return Launched("quantize");

@@ -78,8 +78,8 @@ PwStatus Random(PwDevice* device, PwStream* stream, PwType type, void* values,
   const cudaStream_t queue = StreamOf(device, stream)->stream;
   PW_RETURN_IF_FAILED(WithType(type, [&](auto sample) {
     using T = decltype(sample);
-    RandomKernel<T><<<BlocksFor(count, kThreads), kThreads, 0, queue>>>(
-        static_cast<T*>(values), count, seed, scale);
+    Launch(RandomKernel<T>, BlocksFor(count, kThreads), kThreads, 0, queue,
+           static_cast<T*>(values), count, seed, scale);
   }));
   return Launched("random");
 }
@@ -89,9 +89,8 @@ PwStatus RandomIds(PwDevice* device, PwStream* stream, int32_t* ids,
   PW_RETURN_IF_FAILED(Enter(device));
   if (limit < 1) return Fail(PW_INVALID, "random_ids: limit must be above 0");
   if (count == 0) return PW_OK;
-  RandomIdsKernel<<<BlocksFor(count, kThreads), kThreads, 0,
-                    StreamOf(device, stream)->stream>>>(ids, count, seed,
-                                                        limit);
+  Launch(RandomIdsKernel, BlocksFor(count, kThreads), kThreads, 0,
+         StreamOf(device, stream)->stream, ids, count, seed, limit);
   return Launched("random_ids");
 }
 
@@ -105,9 +104,9 @@ PwStatus Convert(PwDevice* device, PwStream* stream, PwType to_type, void* to,
     using From = decltype(from_sample);
     inner = WithType(to_type, [&](auto to_sample) {
       using To = decltype(to_sample);
-      ConvertKernel<From, To>
-          <<<BlocksFor(count, kThreads), kThreads, 0, queue>>>(
-              static_cast<const From*>(from), static_cast<To*>(to), count);
+      Launch(ConvertKernel<From, To>, BlocksFor(count, kThreads), kThreads, 0,
+             queue, static_cast<const From*>(from), static_cast<To*>(to),
+             count);
     });
   }));
   PW_RETURN_IF_FAILED(inner);

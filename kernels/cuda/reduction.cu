@@ -19,7 +19,7 @@ constexpr int64_t kSquareBlocks = 1024;
 
 __global__ void AddColumnSumsKernel(const float* partial, int64_t rows,
                                     int64_t columns, float* y) {
-  __shared__ float sums[kDown][kAcross];
+  auto& sums = Shared<float[kDown][kAcross]>();
   const int64_t column =
       static_cast<int64_t>(blockIdx.x) * kAcross + threadIdx.x;
   float sum = 0;
@@ -40,7 +40,7 @@ __global__ void AddColumnSumsKernel(const float* partial, int64_t rows,
 template <typename T, int kWidth>
 __global__ void ChunkSumsKernel(const T* dy, int64_t rows, int64_t columns,
                                 int64_t rows_per_chunk, float* partial) {
-  __shared__ float sums[kDown][kAcross][kWidth];
+  auto& sums = Shared<float[kDown][kAcross][kWidth]>();
   const int64_t column =
       (static_cast<int64_t>(blockIdx.x) * kAcross + threadIdx.x) * kWidth;
   const int64_t first = blockIdx.y * rows_per_chunk;
@@ -72,7 +72,7 @@ __global__ void ChunkSumsKernel(const T* dy, int64_t rows, int64_t columns,
 
 // Sums of a block of warps, in thread 0, always added in the same order.
 __device__ void BlockPair(double* sum, double* bad) {
-  __shared__ double shared[2][kSquareThreads];
+  auto& shared = Shared<double[2][kSquareThreads]>();
   shared[0][threadIdx.x] = *sum;
   shared[1][threadIdx.x] = *bad;
   for (int distance = kSquareThreads / 2; distance > 0; distance /= 2) {
@@ -124,8 +124,8 @@ __global__ void SquareSumEndKernel(const double* partial, int blocks,
 
 PwStatus AddColumnSums(cudaStream_t queue, const float* partial, int64_t rows,
                        int64_t columns, float* y) {
-  AddColumnSumsKernel<<<BlocksFor(columns, kAcross), dim3(kAcross, kDown), 0,
-                        queue>>>(partial, rows, columns, y);
+  Launch(AddColumnSumsKernel, BlocksFor(columns, kAcross), dim3(kAcross, kDown),
+         0, queue, partial, rows, columns, y);
   return Launched("column sums");
 }
 
@@ -151,8 +151,9 @@ PwStatus BiasBackward(PwDevice* device, PwStream* stream, PwType type,
     constexpr int kWidth = decltype(shape)::kWidth;
     const dim3 grid(BlocksFor(columns, kAcross * kWidth),
                     static_cast<unsigned>(chunks));
-    ChunkSumsKernel<T, kWidth><<<grid, dim3(kAcross, kDown), 0, on->stream>>>(
-        static_cast<const T*>(dy), rows, columns, rows_per_chunk, partial);
+    Launch(ChunkSumsKernel<T, kWidth>, grid, dim3(kAcross, kDown), 0,
+           on->stream, static_cast<const T*>(dy), rows, columns, rows_per_chunk,
+           partial);
   }));
   PW_RETURN_IF_FAILED(Launched("bias_backward"));
   return AddColumnSums(on->stream, partial, chunks, columns, dbias);
@@ -170,11 +171,11 @@ PwStatus SquareSum(PwDevice* device, PwStream* stream, int64_t count,
   PW_RETURN_IF_FAILED(on->reduction.Get(
       static_cast<size_t>(2 * kSquareBlocks) * sizeof(double), &memory));
   double* partial = static_cast<double*>(memory);
-  SquareSumKernel<<<blocks, kSquareThreads, 0, on->stream>>>(values, count,
-                                                             partial);
+  Launch(SquareSumKernel, blocks, kSquareThreads, 0, on->stream, values, count,
+         partial);
   PW_RETURN_IF_FAILED(Launched("square_sum"));
-  SquareSumEndKernel<<<1, kSquareThreads, 0, on->stream>>>(partial, blocks,
-                                                           result);
+  Launch(SquareSumEndKernel, 1, kSquareThreads, 0, on->stream, partial, blocks,
+         result);
   return Launched("square_sum");
 }
 

@@ -1,4 +1,8 @@
 // The calls of cuDNN's backend API behind sdpa_graph.h.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/sdpa_graph.h"
 
@@ -6,7 +10,7 @@ namespace pipewright::cuda {
 
 const CudnnApi* LoadCudnn(std::string* error) {
   struct Loaded {
-    Loaded() : library({"libcudnn.so.9", "libcudnn_graph.so.9"}) {
+    Loaded() : library(Places()) {
       library.Find("cudnnGetVersion", &api.version);
       library.Find("cudnnGetErrorString", &api.error_string);
       library.Find("cudnnGetLastErrorString", &api.last_error);
@@ -20,6 +24,14 @@ const CudnnApi* LoadCudnn(std::string* error) {
       library.Find("cudnnBackendFinalize", &api.finalize);
       library.Find("cudnnBackendExecute", &api.execute);
     }
+    static std::vector<std::string> Places() {
+      std::vector<std::string> places = LibraryPlaces("libcudnn", {9});
+      for (std::string& place : LibraryPlaces("libcudnn_graph", {9})) {
+        places.push_back(std::move(place));
+      }
+      return places;
+    }
+
     Library library;
     CudnnApi api = {};
   };

@@ -11,7 +11,7 @@ constexpr int kRowsAtOnce = 4;
 // along their rows.
 __global__ void TransposeKernel(const uint8_t* from, uint8_t* to, int64_t rows,
                                 int64_t columns) {
-  __shared__ uint8_t tile[kTile][kTile + 4];
+  auto& tile = Shared<uint8_t[kTile][kTile + 4]>();
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTile;
   for (int down = static_cast<int>(threadIdx.y); down < kTile;
@@ -42,9 +42,9 @@ PwStatus TransposeBytes(cudaStream_t queue, int64_t rows, int64_t columns,
   if (grid.y > 65535) {
     return Fail(PW_INVALID, "an fp8 matrix of more than 4 million rows");
   }
-  TransposeKernel<<<grid, dim3(kTile, kRowsAtOnce), 0, queue>>>(
-      static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows,
-      columns);
+  Launch(TransposeKernel, grid, dim3(kTile, kRowsAtOnce), 0, queue,
+         static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows,
+         columns);
   return Launched("transpose");
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/arithmetic.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/kernels.h"
 
 namespace pipewright::cuda {

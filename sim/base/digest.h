@@ -2,14 +2,17 @@
 // absl::Hash is not. Against accidents, not against intent.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace pipewright {
 
-// 16 hexadecimal digits: FNV-1a of 64 bits
-// (http://www.isthe.com/chongo/tech/comp/fnv).
+// FNV-1a of 64 bits (http://www.isthe.com/chongo/tech/comp/fnv).
+uint64_t DigestNumber(absl::string_view text);
+
+// The same as 16 hexadecimal digits.
 std::string Digest(absl::string_view text);
 
 }  // namespace pipewright

@@ -30,7 +30,8 @@ constexpr double kPebi = kTebi * kKibi;
 
 const std::vector<UnitName>& UnitsOf(Unit unit) {
   static const std::vector<UnitName> time = {
-      {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+      {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
+      {"min", 60},  {"h", 3600},  {"d", 86400}};
   static const std::vector<UnitName> bytes = {
       {"B", 1},       {"KB", 1e3},    {"MB", 1e6},    {"GB", 1e9},
       {"TB", 1e12},   {"PB", 1e15},   {"KiB", kKibi}, {"MiB", kMebi},
@@ -159,7 +160,14 @@ absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit) {
 }
 
 std::string FormatSeconds(double seconds) {
-  return seconds == 0 ? "0 s" : Format(seconds, UnitsOf(Unit::kTime));
+  static const std::vector<UnitName> units = {
+      {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  return seconds == 0 ? "0 s" : Format(seconds, units);
+}
+
+std::string FormatDuration(double seconds) {
+  return seconds < 60 ? FormatSeconds(seconds)
+                      : Format(seconds, UnitsOf(Unit::kTime));
 }
 
 std::string FormatBytes(double bytes) {

@@ -12,7 +12,7 @@
 namespace pipewright {
 
 enum class Unit {
-  kTime,       // seconds: ns us ms s
+  kTime,       // seconds: ns us ms s min h d
   kBytes,      // B KB MB GB TB KiB MiB GiB TiB
   kBandwidth,  // bytes per second: KBps..TBps, MiBps GiBps, Mbps Gbps Tbps
   kNone,       // a bare number
@@ -34,6 +34,8 @@ absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit);
 // For people: four digits and a fitting unit, "18.52 ms", "80 GiB",
 // "450 GBps".
 std::string FormatSeconds(double seconds);
+// Of what may last for days: "26.5 min", "1.5 d".
+std::string FormatDuration(double seconds);
 std::string FormatBytes(double bytes);
 std::string FormatBandwidth(double bytes_per_s);
 

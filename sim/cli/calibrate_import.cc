@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
+#include "calibrate/import_silicon.h"
 #include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
@@ -37,6 +38,7 @@ struct Import {
   std::string kineto;
   std::vector<std::string> nccl_tests;
   std::vector<std::string> nvbandwidth;
+  std::string silicon;
   std::string buffer = "512MiB";
   std::string model;
   std::string device;
@@ -45,6 +47,7 @@ struct Import {
   int64_t ep = 1;
 
   absl::Status Run();
+  absl::Status RunSilicon();
   absl::Status CheckOptions(const ModelSpec& spec) const;
   absl::Status TakeLayers(const ModelSpec& spec);
   absl::StatusOr<Profile> Trace();
@@ -159,11 +162,21 @@ absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
   return absl::OkStatus();
 }
 
+// Tables of kernels are no profile: their times are of single kernels.
+absl::Status Import::RunSilicon() {
+  PW_RETURN_IF_ERROR(files.Check());
+  absl::StatusOr<std::vector<SiliconTable>> tables = ImportSilicon(silicon);
+  PW_RETURN_IF_ERROR(InField("--silicon", tables.status()));
+  files.Put("-o", SiliconToText(*tables, {"imported"}));
+  return files.Write();
+}
+
 absl::Status Import::Run() {
+  if (!silicon.empty()) return RunSilicon();
   if (kineto.empty() && nccl_tests.empty() && nvbandwidth.empty()) {
     return absl::InvalidArgumentError(
         "nothing to import; allowed: --kineto FILE, --nccl-tests FILE, "
-        "--nvbandwidth FILE");
+        "--nvbandwidth FILE, --silicon DIR");
   }
   files.Reads("--kineto", kineto);
   for (const std::string& path : nccl_tests) files.Reads("--nccl-tests", path);
@@ -216,6 +229,11 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   verb->add_option("--buffer", import->buffer,
                    "bytes of nvbandwidth's buffer (its -b; default: 512MiB)")
       ->needs(nvbandwidth);
+  verb->add_option("--silicon", import->silicon,
+                   "folder of CSV files of kernel times, alone: -o becomes "
+                   "tables for simulate --silicon")
+      ->excludes(kineto)
+      ->excludes(nvbandwidth);
   // Options that say what the trace is of.
   std::vector<CLI::Option*> of_trace;
   const auto add = [&](const std::string& flag, auto& value,

@@ -201,6 +201,7 @@ absl::Status Check::Run() {
   PW_ASSIGN_OR_RETURN(const Semantics rule, FindSemantics(semantics));
   OutputFiles files;
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
+  PW_RETURN_IF_ERROR(RefuseClasses(run_config, "check"));
   files.Reads("FILE", file);
   PW_RETURN_IF_ERROR(files.Check());
   PW_ASSIGN_OR_RETURN(const std::string text,

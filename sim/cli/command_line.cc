@@ -15,19 +15,6 @@
 namespace pipewright {
 namespace {
 
-// Reserved for later versions.
-constexpr const char* kLaterVerbs[] = {"sweep", "plan", "explain", "plot"};
-
-void AddLaterVerbs(CLI::App* app, Action* action) {
-  for (const char* name : kLaterVerbs) {
-    CLI::App* verb =
-        app->add_subcommand(name, "(not available in this version)");
-    verb->allow_extras();
-    verb->callback(
-        [name, action] { *action = [name] { return NotAvailable(name); }; });
-  }
-}
-
 // The verb, or what stands below it ("calibrate import").
 const CLI::App* LastVerb(const CLI::App& app) {
   const CLI::App* last = &app;
@@ -110,20 +97,60 @@ std::vector<std::string> VerbNames(const CLI::App& app) {
   return names;
 }
 
+struct VerbEntry {
+  const char* name;
+  void (*add)(CLI::App* app, Action* action);
+};
+
+// In the order of --help.
+constexpr VerbEntry kVerbs[] = {
+    {"simulate", &AddSimulate},
+    {"schedule", &AddSchedule},
+    {"check", &AddCheck},
+    {"list", &AddList},
+    {"compare", &AddCompare},
+    {"reproduce", &AddReproduce},
+    {"explain", &AddExplain},
+    {"diagnose", &AddDiagnose},
+    {"plot", &AddPlot},
+    {"init", &AddInit},
+    {"calibrate", &AddCalibrate},
+    {"execute", &AddExecute},
+    {"sweep", &AddSweep},
+    {"plan", &AddPlan},
+    {"version", &AddVersion},
+    {"completion", &AddCompletion},
+    {"man", &AddMan},
+};
+
+// Most of a start is the description of options, so only the verb that is asked
+// for has some: if it says nothing of other verbs, and no other is named.
+const VerbEntry* OnlyVerb(int argc, char** argv) {
+  const VerbEntry* only = nullptr;
+  for (int index = 1; index < argc; ++index) {
+    const absl::string_view word = argv[index];
+    for (const VerbEntry& verb : kVerbs) {
+      if (word != verb.name) continue;
+      if (index > 1) return nullptr;
+      only = &verb;
+    }
+  }
+  if (only == nullptr) return nullptr;
+  for (const char* const name : {"list", "completion", "man"}) {
+    if (absl::string_view(name) == only->name) return nullptr;
+  }
+  return only;
+}
+
 }  // namespace
 
+void AddVersionFlag(CLI::App* app) {
+  app->set_version_flag("--version",
+                        std::string("pipewright " PIPEWRIGHT_VERSION));
+}
+
 void AddVerbs(CLI::App* app, Action* action) {
-  AddSimulate(app, action);
-  AddSchedule(app, action);
-  AddCheck(app, action);
-  AddList(app, action);
-  AddCompare(app, action);
-  AddReproduce(app, action);
-  AddInit(app, action);
-  AddCalibrate(app, action);
-  AddExecute(app, action);
-  AddVersion(app, action);
-  AddLaterVerbs(app, action);
+  for (const VerbEntry& verb : kVerbs) verb.add(app, action);
 }
 
 int RunCommandLine(int argc, char** argv) {
@@ -133,11 +160,15 @@ int RunCommandLine(int argc, char** argv) {
       "cannot be met, 4 a schedule that is incomplete or deadlocks.",
       "pipewright");
   app.require_subcommand(1);
-  app.set_version_flag("--version",
-                       std::string("pipewright " PIPEWRIGHT_VERSION));
+  AddVersionFlag(&app);
   Action action;
-  AddVerbs(&app, &action);
+  if (const VerbEntry* const only = OnlyVerb(argc, argv); only != nullptr) {
+    only->add(&app, &action);
+  } else {
+    AddVerbs(&app, &action);
+  }
 
+  SetCommandLine(argc, argv);
   SetJson(std::find_if(argv, argv + argc, [](const char* word) {
             return absl::string_view(word) == "--json";
           }) != argv + argc);

@@ -7,13 +7,17 @@
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
+#include "sim/search/foreign_args.h"
 
 namespace pipewright {
 namespace {
@@ -26,6 +30,22 @@ struct Spoken {
 Spoken& State() {
   static Spoken state;
   return state;
+}
+
+std::string& GivenWords() {
+  static std::string words;
+  return words;
+}
+
+std::string ShellWord(absl::string_view word) {
+  const bool plain =
+      !word.empty() && std::all_of(word.begin(), word.end(), [](char letter) {
+        return absl::ascii_isalnum(letter) ||
+               absl::StrContains("-_./:=,+@%", absl::string_view(&letter, 1));
+      });
+  return plain ? std::string(word)
+               : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}),
+                              "'");
 }
 
 // A grid ends in a line of its own; no empty one behind it.
@@ -74,14 +94,55 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
   }
 }
 
+void ConfigOptions::AddFromArgs(CLI::App* verb) {
+  verb->add_option("--from-args", from_args_,
+                   "arguments of another trainer: Megatron's (a script or "
+                   "flags), a Megatron-Bridge recipe (.yaml), torchtitan's "
+                   "TOML (.toml)")
+      ->type_name("FILE")
+      ->group(kConfigGroup);
+}
+
 bool ConfigOptions::given() const {
-  return !file_.empty() || !sets_.empty() ||
+  return !file_.empty() || !from_args_.empty() || !sets_.empty() ||
          std::any_of(values_.begin(), values_.end(),
                      [](const auto& values) { return !values.empty(); });
 }
 
 absl::StatusOr<RunConfig> ConfigOptions::Read(
     OutputFiles* files, std::vector<ConfigEdit> extra) const {
+  return ReadLayers(files, file_, std::move(extra), {});
+}
+
+absl::StatusOr<RunConfig> ConfigOptions::ReadOther(
+    OutputFiles* files, const std::string& other) const {
+  const size_t equals = other.find('=');
+  const size_t slash = other.find('/');
+  if (equals == std::string::npos || slash < equals) {
+    return ReadLayers(files, other, {}, {});
+  }
+  std::vector<ConfigEdit> last;
+  std::string text;
+  const auto add = [&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfSet(text));
+    edit.origin = absl::StrCat("--versus ", text);
+    last.push_back(std::move(edit));
+    return absl::OkStatus();
+  };
+  // A part without "=" goes on with a list.
+  for (absl::string_view part : absl::StrSplit(other, ',')) {
+    if (!text.empty() && absl::StrContains(part, '=')) {
+      PW_RETURN_IF_ERROR(add());
+      text.clear();
+    }
+    absl::StrAppend(&text, text.empty() ? "" : ",", part);
+  }
+  PW_RETURN_IF_ERROR(add());
+  return ReadLayers(files, file_, {}, std::move(last));
+}
+
+absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
+    std::vector<ConfigEdit> extra) const {
   std::vector<ConfigEdit> sets;
   for (const std::string& text : sets_) {
     PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfSet(text));
@@ -95,15 +156,34 @@ absl::StatusOr<RunConfig> ConfigOptions::Read(
       flags.push_back(std::move(edit));
     }
   }
+  std::vector<std::vector<ConfigEdit>> layers;
+  layers.push_back(std::move(sets));
+  layers.push_back(std::move(flags));
+  return layers;
+}
+
+absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
+    OutputFiles* files, const std::string& file, std::vector<ConfigEdit> extra,
+    std::vector<ConfigEdit> last) const {
+  PW_ASSIGN_OR_RETURN(std::vector<std::vector<ConfigEdit>> layers,
+                      Layers(std::move(extra)));
+  layers.push_back(std::move(last));
   std::string text;
-  if (!file_.empty()) {
-    PW_ASSIGN_OR_RETURN(text, ReadFile(file_));
+  if (!file.empty()) {
+    PW_ASSIGN_OR_RETURN(text, ReadFile(file));
   }
-  PW_ASSIGN_OR_RETURN(
-      RunConfig config,
-      ReadConfig(text, file_, {std::move(sets), std::move(flags)}));
+  ForeignArgs foreign;
+  if (!from_args_.empty()) {
+    PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args_));
+    PW_ASSIGN_OR_RETURN(foreign, ReadForeignArgs(arguments, from_args_));
+    if (files != nullptr) files->Reads("--from-args", from_args_);
+    layers.insert(layers.begin(), std::move(foreign.edits));
+  }
+  PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, file, layers));
+  config.notes.insert(config.notes.end(), foreign.notes.begin(),
+                      foreign.notes.end());
   if (files != nullptr) {
-    files->Reads("the configuration", file_);
+    files->Reads("the configuration", file);
     for (const InputField& input : InputFields(config)) {
       files->Reads(input.field, input.path);
     }
@@ -136,6 +216,15 @@ CLI::Validator NumberCheck(const std::string& flag, double above, double most) {
   };
   return CLI::Validator(check, "");
 }
+
+void SetCommandLine(int argc, const char* const* argv) {
+  GivenWords() = "pipewright";
+  for (int index = 1; index < argc; ++index) {
+    absl::StrAppend(&GivenWords(), " ", ShellWord(argv[index]));
+  }
+}
+
+const std::string& CommandLine() { return GivenWords(); }
 
 absl::Status Print(absl::string_view text) {
   MarkReported();

@@ -36,16 +36,35 @@ class ConfigOptions {
   void AddTo(CLI::App* verb, File file,
              const std::vector<std::string>& only = {});
 
+  // Adds --from-args, whose fields lie below all others.
+  void AddFromArgs(CLI::App* verb);
+
   // Was any of them given?
   bool given() const;
+
+  // What was given, not yet read: --set, then flags.
+  const std::string& file() const { return file_; }
+  absl::StatusOr<std::vector<std::vector<ConfigEdit>>> Layers(
+      std::vector<ConfigEdit> extra = {}) const;
 
   // File, --set and flags as one. `extra`: flag edits of the verb's own. Tells
   // `files`, if not null, of every file that the run is read from.
   absl::StatusOr<RunConfig> Read(OutputFiles* files,
                                  std::vector<ConfigEdit> extra = {}) const;
+  // Another run for comparison: `other` is a configuration to read in place of
+  // the file, with the same --set and flags on top, or "PATH=VALUE[,...]" on
+  // top of everything.
+  absl::StatusOr<RunConfig> ReadOther(OutputFiles* files,
+                                      const std::string& other) const;
 
  private:
+  absl::StatusOr<RunConfig> ReadLayers(OutputFiles* files,
+                                       const std::string& file,
+                                       std::vector<ConfigEdit> extra,
+                                       std::vector<ConfigEdit> last) const;
+
   std::string file_;
+  std::string from_args_;
   std::vector<std::string> sets_;
   // One a row of ConfigFlags(); a deque keeps addresses.
   std::deque<std::vector<std::string>> values_;
@@ -77,6 +96,10 @@ class RefusedOption : public CLI::ParseError {
  private:
   absl::Status status_;
 };
+
+// The words of this call as a shell reads them back, "pipewright sweep a.yaml".
+void SetCommandLine(int argc, const char* const* argv);
+const std::string& CommandLine();
 
 // Standard output, all of it or an error (a full disk, a closed pipe).
 absl::Status Print(absl::string_view text);

@@ -23,7 +23,6 @@
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/report/html.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
@@ -78,8 +77,7 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
               ScheduleGridSvg(program, ops, {.title = ExecuteTitle(report)}));
   }
   if (files.wanted("--html")) {
-    files.Put("--html", ReportHtml(report.report, program, ops,
-                                   ExecuteSections(report, step_s)));
+    files.Put("--html", ExecutePage(report, program, ops, step_s));
   }
 }
 
@@ -196,6 +194,13 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                       &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program,
                       Lower(run.schedule.lowered, run.lower));
+  if (!prepared->program.ranks[0].layers.empty()) {
+    const bool odc = run.lower.data_parallel == DataParallel::kOdc;
+    return BadValue(odc ? "strategy.data_parallel" : "strategy.shard_blocks",
+                    odc ? "odc" : "layer",
+                    odc ? "none, ddp, zero1, zero2, fsdp with execute"
+                        : "pass, run, unit with execute");
+  }
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       TraitsOf(run.lower.data_parallel).shards_step &&

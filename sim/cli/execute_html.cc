@@ -6,7 +6,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/quantity.h"
+#include "sim/explain/page_extras.h"
 #include "sim/report/format.h"
+#include "sim/report/html.h"
 #include "sim/report/html_parts.h"
 
 namespace pipewright {
@@ -164,10 +166,15 @@ std::string ExecuteTitle(const ExecuteReport& report) {
                       " clock");
 }
 
-std::string ExecuteSections(const ExecuteReport& report,
-                            const std::vector<double>& step_s) {
-  return absl::StrCat(HowSection(report, step_s), CheckSection(report),
-                      MeasuredSection(report));
+std::string ExecutePage(const ExecuteReport& report, const Program& program,
+                        const std::vector<TraceOp>& ops,
+                        const std::vector<double>& step_s) {
+  PageExtras extras;
+  extras.path = CriticalPathOf(program, ops);
+  return ReportHtml(report.report, program, ops,
+                    absl::StrCat(HowSection(report, step_s),
+                                 CheckSection(report), MeasuredSection(report)),
+                    &extras);
 }
 
 }  // namespace pipewright

@@ -67,7 +67,13 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
 
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings) {
+  PW_RETURN_IF_ERROR(RefuseClasses(read, "execute"));
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
+  if (run.failing) {
+    warnings->push_back(
+        "reliability.mtbf_per_device has no effect on execute: nothing fails, "
+        "and simulate has the goodput");
+  }
   const bool unflushed = run.schedule.lowered->update_every > 0;
   if (!read.strategy.optimizer && !unflushed) {
     // So that the warnings are those of a run that steps.

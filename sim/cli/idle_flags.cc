@@ -109,8 +109,8 @@ constexpr char kPair[] = "schedule.params.pair";
 bool IsOfOrder(const std::string& path) {
   return path != kPair &&
          IsOneOf(path, {"schedule.", "strategy.pp", "strategy.vpp",
-                        "strategy.microbatches", "strategy.slices",
-                        "strategy.max_activations"});
+                        "strategy.microbatches", "strategy.global_batch",
+                        "strategy.slices", "strategy.max_activations"});
 }
 
 // Planners see none of these (ScheduleParams).
@@ -135,6 +135,13 @@ bool IsNeverPlannedFor(const std::string& path) {
                         "strategy.data_parallel",
                         "strategy.overlap_gradients",
                         "strategy.shard_blocks",
+                        "strategy.reshard_after_forward",
+                        "strategy.shard_group",
+                        "strategy.near_group",
+                        "strategy.gather_type",
+                        "strategy.one_comm_stream",
+                        "strategy.pull_flows",
+                        "strategy.owner_poll",
                         "strategy.optimizer",
                         "strategy.validation",
                         "strategy.rollback_iterations",

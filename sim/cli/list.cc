@@ -201,6 +201,13 @@ Json Devices() {
          {"attention_forward", device.attention_forward},
          {"attention_backward", device.attention_backward},
          {"collective_sustained", device.collective_sustained},
+         {"fp4_flops", device.fp4_flops},
+         {"architecture", device.architecture},
+         {"silicon", device.silicon},
+         {"silicon_by_default", device.silicon_by_default},
+         {"board_watts", device.board_watts},
+         {"idle_watts", device.idle_watts},
+         {"bf16_joules_per_flop", device.bf16_joules_per_flop},
          {"sources", device.sources}});
   }
   return rows;

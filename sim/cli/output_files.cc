@@ -40,16 +40,23 @@ const std::vector<FormatRow>& Formats() {
       {FileFormat::kYaml, "YAML", {".yaml", ".yml"}},
       {FileFormat::kTextProto,
        "text protobuf",
-       {".txtpb", ".textproto", ".pbtxt"}}};
+       {".txtpb", ".textproto", ".pbtxt"}},
+      {FileFormat::kPng, "PNG", {".png"}},
+      {FileFormat::kPdf, "PDF", {".pdf"}},
+      {FileFormat::kJsonLines, "JSON Lines", {".jsonl", ".ndjson"}},
+      {FileFormat::kDatabase,
+       "an SQLite database",
+       {".sqlite", ".sqlite3", ".db"}},
+      {FileFormat::kShell, "arguments of a shell", {".sh", ".txt"}},
+      {FileFormat::kToml, "TOML", {".toml"}}};
   return *rows;
 }
 
 // Formats that no verb writes.
 constexpr const char* kForeignEndings[] = {
-    ".pdf",  ".png", ".jpg", ".jpeg", ".gif", ".webp",   ".bmp",   ".tiff",
-    ".ps",   ".eps", ".gz",  ".bz2",  ".xz",  ".zst",    ".zip",   ".tar",
-    ".tsv",  ".xml", ".xls", ".xlsx", ".ods", ".sqlite", ".proto", ".tex",
-    ".docx", ".py",  ".cc",  ".h",    ".sh",  ".toml",   ".ini",   ".pt"};
+    ".jpg", ".jpeg",  ".gif", ".webp", ".bmp", ".tiff", ".ps",  ".eps", ".gz",
+    ".bz2", ".xz",    ".zst", ".zip",  ".tar", ".tsv",  ".xml", ".xls", ".xlsx",
+    ".ods", ".proto", ".tex", ".docx", ".py",  ".cc",   ".h",   ".ini", ".pt"};
 
 const FormatRow& RowOf(FileFormat format) {
   for (const FormatRow& row : Formats()) {
@@ -204,17 +211,20 @@ std::string OutputFiles::path(absl::string_view flag) const {
 }
 
 void OutputFiles::Reads(absl::string_view name, absl::string_view path) {
-  if (!path.empty()) inputs_.push_back({std::string(name), std::string(path)});
+  if (path.empty()) return;
+  inputs_.push_back({std::string(name), std::string(path), std::nullopt});
 }
 
-void OutputFiles::AlsoWrites(absl::string_view flag, absl::string_view path) {
-  more_outputs_.push_back({std::string(flag), std::string(path)});
+void OutputFiles::AlsoWrites(absl::string_view flag, absl::string_view path,
+                             std::optional<FileFormat> format) {
+  more_outputs_.push_back({std::string(flag), std::string(path), format});
 }
 
 std::vector<OutputFiles::NamedPath> OutputFiles::Written() const {
   std::vector<NamedPath> written;
   for (const File& file : files_) {
-    if (file.option->count() > 0) written.push_back({file.flag, file.path});
+    if (file.option->count() == 0) continue;
+    written.push_back({file.flag, file.path, file.format});
   }
   written.insert(written.end(), more_outputs_.begin(), more_outputs_.end());
   return written;
@@ -238,7 +248,8 @@ absl::Status OutputFiles::Check() const {
   const bool prints_json = report != nullptr && report->option->count() == 0 &&
                            report->format == FileFormat::kJson;
   for (size_t index = 0; index < written.size(); ++index) {
-    const auto& [flag, path] = written[index];
+    const std::string& flag = written[index].name;
+    const std::string& path = written[index].path;
     if (prints_json && IsStandardOutput(path)) {
       return BadValue(flag, path,
                       "another file, or the JSON in a file of its own (-o): "
@@ -262,9 +273,9 @@ absl::Status OutputFiles::Check() const {
       return BadValue(flag, path, "another file than that of standard output");
     }
   }
-  for (const File& file : files_) {
-    if (file.option->count() == 0) continue;
-    PW_RETURN_IF_ERROR(CheckEnding(file.flag, file.path, file.format));
+  for (const NamedPath& file : written) {
+    if (!file.format) continue;
+    PW_RETURN_IF_ERROR(CheckEnding(file.name, file.path, *file.format));
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ enum class FileFormat : uint8_t {
   kPerfetto,
   kYaml,
   kTextProto,
+  kPng,
+  kPdf,
+  kJsonLines,
+  kDatabase,
+  kShell,
+  kToml,
 };
 
 // Check() once all inputs are known and before the work, Write() after it.
@@ -39,8 +46,10 @@ class OutputFiles {
 
   // `name`: of the argument, flag or field. An empty path is none.
   void Reads(absl::string_view name, absl::string_view path);
-  // A file that the work writes by itself, under the name of `flag`.
-  void AlsoWrites(absl::string_view flag, absl::string_view path);
+  // A file that the work writes by itself, under the name of `flag`. Without a
+  // format its name may end as it likes.
+  void AlsoWrites(absl::string_view flag, absl::string_view path,
+                  std::optional<FileFormat> format = std::nullopt);
 
   // Checks that each can be written, and that none ends as another format does,
   // is read by this call or is the same file as another, standard output
@@ -62,6 +71,7 @@ class OutputFiles {
   struct NamedPath {
     std::string name;
     std::string path;
+    std::optional<FileFormat> format;  // of an output
   };
   const File* Find(absl::string_view flag) const;
   // All that this call writes.

@@ -5,11 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/input.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/output_files.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/engine.h"
 #include "sim/reproduce/paper.h"
+#include "sim/reproduce/step_summary.h"
+#include "sim/reproduce/validation.h"
 
 namespace pipewright {
 namespace {
@@ -19,9 +23,11 @@ using Json = nlohmann::ordered_json;
 struct Reproduce {
   std::vector<std::string> names;
   std::string engine = "simgrid";
+  std::string old_file;
   bool json = false;
+  OutputFiles files;
 
-  absl::Status Run() const;
+  absl::Status Run();
 };
 
 struct Count {
@@ -50,7 +56,18 @@ absl::StatusOr<std::vector<const Paper*>> Choose(
   return chosen;
 }
 
-absl::string_view Verdict(const Comparison& row) {
+std::string Verdict(const Comparison& row) {
+  if (row.step) {
+    const StepFacts& facts = *row.step;
+    std::string verdict =
+        facts.refused.empty()
+            ? absl::StrFormat("%+.1f %%", 100 * StepError(row))
+            : absl::StrCat("not expressed: ", facts.refused);
+    if (!facts.excluded.empty()) {
+      absl::StrAppend(&verdict, " (not counted: ", facts.excluded, ")");
+    }
+    return verdict;
+  }
   if (row.matches()) return "match";
   return row.is_judged() ? "OFF" : "differs";
 }
@@ -61,7 +78,7 @@ std::string ToText(const Paper& paper,
       "%s: %s\n%s\n\n%-30s %-28s %10s %10s\n", paper.name, paper.summary,
       paper.metric, "setting", "schedule", "expected", "simulated");
   for (const Comparison& row : comparisons) {
-    const std::string rule = row.RuleNote();
+    const std::string rule = row.step ? "" : row.RuleNote();
     absl::StrAppendFormat(&text, "%-30s %-28s %10s %10s  %s%s%s\n", row.setting,
                           row.schedule, row.published, row.rounded,
                           Verdict(row),
@@ -71,40 +88,20 @@ std::string ToText(const Paper& paper,
   return text;
 }
 
-const char* RuleName(Comparison::Rule rule) {
-  switch (rule) {
-    case Comparison::Rule::kDigits:
-      return "digits";
-    case Comparison::Rule::kWithin:
-      return "within";
-    case Comparison::Rule::kShown:
-      return "shown";
-    case Comparison::Rule::kAtMost:
-      return "at most";
-  }
-  return "";
-}
-
-Json ToJson(const Paper& paper, const std::vector<Comparison>& comparisons) {
-  Json rows = Json::array();
-  for (const Comparison& row : comparisons) {
-    rows.push_back(
-        {{"setting", row.setting},
-         {"schedule", row.schedule},
-         {row.in_paper ? "published" : "reference", std::stod(row.published)},
-         {"simulated", row.simulated},
-         {"rounded", std::stod(row.rounded)},
-         {"rule", RuleName(row.rule)},
-         {"tolerance", row.tolerance},
-         {"in_paper", row.in_paper},
-         {"match", row.matches()}});
-  }
-  return {{"name", paper.name}, {"metric", paper.metric}, {"rows", rows}};
-}
-
-absl::Status Reproduce::Run() const {
+absl::Status Reproduce::Run() {
   PW_RETURN_IF_ERROR(InField("--engine", FindEngine(engine).status()));
   PW_ASSIGN_OR_RETURN(const std::vector<const Paper*> papers, Choose(names));
+  files.Reads("--diff", old_file);
+  PW_RETURN_IF_ERROR(files.Check());
+  std::string old_json;
+  if (!old_file.empty()) {
+    PW_ASSIGN_OR_RETURN(old_json, ReadFile(old_file, InputKind::kProfile));
+    // Before minutes of work.
+    PW_RETURN_IF_ERROR(Prefix(absl::StrCat("--diff: ", old_file),
+                              DiffValidation(old_json, {}).status()));
+  }
+  std::vector<PaperResult> results;
+  std::vector<Comparison> steps;
   std::string text;
   Json experiments = Json::array();
   Count published;
@@ -114,6 +111,7 @@ absl::Status Reproduce::Run() const {
     PW_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
                         paper->run(engine));
     for (const Comparison& row : comparisons) {
+      if (row.step) steps.push_back(row);
       if (!row.is_judged()) {
         ++shown;
         continue;
@@ -123,8 +121,11 @@ absl::Status Reproduce::Run() const {
       count.off += row.matches() ? 0 : 1;
     }
     absl::StrAppend(&text, ToText(*paper, comparisons), "\n");
-    experiments.push_back(ToJson(*paper, comparisons));
+    results.push_back({paper, comparisons});
+    experiments.push_back(PaperToJson(results.back()));
   }
+  const StepSummary summary = SummarizeSteps(steps);
+  if (!steps.empty()) absl::StrAppend(&text, StepSummaryToText(summary), "\n");
   const int compared = published.compared + references.compared;
   const int off = published.off + references.off;
   absl::StrAppend(
@@ -132,12 +133,22 @@ absl::Status Reproduce::Run() const {
       references.ToString(), " references that are not in the paper",
       shown == 0 ? "" : absl::StrCat(", ", shown, " are shown and not judged"),
       " (engine ", engine, ")\n");
-  const Json object = {{"engine", engine},
-                       {"compared", compared},
-                       {"published", published.compared},
-                       {"off", off},
-                       {"match", off == 0},
-                       {"experiments", experiments}};
+  Json object = {{"engine", engine},
+                 {"compared", compared},
+                 {"published", published.compared},
+                 {"off", off},
+                 {"match", off == 0},
+                 {"experiments", experiments}};
+  if (!steps.empty()) object["steps"] = StepSummaryToJson(summary);
+  if (!old_file.empty()) {
+    PW_ASSIGN_OR_RETURN(const ValidationDiff diff,
+                        DiffValidation(old_json, results));
+    absl::StrAppend(&text, DiffToText(diff));
+    object["diff"] = DiffToJson(diff);
+  }
+  files.Put("--markdown", ValidationMarkdown(results, engine));
+  files.Put("--html", ValidationHtml(results, engine));
+  PW_RETURN_IF_ERROR(files.Write());
   PW_RETURN_IF_ERROR(Print(json ? absl::StrCat(object.dump(2), "\n") : text));
   if (off == 0) return absl::OkStatus();
   return absl::InternalError(
@@ -157,8 +168,16 @@ void AddReproduce(CLI::App* app, Action* action) {
   verb->add_option("NAME", reproduce->names, known)->required()->type_name("");
   verb->add_option("--engine", reproduce->engine, "simgrid, fast")
       ->type_name("NAME");
+  verb->add_option("--diff", reproduce->old_file,
+                   "what has changed against this output of --json")
+      ->type_name("OLD.json");
   verb->add_flag("--json", reproduce->json,
-                 "one JSON object on standard output");
+                 "one JSON object on standard output")
+      ->group("Output");
+  reproduce->files.AddTo(verb, "--markdown", "all results as a page",
+                         FileFormat::kText);
+  reproduce->files.AddTo(verb, "--html", "the same for a browser",
+                         FileFormat::kHtml);
   verb->callback([action, reproduce] {
     *action = [reproduce] { return reproduce->Run(); };
   });

@@ -68,6 +68,7 @@ absl::Status Convert::Run() {
   }
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files, extra));
   PW_RETURN_IF_ERROR(files.Check());
+  PW_RETURN_IF_ERROR(RefuseClasses(run_config, "schedule"));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
   if (form != "svg") PrintWarnings(IdleInSchedule(run_config, run));
   const std::vector<double>& factors = run.lower.costs.slice_factor;

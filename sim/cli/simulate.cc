@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -5,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/cli/simulate_seeds.h"
 #include "sim/cli/verbs.h"
+#include "sim/explain/page_extras.h"
 #include "sim/report/facts.h"
 #include "sim/report/html.h"
 #include "sim/report/memory_svg.h"
@@ -25,6 +28,7 @@ constexpr int64_t kMaxTracedOps = 20'000'000;
 
 struct SimulateVerb {
   ConfigOptions config;
+  SeedOptions seeds;
   OutputFiles files;
   bool json = false;
 
@@ -40,9 +44,13 @@ struct SimulateVerb {
 };
 
 absl::Status CheckTraceable(const Program& program, bool whole) {
-  const double copies =
-      whole ? static_cast<double>(program.replicas) * program.iterations : 1;
-  const double ops = static_cast<double>(program.num_ops()) * copies;
+  double all = 0;
+  const std::vector<int> replicas = program.ReplicasOfClasses();
+  for (int index = 0; index < program.num_classes(); ++index) {
+    all += static_cast<double>(program.dp_class(index).num_ops()) *
+           (whole ? replicas[index] : 1);
+  }
+  const double ops = all * (whole ? program.iterations : 1);
   if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
   const std::string allowed = absl::StrCat(
       kMaxTracedOps, " (fewer microbatches or replicas, or --iterations 1)");
@@ -54,10 +62,10 @@ absl::Status CheckTraceable(const Program& program, bool whole) {
       absl::StrCat(ops), allowed);
 }
 
-bool IsDrawn(const TraceOp& op) { return op.iteration == 0 && op.replica == 0; }
-
 absl::Status SimulateVerb::Run() {
   if (json) files.SetFormat("-o", FileFormat::kJson);
+  PW_RETURN_IF_ERROR(seeds.Check(files));
+  if (seeds.seeds > 0) return SimulateSeeds(config, seeds, json, &files);
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());
   RunContext context;
@@ -70,13 +78,21 @@ absl::Status SimulateVerb::Run() {
   }
   PrintWarnings(prepared.warnings);
   const bool whole = traces();
+  // What pictures may be of: the first replica of each class.
+  std::vector<int> drawn;
   SampledTrace trace(
-      [whole](const TraceOp& op) { return whole || IsDrawn(op); },
+      [whole, &drawn](const TraceOp& op) {
+        return whole ||
+               (op.iteration == 0 && std::find(drawn.begin(), drawn.end(),
+                                               op.replica) != drawn.end());
+      },
       kMaxTracedOps);
   SimulateOptions options = {.interval = true};
   if (traces() || draws()) {
     options.trace = &trace;
-    options.admit = [whole](const PreparedRun&, const Program& program) {
+    options.admit = [whole, &drawn](const PreparedRun&,
+                                    const Program& program) {
+      drawn = program.FirstReplicas();
       return CheckTraceable(program, whole);
     };
   }
@@ -96,6 +112,11 @@ absl::Status SimulateVerb::Run() {
   if (files.wanted("--svg")) {
     GridOptions grid;
     grid.title = PictureTitle(report);
+    if (report.dp_classes) {
+      grid.replica = drawn[report.dp_classes->slowest];
+      absl::StrAppend(&grid.title, ", replica ", grid.replica, " of class ",
+                      report.dp_classes->slowest, ", the slowest");
+    }
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
   if (files.wanted("--trace")) {
@@ -111,12 +132,16 @@ absl::Status SimulateVerb::Run() {
   }
   if (files.wanted("--memory-svg")) {
     MemoryPicture picture;
+    picture.title = absl::StrCat("Memory of ", PictureTitle(report));
     picture.limit_bytes = report.memory->allocator_limit();
+    if (report.dp_classes)
+      picture.replica = drawn[report.dp_classes->hungriest];
     files.Put("--memory-svg", MemoryOverTimeSvg(program, *report.memory->memory,
                                                 trace.ops(), picture));
   }
   if (files.wanted("--html")) {
-    files.Put("--html", ReportHtml(report, program, trace.ops()));
+    const PageExtras extras = PageExtrasOf(simulated, trace.ops());
+    files.Put("--html", ReportHtml(report, program, trace.ops(), "", &extras));
   }
   PW_RETURN_IF_ERROR(files.Write());
   PW_RETURN_IF_ERROR(run.limit());
@@ -130,6 +155,8 @@ void AddSimulate(CLI::App* app, Action* action) {
       "simulate", "Run a schedule and report times, bubbles and memory");
   auto simulate = std::make_shared<SimulateVerb>();
   simulate->config.AddTo(verb, ConfigOptions::File::kPositional);
+  simulate->config.AddFromArgs(verb);
+  simulate->seeds.AddTo(verb);
   verb->add_flag("--json", simulate->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = simulate->files;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "sim/cli/common.h"
 
@@ -16,11 +18,24 @@ void AddCompare(CLI::App* app, Action* action);
 void AddReproduce(CLI::App* app, Action* action);
 void AddCalibrate(CLI::App* app, Action* action);
 void AddExecute(CLI::App* app, Action* action);
+void AddSweep(CLI::App* app, Action* action);
+void AddPlan(CLI::App* app, Action* action);
+void AddExplain(CLI::App* app, Action* action);
+void AddDiagnose(CLI::App* app, Action* action);
+void AddPlot(CLI::App* app, Action* action);
 void AddInit(CLI::App* app, Action* action);
 void AddVersion(CLI::App* app, Action* action);
+void AddCompletion(CLI::App* app, Action* action);
+void AddMan(CLI::App* app, Action* action);
+
+// --version.
+void AddVersionFlag(CLI::App* app);
 
 // All of them.
 void AddVerbs(CLI::App* app, Action* action);
+
+// What `init` writes.
+const std::vector<std::string>& InitTemplates();
 
 // Parses and runs; returns the exit code.
 int RunCommandLine(int argc, char** argv);

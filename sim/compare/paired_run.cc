@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -92,14 +93,26 @@ int CountReplicas(const std::vector<ReadOp>& ops) {
 }
 
 // An engine reports replicas that are alike once, as the first of them.
-void RepeatReplicas(int replicas, int* groups, std::vector<ReadOp>* ops) {
+// `classes`: TraceOrigin::dp_classes.
+void RepeatReplicas(const std::string& classes, int replicas, int* groups,
+                    std::vector<ReadOp>* ops) {
+  const std::vector<std::string> class_of =
+      absl::StrSplit(classes, ' ', absl::SkipEmpty());
+  const auto alike = [&class_of](int one, int other) {
+    const auto last = static_cast<int>(class_of.size());
+    return one < last && other < last ? class_of[one] == class_of[other]
+                                      : class_of.empty();
+  };
   std::set<int> told;
   for (const ReadOp& read : *ops) told.insert(read.op.replica);
   const std::vector<ReadOp> first = *ops;
   for (int replica = 1; replica < replicas; ++replica) {
     if (told.count(replica) > 0) continue;
+    const auto like = std::find_if(told.begin(), told.end(), [&](int other) {
+      return alike(other, replica);
+    });
     for (ReadOp read : first) {
-      if (read.op.replica != 0) continue;
+      if (like == told.end() || read.op.replica != *like) continue;
       read.op.replica = replica;
       ops->push_back(read);
     }
@@ -287,7 +300,8 @@ absl::StatusOr<PairedRun> PairRuns(const ReadTrace& simulated,
         " operations; allowed: a trace of fewer replicas or iterations"));
   }
   int groups = 1;
-  RepeatReplicas(run.replicas, &groups, &ops[kSimulated]);
+  RepeatReplicas(simulated.origin.dp_classes, run.replicas, &groups,
+                 &ops[kSimulated]);
   if (groups == 0) {
     for (ReadOp& read : ops[kSimulated]) read.group = -1;
   }

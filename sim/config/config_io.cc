@@ -18,8 +18,11 @@
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/config/shape_params.h"
+#include "sim/cost/device.h"
+#include "sim/cost/silicon.h"
 #include "sim/profile/store.h"
 #include "sim/proto/config.pb.h"
+#include "sim/sequences/lengths.h"
 
 namespace pipewright {
 namespace {
@@ -230,6 +233,19 @@ absl::StatusOr<RunConfig> ReadConfig(
   if (config.costs.profile && IsProfileFile(*config.costs.profile)) {
     ResolvePath("costs.profile", source_name, &config, &config.costs.profile);
   }
+  CostChoice& costs = config.costs;
+  if (costs.analytic_device && IsDeviceFile(*costs.analytic_device)) {
+    ResolvePath("costs.analytic.device", source_name, &config,
+                &costs.analytic_device);
+  }
+  if (costs.analytic_silicon && IsSiliconFile(*costs.analytic_silicon)) {
+    ResolvePath("costs.analytic.silicon", source_name, &config,
+                &costs.analytic_silicon);
+  }
+  if (config.sequences.lengths && !IsLengthLaw(*config.sequences.lengths)) {
+    ResolvePath("sequences.lengths", source_name, &config,
+                &config.sequences.lengths);
+  }
   return config;
 }
 
@@ -250,7 +266,37 @@ std::vector<InputField> InputFields(const RunConfig& config) {
   if (config.costs.profile && IsProfileFile(*config.costs.profile)) {
     add("costs.profile", config.costs.profile);
   }
+  const CostChoice& costs = config.costs;
+  if (costs.analytic_device && IsDeviceFile(*costs.analytic_device)) {
+    add("costs.analytic.device", costs.analytic_device);
+  }
+  if (costs.analytic_silicon && IsSiliconFile(*costs.analytic_silicon)) {
+    add("costs.analytic.silicon", costs.analytic_silicon);
+  }
+  if (config.sequences.lengths && !IsLengthLaw(*config.sequences.lengths)) {
+    add("sequences.lengths", config.sequences.lengths);
+  }
   return inputs;
+}
+
+std::string ValueInFolder(absl::string_view path, const std::string& value,
+                          absl::string_view folder) {
+  if (folder.empty() || absl::StartsWith(value, "/")) return value;
+  const std::string beside = absl::StrCat(folder, value);
+  bool is_file = path == "schedule.file" || path == "system.file" ||
+                 path == "model.hf" ||
+                 (path == "schedule.name" && IsScheduleFile(value, beside)) ||
+                 (path == "costs.profile" && IsProfileFile(value)) ||
+                 (path == "costs.analytic.device" && IsDeviceFile(value)) ||
+                 (path == "costs.analytic.silicon" && IsSiliconFile(value)) ||
+                 (path == "sequences.lengths" && !IsLengthLaw(value));
+  for (const ConfigFlag& flag : ConfigFlags()) {
+    if (flag.path != path || flag.is_other == nullptr) continue;
+    is_file |=
+        (flag.other_path == "system.file" || flag.other_path == "model.hf") &&
+        flag.is_other(value);
+  }
+  return is_file ? beside : value;
 }
 
 std::vector<std::string> ConfigPaths() {

@@ -72,9 +72,10 @@ class Collector {
     Add(path, "number", absl::StrCat(least, " to ", most));
   }
   template <typename Value>
-  void Reals(const char* path, const Value&) {
+  void Reals(const char* path, const Value&, MayBeZero zero = kMayBeZero) {
     Add(path, "list of numbers",
-        absl::StrCat("0, or ", kFactors.least, " to ", kFactors.most));
+        absl::StrCat(zero == kMayBeZero ? "0, or " : "", kFactors.least, " to ",
+                     kFactors.most));
   }
   template <typename Value>
   void Quantity(const char* path, const Value&, Unit unit) {
@@ -132,9 +133,9 @@ over `--set PATH=VALUE`, which wins over the file. `--set` reaches every field;
 `--set PATH=` clears one. A list on the command line has commas.
 
 A time, an amount of bytes or a bandwidth has its unit with the value (`18.5ms`,
-`80GiB`, `400Gbps`) or in the name (`forward_ms: 18.5`). Units are `ns us ms s`,
-`B KB MB GB TB KiB MiB GiB TiB` and `KBps` to `TBps`, `MiBps GiBps`, `Mbps Gbps
-Tbps`. GB is 1e9 bytes, GiB is 2^30 bytes, Gbps counts bits.
+`80GiB`, `400Gbps`) or in the name (`forward_ms: 18.5`). Units are `ns us ms s
+min h d`, `B KB MB GB TB KiB MiB GiB TiB` and `KBps` to `TBps`, `MiBps GiBps`,
+`Mbps Gbps Tbps`. GB is 1e9 bytes, GiB is 2^30 bytes, Gbps counts bits.
 
 Where a field has no default in the table, nothing stands in for it: the run does
 without it, or a message says that it is missing. A preset or a file sets all

@@ -65,6 +65,36 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   const absl::Status& status() const { return status_; }
 
  private:
+  // "strategy.dp_classes." for a place within these two. Braces in strings and
+  // comments are few, and a wrong path is no path of the field.
+  std::string OpenSection(int line, size_t split) const {
+    std::vector<std::string> open;
+    std::string word;
+    for (int index = 0; index <= line; ++index) {
+      if (static_cast<size_t>(index) >= lines_.size()) break;
+      absl::string_view text = lines_[index];
+      if (index == line) text = text.substr(0, split);
+      text = text.substr(0, text.find('#'));
+      for (const char letter : text) {
+        if (absl::ascii_isalnum(letter) || letter == '_') {
+          word += letter;
+        } else if (letter == '{' || letter == '<') {
+          open.push_back(word);
+          word.clear();
+        } else if (letter == '}' || letter == '>') {
+          if (!open.empty()) open.pop_back();
+          word.clear();
+        } else if (letter != ' ' && letter != '\t') {
+          word.clear();
+        }
+      }
+      word.clear();
+    }
+    std::string path;
+    for (const std::string& section : open) absl::StrAppend(&path, section, ".");
+    return path;
+  }
+
   // The parser tells where the number stands; its field stands before it.
   absl::Status OutOfRange(int line, int column) const {
     absl::string_view text;
@@ -98,7 +128,11 @@ class FirstError : public google::protobuf::io::ErrorCollector {
         paths.push_back(std::move(path));
       }
     }
-    // Where several sections have the field, only the line tells which.
+    // Several sections may have the field: it is that of the open one.
+    const std::string here = absl::StrCat(OpenSection(line, split), field);
+    if (std::find(paths.begin(), paths.end(), here) != paths.end()) {
+      paths = {here};
+    }
     if (paths.size() == 1) field = paths[0];
     std::string allowed;
     if (paths.size() == 1) allowed = target_.allowed_of(paths[0]);

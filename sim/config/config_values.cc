@@ -48,9 +48,9 @@ std::string Numbers(double minimum, double maximum) {
   return absl::StrCat("a number from ", minimum, " to ", maximum);
 }
 
-std::string Factors() {
-  return absl::StrCat("0 or a number from ", kFactors.least, " to ",
-                      kFactors.most);
+std::string Factors(MayBeZero zero) {
+  return absl::StrCat(zero == kMayBeZero ? "0 or a number" : "a number",
+                      " from ", kFactors.least, " to ", kFactors.most);
 }
 
 // What a number may be, by the path of its field.
@@ -79,8 +79,9 @@ class Ranges : public IgnoredFields {
             double maximum) {
     words_[path] = Numbers(minimum, maximum);
   }
-  void Reals(const char* path, const std::vector<double>&) {
-    words_[path] = Factors();
+  void Reals(const char* path, const std::vector<double>&,
+             MayBeZero zero = kMayBeZero) {
+    words_[path] = Factors(zero);
   }
 
  private:
@@ -148,7 +149,8 @@ class Reader {
       out.push_back(Parse(path, text, unit));
     }
   }
-  void Reals(const char* path, std::vector<double>& out) {
+  void Reals(const char* path, std::vector<double>& out,
+             MayBeZero zero = kMayBeZero) {
     const FieldAt at = FindField(root_, path);
     if (at.message == nullptr) return;
     const auto* reflection = at.message->GetReflection();
@@ -157,8 +159,8 @@ class Reader {
       const double value =
           reflection->GetRepeatedDouble(*at.message, at.field, index);
       const bool within = value >= kFactors.least && value <= kFactors.most;
-      if (value != 0 && !within) {
-        Fail(path, absl::StrCat(value), Factors());
+      if (!within && (value != 0 || zero == kNeverZero)) {
+        Fail(path, absl::StrCat(value), Factors(zero));
       }
       out.push_back(value);
     }

@@ -3,6 +3,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "sim/config/reality_help.h"
+
 namespace pipewright {
 namespace {
 
@@ -133,8 +135,29 @@ std::vector<FieldHelp> StrategyHelp() {
        "and the receivers gather them"},
       {"strategy.cp", "1", "degree of context parallelism"},
       {"strategy.ep", "1", "degree of expert parallelism, within dp * cp"},
-      {"strategy.dp", "1", "data-parallel replicas"},
-      {"strategy.microbatches", "",
+      {"strategy.dp",
+       "1; with strategy.global_batch and system.nodes, as many as there are "
+       "devices for",
+       "data-parallel replicas"},
+      {"strategy.dp_classes.replicas", "",
+       "data-parallel replicas of each class; those of a class run the same "
+       "(docs/dp_classes.md)"},
+      {"strategy.dp_classes.microbatches", "strategy.microbatches of each",
+       "microbatches of a replica, a class"},
+      {"strategy.dp_classes.slower", "1 for each",
+       "factor on the pass and step times, a class"},
+      {"strategy.dp_classes.slow_rank", "-1 for each",
+       "the rank of each replica that strategy.dp_classes.slower concerns, a "
+       "class; -1: all of them"},
+      {"strategy.dp_classes.microbatch_factor", "costs.microbatch_factor",
+       "factor on all pass times of each microbatch, class after class"},
+      {"strategy.dp_classes.schedule", "schedule.name of each",
+       "a registered schedule, a class"},
+      {"strategy.global_batch", "",
+       "what all replicas train on in one iteration, in samples (1024) or "
+       "tokens (4Mtokens); strategy.microbatches follows from it"},
+      {"strategy.microbatches",
+       "with strategy.global_batch, that over dp and microbatch_size",
        "microbatches of one iteration of one data-parallel replica; a "
        "bidirectional schedule counts both directions"},
       {"strategy.microbatch_size", "1", "samples of a microbatch"},
@@ -148,7 +171,26 @@ std::vector<FieldHelp> StrategyHelp() {
        "waits for the last pass"},
       {"strategy.shard_blocks", "pass; unit where the schedule has units",
        "zero2 and fsdp communicate for each pass, each run of passes of one "
-       "chunk, or each unit of microbatches"},
+       "chunk, each unit of microbatches, or (fsdp) each layer, as FSDP2; odc "
+       "always for each layer"},
+      {"strategy.reshard_after_forward", "true",
+       "layer by layer: a layer is given up after its forward and gathered "
+       "again for its backward; false keeps it"},
+      {"strategy.shard_group", "all replicas",
+       "layer by layer: replicas that one copy of the weights is sharded over, "
+       "next to each other (HSDP)"},
+      {"strategy.near_group", "all of shard_group",
+       "layer by layer: replicas among which backwards gather (ZeRO++ hpZ); of "
+       "odc all gathers but one a minibatch"},
+      {"strategy.gather_type", "bf16; fp32 with odc",
+       "layer by layer: the type of the weights on their way"},
+      {"strategy.one_comm_stream", "true",
+       "layer by layer: gathers and reductions take turns on one stream"},
+      {"strategy.pull_flows", "together",
+       "odc: a gather is one activity inside a node and one across nodes; "
+       "apart makes every pull a flow of its own"},
+      {"strategy.owner_poll", "100us",
+       "odc: time between two looks of an owner's process at its requests"},
       {"strategy.waiting", "buffered",
        "which ranks a transfer blocks: buffered blocks none, rendezvous both, "
        "batched both for all transfers between two passes together"},
@@ -288,9 +330,34 @@ std::vector<FieldHelp> CostHelp() {
        "measured"},
       {"costs.analytic", "", "estimate pass times from the model and a device"},
       {"costs.analytic.device", "auto, the system's",
-       "the device to estimate for (pipewright list devices)"},
+       "the device to estimate for: a name (pipewright list devices) or a "
+       "file"},
+      {"costs.analytic.silicon", "auto",
+       "measured rates of kernels: auto takes the shipped tables but for "
+       "A100, shipped those of A100 too, none has the curves alone; or a file "
+       "(pipewright calibrate import --silicon)"},
+      {"costs.analytic.clock", "sustained",
+       "clocks of measured rates: sustained lowers them to what the board's "
+       "power allows for long, burst leaves them as measured in "
+       "milliseconds"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
+      {"sequences.lengths", "",
+       "lengths of the samples: a law (longalign, longalign-mean, swe-smith, "
+       "aime, constant:TOKENS, uniform:LOW-HIGH, "
+       "lognormal:MEDIAN,SIGMA,LEAST,MOST) or a file of lengths"},
+      {"sequences.histogram", "",
+       "instead of it: LENGTH:WEIGHT or LOW-HIGH:WEIGHT, one or several"},
+      {"sequences.packer", "lb-micro",
+       "which samples a device gets, in which microbatches"},
+      {"sequences.packer_cost", "linear",
+       "what packers balance: tokens, the fit of ODC, or FLOPs of the model"},
+      {"sequences.minibatch", "a file's samples over dp",
+       "samples of a step and device"},
+      {"sequences.max_token_len", "the longest sample",
+       "tokens of a packed microbatch at most"},
+      {"sequences.seed", "costs.seed",
+       "seed of the lengths; a file without it gives its first ones"},
       {"engine", "simgrid", "simgrid shares links, fast does not"},
       {"network", "fluid",
        "network model of simgrid: fluid or native, with the same times"},
@@ -304,7 +371,8 @@ std::vector<FieldHelp> CostHelp() {
 const std::vector<FieldHelp>& AllFieldHelp() {
   static const auto* const rows = [] {
     auto* all = new std::vector<FieldHelp>(ModelHelp());
-    for (const auto& part : {SystemHelp(), StrategyHelp(), CostHelp()}) {
+    for (const auto& part :
+         {SystemHelp(), StrategyHelp(), CostHelp(), RealityHelp()}) {
       all->insert(all->end(), part.begin(), part.end());
     }
     return all;

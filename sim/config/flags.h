@@ -39,4 +39,10 @@ inline bool IsScheduleFile(const std::string& value) {
   return IsScheduleFile(value, value);
 }
 
+// What the field `path` holds that a file in `folder` ("sweeps/", "" for none)
+// gives as `value`: relative files are looked up beside the file that names
+// them. Names and absolute paths stay as they are.
+std::string ValueInFolder(absl::string_view path, const std::string& value,
+                          absl::string_view folder);
+
 }  // namespace pipewright

@@ -23,6 +23,8 @@ const std::vector<IdleRule>& HostRules();
 const std::vector<IdleRule>& StrategyRules();
 const std::vector<IdleRule>& TrainingRules();
 const std::vector<IdleRule>& CostRules();
+const std::vector<IdleRule>& SequenceRules();
+const std::vector<IdleRule>& RealityRules();
 
 // Why system.params.KEY changes nothing in a run on a system; "" where it may.
 std::string WhyShapeParamIsIdle(const RunFacts& facts, absl::string_view key);

@@ -1,9 +1,56 @@
 // Of schedule, costs and the rest.
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "sim/config/idle_rules.h"
 
 namespace pipewright {
+namespace {
+
+// Does any operation of the model take another time under a lasting load?
+bool ClockMatters(const PreparedRun& run) {
+  if (!run.prepared_model) return false;
+  const PreparedModel& model = *run.prepared_model;
+  AnalyticOptions lasting = *run.costs.analytic;
+  lasting.sustained = true;
+  AnalyticOptions burst = lasting;
+  burst.sustained = false;
+  std::set<BlockKind> seen;
+  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    for (const StageBlock& block : blocks) {
+      if (!seen.insert(block.kind).second) continue;
+      const auto times = [&](const AnalyticOptions& options) {
+        return BlockTimes(model.spec, model.training, options, block.kind,
+                          block.first_layer);
+      };
+      const std::vector<OpTime> one = times(lasting);
+      const std::vector<OpTime> other = times(burst);
+      for (size_t op = 0; op < one.size(); ++op) {
+        for (int pass = 0; pass < kNumOpPasses; ++pass) {
+          if (one[op].seconds[pass] != other[op].seconds[pass]) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// sequences.seed is costs.seed unless it is given, which then also shuffles a
+// list of lengths.
+bool SeedDrawsLengths(const RunFacts& facts) {
+  const std::optional<PreparedSequences>& sequences = facts.run().sequences;
+  return sequences && !sequences->drawn && !sequences->source.is_list();
+}
+
+// Their seeds are costs.seed unless they are given.
+bool SeedDrawsReality(const RunFacts& facts) {
+  const RunConfig& config = facts.config();
+  return (facts.run().DrawsSlow() && !config.slow.seed) ||
+         (facts.run().failing && !config.reliability.seed);
+}
+
+}  // namespace
 
 const std::vector<IdleRule>& CostRules() {
   static const std::vector<IdleRule> rules = {
@@ -90,7 +137,8 @@ const std::vector<IdleRule>& CostRules() {
        }},
       {{"costs.seed"},
        [](const RunFacts& facts) {
-         return Unless(facts.run().lower.jitter != nullptr,
+         return Unless(facts.run().lower.jitter != nullptr ||
+                           SeedDrawsLengths(facts) || SeedDrawsReality(facts),
                        "without costs.jitter");
        }},
       {{"costs.scale_shapes", "costs.interference"},
@@ -109,6 +157,18 @@ const std::vector<IdleRule>& CostRules() {
                                                 ProfiledTime::How::kScaled;
                                        }),
                        "where the profile has the model's shapes");
+       }},
+      {{"costs.analytic.clock"},
+       [](const RunFacts& facts) -> const char* {
+         const std::optional<AnalyticOptions>& analytic =
+             facts.run().costs.analytic;
+         if (!analytic || analytic->silicon == nullptr) {
+           return "without tables of measured rates (costs.analytic.silicon)";
+         }
+         return Unless(
+             ClockMatters(facts.run()),
+             "on any time where no operation draws more than the board "
+             "gives");
        }},
       {{"costs.price_per_device_hour"},
        [](const RunFacts& facts) {

@@ -2,6 +2,21 @@
 #include "sim/config/idle_rules.h"
 
 namespace pipewright {
+namespace {
+
+const char* NeedsLayers(const RunFacts& facts) {
+  const bool odc = facts.mode().mode == DataParallel::kOdc;
+  const bool layers = facts.mode().shards_weights &&
+                      facts.run().lower.shard_blocks == ShardBlocks::kLayer;
+  if (!odc && !layers) {
+    return "unless strategy.shard_blocks is layer with fsdp, or "
+           "strategy.data_parallel is odc";
+  }
+  if (facts.sizes().dp == 1) return "with dp 1";
+  return Unless(!facts.free_network(), "on any time while hops are free");
+}
+
+}  // namespace
 
 const std::vector<IdleRule>& StrategyRules() {
   static const std::vector<IdleRule> rules = {
@@ -41,12 +56,23 @@ const std::vector<IdleRule>& StrategyRules() {
       {{"strategy.dp"},
        [](const RunFacts& facts) {
          const bool seen = facts.model() != nullptr ||
-                           facts.shape() != nullptr || facts.run().tokens;
+                           facts.shape() != nullptr || facts.run().tokens ||
+                           facts.run().slow || facts.run().failing;
          if (facts.sizes().dp == 1 || seen) return Unless(true, "");
          if (facts.free_network()) return "on any time while hops are free";
          return Unless(facts.synchronises() ||
                            facts.run().lower.optimizer != OptimizerMode::kNone,
                        "on any time where replicas are not synchronised");
+       }},
+      {{"strategy.global_batch"},
+       [](const RunFacts& facts) {
+         const RunConfig& config = facts.config();
+         const bool all_given =
+             (config.strategy.microbatches || config.schedule.file) &&
+             (config.strategy.dp || facts.sizes().dp == 1);
+         return Unless(!all_given,
+                       "beyond a check where the microbatches and dp are "
+                       "given");
        }},
       {{"strategy.data_parallel"},
        [](const RunFacts& facts) {
@@ -69,7 +95,8 @@ const std::vector<IdleRule>& StrategyRules() {
          }
          if (!facts.synchronises()) return "where no gradients are reduced";
          if (facts.mode().shards_gradients) {
-           return "with zero2 and fsdp, which reduce after every backward pass";
+           return "with zero2, fsdp and odc, which reduce after every backward "
+                  "pass";
          }
          if (facts.free_network()) return "while hops are free";
          return Unless(facts.OverlapMatters(),
@@ -80,8 +107,30 @@ const std::vector<IdleRule>& StrategyRules() {
          if (!facts.mode().shards_gradients) {
            return "unless strategy.data_parallel is zero2 or fsdp";
          }
+         if (facts.mode().mode == DataParallel::kOdc) {
+           return "with odc, which always goes layer by layer";
+         }
          if (facts.sizes().dp == 1) return "with dp 1";
          return Unless(!facts.free_network(), "while hops are free");
+       }},
+      {{"strategy.reshard_after_forward", "strategy.shard_group",
+        "strategy.near_group", "strategy.gather_type",
+        "strategy.one_comm_stream"},
+       [](const RunFacts& facts) { return NeedsLayers(facts); }},
+      {{"strategy.near_group"},
+       [](const RunFacts& facts) {
+         const bool kept =
+             !facts.config().strategy.reshard_after_forward.value_or(true);
+         return Unless(!kept || facts.mode().mode == DataParallel::kOdc,
+                       "with strategy.reshard_after_forward false, which keeps "
+                       "what is gathered");
+       }},
+      {{"strategy.pull_flows", "strategy.owner_poll"},
+       [](const RunFacts& facts) {
+         if (facts.mode().mode != DataParallel::kOdc) {
+           return "unless strategy.data_parallel is odc";
+         }
+         return NeedsLayers(facts);
        }},
       {{"strategy.waiting"},
        [](const RunFacts& facts) {
@@ -155,6 +204,19 @@ const std::vector<IdleRule>& TrainingRules() {
         "strategy.layout", "strategy.split", "strategy.vocabulary",
         "strategy.memory_context", "strategy.fragmentation"},
        NeedsModel},
+      {{"strategy.parameter_bytes_per_parameter"},
+       [](const RunFacts& facts) {
+         const std::optional<PreparedModel>& model = facts.run().prepared_model;
+         // Frozen weights have none.
+         const bool masters = model && model->training.master_bytes > 0 &&
+                              model->spec.frozen_layers == 0 &&
+                              model->spec.lora_rank == 0;
+         const bool layers =
+             facts.sizes().dp > 1 && !facts.run().lower.layers.stages.empty();
+         return Unless(!masters || !layers,
+                       "layer by layer, where shards are of the master weights "
+                       "and strategy.gather_type is what is gathered");
+       }},
       {{"strategy.parameter_bytes_per_parameter"},
        [](const RunFacts& facts) {
          return Unless(facts.model() != nullptr ||

@@ -11,6 +11,12 @@ bool NamesDevice(const RunFacts& facts) {
   return facts.config().costs.analytic_device.value_or("auto") != "auto";
 }
 
+// Then dp follows from how many devices there are.
+bool DevicesSetReplicas(const RunFacts& facts) {
+  const StrategyChoice& strategy = facts.config().strategy;
+  return strategy.global_batch.has_value() && !strategy.dp;
+}
+
 // A system whose links carry nothing, and whose device is nobody's.
 const char* UsesSystem(const RunFacts& facts) {
   if (facts.offload() != nullptr) return nullptr;
@@ -21,6 +27,12 @@ const char* UsesSystem(const RunFacts& facts) {
   return Unless(!NamesDevice(facts),
                 "on any time or limit since nothing crosses its links and "
                 "costs.analytic.device names another device");
+}
+
+const char* CopiesToHost(const RunFacts& facts) {
+  return Unless(
+      !facts.run().lower.activation_bytes.empty() || facts.offload() != nullptr,
+      "where no bytes are copied to the host, or where their time is given");
 }
 
 }  // namespace
@@ -69,6 +81,11 @@ const std::vector<IdleRule>& ModelRules() {
          return Unless(!facts.config().strategy.sequence,
                        "with strategy.sequence");
        }},
+      {{"model.sequence"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.run().sequences,
+                       "beside sequences, whose longest counts");
+       }},
   };
   return rules;
 }
@@ -83,13 +100,7 @@ const std::vector<IdleRule>& SystemRules() {
       {{"system.preset", "system.file", "system.shape", "system.nodes",
         "system.devices_per_node"},
        UsesSystem},
-      {{"system.pcie_per_switch", "system.pcie."},
-       [](const RunFacts& facts) {
-         return Unless(!facts.run().lower.activation_bytes.empty() ||
-                           facts.offload() != nullptr,
-                       "where no bytes are copied to the host, or where their "
-                       "time is given");
-       }},
+      {{"system.pcie_per_switch", "system.pcie."}, CopiesToHost},
       {{"system.host_memory"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;
@@ -110,12 +121,13 @@ const std::vector<IdleRule>& SystemRules() {
        }},
       {{"system.devices_per_node"},
        [](const RunFacts& facts) {
-         return Unless(facts.SpansNodes(),
+         return Unless(facts.SpansNodes() || DevicesSetReplicas(facts),
                        "beyond that one node has room for all ranks");
        }},
       {{"system.nodes"},
        [](const RunFacts& facts) {
-         return Unless(facts.SpansNodes(), "while all ranks are on one node");
+         return Unless(facts.SpansNodes() || DevicesSetReplicas(facts),
+                       "while all ranks are on one node");
        }},
       {{"system.nics_per_node", "system.nic.bandwidth", "system.nic.latency"},
        [](const RunFacts& facts) {

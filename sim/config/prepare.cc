@@ -7,6 +7,7 @@
 #include "sim/base/status.h"
 #include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/time_scales.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
@@ -65,19 +66,32 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status) {
   return origin == config.origins.end() ? status : At(origin->second, status);
 }
 
-absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
-                                    RunContext* context) {
+namespace {
+
+// Of a run whose replicas are all alike. `scales` may be null.
+absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
+                                         const TimeScales* scales,
+                                         RunContext* context) {
   PreparedRun run;
-  run.config = config;
-  run.warnings = config.notes;
-  run.engine = config.engine.value_or("simgrid");
-  PW_RETURN_IF_ERROR(CheckNames(config, run.engine));
+  run.config = given;
+  run.warnings = given.notes;
+  run.engine = given.engine.value_or("simgrid");
+  PW_RETURN_IF_ERROR(CheckNames(given, run.engine));
+  PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
+  RunConfig config = WithSequences(given, run.sequences);
 
   std::shared_ptr<const Schedule> read;
   if (config.schedule.file) {
     PW_ASSIGN_OR_RETURN(read, ReadScheduleFile(config, context, &run.warnings));
   }
-  PW_ASSIGN_OR_RETURN(RunSizes sizes, PrepareSizes(config, read.get()));
+  PW_ASSIGN_OR_RETURN(RunSizes sizes,
+                      PrepareSizes(config, read.get(), context));
+  if (scales != nullptr) {
+    for (RunConfig* const scaled : {&config, &run.config}) {
+      PW_RETURN_IF_ERROR(
+          ScaleGivenTimes(*scales, sizes.pp, sizes.vpp, context, scaled));
+    }
+  }
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config, context));
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
@@ -105,19 +119,27 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                      context, &run.warnings);
   if (!network.ok()) return refusal(network.status());
   run.network = *std::move(network);
+  if (scales != nullptr && run.network.measured_hop) {
+    run.network.hop_s *= scales->p2p;
+    run.network.links.hop_s = run.network.hop_s;
+  }
   absl::StatusOr<PreparedCosts> costs =
       PrepareCosts(config, sizes, model ? &*model : nullptr, run.network,
                    *std::move(profile), std::move(slice_factor), &run.warnings);
   if (!costs.ok()) return refusal(costs.status());
   run.costs = *std::move(costs);
+  PassCosts planned = run.costs.passes;
+  if (scales != nullptr) ScaleOtherTimes(config, *scales, &planned);
   PW_ASSIGN_OR_RETURN(
-      run.schedule, PrepareSchedule(config, sizes, spec,
-                                    PlanCostsOf(config, sizes, run.costs.passes,
-                                                run.network.hop_s),
-                                    std::move(read)));
+      run.schedule,
+      PrepareSchedule(config, sizes, spec,
+                      PlanCostsOf(config, sizes, planned, run.network.hop_s),
+                      std::move(read)));
   PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network,
                                    *run.schedule.lowered, run.engine,
                                    &run.costs, &run.warnings));
+  // Behind it: of estimated times, R is still part of the backward before.
+  if (scales != nullptr) ScaleOtherTimes(config, *scales, &run.costs.passes);
   PW_RETURN_IF_ERROR(PrepareOffload(config, sizes, &run));
   const Schedule& schedule = *run.schedule.lowered;
   PW_RETURN_IF_ERROR(CheckAgainstSchedule(config, schedule));
@@ -138,7 +160,14 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
   if (const auto tokens = MicrobatchTokens(config, spec)) {
     run.tokens = *tokens * sizes.microbatches * sizes.dp;
   }
+  PW_RETURN_IF_ERROR(FinishSequences(config, sizes, spec, nullptr, &run));
   LimitHostMemory(config, &run);
+  const Network& links = run.network.links;
+  PW_ASSIGN_OR_RETURN(
+      run.slow,
+      PrepareSlowDevices(config, sizes.pp, sizes.dp, sizes.tp * sizes.cp,
+                         links.cluster.get(), links.mapping.get()));
+  PW_ASSIGN_OR_RETURN(run.failing, PrepareFailures(config, sizes.devices()));
   run.idle = FindIdleOptions(run, sizes);
   for (const IdleOption& option : run.idle) {
     run.warnings.push_back(option.warning);
@@ -152,6 +181,40 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
   strategy.microbatches = sizes.microbatches;
   strategy.slices = sizes.slices;
   return run;
+}
+
+// `scales` may be null.
+absl::StatusOr<PreparedRun> PrepareWith(const RunConfig& config,
+                                        const TimeScales* scales,
+                                        RunContext* context) {
+  if (!config.strategy.dp_classes.given()) {
+    return PrepareAlike(config, scales, context);
+  }
+  if (config.sequences.given()) {
+    return BothGiven(config.Field("strategy.dp_classes.replicas"),
+                     "sequences, which make classes of their own");
+  }
+  if (config.slow.slows_devices()) {
+    return BothGiven(config.Field("strategy.dp_classes.replicas"),
+                     "slow.devices or slow.devices_law, which make classes of "
+                     "their own");
+  }
+  return PrepareClasses(config, [scales, context](const RunConfig& own) {
+    return PrepareAlike(own, scales, context);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
+                                    RunContext* context) {
+  return PrepareWith(config, nullptr, context);
+}
+
+absl::StatusOr<PreparedRun> PrepareScaled(const RunConfig& config,
+                                          const TimeScales& scales,
+                                          RunContext* context) {
+  return PrepareWith(config, &scales, context);
 }
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {

@@ -12,9 +12,11 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/prepare_profile.h"
+#include "sim/config/prepare_slow.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/goodput.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
 #include "sim/model/training.h"
@@ -22,6 +24,9 @@
 #include "sim/program/lower.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
+#include "sim/sequences/lengths.h"
+#include "sim/sequences/packer.h"
+#include "sim/sequences/pass_work.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
@@ -50,6 +55,8 @@ struct PreparedNetwork {
   double hop_s = 0;    // of one transfer, the slowest hop; what planners see
   bool measured_hop = false;         // the delay of hops is the profile's
   std::optional<ShapeParams> shape;  // of the system, where there is one
+
+  std::optional<SlowLinks> slow;  // in `links` already
 
   const ShapeParams* system_shape() const { return shape ? &*shape : nullptr; }
 };
@@ -91,6 +98,57 @@ struct PreparedOffload {
   std::vector<RankOffload> ranks;  // empty where nothing was planned
 };
 
+// A minibatch of samples of different lengths, dealt out to the data-parallel
+// replicas.
+struct PreparedSequences {
+  LengthSource source;
+  int64_t seed = 0;
+  bool drawn = false;   // of a list: by chance, not its first lengths
+  PackRequest request;  // the lengths drawn, the packer and its limits
+  Packing packing;      // [replica][microbatch]
+  int samples = 0;      // of all replicas
+  int64_t tokens = 0;
+  // The sequence of equal samples whose tokens cost as much attention as these
+  // do: sum of squares over sum.
+  int64_t mean_sequence = 0;
+  // The microbatch that pass times and memory are of.
+  int64_t base_sequence = 0;
+  int base_samples = 1;
+  bool has_model = false;
+  PassWorks works;
+  // Replicas whose microbatches take the same times share a class; the first
+  // has most microbatches.
+  std::vector<MicrobatchFactors> classes;
+  std::vector<int> class_of_replica;
+  // [class]; null until the schedules are built, and where it is the run's.
+  std::vector<std::shared_ptr<const Schedule>> schedules;
+
+  int most_microbatches() const {
+    return static_cast<int>(classes.front().forward.size());
+  }
+  int least_microbatches() const;
+};
+
+struct PreparedRun;
+
+// Devices that fail, and the stretches of time that are drawn of it.
+struct PreparedFailures {
+  FailingJob job;
+  bool interval_given = true;  // or Daly's
+  double horizon_s = 0;
+  int seeds = 0;
+  uint64_t seed = 0;
+};
+
+// Data-parallel replicas that run the same.
+struct PreparedClass {
+  int replicas = 1;
+  double slower = 1;   // factor on its times
+  int slow_rank = -1;  // that the factor concerns; -1: all
+  // As if all replicas of the run were like these.
+  std::shared_ptr<const PreparedRun> run;
+};
+
 struct PreparedRun {
   RunConfig config;  // as given, with the sizes of the strategy filled in
   std::string engine;
@@ -100,10 +158,17 @@ struct PreparedRun {
   PreparedCosts costs;
   PreparedSchedule schedule;
   std::optional<PreparedOffload> offload;  // where the schedule has O passes
+  std::optional<PreparedSequences> sequences;  // where lengths are given
   // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
   std::optional<MemoryReport> memory;
   LowerOptions lower;  // what Lower takes of network, costs and strategy
   std::optional<double> tokens;  // of an iteration, all replicas; if known
+  // Where not all replicas run the same, else empty: the first of them have the
+  // first class and so on. The rest of this PreparedRun is then of the first
+  // class, but `memory` of the one that needs most.
+  std::vector<PreparedClass> classes;
+  std::optional<SlowDevices> slow;          // where the configuration has some
+  std::optional<PreparedFailures> failing;  // where devices fail
   std::vector<IdleOption> idle;
   std::vector<std::string> warnings;  // those of `idle` too
 
@@ -111,10 +176,27 @@ struct PreparedRun {
   const ScheduleMemory* memory_of_ranks() const {
     return memory ? memory->memory.get() : nullptr;
   }
+  // Are there slow devices or links that a seed decides on?
+  bool DrawsSlow() const {
+    return (slow && slow->of.law) || (network.slow && network.slow->of.law);
+  }
   absl::Status limit() const {
     return schedule.limit.value_or(absl::OkStatus());
   }
 };
+
+// Makes a prepared run another draw: lengths and noise with their seeds `more`
+// further on. Its memory, tokens apart, and its warnings stay those of the
+// first. Errors: a draw that the packer or the schedule cannot take.
+absl::Status TakeDraw(int64_t more, PreparedRun* run);
+
+// What the run is simulated as: of every class lowered, and joined. Errors:
+// those of Lower and JoinClasses.
+absl::StatusOr<Program> LowerRun(const PreparedRun& run);
+
+// OK, or kInvalidArgument with the field: `verb` runs one order of passes, and
+// strategy.dp_classes give several.
+absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb);
 
 // For people and tests: a line a fact, sizes and times rounded as in reports.
 std::string ToString(const PreparedNetwork& network);
@@ -138,5 +220,10 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                                     RunContext* context);
 // The same of a run that shares nothing.
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config);
+
+// strategy.global_batch in samples; it must be given. Error: tokens that the
+// sequence does not divide.
+absl::StatusOr<int64_t> GlobalBatchSamples(const RunConfig& config,
+                                           RunContext* context);
 
 }  // namespace pipewright

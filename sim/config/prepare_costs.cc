@@ -1,12 +1,15 @@
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/silicon.h"
 
 namespace pipewright {
 namespace {
@@ -101,6 +104,40 @@ AnalyticNetwork NetworkOf(const ShapeParams& shape) {
 
 namespace {
 
+// The tables of measured rates that costs.analytic.silicon stands for; null for
+// none. Error: a file that cannot be read; "shipped" where none ship.
+absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
+    const RunConfig& config, const DeviceSpec& device) {
+  const std::string choice = config.costs.analytic_silicon.value_or("auto");
+  const auto field = config.Field("costs.analytic.silicon");
+  std::shared_ptr<const Silicon> none;
+  if (choice == "none") return none;
+  if (choice == "auto" || choice == "shipped") {
+    const bool is_wanted = choice == "shipped" || device.silicon_by_default;
+    if (device.silicon.empty() || !is_wanted) {
+      if (choice == "auto") return none;
+      return BadValue(
+          field, choice,
+          absl::StrCat("auto or none (no tables ship for ", device.name, ")"));
+    }
+    std::shared_ptr<const Silicon> shipped = Silicon::Shipped(device.silicon);
+    if (shipped == nullptr) {
+      return Prefix(field, UnknownName("device with tables", device.silicon,
+                                       {"a100", "b200", "b300", "gb200",
+                                        "gb300", "h100", "h200"}));
+    }
+    return shipped;
+  }
+  if (!IsSiliconFile(choice)) {
+    return BadValue(field, choice,
+                    "auto, shipped, none, or a file (with a '/' or a '.')");
+  }
+  absl::StatusOr<std::shared_ptr<const Silicon>> own =
+      Silicon::OfFile(choice, device);
+  if (!own.ok()) return Prefix(field, own.status());
+  return own;
+}
+
 // Device and links to estimate pass times for, or nothing where they are not
 // estimated. `model` and `shape` may be null. Error: an estimate without a
 // model, a known device or the links that it needs.
@@ -144,6 +181,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                     absl::StrCat("bf16 (", spec->name, " has no fp8)"));
   }
   if (shape != nullptr) options.network = NetworkOf(*shape);
+  PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec));
+  options.sustained = config.costs.analytic_sustained.value_or(true);
   return std::optional<AnalyticOptions>(std::move(options));
 }
 

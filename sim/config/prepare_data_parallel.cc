@@ -198,14 +198,31 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   PW_ASSIGN_OR_RETURN(const TrainingSpec training,
                       PrepareTraining(config, sizes, std::nullopt));
-  const double parameters = ParametersPerGradientByte(training);
-  for (const double bytes : lower.gradient_bytes) {
-    lower.parameter_bytes.push_back(bytes * parameters);
+  if (TraitsOf(lower.data_parallel).shards_weights && model &&
+      !config.costs.gradient_bytes) {
+    for (const double parameters : StoredParameters(*model)) {
+      lower.parameter_bytes.push_back(parameters * training.weight_bytes);
+    }
+    if (model->spec.frozen_layers > 0) {
+      lower.layers.stages = LayerShares(*model);
+    }
+  } else {
+    const double parameters = ParametersPerGradientByte(training);
+    for (const double bytes : lower.gradient_bytes) {
+      lower.parameter_bytes.push_back(bytes * parameters);
+    }
   }
   const bool known = !lower.gradient_bytes.empty();
+  const bool odc = lower.data_parallel == DataParallel::kOdc;
+  if (odc || (lower.data_parallel == DataParallel::kFsdp &&
+              lower.shard_blocks == ShardBlocks::kLayer)) {
+    PW_RETURN_IF_ERROR(PrepareLayers(config, training, run));
+  }
   if (!given && known) {
     for (const DataParallelTraits& row : kDataParallelModes) {
-      if (row.reduces && row.zero_stage() == training.zero) {
+      // Odc is asked for by name.
+      if (row.reduces && row.zero_stage() == training.zero &&
+          row.mode != DataParallel::kOdc) {
         lower.data_parallel = row.mode;
       }
     }
@@ -224,7 +241,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     if (TraitsOf(lower.data_parallel).shards_step && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(
-          "parameters taken as ", parameters,
+          "parameters taken as ", ParametersPerGradientByte(training),
           " of costs.gradient_bytes (strategy.parameter_bytes_per_parameter "
           "against gradient_bytes_per_parameter; bf16 against fp32 unless "
           "given)"));

@@ -172,6 +172,9 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       ")");
   prepared.shape = params;
   prepared.links.cluster = std::make_shared<const Cluster>(*std::move(cluster));
+  PW_ASSIGN_OR_RETURN(prepared.slow,
+                      PrepareSlowLinks(config, prepared.links.cluster));
+  if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();
   prepared.links.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
@@ -183,6 +186,12 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 }
 
 }  // namespace
+
+absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
+                                  RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
+  return std::max(SystemOf(config, base).devices_per_node, 1);
+}
 
 absl::StatusOr<PreparedNetwork> PrepareNetwork(
     const RunConfig& config, const RunSizes& sizes,
@@ -211,6 +220,7 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
                    absl::StrCat("no system is given; allowed: ", kAllowed)),
         absl::StrCat(*config.system.nodes), kAllowed);
   }
+  PW_RETURN_IF_ERROR(PrepareSlowLinks(config, nullptr).status());
   const WaitRule waiting =
       config.strategy.waiting.value_or(WaitRule::kBuffered);
   if (waiting != WaitRule::kBuffered) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/config/prepare.h"
+#include "sim/config/prepare_draws.h"
 #include "sim/config/run_config.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/pass_costs.h"
@@ -70,11 +72,49 @@ absl::StatusOr<std::vector<double>> PrepareSlices(
     const RunConfig& config, const std::optional<ModelSpec>& model,
     RunSizes* sizes, std::vector<std::string>* warnings);
 
+// Draws the lengths of a minibatch and packs them; nothing where none are
+// given. Errors: a file that is not there, a packer that cannot, sizes and
+// costs that lengths exclude.
+absl::StatusOr<std::optional<PreparedSequences>> PrepareSequences(
+    const RunConfig& config, RunContext* context);
+
+// The configuration of the class of most microbatches: what they say in place
+// of the strategy.
+RunConfig WithSequences(const RunConfig& config,
+                        const std::optional<PreparedSequences>& sequences);
+
+// The schedules of the other classes, once the run's own is there, and the
+// factors on the times of all of them. Errors: a schedule that some number of
+// microbatches does not suit; kFailedPrecondition where replicas of unequal
+// numbers would meet after every microbatch. `plan` may be null.
+absl::Status FinishSequences(const RunConfig& config, const RunSizes& sizes,
+                             const std::optional<ModelSpec>& model,
+                             DrawPlan* plan, PreparedRun* run);
+
+// Of a run with so many devices; nothing where none fails. Error: what a job
+// that fails lacks, or a time of 0 where there must be some.
+absl::StatusOr<std::optional<PreparedFailures>> PrepareFailures(
+    const RunConfig& config, int64_t devices);
+
+// LowerRun of a run with sequences.
+absl::StatusOr<Program> LowerSequences(const PreparedRun& run, DrawPlan* plan);
+
 // The sizes of the run: the configuration's, or those of `read`, the schedule
 // of a file (null without one). Error: one that is missing, too large, or
 // another than the file's.
 absl::StatusOr<RunSizes> PrepareSizes(const RunConfig& config,
-                                      const Schedule* read);
+                                      const Schedule* read,
+                                      RunContext* context);
+
+// What follows from strategy.global_batch: dp where it is not given, and the
+// microbatches; those in `sizes` (0: unknown) must agree. It must be given.
+// Error: a batch that does not divide, with the nearest that do;
+// devices that pp * tp * cp does not divide.
+absl::Status TakeGlobalBatch(const RunConfig& config, RunContext* context,
+                             RunSizes* sizes);
+
+// Of the system that is given, with what the configuration changes of it.
+absl::StatusOr<int> DevicesOfNode(const RunConfig& config, RunContext* context);
 
 // The schedule of a file, verified.
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
@@ -177,6 +217,11 @@ double PrepareHopBytes(const RunConfig& config,
 // Experts, which fewer replicas share, count as much less as their ring is
 // shorter. Frozen ones do not count, a tied table counts once a rank.
 std::vector<double> TrainedParameters(const PreparedModel& model);
+// The same with those that are frozen, which sharded weights are gathered of.
+std::vector<double> StoredParameters(const PreparedModel& model);
+
+// [stage][layer]; embedding and head go with the layer next to them.
+std::vector<std::vector<LayerShare>> LayerShares(const PreparedModel& model);
 
 // The gradient of one device's part of a table that embedding and output head
 // share; 0 where they share none.
@@ -201,9 +246,18 @@ void TakeOffloadedStates(PreparedRun* run);
 // when that is known.
 void LimitHostMemory(const RunConfig& config, PreparedRun* run);
 
+// Of a parameter on its way to those that gather it, layer by layer.
+double GatherBytesOf(const StrategyChoice& strategy);
+
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from
 // the schedule and the model that are there. Warns where gradients are not
 // synchronised. Error: bytes that nothing tells.
+// What a layer has of its stage, and how layers are gathered and reduced
+// (LowerOptions::layers); gathered in the type that the configuration says.
+// Error: kInvalidArgument without a model.
+absl::Status PrepareLayers(const RunConfig& config,
+                           const TrainingSpec& training, PreparedRun* run);
+
 absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
                                  PreparedRun* run);
 
@@ -258,5 +312,12 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
     const std::optional<PreparedProfile>& profile, double hop_bytes,
     absl::string_view engine, RunContext* context,
     std::vector<std::string>* warnings);
+
+// prepare_classes.cc: a run whose strategy.dp_classes are given. `prepare_one`
+// prepares a run whose replicas are all alike.
+absl::StatusOr<PreparedRun> PrepareClasses(
+    const RunConfig& config,
+    const std::function<absl::StatusOr<PreparedRun>(const RunConfig&)>&
+        prepare_one);
 
 }  // namespace pipewright

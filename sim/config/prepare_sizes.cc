@@ -29,14 +29,16 @@ absl::StatusOr<RunSizes> SizesFromConfig(const RunConfig& config) {
   if (!strategy.pp) {
     return MissingValue(config.Field("strategy.pp"), NumbersAt("strategy.pp"));
   }
-  if (!strategy.microbatches) {
-    return MissingValue(config.Field("strategy.microbatches"),
-                        NumbersAt("strategy.microbatches"));
+  if (!strategy.microbatches && !strategy.global_batch) {
+    return MissingValue(
+        config.Field("strategy.microbatches"),
+        absl::StrCat(NumbersAt("strategy.microbatches"),
+                     ", or strategy.global_batch, from which they follow"));
   }
   RunSizes sizes;
   sizes.pp = *strategy.pp;
   sizes.vpp = strategy.vpp.value_or(match->info->default_vpp);
-  sizes.microbatches = *strategy.microbatches;
+  sizes.microbatches = strategy.microbatches.value_or(0);
   sizes.slices = strategy.slices.value_or(1);
   return sizes;
 }
@@ -88,13 +90,18 @@ absl::Status CheckPasses(const RunConfig& config, const RunSizes& sizes) {
 }  // namespace
 
 absl::StatusOr<RunSizes> PrepareSizes(const RunConfig& config,
-                                      const Schedule* read) {
+                                      const Schedule* read,
+                                      RunContext* context) {
   PW_ASSIGN_OR_RETURN(RunSizes sizes, read != nullptr
                                           ? SizesFromFile(config, *read)
                                           : SizesFromConfig(config));
   sizes.dp = config.strategy.dp.value_or(1);
   sizes.tp = config.strategy.tp.value_or(1);
   sizes.cp = config.strategy.cp.value_or(1);
+  if (config.strategy.global_batch) {
+    PW_RETURN_IF_ERROR(CheckDegrees(config, sizes));
+    PW_RETURN_IF_ERROR(TakeGlobalBatch(config, context, &sizes));
+  }
   PW_RETURN_IF_ERROR(CheckPasses(config, sizes));
   PW_RETURN_IF_ERROR(CheckDegrees(config, sizes));
   return sizes;

@@ -77,6 +77,26 @@ double ExpertShare(const TrainingSpec& training) {
   return (1 - 1 / shared) / (1 - 1 / replicas);
 }
 
+// Memory of weights that are gathered layer by layer.
+void TakeShardedLayers(const RunConfig& config, TrainingSpec* training) {
+  const StrategyChoice& strategy = config.strategy;
+  const bool odc = strategy.data_parallel == DataParallel::kOdc;
+  if (!odc && strategy.shard_blocks != ShardBlocks::kLayer) return;
+  ShardedLayers& sharded = training->sharded;
+  // Named even where it is all of them: layers are what is sharded.
+  const int part = strategy.shard_group.value_or(0);
+  sharded.shard_group = part > 0 ? part : training->dp;
+  sharded.near_group = strategy.near_group.value_or(0);
+  sharded.kept = !strategy.reshard_after_forward.value_or(true);
+  sharded.one_sided = odc;
+  sharded.gather_bytes = GatherBytesOf(strategy);
+  // Nodes have as many at most (DGX and HGX).
+  constexpr int kDevicesOfNode = 8;
+  if (training->dp * training->tp > kDevicesOfNode) {
+    sharded.devices_of_node = kDevicesOfNode;
+  }
+}
+
 }  // namespace
 
 OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
@@ -142,6 +162,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.moment_bytes =
       strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
+  TakeShardedLayers(config, &training);
   if (strategy.sequence) training.sequence = *strategy.sequence;
   if (!model) return training;
   if (!strategy.sequence) training.sequence = model->sequence;
@@ -184,7 +205,11 @@ double PrepareHopBytes(const RunConfig& config,
   return model ? HopBytes(model->spec, model->training) : 0;
 }
 
-std::vector<double> TrainedParameters(const PreparedModel& model) {
+namespace {
+
+// [stage]; without those that are frozen, or with them.
+std::vector<double> ParametersOfStages(const PreparedModel& model,
+                                       bool frozen_too) {
   const double expert_share = ExpertShare(model.training);
   const std::set<int> has_table =
       RanksWithTable(model.layout, model.rank_of_stage);
@@ -201,7 +226,8 @@ std::vector<double> TrainedParameters(const PreparedModel& model) {
         for (const ModelOp& op : BlockOps(model.spec, model.training,
                                           block.kind, block.first_layer + at)) {
           // On one rank a tied table has one gradient.
-          if (op.is_frozen || (op.is_tied && has_embedding)) continue;
+          if (op.is_frozen && !frozen_too) continue;
+          if (op.is_tied && has_embedding) continue;
           sum += times * op.parameters * (op.is_expert ? expert_share : 1);
         }
       }
@@ -209,6 +235,16 @@ std::vector<double> TrainedParameters(const PreparedModel& model) {
     parameters.push_back(sum);
   }
   return parameters;
+}
+
+}  // namespace
+
+std::vector<double> TrainedParameters(const PreparedModel& model) {
+  return ParametersOfStages(model, false);
+}
+
+std::vector<double> StoredParameters(const PreparedModel& model) {
+  return ParametersOfStages(model, true);
 }
 
 double TiedGradientBytes(const PreparedModel& model) {

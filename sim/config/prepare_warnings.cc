@@ -23,7 +23,8 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
   const ShardBlocks blocks = ShardBlocksOf(config, schedule);
-  if (zero == 3 && sizes.dp > 1 && blocks != ShardBlocks::kPass) {
+  if (zero == 3 && sizes.dp > 1 && blocks != ShardBlocks::kPass &&
+      blocks != ShardBlocks::kLayer) {
     warnings->push_back(
         absl::StrCat(config.Field("strategy.shard_blocks"),
                      ": a chunk stays gathered for a ",

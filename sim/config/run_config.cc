@@ -57,7 +57,8 @@ class Printer {
     }
     if (!values.empty()) Line(path, list);
   }
-  void Reals(const char* path, const std::vector<double>& values) {
+  void Reals(const char* path, const std::vector<double>& values,
+             MayBeZero = kMayBeZero) {
     std::string list;
     for (const double value : values) {
       absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value));

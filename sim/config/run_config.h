@@ -16,9 +16,12 @@
 #include "absl/strings/string_view.h"
 #include "sim/base/error_parts.h"
 #include "sim/config/config_edit.h"
+#include "sim/config/dp_class_choice.h"
+#include "sim/config/reality_choice.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/offload_mode.h"
+#include "sim/sequences/packer.h"
 
 namespace pipewright {
 
@@ -101,6 +104,11 @@ struct SystemChoice {
   bool given() const { return preset || file || shape; }
 };
 
+// In which precision a layer is gathered, and whether every pull is a flow of
+// its own.
+enum class GatherType { kBf16, kFp32 };
+enum class PullFlows { kTogether, kApart };
+
 // How layers are dealt out to stages where no list or layout string says.
 enum class LayerSplit { kEven, kBalanced };
 
@@ -113,6 +121,9 @@ struct StrategyChoice {
   std::optional<int> cp;
   std::optional<int> ep;
   std::optional<int> dp;
+  DpClassChoice dp_classes;
+  // Of an iteration, all replicas: "1024" samples, "4Mtokens".
+  std::optional<std::string> global_batch;
   std::optional<int> microbatches;
   std::optional<int> microbatch_size;  // samples
   std::optional<int> sequence;         // tokens of a sample
@@ -120,6 +131,14 @@ struct StrategyChoice {
   std::optional<DataParallel> data_parallel;
   std::optional<bool> overlap_gradients;  // default: true
   std::optional<ShardBlocks> shard_blocks;
+  // Of layers that are sharded one by one.
+  std::optional<bool> reshard_after_forward;  // default: true
+  std::optional<int> shard_group;             // replicas; default: all
+  std::optional<int> near_group;              // replicas; default: shard_group
+  std::optional<GatherType> gather_type;
+  std::optional<bool> one_comm_stream;  // default: true
+  std::optional<PullFlows> pull_flows;
+  std::optional<double> owner_poll_s;
   std::optional<WaitRule> waiting;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
@@ -200,9 +219,25 @@ struct CostChoice {
   std::optional<bool> interference;  // default: where the profile has it
   bool analytic = false;
   std::optional<std::string> analytic_device;  // absent or "auto": the system's
+  // Tables of measured rates: "auto" (absent), "shipped", "none" or a file.
+  std::optional<std::string> analytic_silicon;
+  std::optional<bool> analytic_sustained;       // clocks; absent: true
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;
+};
+
+// Lengths of samples and their packing (docs/sequences.md).
+struct SequenceChoice {
+  std::optional<std::string> lengths;  // a law or a file
+  std::vector<std::string> histogram;
+  std::optional<Packer> packer;
+  std::optional<PackerCost> packer_cost;
+  std::optional<int> minibatch;  // samples of a device
+  std::optional<int64_t> max_token_len;
+  std::optional<int64_t> seed;
+
+  bool given() const { return lengths || !histogram.empty(); }
 };
 
 struct RunConfig {
@@ -211,6 +246,9 @@ struct RunConfig {
   StrategyChoice strategy;
   ScheduleChoice schedule;
   CostChoice costs;
+  SequenceChoice sequences;
+  SlowChoice slow;
+  ReliabilityChoice reliability;
   std::optional<std::string> engine;
   std::optional<std::string> network;
   std::optional<int> iterations;

@@ -8,8 +8,11 @@
 
 #include "sim/base/quantity.h"
 #include "sim/config/model_fields.h"
+#include "sim/config/reality_fields.h"
 #include "sim/config/run_config.h"
 #include "sim/schedule/pass.h"
+#include "sim/sequences/lengths.h"
+#include "sim/sequences/packer.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
@@ -26,7 +29,7 @@ inline const std::vector<ChoiceRow>& DataParallelChoices() {
     for (const DataParallelTraits& mode : kDataParallelModes) {
       all.push_back({mode.name, static_cast<int>(mode.mode)});
     }
-    for (const char* name : {"hsdp", "hpz", "odc"}) {
+    for (const char* name : {"hsdp", "hpz"}) {
       all.push_back({name, 0, false});
     }
     return all;
@@ -39,6 +42,23 @@ inline const std::vector<ChoiceRow>& ShardBlocksChoices() {
       {"pass", static_cast<int>(ShardBlocks::kPass)},
       {"run", static_cast<int>(ShardBlocks::kRun)},
       {"unit", static_cast<int>(ShardBlocks::kUnit)},
+      {"layer", static_cast<int>(ShardBlocks::kLayer)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& GatherTypeChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"bf16", static_cast<int>(GatherType::kBf16)},
+      {"fp32", static_cast<int>(GatherType::kFp32)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& PullFlowsChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"together", static_cast<int>(PullFlows::kTogether)},
+      {"apart", static_cast<int>(PullFlows::kApart)},
   };
   return rows;
 }
@@ -118,6 +138,11 @@ inline const std::vector<ChoiceRow>& SwitchChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& ClockChoices() {
+  static const std::vector<ChoiceRow> rows = {{"sustained", 1}, {"burst", 0}};
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& PrecisionChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"bf16", static_cast<int>(Precision::kBf16)},
@@ -150,12 +175,34 @@ inline const std::vector<ChoiceRow>& ValidationChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& PackerChoices() {
+  static const std::vector<ChoiceRow> rows = [] {
+    std::vector<ChoiceRow> all;
+    for (const PackerTraits& traits : kPackers) {
+      all.push_back({traits.name, static_cast<int>(traits.packer)});
+    }
+    return all;
+  }();
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& PackerCostChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"linear", static_cast<int>(PackerCost::kLinear)},
+      {"fit", static_cast<int>(PackerCost::kFit)},
+      {"flops", static_cast<int>(PackerCost::kFlops)},
+  };
+  return rows;
+}
+
 // Of each value of a list of factors; 0 is one too.
 struct FactorRange {
   double least = 1e-6;
   double most = 1e6;
 };
 inline constexpr FactorRange kFactors;
+// Whether a factor may also be 0.
+enum MayBeZero : bool { kNeverZero, kMayBeZero };
 
 // The name of an available value.
 template <typename Enum>
@@ -244,6 +291,18 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
+  auto& classes = strategy.dp_classes;
+  visit.Ints("strategy.dp_classes.replicas", classes.replicas, 1,
+             kMostReplicas);
+  visit.Ints("strategy.dp_classes.microbatches", classes.microbatches, 1,
+             kMostMicrobatches);
+  visit.Reals("strategy.dp_classes.slower", classes.slower, kNeverZero);
+  visit.Ints("strategy.dp_classes.slow_rank", classes.slow_rank, -1,
+             kMostRanks - 1);
+  visit.Reals("strategy.dp_classes.microbatch_factor",
+              classes.microbatch_factor);
+  visit.Texts("strategy.dp_classes.schedule", classes.schedule);
+  visit.Text("strategy.global_batch", strategy.global_batch);
   visit.Int("strategy.microbatches", strategy.microbatches, 1,
             kMostMicrobatches);
   visit.Int("strategy.microbatch_size", strategy.microbatch_size, 1, kAny);
@@ -254,6 +313,14 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Bool("strategy.overlap_gradients", strategy.overlap_gradients);
   visit.Choice("strategy.shard_blocks", strategy.shard_blocks,
                ShardBlocksChoices());
+  visit.Bool("strategy.reshard_after_forward", strategy.reshard_after_forward);
+  visit.Int("strategy.shard_group", strategy.shard_group, 1, kMostReplicas);
+  visit.Int("strategy.near_group", strategy.near_group, 1, kMostReplicas);
+  visit.Choice("strategy.gather_type", strategy.gather_type,
+               GatherTypeChoices());
+  visit.Bool("strategy.one_comm_stream", strategy.one_comm_stream);
+  visit.Choice("strategy.pull_flows", strategy.pull_flows, PullFlowsChoices());
+  visit.Quantity("strategy.owner_poll", strategy.owner_poll_s, Unit::kTime);
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
@@ -345,12 +412,28 @@ void VisitFields(Config& config, Visitor& visit) {
 
   visit.Section("costs.analytic", costs.analytic);
   visit.Text("costs.analytic.device", costs.analytic_device);
+  visit.Text("costs.analytic.silicon", costs.analytic_silicon);
+  visit.Choice("costs.analytic.clock", costs.analytic_sustained,
+               ClockChoices());
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
+
+  auto& sequences = config.sequences;
+  visit.Text("sequences.lengths", sequences.lengths);
+  visit.Texts("sequences.histogram", sequences.histogram);
+  visit.Choice("sequences.packer", sequences.packer, PackerChoices());
+  visit.Choice("sequences.packer_cost", sequences.packer_cost,
+               PackerCostChoices());
+  visit.Int("sequences.minibatch", sequences.minibatch, 1, kMostSamples);
+  visit.Int("sequences.max_token_len", sequences.max_token_len, 1, kMostLength);
+  visit.Int("sequences.seed", sequences.seed, 0,
+            std::numeric_limits<int64_t>::max());
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);
   visit.Int("iterations", config.iterations, 1, kMostIterations);
+
+  VisitReality(config, visit);
 }
 
 }  // namespace pipewright

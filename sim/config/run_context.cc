@@ -2,10 +2,15 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "sim/base/digest.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
+#include "sim/cost/device.h"
 #include "sim/model/hf_config.h"
+#include "sim/profile/silicon_table.h"
 #include "sim/profile/store.h"
+#include "sim/sequences/lengths.h"
 #include "sim/topology/system.h"
 
 namespace pipewright {
@@ -20,13 +25,37 @@ absl::StatusOr<RunContext::ReadSchedule> ReadVerified(const std::string& text,
       std::move(file.notes)};
 }
 
-absl::StatusOr<std::shared_ptr<const Profile>> SharedProfile(
-    const std::string& name_or_path) {
-  PW_ASSIGN_OR_RETURN(Profile profile, FindProfile(name_or_path));
-  return std::make_shared<const Profile>(std::move(profile));
+absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> SharedLengths(
+    absl::string_view text, absl::string_view file) {
+  PW_ASSIGN_OR_RETURN(std::vector<int64_t> lengths, ParseLengths(text, file));
+  return std::make_shared<const std::vector<int64_t>>(std::move(lengths));
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<const Profile>> RunContext::ReadSharedProfile(
+    const std::string& name_or_path) {
+  if (!IsProfileFile(name_or_path)) {
+    PW_ASSIGN_OR_RETURN(Profile shipped, FindProfile(name_or_path));
+    return std::make_shared<const Profile>(std::move(shipped));
+  }
+  PW_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(name_or_path, InputKind::kProfile));
+  KeepDigest(name_or_path, text);
+  PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, name_or_path));
+  return std::make_shared<const Profile>(std::move(profile));
+}
+
+void RunContext::KeepDigest(const std::string& path, absl::string_view text) {
+  const std::lock_guard<std::mutex> lock(digests_mutex_);
+  digests_[path] = absl::StrCat(Digest(text), "-", text.size());
+}
+
+std::string RunContext::DigestOfFile(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(digests_mutex_);
+  const auto known = digests_.find(path);
+  return known == digests_.end() ? "" : known->second;
+}
 
 template <typename Value, typename Parse>
 absl::StatusOr<Value> RunContext::Parsed(const FieldPlace& field,
@@ -36,6 +65,7 @@ absl::StatusOr<Value> RunContext::Parsed(const FieldPlace& field,
   const File<Value>& file = files->Get(path, [&]() -> File<Value> {
     const absl::StatusOr<std::string> text = ReadFile(path, kind);
     if (!text.ok()) return {text.status(), text.status()};
+    KeepDigest(path, *text);
     return {absl::OkStatus(), parse(*text, path)};
   });
   PW_RETURN_IF_ERROR(Prefix(field, file.readable));
@@ -65,12 +95,37 @@ absl::StatusOr<ModelSpec> RunContext::HuggingFaceModel(
 absl::StatusOr<std::shared_ptr<const Profile>> RunContext::CalibrationProfile(
     const std::string& name_or_path) {
   return profiles_.Get(name_or_path,
-                       [&] { return SharedProfile(name_or_path); });
+                       [&] { return ReadSharedProfile(name_or_path); });
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> RunContext::Lengths(
+    const FieldPlace& field, const std::string& path) {
+  return Parsed(field, path, InputKind::kConfiguration, &lengths_,
+                &SharedLengths);
 }
 
 absl::StatusOr<RunContext::ReadSchedule> RunContext::ScheduleAt(
     const FieldPlace& field, const std::string& path) {
   return Parsed(field, path, InputKind::kSchedule, &schedules_, &ReadVerified);
+}
+
+absl::Status RunContext::ReadInput(const FieldPlace& field,
+                                   const InputField& input) {
+  const std::string& path = input.path;
+  if (input.field == "schedule.file") return ScheduleAt(field, path).status();
+  if (input.field == "system.file") return SystemFile(field, path).status();
+  if (input.field == "model.hf") return HuggingFaceModel(field, path).status();
+  if (input.field == "sequences.lengths") return Lengths(field, path).status();
+  if (input.field == "costs.profile") {
+    return Prefix(field, CalibrationProfile(path).status());
+  }
+  // Devices and silicon: a run reads them by itself.
+  const absl::StatusOr<std::string> text = ReadFile(path, InputKind::kProfile);
+  PW_RETURN_IF_ERROR(Prefix(field, text.status()));
+  KeepDigest(path, *text);
+  return Prefix(field, input.field == "costs.analytic.device"
+                           ? ReadDevice(*text, path).status()
+                           : ReadSiliconFile(path).status());
 }
 
 }  // namespace pipewright

@@ -1,12 +1,14 @@
-// What many runs share: systems, models, profiles and schedule files, each read
-// and parsed once, when a run first asks for it. Files are taken to stay as
+// What many runs share: systems, models, profiles, schedule files and lengths,
+// each read and parsed once, when a run first asks for it. Files are taken to stay as
 // they are while it lives. Not the runs themselves, and nothing about them.
 //
 // Safe for several threads. What it gives out is never changed and stays valid
 // as long as it lives.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/kept.h"
+#include "sim/config/run_config.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
 #include "sim/schedule/text.h"
@@ -41,6 +44,10 @@ class RunContext {
   absl::StatusOr<std::shared_ptr<const Profile>> CalibrationProfile(
       const std::string& name_or_path);
 
+  // The lengths of a file; the same errors.
+  absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> Lengths(
+      const FieldPlace& field, const std::string& path);
+
   struct ReadSchedule {
     std::shared_ptr<const Schedule> schedule;
     std::vector<std::string> notes;
@@ -48,6 +55,14 @@ class RunContext {
   // Verified.
   absl::StatusOr<ReadSchedule> ScheduleAt(const FieldPlace& field,
                                           const std::string& path);
+
+  // Reads a file of InputFields, so that its digest is known. Error: that of
+  // what reads files of its field.
+  absl::Status ReadInput(const FieldPlace& field, const InputField& input);
+
+  // Digest and size of the bytes that were parsed of a file, "" of one that
+  // nobody has asked for.
+  std::string DigestOfFile(const std::string& path);
 
  private:
   template <typename Value>
@@ -59,9 +74,12 @@ class RunContext {
   using Files = Kept<File<Value>>;
 
   template <typename Value, typename Parse>
-  static absl::StatusOr<Value> Parsed(const FieldPlace& field,
-                                      const std::string& path, InputKind kind,
-                                      Files<Value>* files, const Parse& parse);
+  absl::StatusOr<Value> Parsed(const FieldPlace& field, const std::string& path,
+                               InputKind kind, Files<Value>* files,
+                               const Parse& parse);
+  absl::StatusOr<std::shared_ptr<const Profile>> ReadSharedProfile(
+      const std::string& name_or_path);
+  void KeepDigest(const std::string& path, absl::string_view text);
 
   Kept<absl::StatusOr<ShapeParams>> systems_;
   Files<ShapeParams> system_files_;
@@ -69,6 +87,9 @@ class RunContext {
   Files<ModelSpec> model_files_;
   Kept<absl::StatusOr<std::shared_ptr<const Profile>>> profiles_;
   Files<ReadSchedule> schedules_;
+  Files<std::shared_ptr<const std::vector<int64_t>>> lengths_;
+  std::mutex digests_mutex_;
+  std::map<std::string, std::string> digests_;  // by path
 };
 
 }  // namespace pipewright

@@ -1,11 +1,15 @@
 #include "sim/cost/analytic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "sim/cost/cast_time.h"
 #include "sim/cost/kernel_time.h"
+#include "sim/cost/op_time.h"
+#include "sim/cost/silicon.h"
 
 namespace pipewright {
 namespace {
@@ -19,10 +23,22 @@ constexpr double kOptimizerBytes = 30;
 constexpr double kPredictionBytes = 14;
 
 NcclGeneration GenerationOf(const DeviceSpec& device) {
-  if (device.name == "b200") return NcclGeneration::kBlackwell;
-  return device.name == "h100" || device.name == "h200"
-             ? NcclGeneration::kHopper
-             : NcclGeneration::kAmpere;
+  if (device.architecture == "blackwell") return NcclGeneration::kBlackwell;
+  return device.architecture == "hopper" ? NcclGeneration::kHopper
+                                         : NcclGeneration::kAmpere;
+}
+
+// Measured collectives of one node are those of NVLink as the devices of the
+// tables had it: NVIDIA's sheets, GB/s of one direction.
+bool HasLinksOfTables(const AnalyticOptions& options) {
+  if (options.silicon == nullptr) return false;
+  // A user's tables are of the links that they were measured on.
+  if (!options.silicon->is_shipped()) return true;
+  const std::string& architecture = options.silicon->device().architecture;
+  const double measured = architecture == "blackwell" ? 900e9
+                          : architecture == "hopper"  ? 450e9
+                                                      : 300e9;
+  return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
 }
 
 struct BlockSeconds {
@@ -121,8 +137,20 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const OpComm& comm) {
   if (comm.members == 1 || comm.bytes <= 0) return 0;
   const NcclGroup group = NcclGroupOf(options, training, comm);
+  const bool measured = group.nodes == 1 && HasLinksOfTables(options);
   if (const auto kind = CollectiveOf(comm.kind)) {
-    return TimeOfCollective(*kind, comm.bytes, comm.members, group)->seconds;
+    const MeasuredMembers members = {
+        .profile = measured ? options.silicon->collectives() : nullptr,
+        .nodes = 1,
+        .transport = "nccl"};
+    return TimeOfCollective(*kind, comm.bytes, comm.members, group,
+                            members.profile == nullptr ? nullptr : &members)
+        ->seconds;
+  }
+  if (measured && comm.kind == CommKind::kAllToAll) {
+    if (const auto time = options.silicon->AllToAll(comm.members, comm.bytes)) {
+      return time->seconds;
+    }
   }
   const double bus = group.channels * group.channel_GBps * 1e9;
   // What a message without bytes takes of all members.
@@ -159,6 +187,10 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                const AnalyticOptions& options, BlockKind kind,
                                int64_t layer) {
   std::vector<OpTime> times;
+  // The head's products are no modules of Transformer Engine: 16 bit.
+  TrainingSpec own = training;
+  if (kind == BlockKind::kHead) own.precision = Precision::kBf16;
+  bool after_norm = false;
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     OpTime time;
     time.name = op.name;
@@ -169,12 +201,18 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      time.seconds[pass] = OpSeconds(options.device, training, model.causal, op,
-                                     static_cast<OpPass>(pass));
+      KernelEstimate kernel = EstimateKernel(options, own, model.causal, op,
+                                             static_cast<OpPass>(pass));
+      time.seconds[pass] =
+          kernel.seconds +
+          CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm);
+      time.error[pass] = kernel.error;
+      time.how[pass] = std::move(kernel.how);
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
     }
     times.push_back(std::move(time));
+    after_norm = op.kind == OpClass::kNorm;
   }
   return times;
 }

@@ -4,6 +4,7 @@
 // no training run; each constant names the data that it is fitted to.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,15 @@ struct AnalyticNetwork {
   double nic_bytes_per_s = 0;  // a device's share
 };
 
+class Silicon;
+
 struct AnalyticOptions {
   DeviceSpec device;
   AnalyticNetwork network;
+  // Tables of measured rates; null: efficiency curves alone.
+  std::shared_ptr<const Silicon> silicon;
+  // Measured rates at the clock of a lasting load, or of a short run.
+  bool sustained = true;
 };
 
 // One op of one slice of a microbatch, for people and tests.
@@ -33,6 +40,9 @@ struct OpTime {
   std::string name;
   double seconds[kNumOpPasses] = {0, 0, 0};       // computing
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
+  // As KernelEstimate (op_time.h) has them.
+  double error[kNumOpPasses] = {0, 0, 0};
+  std::string how[kNumOpPasses];
 };
 
 std::vector<OpTime> BlockTimes(const ModelSpec& model,

@@ -14,8 +14,11 @@ namespace pipewright {
 struct DeviceSpec {
   std::string name;         // "h100"
   std::string device_name;  // as systems say: "H100 SXM5 80GB"
+  // "hopper"; of the links, for NCCL's tuner.
+  std::string architecture;
   double bf16_flops = 0;    // a second, dense; fp16 alike
   double fp8_flops = 0;     // 0: none
+  double fp4_flops = 0;     // 0: none
   double hbm_bytes_per_s = 0;
   double memory_bytes = 0;
   int multiprocessors = 0;
@@ -32,6 +35,15 @@ struct DeviceSpec {
   // bandwidth of one direction.
   double collective_sustained = 0;
 
+  // The device whose tables of measured rates are taken ("h100"; "": none),
+  // and whether costs.analytic.silicon auto takes them.
+  std::string silicon;
+  bool silicon_by_default = true;
+  // For the clock under a lasting load (clock.h); 0: not known.
+  double board_watts = 0;
+  double idle_watts = 0;
+  double bf16_joules_per_flop = 0;
+
   // Field -> where its number is from.
   std::map<std::string, std::string> sources;
 };
@@ -39,8 +51,19 @@ struct DeviceSpec {
 // Sorted by name.
 const std::vector<DeviceSpec>& AllDevices();
 
-// By name, or by a system's device_name. Error: kInvalidArgument naming the
-// nearest one.
+// By name, by a system's device_name, or the path of a device file (with a '/'
+// or ending in .textproto). Error: kInvalidArgument naming the nearest one;
+// those of ReadDevice.
 absl::StatusOr<DeviceSpec> FindDevice(absl::string_view name);
+bool IsDeviceFile(absl::string_view name_or_path);
+
+// A device file (sim/proto/device.proto). Error: kInvalidArgument with file,
+// line and field, for a number that is missing, out of range or without a
+// source.
+absl::StatusOr<DeviceSpec> ReadDevice(absl::string_view textproto,
+                                      absl::string_view source_name);
+
+// The shipped file of a device with its comments, for `init device`.
+absl::StatusOr<std::string> DeviceFileText(absl::string_view name);
 
 }  // namespace pipewright

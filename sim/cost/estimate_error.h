@@ -1,33 +1,25 @@
-// The error of estimates for whole steps: measured and published steps over the
-// times of the analytic model. Curves of single kernels cannot tell that, and
-// no number here is fitted to it.
+// How far off an estimated step may be: from the spread of the kernels that it
+// is made of and of the campaigns that measured them. No training run went into
+// it, so it knows nothing of what estimates leave out.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
+#include "sim/cost/analytic.h"
+#include "sim/model/stages.h"
 
 namespace pipewright {
 
-struct EstimatedStep {
-  std::string source;  // "megatron-table1, gpt-39.1b", as reproduce has it
-  double measured = 0;
-  double estimated = 0;  // in the same unit
-  double ratio() const { return measured / estimated; }
-};
-
-// Of one kind of device, as `reproduce` prints them; none where no steps are
-// published. `device`: a name of AllDevices.
-std::vector<EstimatedStep> EstimatedSteps(absl::string_view device);
-
-// The 90 % interval of a measured step over its estimate: Student's interval
-// for one more logarithm of the ratios. Nothing with fewer than two.
 struct RatioInterval {
   double low = 1;
   double high = 1;
 };
-std::optional<RatioInterval> EstimateError(absl::string_view device);
+
+// The 90 % interval of a step over its estimate. Errors of one kernel are the
+// same in all layers; those of different kernels are independent; what another
+// device of the kind and another campaign would change, and the law of the
+// clock, are common to all.
+RatioInterval EstimateError(const ModelSpec& model,
+                            const TrainingSpec& training,
+                            const AnalyticOptions& options,
+                            const StageLayout& layout);
 
 }  // namespace pipewright

@@ -9,29 +9,12 @@ namespace {
 // Stands in the place of a pass's bits for what is no pass.
 constexpr uint64_t kOptimizerDraw = ~uint64_t{0};
 
-// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
-// pseudorandom number generators", OOPSLA 2014).
-uint64_t Mix(uint64_t word) {
-  word += 0x9e3779b97f4a7c15;
-  word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9;
-  word = (word ^ word >> 27) * 0x94d049bb133111eb;
-  return word ^ word >> 31;
-}
-
 uint64_t DeviceWord(int replica, int rank) {
   return static_cast<uint64_t>(static_cast<uint32_t>(replica)) << 32 |
          static_cast<uint32_t>(rank);
 }
 
 }  // namespace
-
-double UniformDraw(uint64_t seed, uint64_t first, uint64_t second,
-                   uint64_t third) {
-  uint64_t word = Mix(seed);
-  for (const uint64_t part : {first, second, third}) word = Mix(word ^ part);
-  // 53 bits, in the middle of their step: never 0, never 1.
-  return (static_cast<double>(word >> 11) + 0.5) * 0x1p-53;
-}
 
 double QuantileAt(const std::vector<double>& quantiles, double probability) {
   if (quantiles.empty()) return 1;
@@ -40,43 +23,6 @@ double QuantileAt(const std::vector<double>& quantiles, double probability) {
   const size_t above = std::min(below + 1, quantiles.size() - 1);
   const double part = place - static_cast<double>(below);
   return quantiles[below] + part * (quantiles[above] - quantiles[below]);
-}
-
-// Acklam's rational approximation, sharpened by one step of Newton's method on
-// erfc.
-double NormalQuantile(double probability) {
-  constexpr double kTail = 0.02425;
-  constexpr double kCentre[] = {-3.969683028665376e+01, 2.209460984245205e+02,
-                                -2.759285104469687e+02, 1.383577518672690e+02,
-                                -3.066479806614716e+01, 2.506628277459239e+00};
-  constexpr double kCentreBelow[] = {
-      -5.447609879822406e+01, 1.615858368580409e+02,  -1.556989798598866e+02,
-      6.680131188771972e+01,  -1.328068155288572e+01, 1};
-  constexpr double kTailAbove[] = {
-      -7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
-      -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
-  constexpr double kTailBelow[] = {7.784695709041462e-03, 3.224671290700398e-01,
-                                   2.445134137142996e+00, 3.754408661907416e+00,
-                                   1};
-  const auto polynomial = [](const auto& coefficients, double x) {
-    double value = 0;
-    for (const double coefficient : coefficients)
-      value = value * x + coefficient;
-    return value;
-  };
-  double x = 0;
-  const double tail = std::min(probability, 1 - probability);
-  if (tail < kTail) {
-    const double q = std::sqrt(-2 * std::log(tail));
-    x = polynomial(kTailAbove, q) / polynomial(kTailBelow, q);
-    if (probability > 0.5) x = -x;
-  } else {
-    const double q = probability - 0.5;
-    x = q * polynomial(kCentre, q * q) / polynomial(kCentreBelow, q * q);
-  }
-  const double error = std::erfc(-x / std::sqrt(2.0)) / 2 - probability;
-  constexpr double kRootOfTwoPi = 2.5066282746310002;
-  return x - error * kRootOfTwoPi * std::exp(x * x / 2);
 }
 
 // Which draw is a pass's. Independent of how Pass packs its bits, so that a

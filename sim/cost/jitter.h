@@ -9,20 +9,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/base/random.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {
 
-// A uniform number in (0, 1) for four words.
-double UniformDraw(uint64_t seed, uint64_t first, uint64_t second,
-                   uint64_t third);
-
 // The value at `probability` of quantiles at i / (n - 1), straight between
 // them; 1 of none.
 double QuantileAt(const std::vector<double>& quantiles, double probability);
-
-// A quantile of the standard normal distribution; relative error below 2e-9.
-double NormalQuantile(double probability);
 
 struct Jitter {
   uint64_t seed = 0;

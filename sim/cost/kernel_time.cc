@@ -79,26 +79,43 @@ double AttentionSeconds(const DeviceSpec& device, OpPass pass, bool causal,
   return flops / (device.bf16_flops * best * part) + kKernelGapSeconds;
 }
 
+double GroupedSeconds(const DeviceSpec& device, double bytes, double groups,
+                      double dense_s) {
+  return std::max(groups * kGroupSeconds,
+                  StreamSeconds(device, bytes) + dense_s);
+}
+
+double DenseSeconds(const DeviceSpec& device, const TrainingSpec& training,
+                    const ModelOp& op, OpPass pass) {
+  const Precision precision = training.precision;
+  // Of groups as one product of all rows; their traffic is added by
+  // GroupedSeconds.
+  const bool is_grouped = op.kind == OpClass::kGroupedGemm;
+  const double rows = is_grouped ? op.m * op.count : op.m;
+  const double count = is_grouped ? 1 : op.count;
+  const double bytes = is_grouped ? 0 : op.Work(pass).bytes;
+  // dX[m,k] = dY[m,n] W, dW[n,k] = dY^T[n,m] X.
+  switch (pass) {
+    case OpPass::kForward:
+      return GemmSeconds(device, precision, rows, op.n, op.k, count, bytes);
+    case OpPass::kBackwardInput:
+      return GemmSeconds(device, precision, rows, op.k, op.n, count, bytes);
+    case OpPass::kBackwardWeight:
+      break;
+  }
+  return GemmSeconds(device, precision, op.n, op.k, rows, count, bytes);
+}
+
 double OpSeconds(const DeviceSpec& device, const TrainingSpec& training,
                  bool causal, const ModelOp& op, OpPass pass) {
   const OpWork& work = op.Work(pass);
   if (work.flops <= 0 && work.bytes <= 0) return 0;
   switch (op.kind) {
-    case OpClass::kGemm:
     case OpClass::kGroupedGemm:
-      // dX[m,k] = dY[m,n] W, dW[n,k] = dY^T[n,m] X.
-      switch (pass) {
-        case OpPass::kForward:
-          return GemmSeconds(device, training.precision, op.m, op.n, op.k,
-                             op.count, work.bytes);
-        case OpPass::kBackwardInput:
-          return GemmSeconds(device, training.precision, op.m, op.k, op.n,
-                             op.count, work.bytes);
-        case OpPass::kBackwardWeight:
-          return GemmSeconds(device, training.precision, op.n, op.k, op.m,
-                             op.count, work.bytes);
-      }
-      return 0;
+      return GroupedSeconds(device, work.bytes, op.count,
+                            DenseSeconds(device, training, op, pass));
+    case OpClass::kGemm:
+      return DenseSeconds(device, training, op, pass);
     case OpClass::kBatchedGemm: {
       // Two products forward, four backward, in 16 bit whatever the linear
       // layers use.

@@ -61,4 +61,10 @@ double StudentT(double level, int64_t degrees) {
   return std::sqrt(static_cast<double>(degrees)) * std::tan((low + high) / 2);
 }
 
+double StudentInside(double t, int64_t degrees) {
+  PW_CHECK(t >= 0 && degrees >= 1);
+  return Inside(std::atan(t / std::sqrt(static_cast<double>(degrees))),
+                degrees);
+}
+
 }  // namespace pipewright

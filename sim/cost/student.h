@@ -12,4 +12,7 @@ namespace pipewright {
 // 26.7.3 to 26.7.5.
 double StudentT(double level, int64_t degrees);
 
+// P(|T| <= t) for t >= 0; absolute error below 1e-12. The same formulas.
+double StudentInside(double t, int64_t degrees);
+
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/median.h"
 #include "sim/base/names.h"
 #include "sim/engine/fast_engine.h"
@@ -44,24 +45,42 @@ bool IsSteady(const Program& program,
 }
 
 std::string BlockedGrid(const Program& program,
-                        const std::vector<int64_t>& positions) {
-  Schedule schedule = *program.schedule;
+                        const std::vector<int64_t>& positions, int dp_class) {
+  const DpClass& own = program.dp_class(dp_class);
+  Schedule schedule = *own.schedule;
+  std::vector<int64_t> whole = positions;
   for (int rank = 0; rank < program.pp(); ++rank) {
-    schedule.orders[rank] = program.ranks[rank].order;
+    const RankProgram& ran = own.ranks[rank];
+    schedule.orders[rank] = ran.order;
+    if (ran.layers.empty()) continue;
+    // Layers are shown as the passes they are of.
+    auto passes = std::make_shared<RankOrder>();
+    whole[rank] = 0;
+    for (int64_t index = 0; index < std::ssize(*ran.order); ++index) {
+      const Pass pass = (*ran.order)[index];
+      if (!ran.EndsPass(pass)) continue;
+      passes->push_back(ran.Whole(pass));
+      whole[rank] += index < positions[rank] ? 1 : 0;
+    }
+    schedule.orders[rank] = std::move(passes);
   }
-  return BlockedGrid(schedule, positions);
+  const std::string grid = BlockedGrid(schedule, whole);
+  if (program.num_classes() == 1) return grid;
+  return absl::StrCat("a replica of class ", dp_class, ":\n", grid);
 }
 
-bool EndsDecide(const Program& program) {
-  std::vector<int> produced_from(program.channels.size(), 0);
-  for (const RankProgram& rank : program.ranks) {
+namespace {
+
+bool EndsDecideOf(const DpClass& own) {
+  std::vector<int> produced_from(own.channels.size(), 0);
+  for (const RankProgram& rank : own.ranks) {
     for (const SideOp& op : rank.side_ops) {
       for (const int32_t channel : op.outputs) {
         produced_from[channel] = op.first_iteration;
       }
     }
   }
-  for (const RankProgram& rank : program.ranks) {
+  for (const RankProgram& rank : own.ranks) {
     if (rank.later_start > 0) return false;
     for (const SideOp& op : rank.side_ops) {
       if (op.stream != Stream::kCompute) return false;
@@ -75,6 +94,15 @@ bool EndsDecide(const Program& program) {
       const bool copy = kind == PassKind::kOffload || kind == PassKind::kLoad;
       if (copy && rank.lanes[lane].passes > 0) return false;
     }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool EndsDecide(const Program& program) {
+  for (int index = 0; index < program.num_classes(); ++index) {
+    if (!EndsDecideOf(program.dp_class(index))) return false;
   }
   return true;
 }

@@ -33,10 +33,10 @@ struct RunSummary {
   std::vector<double> iteration_end_s;  // last end of anything, [iteration]
   bool steady = false;                  // the last two periods agree
   bool measured = false;                // by a clock: no two periods are alike
-  int64_t passes = 0;                   // of one iteration of one replica
-  int64_t simulated_ops = 0;            // operations really run, all replicas
-  int64_t flows = 0;                    // transfers that went through a solver
-  int64_t timers = 0;                   // events that did not
+  int64_t passes = 0;  // of one iteration of one replica of the first class
+  int64_t simulated_ops = 0;  // operations really run, all replicas
+  int64_t flows = 0;          // transfers that went through a solver
+  int64_t timers = 0;         // events that did not
   // Between ranks by one device of each, one iteration, all replicas.
   double bytes_sent = 0;
 
@@ -76,10 +76,11 @@ absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 bool IsSteady(const Program& program,
               const std::vector<double>& iteration_end_s);
 
-// BlockedGrid (verify.h) of a Program, whose orders may be longer than the
-// schedule's.
+// BlockedGrid (verify.h) of a replica of a class of a Program, whose orders may
+// be longer than the schedule's. Names the class where there are several.
 std::string BlockedGrid(const Program& program,
-                        const std::vector<int64_t>& positions);
+                        const std::vector<int64_t>& positions,
+                        int dp_class = 0);
 
 // True when what decides the next iteration is nothing but when the compute
 // stream of every rank ends this one: no other stream is used, no token

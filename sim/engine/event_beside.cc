@@ -24,7 +24,7 @@ void EventRun::StartAt(double start_s, Beside::Of of, uint32_t index) {
 
 // Of the passes of a block, by their time.
 PassMix EventRun::MixOfBlock(const Device& device) const {
-  const RankProgram& rank = program_.ranks[device.rank];
+  const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
   const double sum_s = device.block_s[0] + device.block_s[1];
   PassMix mix;
@@ -43,7 +43,7 @@ PassMix EventRun::MixOfBlock(const Device& device) const {
 
 std::vector<int> EventRun::DevicesOf(const Transfer& transfer) const {
   if (transfer.of != Transfer::Of::kChannel) return {transfer.index};
-  const Channel& channel = program_.channels[transfer.index];
+  const Channel& channel = ChannelOf(transfer.replica, transfer.index);
   return {DeviceOf(transfer.replica, channel.from_rank),
           DeviceOf(transfer.replica, channel.to_rank)};
 }

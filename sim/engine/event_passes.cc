@@ -34,8 +34,7 @@ void EventRun::Continue(int index) {
 bool EventRun::RunItem(int index) {
   Device& device = devices_[index];
   const SideSequence::Item item = *device.sequence.item();
-  const Stream stream =
-      program_.ranks[device.rank].side_ops[item.side_op].stream;
+  const Stream stream = device.program().side_ops[item.side_op].stream;
   const Issued issued = {.item = item,
                          .iteration = device.iteration,
                          .start = device.sequence.number(),
@@ -76,7 +75,7 @@ bool EventRun::Drop(int index) {
 // Takes the tokens of a block when all are there.
 bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
                                double* start_s) {
-  const std::vector<Lane>& lanes = program_.ranks[device.rank].lanes;
+  const std::vector<Lane>& lanes = device.program().lanes;
   double loaded_s = 0;
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
@@ -134,7 +133,7 @@ bool EventRun::RunFree(Device& device, Pass pass) {
 // has to wait or has been started.
 bool EventRun::RunBlock(int index) {
   Device& device = devices_[index];
-  const RankProgram& rank = program_.ranks[device.rank];
+  const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
   const Entry entry = EntryOf(block->kind());
   if (entry != Entry::kBlock) {
@@ -185,8 +184,7 @@ bool EventRun::RunBlock(int index) {
 // Tells of the block that runs, now that its end is known.
 void EventRun::NoteBlock(int index, double end_s) {
   Device& device = devices_[index];
-  const Pass* const block =
-      program_.ranks[device.rank].order->data() + device.position;
+  const Pass* const block = device.program().order->data() + device.position;
   const double start_s = device.block_start_s;
   const std::array<double, 2>& seconds = device.block_s;
   const double sum_s = seconds[0] + seconds[1];
@@ -220,7 +218,7 @@ void EventRun::NoteBlock(int index, double end_s) {
 
 void EventRun::BlockEnd(int index) {
   Device& device = devices_[index];
-  const RankProgram& rank = program_.ranks[device.rank];
+  const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
   const int parts = PartsOf(*block);
   device.busy = false;

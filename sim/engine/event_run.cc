@@ -33,10 +33,14 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
   devices_.reserve(devices);
   for (size_t device = 0; device < devices; ++device) {
     const auto rank = static_cast<int32_t>(device % program.pp());
-    devices_.emplace_back(program.ranks[rank],
-                          static_cast<int32_t>(device / program.pp()), rank);
+    const auto replica = static_cast<int32_t>(device / program.pp());
+    devices_.emplace_back(program.OfReplica(replica), replica, rank);
   }
-  tokens_.resize(program.channels.size() * program.replicas);
+  for (int index = 0; index < program.num_classes(); ++index) {
+    most_channels_ =
+        std::max(most_channels_, program.dp_class(index).channels.size());
+  }
+  tokens_.resize(most_channels_ * program.replicas);
   if (holds_) points_.resize(tokens_.size());
   summary_.times.assign(program.replicas, std::vector<RankTimes>(program.pp()));
   for (int replica = 0; replica < program.replicas; ++replica) {
@@ -44,14 +48,14 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
   }
   for (size_t group = 0; group < program.groups.size(); ++group) {
     first_meeting_.push_back(static_cast<int>(meetings_.size()));
-    const bool inside = program.groups[group].span == Group::Span::kRanks;
-    for (int replica = 0; replica < (inside ? program.replicas : 1);
-         ++replica) {
+    const Group& meets = program.groups[group];
+    const int instances = meets.Instances(program.replicas);
+    for (int instance = 0; instance < instances; ++instance) {
       Meeting& meeting = meetings_.emplace_back();
       meeting.group = static_cast<int>(group);
-      meeting.replica = replica;
-      meeting.expected = static_cast<int>(program.groups[group].ranks.size()) *
-                         (inside ? 1 : program.replicas);
+      meeting.replica = meets.FirstOf(instance);
+      meeting.expected = static_cast<int>(meets.ranks.size()) *
+                         meets.ReplicasOf(program.replicas);
     }
   }
   PlanTraffic();
@@ -198,11 +202,19 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   }
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
-  for (std::vector<RankTimes>& replica : summary_.times) {
-    for (int rank = 0; rank < program_.pp() && program_.jitter == nullptr &&
-                       beside_ == nullptr;
-         ++rank) {
-      replica[rank].busy_s = program_.BusySeconds(rank);
+  // What each rank of a class takes, [class][rank]; with noise it has been
+  // added up.
+  const bool known = program_.jitter == nullptr && beside_ == nullptr;
+  std::vector<std::vector<double>> busy_s(program_.num_classes());
+  for (int index = 0; index < program_.num_classes() && known; ++index) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      busy_s[index].push_back(program_.BusySeconds(rank, index));
+    }
+  }
+  for (int replica = 0; replica < program_.replicas && known; ++replica) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      summary_.times[replica][rank].busy_s =
+          busy_s[program_.ClassOf(replica)][rank];
     }
   }
   summary_.bytes_sent = CountBytesSent(program_);
@@ -210,7 +222,7 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
 }
 
 std::string EventRun::Deadlock() const {
-  // Every replica runs the same order: show one that has not ended.
+  // Show a replica that has not ended.
   size_t first = 0;
   while (first + 1 < devices_.size() && devices_[first].ended) ++first;
   first -= first % program_.pp();
@@ -219,24 +231,26 @@ std::string EventRun::Deadlock() const {
   for (int rank = 0; rank < program_.pp(); ++rank) {
     const Device& device = devices_[first + rank];
     positions.push_back(
-        device.ended ? static_cast<int64_t>(program_.ranks[rank].order->size())
+        device.ended ? static_cast<int64_t>(device.program().order->size())
                      : device.position);
     for (const Fifo<Issued>& queue : device.queues) {
       if (queue.empty() || queue.front().item.side_op < 0) continue;
       absl::StrAppend(
           &waiting, "\nrank ", rank, " waits for ",
           OpKindName(
-              program_.ranks[rank].side_ops[queue.front().item.side_op].kind));
+              device.program().side_ops[queue.front().item.side_op].kind));
     }
     if (device.awaited > 0) {
       absl::StrAppend(&waiting, "\nrank ", rank, " is held by the ",
                       device.posted.send ? "send" : "receive", " of ",
-                      PassToString(*program_.schedule, device.posted.pass));
+                      PassToString(*device.own->schedule, device.posted.pass));
     }
   }
   return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
                       WaitRuleName(program_.wait_rule), " transfers):\n",
-                      BlockedGrid(program_, positions), waiting,
+                      BlockedGrid(program_, positions,
+                                  program_.ClassOf(devices_[first].replica)),
+                      waiting,
                       holds_ ? "\n(buffered transfers block no rank and may "
                                "run where these wait for each other)"
                              : "");

@@ -5,7 +5,7 @@
 //
 // Parts: event_run.cc counts iterations and events, event_passes.cc drives the
 // ranks through their passes, event_streams.cc runs what is not a pass,
-// event_transfers.cc moves bytes, event_beside.cc re-times what runs side by
+// event_peers.cc what has several peers, event_transfers.cc moves bytes, event_beside.cc re-times what runs side by
 // side.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -89,15 +90,20 @@ class EventRun {
     int64_t start = 0;  // of its device, when it was issued
     double ready_s = 0;
     double end_s = 0;      // of what no transfer decides
+    int32_t step = 0;      // of a pull or push with several peers
+    int32_t flying = 0;    // transfers of that step
     bool running = false;  // inputs taken; under way, or at a meeting
     bool done = false;     // where others before it in the queue are not
   };
   struct Device {
-    Device(const RankProgram& program, int32_t in_replica, int32_t at_rank)
-        : replica(in_replica),
+    Device(const DpClass& of, int32_t in_replica, int32_t at_rank)
+        : own(&of),
+          replica(in_replica),
           rank(at_rank),
-          sequence(program),
-          hook_ends(program.hooks.size()) {}
+          sequence(of.ranks[at_rank]),
+          hook_ends(of.ranks[at_rank].hooks.size()) {}
+    const RankProgram& program() const { return own->ranks[rank]; }
+    const DpClass* own;
     int32_t replica;
     int32_t rank;
     int32_t iteration = 0;
@@ -136,6 +142,7 @@ class EventRun {
     double latency_s = 0;
     double alone_s = 0;       // latency and bytes, where no link is shared
     bool takes_turn = false;  // an O or L, where those do
+    bool of_peers = false;    // a part of a pull or push with several
     // Where it goes beside passes, if it does.
     enum class Beside : uint8_t { kSendRecv, kD2H, kH2D, kNone };
     Beside beside = Beside::kSendRecv;
@@ -208,6 +215,8 @@ class EventRun {
   bool TakeTurn(const Transfer& copy);
   void EndTurn(const Transfer& copy, double now_s);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
+  void BeginPeerStep(int device, Stream stream, double start_s);
+  void EndPeerTransfer(int device, Stream stream, double end_s);
   void BeginHostOp(int device, Stream stream, const Issued& issued);
   // `side_op`: which, where several of the stream are under way.
   void EndStreamOp(int device, Stream stream, double start_s, double end_s,
@@ -217,9 +226,11 @@ class EventRun {
 
   // event_traffic.cc
   void PlanTraffic();
+  std::vector<double> SpacingOf(const DpClass& own) const;
   void PlanChannels();
   void PlanSideOps();
   void PlanHostOps(int device);
+  void PlanPeers(int device, const SideOp& op);
   int AddSource(FlowBundle flows, bool overlaps_itself);
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
@@ -253,9 +264,15 @@ class EventRun {
   int DeviceOf(int replica, int rank) const {
     return replica * program_.pp() + rank;
   }
+  // Of a channel of a replica, in tokens_, points_ and channel_s_.
+  size_t SlotOf(int replica, int32_t channel) const {
+    return static_cast<size_t>(replica) * most_channels_ + channel;
+  }
   TokenQueue& Tokens(int replica, int32_t channel) {
-    return tokens_[static_cast<size_t>(replica) * program_.channels.size() +
-                   channel];
+    return tokens_[SlotOf(replica, channel)];
+  }
+  const Channel& ChannelOf(int replica, int32_t channel) const {
+    return program_.OfReplica(replica).channels[channel];
   }
 
   // Keeps what is told until its iteration is over: a run that stops at the
@@ -277,16 +294,21 @@ class EventRun {
   EventTransport* transport_ = nullptr;
   const bool holds_;
   bool stopped_ = false;
+  size_t most_channels_ = 0;          // of one replica of any class
   std::vector<Device> devices_;       // [replica * pp + rank]
-  std::vector<TokenQueue> tokens_;    // [replica * channels + channel]
+  std::vector<TokenQueue> tokens_;    // [SlotOf(replica, channel)]
   std::vector<MeetingPoint> points_;  // the same, holding rules only
   std::vector<Meeting> meetings_;
   std::vector<int> first_meeting_;  // [group]
   std::vector<TrafficSource> sources_;
-  std::vector<SourcePlan> plans_;    // [source]
-  std::vector<int> channel_source_;  // [replica * channels + channel]
-  std::vector<double> channel_s_;    // the same, alone
+  std::vector<SourcePlan> plans_;                   // [source]
+  std::vector<int> channel_source_;                 // as tokens_
+  std::vector<double> channel_s_;                   // the same, alone
   absl::flat_hash_map<uint64_t, int> side_source_;  // by SideKey
+  // Of those with several peers: by device, plan and pull or not, the sources
+  // of each step: one, or one a peer.
+  using PeerKey = std::tuple<int, const PeerPlan*, bool>;
+  std::map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
   std::vector<SharingQueue> sharing_queues_;
   std::vector<int> queue_of_source_;
   std::vector<Transfer> transfers_;

@@ -24,7 +24,7 @@ void EventRun::TryStream(int index, Stream stream) {
   head.running = true;
   if (stream == Stream::kCompute) device.busy = true;
   if (head.item.side_op < 0) return BeginCopy(index, stream, head);
-  const SideOp& op = program_.ranks[device.rank].side_ops[head.item.side_op];
+  const SideOp& op = device.program().side_ops[head.item.side_op];
   if (IsCollective(op.kind)) return Arrive(index, stream, head);
   if (IsOneSided(op.kind)) return BeginOneSided(index, stream, head);
   if (UsesHost(op.kind)) return BeginHostOp(index, stream, head);
@@ -84,7 +84,7 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
     device.activations.Begin(issued.pass);
     return true;
   }
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
+  const SideOp& op = device.program().side_ops[issued.item.side_op];
   for (const int32_t channel : op.inputs) {
     if (Tokens(device.replica, channel).size() == 0) return false;
   }
@@ -99,7 +99,7 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
 
 void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const Lane& lane = program_.ranks[device.rank].lanes[issued.pass.lane()];
+  const Lane& lane = device.program().lanes[issued.pass.lane()];
   Transfer transfer = {
       .of = Transfer::Of::kStream,
       .index = index,
@@ -163,7 +163,8 @@ void EventRun::EndTurn(const Transfer& copy, double now_s) {
 
 void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
+  const SideOp& op = device.program().side_ops[issued.item.side_op];
+  if (op.peers != nullptr) return BeginPeerStep(index, stream, issued.ready_s);
   Transfer transfer = {
       .of = Transfer::Of::kStream,
       .index = index,
@@ -181,7 +182,7 @@ void EventRun::BeginOneSided(int index, Stream stream, const Issued& issued) {
 
 void EventRun::BeginHostOp(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
+  const SideOp& op = device.program().side_ops[issued.item.side_op];
   Transfer transfer = {
       .of = Transfer::Of::kStream,
       .index = index,
@@ -223,7 +224,7 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
   } else {
     writer_.OnSideOp(device.rank, done.item.side_op, start_s, end_s);
     for (const int32_t channel :
-         program_.ranks[device.rank].side_ops[done.item.side_op].outputs) {
+         device.program().side_ops[done.item.side_op].outputs) {
       Send(index, channel, Pass(), end_s);
     }
     const SideSequence::Item& item = done.item;
@@ -238,9 +239,9 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
 // A member has come to its group's meeting; the last one starts it.
 void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
-  const SideOp& op = program_.ranks[device.rank].side_ops[issued.item.side_op];
-  const bool inside = program_.groups[op.group].span == Group::Span::kRanks;
-  const int number = first_meeting_[op.group] + (inside ? device.replica : 0);
+  const SideOp& op = device.program().side_ops[issued.item.side_op];
+  const int number = first_meeting_[op.group] +
+                     program_.groups[op.group].InstanceOf(device.replica);
   Meeting& meeting = meetings_[number];
   meeting.arrived.emplace_back(index, stream);
   meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);

@@ -35,14 +35,17 @@ int EventRun::AddSource(FlowBundle flows, bool overlaps_itself) {
 
 double EventRun::LargestTransfer() const {
   double bytes = 0;
-  for (const Channel& channel : program_.channels) {
-    bytes = std::max(bytes, channel.bytes);
-  }
-  for (const RankProgram& rank : program_.ranks) {
-    for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
-    // An all-reduce sends up to twice its buffer over an edge.
-    for (const SideOp& op : rank.side_ops) {
-      bytes = std::max(bytes, 2 * op.bytes);
+  for (int index = 0; index < program_.num_classes(); ++index) {
+    const DpClass& own = program_.dp_class(index);
+    for (const Channel& channel : own.channels) {
+      bytes = std::max(bytes, channel.bytes);
+    }
+    for (const RankProgram& rank : own.ranks) {
+      for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
+      // An all-reduce sends up to twice its buffer over an edge.
+      for (const SideOp& op : rank.side_ops) {
+        bytes = std::max(bytes, 2 * op.bytes);
+      }
     }
   }
   return bytes;
@@ -72,38 +75,52 @@ void EventRun::PlanTraffic() {
   }
 }
 
-// A channel overlaps itself when a transfer can take longer than the rank
-// needs to produce the next one.
-void EventRun::PlanChannels() {
-  std::vector<double> spacing_s(program_.channels.size(),
+// [channel] the least time between two passes that feed it.
+std::vector<double> EventRun::SpacingOf(const DpClass& own) const {
+  std::vector<double> spacing_s(own.channels.size(),
                                 std::numeric_limits<double>::infinity());
   // With noise or interference nothing is known beforehand.
   double least_factor =
       program_.jitter == nullptr && program_.interference == nullptr ? 1 : 0;
-  for (const std::vector<double>* factors :
-       {&program_.microbatch_factor, &program_.slice_factor}) {
-    if (factors->empty()) continue;
+  const auto take = [&](const std::vector<double>& factors) {
+    if (factors.empty()) return;
     least_factor *=
-        std::min(1.0, *std::min_element(factors->begin(), factors->end()));
-  }
-  for (const RankProgram& rank : program_.ranks) {
+        std::min(1.0, *std::min_element(factors.begin(), factors.end()));
+  };
+  take(own.microbatch_factor);
+  take(own.slice_factor);
+  for (const std::vector<double>& factors : own.lane_factors) take(factors);
+  for (const RankProgram& rank : own.ranks) {
     for (const Lane& lane : rank.lanes) {
       if (lane.passes == 0 || lane.output < 0) continue;
       spacing_s[lane.output] =
           std::min(spacing_s[lane.output], lane.seconds * least_factor);
     }
   }
+  return spacing_s;
+}
+
+// A channel overlaps itself when a transfer can take longer than the rank
+// needs to produce the next one.
+void EventRun::PlanChannels() {
+  std::vector<std::vector<double>> spacing_s;  // [class][channel]
+  for (int index = 0; index < program_.num_classes(); ++index) {
+    spacing_s.push_back(SpacingOf(program_.dp_class(index)));
+  }
+  channel_s_.resize(tokens_.size(), 0);
+  channel_source_.resize(tokens_.size(), -1);
   for (int replica = 0; replica < program_.replicas; ++replica) {
-    for (size_t index = 0; index < program_.channels.size(); ++index) {
-      const Channel& channel = program_.channels[index];
+    const DpClass& own = program_.OfReplica(replica);
+    for (size_t index = 0; index < own.channels.size(); ++index) {
+      const Channel& channel = own.channels[index];
+      const size_t slot = SlotOf(replica, static_cast<int32_t>(index));
       const double alone_s = TransferSeconds(program_, channel, replica);
-      channel_s_.push_back(alone_s);
-      channel_source_.push_back(
-          channel.from_rank == channel.to_rank
-              ? -1
-              : AddSource(FlowsBetween(program_.network, replica,
-                                       channel.from_rank, channel.to_rank),
-                          !holds_ && alone_s > spacing_s[index]));
+      channel_s_[slot] = alone_s;
+      if (channel.from_rank == channel.to_rank) continue;
+      channel_source_[slot] = AddSource(
+          FlowsBetween(program_.network, replica, channel.from_rank,
+                       channel.to_rank),
+          !holds_ && alone_s > spacing_s[program_.ClassOf(replica)][index]);
     }
   }
 }
@@ -113,7 +130,7 @@ void EventRun::PlanChannels() {
 // each kind of work.
 void EventRun::PlanHostOps(int index) {
   const Device& device = devices_[index];
-  const std::vector<SideOp>& side_ops = program_.ranks[device.rank].side_ops;
+  const std::vector<SideOp>& side_ops = device.program().side_ops;
   if (program_.network.cluster == nullptr) return;
   std::map<std::tuple<OpKind, double, double>, int> known;
   for (size_t number = 0; number < side_ops.size(); ++number) {
@@ -145,7 +162,7 @@ void EventRun::PlanHostOps(int index) {
 void EventRun::PlanSideOps() {
   for (size_t index = 0; index < devices_.size(); ++index) {
     const Device& device = devices_[index];
-    const RankProgram& rank = program_.ranks[device.rank];
+    const RankProgram& rank = device.program();
     bool copies = false;
     for (const Lane& lane : rank.lanes) copies |= lane.bytes > 0;
     for (const bool to_host : {true, false}) {
@@ -163,6 +180,10 @@ void EventRun::PlanSideOps() {
     for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
       const SideOp& op = rank.side_ops[side_op];
       if (!IsOneSided(op.kind)) continue;
+      if (op.peers != nullptr) {
+        PlanPeers(static_cast<int>(index), op);
+        continue;
+      }
       const int source = AddSource(
           OneSidedFlows(program_, op, device.replica, device.rank), false);
       if (source < 0) continue;
@@ -174,7 +195,9 @@ void EventRun::PlanSideOps() {
     const Group& group = program_.groups[meeting.group];
     const std::vector<Member> members =
         GroupMembers(program_, group, meeting.replica);
-    for (const SideOp& op : program_.ranks[group.ranks[0]].side_ops) {
+    // Where it spans replicas, those of all classes meet alike.
+    for (const SideOp& op :
+         program_.OfReplica(meeting.replica).ranks[group.ranks[0]].side_ops) {
       if (op.group != meeting.group) continue;
       const auto [known, is_new] =
           meeting.plans.try_emplace(CollectiveKeyOf(op));

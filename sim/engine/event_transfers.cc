@@ -10,9 +10,8 @@ namespace pipewright {
 // carries its arrival and the consumer's own timer does the waiting.
 void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
   const Device& device = devices_[index];
-  const Channel& channel = program_.channels[number];
-  const size_t slot =
-      device.replica * program_.channels.size() + static_cast<size_t>(number);
+  const Channel& channel = device.own->channels[number];
+  const size_t slot = SlotOf(device.replica, number);
   const int source = channel_source_[slot];
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
   const uint64_t key = of_passes ? KeyOf(device, pass) : pass.key();
@@ -45,7 +44,7 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
 
 void EventRun::Deliver(int replica, int32_t number, uint64_t key,
                        double arrival_s) {
-  const Channel& channel = program_.channels[number];
+  const Channel& channel = ChannelOf(replica, number);
   Tokens(replica, number).Push(arrival_s, key);
   const int consumer = DeviceOf(replica, channel.to_rank);
   if (channel.kind <= ChannelKind::kGradient) {
@@ -69,8 +68,7 @@ void EventRun::PostHolds(int index) {
 
 void EventRun::Post(int index, const Handshake& handshake) {
   const Device& device = devices_[index];
-  const size_t slot = device.replica * program_.channels.size() +
-                      static_cast<size_t>(handshake.channel);
+  const size_t slot = SlotOf(device.replica, handshake.channel);
   MeetingPoint& point = points_[slot];
   const uint64_t key = KeyOf(device, handshake.pass);
   TokenQueue& others = handshake.send ? point.receives : point.sends;
@@ -79,14 +77,14 @@ void EventRun::Post(int index, const Handshake& handshake) {
     (handshake.send ? point.sends : point.receives).Push(device.clock_s, key);
     return;
   }
-  const Channel& channel = program_.channels[handshake.channel];
+  const Channel& channel = device.own->channels[handshake.channel];
   const int source = channel_source_[slot];
   Begin({.of = Transfer::Of::kChannel,
          .index = handshake.channel,
          .replica = device.replica,
          .source = source,
          .iteration = device.iteration,
-         .pass = TransferName(program_, handshake.channel, handshake.pass),
+         .pass = TransferName(*device.own, handshake.channel, handshake.pass),
          .bytes = channel.bytes,
          .start_s = std::max(device.clock_s, other_s),
          .latency_s = source < 0 ? 0 : plans_[source].latency_s,
@@ -189,6 +187,9 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
   EndTurn(transfer, end_s);
   switch (transfer.of) {
     case Transfer::Of::kStream:
+      if (transfer.of_peers) {
+        return EndPeerTransfer(transfer.index, transfer.stream, end_s);
+      }
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
                          end_s, transfer.side_op);
     case Transfer::Of::kRing:
@@ -197,7 +198,7 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
     case Transfer::Of::kChannel:
       break;
   }
-  const Channel& channel = program_.channels[transfer.index];
+  const Channel& channel = ChannelOf(transfer.replica, transfer.index);
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
   if (of_passes && writer_.active()) {
     writer_.replica = transfer.replica;

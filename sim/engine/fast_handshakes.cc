@@ -24,7 +24,7 @@ bool FastRun::RunHeld(Row& row, int rank, int64_t stop) {
 // A step of the block at the position: its inputs are planned, or it runs and
 // its outputs are planned.
 bool FastRun::RunHeldBlock(Row& row, int rank) {
-  const RankProgram& rank_program = program_.ranks[rank];
+  const RankProgram& rank_program = row.own->ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
   RankState& state = row.ranks[rank];
   const Pass* const block = replay.order + replay.position;
@@ -94,7 +94,7 @@ void FastRun::Post(Row& row, const Handshake& handshake, double now_s) {
   if (writer_.active()) {
     writer_.OnTransfer(
         handshake.channel,
-        TransferName(program_, handshake.channel, handshake.pass), start_s,
+        TransferName(*row.own, handshake.channel, handshake.pass), start_s,
         end_s);
   }
 }

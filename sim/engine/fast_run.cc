@@ -15,10 +15,10 @@ constexpr int64_t kVisit = 512;
 
 }  // namespace
 
-FastRun::FastRun(const Program& program, TraceSink* sink)
+FastRun::FastRun(const Program& program, TraceSink* sink, KnownTimes* known)
     : program_(program),
       writer_(program, sink),
-      rows_(SortReplicas(program)),
+      rows_(SortReplicas(program, known)),
       holds_(program.wait_rule != WaitRule::kBuffered) {
   state_.reserve(rows_.times.size());
   for (size_t row = 0; row < rows_.times.size(); ++row) {
@@ -26,17 +26,24 @@ FastRun::FastRun(const Program& program, TraceSink* sink)
   }
   meetings_.resize(program.groups.size());
   for (size_t group = 0; group < program.groups.size(); ++group) {
-    meetings_[group].expected =
-        static_cast<int>(program.groups[group].ranks.size()) * program.replicas;
+    const Group& meets = program.groups[group];
+    if (meets.span == Group::Span::kRanks) continue;
+    meetings_[group].resize(meets.Instances(program.replicas));
+    for (Meeting& meeting : meetings_[group]) {
+      meeting.expected = static_cast<int>(meets.ranks.size()) *
+                         meets.ReplicasOf(program.replicas);
+    }
   }
 }
 
 void FastRun::AddRow(int row) {
   const IsolatedTimes& times = rows_.times[row];
+  const DpClass& own = program_.dp_class(times.dp_class);
   std::vector<std::vector<ReplayLane>> lanes(program_.pp());
+  std::vector<std::vector<const double*>> lane_factors(program_.pp());
   std::vector<ReplayRank> ranks(program_.pp());
   for (int rank = 0; rank < program_.pp(); ++rank) {
-    const RankProgram& rank_program = program_.ranks[rank];
+    const RankProgram& rank_program = own.ranks[rank];
     for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
       const Lane& lane = rank_program.lanes[index];
       const auto kind = Pass::KindOf(index);
@@ -58,24 +65,32 @@ void FastRun::AddRow(int row) {
     }
     ranks[rank].order = rank_program.order->data();
     ranks[rank].lanes = lanes[rank].data();
+    if (own.lane_factors.empty()) continue;
+    for (const Lane& lane : rank_program.lanes) {
+      lane_factors[rank].push_back(
+          lane.factors < 0 ? nullptr : own.lane_factors[lane.factors].data());
+    }
+    ranks[rank].lane_factors = lane_factors[rank].data();
   }
-  Row& added = state_.emplace_back(ReplayCore(
-      std::move(ranks), static_cast<int>(program_.channels.size()),
-      program_.microbatch_factor.empty() ? nullptr
-                                         : program_.microbatch_factor.data(),
-      program_.pair_factor,
-      program_.slice_factor.empty() ? nullptr : program_.slice_factor.data()));
+  Row& added = state_.emplace_back(
+      own,
+      ReplayCore(std::move(ranks), static_cast<int>(own.channels.size()),
+                 own.microbatch_factor.empty() ? nullptr
+                                               : own.microbatch_factor.data(),
+                 program_.pair_factor,
+                 own.slice_factor.empty() ? nullptr : own.slice_factor.data()));
   added.index = row;
   added.replica = rows_.first_replica[row];
   added.lanes = std::move(lanes);
-  for (const RankProgram& rank : program_.ranks) added.ranks.emplace_back(rank);
+  added.lane_factors = std::move(lane_factors);
+  for (const RankProgram& rank : own.ranks) added.ranks.emplace_back(rank);
   added.times.resize(program_.pp());
   added.meetings.resize(program_.groups.size());
   for (size_t group = 0; group < program_.groups.size(); ++group) {
     added.meetings[group].expected =
         static_cast<int>(program_.groups[group].ranks.size());
   }
-  if (holds_) added.points.resize(program_.channels.size());
+  if (holds_) added.points.resize(own.channels.size());
 }
 
 absl::StatusOr<RunSummary> FastRun::Run() {
@@ -108,8 +123,9 @@ absl::StatusOr<RunSummary> FastRun::Run() {
     last_ends_s = std::move(ends_s);
     if (program_.until_steady && summary.steady) break;
   }
-  summary.simulated_ops = program_.num_ops() * summary.iterations() *
-                          static_cast<int64_t>(state_.size());
+  for (const Row& row : state_) {
+    summary.simulated_ops += row.own->num_ops() * summary.iterations();
+  }
   return summary;
 }
 
@@ -145,7 +161,8 @@ bool FastRun::RunStart(const Start& start) {
     if (iteration_ > 0) continue;
     for (int rank = 0; rank < program_.pp(); ++rank) {
       row.times[rank].last_end_s = row.ranks[rank].pass_end_s;
-      row.times[rank].busy_s = program_.BusySeconds(rank);
+      row.times[rank].busy_s =
+          program_.BusySeconds(rank, rows_.times[row.index].dp_class);
       row.times[rank].late_load_s = row.ranks[rank].late_load_s;
       row.times[rank].late_free_s = row.ranks[rank].late_free_s;
     }
@@ -241,7 +258,7 @@ std::string FastRun::Deadlock() {
     return !Ended(each) || &each == &state_.back();
   });
   for (int rank = 0; rank < program_.pp(); ++rank) {
-    const RankProgram& rank_program = program_.ranks[rank];
+    const RankProgram& rank_program = row.own->ranks[rank];
     const RankState& state = row.ranks[rank];
     positions.push_back(row.core.rank(rank).position);
     const auto add = [&](int32_t side_op) {
@@ -260,15 +277,17 @@ std::string FastRun::Deadlock() {
       const Handshake& held = state.steps[0][0];
       absl::StrAppend(&waiting, "\nrank ", rank, " is held by the ",
                       held.send ? "send" : "receive", " of ",
-                      PassToString(*program_.schedule, held.pass));
+                      PassToString(*row.own->schedule, held.pass));
     }
   }
-  return absl::StrCat("deadlock in iteration ", iteration_, " (",
-                      WaitRuleName(program_.wait_rule), " transfers):\n",
-                      BlockedGrid(program_, positions), waiting,
-                      holds_ ? "\n(buffered transfers block no rank and may "
-                               "run where these wait for each other)"
-                             : "");
+  return absl::StrCat(
+      "deadlock in iteration ", iteration_, " (",
+      WaitRuleName(program_.wait_rule), " transfers):\n",
+      BlockedGrid(program_, positions, rows_.times[row.index].dp_class),
+      waiting,
+      holds_ ? "\n(buffered transfers block no rank and may "
+               "run where these wait for each other)"
+             : "");
 }
 
 }  // namespace pipewright

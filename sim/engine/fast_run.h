@@ -14,6 +14,7 @@
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/isolated_times.h"
+#include "sim/engine/known_times.h"
 #include "sim/engine/trace_writer.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/side_sequence.h"
@@ -23,7 +24,8 @@ namespace pipewright {
 
 class FastRun {
  public:
-  FastRun(const Program& program, TraceSink* sink);
+  // `known` may be null.
+  FastRun(const Program& program, TraceSink* sink, KnownTimes* known);
 
   // Error: kFailedPrecondition with the blocked operations marked.
   absl::StatusOr<RunSummary> Run();
@@ -78,11 +80,15 @@ class FastRun {
     int64_t completed = 0;  // meetings so far
   };
   struct Row {
-    explicit Row(ReplayCore replay_core) : core(std::move(replay_core)) {}
+    Row(const DpClass& of, ReplayCore replay_core)
+        : own(&of), core(std::move(replay_core)) {}
     int index = 0;
     int replica = 0;  // the first of those it stands for
+    const DpClass* own;
     ReplayCore core;
-    std::vector<std::vector<ReplayLane>> lanes;  // [rank], core points here
+    // [rank], core points here
+    std::vector<std::vector<ReplayLane>> lanes;
+    std::vector<std::vector<const double*>> lane_factors;
     std::vector<RankState> ranks;
     std::vector<RankTimes> times;
     std::vector<Meeting> meetings;     // of groups inside one replica
@@ -133,7 +139,8 @@ class FastRun {
   int iteration_ = 0;
   bool moved_ = false;  // something was posted in this sweep
   std::vector<Row> state_;
-  std::vector<Meeting> meetings_;  // of groups that span replicas
+  // Of groups that span replicas, [group][instance].
+  std::vector<std::vector<Meeting>> meetings_;
 };
 
 }  // namespace pipewright

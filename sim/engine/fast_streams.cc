@@ -10,7 +10,7 @@ bool FastRun::RunItem(Row& row, int rank) {
   RankState& state = row.ranks[rank];
   ReplayRank& replay = row.core.rank(rank);
   const SideSequence::Item& item = *state.sequence.item();
-  const Stream stream = program_.ranks[rank].side_ops[item.side_op].stream;
+  const Stream stream = row.own->ranks[rank].side_ops[item.side_op].stream;
   if (stream != Stream::kCompute) {
     state.queues[static_cast<int>(stream)].push_back(
         {.item = item, .ready_s = replay.clock_s});
@@ -88,15 +88,16 @@ bool FastRun::TryCopy(Row& row, int rank, const Issued& issued,
 }
 
 FastRun::Meeting& FastRun::MeetingOf(Row& row, int group) {
-  return program_.groups[group].span == Group::Span::kRanks
+  const Group& meets = program_.groups[group];
+  return meets.span == Group::Span::kRanks
              ? row.meetings[group]
-             : meetings_[group];
+             : meetings_[group][meets.InstanceOf(row.replica)];
 }
 
 bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
                         double* ready_s, int64_t* meeting_number,
                         double* stream_s) {
-  const SideOp& op = program_.ranks[rank].side_ops[item.side_op];
+  const SideOp& op = row.own->ranks[rank].side_ops[item.side_op];
   if (*meeting_number == 0) {
     for (const int32_t channel : op.inputs) {
       if (row.core.queue(channel).size() == 0) return false;

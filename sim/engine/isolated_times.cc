@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
+#include "sim/engine/known_times.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -12,16 +14,21 @@ namespace {
 
 using CollectiveTimes = std::map<std::pair<int, CollectiveKey>, double>;
 
+// Layers of equal bytes with the same peers take the same time.
+using PeerTimes =
+    std::map<std::tuple<const PeerPlan*, OpKind, double, double>, double>;
+
 // `spanning` keeps what is the same for all replicas between calls.
 IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
                                    CollectiveTimes* spanning) {
-  IsolatedTimes times;
-  for (const Channel& channel : program.channels) {
+  IsolatedTimes times = {.dp_class = program.ClassOf(replica)};
+  const DpClass& own = program.OfReplica(replica);
+  for (const Channel& channel : own.channels) {
     times.channel_s.push_back(TransferSeconds(program, channel, replica));
   }
   CollectiveTimes inside;
   for (int rank = 0; rank < program.pp(); ++rank) {
-    const RankProgram& rank_program = program.ranks[rank];
+    const RankProgram& rank_program = own.ranks[rank];
     std::vector<double>& lane_s = times.lane_s.emplace_back();
     for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
       const auto kind = Pass::KindOf(index);
@@ -31,16 +38,22 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
                            : lane.seconds);
     }
     std::vector<double>& side_op_s = times.side_op_s.emplace_back();
+    PeerTimes with_peers;
     for (const SideOp& op : rank_program.side_ops) {
       double seconds = op.seconds;
-      if (IsOneSided(op.kind)) {
+      if (IsOneSided(op.kind) && op.peers != nullptr) {
+        const auto [known, is_new] = with_peers.try_emplace(
+            {op.peers.get(), op.kind, op.bytes, op.seconds}, 0.0);
+        if (is_new) known->second = OneSidedSeconds(program, op, replica, rank);
+        seconds = known->second;
+      } else if (IsOneSided(op.kind)) {
         seconds = OneSidedSeconds(program, op, replica, rank);
       } else if (UsesHost(op.kind)) {
         seconds = HostOpSeconds(program, op, replica, rank);
       } else if (IsCollective(op.kind)) {
         const Group& group = program.groups[op.group];
         CollectiveTimes& plans =
-            group.span == Group::Span::kRanks ? inside : *spanning;
+            group.Instances(program.replicas) > 1 ? inside : *spanning;
         const auto [known, is_new] =
             plans.try_emplace({op.group, CollectiveKeyOf(op)}, 0.0);
         if (is_new) {
@@ -59,14 +72,37 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
 }  // namespace
 
 ReplicaRows SortReplicas(const Program& program) {
+  return SortReplicas(program, nullptr);
+}
+
+ReplicaRows SortReplicas(const Program& program, KnownTimes* known_times) {
   ReplicaRows rows;
   CollectiveTimes spanning;
-  // With a pure delay all replicas are alike.
-  const int distinct =
-      program.network.cluster == nullptr ? 1 : program.replicas;
-  for (int replica = 0; replica < distinct; ++replica) {
-    IsolatedTimes times = ComputeIsolatedTimes(program, replica, &spanning);
-    const auto known = std::find(rows.times.begin(), rows.times.end(), times);
+  // Who meets a part of the replicas only stands for nobody else.
+  const bool parts =
+      std::any_of(program.groups.begin(), program.groups.end(),
+                  [](const Group& group) { return group.part > 0; });
+  std::vector<int> alike(program.num_classes(), -1);  // rows of classes
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    // With a pure delay all replicas of a class are alike.
+    int& of_class = alike[program.ClassOf(replica)];
+    if (program.network.cluster == nullptr && of_class >= 0 && !parts) {
+      ++rows.replicas[of_class];
+      rows.row_of_replica.push_back(of_class);
+      continue;
+    }
+    const auto compute = [&] {
+      return ComputeIsolatedTimes(program, replica, &spanning);
+    };
+    IsolatedTimes times =
+        known_times == nullptr
+            ? compute()
+            : *known_times->Get(program.OfReplica(replica).schedule, replica,
+                                compute);
+    times.dp_class = program.ClassOf(replica);
+    const auto known =
+        parts ? rows.times.end()
+              : std::find(rows.times.begin(), rows.times.end(), times);
     const auto row = static_cast<int>(known - rows.times.begin());
     if (known == rows.times.end()) {
       rows.times.push_back(std::move(times));
@@ -75,26 +111,36 @@ ReplicaRows SortReplicas(const Program& program) {
     }
     ++rows.replicas[row];
     rows.row_of_replica.push_back(row);
-  }
-  if (distinct < program.replicas) {
-    rows.replicas[0] = program.replicas;
-    rows.row_of_replica.assign(program.replicas, 0);
+    of_class = row;
   }
   return rows;
 }
 
-double CountBytesSent(const Program& program) {
-  const Schedule& schedule = *program.schedule;
+namespace {
+
+double BytesOfReplica(const DpClass& own) {
+  const Schedule& schedule = *own.schedule;
   const double tokens =
       static_cast<double>(schedule.microbatches_per_direction()) *
       schedule.slices;
   double bytes = 0;
-  for (const Channel& channel : program.channels) {
+  for (const Channel& channel : own.channels) {
     const bool of_passes = channel.kind == ChannelKind::kActivation ||
                            channel.kind == ChannelKind::kGradient;
     bytes += channel.bytes * (of_passes ? tokens : 1);
   }
-  return bytes * program.replicas;
+  return bytes;
+}
+
+}  // namespace
+
+double CountBytesSent(const Program& program) {
+  const std::vector<int> replicas = program.ReplicasOfClasses();
+  double bytes = 0;
+  for (int index = 0; index < program.num_classes(); ++index) {
+    bytes += BytesOfReplica(program.dp_class(index)) * replicas[index];
+  }
+  return bytes;
 }
 
 }  // namespace pipewright

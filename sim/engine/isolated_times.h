@@ -10,6 +10,7 @@
 namespace pipewright {
 
 struct IsolatedTimes {
+  int dp_class = 0;
   std::vector<double> channel_s;               // [channel]
   std::vector<std::vector<double>> lane_s;     // [rank][lane], copies included
   std::vector<std::vector<double>> side_op_s;  // [rank][side operation]
@@ -17,7 +18,7 @@ struct IsolatedTimes {
   friend bool operator==(const IsolatedTimes&, const IsolatedTimes&) = default;
 };
 
-// Replicas sorted into rows of equal times.
+// Replicas sorted into rows of one class and of equal times.
 struct ReplicaRows {
   std::vector<IsolatedTimes> times;  // [row]
   std::vector<int> first_replica;    // [row]

@@ -1,139 +1,24 @@
 #include "sim/engine/simgrid_engine.h"
 
-#include <simgrid/s4u.hpp>
-// s4u.hpp first: version.h is not self-contained in 3.32.
-#include <simgrid/version.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
-#include <simgrid/kernel/Timer.hpp>
-#include <simgrid/kernel/resource/Model.hpp>
-#include <simgrid/kernel/routing/NetPoint.hpp>
-#include <simgrid/kernel/routing/StarZone.hpp>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/load_module.h"
+#include "sim/base/status.h"
 #include "sim/engine/event_run.h"
 #include "sim/engine/fluid_links.h"
 #include "sim/engine/simgrid_child.h"
+#include "sim/engine/simgrid_module.h"
 
 namespace pipewright {
 namespace {
-
-namespace sg = simgrid::s4u;
-
-// SimGrid counts whole bytes. Bytes and bandwidths are scaled alike so that
-// the largest transfer has this many units: rounding is below 1e-9 of
-// anything that takes part in a simulation with it.
-constexpr double kUnitsOfLargest = 9007199254740992.0;  // 2^53
-
-// SimGrid's clock and timers. Who shares links is what follows.
-class SimgridTransport : public EventTransport {
- public:
-  explicit SimgridTransport(EventRun* run) : run_(run) {
-    std::vector<std::string> words = {"pipewright",
-                                      "--log=root.thres:critical"};
-    // Constant bandwidth, max-min; no cross traffic from acknowledgements, no
-    // window limit; dates exact to a picosecond.
-    for (const char* option :
-         {"network/model:CM02", "network/crosstraffic:0",
-          "network/TCP-gamma:1e20",
-          SIMGRID_VERSION >= 33400 ? "precision/timing:1e-12"
-                                   : "surf/precision:1e-12"}) {
-      words.push_back(absl::StrCat("--cfg=", option));
-    }
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    int count = static_cast<int>(arguments.size());
-    engine_ = std::make_unique<sg::Engine>(&count, arguments.data());
-  }
-
-  void Run() { engine_->run(); }
-
-  void At(double date_s, uint64_t code) override {
-    simgrid::kernel::timer::Timer::set(date_s, TimerCall{run_, code});
-  }
-
-  // Timers are all that keeps SimGrid going; EventRun ignores those that are
-  // left, and starts nothing new.
-  void Stop() override {}
-
- protected:
-  EventRun* const run_;
-  std::unique_ptr<sg::Engine> engine_;
-
- private:
-  struct TimerCall {
-    EventRun* run;
-    uint64_t code;
-    void operator()() const { run->OnTimer(code); }
-  };
-};
-
-// Links shared by FluidLinks, which SimGrid asks for the next date as it asks
-// its own models: when all timers of a date have been called.
-class FluidTransport : public SimgridTransport {
- public:
-  FluidTransport(const Program& program, EventRun* run)
-      : SimgridTransport(run) {
-#if SIMGRID_VERSION < 40000
-    sg::create_star_zone("root")->seal();
-#endif
-    AddFluid(program);
-  }
-
-  void StartFlow(int source, double bytes, double now_s,
-                 uint32_t transfer) override {
-    model_->links().Start(now_s, source, bytes, transfer);
-  }
-
- protected:
-  struct OwnZone {};
-  // The same in a platform of the caller's.
-  FluidTransport(EventRun* run, OwnZone) : SimgridTransport(run) {}
-
-  void AddFluid(const Program& program) {
-    if (program.network.cluster == nullptr) return;
-    auto model = std::make_shared<FluidModel>(*program.network.cluster, run_);
-    model_ = model.get();
-    engine_->add_model(std::move(model));
-  }
-
- private:
-  class FluidModel : public simgrid::kernel::resource::Model {
-   public:
-    FluidModel(const Cluster& cluster, EventRun* run)
-        : Model("fluid"), links_(cluster, run->plans()), run_(run) {}
-
-    FluidLinks& links() { return links_; }
-
-    double next_occurring_event(double now) override {
-      end_s_ = links_.NextEnd(now);
-      return std::isinf(end_s_) ? -1 : std::max(0.0, end_s_ - now);
-    }
-
-    void update_actions_state(double now, double) override {
-      uint32_t transfer = 0;
-      while (links_.TakeEnded(now, &transfer)) {
-        run_->OnFlowEnd(transfer, end_s_);
-      }
-    }
-
-   private:
-    FluidLinks links_;
-    EventRun* run_;
-    double end_s_ = 0;
-  };
-
-  FluidModel* model_ = nullptr;
-};
 
 // Those of hosts, and those that share links with them, over as many others as
 // it takes.
@@ -156,154 +41,148 @@ std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
   return of_host;
 }
 
-// A star whose routes may cross a link several times, as the flows of a bundle
-// do: SimGrid then counts it as often.
-class BundleZone : public simgrid::kernel::routing::StarZone {
- public:
-  using StarZone::StarZone;
-
-  // Everything that `from` sends crosses `links`.
-  void AddRoute(const sg::Host* from,
-                const std::vector<sg::LinkInRoute>& links) {
-    routes_[from->get_netpoint()] = get_link_list_impl(links, false);
+// The flows that SimGrid's own network model shares links among, one source
+// each.
+SimgridPlatform PlatformOf(const Program& program, const EventRun& run,
+                           const std::vector<bool>& of_host) {
+  SimgridPlatform platform;
+  platform.largest_bytes = run.LargestTransfer();
+  platform.routes.resize(run.sources().size());
+  if (program.network.cluster == nullptr) return platform;
+  for (const Link& link : program.network.cluster->links()) {
+    platform.bytes_per_s.push_back(link.bytes_per_s);
   }
-
-  // Latencies are zero.
-  void get_local_route(const simgrid::kernel::routing::NetPoint* from,
-                       const simgrid::kernel::routing::NetPoint*,
-                       simgrid::kernel::routing::Route* route,
-                       double*) override {
-    route->link_list_ = routes_.at(from);
+  for (size_t source = 0; source < platform.routes.size(); ++source) {
+    if (run.plans()[source].sharing != Sharing::kFlow || of_host[source]) {
+      continue;
+    }
+    for (const LinkLoad& load : run.sources()[source].flows.loads) {
+      platform.routes[source].push_back(
+          {load.link, static_cast<int64_t>(load.flows)});
+    }
   }
+  return platform;
+}
 
- private:
-  std::map<const simgrid::kernel::routing::NetPoint*,
-           std::vector<simgrid::kernel::resource::StandardLinkImpl*>>
-      routes_;
-};
-
-// SimGrid's native network model. Every link has latency zero: SimGrid would
-// share bandwidth in proportion to 1/latency; latencies are timers of ours.
-// What uses a host, and whatever can meet that, stays with FluidLinks.
-class NativeTransport : public FluidTransport {
+// SimGrid's clock and timers. Links are shared by FluidLinks, or by SimGrid's
+// native model; then what uses a host, and whatever can meet that, stays with
+// FluidLinks.
+class SimgridTransport : public EventTransport {
  public:
-  NativeTransport(const Program& program, EventRun* run)
-      : FluidTransport(run, OwnZone()) {
-    self_ = this;
-    of_host_ = SourcesOfHosts(run->sources(), run->plans());
-    BuildPlatform(program);
-    AddFluid(program);
-    sg::Activity::on_completion_cb(
-        [](const sg::Activity& activity) { self_->FlowEnd(activity); });
+  SimgridTransport(const SimgridModule& module, const Program& program,
+                   const EngineOptions& options, EventRun* run)
+      : module_(module), run_(run), native_(options.native_flows) {
+    SimgridCalls calls;
+    calls.run = this;
+    calls.on_timer = [](void* self, uint64_t code) {
+      static_cast<SimgridTransport*>(self)->run_->OnTimer(code);
+    };
+    calls.on_flow_end = [](void* self, uint32_t transfer, double now_s) {
+      static_cast<SimgridTransport*>(self)->run_->OnFlowEnd(transfer, now_s);
+    };
+    if (program.network.cluster != nullptr) {
+      links_.emplace(*program.network.cluster, run->plans());
+      calls.next_end = [](void* self, double now_s) {
+        return static_cast<SimgridTransport*>(self)->NextEnd(now_s);
+      };
+      calls.end_flows = [](void* self, double now_s) {
+        static_cast<SimgridTransport*>(self)->EndFlows(now_s);
+      };
+    }
+    SimgridPlatform platform;
+    if (native_) {
+      of_host_ = SourcesOfHosts(run->sources(), run->plans());
+      platform = PlatformOf(program, *run, of_host_);
+    }
+    clock_ = module_.open(calls, native_ ? &platform : nullptr);
+  }
+  ~SimgridTransport() override { module_.close(clock_); }
+  SimgridTransport(const SimgridTransport&) = delete;
+  SimgridTransport& operator=(const SimgridTransport&) = delete;
+
+  void Run() { module_.run(clock_); }
+
+  void At(double date_s, uint64_t code) override {
+    module_.at(clock_, date_s, code);
   }
 
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
-    if (of_host_[source]) {
-      return FluidTransport::StartFlow(source, bytes, now_s, transfer);
+    if (native_ && !of_host_[source]) {
+      module_.start_flow(clock_, source, bytes, transfer);
+    } else {
+      links_->Start(now_s, source, bytes, transfer);
     }
-    if (flows_.size() <= transfer) flows_.resize(transfer + 1);
-    Flow& flow = flows_[transfer];
-    flow.transfer = transfer;
-    flow.comm = sg::Comm::sendto_init(host_of_source_[source], sink_);
-    flow.comm->set_payload_size(
-        std::max<uint64_t>(1, std::llround(bytes * units_)));
-    flow.comm->set_data(
-        reinterpret_cast<void*>(static_cast<uintptr_t>(transfer)));
-    flow.comm->start();
   }
+
+  // Timers are all that keeps SimGrid going; EventRun ignores those that are
+  // left, and starts nothing new.
+  void Stop() override {}
 
  private:
-  struct Flow {
-    sg::CommPtr comm;
+  double NextEnd(double now_s) { return end_s_ = links_->NextEnd(now_s); }
+
+  void EndFlows(double now_s) {
     uint32_t transfer = 0;
-  };
-
-  // One virtual host a source, which sends to a common sink. So any graph's
-  // routes can be had from one flat zone.
-  void BuildPlatform(const Program& program) {
-    const std::vector<TrafficSource>& sources = run_->sources();
-    const std::vector<SourcePlan>& plans = run_->plans();
-    auto* const bundles = new BundleZone("root");  // SimGrid owns it
-    sg::NetZone* const zone = bundles->get_iface();
-    sink_ = zone->create_host("sink", 1e12)->seal();
-    units_ = kUnitsOfLargest / std::max(1.0, run_->LargestTransfer());
-    std::vector<sg::Link*> links;
-    host_of_source_.assign(sources.size(), nullptr);
-    for (size_t source = 0; source < sources.size(); ++source) {
-      if (plans[source].sharing != Sharing::kFlow || of_host_[source]) continue;
-      sg::Host* const host =
-          zone->create_host(absl::StrCat("source", source), 1e12)->seal();
-      std::vector<sg::LinkInRoute> route;
-      for (const LinkLoad& load : sources[source].flows.loads) {
-        const LinkId id = load.link;
-        if (links.size() <= static_cast<size_t>(id)) links.resize(id + 1);
-        if (links[id] == nullptr) {
-          const Link& link = program.network.cluster->links()[id];
-          links[id] = zone->create_link(absl::StrCat("link", id),
-                                        link.bytes_per_s * units_)
-                          ->set_latency(0)
-                          ->seal();
-        }
-        route.insert(route.end(), static_cast<size_t>(load.flows),
-                     sg::LinkInRoute(links[id]));
-      }
-      bundles->AddRoute(host, route);
-      host_of_source_[source] = host;
+    while (links_->TakeEnded(now_s, &transfer)) {
+      run_->OnFlowEnd(transfer, end_s_);
     }
-    zone->seal();
   }
 
-  void FlowEnd(const sg::Activity& activity) {
-    const auto* comm = dynamic_cast<const sg::Comm*>(&activity);
-    if (comm == nullptr) return;
-    const auto transfer = static_cast<uint32_t>(
-        reinterpret_cast<uintptr_t>(comm->get_data<void>()));
-    // 3.32 uses the activity after this callback: it lives until the next.
-    grave_ = std::move(flows_[transfer].comm);
-    run_->OnFlowEnd(transfer, sg::Engine::get_clock());
-  }
-
-  static NativeTransport* self_;
-
-  sg::Host* sink_ = nullptr;
-  double units_ = 1;
-  std::vector<bool> of_host_;  // [source]
-  std::vector<sg::Host*> host_of_source_;
-  std::vector<Flow> flows_;  // [transfer]
-  sg::CommPtr grave_;
+  const SimgridModule& module_;
+  EventRun* const run_;
+  const bool native_;
+  std::vector<bool> of_host_;  // [source], with native_
+  std::optional<FluidLinks> links_;
+  double end_s_ = 0;
+  SimgridClock* clock_ = nullptr;
 };
 
-NativeTransport* NativeTransport::self_ = nullptr;
-
-template <class Transport>
-absl::StatusOr<RunSummary> RunOn(const Program& program,
-                                 const EngineOptions& options) {
-  EventRun run(program, options);
-  Transport transport(program, &run);
-  run.Launch(&transport);
-  transport.Run();
-  return run.Finish();
-}
-
-absl::StatusOr<RunSummary> RunHere(const Program& program,
+absl::StatusOr<RunSummary> RunHere(const SimgridModule& module,
+                                   const Program& program,
                                    const EngineOptions& options) {
   try {
-    return options.native_flows ? RunOn<NativeTransport>(program, options)
-                                : RunOn<FluidTransport>(program, options);
+    EventRun run(program, options);
+    SimgridTransport transport(module, program, options, &run);
+    run.Launch(&transport);
+    transport.Run();
+    return run.Finish();
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("SimGrid: ", error.what()));
   }
+}
+
+absl::StatusOr<const SimgridModule*> LoadSimgrid() {
+  PW_ASSIGN_OR_RETURN(
+      void* const function,
+      LoadModule({.library = "libpipewright_simgrid.so",
+                  .variable = "PIPEWRIGHT_SIMGRID_LIBRARY",
+                  .function = kSimgridModuleFunction},
+                 "engine simgrid needs it, engine fast does not; it is built "
+                 "and installed with the program"));
+  const SimgridModule* const module =
+      reinterpret_cast<SimgridModuleFunction>(function)();
+  if (module->abi != kSimgridModuleAbi) {
+    return absl::UnavailableError(
+        absl::StrCat("libpipewright_simgrid.so is of interface ", module->abi,
+                     ", this program of ", kSimgridModuleAbi,
+                     ": build both from the same sources"));
+  }
+  return module;
 }
 
 }  // namespace
 
 absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
                                       const EngineOptions& options) {
+  // Here, not in the child: other runs of this process find it loaded.
+  static const auto* const loaded =
+      new absl::StatusOr<const SimgridModule*>(LoadSimgrid());
+  PW_RETURN_IF_ERROR(loaded->status());
   return RunInChild(options.trace, [&](TraceSink* sink) {
     EngineOptions here = options;
     here.trace = sink;
-    return RunHere(program, here);
+    return RunHere(***loaded, program, here);
   });
 }
 

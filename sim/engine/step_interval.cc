@@ -85,6 +85,8 @@ class Prediction {
   // The program with each source's part longer by its shift.
   Program Shifted(const std::vector<double>& shifts) const {
     Program program = plain_;
+    std::vector<DpClass*> classes = {&program};
+    for (DpClass& other : program.more_classes) classes.push_back(&other);
     double optimizer = 0;
     double hop = 0;
     std::vector<std::array<double, kNumPassKinds>> more(costs_.stages.size());
@@ -98,24 +100,30 @@ class Prediction {
         }
       }
     }
-    for (RankProgram& rank : program.ranks) {
-      for (size_t index = 0; index < rank.lanes.size(); ++index) {
-        Lane& lane = rank.lanes[index];
-        const PassKind kind = Pass::KindOf(index);
-        if (lane.stage < 0 || !IsComputePass(kind)) continue;
-        const double whole_s = costs_.Seconds(kind, lane.stage, 1);
-        if (whole_s <= 0) continue;
-        const double more_s = more[lane.stage][static_cast<int>(kind)];
-        lane.seconds = std::max(0.0, lane.seconds * (1 + more_s / whole_s));
-      }
-      for (SideOp& op : rank.side_ops) {
-        if (op.kind == OpKind::kOptimizer || op.kind == OpKind::kRollback) {
-          op.seconds = std::max(0.0, op.seconds * (1 + optimizer));
-        }
-      }
+    for (DpClass* own : classes) {
+      for (RankProgram& rank : own->ranks) Shift(more, optimizer, &rank);
     }
     program.network.hop_s = std::max(0.0, program.network.hop_s * (1 + hop));
     return program;
+  }
+
+  // `more`: seconds that [stage][kind] takes more.
+  void Shift(const std::vector<std::array<double, kNumPassKinds>>& more,
+             double optimizer, RankProgram* rank) const {
+    for (size_t index = 0; index < rank->lanes.size(); ++index) {
+      Lane& lane = rank->lanes[index];
+      const PassKind kind = Pass::KindOf(index);
+      if (lane.stage < 0 || !IsComputePass(kind)) continue;
+      const double whole_s = costs_.Seconds(kind, lane.stage, 1);
+      if (whole_s <= 0) continue;
+      const double more_s = more[lane.stage][static_cast<int>(kind)];
+      lane.seconds = std::max(0.0, lane.seconds * (1 + more_s / whole_s));
+    }
+    for (SideOp& op : rank->side_ops) {
+      if (op.kind == OpKind::kOptimizer || op.kind == OpKind::kRollback) {
+        op.seconds = std::max(0.0, op.seconds * (1 + optimizer));
+      }
+    }
   }
 
   bool HasNoise() const {

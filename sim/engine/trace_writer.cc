@@ -2,33 +2,45 @@
 
 namespace pipewright {
 
-Pass TransferName(const Program& program, int index, Pass either) {
-  const Channel& channel = program.channels[index];
+Pass TransferName(const DpClass& own, int index, Pass either) {
+  const Channel& channel = own.channels[index];
   const PassKind kind = channel.kind == ChannelKind::kActivation
                             ? PassKind::kForward
                             : either.kind();
   return Pass(kind, either.microbatch(),
-              program.schedule->placement.ChunkOf(channel.stage),
-              either.slice(), channel.direction);
+              own.schedule->placement.ChunkOf(channel.stage), either.slice(),
+              channel.direction);
 }
 
 void TraceWriter::OnPass(int rank, int64_t, Pass pass, double start_s,
                          double end_s, bool joint) {
   if (sink_ == nullptr) return;
+  const RankProgram& own = RankOf(rank);
+  if (!own.layers.empty()) {
+    begun_s_.resize(static_cast<size_t>(program_.replicas) * program_.pp());
+    double& begun_s = begun_s_[replica * program_.pp() + rank];
+    if (own.BeginsPass(pass)) begun_s = start_s;
+    if (!own.EndsPass(pass)) return;
+    start_s = begun_s;
+  }
   sink_->OnOp({.start_s = start_s,
                .end_s = end_s,
                .joint = joint,
                .replica = replica,
                .rank = rank,
                .iteration = iteration,
-               .stage = program_.ranks[rank].lanes[pass.lane()].stage,
-               .pass = pass});
+               .stage = own.lanes[pass.lane()].stage,
+               .pass = own.Whole(pass)});
 }
 
 void TraceWriter::OnTransfer(int index, Pass pass, double start_s,
                              double end_s) {
   if (sink_ == nullptr) return;
-  const Channel& channel = program_.channels[index];
+  const DpClass& own = program_.OfReplica(replica);
+  const Channel& channel = own.channels[index];
+  if (!own.ranks[channel.from_rank].layers.empty()) {
+    pass = TransferName(own, index, pass);
+  }
   TraceOp op = {.start_s = start_s,
                 .end_s = end_s,
                 .bytes = channel.bytes,
@@ -50,7 +62,7 @@ void TraceWriter::OnTransfer(int index, Pass pass, double start_s,
 void TraceWriter::OnSideOp(int rank, int32_t index, double start_s,
                            double end_s) {
   if (sink_ == nullptr) return;
-  const SideOp& side_op = program_.ranks[rank].side_ops[index];
+  const SideOp& side_op = RankOf(rank).side_ops[index];
   sink_->OnOp({.start_s = start_s,
                .end_s = end_s,
                .bytes = side_op.bytes,
@@ -65,7 +77,7 @@ void TraceWriter::OnSideOp(int rank, int32_t index, double start_s,
 void TraceWriter::OnCopy(int rank, Pass pass, double start_s, double end_s) {
   if (sink_ == nullptr) return;
   const bool out = pass.kind() == PassKind::kOffload;
-  const Lane& lane = program_.ranks[rank].lanes[pass.lane()];
+  const Lane& lane = RankOf(rank).lanes[pass.lane()];
   sink_->OnOp({.start_s = start_s,
                .end_s = end_s,
                .bytes = lane.bytes,
@@ -87,7 +99,7 @@ void TraceWriter::OnCopyWait(int rank, Pass pass, double start_s,
                .replica = replica,
                .rank = rank,
                .iteration = iteration,
-               .stage = program_.ranks[rank].lanes[pass.lane()].stage,
+               .stage = RankOf(rank).lanes[pass.lane()].stage,
                .pass = pass});
 }
 

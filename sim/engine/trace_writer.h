@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
@@ -10,7 +11,7 @@ namespace pipewright {
 
 // How the transfer of `channel` that `either` of its two passes names is told:
 // the same microbatch and slice, the producing stage's chunk.
-Pass TransferName(const Program& program, int channel, Pass either);
+Pass TransferName(const DpClass& own, int channel, Pass either);
 
 class TraceWriter {
  public:
@@ -25,6 +26,7 @@ class TraceWriter {
   int replica = 0;
   int iteration = 0;
 
+  // A pass, told whole when its last layer has run.
   void OnPass(int rank, int64_t position, Pass pass, double start_s,
               double end_s, bool joint);
   // Both sides of a transfer between passes.
@@ -37,8 +39,14 @@ class TraceWriter {
   void OnCopyWait(int rank, Pass pass, double start_s, double end_s);
 
  private:
+  const RankProgram& RankOf(int rank) const {
+    return program_.OfReplica(replica).ranks[rank];
+  }
+
   const Program& program_;
   TraceSink* sink_;
+  // [replica * pp + rank] when the pass whose layers run has begun.
+  std::vector<double> begun_s_;
 };
 
 }  // namespace pipewright

@@ -21,6 +21,41 @@ constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
 // is fetched (PyTorch FSDP2, one prefetch).
 constexpr int kGatheredLayers = 2;
 
+// Of odc: elements of the largest buffer, and what each device of a node has of
+// the kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE,
+// chunks of 1 MiB).
+constexpr int64_t kBufferElements = int64_t{64} << 20;
+constexpr int64_t kChunkBytes = kMiB;
+
+// What is gathered at a time of layers that have `layer` bytes at most and
+// `all` together, and what pulls and pushes need.
+int64_t GatheredBytes(const TrainingSpec& training, int64_t layer,
+                      int64_t all) {
+  const ShardedLayers& sharded = training.sharded;
+  int64_t bytes = sharded.kept ? all : kGatheredLayers * layer;
+  // What is kept whole is not gathered again, be it from near by.
+  const bool near =
+      sharded.near_group > 0 &&
+      (sharded.one_sided ||
+       (!sharded.kept && sharded.near_group < sharded.shard_group));
+  if (near) bytes += all / sharded.near_group;
+  if (!sharded.one_sided) return bytes;
+  const double whole = WholeWeightBytes(training);
+  const auto parameters = static_cast<double>(layer) / whole;
+  const double buffered =
+      std::min(parameters, static_cast<double>(kBufferElements));
+  // The layer as it comes where that is to be cast, and the gradients of all
+  // clients.
+  const bool cast = sharded.gather_bytes != whole;
+  double extra = (cast ? parameters * sharded.gather_bytes : 0) +
+                 buffered * training.gradient_bytes;
+  if (sharded.devices_of_node > 0) {
+    extra += buffered * sharded.gather_bytes +
+             static_cast<double>(sharded.devices_of_node * kChunkBytes);
+  }
+  return bytes + std::llround(extra);
+}
+
 // All that does not change on a rank. Both replicas of a bidirectional
 // schedule have their own weights.
 MemoryBytes FixedOf(const RankStages& of) {
@@ -29,6 +64,7 @@ MemoryBytes FixedOf(const RankStages& of) {
   MemoryBytes fixed;
   std::set<std::pair<int64_t, int64_t>> shapes;
   int64_t gathered = 0;
+  int64_t all_gathered = 0;
   int64_t layer_gradient = 0;
   bool grouped = false;
   bool sends_gradients = false;
@@ -44,6 +80,7 @@ MemoryBytes FixedOf(const RankStages& of) {
       tied += stage.tied_table;
       shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
       gathered = std::max(gathered, stage.gathered_layer);
+      all_gathered += stage.gathered_layers;
       layer_gradient = std::max(layer_gradient, stage.layer_gradient);
       grouped |= stage.has_grouped_layers;
       boundary = std::max(boundary, stage.boundary);
@@ -72,7 +109,8 @@ MemoryBytes FixedOf(const RankStages& of) {
   // Over one device nothing is sharded and nothing gathered.
   const bool shards = training.shards() > 1;
   if (shards && training.zero >= 3) {
-    fixed[MemoryKind::kBuffers] += kGatheredLayers * gathered;
+    fixed[MemoryKind::kBuffers] +=
+        GatheredBytes(training, gathered, all_gathered);
   }
   if (shards && training.zero >= 2)
     fixed[MemoryKind::kBuffers] += layer_gradient;

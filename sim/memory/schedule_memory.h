@@ -64,9 +64,7 @@ struct RankMemory {
 
   int64_t peak() const { return at_peak.total(); }
   // Pinned memory on the host.
-  int64_t peak_host() const {
-    return peak_host_activations + host_optimizer;
-  }
+  int64_t peak_host() const { return peak_host_activations + host_optimizer; }
   // What the device must have.
   int64_t needed() const { return peak() + context + fragmentation; }
 };

@@ -31,6 +31,11 @@ void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   at->again = at->saved - at->kept;
 }
 
+// Are layers gathered and reduced one by one?
+bool SharesLayers(const TrainingSpec& training) {
+  return training.sharded.shard_group > 0 && training.zero >= 3;
+}
+
 // Static bytes of one op, sharded.
 MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   const double shards =
@@ -42,6 +47,11 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   MemoryBytes fixed;
   fixed[MemoryKind::kWeights] = share(training.weight_bytes, 3);
   if (op.is_frozen) return fixed;
+  // Where layers are sharded (FSDP2, odc) a shard is of the master weights
+  // alone and is cast when it is gathered. Without any the weights are what is
+  // cast.
+  const bool masters = SharesLayers(training) && training.master_bytes > 0;
+  if (masters && shards > 1) fixed[MemoryKind::kWeights] = 0;
   fixed[MemoryKind::kGradients] = share(training.gradient_bytes, 2);
   fixed[MemoryKind::kMaster] = share(training.master_bytes, 1);
   fixed[MemoryKind::kMoments] = share(training.moment_bytes, 1);
@@ -76,12 +86,12 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
     }
   }
   if (block.kind == BlockKind::kEmbedding) stage->has_table = true;
+  const double whole = WholeWeightBytes(training);
   stage->gathered_layer = std::max<int64_t>(
-      stage->gathered_layer,
-      std::llround(training.weight_bytes * parameters * block.part));
+      stage->gathered_layer, std::llround(whole * parameters * block.part));
+  stage->gathered_layers += std::llround(whole * parameters * copies);
   stage->layer_gradient = std::max<int64_t>(
-      stage->layer_gradient,
-      std::llround(training.weight_bytes * trained * block.part));
+      stage->layer_gradient, std::llround(whole * trained * block.part));
 }
 
 // A layer's first op keeps the layer's input, all of which full recomputation
@@ -148,6 +158,11 @@ MemoryBytes& MemoryBytes::operator+=(const MemoryBytes& other) {
 
 int64_t MemoryBytes::total() const {
   return std::accumulate(of.begin(), of.end(), int64_t{0});
+}
+
+double WholeWeightBytes(const TrainingSpec& training) {
+  if (!SharesLayers(training)) return training.weight_bytes;
+  return training.sharded.one_sided ? 2 : training.sharded.gather_bytes;
 }
 
 StageMemory BuildStageMemory(const ModelSpec& model,

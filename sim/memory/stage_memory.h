@@ -67,6 +67,7 @@ struct StageMemory {
   // Weights of one layer as ZeRO 3 gathers it, and its gradient before it is
   // scattered (ZeRO 2 and 3).
   int64_t gathered_layer = 0;
+  int64_t gathered_layers = 0;  // all of them
   int64_t layer_gradient = 0;
   // Outputs and inputs of linear layers that are trained, for placeholders.
   std::vector<std::pair<int64_t, int64_t>> weight_shapes;
@@ -92,6 +93,10 @@ struct StageMemory {
   PassMemory backward_input_after;
   PassMemory backward_full_after;
 };
+
+// Bytes of a parameter of a layer that is there whole under ZeRO 3: its type on
+// the way, except of odc, which casts it to 16 bits.
+double WholeWeightBytes(const TrainingSpec& training);
 
 // `chunk`: index of the stage within its rank, for recompute_chunks.
 StageMemory BuildStageMemory(const ModelSpec& model,

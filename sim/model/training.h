@@ -3,6 +3,7 @@
 // schedule, no devices, no times.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,18 @@ enum class Precision : uint8_t {
 enum class VocabularyPlacement : uint8_t {
   kEnds,    // first and last stage
   kSpread,  // an equal part of both on every rank (vocabulary parallelism)
+};
+
+// Weights that are sharded and gathered layer by layer.
+struct ShardedLayers {
+  int shard_group = 0;  // replicas that shards are over (HSDP); 0: all
+  int near_group = 0;   // that keep a copy together (hpZ); 0: none
+  bool kept = false;    // from forward to backward
+  // Pulled and pushed (odc): bytes of a parameter on its way, and devices of a
+  // node, where there are several nodes.
+  bool one_sided = false;
+  double gather_bytes = 4;
+  int devices_of_node = 0;
 };
 
 struct TrainingSpec {
@@ -68,6 +81,7 @@ struct TrainingSpec {
   double master_bytes = 4;
   double moment_bytes = 8;
   VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
+  ShardedLayers sharded;
 
   bool gathers_hops() const {
     return scatter_gather && tp > 1 && !sequence_parallel;
@@ -76,8 +90,10 @@ struct TrainingSpec {
   int devices_per_rank() const { return tp * cp; }
   // Over how many devices dense parameters and those of experts are sharded
   // by ZeRO.
-  int shards() const { return dp * cp; }
-  int expert_shards() const { return dp * cp / ep; }
+  int shards() const {
+    return (sharded.shard_group > 0 ? sharded.shard_group : dp) * cp;
+  }
+  int expert_shards() const { return std::max(1, shards() / ep); }
   // Tokens of one slice of a microbatch on one device, before tp.
   double tokens() const {
     return static_cast<double>(microbatch_size) *

@@ -29,7 +29,7 @@ std::vector<Handshake> PostsBehind(const RankProgram& rank, WaitRule rule,
   Add(rank, block, /*send=*/true, &posts);
   *received = false;
   if (rule != WaitRule::kBatched || posts.empty() ||
-      position >= sequence.stop()) {
+      position == sequence.end() || sequence.AttachedAt(position)) {
     return posts;
   }
   const Pass* const next = rank.order->data() + position;

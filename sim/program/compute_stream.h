@@ -167,8 +167,9 @@ struct Handshake {
 std::vector<Handshake> ReceivesOf(const RankProgram& rank, const Pass* block);
 
 // What it posts behind the block that ends at `position`: its outputs, and in a
-// batch also what the next block receives, unless something that is not a pass
-// stands between. *received: the next block's inputs are among them.
+// batch also what the next block receives, unless an attached operation or an
+// entry that is no pass stands between. Operations of hooks are issued behind
+// the batch. *received: the next block's inputs are among them.
 std::vector<Handshake> PostsBehind(const RankProgram& rank, WaitRule rule,
                                    const Pass* block, int64_t position,
                                    const SideSequence& sequence,

@@ -7,11 +7,14 @@
 
 namespace pipewright {
 
-OpCursor::OpCursor(const Program& program, int rank, int iterations)
+OpCursor::OpCursor(const Program& program, int rank, int iterations,
+                   int dp_class)
     : program_(program),
+      own_(program.dp_class(dp_class)),
+      dp_class_(dp_class),
       rank_(rank),
       iterations_(iterations),
-      sequence_(program.ranks[rank]) {
+      sequence_(own_.ranks[rank]) {
   ended_ = !BeginNext();
 }
 
@@ -29,7 +32,8 @@ bool OpCursor::BeginNext() {
 }
 
 Op OpCursor::Blank() const {
-  return {.rank = rank_,
+  return {.dp_class = dp_class_,
+          .rank = rank_,
           .iteration = iteration_,
           .false_start = sequence_.start().is_false,
           .position = position_};
@@ -37,7 +41,7 @@ Op OpCursor::Blank() const {
 
 void OpCursor::FillItem(Op* op) {
   const SideSequence::Item item = *sequence_.item();
-  const SideOp& side_op = program_.ranks[rank_].side_ops[item.side_op];
+  const SideOp& side_op = own_.ranks[rank_].side_ops[item.side_op];
   *op = Blank();
   op->kind = side_op.kind;
   op->stream = side_op.stream;
@@ -56,13 +60,13 @@ void OpCursor::FillDrop(Op* op) {
   op->kind = OpKind::kDrop;
   op->stream = Stream::kReceive;
   op->pass = pass;
-  op->stage = program_.ranks[rank_].lanes[pass.lane()].stage;
+  op->stage = own_.ranks[rank_].lanes[pass.lane()].stage;
   op->channel = channel;
-  op->bytes = program_.channels[channel].bytes;
+  op->bytes = own_.channels[channel].bytes;
 }
 
 bool OpCursor::FillStep(Op* op) {
-  const RankProgram& rank = program_.ranks[rank_];
+  const RankProgram& rank = own_.ranks[rank_];
   const Pass pass = (*rank.order)[position_];
   const Lane& lane = rank.lanes[pass.lane()];
   *op = Blank();
@@ -74,7 +78,7 @@ bool OpCursor::FillStep(Op* op) {
       op->kind = OpKind::kReceive;
       op->stream = Stream::kReceive;
       op->channel = lane.input;
-      op->bytes = program_.channels[lane.input].bytes;
+      op->bytes = own_.channels[lane.input].bytes;
       return true;
     case 1:
       if (EntryOf(pass.kind()) == Entry::kMark) return false;
@@ -85,7 +89,7 @@ bool OpCursor::FillStep(Op* op) {
       op->seconds = lane.seconds;
       op->bytes = lane.bytes;
       if (EntryOf(pass.kind()) == Entry::kBlock) {
-        op->seconds *= program_.factor(pass);
+        op->seconds *= own_.Factor(rank_, pass);
         const bool in_block =
             pass.joint_with_next() ||
             (position_ > 0 && (*rank.order)[position_ - 1].joint_with_next());
@@ -101,7 +105,7 @@ bool OpCursor::FillStep(Op* op) {
       op->kind = OpKind::kSend;
       op->stream = Stream::kSend;
       op->channel = lane.output;
-      op->bytes = program_.channels[lane.output].bytes;
+      op->bytes = own_.channels[lane.output].bytes;
       return true;
   }
 }
@@ -139,7 +143,12 @@ bool OpCursor::Next(Op* op) {
 }
 
 std::string OpToString(const Program& program, const Op& op) {
-  const std::string pass = PassToString(*program.schedule, op.pass);
+  const DpClass& own = program.dp_class(op.dp_class);
+  const RankProgram& rank = own.ranks[op.rank];
+  std::string pass = PassToString(*own.schedule, rank.Whole(op.pass));
+  if (!rank.layers.empty() && op.kind == OpKind::kPass) {
+    absl::StrAppend(&pass, "/", rank.layers[op.pass.chunk()].layer);
+  }
   switch (op.kind) {
     case OpKind::kPass:
     case OpKind::kOffload:
@@ -151,7 +160,7 @@ std::string OpToString(const Program& program, const Op& op) {
       return absl::StrCat(OpKindName(op.kind), "(", pass, ")");
     default: {
       if (op.side_op < 0) return pass;  // FREE
-      const SideOp& side_op = program.ranks[op.rank].side_ops[op.side_op];
+      const SideOp& side_op = own.ranks[op.rank].side_ops[op.side_op];
       std::string out(OpKindName(op.kind));
       if (side_op.chunk >= 0) absl::StrAppend(&out, ".", side_op.chunk);
       if (side_op.group >= 0) absl::StrAppend(&out, "@g", side_op.group);

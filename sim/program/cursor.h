@@ -15,6 +15,7 @@ namespace pipewright {
 struct Op {
   OpKind kind = OpKind::kPass;
   Stream stream = Stream::kCompute;
+  int dp_class = 0;
   int rank = 0;
   int iteration = 0;
   bool false_start = false;
@@ -31,7 +32,8 @@ struct Op {
 
 class OpCursor {
  public:
-  OpCursor(const Program& program, int rank, int iterations);
+  // Of a replica of class `dp_class`.
+  OpCursor(const Program& program, int rank, int iterations, int dp_class = 0);
 
   // The next operation in program order: what is attached or hooked in front
   // of a pass, then its receive, the pass (or copy), its send; at the end of
@@ -47,6 +49,8 @@ class OpCursor {
   void FillDrop(Op* op);
 
   const Program& program_;
+  const DpClass& own_;
+  int dp_class_;
   int rank_;
   int iterations_;
   SideSequence sequence_;

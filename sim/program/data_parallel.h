@@ -18,6 +18,9 @@ enum class DataParallel : uint8_t {
   kZero2,  // reduce-scatter after every backward, the same all-gather
   kFsdp,   // all-gather before every forward and backward, reduce-scatter after
            // every backward
+  kOdc,    // parameters pulled from their owners before every layer's forward
+           // and backward, gradients pushed to them: nobody meets anybody but
+           // twice an iteration (arXiv 2601.19362)
 };
 
 struct DataParallelTraits {
@@ -35,16 +38,23 @@ struct DataParallelTraits {
 
 // A row a mode, in the order of the modes; by ZeRO's stage a later one shards
 // no less.
-inline constexpr std::array<DataParallelTraits, 5> kDataParallelModes = {{
+inline constexpr std::array<DataParallelTraits, 6> kDataParallelModes = {{
     {DataParallel::kNone, "none", false, false, false, false},
     {DataParallel::kDdp, "ddp", true, false, false, false},
     {DataParallel::kZero1, "zero1", true, true, false, false},
     {DataParallel::kZero2, "zero2", true, true, true, false},
     {DataParallel::kFsdp, "fsdp", true, true, true, true},
+    {DataParallel::kOdc, "odc", true, true, true, true},
 }};
 
 constexpr const DataParallelTraits& TraitsOf(DataParallel mode) {
   return kDataParallelModes[static_cast<std::size_t>(mode)];
+}
+
+// Do all replicas meet at every microbatch, so that each needs as many of them
+// as the others? Gradients or weights in parts are exchanged then, collectively.
+constexpr bool MeetsEveryMicrobatch(const DataParallelTraits& mode) {
+  return mode.shards_gradients && mode.mode != DataParallel::kOdc;
 }
 
 }  // namespace pipewright

@@ -79,6 +79,7 @@ absl::Status Lowering::CheckOptions() const {
                     absl::StrCat(options_.activation_bytes.size(), " stages"),
                     absl::StrCat("pp * vpp = ", stages));
   }
+  if (layered()) PW_RETURN_IF_ERROR(CheckLayers());
   PW_RETURN_IF_ERROR(CheckOffload());
   PW_RETURN_IF_ERROR(CheckFailingSteps());
   PW_RETURN_IF_ERROR(CheckUpdates());

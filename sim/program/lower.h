@@ -11,6 +11,7 @@
 #include "sim/cost/pass_costs.h"
 #include "sim/offload/optimizer_plan.h"
 #include "sim/program/data_parallel.h"
+#include "sim/program/layer_options.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
 
@@ -32,11 +33,12 @@ enum class ValidationPlace {
 
 // What fsdp takes for one block of work (and zero2, of backwards).
 enum class ShardBlocks {
-  kPass,  // every pass
-  kRun,   // as many passes of one chunk and direction as follow each other
-  kUnit,  // the passes of one chunk and direction of a unit of microbatches
-          // (Schedule::unit): breadth-first pipelines (arXiv 2211.05953),
-          // ZeroPP (arXiv 2402.03791)
+  kPass,   // every pass
+  kRun,    // as many passes of one chunk and direction as follow each other
+  kUnit,   // the passes of one chunk and direction of a unit of microbatches
+           // (Schedule::unit): breadth-first pipelines (arXiv 2211.05953),
+           // ZeroPP (arXiv 2402.03791)
+  kLayer,  // every layer of every pass (LayerOptions); of fsdp, and always odc
 };
 
 // An optimizer whose states are on the host, stepped subgroup by subgroup. Of
@@ -72,6 +74,8 @@ struct LowerOptions {
   double hop_bytes = 0;
   DataParallel data_parallel = DataParallel::kNone;
   ShardBlocks shard_blocks = ShardBlocks::kPass;
+  // Of ShardBlocks::kLayer; of others `stages` alone, where layers are frozen.
+  LayerOptions layers;
   int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
   // the gather.

@@ -27,6 +27,21 @@ int32_t Lowering::AddHookOp(int rank, OpKind kind, double bytes, int chunk) {
   return static_cast<int32_t>(ops.size()) - 1;
 }
 
+// The part of a stage's weights that its backward needs: not that of frozen
+// layers in front of the first trained one.
+double Lowering::PartForBackward(int stage) const {
+  const std::vector<std::vector<LayerShare>>& stages = options_.layers.stages;
+  if (stages.empty()) return 1;
+  const int in_front = LayersInFront(stages)[stage];
+  double all = 0;
+  double needed = 0;
+  for (int layer = 0; layer < static_cast<int>(stages[stage].size()); ++layer) {
+    all += stages[stage][layer].stored;
+    if (layer >= in_front) needed += stages[stage][layer].stored;
+  }
+  return all > 0 ? needed / all : 1;
+}
+
 // One operation a chunk on the lanes of these kinds.
 void Lowering::HookChunks(int rank, OpKind kind, LaneHook hook,
                           const std::vector<PassKind>& kinds) {
@@ -34,12 +49,17 @@ void Lowering::HookChunks(int rank, OpKind kind, LaneHook hook,
   hook.side_ops.assign(target.lanes.size(), -1);
   for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
     const int stage = schedule_.placement.StageOf(rank, chunk, 0);
-    const int32_t op =
-        AddHookOp(rank, kind,
-                  kind == OpKind::kAllGather ? options_.parameter_bytes[stage]
-                                             : options_.gradient_bytes[stage],
-                  chunk);
+    const bool gathers = kind == OpKind::kAllGather;
+    const double whole = gathers ? options_.parameter_bytes[stage]
+                                 : options_.gradient_bytes[stage];
+    int32_t of_whole = -1;
+    int32_t of_part = -1;
     for (const PassKind each : kinds) {
+      const bool backward = gathers && each != PassKind::kForward;
+      const double part = backward ? PartForBackward(stage) : 1;
+      if (part == 0) continue;
+      int32_t& op = part < 1 ? of_part : of_whole;
+      if (op < 0) op = AddHookOp(rank, kind, part * whole, chunk);
       hook.side_ops[Pass::LaneOf(each, chunk, 0)] = op;
     }
   }

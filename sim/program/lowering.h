@@ -40,7 +40,10 @@ class Lowering {
     AddPasses();
     if (never_flushes()) PW_RETURN_IF_ERROR(OverlapIterations());
     GroupTables();
-    if (shards()) {
+    if (layered()) {
+      SplitLayers();
+      AddLayerShards();
+    } else if (shards()) {
       AddShards();
     } else if (reduces()) {
       PW_RETURN_IF_ERROR(AddGradientReduction());
@@ -49,6 +52,7 @@ class Lowering {
     if (options_.offload.active()) PW_RETURN_IF_ERROR(AddGradientFlush());
     PW_RETURN_IF_ERROR(AddOptimizer());
     if (gathers()) AddParameterGather();
+    if (layered() && is_odc()) AddOdcEnd();
     for (RankProgram& rank : program_.ranks) {
       std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
                        [](const Attachment& a, const Attachment& b) {
@@ -84,6 +88,12 @@ class Lowering {
   // Gradients are, too.
   bool shards() const {
     return traits().shards_gradients && options_.replicas > 1;
+  }
+  bool is_odc() const { return options_.data_parallel == DataParallel::kOdc; }
+  // Layers are sharded one by one.
+  bool layered() const {
+    return shards() &&
+           (is_odc() || options_.shard_blocks == ShardBlocks::kLayer);
   }
   // The step is followed by a gather of what it has made.
   bool gathers() const { return shards_step() && !traits().shards_weights; }
@@ -129,9 +139,37 @@ class Lowering {
   absl::Status AddDropped();
   void FinishFalseStarts();
   void AddShards();
+  // lower_layers.cc, lower_odc.cc
+  absl::Status CheckLayers() const;
+  void SplitLayers();
+  int ShardedOver() const;
+  double BytesOf(const std::vector<double>& stages, double LayerShare::*number,
+                 int rank, int chunk) const;
+  SideOp LayerOp(int rank, OpKind kind, int chunk, int group) const;
+  int32_t AddSideOp(int rank, SideOp op);
+  void AddLayerShards();
+  void HookGathers(int rank);
+  void HookReductions(int rank);
+  SideOp GatherOf(int rank, int chunk, bool backward);
+  SideOp ReductionOf(int rank, int chunk);
+  struct LayerGroups {
+    int gather = -1;
+    int near = -1;
+    int reduce = -1;
+    int across = -1;  // of HSDP
+    std::shared_ptr<const PeerPlan> pulls;
+    std::shared_ptr<const PeerPlan> pushes;
+  };
+  LayerGroups GroupsOf(int rank);
+  int NodeSizeOf(int rank) const;
+  std::shared_ptr<const PeerPlan> PeersOf(int rank, int over, bool push) const;
+  void AddOdcBegin(int rank);
+  void AddOdcDrain(int rank);
+  void AddOdcEnd();
   int32_t AddHookOp(int rank, OpKind kind, double bytes, int chunk);
   void HookChunks(int rank, OpKind kind, LaneHook hook,
                   const std::vector<PassKind>& kinds);
+  double PartForBackward(int stage) const;
   void AddParameterGather();
   void GatherAgain(int rank);
 
@@ -180,6 +218,7 @@ class Lowering {
   const LowerOptions& options_;
   Program program_;
   std::vector<int> replica_group_;            // [rank]
+  std::vector<LayerGroups> layer_groups_;     // [rank]
   std::map<int, int> table_group_;            // of ranks with a copy
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
   // [rank]: stage -> the event of its reduction that its flush waits for.

@@ -85,8 +85,47 @@ FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
   });
 }
 
+FlowBundle PeerFlows(const Program& program, const SideOp& op, int step,
+                     int peer, int replica, int rank) {
+  const Network& network = program.network;
+  if (network.cluster == nullptr) return {};
+  const std::vector<PeerPlan::Peer>& peers = op.peers->steps[step].peers;
+  std::vector<std::vector<LinkId>> routes;
+  for (size_t number = 0; number < peers.size(); ++number) {
+    if (peer >= 0 && static_cast<size_t>(peer) != number) continue;
+    const int other =
+        op.peers->ReplicaOf(peers[number], replica, program.replicas);
+    if (other == replica) continue;
+    for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+      const int theirs = network.mapping->DeviceOf(other, rank, index);
+      const int own = network.mapping->DeviceOf(replica, rank, index);
+      routes.push_back(op.kind == OpKind::kPull
+                           ? network.cluster->Route(theirs, own)
+                           : network.cluster->Route(own, theirs));
+    }
+  }
+  return network.cluster->Bundle(routes);
+}
+
+double PeerStepSeconds(const Program& program, const SideOp& op, int step,
+                       int replica, int rank) {
+  const Network& network = program.network;
+  if (network.cluster == nullptr) return network.hop_s;
+  const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
+  return flows.loads.empty() ? 0
+                             : SecondsOf(*network.cluster, flows, op.bytes);
+}
+
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
+  if (op.peers != nullptr) {
+    double seconds = op.seconds;
+    const auto steps = static_cast<int>(op.peers->steps.size());
+    for (int step = 0; step < steps; ++step) {
+      seconds += PeerStepSeconds(program, op, step, replica, rank);
+    }
+    return seconds;
+  }
   if (op.peer == rank && op.peer_offset % program.replicas == 0) return 0;
   if (program.network.cluster == nullptr) return program.network.hop_s;
   return SecondsOf(*program.network.cluster,
@@ -121,7 +160,7 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica) {
   std::vector<Member> members;
   for (int other = 0; other < program.replicas; ++other) {
-    if (group.span == Group::Span::kRanks && other != replica) continue;
+    if (group.InstanceOf(other) != group.InstanceOf(replica)) continue;
     for (const int rank : group.ranks) members.push_back({other, rank});
   }
   return members;

@@ -24,6 +24,13 @@ FlowBundle FlowsBetween(const Network& network, int replica, int from_rank,
 // A pull or push of `rank`. Empty with a pure delay.
 FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
                          int rank);
+// A step of one with several peers: all its flows at once, or with `peer` >= 0
+// only those with this one.
+FlowBundle PeerFlows(const Program& program, const SideOp& op, int step,
+                     int peer, int replica, int rank);
+// All of it at once, alone on the network.
+double PeerStepSeconds(const Program& program, const SideOp& op, int step,
+                       int replica, int rank);
 // O and pushes to the host (to_host) or L.
 FlowBundle HostFlows(const Network& network, int replica, int rank,
                      bool to_host);

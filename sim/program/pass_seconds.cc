@@ -5,8 +5,9 @@ namespace pipewright {
 
 double Program::PassSeconds(int iteration, int replica, int rank,
                             Pass pass) const {
-  const Lane& lane = ranks[rank].lanes[pass.lane()];
-  const double seconds = lane.seconds * factor(pass);
+  const DpClass& own = OfReplica(replica);
+  const Lane& lane = own.ranks[rank].lanes[pass.lane()];
+  const double seconds = lane.seconds * own.Factor(rank, pass);
   return jitter == nullptr ? seconds
                            : seconds * jitter->OfPass(iteration, replica, rank,
                                                       lane.stage, pass);

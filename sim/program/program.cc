@@ -36,15 +36,15 @@ int64_t HookedOps(const RankProgram& rank) {
   }
 }
 
-std::string StartToString(const Program& program, int number, int iteration,
-                          bool false_start) {
-  const RankProgram& rank = program.ranks[number];
+std::string StartToString(const Program& program, int dp_class, int number,
+                          int iteration, bool false_start) {
+  const RankProgram& rank = program.dp_class(dp_class).ranks[number];
   std::string out;
   // What later iterations leave out stands in the first.
   const bool overlaps = rank.later_start > 0;
   if (overlaps) iteration = 0;
   bool marked = !overlaps;
-  OpCursor cursor(program, number, iteration + 1);
+  OpCursor cursor(program, number, iteration + 1, dp_class);
   for (Op op; cursor.Next(&op);) {
     if (op.iteration < iteration || op.false_start != false_start) continue;
     if (!marked && op.position >= rank.later_start) {
@@ -65,7 +65,7 @@ absl::string_view StreamName(Stream stream) {
   constexpr absl::string_view kNames[kNumStreams] = {
       "compute",     "send", "receive",       "collective",    "d2h",
       "h2d",         "cpu",  "momentum-copy", "variance-copy", "master-copy",
-      "weight-copy", "cast", "gradient-copy"};
+      "weight-copy", "cast", "gradient-copy", "reduction"};
   return kNames[static_cast<int>(stream)];
 }
 
@@ -100,7 +100,7 @@ std::vector<Start> Program::StartsOf(int iteration) const {
           {.iteration = iteration, .again = true, .fails = fails}};
 }
 
-int64_t Program::num_ops() const {
+int64_t DpClass::num_ops() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
     for (const SideOp& op : rank.side_ops) {
@@ -118,21 +118,42 @@ int64_t Program::num_ops() const {
   return count;
 }
 
-int64_t Program::num_passes() const {
+int64_t DpClass::num_passes() const {
   int64_t count = 0;
   for (const RankProgram& rank : ranks) {
     for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
       const auto kind = Pass::KindOf(lane);
-      if (IsComputePass(kind)) count += rank.lanes[lane].passes;
+      if (!IsComputePass(kind)) continue;
+      // A pass counts where it begins.
+      const auto chunk = static_cast<int>(lane / kNumPassKinds / 2);
+      if (rank.BeginsPass(Pass(kind, 0, chunk))) {
+        count += rank.lanes[lane].passes;
+      }
     }
   }
   return count;
 }
 
-double Program::BusySeconds(int rank) const {
-  const RankProgram& rank_program = ranks[rank];
+std::vector<int> Program::ReplicasOfClasses() const {
+  std::vector<int> counts(num_classes(), 0);
+  if (class_of_replica.empty()) counts[0] = replicas;
+  for (const int index : class_of_replica) ++counts[index];
+  return counts;
+}
+
+std::vector<int> Program::FirstReplicas() const {
+  std::vector<int> first(num_classes(), 0);
+  for (int replica = replicas - 1; replica >= 0; --replica) {
+    first[ClassOf(replica)] = replica;
+  }
+  return first;
+}
+
+double Program::BusySeconds(int rank, int dp_class_index) const {
+  const DpClass& own = dp_class(dp_class_index);
+  const RankProgram& rank_program = own.ranks[rank];
   double seconds = 0;
-  if (!microbatch_factor.empty() || !slice_factor.empty() || pair_factor != 1) {
+  if (own.has_factors() || pair_factor != 1) {
     const RankOrder& order = *rank_program.order;
     bool joint = false;
     for (size_t position = rank_program.later_start; position < order.size();
@@ -141,8 +162,8 @@ double Program::BusySeconds(int rank) const {
       const bool in_block = joint || pass.joint_with_next();
       joint = pass.joint_with_next();
       if (!IsComputePass(pass.kind())) continue;
-      seconds += rank_program.lanes[pass.lane()].seconds * factor(pass) *
-                 (in_block ? pair_factor : 1);
+      seconds += rank_program.lanes[pass.lane()].seconds *
+                 own.Factor(rank, pass) * (in_block ? pair_factor : 1);
     }
     return seconds;
   }
@@ -153,6 +174,54 @@ double Program::BusySeconds(int rank) const {
   }
   return seconds;
 }
+
+namespace {
+
+// The first iteration that begins once and leaves nothing out.
+int FullIteration(const Program& program) {
+  int full = 0;
+  for (int index = 0; index < program.num_classes(); ++index) {
+    for (const RankProgram& rank : program.dp_class(index).ranks) {
+      for (const SideOp& op : rank.side_ops) {
+        full = std::max(full, op.first_iteration);
+      }
+    }
+  }
+  while (program.StartsOf(full).size() > 1 || program.StartsOf(full)[0].fails ||
+         program.StartsOf(full)[0].undone) {
+    ++full;
+  }
+  return full;
+}
+
+std::string ClassToString(const Program& program, int dp_class) {
+  std::string out;
+  const std::vector<Channel>& channels = program.dp_class(dp_class).channels;
+  for (size_t index = 0; index < channels.size(); ++index) {
+    constexpr absl::string_view kKinds[] = {"activation", "gradient", "message",
+                                            "event"};
+    const Channel& channel = channels[index];
+    absl::StrAppend(&out, "channel ", index, " ",
+                    kKinds[static_cast<int>(channel.kind)], " ",
+                    channel.from_rank, ">", channel.to_rank, " ", channel.bytes,
+                    " B\n");
+  }
+  const int full = FullIteration(program);
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    absl::StrAppend(&out, rank, ":",
+                    StartToString(program, dp_class, rank, full, false), "\n");
+  }
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    if (program.false_starts.empty()) break;
+    absl::StrAppend(
+        &out, rank, " false start:",
+        StartToString(program, dp_class, rank, program.false_starts[0], true),
+        "\n");
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string ToString(const Program& program) {
   std::string out = absl::StrFormat(
@@ -166,35 +235,16 @@ std::string ToString(const Program& program) {
                     kSpans[static_cast<int>(group.span)], " ",
                     absl::StrJoin(group.ranks, " "), "\n");
   }
-  for (size_t index = 0; index < program.channels.size(); ++index) {
-    constexpr absl::string_view kKinds[] = {"activation", "gradient", "message",
-                                            "event"};
-    const Channel& channel = program.channels[index];
-    absl::StrAppend(&out, "channel ", index, " ",
-                    kKinds[static_cast<int>(channel.kind)], " ",
-                    channel.from_rank, ">", channel.to_rank, " ", channel.bytes,
-                    " B\n");
-  }
-  // The first iteration that begins once and leaves nothing out.
-  int full = 0;
-  for (const RankProgram& rank : program.ranks) {
-    for (const SideOp& op : rank.side_ops) {
-      full = std::max(full, op.first_iteration);
+  for (int index = 0; index < program.num_classes(); ++index) {
+    if (program.num_classes() > 1) {
+      absl::StrAppend(&out, "class ", index, " replicas");
+      for (int replica = 0; replica < program.replicas; ++replica) {
+        if (program.ClassOf(replica) == index)
+          absl::StrAppend(&out, " ", replica);
+      }
+      absl::StrAppend(&out, "\n");
     }
-  }
-  while (program.StartsOf(full).size() > 1 || program.StartsOf(full)[0].fails ||
-         program.StartsOf(full)[0].undone) {
-    ++full;
-  }
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    absl::StrAppend(&out, rank, ":", StartToString(program, rank, full, false),
-                    "\n");
-  }
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    if (program.false_starts.empty()) break;
-    absl::StrAppend(&out, rank, " false start:",
-                    StartToString(program, rank, program.false_starts[0], true),
-                    "\n");
+    absl::StrAppend(&out, ClassToString(program, index));
   }
   return out;
 }

@@ -1,14 +1,15 @@
 // A Program: all operations of a training run on the streams of devices, with
 // their dependencies. Engines run it; they know no schedule.
 //
-// Storage. The pass order of a rank is the Schedule's own array, shared by
-// all data-parallel replicas and by all iterations. Everything around a pass
+// Storage. Data-parallel replicas that run the same are a class (DpClass) and
+// share all they run; most Programs have one class. The pass order of a rank is
+// the Schedule's own array, shared by all iterations. Everything around a pass
 // (its duration, where its input comes from, where its result goes) is the
 // same for all microbatches of a lane, so it is kept once a lane. What does
 // not happen once a pass (collectives, optimizer, validation) is a SideOp
-// attached to a position in the order. Memory therefore grows with neither
-// replicas nor iterations; OpCursor (cursor.h) yields the operations one by
-// one for whoever wants them spelled out.
+// attached to a position in the order. Memory therefore grows with classes, but
+// with neither replicas nor iterations; OpCursor (cursor.h) yields the
+// operations one by one for whoever wants them spelled out.
 //
 // Every engine keeps the rules of docs/architecture.md, Rules of time; comments
 // here cite them by number.
@@ -25,6 +26,10 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/profile/profile.h"
+#include "sim/program/group.h"
+#include "sim/program/lane_hook.h"
+#include "sim/program/layer_part.h"
+#include "sim/program/peer_plan.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -47,8 +52,9 @@ enum class Stream : uint8_t {
   kWeightCopy,
   kCast,  // a thread of the host that casts them
   kGradientCopy,
+  kReduction,  // of gradients, where it has a stream beside kCollective's
 };
-inline constexpr int kNumStreams = 13;
+inline constexpr int kNumStreams = 14;
 absl::string_view StreamName(Stream stream);
 // What is issued to it starts in that order, one at a time; else as soon as it
 // has its inputs.
@@ -109,21 +115,23 @@ enum class WaitRule : uint8_t {
   // both to send and to receive sends first.
   kRendezvous,
   // As kRendezvous, but what a rank sends after one pass and receives before
-  // the next one is posted together and awaited together, unless a side
-  // operation is issued between them or the next pass waits for a hook's.
+  // the next one is posted together and awaited together, unless an attached
+  // side operation or a copy is issued between them.
   kBatched,
 };
 absl::string_view WaitRuleName(WaitRule rule);
 
 // What every microbatch of one (rank, kind, replica, chunk) has in common.
 struct Lane {
-  double seconds = 0;   // before the microbatch factor
+  double seconds = 0;   // before the factors
   int32_t stage = -1;   // -1: the rank has no such lane
   int32_t input = -1;   // channel awaited, -1: none (or local, by order alone)
   int32_t output = -1;  // channel fed, -1: none
   // O and L only: bytes, where the network decides the time; 0: `seconds`.
   double bytes = 0;
   int64_t passes = 0;  // of this lane in one iteration
+  // Index in DpClass::lane_factors, -1: none.
+  int32_t factors = -1;
 };
 
 enum class ChannelKind : uint8_t {
@@ -145,9 +153,11 @@ struct Channel {
 struct SideOp {
   OpKind kind = OpKind::kWait;
   Stream stream = Stream::kCompute;
-  // Of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast.
+  // Of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast; of pull
+  // and push what they take besides their bytes.
   double seconds = 0;
-  double bytes = 0;  // of collectives (whole buffer), pull, push, host copies
+  // Of collectives (whole buffer), pull, push (with every peer), host copies.
+  double bytes = 0;
   // Of kHostAdam, kHostCast and kHostUndo: how many, the bytes of host memory
   // that each of them reads and writes, and how many a second at most (0: no
   // limit).
@@ -159,6 +169,8 @@ struct SideOp {
   // Which data-parallel replica that rank is of: this many behind the own
   // one, counted around. 0: the own.
   int peer_offset = 0;
+  // Of a pull or push with several, all of the own rank; then `peer` is that.
+  std::shared_ptr<const PeerPlan> peers;
   int chunk = -1;  // for pictures, where it concerns one
   int stage = -1;  // whose gradients or parameters it moves, where any
   // Moves only the gradients of the table that embedding and output head share.
@@ -187,23 +199,6 @@ struct Attachment {
   int32_t side_op = -1;
 };
 
-// Side operations that come with the passes of some lanes (rule 7), stored
-// once however many passes there are.
-struct LaneHook {
-  enum class Place : uint8_t { kBefore, kAfter };
-  enum class Fires : uint8_t { kEveryPass, kEveryRun };
-  Place place = Place::kBefore;
-  Fires fires = Fires::kEveryPass;
-  int64_t every = 1;  // of kEveryPass: passes of one lane
-  int window = 0;
-  // [Pass::lane()]: index in RankProgram::side_ops, -1: none. All of one
-  // stream, so that they end in order; without channels of their own.
-  std::vector<int32_t> side_ops;
-  // A channel that the last one of an iteration feeds; -1: none. False starts
-  // feed nothing.
-  int32_t output = -1;
-};
-
 // One start of an iteration (rule 8).
 struct Start {
   int iteration = 0;
@@ -221,19 +216,6 @@ struct Start {
                ? is_false
                : !again || op.starts == SideOp::Starts::kEvery;
   }
-};
-
-// Members of a collective. Each member reaches it through a SideOp of its
-// own rank that names the group; the n-th one of a rank belongs with the n-th
-// ones of the others.
-struct Group {
-  enum class Span : uint8_t {
-    kReplicas,  // one rank, all data-parallel replicas
-    kRanks,     // the ranks listed, each replica for itself
-    kAll,       // the ranks listed, all replicas
-  };
-  Span span = Span::kReplicas;
-  std::vector<int> ranks;
 };
 
 // Time of a hop: either the same for every hop, or a cluster's links.
@@ -255,6 +237,8 @@ struct Dropped {
 
 struct RankProgram {
   std::shared_ptr<const RankOrder> order;
+  // [chunk of a pass in `order`]; empty: passes are whole.
+  std::vector<LayerPart> layers;
   std::vector<Lane> lanes;  // [Pass::lane()]
   // Each is attached once or belongs to one hook.
   std::vector<SideOp> side_ops;
@@ -266,6 +250,21 @@ struct RankProgram {
   int32_t false_start_end = 0;
   std::vector<Dropped> dropped;  // in the order of their sends
 
+  // The pass of the schedule that one in `order` is, or is a layer of.
+  Pass Whole(Pass pass) const {
+    if (layers.empty()) return pass;
+    return Pass(pass.kind(), pass.microbatch(), layers[pass.chunk()].chunk,
+                pass.slice(), pass.direction())
+        .WithJoint(pass.joint_with_next());
+  }
+  // False of a layer but the first that its pass runs.
+  bool BeginsPass(Pass pass) const {
+    return layers.empty() || layers[pass.chunk()].IsFirst(pass.kind());
+  }
+  bool EndsPass(Pass pass) const {
+    return layers.empty() || layers[pass.chunk()].IsLast(pass.kind());
+  }
+
   // Where a start of an iteration begins and ends in `order`.
   int64_t BeginOf(const Start& start) const {
     return start.iteration == 0 ? 0 : later_start;
@@ -276,12 +275,47 @@ struct RankProgram {
   }
 };
 
-struct Program {
-  std::string name;  // of the schedule
+// What data-parallel replicas that run the same have in common. The ranks of
+// all classes hold the same stages.
+struct DpClass {
   std::shared_ptr<const Schedule> schedule;
-  std::vector<RankProgram> ranks;  // [rank], shared by all replicas
-  std::vector<Channel> channels;   // of one replica; the others have the same
-  std::vector<Group> groups;
+  std::vector<RankProgram> ranks;         // [rank]
+  std::vector<Channel> channels;          // of one replica; each has its own
+  std::vector<double> microbatch_factor;  // empty: 1
+  std::vector<double> slice_factor;       // empty: 1
+  // Of single lanes (Lane::factors), [index][microbatch]. Lanes may share one.
+  std::vector<std::vector<double>> lane_factors;
+  // Of one replica's gradients in their sum over all replicas, relative to the
+  // others': its tokens. Takes no time.
+  double gradient_weight = 1;
+
+  bool has_factors() const {
+    return !microbatch_factor.empty() || !slice_factor.empty() ||
+           !lane_factors.empty();
+  }
+  // On the time of a pass of `rank`.
+  double Factor(int rank, Pass pass) const {
+    const int32_t own = ranks[rank].lanes[pass.lane()].factors;
+    return (microbatch_factor.empty() ? 1.0
+                                      : microbatch_factor[pass.microbatch()]) *
+           (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]) *
+           (own < 0 ? 1.0 : lane_factors[own][pass.microbatch()]);
+  }
+  // Operations of one iteration of one replica, transfers counted once; no
+  // false start.
+  int64_t num_ops() const;
+  // Passes (F B W BW R) of one iteration of one replica.
+  int64_t num_passes() const;
+};
+
+// Is itself its first class: what has one class is written without naming it.
+struct Program : DpClass {
+  std::string name;  // of the schedule
+  std::vector<DpClass> more_classes;
+  // [replica] 0: the Program's own, k: more_classes[k - 1]. Empty: all are of
+  // the first.
+  std::vector<int> class_of_replica;
+  std::vector<Group> groups;  // of all classes
   Network network;
   WaitRule wait_rule = WaitRule::kBuffered;
   // Copies to and from hosts that share a link run one after the other, in the
@@ -293,11 +327,9 @@ struct Program {
   // only if `until_steady`.
   int iterations = 1;
   bool until_steady = false;
-  std::vector<double> microbatch_factor;  // empty: 1
   // Time of a block (X&Y) over that of its passes one after the other.
   double pair_factor = 1;
-  std::vector<double> slice_factor;  // empty: 1
-  std::vector<int> false_starts;     // iterations, from 1 on, ascending
+  std::vector<int> false_starts;  // iterations, from 1 on, ascending
   // Iterations, from 0 on, ascending, that undo their step and repeat it.
   std::vector<int> undone_steps;
   // Noise on the times of passes and optimizer steps; null: none.
@@ -309,12 +341,20 @@ struct Program {
   std::vector<double> input_part;
 
   int pp() const { return static_cast<int>(ranks.size()); }
-  // On the time of a pass, whatever its kind.
-  double factor(Pass pass) const {
-    return (microbatch_factor.empty() ? 1.0
-                                      : microbatch_factor[pass.microbatch()]) *
-           (slice_factor.empty() ? 1.0 : slice_factor[pass.slice()]);
+  int num_classes() const { return static_cast<int>(more_classes.size()) + 1; }
+  const DpClass& dp_class(int index) const {
+    return index == 0 ? *this : more_classes[index - 1];
   }
+  int ClassOf(int replica) const {
+    return class_of_replica.empty() ? 0 : class_of_replica[replica];
+  }
+  const DpClass& OfReplica(int replica) const {
+    return dp_class(ClassOf(replica));
+  }
+  // [class] how many replicas it has, and the first of them.
+  std::vector<int> ReplicasOfClasses() const;
+  std::vector<int> FirstReplicas() const;
+
   // What a pass, or a side operation of a length of its own, takes when it
   // runs: factors and noise included, the pair factor not.
   double PassSeconds(int iteration, int replica, int rank, Pass pass) const;
@@ -328,24 +368,19 @@ struct Program {
     return undone_steps.empty() ? started
                                 : std::max(started, undone_steps.back() + 1);
   }
-  // Operations of one iteration of one replica, transfers counted once; no
-  // false start.
-  int64_t num_ops() const;
-  // Passes (F B W BW R) of one iteration of one replica.
-  int64_t num_passes() const;
   // Pass time of one rank in one iteration, without noise.
-  double BusySeconds(int rank) const;
+  double BusySeconds(int rank, int dp_class = 0) const;
 };
 
 // Our own bugs, found early: indexes in range, every channel with one
 // producer and one consumer that agree on the count of tokens, attachments in
 // order, hooks on lanes of passes, groups whose members meet equally often and
-// alike. kInternal.
+// alike, whatever their class. kInternal.
 absl::Status VerifyProgram(const Program& program);
 
-// The whole Program as text: groups, channels, and the operations of one
-// iteration by rank; "[1..]" behind those left out before iteration 1, "|"
-// where later iterations begin. Then those of a false start.
+// The whole Program as text: groups, and of every class its channels and the
+// operations of one iteration by rank; "[1..]" behind those left out before
+// iteration 1, "|" where later iterations begin. Then those of a false start.
 std::string ToString(const Program& program);
 
 }  // namespace pipewright

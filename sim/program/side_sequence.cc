@@ -59,6 +59,7 @@ void SideSequence::Emit(Firings& firings, int64_t position,
   firings.first = second ? position - 1 : position;
   firings.behind = firings.first + (joint ? 2 : 1);
   firings.side_op = side_op;
+  firings.lane = order[position].lane();
 }
 
 // Counts a pass of the hook; true when it fires there.
@@ -72,6 +73,16 @@ bool SideSequence::Counts(const LaneHook& hook, uint32_t lane,
          before + 1 == rank_->lanes[lane].passes;
 }
 
+// True when no pass before has kept what the operation of this one makes.
+bool SideSequence::Misses(const LaneHook& hook, uint32_t lane,
+                          Firings& firings) const {
+  firings.kept.resize(rank_->side_ops.size(), 0);
+  char& kept = firings.kept[hook.side_ops[lane]];
+  const bool misses = kept == 0;
+  kept = hook.keeps[lane];
+  return misses;
+}
+
 // The firing behind the one that `firings` is at.
 void SideSequence::FindNext(const LaneHook& hook, Firings& firings) const {
   const RankOrder& order = *rank_->order;
@@ -81,7 +92,9 @@ void SideSequence::FindNext(const LaneHook& hook, Firings& firings) const {
     const int32_t op = hook.side_ops[order[position].lane()];
     if (op < 0) continue;
     if (!runs) {
-      if (Counts(hook, order[position].lane(), firings)) {
+      const uint32_t lane = order[position].lane();
+      const bool keeps = hook.fires == LaneHook::Fires::kUnlessKept;
+      if (keeps ? Misses(hook, lane, firings) : Counts(hook, lane, firings)) {
         return Emit(firings, position, op);
       }
       continue;
@@ -115,10 +128,7 @@ bool SideSequence::ItemBehind() {
 }
 
 bool SideSequence::ItemAttached() {
-  if (attachment_ == attachment_end_ ||
-      rank_->attachments[attachment_].position != stop_) {
-    return false;
-  }
+  if (!AttachedAt(stop_)) return false;
   item_ = {.side_op = rank_->attachments[attachment_].side_op};
   return true;
 }
@@ -129,6 +139,10 @@ bool SideSequence::ItemBefore() {
     const HookState& hook = hooks_[index];
     if (!Before(rule) || hook.to_issue.first == kNone) continue;
     if (hook.awaited == 0 || hook.issued >= hook.reached + rule.window) {
+      continue;
+    }
+    const bool ahead = hook.issued >= hook.reached;
+    if (ahead && !rule.in_time.empty() && rule.in_time[hook.to_issue.lane]) {
       continue;
     }
     item_ = {.side_op = hook.to_issue.side_op,

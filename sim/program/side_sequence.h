@@ -55,6 +55,13 @@ class SideSequence {
     return drop() != nullptr ? Next::kDrop : Next::kEnd;
   }
 
+  // An attached operation has yet to be issued at `position`, which is no
+  // further than stop().
+  bool AttachedAt(int64_t position) const {
+    return attachment_ < attachment_end_ &&
+           rank_->attachments[attachment_].position == position;
+  }
+
   // The next operation to issue at stop(); null when there is none.
   const Item* item() const { return item_.side_op < 0 ? nullptr : &item_; }
   void Taken();
@@ -86,11 +93,13 @@ class SideSequence {
     int64_t first = 0;   // of the block; kNone: there is no more
     int64_t behind = 0;  // the block
     int32_t side_op = -1;
-    int64_t next = 0;  // position to look at
+    uint32_t lane = 0;  // of the pass that fires
+    int64_t next = 0;   // position to look at
     // Of runs: the pass seen last, and its operation.
     int64_t seen = -1;
     int32_t seen_op = -1;
     std::vector<int64_t> passes;  // [lane] so far, where they are counted
+    std::vector<char> kept;       // [side operation], where passes keep
   };
   struct HookState {
     Firings to_reach;
@@ -102,6 +111,7 @@ class SideSequence {
 
   void FindNext(const LaneHook& hook, Firings& firings) const;
   bool Counts(const LaneHook& hook, uint32_t lane, Firings& firings) const;
+  bool Misses(const LaneHook& hook, uint32_t lane, Firings& firings) const;
   void Emit(Firings& firings, int64_t position, int32_t side_op) const;
   void SkipAttachments();
   bool ItemBehind();

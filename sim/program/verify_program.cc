@@ -1,12 +1,12 @@
-// VerifyProgram: what must hold of every Program, whoever made it.
+// VerifyProgram: what must hold of every Program, whoever made it. Of its
+// groups: verify_groups.cc.
 #include <algorithm>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/status.h"
-#include "sim/program/cursor.h"
-#include "sim/program/program.h"
+#include "sim/program/verify_groups.h"
 
 namespace pipewright {
 namespace {
@@ -18,7 +18,8 @@ struct Ends {
   int first_produced = 0;
   int first_consumed = 0;
   int undone = 0;    // of those, in iterations that are undone
-  int64_t sent = 0;  // tokens of passes in one iteration
+  // Tokens of passes, or of operations that come with them, in one iteration.
+  int64_t sent = 0;
   int64_t received = 0;
 };
 
@@ -33,30 +34,57 @@ bool IsPassChannel(const Channel& channel) {
          channel.kind == ChannelKind::kGradient;
 }
 
-absl::Status VerifyLanes(const Program& program, int rank) {
-  const std::vector<Lane>& lanes = program.ranks[rank].lanes;
-  const auto channels = static_cast<int32_t>(program.channels.size());
+// Factors of one lane: of every microbatch, and none of them below zero.
+bool FactorsOk(const DpClass& own, const std::vector<double>& factors) {
+  return factors.size() ==
+             static_cast<size_t>(own.schedule->microbatches_per_direction()) &&
+         std::all_of(factors.begin(), factors.end(),
+                     [](double factor) { return factor >= 0; });
+}
+
+absl::Status VerifyLanes(const DpClass& own, int rank) {
+  const std::vector<Lane>& lanes = own.ranks[rank].lanes;
+  const auto channels = static_cast<int32_t>(own.channels.size());
   for (size_t index = 0; index < lanes.size(); ++index) {
     const Lane& lane = lanes[index];
     const bool input_ok =
         lane.input < 0 ||
-        (lane.input < channels && IsPassChannel(program.channels[lane.input]) &&
-         program.channels[lane.input].to_rank == rank);
+        (lane.input < channels && IsPassChannel(own.channels[lane.input]) &&
+         own.channels[lane.input].to_rank == rank);
     const bool output_ok =
-        lane.output < 0 || (lane.output < channels &&
-                            IsPassChannel(program.channels[lane.output]) &&
-                            program.channels[lane.output].from_rank == rank);
-    if (!(lane.seconds >= 0) || !input_ok || !output_ok) {
+        lane.output < 0 ||
+        (lane.output < channels && IsPassChannel(own.channels[lane.output]) &&
+         own.channels[lane.output].from_rank == rank);
+    const bool factors_ok =
+        lane.factors < static_cast<int>(own.lane_factors.size()) &&
+        (lane.factors < 0 || FactorsOk(own, own.lane_factors[lane.factors]));
+    if (!(lane.seconds >= 0) || !input_ok || !output_ok || !factors_ok) {
       return Wrong("lane", rank, index);
     }
   }
   return absl::OkStatus();
 }
 
+// How often each side operation of a rank that hooks bring comes, in one
+// iteration; those whose count matters come with every pass.
+std::vector<int64_t> TimesHooked(const RankProgram& rank) {
+  std::vector<int64_t> times(rank.side_ops.size(), 1);
+  for (const LaneHook& hook : rank.hooks) {
+    for (const int32_t op : hook.side_ops) {
+      if (op >= 0) times[op] = 0;
+    }
+    for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
+      const int32_t op = hook.side_ops[lane];
+      if (op >= 0) times[op] += rank.lanes[lane].passes;
+    }
+  }
+  return times;
+}
+
 // Notes the side operations of a good hook as attached.
-bool VerifyHook(const Program& program, int rank, const LaneHook& hook,
-                std::vector<int>* attached) {
-  const RankProgram& rank_program = program.ranks[rank];
+bool VerifyHook(const DpClass& own, int rank, const LaneHook& hook,
+                size_t false_starts, std::vector<int>* attached) {
+  const RankProgram& rank_program = own.ranks[rank];
   const std::vector<SideOp>& ops = rank_program.side_ops;
   const bool counts = hook.every != 1;
   if (hook.every < 1 || (counts && rank_program.later_start > 0) ||
@@ -64,6 +92,18 @@ bool VerifyHook(const Program& program, int rank, const LaneHook& hook,
       hook.side_ops.size() != rank_program.lanes.size()) {
     return false;
   }
+  const bool keeps = hook.fires == LaneHook::Fires::kUnlessKept;
+  const bool before = hook.place == LaneHook::Place::kBefore;
+  if ((counts && keeps) || (keeps && !before) ||
+      (keeps ? hook.keeps.size() != hook.side_ops.size()
+             : !hook.keeps.empty()) ||
+      (!hook.in_time.empty() &&
+       (!before || hook.in_time.size() != hook.side_ops.size()))) {
+    return false;
+  }
+  // Every pass of its lanes fires, and no start is a false one.
+  const bool each = !counts && false_starts == 0 &&
+                    hook.fires == LaneHook::Fires::kEveryPass;
   std::vector<int32_t> mine;
   bool fires = false;
   for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
@@ -81,23 +121,45 @@ bool VerifyHook(const Program& program, int rank, const LaneHook& hook,
   for (const int32_t index : mine) {
     const SideOp& op = ops[index];
     ++(*attached)[index];
-    if (op.stream != ops[mine[0]].stream || !op.inputs.empty() ||
-        !op.outputs.empty() || op.first_iteration != 0 || op.unless_fails ||
+    const bool channels = !op.inputs.empty() || !op.outputs.empty();
+    if (op.stream != ops[mine[0]].stream || (channels && !each) ||
+        op.first_iteration != 0 || op.unless_fails ||
         op.starts != SideOp::Starts::kEvery ||
         (op.stream == Stream::kCompute && hook.window != 0)) {
       return false;
     }
   }
-  const auto channels = static_cast<int32_t>(program.channels.size());
+  const auto channels = static_cast<int32_t>(own.channels.size());
   return hook.output < 0 ||
          (fires && hook.output < channels &&
-          program.channels[hook.output].kind == ChannelKind::kEvent &&
-          program.channels[hook.output].from_rank == rank);
+          own.channels[hook.output].kind == ChannelKind::kEvent &&
+          own.channels[hook.output].from_rank == rank);
 }
 
-absl::Status VerifySideOps(const Program& program, int rank,
+// Peers are other replicas, each of them once.
+bool PeersOk(const Program& program, const SideOp& op, int rank) {
+  if (op.peers == nullptr) return true;
+  const PeerPlan& plan = *op.peers;
+  if (op.peer != rank || plan.node_size < 1 || plan.nodes < 0 ||
+      program.replicas % plan.node_size != 0 || !RunsInOrder(op.stream)) {
+    return false;
+  }
+  std::vector<char> met(program.replicas, 0);
+  for (const PeerPlan::Step& step : plan.steps) {
+    if (step.peers.empty()) return false;
+    for (const PeerPlan::Peer& peer : step.peers) {
+      if (peer.node < 0 || peer.place < 0) return false;
+      const int replica = plan.ReplicaOf(peer, 0, program.replicas);
+      if (replica == 0 || met[replica] != 0) return false;
+      met[replica] = 1;
+    }
+  }
+  return true;
+}
+
+absl::Status VerifySideOps(const Program& program, const DpClass& own, int rank,
                            std::vector<Ends>* ends) {
-  const RankProgram& rank_program = program.ranks[rank];
+  const RankProgram& rank_program = own.ranks[rank];
   std::vector<int> attached(rank_program.side_ops.size(), 0);
   // What comes once must not stand where only a first iteration runs.
   int64_t last_position = rank_program.later_start;
@@ -119,12 +181,16 @@ absl::Status VerifySideOps(const Program& program, int rank,
     ++attached[attachment.side_op];
   }
   for (size_t index = 0; index < rank_program.hooks.size(); ++index) {
-    if (!VerifyHook(program, rank, rank_program.hooks[index], &attached)) {
+    if (!VerifyHook(own, rank, rank_program.hooks[index],
+                    program.false_starts.size(), &attached)) {
       return Wrong("hook", rank, index);
     }
     const int32_t output = rank_program.hooks[index].output;
-    if (output >= 0) ++(*ends)[output].producers;
+    if (output < 0) continue;
+    ++(*ends)[output].producers;
+    ++(*ends)[output].sent;
   }
+  const std::vector<int64_t> times = TimesHooked(rank_program);
   for (size_t index = 0; index < rank_program.side_ops.size(); ++index) {
     const SideOp& op = rank_program.side_ops[index];
     const bool group_ok =
@@ -132,7 +198,8 @@ absl::Status VerifySideOps(const Program& program, int rank,
         (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
     const bool peer_ok =
         !IsOneSided(op.kind) ||
-        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0);
+        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0 &&
+         PeersOk(program, op, rank));
     const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
     const bool host_ok = UsesHost(op.kind)
                              ? op.stream != Stream::kCompute &&
@@ -145,19 +212,21 @@ absl::Status VerifySideOps(const Program& program, int rank,
     }
     for (const int32_t channel : op.inputs) {
       if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
-          program.channels[channel].to_rank != rank) {
+          own.channels[channel].to_rank != rank) {
         return Wrong("input of side operation", rank, index);
       }
       ++(*ends)[channel].consumers;
+      (*ends)[channel].received += times[index];
       (*ends)[channel].undone += op.if_undone ? 1 : 0;
       (*ends)[channel].first_consumed = op.first_iteration;
     }
     for (const int32_t channel : op.outputs) {
       if (channel < 0 || channel >= static_cast<int32_t>(ends->size()) ||
-          program.channels[channel].from_rank != rank) {
+          own.channels[channel].from_rank != rank) {
         return Wrong("output of side operation", rank, index);
       }
       ++(*ends)[channel].producers;
+      (*ends)[channel].sent += times[index];
       (*ends)[channel].undone += op.if_undone ? 1 : 0;
       (*ends)[channel].first_produced = op.first_iteration;
     }
@@ -165,88 +234,14 @@ absl::Status VerifySideOps(const Program& program, int rank,
   return absl::OkStatus();
 }
 
-// What the member `rank` of a group does at each meeting, in order.
-struct MeetingKind {
-  OpKind kind;
-  double bytes;
-  int first_iteration;
-  bool false_start = false;  // where they are
-  friend bool operator==(const MeetingKind&, const MeetingKind&) = default;
-};
-
-std::vector<MeetingKind> MeetingsOf(const Program& program, int number,
-                                    int group) {
-  const RankProgram& rank = program.ranks[number];
-  std::vector<MeetingKind> meetings;
-  for (const Attachment& attachment : rank.attachments) {
-    const SideOp& op = rank.side_ops[attachment.side_op];
-    if (!IsCollective(op.kind) || op.group != group) continue;
-    meetings.push_back({op.kind, op.bytes, op.first_iteration});
-  }
-  return meetings;
-}
-
-// The same with hooks and false starts: operation by operation, up to the end
-// of an iteration that leaves nothing out.
-std::vector<MeetingKind> MeetingsSpelledOut(const Program& program, int number,
-                                            int group) {
-  int full = program.settled();
-  for (const RankProgram& rank : program.ranks) {
-    for (const SideOp& op : rank.side_ops) {
-      full = std::max(full, op.first_iteration);
-    }
-  }
-  std::vector<MeetingKind> meetings;
-  OpCursor cursor(program, number, full + 1);
-  for (Op op; cursor.Next(&op);) {
-    if (op.side_op < 0) continue;
-    const SideOp& side_op = program.ranks[number].side_ops[op.side_op];
-    if (!IsCollective(side_op.kind) || side_op.group != group) continue;
-    meetings.push_back({side_op.kind, side_op.bytes, 0, op.false_start});
-  }
-  return meetings;
-}
-
-// The n-th operation of a member belongs with the n-th ones of the others: all
-// have to be of one kind and size. Others have none.
-absl::Status VerifyGroups(const Program& program) {
-  const bool hooked =
-      std::any_of(program.ranks.begin(), program.ranks.end(),
-                  [](const RankProgram& rank) { return !rank.hooks.empty(); });
-  for (size_t index = 0; index < program.groups.size(); ++index) {
-    const std::vector<int>& members = program.groups[index].ranks;
-    const auto group = static_cast<int>(index);
-    for (const int rank : members) {
-      if (rank < 0 || rank >= program.pp()) return Wrong("group", rank, index);
-    }
-    for (int rank = 0; rank < program.pp(); ++rank) {
-      const bool member =
-          std::find(members.begin(), members.end(), rank) != members.end();
-      // A member alone agrees with itself.
-      const bool spell_out =
-          members.size() > 1 && (hooked || !program.false_starts.empty());
-      const auto meetings_of = spell_out ? MeetingsSpelledOut : MeetingsOf;
-      const std::vector<MeetingKind> meetings =
-          meetings_of(program, rank, group);
-      if (member ? meetings != meetings_of(program, members[0], group)
-                 : !meetings.empty()) {
-        return absl::InternalError(
-            absl::StrCat("program: the members of group ", index,
-                         " do not meet rank ", rank, " alike"));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 // What an iteration that begins twice puts into a channel, less what it takes
 // out: of passes in the false start alone, of side operations in both.
-absl::Status VerifyFalseStart(const Program& program) {
-  std::vector<int64_t> left(program.channels.size(), 0);
+absl::Status VerifyFalseStart(const Program& program, const DpClass& own) {
+  std::vector<int64_t> left(own.channels.size(), 0);
   const Start begins[] = {{.iteration = program.settled(), .is_false = true},
                           {.iteration = program.settled(), .again = true}};
   for (int number = 0; number < program.pp(); ++number) {
-    const RankProgram& rank = program.ranks[number];
+    const RankProgram& rank = own.ranks[number];
     if (rank.false_start_end < 0 ||
         rank.false_start_end > static_cast<int>(rank.attachments.size())) {
       return Wrong("false start", number, 0);
@@ -259,7 +254,7 @@ absl::Status VerifyFalseStart(const Program& program) {
     for (size_t index = 0; index < rank.dropped.size(); ++index) {
       const int32_t channel = rank.dropped[index].channel;
       if (channel < 0 || channel >= static_cast<int32_t>(left.size()) ||
-          program.channels[channel].to_rank != number) {
+          own.channels[channel].to_rank != number) {
         return Wrong("dropped transfer", number, index);
       }
       --left[channel];
@@ -285,32 +280,9 @@ absl::Status VerifyFalseStart(const Program& program) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status VerifyProgram(const Program& program) {
-  if (program.replicas < 1 || program.iterations < 1 || program.pp() < 1) {
-    return absl::InternalError("program: no ranks, replicas or iterations");
-  }
-  std::vector<Ends> ends(program.channels.size());
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    const RankProgram& rank_program = program.ranks[rank];
-    if (rank_program.order == nullptr) return Wrong("order", rank, 0);
-    const auto size = static_cast<int64_t>(rank_program.order->size());
-    const bool overlaps = rank_program.later_start > 0;
-    // A transfer that holds its rank would outlive the iteration.
-    if (rank_program.later_start < 0 || rank_program.later_start > size ||
-        (overlaps && program.wait_rule != WaitRule::kBuffered)) {
-      return Wrong("later start", rank, 0);
-    }
-    PW_RETURN_IF_ERROR(VerifyLanes(program, rank));
-    PW_RETURN_IF_ERROR(VerifySideOps(program, rank, &ends));
-    for (const Lane& lane : program.ranks[rank].lanes) {
-      if (lane.output >= 0) ends[lane.output].sent += lane.passes;
-      if (lane.input >= 0) ends[lane.input].received += lane.passes;
-    }
-  }
+absl::Status VerifyChannels(const DpClass& own, const std::vector<Ends>& ends) {
   for (size_t index = 0; index < ends.size(); ++index) {
-    const Channel& channel = program.channels[index];
+    const Channel& channel = own.channels[index];
     const Ends& end = ends[index];
     const bool side = !IsPassChannel(channel);
     const bool paired = end.producers == 1 && end.consumers == 1 &&
@@ -320,13 +292,71 @@ absl::Status VerifyProgram(const Program& program) {
     const bool unused = end.producers == 0 && end.consumers == 0;
     const bool ranks_ok = channel.kind != ChannelKind::kEvent ||
                           channel.from_rank == channel.to_rank;
-    const bool counts_ok = side || end.sent == end.received;
+    const bool counts_ok = end.sent == end.received;
     if ((side ? !paired : !unused) || !ranks_ok || !counts_ok ||
         !(channel.bytes >= 0)) {
       return absl::InternalError(
           absl::StrCat("program: channel ", index, " does not pair up"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyClass(const Program& program, const DpClass& own) {
+  if (own.ranks.size() != program.ranks.size() || own.schedule == nullptr ||
+      !(own.gradient_weight >= 0)) {
+    return absl::InternalError("program: a class of other ranks");
+  }
+  std::vector<Ends> ends(own.channels.size());
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    const RankProgram& rank_program = own.ranks[rank];
+    if (rank_program.order == nullptr) return Wrong("order", rank, 0);
+    const auto size = static_cast<int64_t>(rank_program.order->size());
+    const bool overlaps = rank_program.later_start > 0;
+    // A transfer that holds its rank would outlive the iteration.
+    if (rank_program.later_start < 0 || rank_program.later_start > size ||
+        (overlaps && program.wait_rule != WaitRule::kBuffered)) {
+      return Wrong("later start", rank, 0);
+    }
+    PW_RETURN_IF_ERROR(VerifyLanes(own, rank));
+    PW_RETURN_IF_ERROR(VerifySideOps(program, own, rank, &ends));
+    for (const Lane& lane : rank_program.lanes) {
+      if (lane.output >= 0) ends[lane.output].sent += lane.passes;
+      if (lane.input >= 0) ends[lane.input].received += lane.passes;
+    }
+  }
+  PW_RETURN_IF_ERROR(VerifyChannels(own, ends));
+  return program.false_starts.empty() ? absl::OkStatus()
+                                      : VerifyFalseStart(program, own);
+}
+
+// Every replica is of a class that is there.
+absl::Status VerifyClasses(const Program& program) {
+  const std::vector<int>& of = program.class_of_replica;
+  const auto classes = static_cast<int>(program.num_classes());
+  const bool all_named =
+      of.empty() ? classes == 1
+                 : of.size() == static_cast<size_t>(program.replicas);
+  std::vector<bool> seen(classes, of.empty());
+  for (const int index : of) {
+    if (index < 0 || index >= classes) {
+      return absl::InternalError("program: a replica of no class");
+    }
+    seen[index] = true;
+  }
+  if (!all_named || std::find(seen.begin(), seen.end(), false) != seen.end()) {
+    return absl::InternalError("program: a class of no replica");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status VerifyProgram(const Program& program) {
+  if (program.replicas < 1 || program.iterations < 1 || program.pp() < 1) {
+    return absl::InternalError("program: no ranks, replicas or iterations");
+  }
+  PW_RETURN_IF_ERROR(VerifyClasses(program));
   for (const std::vector<int>* list :
        {&program.false_starts, &program.undone_steps}) {
     if (std::adjacent_find(list->begin(), list->end(),
@@ -334,12 +364,11 @@ absl::Status VerifyProgram(const Program& program) {
       return absl::InternalError("program: false starts out of order");
     }
   }
-  const std::vector<int>& false_starts = program.false_starts;
-  if (!false_starts.empty()) {
-    if (false_starts[0] < 1) {
-      return absl::InternalError("program: false starts out of order");
-    }
-    PW_RETURN_IF_ERROR(VerifyFalseStart(program));
+  if (!program.false_starts.empty() && program.false_starts[0] < 1) {
+    return absl::InternalError("program: false starts out of order");
+  }
+  for (int index = 0; index < program.num_classes(); ++index) {
+    PW_RETURN_IF_ERROR(VerifyClass(program, program.dp_class(index)));
   }
   return VerifyGroups(program);
 }

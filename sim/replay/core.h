@@ -27,6 +27,8 @@ struct ReplayLane {
 struct ReplayRank {
   const Pass* order = nullptr;
   const ReplayLane* lanes = nullptr;
+  // [lane] factors by microbatch of a lane alone, null: 1; null for none.
+  const double* const* lane_factors = nullptr;
   int64_t position = 0;     // next pass
   double clock_s = 0;       // the compute stream is free from here on
   double last_start_s = 0;  // of the pass or block run last
@@ -58,7 +60,12 @@ class ReplayCore {
         queues_(num_channels),
         factor_(microbatch_factor),
         pair_factor_(pair_factor),
-        slice_factor_(slice_factor) {}
+        slice_factor_(slice_factor),
+        has_factors_(microbatch_factor != nullptr || slice_factor != nullptr ||
+                     std::any_of(ranks_.begin(), ranks_.end(),
+                                 [](const ReplayRank& each) {
+                                   return each.lane_factors != nullptr;
+                                 })) {}
 
   ReplayRank& rank(int rank) { return ranks_[rank]; }
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
@@ -69,8 +76,8 @@ class ReplayCore {
   // OnTransfer(channel, pass, start, arrival).
   template <class Observer>
   Outcome Advance(int rank, int64_t stop, Observer& observer) {
-    return no_factors() ? AdvanceImpl<false>(rank, stop, observer)
-                        : AdvanceImpl<true>(rank, stop, observer);
+    return has_factors_ ? AdvanceImpl<true>(rank, stop, observer)
+                        : AdvanceImpl<false>(rank, stop, observer);
   }
 
   // Runs the pass, or the block (X&Y), at the position of `rank`, special or
@@ -78,22 +85,24 @@ class ReplayCore {
   // input is missing.
   template <class Observer>
   bool RunBlock(int rank, double earliest_s, Observer& observer) {
-    return no_factors() ? RunBlockImpl<false>(rank, earliest_s, observer)
-                        : RunBlockImpl<true>(rank, earliest_s, observer);
+    return has_factors_ ? RunBlockImpl<true>(rank, earliest_s, observer)
+                        : RunBlockImpl<false>(rank, earliest_s, observer);
   }
 
  private:
   template <bool kFactor>
-  double Seconds(const ReplayLane& lane, Pass pass) const {
+  double Seconds(const ReplayRank& rank, const ReplayLane& lane,
+                 Pass pass) const {
     double seconds = lane.seconds;
     if constexpr (kFactor) {
       if (factor_ != nullptr) seconds *= factor_[pass.microbatch()];
       if (slice_factor_ != nullptr) seconds *= slice_factor_[pass.slice()];
+      if (rank.lane_factors != nullptr) {
+        const double* const own = rank.lane_factors[pass.lane()];
+        if (own != nullptr) seconds *= own[pass.microbatch()];
+      }
     }
     return seconds;
-  }
-  bool no_factors() const {
-    return factor_ == nullptr && slice_factor_ == nullptr;
   }
 
   // Inlined into its few callers: a visit may be two passes long.
@@ -110,6 +119,7 @@ class ReplayCore {
   const double* factor_;
   const double pair_factor_;
   const double* slice_factor_;
+  const bool has_factors_;
 };
 
 template <bool kFactor, class Observer>
@@ -152,7 +162,7 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
       }
       begin_s = std::max(begin_s, arrival_s);
     }
-    const double seconds = Seconds<kFactor>(lane, pass);
+    const double seconds = Seconds<kFactor>(state, lane, pass);
     start_s = begin_s;
     clock_s = begin_s + seconds;
     if constexpr (Observer::kActive) {
@@ -198,9 +208,9 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
   state.last_ready_s = ready_s;
   const double start_s = std::max(ready_s, earliest_s);
   const double share = joint ? pair_factor_ : 1;
-  const double first_s = Seconds<kFactor>(*lanes[0], passes[0]) * share;
+  const double first_s = Seconds<kFactor>(state, *lanes[0], passes[0]) * share;
   const double second_s =
-      joint ? Seconds<kFactor>(*lanes[1], passes[1]) * share : 0;
+      joint ? Seconds<kFactor>(state, *lanes[1], passes[1]) * share : 0;
   const double middle_s = start_s + first_s;
   // Not middle_s + second_s: a block is one operation of one duration.
   const double end_s = start_s + (first_s + second_s);

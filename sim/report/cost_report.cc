@@ -54,7 +54,9 @@ CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
                       .flops = work.flops,
                       .bytes = work.bytes,
                       .seconds = times[index].seconds[pass],
-                      .comm_seconds = times[index].comm_seconds[pass]};
+                      .comm_seconds = times[index].comm_seconds[pass],
+                      .how = times[index].how[pass],
+                      .error = times[index].error[pass]};
         if (!key.second) row.block += ", frozen";
         row.share = row.blocks * (row.seconds + row.comm_seconds);
         if (row.share == 0) continue;
@@ -90,7 +92,9 @@ nlohmann::ordered_json CostsToJson(const CostReport& report) {
                    {"bytes", row.bytes},
                    {"seconds", row.seconds},
                    {"comm_seconds", row.comm_seconds},
-                   {"share", row.share}});
+                   {"share", row.share},
+                   {"how", row.how},
+                   {"error", row.error > 0 ? Json(row.error) : Json()}});
   }
   out["ops"] = std::move(ops);
   return out;

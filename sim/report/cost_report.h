@@ -23,6 +23,10 @@ struct OpCost {
   double bytes = 0;         // of HBM
   double seconds = 0;       // computing
   double comm_seconds = 0;  // and not hidden by it
+  // Where `seconds` is from and half of its 90 % interval, as a part; 0: not
+  // known (sim/cost/op_time.h).
+  std::string how;
+  double error = 0;
   // Of all F, B and W of the model's blocks; nothing recomputed.
   double share = 0;
 };

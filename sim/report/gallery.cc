@@ -10,16 +10,17 @@
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
+#include "sim/report/page_data.h"
+#include "sim/report/run_data.h"
 #include "sim/report/svg.h"
 
 namespace pipewright {
 namespace {
 
 constexpr size_t kMaxGalleryRows = 1000;
-// All pictures have one width, so that equal lengths are equal times.
-constexpr double kNarrowestPage = 1100;
-constexpr double kWidest = 6000;
-constexpr double kBoxPx = 22;  // room for a number of two digits
+// All static pictures have one width, so that equal lengths are equal times; it
+// fits a landscape page of paper. The script's timelines zoom.
+constexpr double kPageWidth = 1060;
 constexpr double kRowPx = 22;
 
 using Entries = std::vector<const GalleryEntry*>;
@@ -28,14 +29,16 @@ double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-// Those that were built, the smallest bubble first.
+// Those that were built, the fastest first: bubbles of a first iteration and of
+// schedules that do other work do not say which one that is.
 Entries Sorted(const Gallery& gallery) {
   Entries drawn;
   for (const GalleryEntry& entry : gallery.entries) {
     if (entry.refusal.empty()) drawn.push_back(&entry);
   }
   const auto rank = [](const GalleryEntry* entry) {
-    return std::tuple(entry->report.bubble_fraction.global,
+    return std::tuple(entry->report.iteration_s,
+                      entry->report.bubble_fraction.per_rank,
                       Largest(entry->report.peak_activations), entry->name);
   };
   std::sort(drawn.begin(), drawn.end(),
@@ -99,7 +102,7 @@ std::string Overview(const Entries& drawn) {
   return SectionHtml(
       "overview", "Overview",
       absl::StrCat(
-          "<p class=\"quiet\">Smallest bubble first. Bubble fraction is "
+          "<p class=\"quiet\">Shortest iteration first. Bubble fraction is "
           "(span − busy) / span, bubble overhead (span − busy) / busy; global: "
           "first start on any rank to last end on any, per rank: the longest "
           "of the ranks' own spans. Iteration: the steady-state period. Peak "
@@ -122,21 +125,9 @@ std::string Refused(const Gallery& gallery) {
                      TableHtml(table, kMaxGalleryRows));
 }
 
-// Passes of the rank that has most: what the width has to hold.
-double MostBoxes(const Entries& drawn) {
-  size_t most = 0;
-  for (const GalleryEntry* entry : drawn) {
-    for (const RankProgram& rank : entry->program.ranks) {
-      most = std::max(most, rank.order->size());
-    }
-  }
-  return static_cast<double>(most);
-}
-
 std::string Pictures(const Entries& drawn) {
   GridOptions options;
-  options.width_px =
-      std::clamp(kBoxPx * MostBoxes(drawn), kNarrowestPage, kWidest);
+  options.width_px = kPageWidth;
   options.row_px = kRowPx;
   for (const GalleryEntry* entry : drawn) {
     for (const TraceOp& op : entry->ops) {
@@ -144,6 +135,7 @@ std::string Pictures(const Entries& drawn) {
     }
   }
   std::string out;
+  int number = 0;
   for (const GalleryEntry* entry : drawn) {
     const Report& report = entry->report;
     options.suffix = absl::StrCat("-", entry->name);
@@ -160,11 +152,66 @@ std::string Pictures(const Entries& drawn) {
                 FormatPercent(report.bubble_fraction.per_rank),
                 " per rank, peak activations ",
                 absl::StrFormat("%.4g", Largest(report.peak_activations)),
-                "</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
+                "</p>\n<div id=\"timeline-", number++,
+                "\" class=\"live-only\"></div>\n<div class=\"grid scroll "
+                "static\" tabindex=\"0\">\n",
                 ScheduleGridSvg(entry->program, entry->ops, options),
                 "</div>\n")));
   }
   return out;
+}
+
+std::string Charts() {
+  return SectionHtml("trade", "Time against memory",
+                     "<div id=\"scatter\" class=\"charts\"></div>\n",
+                     kShownLive);
+}
+
+// One set of tools moves all timelines.
+std::string Tools() {
+  return "<section id=\"tools\" class=\"live-only\">\n<div "
+         "id=\"timeline-tools\"></div>\n</section>\n";
+}
+
+std::string Data(const Entries& drawn) {
+  if (drawn.empty()) return "";
+  PageData data;
+  AddPageWords(&data);
+  PageData::Json& runs = data.json()["runs"];
+  runs = PageData::Json::array();
+  PageData::Json names = PageData::Json::array();
+  std::vector<double> iteration;
+  std::vector<double> per_rank;
+  std::vector<double> global;
+  std::vector<double> peak;
+  for (const GalleryEntry* entry : drawn) {
+    const Report& report = entry->report;
+    runs.push_back(RunJson(report, entry->program, entry->ops,
+                           {.name = entry->name}, nullptr, &data));
+    names.push_back(entry->name);
+    iteration.push_back(report.iteration_s);
+    per_rank.push_back(report.bubble_fraction.per_rank);
+    global.push_back(report.bubble_fraction.global);
+    peak.push_back(Largest(report.peak_activations));
+  }
+  PageData::Json columns = PageData::Json::array();
+  const auto add = [&](const char* name, const std::vector<double>& values) {
+    columns.push_back({{"name", name}, {"values", data.Add(values)}});
+  };
+  add("iteration_s", iteration);
+  add("bubble_fraction.per_rank", per_rank);
+  add("bubble_fraction.global", global);
+  add("peak_activations.max", peak);
+  PageData::Json charts = PageData::Json::array();
+  for (const char* y : {"bubble_fraction.per_rank", "iteration_s"}) {
+    charts.push_back({"peak_activations.max", y});
+  }
+  data.json()["points"] = {{"count", drawn.size()},
+                           {"front", true},
+                           {"columns", std::move(columns)},
+                           {"names", std::move(names)},
+                           {"charts", std::move(charts)}};
+  return data.Elements();
 }
 
 }  // namespace
@@ -181,12 +228,10 @@ std::string GalleryHtml(const Gallery& gallery) {
     }
     absl::StrAppend(&body, "</ul>\n</section>\n");
   }
-  absl::StrAppend(&body, Overview(drawn), Refused(gallery),
-                  "<input type=\"checkbox\" id=\"fit\" checked=\"checked\"> "
-                  "<label for=\"fit\">fit the pictures to the width of the "
-                  "page</label>\n",
-                  Pictures(drawn));
-  return PageHtml("Schedules", body);
+  absl::StrAppend(&body, Overview(drawn));
+  if (!drawn.empty()) absl::StrAppend(&body, Charts(), Tools());
+  absl::StrAppend(&body, Pictures(drawn), Refused(gallery));
+  return PageHtml("Schedules", body, Data(drawn));
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
-// One static page with many schedules on the same time axis: a table of their
-// bubbles and memory, sorted, then a grid each. No network, no script.
+// One page with many schedules on the same time axis: a table of their times,
+// bubbles and memory, the fastest first, then a timeline each. All move
+// together. No network.
 #pragma once
 
 #include <string>

@@ -14,8 +14,7 @@
 #include "sim/report/facts.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
-#include "sim/report/memory_svg.h"
-#include "sim/report/svg.h"
+#include "sim/report/html_sections.h"
 
 namespace pipewright {
 namespace {
@@ -25,19 +24,7 @@ constexpr size_t kMaxTransferRows = 64;
 // More bars than this would be thinner than two pixels.
 constexpr size_t kMaxBars = 480;
 
-// What every section sees; `replica` and `iteration` are those drawn.
-struct Page {
-  const Report& report;
-  const Program& program;
-  const std::vector<TraceOp>& ops;
-  absl::string_view more;
-  int replica = 0;
-  int iteration = 0;
-
-  bool Shows(const TraceOp& op) const {
-    return op.replica == replica && op.iteration == iteration;
-  }
-};
+using Page = RunPage;
 
 std::string Heading(const Page& page) {
   const Report& report = page.report;
@@ -103,7 +90,10 @@ std::string Headline(const Page& page) {
       "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
       " on the busiest rank</p></div>\n",
       report.throughput ? ThroughputCard(*report.throughput) : "",
-      report.offload ? OffloadCard(*report.offload) : "", "</section>\n");
+      report.offload ? OffloadCard(*report.offload) : "", "</section>\n",
+      report.slow ? SlowToHtml(*report.slow) : "",
+      report.reliability ? ReliabilityToHtml(*report.reliability) : "",
+      report.dp_classes ? ClassesToHtml(*report.dp_classes) : "");
 }
 
 std::string More(const Page& page) { return std::string(page.more); }
@@ -123,35 +113,6 @@ std::string Warnings(const Page& page) {
       items, "</ul>\n</section>\n");
 }
 
-std::string GridSection(const Page& page) {
-  std::vector<int> operations(page.program.ranks.size());
-  for (const TraceOp& op : page.ops) {
-    if (page.Shows(op) && op.stream == Stream::kCompute) {
-      ++operations[op.rank];
-    }
-  }
-  const int most = operations.empty() ? 0
-                                      : *std::max_element(operations.begin(),
-                                                          operations.end());
-  GridOptions options;
-  options.replica = page.replica;
-  options.iteration = page.iteration;
-  // Wide enough for most microbatch numbers; the page scrolls sideways.
-  options.width_px = std::clamp(30.0 * most, 1100.0, 6000.0);
-  options.title =
-      absl::StrFormat("%s, iteration %d", page.report.schedule, page.iteration);
-  if (page.report.dp > 1) {
-    absl::StrAppend(&options.title, ", data-parallel replica ", page.replica);
-  }
-  return SectionHtml(
-      "grid", "Schedule",
-      absl::StrCat("<input type=\"checkbox\" id=\"fit\"> <label for=\"fit\">"
-                   "fit to the width of the page</label>\n"
-                   "<div class=\"grid scroll\" tabindex=\"0\">\n",
-                   ScheduleGridSvg(page.program, page.ops, options),
-                   "</div>\n"));
-}
-
 std::string Memory(const Page& page) {
   const std::vector<double>& peaks = page.report.peak_activations;
   if (peaks.empty()) return "";
@@ -169,68 +130,6 @@ std::string Memory(const Page& page) {
                    ", in microbatches through all the rank's stages of one "
                    "replica.</p>\n",
                    BarChartSvg(bars, "peak activations", bar_name)));
-}
-
-std::string MemoryBytesSection(const Page& page) {
-  if (!page.report.memory) return "";
-  const MemoryReport& report = *page.report.memory;
-  const RankMemory& worst = report.memory->ranks[report.memory->WorstRank()];
-  std::string body;
-  const std::string verdict = MemoryVerdictLine(report);
-  if (!verdict.empty()) {
-    absl::StrAppend(&body, "<p", report.fits() ? "" : " class=\"bad\"", ">",
-                    EscapeXml(verdict), ".</p>\n");
-  }
-  absl::StrAppend(
-      &body, "<p class=\"quiet\">Beyond the allocator's figures: context ",
-      FormatBytes(static_cast<double>(worst.context)), ", fragmentation ",
-      worst.fragmentation == 0
-          ? "none assumed"
-          : FormatBytes(static_cast<double>(worst.fragmentation)),
-      ".</p>\n");
-  if (!report.changes.empty()) {
-    HtmlTable changes;
-    changes.header = {"what would help most", "saves", "then needs",
-                      "enough alone"};
-    for (const MemoryChange& change : report.changes) {
-      changes.rows.push_back({change.change, FormatBytes(change.saved_bytes),
-                              FormatBytes(change.needed_bytes),
-                              change.fits ? "yes" : "no"});
-    }
-    body += TableHtml(changes, kMaxTransferRows);
-  }
-  if (page.program.schedule != nullptr && !page.ops.empty()) {
-    MemoryPicture picture;
-    picture.replica = page.replica;
-    picture.iteration = page.iteration;
-    picture.limit_bytes = report.allocator_limit();
-    absl::StrAppend(
-        &body,
-        "<p class=\"quiet\">Over the time of the iteration that "
-        "is drawn; a pass stands at its highest point",
-        picture.limit_bytes ? ", the dashed line at what is left "
-                              "of the device's memory"
-                            : "",
-        ".</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
-        MemoryOverTimeSvg(page.program, *report.memory, page.ops, picture),
-        "</div>\n");
-  }
-  const MemoryTable table = MemoryTableOf(report);
-  HtmlTable html;
-  html.header = table.header;
-  html.rows = table.rows;
-  // Where the peak is stands next to the rank.
-  html.text_columns = 2;
-  const auto reorder = [](std::vector<std::string>& cells) {
-    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
-  };
-  reorder(html.header);
-  for (std::vector<std::string>& row : html.rows) reorder(row);
-  absl::StrAppend(&body,
-                  "<p class=\"quiet\">At the peak of each rank, in "
-                  "GiB.</p>\n",
-                  TableHtml(html, kMaxRankRows));
-  return SectionHtml("memory-bytes", "Memory", body);
 }
 
 std::string RankTable(const Page& page) {
@@ -277,7 +176,8 @@ std::string Transfers(const Page& page) {
     std::tuple<std::string, int, int> key = {std::string(OpKindName(op.kind)),
                                              op.rank, -1};
     if (op.kind == OpKind::kSend && op.channel >= 0) {
-      const Channel& channel = page.program.channels[op.channel];
+      const Channel& channel =
+          page.program.OfReplica(op.replica).channels[op.channel];
       key = {std::string(kChannelNames[static_cast<size_t>(channel.kind)]),
              channel.from_rank, channel.to_rank};
     } else if (op.kind != OpKind::kOffload && op.kind != OpKind::kLoad &&
@@ -344,9 +244,10 @@ std::string HowToRead(const Page& page) {
        "replica. F allocates at its start, BW or W frees at its end."},
       {"grid",
        "A row is a rank, a box a pass, the number its microbatch. Thin lanes "
-       "below a row, from the top, as far as present: collectives, copies to "
-       "the host, copies from it, work of the host. Point at a box for its "
-       "times."}};
+       "below a row, from the top, as far as present: transfers, collectives, "
+       "copies to the host, copies from it, work of the host. Where passes are "
+       "narrower than a pixel, its colour is the mean of theirs. Point at a "
+       "box for its times."}};
   std::string list;
   for (const auto& [word, meaning] : words) {
     absl::StrAppend(&list, "<dt>", word, "</dt><dd>", EscapeXml(meaning),
@@ -362,28 +263,40 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {
-    Heading, Headline,  More,  Warnings,  GridSection, MemoryBytesSection,
-    Memory,  RankTable, Costs, Transfers, Devices,     HowToRead};
+constexpr std::array kSections = {Heading,
+                                  Headline,
+                                  More,
+                                  Warnings,
+                                  TimelineSection,
+                                  GridSection,
+                                  MemoryBytesSection,
+                                  Memory,
+                                  RankTable,
+                                  Costs,
+                                  Transfers,
+                                  Devices,
+                                  HowToRead};
 
 }  // namespace
 
 std::string ReportHtml(const Report& report, const Program& program,
-                       const std::vector<TraceOp>& ops,
-                       absl::string_view more) {
-  Page page{report, program, ops, more};
+                       const std::vector<TraceOp>& ops, absl::string_view more,
+                       const PageExtras* extras) {
+  Page page{report, program, ops, more, extras};
   if (!ops.empty()) {
     const auto earlier = [](const TraceOp& one, const TraceOp& other) {
       return std::tie(one.iteration, one.replica) <
              std::tie(other.iteration, other.replica);
     };
     const TraceOp& first = *std::min_element(ops.begin(), ops.end(), earlier);
-    page.replica = first.replica;
+    page.replica = report.dp_classes
+                       ? program.FirstReplicas()[report.dp_classes->slowest]
+                       : first.replica;
     page.iteration = first.iteration;
   }
   std::string body;
   for (const auto section : kSections) body += section(page);
-  return PageHtml(report.schedule, body);
+  return PageHtml(report.schedule, body, TimelineData(page));
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
-// One static page with everything inside: grid, numbers, tables. No network,
-// no script from elsewhere.
+// The page of one run: a timeline with zoom, search and sliders, memory over
+// time, numbers, tables. Everything is inside: no network, no script from
+// elsewhere.
 #pragma once
 
 #include <string>
@@ -12,9 +13,13 @@
 
 namespace pipewright {
 
-// `more`: sections of HTML that follow the headline; may be empty.
+struct PageExtras;
+
+// `more`: sections of HTML that follow the headline; may be empty. `extras`:
+// critical path and sliders (run_data.h); may be null.
 std::string ReportHtml(const Report& report, const Program& program,
                        const std::vector<TraceOp>& ops,
-                       absl::string_view more = "");
+                       absl::string_view more = "",
+                       const PageExtras* extras = nullptr);
 
 }  // namespace pipewright

@@ -1,5 +1,7 @@
-// Building blocks of the HTML report: the style sheet, tables, a bar chart.
-// They know nothing of schedules, so that other pages can use them.
+// Building blocks of every page: style sheet and script (sim/report/web),
+// tables, a bar chart. They know nothing of schedules. A page is one file that
+// needs no network; without its script it shows static pictures, and so it does
+// in print.
 #pragma once
 
 #include <string>
@@ -12,12 +14,20 @@ namespace pipewright {
 // Everything between <style> and </style>; light and dark.
 absl::string_view PageStyle();
 
-// <section> with a heading; `content` is HTML.
-std::string SectionHtml(absl::string_view id, absl::string_view heading,
-                        absl::string_view content);
+// When a section is shown: always; where the script draws; or where it does
+// not, and in print.
+inline constexpr char kShownLive[] = "live-only";
+inline constexpr char kShownStatic[] = "static";
 
-// A whole page around `body`, which is HTML; `title` is text.
-std::string PageHtml(absl::string_view title, absl::string_view body);
+// <section> with a heading; `content` is HTML. `shown`: "" for always.
+std::string SectionHtml(absl::string_view id, absl::string_view heading,
+                        absl::string_view content,
+                        absl::string_view shown = "");
+
+// A whole page around `body`, which is HTML; `title` is text. `data`: what the
+// script draws, PageData::Elements().
+std::string PageHtml(absl::string_view title, absl::string_view body,
+                     absl::string_view data = "");
 
 struct HtmlTable {
   std::vector<std::string> header;  // text, escaped here

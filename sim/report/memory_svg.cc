@@ -16,7 +16,8 @@
 namespace pipewright {
 namespace {
 
-constexpr double kMemoryLeft = 76;
+constexpr double kMemoryLeft = 112;
+constexpr double kTickRoom = 44;  // left of the axis, for its numbers
 constexpr double kRow = 84;
 constexpr double kGap = 14;
 constexpr double kMargin = 12;
@@ -25,6 +26,19 @@ constexpr double kMargin = 12;
 constexpr std::array<absl::string_view, kNumMemoryKinds> kColours = {
     "#0072B2", "#56B4E9", "#007A5A", "#4CC9A6", "#8C8C8C",
     "#E69F00", "#D55E00", "#CC79A7", "#F0E442"};
+
+struct ByteUnit {
+  const char* name;
+  double bytes;
+};
+ByteUnit UnitOfBytes(double largest) {
+  for (const ByteUnit unit :
+       {ByteUnit{"GiB", 1073741824.0}, ByteUnit{"MiB", 1048576.0},
+        ByteUnit{"KiB", 1024.0}}) {
+    if (largest >= unit.bytes) return unit;
+  }
+  return {"B", 1};
+}
 
 // The highest sample of each column of the picture.
 using Columns = std::vector<MemoryBytes>;
@@ -105,6 +119,7 @@ class Picture {
     if (!(end_s_ > start_s_) || highest_ <= 0) return "";
     std::string body;
     double top = 0;
+    body += Heading();
     body += Legend(&top);
     for (const int rank : RowsOf(memory_, picture_.most_rows)) {
       WriteRow(rank, top, &body);
@@ -125,6 +140,34 @@ class Picture {
   }
 
  private:
+  std::string Heading() const {
+    if (picture_.title.empty()) return "";
+    return absl::StrCat("<text class=\"ink\" x=\"", Px(kMemoryLeft),
+                        "\" y=\"22\" font-size=\"15\" font-weight=\"bold\" "
+                        "fill=\"#1A1A1A\">",
+                        EscapeXml(picture_.title), "</text>\n");
+  }
+
+  // Of one row: a line, two or three ticks and their numbers.
+  std::string Axis(double top) const {
+    const ByteUnit unit = UnitOfBytes(highest_);
+    const double step = TickStep(highest_ / unit.bytes / 2.5) * unit.bytes;
+    std::string line =
+        absl::StrCat("M", Px(kMemoryLeft), " ", Px(top), "v", Px(kRow));
+    std::string labels;
+    for (double tick = 0; tick <= highest_ * (1 + 1e-9); tick += step) {
+      const double y = top + kRow - Height(tick);
+      absl::StrAppend(&line, "M", Px(kMemoryLeft), " ", Px(y), "h-4");
+      absl::StrAppend(&labels, "<text class=\"ink tick\" x=\"",
+                      Px(kMemoryLeft - 7), "\" y=\"", Px(y + 4),
+                      "\" text-anchor=\"end\" font-size=\"11\" "
+                      "fill=\"#1A1A1A\">",
+                      absl::StrFormat("%.6g", tick / unit.bytes), "</text>\n");
+    }
+    return absl::StrCat("<path class=\"line\" d=\"", line,
+                        "\" fill=\"none\" stroke=\"#1A1A1A\"/>\n", labels);
+  }
+
   std::string Legend(double* bottom) const {
     std::vector<LegendItem> items;
     for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
@@ -134,9 +177,14 @@ class Picture {
                         kColours[kind], "\"/>"),
            14, std::string(MemoryKindName(static_cast<MemoryKind>(kind)))});
     }
-    std::string out =
-        LegendSvg(items, kMemoryLeft, kMargin, picture_.width_px, bottom);
-    *bottom += 10;
+    std::string out = LegendSvg(items, kMemoryLeft,
+                                picture_.title.empty() ? kMargin : kMargin + 24,
+                                picture_.width_px, bottom);
+    *bottom += 22;
+    absl::StrAppend(&out, "<text class=\"ink\" x=\"", Px(kMemoryLeft - 7),
+                    "\" y=\"", Px(*bottom - 9),
+                    "\" text-anchor=\"end\" fill=\"#1A1A1A\">memory (",
+                    UnitOfBytes(highest_).name, ")</text>\n");
     return out;
   }
 
@@ -162,8 +210,9 @@ class Picture {
                       "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\">",
                       label, "</text>\n");
     };
-    text(kMemoryLeft - 8, top + kRow / 2 + 4, "end",
+    text(kMemoryLeft - kTickRoom, top + kRow / 2 + 4, "end",
          absl::StrCat("rank ", rank));
+    *out += Axis(top);
     const double peak = static_cast<double>(memory_.ranks[rank].peak());
     text(kMemoryLeft + picture_.width_px + 4,
          std::min(top + kRow - Height(peak) + 10, top + kRow), "start",
@@ -218,6 +267,8 @@ class Picture {
 };
 
 }  // namespace
+
+absl::string_view MemoryKindColour(int kind) { return kColours[kind]; }
 
 std::string MemoryOverTimeSvg(const Program& program,
                               const ScheduleMemory& memory,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
@@ -20,7 +21,11 @@ struct MemoryPicture {
                            // ones, and some between
   // A dashed line; what context and fragmentation need is taken off already.
   std::optional<double> limit_bytes;
+  std::string title;  // above the picture; "" for none
 };
+
+// "#0072B2", of a MemoryKind by its number, in every picture.
+absl::string_view MemoryKindColour(int kind);
 
 // A row a rank. "" where no rank has a pass in `ops`.
 std::string MemoryOverTimeSvg(const Program& program,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 
 namespace pipewright {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
+#include "sim/report/report_tree.h"
 
 namespace pipewright {
 namespace {
@@ -180,7 +181,7 @@ nlohmann::ordered_json IntervalToJson(
   return {interval->low_s, interval->high_s};
 }
 
-std::string ReportToJson(const Report& report) {
+nlohmann::ordered_json ReportTree(const Report& report) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) {
     ranks.push_back({{"rank", rank.rank},
@@ -245,9 +246,15 @@ std::string ReportToJson(const Report& report) {
   if (report.held_until_weight) {
     out["held_until_weight"] = *report.held_until_weight;
   }
+  if (report.sequences) out["sequences"] = SequencesToJson(*report.sequences);
+  if (report.slow) out["slow"] = SlowToJson(*report.slow);
+  if (report.reliability) {
+    out["reliability"] = ReliabilityToJson(*report.reliability);
+  }
   if (report.offload) out["offload"] = OffloadToJson(*report.offload);
   if (report.costs) out["costs"] = CostsToJson(*report.costs);
   if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
+  if (report.dp_classes) out["dp_classes"] = ClassesToJson(*report.dp_classes);
   if (report.memory) {
     nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
     for (const RankMemory& rank : report.memory->memory->ranks) {
@@ -259,13 +266,88 @@ std::string ReportToJson(const Report& report) {
       on_host.push_back(rank.peak_host());
     }
     out["peak_host_bytes"] = std::move(on_host);
+    // Classes of slow devices hold the same as all others.
+    if (report.dp_classes &&
+        !report.dp_classes->classes[0].peak_memory_bytes.empty()) {
+      out["peak_memory_bytes"] =
+          MostOfClasses(*report.dp_classes, &DpClassReport::peak_memory_bytes);
+      out["peak_host_bytes"] =
+          MostOfClasses(*report.dp_classes, &DpClassReport::peak_host_bytes);
+    }
     out["memory"] = MemoryToJson(*report.memory);
   }
   out["ranks"] = std::move(ranks);
   out["warnings"] = report.warnings;
+  return out;
+}
+
+std::vector<std::string> ReportKeys() {
+  return {"schedule",
+          "engine",
+          "network",
+          "pp",
+          "vpp",
+          "microbatches",
+          "slices",
+          "tp",
+          "cp",
+          "dp",
+          "data_parallel",
+          "gradient_sync",
+          "params",
+          "model",
+          "system",
+          "optimizer",
+          "optimizer_placement",
+          "optimizer_stride",
+          "waiting",
+          "span_s",
+          "busy_s",
+          "bubble_fraction",
+          "bubble_overhead",
+          "iteration_s",
+          "iteration_interval_s",
+          "iterations",
+          "steady",
+          "jitter",
+          "microbatches_per_s",
+          "staleness",
+          "weight_versions",
+          "fits",
+          "rollbacks",
+          "ops",
+          "bytes_sent",
+          "peak_activations",
+          "held_until_weight",
+          "sequences",
+          "offload",
+          "costs",
+          "dp_classes",
+          "slow",
+          "reliability",
+          "peak_memory_bytes",
+          "peak_host_bytes",
+          "memory",
+          "ranks",
+          "warnings",
+          "tokens_per_s",
+          "devices",
+          "tflops_per_device",
+          "mfu",
+          "hardware_tflops_per_device",
+          "hfu",
+          "flops_per_token",
+          "flops_formula",
+          "causal_attention_halved",
+          "peak_tflops",
+          "peak_of",
+          "cost_per_1e9_tokens"};
+}
+
+std::string ReportToJson(const Report& report) {
   // A schedule file's name need not be UTF-8; dump() would throw on it.
-  return out.dump(2, ' ', false,
-                  nlohmann::ordered_json::error_handler_t::replace) +
+  return ReportTree(report).dump(
+             2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
          "\n";
 }
 

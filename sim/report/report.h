@@ -11,11 +11,15 @@
 #include "sim/engine/engine.h"
 #include "sim/engine/step_interval.h"
 #include "sim/program/program.h"
+#include "sim/report/class_report.h"
 #include "sim/report/cost_report.h"
 #include "sim/report/jitter_report.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/offload_report.h"
 #include "sim/report/profile_report.h"
+#include "sim/report/reliability_report.h"
+#include "sim/report/sequence_report.h"
+#include "sim/report/slow_report.h"
 #include "sim/report/throughput.h"
 
 namespace pipewright {
@@ -90,9 +94,14 @@ struct Report {
   std::vector<double> peak_activations;
   // What they were counted with, where they were counted.
   std::optional<double> held_until_weight;
-  std::optional<MemoryReport> memory;    // only with a model
-  std::optional<OffloadReport> offload;  // where activations are copied
+  std::optional<MemoryReport> memory;       // only with a model
+  std::optional<OffloadReport> offload;     // where activations are copied
+  std::optional<SequenceReport> sequences;  // where lengths are given
+  std::optional<SlowReport> slow;           // where devices or links are slow
+  std::optional<ReliabilityReport> reliability;  // where devices fail
   std::vector<RankReport> ranks;
+  // Where not all data-parallel replicas run the same.
+  std::optional<ClassesReport> dp_classes;
   int64_t ops = 0;
   double bytes_sent = 0;
   std::string mapping;  // ranks on devices, for people; empty without a system

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,8 +29,11 @@ constexpr double kTallest = 3200;  // rows become thinner beyond this
 // Boxes narrower than this are drawn together; with many rows the limit grows
 // so that a row gets no more than its part of kMaxBoxes.
 constexpr double kNarrowest = 0.3;
-constexpr double kMaxBoxes = 16000;
-// Tooltips only where they do not make the file large.
+constexpr double kMaxBoxes = 200'000;
+// What is drawn together becomes columns, at most so many in all.
+constexpr double kMaxColumns = 16'000;
+// Elements of their own, with tooltips, only where they do not make the file
+// large; else the boxes of a row that have one colour are one shape.
 constexpr size_t kMaxTooltips = 4000;
 
 int Chunk(const TraceOp& op) {
@@ -112,6 +116,7 @@ class Grid {
   double end_s_ = 0;  // of the axis
   double scale_ = 0;  // pixels a second
   double narrowest_ = kNarrowest;
+  double column_ = kNarrowest;  // of what is drawn together; never narrower
   double top_ = 0;
   double row_height_ = 0;
   double pitch_ = 0;
@@ -133,6 +138,8 @@ void Grid::Measure() {
   }
   narrowest_ = std::max(kNarrowest, options_.width_px * ranks *
                                         (1 + rows_.lanes.size()) / kMaxBoxes);
+  column_ = std::max(narrowest_, options_.width_px * ranks *
+                                     (1 + rows_.lanes.size()) / kMaxColumns);
   const auto narrow = [this](const Box& box) {
     return Width(*box.op) < narrowest_;
   };
@@ -218,12 +225,20 @@ void Grid::WriteRow(const GridRow& row, double top, double height, bool numbers,
   WriteTogether(row, top, height, out);
   std::string outlines;
   std::string labels;
+  std::map<std::string, std::string> shapes;  // by colour
   for (const Box& box : row) {
     if (Width(*box.op) >= narrowest_) {
       const double half = height / 2;
       const double box_top = box.part == Part::kLower ? top + half : top;
       const double box_height = box.part == Part::kWhole ? height : half;
-      WriteBox(box, box_top, box_height, out);
+      if (rows_.boxes <= kMaxTooltips || IsReplicaB(*box.op)) {
+        WriteBox(box, box_top, box_height, out);
+      } else {
+        const std::string width = Px(Width(*box.op));
+        absl::StrAppend(&shapes[Hex(ColourOf(box.style, Chunk(*box.op), vpp_))],
+                        "M", Px(X(box.op->start_s)), " ", Px(box_top), "h",
+                        width, "v", Px(box_height), "h-", width, "z");
+      }
       if (numbers) WriteLabel(box, box_top, box_height, &labels);
     }
     const double x = X(box.op->start_s);
@@ -235,6 +250,10 @@ void Grid::WriteRow(const GridRow& row, double top, double height, bool numbers,
                       "stroke-width=\"1.6\"/>\n");
     }
   }
+  for (const auto& [colour, shape] : shapes) {
+    absl::StrAppend(out, "<path class=\"ops\" fill=\"", colour, "\" d=\"",
+                    shape, "\"/>\n");
+  }
   if (outlines.empty() && labels.empty()) return;
   absl::StrAppend(out, "<g text-anchor=\"middle\" pointer-events=\"none\">\n",
                   outlines, labels, "</g>\n");
@@ -245,8 +264,7 @@ void Grid::WriteRow(const GridRow& row, double top, double height, bool numbers,
 // become one rectangle.
 void Grid::WriteTogether(const GridRow& row, double top, double height,
                          std::string* out) const {
-  const double count =
-      std::max(1.0, std::floor(options_.width_px / narrowest_));
+  const double count = std::max(1.0, std::floor(options_.width_px / column_));
   const double column_width = options_.width_px / count;
   std::vector<std::array<float, kNumStyles>> columns;
   for (const Box& box : row) {
@@ -307,7 +325,7 @@ void Grid::WriteBox(const Box& box, double top, double height,
   if (rows_.boxes <= kMaxTooltips) {
     const std::string name =
         op.kind == OpKind::kPass && program_.schedule != nullptr
-            ? PassToString(*program_.schedule, op.pass)
+            ? PassToString(*program_.OfReplica(op.replica).schedule, op.pass)
             : std::string(OpKindName(op.kind));
     tooltip = absl::StrCat("<title>", EscapeXml(name), " on rank ", op.rank,
                            ": ", FormatSeconds(op.start_s), " to ",

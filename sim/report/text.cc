@@ -110,8 +110,11 @@ std::string ReportToText(const Report& report) {
                           "",
                           IntervalText(*report.interval, report.iteration_s));
   }
+  if (report.sequences) out += SequencesToText(*report.sequences);
+  if (report.slow) out += SlowToText(*report.slow);
   if (report.offload) out += OffloadToText(*report.offload);
   if (report.throughput) out += ThroughputToText(*report.throughput);
+  if (report.reliability) out += ReliabilityToText(*report.reliability);
   if (report.microbatches_per_s) {
     absl::StrAppendFormat(&out,
                           "%-14s %10.6g  never flushed, of all replicas\n",
@@ -142,6 +145,9 @@ std::string ReportToText(const Report& report) {
                         "pass time of the busiest rank");
   absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
                         "of one iteration");
+  if (report.dp_classes) {
+    absl::StrAppend(&out, ClassesToText(*report.dp_classes), "\n");
+  }
   absl::StrAppend(&out, Bubbles(report), RankTable(report));
   if (report.profile) {
     absl::StrAppend(&out, "\n", ProfileCostsToText(*report.profile));

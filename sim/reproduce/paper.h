@@ -3,6 +3,7 @@
 // the inputs in experiments/papers/.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,25 @@
 #include "absl/strings/string_view.h"
 
 namespace pipewright {
+
+// What a comparison of a whole step knows besides its two times.
+struct StepFacts {
+  std::string kind;      // of rows that have one goal: "dense, H100 and H200"
+  std::string group;     // of equal model, device, GPUs and global batch
+  std::string excluded;  // why it does not count; "": it counts
+  std::string refused;   // why there is no estimate; "": there is one
+  std::string note;      // what of the run is not expressed
+  // The 90 % interval of the estimate, seconds; 0: there is none.
+  double low = 0;
+  double high = 0;
+  // Bytes of the fullest device, and whether they fit; measured: what the run
+  // reserved, 0 where it is not published.
+  double needed_bytes = 0;
+  double reserved_bytes = 0;
+  bool fits = true;
+
+  bool counts() const { return excluded.empty() && refused.empty(); }
+};
 
 // One published number and ours.
 struct Comparison {
@@ -29,7 +49,9 @@ struct Comparison {
   double tolerance = 0;
   // False for a reference value of ours that the paper does not print.
   bool in_paper = true;
+  std::optional<StepFacts> step;  // of a measured step
 
+  bool has_estimate() const { return !step || step->refused.empty(); }
   bool is_judged() const { return rule != Rule::kShown; }
   bool matches() const;
   // "" where the rule is that the digits agree, else "within 10 %".

@@ -29,6 +29,13 @@ double TableRow::Number(const std::string& column) const {
   return value;
 }
 
+bool HasTable(absl::string_view path) {
+  for (const auto& [name, content] : EmbeddedPaperTables()) {
+    if (name == path) return true;
+  }
+  return false;
+}
+
 std::vector<TableRow> ReadTable(absl::string_view path) {
   std::vector<TableRow> rows;
   std::vector<std::string> columns;

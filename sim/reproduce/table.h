@@ -26,5 +26,6 @@ class TableRow {
 
 // `path` below experiments/papers, without ending: "zero_bubble_table5/times".
 std::vector<TableRow> ReadTable(absl::string_view path);
+bool HasTable(absl::string_view path);
 
 }  // namespace pipewright

@@ -34,7 +34,7 @@ absl::StatusOr<ZeroBubbleResult> RunZeroBubble(const TableRow& times,
                                                const ZeroBubbleRun& zero_bubble,
                                                const std::string& engine_name) {
   RunConfig config;
-  config.schedule.name = zero_bubble.schedule;
+  config.schedule.name.emplace(zero_bubble.schedule);
   config.engine = engine_name;
   config.iterations = 1;
   config.strategy.pp = times.Integer("pp");

@@ -1,10 +1,13 @@
 #include "sim/run/describe_run.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/model/flops.h"
+#include "sim/sequences/minibatch_time.h"
 
 namespace pipewright {
 namespace {
@@ -12,15 +15,43 @@ namespace {
 // As most papers count it.
 constexpr bool kHalveCausal = false;
 
-TokenFlops FlopsOf(const PreparedModel& model) {
+// Of samples of different lengths: equal ones with as much attention a token.
+TokenFlops FlopsOf(const PreparedModel& model,
+                   const std::optional<PreparedSequences>& sequences) {
   const ModelSpec& spec = model.spec;
-  return {
-      .model = ModelFlopsPerToken(spec, model.training.sequence, kHalveCausal),
-      .recomputed = RecomputedFlopsPerToken(spec, model.training, model.layout,
-                                            model.rank_of_stage, kHalveCausal),
-      .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
-      .has_experts = spec.has_experts(),
-      .is_causal = spec.causal};
+  TrainingSpec training = model.training;
+  if (sequences) training.sequence = sequences->mean_sequence;
+  return {.model = ModelFlopsPerToken(spec, training.sequence, kHalveCausal),
+          .recomputed = RecomputedFlopsPerToken(
+              spec, training, model.layout, model.rank_of_stage, kHalveCausal),
+          .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
+          .has_experts = spec.has_experts(),
+          .is_causal = spec.causal};
+}
+
+SequenceReport DescribeSequences(const PreparedSequences& sequences) {
+  const PackRequest& request = sequences.request;
+  SequenceReport report;
+  report.source = sequences.source.name;
+  report.packer = TraitsOf(request.packer).name;
+  report.packer_cost = ChoiceName(PackerCostChoices(), request.cost.kind);
+  report.samples = sequences.samples;
+  report.tokens = sequences.tokens;
+  report.longest =
+      *std::max_element(request.lengths.begin(), request.lengths.end());
+  report.max_token_len = request.max_token_len;
+  report.classes = static_cast<int>(sequences.classes.size());
+  MicrobatchTimes forwards;
+  for (const int index : sequences.class_of_replica) {
+    const MicrobatchFactors& own = sequences.classes[index];
+    report.microbatches.push_back(static_cast<int>(own.forward.size()));
+    report.of_replica.push_back(own.tokens);
+    forwards.push_back(own.forward);
+  }
+  const MinibatchTime time = TimeOf(forwards);
+  report.idle_lockstep = time.BubbleLockstep();
+  report.idle_one_sided = time.BubbleOneSided();
+  return report;
 }
 
 DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
@@ -31,13 +62,100 @@ DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
           .flops = flops};
 }
 
+// The slowest first.
+std::vector<SlowReport::Row> SlowestOf(std::vector<SlowReport::Row> rows) {
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const SlowReport::Row& left, const SlowReport::Row& right) {
+        return left.factor > right.factor;
+      });
+  if (rows.size() > SlowReport::kRows) rows.resize(SlowReport::kRows);
+  return rows;
+}
+
+// `row_of` names what has the factor at an index.
+template <typename RowOf>
+SlowReport::Part DescribeSlow(const SlowFactors& of, const RowOf& row_of) {
+  SlowReport::Part part = {.law = of.law ? of.law->text : "",
+                           .seed = of.seed,
+                           .all = static_cast<int64_t>(of.factors.size())};
+  std::vector<SlowReport::Row> slower;
+  for (size_t index = 0; index < of.factors.size(); ++index) {
+    const double factor = of.factors[index];
+    if (factor < 1) ++part.faster;
+    if (factor <= 1) continue;
+    ++part.slower;
+    slower.push_back(row_of(static_cast<int64_t>(index)));
+    slower.back().factor = factor;
+    // There may be millions of them.
+    if (slower.size() >= 64 * SlowReport::kRows) {
+      slower = SlowestOf(std::move(slower));
+    }
+  }
+  part.slowest = SlowestOf(std::move(slower));
+  return part;
+}
+
+// See NodeLayout::Links.
+bool IsLinkOfHost(const Link& link) {
+  return absl::EndsWith(link.name, "/to-host") ||
+         absl::EndsWith(link.name, "/to-device") ||
+         absl::EndsWith(link.name, "/host-memory");
+}
+
+std::optional<SlowReport> DescribeSlow(const PreparedRun& run) {
+  if (!run.slow && !run.network.slow) return std::nullopt;
+  SlowReport report;
+  if (run.slow) {
+    const SlowDevices& slow = *run.slow;
+    report.devices = DescribeSlow(slow.of, [&slow](int64_t index) {
+      const int64_t rank_of_all = index / slow.devices_per_rank;
+      return SlowReport::Row{.name = slow.NameOf(index),
+                             .replica = static_cast<int>(rank_of_all / slow.pp),
+                             .rank = static_cast<int>(rank_of_all % slow.pp)};
+    });
+  }
+  if (run.network.slow) {
+    // Without copies nobody asks how fast the links of the host are.
+    const bool copies = run.offload || run.lower.offload.active() ||
+                        !run.lower.activation_bytes.empty();
+    const std::vector<Link>& links = run.network.slow->healthy->links();
+    SlowFactors used;
+    used.law = run.network.slow->of.law;
+    used.seed = run.network.slow->of.seed;
+    std::vector<const Link*> of_row;
+    for (size_t link = 0; link < links.size(); ++link) {
+      if (!copies && IsLinkOfHost(links[link])) continue;
+      used.factors.push_back(run.network.slow->of.factors[link]);
+      of_row.push_back(&links[link]);
+    }
+    report.links = DescribeSlow(used, [&of_row](int64_t row) {
+      return SlowReport::Row{.name = of_row[row]->name};
+    });
+  }
+  return report;
+}
+
+ReliabilityReport DescribeFailures(const PreparedFailures& failing,
+                                   const PreparedRun& run,
+                                   const Report& report) {
+  ReliabilityReport out = ReportReliability(failing.job, failing.horizon_s,
+                                            failing.seeds, failing.seed);
+  out.interval_given = failing.interval_given;
+  if (report.iteration_s > 0) {
+    out.steps = out.mean.kept * failing.horizon_s / report.iteration_s;
+    if (run.tokens) out.tokens = *out.steps * *run.tokens;
+  }
+  return out;
+}
+
 void DescribeOmissions(const PreparedRun& run, Report* report) {
   std::vector<std::string>& out = report->not_modelled;
   // They are part of every estimated kernel.
   out.erase(std::remove(out.begin(), out.end(), "kernel launch gaps"),
             out.end());
   const ModelSpec& model = run.prepared_model->spec;
-  out.push_back("devices that differ in speed");
+  if (!run.slow) out.push_back("devices that differ in speed");
   if (model.has_experts()) out.push_back("uneven load of the experts");
   const Placement& placement = run.schedule.lowered->placement;
   const bool apart = placement.RankOf(0, 0) !=
@@ -59,7 +177,7 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     throughput.tokens_per_s = *run.tokens / report->iteration_s;
     throughput.devices =
         int64_t{report->pp} * report->dp * report->tp * report->cp;
-    if (model) throughput.flops = FlopsOf(*model);
+    if (model) throughput.flops = FlopsOf(*model, run.sequences);
     if (model && run.costs.device) {
       throughput.peak = PeakOf(*run.costs.device, model->training.precision);
     }
@@ -111,6 +229,43 @@ OffloadReport ReportOffload(const PreparedRun& run, const Report& report) {
   return out;
 }
 
+// The slowest rank of a replica of each class, where it is the only one that
+// is not as all others are.
+void DescribeSlowClasses(const DeviceFactors& factors, int pp,
+                         ClassesReport* classes) {
+  for (DpClassReport& row : classes->classes) {
+    const auto begin = factors.begin() + int64_t{row.first_replica} * pp;
+    const auto slowest = std::max_element(begin, begin + pp);
+    row.slower = *slowest;
+    if (std::count(begin, begin + pp, 1.0) == pp - 1) {
+      const auto other = std::find_if(
+          begin, begin + pp, [](double factor) { return factor != 1; });
+      row.slower = *other;
+      row.slow_rank = static_cast<int>(other - begin);
+    }
+  }
+}
+
+// What the configuration and the memory add to the classes.
+void DescribeClasses(const PreparedRun& run, ClassesReport* classes) {
+  if (run.slow) DescribeSlowClasses(run.slow->OfRanks(), run.slow->pp, classes);
+  for (size_t index = 0; index < run.classes.size(); ++index) {
+    const PreparedClass& own = run.classes[index];
+    DpClassReport& row = classes->classes[index];
+    row.slower = own.slower;
+    row.slow_rank = own.slow_rank;
+    if (own.run->memory &&
+        own.run->memory_of_ranks() == run.memory_of_ranks()) {
+      classes->hungriest = static_cast<int>(index);
+    }
+    if (!own.run->memory) continue;
+    for (const RankMemory& rank : own.run->memory->memory->ranks) {
+      row.peak_memory_bytes.push_back(static_cast<double>(rank.peak()));
+      row.peak_host_bytes.push_back(static_cast<double>(rank.peak_host()));
+    }
+  }
+}
+
 }  // namespace
 
 void DescribeRun(const PreparedRun& run, Report* report) {
@@ -129,11 +284,24 @@ void DescribeRun(const PreparedRun& run, Report* report) {
     report->optimizer_stride = offload.stride;
   }
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
-  if (run.offload) report->offload = ReportOffload(run, *report);
+  if (run.offload) {
+    // Of the class whose times the report gives.
+    report->offload =
+        ReportOffload(report->dp_classes && !run.classes.empty()
+                          ? *run.classes[report->dp_classes->slowest].run
+                          : run,
+                      *report);
+  }
+  if (report->dp_classes) DescribeClasses(run, &*report->dp_classes);
 }
 
 void DescribeResults(const PreparedRun& run, Report* report) {
   DescribeCosts(run, report);
+  report->slow = DescribeSlow(run);
+  if (run.failing) {
+    report->reliability = DescribeFailures(*run.failing, run, *report);
+  }
+  if (run.sequences) report->sequences = DescribeSequences(*run.sequences);
   report->memory = run.memory;
   if (run.schedule.limit) report->fits = run.schedule.limit->ok();
   if (run.memory && (run.memory->limit_bytes || run.memory->host_limit_bytes)) {

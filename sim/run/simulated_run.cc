@@ -4,7 +4,7 @@
 
 #include "sim/base/status.h"
 #include "sim/memory/activations.h"
-#include "sim/program/lower.h"
+#include "sim/report/class_report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/step_prediction.h"
 
@@ -17,13 +17,8 @@ absl::StatusOr<const EngineInfo*> EngineOf(const PreparedRun& prepared,
   return FindEngine(prepared.engine);
 }
 
-// How much shorter the step is when copies take no time.
-absl::StatusOr<double> CostOfCopies(const Program& program,
-                                    const EngineInfo& engine,
-                                    const EngineOptions& options,
-                                    double step_s) {
-  Program free = program;
-  for (RankProgram& rank : free.ranks) {
+void FreeCopies(DpClass* own) {
+  for (RankProgram& rank : own->ranks) {
     for (size_t index = 0; index < rank.lanes.size(); ++index) {
       const PassKind kind = Pass::KindOf(index);
       if (kind != PassKind::kOffload && kind != PassKind::kLoad) continue;
@@ -31,6 +26,30 @@ absl::StatusOr<double> CostOfCopies(const Program& program,
       rank.lanes[index].bytes = 0;
     }
   }
+}
+
+// [class][rank] the most activations.
+std::vector<std::vector<double>> PeaksOf(const PreparedRun& prepared,
+                                         const Program& program) {
+  const double held = prepared.costs.passes.held_until_weight;
+  if (program.num_classes() == 1) {
+    return {PeakActivations(*prepared.schedule.lowered, held)};
+  }
+  std::vector<std::vector<double>> peaks;
+  for (int index = 0; index < program.num_classes(); ++index) {
+    peaks.push_back(PeakActivations(*program.dp_class(index).schedule, held));
+  }
+  return peaks;
+}
+
+// How much shorter the step is when copies take no time.
+absl::StatusOr<double> CostOfCopies(const Program& program,
+                                    const EngineInfo& engine,
+                                    const EngineOptions& options,
+                                    double step_s) {
+  Program free = program;
+  FreeCopies(&free);
+  for (DpClass& other : free.more_classes) FreeCopies(&other);
   PW_ASSIGN_OR_RETURN(const RunSummary summary, engine.run(free, options));
   return step_s -
          Summarize(free, summary, std::vector<double>(free.pp())).iteration_s;
@@ -51,8 +70,9 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
                    .native_flows = prepared.config.network == "native"}));
   Report& report = result.report;
   const double held = prepared.costs.passes.held_until_weight;
-  report = Summarize(program, result.summary,
-                     PeakActivations(*prepared.schedule.lowered, held));
+  const std::vector<std::vector<double>> peaks = PeaksOf(prepared, program);
+  report = Summarize(program, result.summary, peaks[0]);
+  ReportClasses(program, result.summary, peaks, &report);
   report.held_until_weight = held;
   report.engine = engine->name;
   if (options.interval) {
@@ -78,8 +98,7 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
 absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
                                       const SimulateOptions& options) {
   SimulatedRun run;
-  PW_ASSIGN_OR_RETURN(run.program,
-                      Lower(prepared.schedule.lowered, prepared.lower));
+  PW_ASSIGN_OR_RETURN(run.program, LowerRun(prepared));
   PW_ASSIGN_OR_RETURN(ProgramResult result,
                       SimulateProgram(prepared, run.program, options));
   run.prepared = std::move(prepared);

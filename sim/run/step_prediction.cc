@@ -56,11 +56,11 @@ double BackToBackIn(const PreparedRun& run, const Schedule& schedule) {
 absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
     const PreparedRun& run, const Program& program, double iteration_s) {
   if (run.costs.analytic) {
-    const std::optional<RatioInterval> ratio =
-        EstimateError(run.costs.analytic->device.name);
-    if (!ratio) return std::optional<StepInterval>();
+    const PreparedModel& model = *run.prepared_model;
+    const RatioInterval ratio = EstimateError(
+        model.spec, model.training, *run.costs.analytic, model.layout);
     return std::optional<StepInterval>(
-        {ratio->low * iteration_s, ratio->high * iteration_s});
+        {ratio.low * iteration_s, ratio.high * iteration_s});
   }
   if (!run.costs.profile || !run.costs.profile->costs.error_unknown.empty()) {
     return std::optional<StepInterval>();

@@ -42,7 +42,10 @@ class Candidates {
   // The configuration as it stands, to be changed.
   RunConfig& Add(std::string kind, std::string change) {
     candidates_.push_back({std::move(kind), std::move(change), run_.config});
-    return candidates_.back().config;
+    RunConfig& config = candidates_.back().config;
+    // What follows from it is filled in.
+    config.strategy.global_batch.reset();
+    return config;
   }
 
   bool IsReadFromFile() const { return run_.config.schedule.file.has_value(); }

@@ -47,6 +47,11 @@ std::vector<LinkId> Cluster::HostMemory(int device) const {
   return links;
 }
 
+void Cluster::SlowLink(LinkId link, double factor) {
+  links_[link].latency_s *= factor;
+  links_[link].bytes_per_s /= factor;
+}
+
 double Cluster::LatencyOf(const std::vector<LinkId>& links) const {
   double latency_s = 0;
   for (const LinkId link : links) latency_s += links_[link].latency_s;

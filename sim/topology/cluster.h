@@ -78,6 +78,9 @@ class Cluster {
   // infinite without links.
   double RateOf(const std::vector<LinkLoad>& loads) const;
 
+  // Latency and time a byte of a link become `factor` times what they were.
+  void SlowLink(LinkId link, double factor);
+
  private:
   std::string name_;
   std::vector<Device> devices_;

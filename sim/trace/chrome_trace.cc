@@ -36,7 +36,8 @@ class ChromeWriter {
     absl::StrAppendFormat(&out_, R"(,"args":{"iteration":%d)", op.iteration);
     if (op.stage >= 0) PassArgs(op);
     if (op.channel >= 0) {
-      const Channel& channel = program_.channels[op.channel];
+      const Channel& channel =
+          program_.OfReplica(op.replica).channels[op.channel];
       absl::StrAppendFormat(
           &out_, R"(,"peer":%d)",
           op.kind == OpKind::kSend ? channel.to_rank : channel.from_rank);
@@ -96,6 +97,9 @@ class ChromeWriter {
     add("clock", origin.clock);
     add("given", absl::StrJoin(origin.given, " "));
     add("only_rank", origin.only_rank);
+    if (program_.num_classes() > 1) {
+      add("dp_classes", absl::StrJoin(program_.class_of_replica, " "));
+    }
     for (const Timeline::Counter& counter : timeline_.counters) {
       if (counter.name != "memory") continue;
       add("memory", origin.memory);
@@ -126,7 +130,8 @@ class ChromeWriter {
   // copies. "" for anything else.
   std::string GroupName(const TraceOp& op) const {
     if (op.side_op < 0) return "";
-    const int group = program_.ranks[op.rank].side_ops[op.side_op].group;
+    const DpClass& own = program_.OfReplica(op.replica);
+    const int group = own.ranks[op.rank].side_ops[op.side_op].group;
     if (group < 0) return "";
     switch (program_.groups[group].span) {
       case Group::Span::kReplicas:

@@ -39,8 +39,12 @@ std::vector<MemorySample> SamplesOf(std::vector<Event> events,
 MemoryEffects::MemoryEffects(const Program& program,
                              const ScheduleMemory& memory)
     : program_(program), memory_(memory) {
-  for (int rank = 0; rank < program.schedule->pp(); ++rank) {
-    recomputed_.push_back(ChunksWithRecompute(*program.schedule, rank));
+  for (int index = 0; index < program.num_classes(); ++index) {
+    const Schedule& schedule = *program.dp_class(index).schedule;
+    std::vector<std::vector<bool>>& ranks = recomputed_.emplace_back();
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      ranks.push_back(ChunksWithRecompute(schedule, rank));
+    }
   }
 }
 
@@ -48,11 +52,12 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
   MemoryEffect effect;
   const bool copies = op.kind == OpKind::kOffload || op.kind == OpKind::kLoad;
   if ((op.kind != OpKind::kPass && !copies) || op.stage < 0) return effect;
-  const Schedule& schedule = *program_.schedule;
+  const Schedule& schedule = *program_.OfReplica(op.replica).schedule;
   const size_t chunk =
       static_cast<size_t>(op.pass.direction()) * schedule.vpp() +
       op.pass.chunk();
-  const bool recomputed = recomputed_[op.rank][chunk];
+  const bool recomputed =
+      recomputed_[program_.ClassOf(op.replica)][op.rank][chunk];
   const StageMemory& stage = *memory_.stages[op.stage];
   PassKind kind = op.pass.kind();
   if (op.kind == OpKind::kOffload) kind = PassKind::kOffload;

@@ -24,7 +24,8 @@ struct MemoryEffect {
 // Of the operations of one program; knows which chunks are recomputed.
 class MemoryEffects {
  public:
-  // The program has a schedule, which `memory` is of. Both must stay.
+  // The program has a schedule, which `memory` is of: that of one of its
+  // classes, as stages take the same in all. Both must stay.
   MemoryEffects(const Program& program, const ScheduleMemory& memory);
 
   // Nothing for operations other than passes, offloads and loads.
@@ -33,7 +34,7 @@ class MemoryEffects {
  private:
   const Program& program_;
   const ScheduleMemory& memory_;
-  std::vector<std::vector<bool>> recomputed_;  // [rank]
+  std::vector<std::vector<std::vector<bool>>> recomputed_;  // [class][rank]
 };
 
 struct MemorySample {

@@ -20,6 +20,9 @@ std::string ProcessName(const Program& program, int replica, int rank) {
   std::string name = program.replicas > 1
                          ? absl::StrCat("replica ", replica, " rank ", rank)
                          : absl::StrCat("rank ", rank);
+  if (program.num_classes() > 1) {
+    absl::StrAppend(&name, " class ", program.ClassOf(replica));
+  }
   const Network& network = program.network;
   if (network.cluster != nullptr && network.mapping != nullptr) {
     absl::StrAppend(&name, " (",
@@ -165,9 +168,10 @@ class FlowFinder {
 
   // Slice of the pass that consumes what `op` transfers, or -1.
   int64_t Consumer(const TraceOp& op) const {
-    const Channel& channel = program_.channels[op.channel];
+    const DpClass& own = program_.OfReplica(op.replica);
+    const Channel& channel = own.channels[op.channel];
     const bool forward = channel.kind == ChannelKind::kActivation;
-    const Placement& placement = program_.schedule->placement;
+    const Placement& placement = own.schedule->placement;
     const int stage = channel.stage + (forward ? 1 : -1);
     if (stage < 0 || stage >= placement.stages()) return -1;
     const auto find = [&](PassKind kind) {
@@ -370,8 +374,8 @@ Timeline BuildTimeline(const Program& program, const std::vector<TraceOp>& ops,
 
 std::string SliceName(const Program& program, const TraceOp& op) {
   const bool of_pass = op.stage >= 0 && program.schedule != nullptr;
-  const std::string pass =
-      of_pass ? PassToString(*program.schedule, op.pass) : "";
+  const DpClass& own = program.OfReplica(op.replica);
+  const std::string pass = of_pass ? PassToString(*own.schedule, op.pass) : "";
   switch (op.kind) {
     case OpKind::kPass:
     case OpKind::kOffload:
@@ -386,7 +390,7 @@ std::string SliceName(const Program& program, const TraceOp& op) {
   }
   const std::string name(OpKindName(op.kind));
   if (op.side_op < 0) return name;
-  const int chunk = program.ranks[op.rank].side_ops[op.side_op].chunk;
+  const int chunk = own.ranks[op.rank].side_ops[op.side_op].chunk;
   return chunk < 0 ? name : absl::StrCat(name, " chunk ", chunk);
 }
 

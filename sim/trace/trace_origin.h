@@ -37,6 +37,8 @@ struct TraceOrigin {
   std::vector<std::string> given;
   // Where only one rank has run: the others' times are given as well.
   std::string only_rank;
+  // The class of each data-parallel replica, "0 0 1"; "": all are alike.
+  std::string dp_classes;
   std::string memory;       // "": unknown, or no such counter
   std::string activations;  // "": unknown, or no such counter
 

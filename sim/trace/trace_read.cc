@@ -130,6 +130,7 @@ class Reader {
       return found == nullptr ? std::string() : *found;
     };
     origin.only_rank = word("only_rank");
+    origin.dp_classes = word("dp_classes");
     origin.memory = word("memory");
     origin.activations = word("activations");
     return absl::OkStatus();

@@ -38,6 +38,9 @@ TEST_CASE("quantity: every unit has its factor", "[base]") {
   CheckParses("2us", Unit::kTime, 2e-6);
   CheckParses("18.522ms", Unit::kTime, 0.018522);
   CheckParses("1e-3s", Unit::kTime, 1e-3);
+  CheckParses("5min", Unit::kTime, 300);
+  CheckParses("1.5h", Unit::kTime, 5400);
+  CheckParses("2d", Unit::kTime, 172800);
   CheckParses("7B", Unit::kBytes, 7);
   CheckParses("1KB", Unit::kBytes, 1e3);
   CheckParses("1MB", Unit::kBytes, 1e6);

@@ -54,6 +54,12 @@ const Arguments kSmall = {"simulate", "--schedule",     "1f1b", "--pp",
                           "2",        "--microbatches", "4",    "--engine",
                           "fast",     "--json"};
 
+Arguments Explain(const std::string& what_if) {
+  return {"explain", "--schedule",     "1f1b", "--pp",
+          "2",       "--microbatches", "4",    "--p2p",
+          "1ms",     "--what-if",      what_if};
+}
+
 Arguments Small(const Arguments& more) {
   Arguments arguments = kSmall;
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -74,11 +80,30 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"simulate", "--pp"}, 2, {"--pp"}},
       {Small({"--pp", "4"}), 2, {"--pp is given twice"}},
       {Small({"extra.yaml", "more.yaml"}), 2, {"more.yaml"}},
-      {{"sweep"}, 2, {"sweep: not available in this version"}},
-      {{"plan", "x", "--y"}, 2, {"plan: not available in this version"}},
-      {{"explain"}, 2, {"not available in this version"}},
-      {{"plot"}, 2, {"not available in this version"}},
-      {{"sweep"}, 2, {"not available in this version"}},
+      {{"plan", "--model", "llama3-8b"}, 2, {"--global-batch"}},
+      {{"sweep"}, 2, {"--sweep: missing", "FIELD=VALUES"}},
+      {{"sweep", "--sweep", "strategy.pp=1,x", "--json"},
+       2,
+       {"axis strategy.pp: value 'x'"}},
+      {{"explain"}, 2, {"schedule.name", "missing"}},
+      {Explain("X*2"), 2, {"--what-if: X", "p2p, network, optimizer"}},
+      {Explain("W"), 2, {"--what-if: W", "NAME*FACTOR"}},
+      {Explain("stage9*2"), 2, {"--what-if: stage9", "stages 0..1"}},
+      {Explain("network*2"), 2, {"--what-if: network", "no system"}},
+      {{"diagnose"}, 2, {"TRACE"}},
+      {{"diagnose", "none.csv"}, 2, {"none.csv"}},
+      {{"diagnose", "none.csv", "--ideal", "best"}, 2, {"best"}},
+      {{"diagnose", "none.csv", "--pp", "0"}, 2, {"--pp", "from 1 to"}},
+      {{"diagnose", "none.csv", "--skip", "-1"}, 2, {"--skip", "-1"}},
+      {{"plot"}, 2, {"FILE"}},
+      {{"plot", "none.json"}, 2, {"none.json"}},
+      {{"plot", "none.json", "-o", "figure.xyz"},
+       2,
+       {"-o: figure.xyz", ".svg, .pdf, .png, .csv or .html"}},
+      {{"plot", "none.json", "--size", "5x5"},
+       2,
+       {"--size: 5x5", "20 to 1000"}},
+      {{"plot", "none.json", "--kind", "pie"}, 2, {"pie"}},
       {{"execute"}, 2, {"schedule.name", "missing"}},
       {{"execute", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4"},
        2,
@@ -105,6 +130,10 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
        2,
        {"did you mean 'zero-bubble-table5'?"}},
       {{"reproduce", "all", "--engine", "slow"}, 2, {"unknown engine 'slow'"}},
+      {{"reproduce", "all", "--diff", "/no/such.json"}, 2, {"/no/such.json"}},
+      {{"reproduce", "all", "--diff", "/dev/null"},
+       2,
+       {"/dev/null", "allowed: a file or a pipe"}},
       {{"check"}, 2, {"FILE"}},
       {{"check", "/no/such.pws"}, 2, {"/no/such.pws"}},
       {{"check", "x", "--semantics", "ncl"}, 2, {"did you mean 'nccl'?"}},
@@ -202,7 +231,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--data-parallel", "hsdp"}),
        2,
        {"strategy.data_parallel: hsdp is not available in this version; "
-        "allowed: none, ddp, zero1, zero2, fsdp\n"}},
+        "allowed: none, ddp, zero1, zero2, fsdp, odc\n"}},
       {Small({"--set", "system.shape=node", "--set",
               "system.devices_per_node=4", "--set", "system.nvlink.latency=1us",
               "--hop-bytes", "1KB"}),

@@ -19,7 +19,7 @@ using testing::RunProgram;
 using testing::TemporaryFolder;
 
 // The address sanitizer reserves more than any limit.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(PIPEWRIGHT_SANITIZED)
 constexpr char kLimited[] = "";
 #else
 constexpr char kLimited[] = "ulimit -v 4000000; ";
@@ -48,7 +48,7 @@ TEST_CASE("endless: a device is no input of any verb", "[cli]") {
          {"simulate", "simulate --schedule", "simulate --pp 2 --model ",
           "schedule", "check", "check --config", "calibrate show",
           "execute --steps 1", "list schedules --html /tmp/none --config",
-          "compare --summary"}) {
+          "compare --summary", "diagnose"}) {
       const bool is_check = absl::StrContains(verb, "check --config");
       const bool is_model = absl::StrContains(verb, "--model");
       CheckRefused(
@@ -84,6 +84,10 @@ TEST_CASE("endless: a pipe without end is read up to the limit", "[cli]") {
   CheckRefused(run + "check x --config /dev/stdin", {"/dev/stdin", "16 MiB"});
   CheckRefused(run + "check /dev/stdin", {"/dev/stdin", "1 GiB"});
   CheckRefused(run + "calibrate show /dev/stdin", {"/dev/stdin", "1 GiB"});
+  CheckRefused(run + "diagnose /dev/stdin", {"/dev/stdin:1: step: missing"});
+  CheckRefused(absl::StrCat("tr '\\0' 1 < /dev/zero | ", BinaryPath(),
+                            " diagnose /dev/stdin"),
+               {"/dev/stdin:1: a line of more than"});
   // Packed zeros that never end.
   CheckRefused(absl::StrCat("gzip -c /dev/zero | ", BinaryPath(),
                             " compare /dev/stdin /dev/stdin"),

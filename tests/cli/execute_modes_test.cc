@@ -41,7 +41,7 @@ bool AssumesTimes(const std::vector<std::string>& warnings) {
 }
 
 TEST_CASE("cli: execute assumes pass times on the paced clock alone",
-          "[cli][execute]") {
+          "[cli][execute][long]") {
   for (const Arguments& clock :
        {Arguments{"--clock", "virtual"}, Arguments{"--clock", "real", "--p2p"},
         Arguments{"--clock", "virtual", "--replay-rank", "all"}}) {
@@ -102,7 +102,7 @@ TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
 }
 
 TEST_CASE("cli: each way to execute says what it does not validate",
-          "[cli][execute]") {
+          "[cli][execute][long]") {
   struct Case {
     Arguments more;
     std::string says;
@@ -159,7 +159,7 @@ TEST_CASE("cli: a rank alone stands among the predicted others",
 }
 
 TEST_CASE("cli: what only the prediction would have is refused",
-          "[cli][execute]") {
+          "[cli][execute][long]") {
   const std::string factors = "costs.microbatch_factor=1,2,1,1";
   struct Case {
     Arguments more;

@@ -152,7 +152,7 @@ TEST_CASE("flags: options of traces need a trace", "[cli]") {
       folder.Path("p.txtpb")};
   const std::set<std::string> others = {
       "--help",   "--kineto", "--nccl-tests", "--nvbandwidth",
-      "--device", "-o",       "--buffer"};
+      "--device", "-o",       "--buffer",     "--silicon"};
   int checked = 0;
   for (const std::string& flag : FlagsOf({"calibrate", "import"})) {
     if (others.count(flag) > 0) continue;

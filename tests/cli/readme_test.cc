@@ -73,13 +73,13 @@ void RunCommandsOf(const std::string& page, int* commands) {
   }
 }
 
-TEST_CASE("readme: every command of README.md runs", "[cli][docs]") {
+TEST_CASE("readme: every command of README.md runs", "[cli][docs][long]") {
   int commands = 0;
   RunCommandsOf("README.md", &commands);
   CHECK(commands >= 6);
 }
 
-TEST_CASE("readme: every command of docs/ runs", "[cli][docs]") {
+TEST_CASE("readme: every command of docs/ runs", "[cli][docs][long]") {
   int commands = 0;
   for (const std::string& page : UserPages()) {
     if (page != "README.md") RunCommandsOf(page, &commands);
@@ -173,7 +173,7 @@ std::pair<double, double> ErrorsOf(const std::string& name) {
   return ends;
 }
 
-TEST_CASE("readme: its errors are those of reproduce", "[cli][docs]") {
+TEST_CASE("readme: its errors are those of reproduce", "[cli][docs][long]") {
   for (const char* page : {"README.md", "docs/times.md"}) {
     const std::string text = ReadPage(page);
     for (const char* name : {"megatron-table1", "korthikanti-table5"}) {

@@ -57,7 +57,7 @@ TEST_CASE("reference: types, ranges and flags are the program's",
   CHECK(row_of("strategy.attention").allowed == "flash, unfused");
   // What is refused as not in this version is not offered.
   CHECK(row_of("strategy.data_parallel").allowed ==
-        "none, ddp, zero1, zero2, fsdp");
+        "none, ddp, zero1, zero2, fsdp, odc");
   CHECK(row_of("costs.p2p").type == "time");
   CHECK(row_of("model.hf").flag == row_of("model.preset").flag);
   CHECK(row_of("strategy.master_bytes_per_parameter").flag.empty());
@@ -86,7 +86,8 @@ std::vector<std::string> With(std::vector<std::string> words,
 
 // A field set to what the reference calls its default changes nothing, in
 // every base run that takes it.
-TEST_CASE("reference: defaults are the ones that hold", "[config][docs]") {
+TEST_CASE("reference: defaults are the ones that hold",
+          "[config][docs][long]") {
   const std::string model =
       "--set model.layers=8 --set model.hidden=256 --set model.heads=4 --set "
       "model.ffn_hidden=1024 --set model.vocabulary=1024 --set "

@@ -149,7 +149,7 @@ std::string Silent(const BaseRuns& runs, const BaseRun& run,
   return "";
 }
 
-TEST_CASE("options: every field has a run where it matters", "[config]") {
+TEST_CASE("options: every field has a run where it matters", "[config][long]") {
   const BaseRuns runs;
   std::set<std::string> paths;
   for (const FieldSample& sample : FieldSamples()) {
@@ -174,7 +174,7 @@ TEST_CASE("options: every field has a run where it matters", "[config]") {
   CHECK(std::set<std::string>(fields.begin(), fields.end()) == paths);
 }
 
-TEST_CASE("options: no field does nothing in silence", "[config]") {
+TEST_CASE("options: no field does nothing in silence", "[config][long]") {
   const BaseRuns runs;
   for (const BaseRun& run : runs.all()) {
     const BinaryResult base = RunHere({"simulate", runs.PathOf(run.name)});

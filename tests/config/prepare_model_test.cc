@@ -43,6 +43,33 @@ TEST_CASE("prepare: tensor and context parallelism take devices and bytes",
   CHECK(whole.lower.hop_bytes == 8192.0 * 4096 * 2);
 }
 
+TEST_CASE("prepare: frozen weights are gathered where they are sharded",
+          "[config]") {
+  const auto parameters = [](const std::string& mode,
+                             const std::string& frozen) {
+    return Prepared(Run(absl::StrCat("preset: gpt-tiny", frozen),
+                        absl::StrCat("pp: 2, dp: 2, data_parallel: ", mode)))
+        .lower.parameter_bytes;
+  };
+  for (const char* mode : {"fsdp", "fsdp, shard_blocks: layer", "odc"}) {
+    INFO(mode);
+    CHECK(parameters(mode, ", frozen_layers: 8") == parameters(mode, ""));
+    // Adapters come on top.
+    const double adapted = parameters(mode, ", lora_rank: 8")[0];
+    CHECK(adapted > parameters(mode, "")[0]);
+    CHECK(adapted < 1.2 * parameters(mode, "")[0]);
+  }
+  // Behind the first trained layer gradients flow.
+  for (const char* mode : {"fsdp", "fsdp, shard_blocks: layer", "odc"}) {
+    const PreparedRun run =
+        Prepared(Run("preset: gpt-tiny, frozen_layers: 11",
+                     absl::StrCat("pp: 2, dp: 2, data_parallel: ", mode)));
+    CHECK(LayersInFront(run.lower.layers.stages) == std::vector<int>{8, 3});
+  }
+  // Updated weights are those that are trained.
+  CHECK(parameters("zero1", ", frozen_layers: 8")[0] == 0);
+}
+
 TEST_CASE("prepare: gradients are those of one device", "[config]") {
   const auto gradients = [](const std::string& model,
                             const std::string& strategy) {

@@ -46,7 +46,8 @@ class Numbers {
            int64_t most) {
     fields_.push_back({path, {absl::StrCat(least), absl::StrCat(most)}, {}});
     std::vector<std::string>& outside = fields_.back().outside;
-    outside = {"-1", "99999999999999999999"};
+    outside = {least > -1 ? "-1" : absl::StrCat(least - 1),
+               "99999999999999999999"};
     if (least > 0) outside.push_back(absl::StrCat(least - 1));
     if (most < std::numeric_limits<int64_t>::max()) {
       outside.push_back(absl::StrCat(most + 1));
@@ -62,10 +63,13 @@ class Numbers {
                        {Text(least), Text(most)},
                        {Text(least - 1), Text(most * 2), "1e300", "nan"}});
   }
-  void Reals(const char* path, const std::vector<double>&) {
+  void Reals(const char* path, const std::vector<double>&,
+             MayBeZero zero = kMayBeZero) {
     fields_.push_back({path,
-                       {"0", Text(kFactors.least), Text(kFactors.most)},
+                       {Text(kFactors.least), Text(kFactors.most)},
                        {"-1", "1e-7", "1e300", "inf"}});
+    (zero == kMayBeZero ? fields_.back().inside : fields_.back().outside)
+        .push_back("0");
   }
   void Quantity(const char* path, const std::optional<double>&, Unit unit) {
     const AmountRange range = RangeOf(unit);
@@ -141,7 +145,8 @@ const std::vector<std::string>& Bases() {
 // Null where nothing is known of them; elsewhere it stands for a number that is
 // none.
 bool MayBeNull(absl::string_view key) {
-  return key == "model" || key == "system" || key == "iteration_interval_s";
+  return key == "model" || key == "system" || key == "iteration_interval_s" ||
+         key == "error";  // of an operation whose rate was not measured
 }
 
 // Negative numbers and what is no number, by their path.

@@ -263,6 +263,16 @@ TEST_CASE("config: paths in a file are relative to it", "[config]") {
                                {{{"schedule.file", "c.pws", "--schedule"}}});
   REQUIRE(flag.ok());
   CHECK(flag->schedule.file == "c.pws");
+  const RunConfig files =
+      Read("costs: {analytic: {device: d.textproto, silicon: s.txt}}\n",
+           "x/run.yaml");
+  CHECK(files.costs.analytic_device == "x/d.textproto");
+  CHECK(files.costs.analytic_silicon == "x/s.txt");
+  CHECK(InputFields(files).size() == 2);
+  const RunConfig names =
+      Read("costs: {analytic: {device: h100, silicon: none}}\n", "x/run.yaml");
+  CHECK(names.costs.analytic_device == "h100");
+  CHECK(InputFields(names).empty());
 }
 
 TEST_CASE("config: bytes and zero need no unit", "[config]") {

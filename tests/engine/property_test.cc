@@ -104,7 +104,8 @@ TEST_CASE("engine: every schedule runs as its order and stages demand",
   });
 }
 
-TEST_CASE("engine: no run beats the critical path or the work", "[engine]") {
+TEST_CASE("engine: no run beats the critical path or the work",
+          "[engine][long]") {
   ForEachCase([](const ScheduleInfo&, const ScheduleParams& params,
                  const std::shared_ptr<const Schedule>& schedule) {
     const auto summary = RunFast(OnePass(schedule, params.costs), {});
@@ -160,7 +161,7 @@ TEST_CASE("engine: a replay has the spans of the run", "[engine]") {
   });
 }
 
-TEST_CASE("engine: published bubbles hold in their domain", "[engine]") {
+TEST_CASE("engine: published bubbles hold in their domain", "[engine][long]") {
   std::map<const Claim*, int> compared;
   ForEachCase([&](const ScheduleInfo& info, const ScheduleParams& params,
                   const std::shared_ptr<const Schedule>& schedule) {
@@ -197,7 +198,8 @@ TEST_CASE("engine: published bubbles hold in their domain", "[engine]") {
   }
 }
 
-TEST_CASE("engine: activations in time peak as the order says", "[engine]") {
+TEST_CASE("engine: activations in time peak as the order says",
+          "[engine][long]") {
   ForEachCase([](const ScheduleInfo&, const ScheduleParams& params,
                  const std::shared_ptr<const Schedule>& schedule) {
     FullTrace trace;

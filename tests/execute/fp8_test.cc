@@ -45,6 +45,13 @@ TEST_CASE("execute: fp8 trains as without a pipeline", "[execute]") {
   }
   const TrainedRun copies = Train("1f1b", 2, true);
   CHECK_FALSE(copies.check.same_order);
+  INFO("loss " << copies.check.loss_error << ", first gradient "
+               << copies.check.first_gradient_error << " of "
+               << copies.check.tolerance << ", gradient "
+               << copies.check.gradient_error << " of "
+               << copies.check.later_tolerance << ", weight "
+               << copies.check.weight_error << " of "
+               << copies.check.weight_tolerance);
   CHECK(copies.check.ok());
 }
 

@@ -270,16 +270,5 @@ TEST_CASE("mpi: without the library it says what is missing",
   CHECK(absl::StrContains(status.message(), "libopenmpi-dev"));
 }
 
-// What the dynamic linker would load for it stands in a binary by name.
-TEST_CASE("mpi: the program itself is not linked with MPI", "[execute][mpi]") {
-  // A binary with sanitizers is larger than a configuration may be.
-  const absl::StatusOr<std::string> program =
-      ReadFile(testing::BinaryPath(), InputKind::kProfile);
-  INFO(program.status());
-  REQUIRE(program.ok());
-  CHECK(absl::StrContains(*program, "libsimgrid.so"));
-  CHECK_FALSE(absl::StrContains(*program, "libmpi.so"));
-}
-
 }  // namespace
 }  // namespace pipewright

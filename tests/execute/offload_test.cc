@@ -142,7 +142,7 @@ void CheckMemory(const Run& run, const TrainedRun& trained) {
 }
 
 TEST_CASE("execute: offloaded activations take the bytes of their order",
-          "[execute][memory][offload]") {
+          "[execute][memory][offload][long]") {
   for (const int pp : {4, 8}) {
     for (const Case& of : {Case{"po-h", pp, OffloadMode::kSelective},
                            Case{"po-f", pp, OffloadMode::kFull},

@@ -167,7 +167,7 @@ TEST_CASE("thrown: by a rank that runs alone is an error of the replay",
 }
 
 // Address sanitizer takes more addresses than any limit would leave.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(PIPEWRIGHT_SANITIZED) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("thrown: too few threads are an error with their number",
           "[execute]") {
   const testing::BinaryResult run = testing::RunProgram(

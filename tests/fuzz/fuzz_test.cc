@@ -214,6 +214,10 @@ TEST_CASE("fuzz: traces of our own", "[fuzz]") {
   CheckTarget("chrome_trace", 2000);
 }
 
+TEST_CASE("fuzz: tables of a measured job", "[fuzz]") {
+  CheckTarget("job_table", 2000);
+}
+
 TEST_CASE("fuzz: programs on every engine", "[fuzz]") {
   CheckTarget("program", 1000);
 }

@@ -14,6 +14,8 @@ absl::Span<const FuzzTarget> FuzzTargets() {
       {"nvbandwidth", FuzzNvbandwidth},
       {"kineto", FuzzKineto},
       {"chrome_trace", FuzzChromeTrace},
+      {"lengths", FuzzLengths},
+      {"job_table", FuzzJobTable},
       {"program", FuzzProgram},
   };
   return kTargets;

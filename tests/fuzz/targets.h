@@ -34,6 +34,10 @@ bool FuzzNvbandwidth(absl::string_view input);
 bool FuzzKineto(absl::string_view input);
 // A run has finite times; compared with itself it differs by nothing.
 bool FuzzChromeTrace(absl::string_view input);
+// Lengths of samples within their range, each of which a packer takes.
+bool FuzzLengths(absl::string_view input);
+// Finite times of a measured job, or an error of the user's with the file.
+bool FuzzJobTable(absl::string_view input);
 // The bytes choose a program; the engines agree on it or all refuse it.
 bool FuzzProgram(absl::string_view input);
 

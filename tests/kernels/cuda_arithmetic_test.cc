@@ -68,13 +68,17 @@ TEST_CASE("kernels: e5m2 reads back and rounds to the nearest", "[kernels]") {
   CHECK(std::isnan(FromE5m2(ToE5m2(NAN))));
 }
 
-// One plan must not serve another format of gradients; scales are no part.
+// One plan must not serve another format of gradients, nor products without
+// scales; where the scales lie is no part.
 TEST_CASE("kernels: plans of products differ by what dy is", "[kernels]") {
-  const float scale = 1;
+  const float scales[] = {1, 1};
   GemmKey key = {
       {PW_GEMM_BACKWARD_INPUT, PW_FP8, 16, 16, 16}, false, 16, 16, 16};
   GemmKey other = key;
-  other.gemm.a_scale = &scale;
+  other.gemm.a_scale = &scales[0];
+  CHECK_FALSE(key == other);
+  CHECK(GemmKeyHash()(key) != GemmKeyHash()(other));
+  key.gemm.a_scale = &scales[1];
   CHECK(key == other);
   CHECK(GemmKeyHash()(key) == GemmKeyHash()(other));
   other.gemm.dy_e5m2 = 1;

@@ -2,7 +2,17 @@
 // said and never called.
 #include "kernels/cuda/library.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <catch2/catch.hpp>
+
+#include "kernels/cuda/numa.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright::cuda {
 namespace {
@@ -31,6 +41,83 @@ TEST_CASE("kernels: a library without a function is no library", "[kernels]") {
   library.Find("pipewright_has_no_such_function", &function);
   CHECK(function == nullptr);
   CHECK(library.error() == "it has no pipewright_has_no_such_function");
+}
+
+struct Cosine {
+  explicit Cosine(Library loaded) : library(std::move(loaded)) {
+    library.Find("cos", &cosine);
+  }
+  Library library;
+  double (*cosine)(double);
+};
+
+TEST_CASE("kernels: a library that does not open gives way to the next",
+          "[kernels]") {
+  // Both load; the first one fails at its first call.
+  const std::vector<std::string> places = {"libm.so.6", "libm.so.6"};
+  int tried = 0;
+  const auto opened = FirstThatOpens<Cosine>(
+      places, [&tried](const Cosine&) { return ++tried == 2; });
+  CHECK(tried == 2);
+  REQUIRE(opened->library.error().empty());
+  // None opens: the first complete one is kept, and says no error of its own.
+  tried = 0;
+  const auto kept = FirstThatOpens<Cosine>(
+      {"libpipewright_is_not_here.so.1", "libm.so.6"},
+      [&tried](const Cosine&) { return ++tried < 0; });
+  CHECK(tried == 1);
+  CHECK(kept->library.error().empty());
+  // None is there: what is missing is named, and nothing is called.
+  tried = 0;
+  const auto missing = FirstThatOpens<Cosine>(
+      {"libpipewright_is_not_here.so.2", "libpipewright_is_not_here.so.1"},
+      [&tried](const Cosine&) { return ++tried > 0; });
+  CHECK(tried == 0);
+  CHECK(missing->library.error().find("libpipewright_is_not_here.so.2") !=
+        std::string::npos);
+}
+
+TEST_CASE("kernels: the version that was compiled against comes first",
+          "[kernels]") {
+  CHECK(MajorsToTry(12) == std::vector<int>{12, 13, 11});
+  const std::vector<std::string> places =
+      LibraryPlaces("libpipewright_none", {12, 13});
+  CHECK(places == std::vector<std::string>{"libpipewright_none.so.12",
+                                           "libpipewright_none.so.13"});
+}
+
+TEST_CASE("kernels: libraries of Python's packages are found", "[kernels]") {
+  const testing::TemporaryFolder root;
+  const std::string folder =
+      root.Path("env/lib/python3.11/site-packages/nvidia/cublas/lib");
+  std::filesystem::create_directories(folder);
+  const std::string file = folder + "/libpipewright_wheel.so.12";
+  std::ofstream(file) << "not a library\n";
+  const char* const before = std::getenv("VIRTUAL_ENV");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("VIRTUAL_ENV", root.Path("env").c_str(), 1);
+  const std::vector<std::string> places =
+      LibraryPlaces("libpipewright_wheel", {12, 13});
+  if (before == nullptr) {
+    unsetenv("VIRTUAL_ENV");
+  } else {
+    setenv("VIRTUAL_ENV", kept.c_str(), 1);
+  }
+  CHECK(places == std::vector<std::string>{"libpipewright_wheel.so.12", file,
+                                           "libpipewright_wheel.so.13"});
+}
+
+TEST_CASE("kernels: the memory node of a device", "[kernels]") {
+  const testing::TemporaryFolder root;
+  const std::string device = root.Path("0000:1b:00.0");
+  CHECK(NumaNodeOf("0000:1B:00.0", root.Path("")) == -1);
+  std::filesystem::create_directories(device);
+  std::ofstream(device + "/numa_node") << "1\n";
+  CHECK(NumaNodeOf("0000:1B:00.0", root.Path("")) == 1);
+  CHECK(NumaNodeOf("00000000:1B:00.0", root.Path("")) == 1);
+  // What Linux says where there is one node only, or where nothing is known.
+  std::ofstream(device + "/numa_node") << "-1\n";
+  CHECK(NumaNodeOf("0000:1B:00.0", root.Path("")) == -1);
 }
 
 }  // namespace

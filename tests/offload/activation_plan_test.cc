@@ -101,7 +101,7 @@ std::string NameOf(int group, int pp) {
 TEST_CASE(
     "offload plan: never above the authors' plan, and one where they "
     "have none",
-    "[offload]") {
+    "[offload][long]") {
   const json oracle = LoadOracle("offload");
   int cases = 0;
   int without = 0;
@@ -264,7 +264,7 @@ TEST_CASE("offload plan: the lowest peak of all sets, four ranks",
 // Peaks when the copies are free: the oracle counts what is not offloaded at
 // all, so one chunk under way is ours to hold besides.
 TEST_CASE("offload plan: better than linear where chunks take turns",
-          "[offload]") {
+          "[offload][long]") {
   const json curves = LoadOracle("selective_offload_curve")["curves"];
   PlanCosts costs;
   costs.forward = costs.backward_input = costs.backward_weight = 1;

@@ -117,7 +117,8 @@ TEST_CASE("papers: zero-bubble table 5, simgrid engine", "[papers]") {
   CheckTable("simgrid");
 }
 
-TEST_CASE("papers: reproduce prints the table and exits by it", "[papers]") {
+TEST_CASE("papers: reproduce prints the table and exits by it",
+          "[papers][long]") {
   using nlohmann::json;
   const testing::BinaryResult run = testing::RunBinary(
       {"reproduce", "zero-bubble-table5", "--engine", "fast", "--json"});

@@ -60,7 +60,7 @@ std::string Line(const Program& program) {
   return text.substr(text.find("\n0:") + 1);
 }
 
-constexpr SideOp kHostWork = {
+const SideOp kHostWork = {
     .kind = OpKind::kCpu, .stream = Stream::kCpu, .seconds = 5};
 
 TEST_CASE("hooks: before every pass, so far ahead", "[program]") {

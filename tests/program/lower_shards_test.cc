@@ -91,6 +91,29 @@ TEST_CASE("shards: bytes are those of the passes", "[program]") {
   }
 }
 
+// Nothing flows back through frozen layers in front of the first trained one.
+TEST_CASE("shards: frozen layers in front are gathered for forwards alone",
+          "[program]") {
+  const auto schedule = Registered("1f1b", 3, 8);
+  for (const ShardBlocks blocks : {ShardBlocks::kPass, ShardBlocks::kLayer}) {
+    LowerOptions options = Sharded(*schedule, DataParallel::kFsdp, blocks);
+    const LayerShare frozen = {.parameters = 0, .stored = 1};
+    // The last one is frozen too, but gradients go through it.
+    options.layers.stages = {{frozen, frozen}, {frozen, {}}, {{}, frozen}};
+    const Program program = Lowered(schedule, options);
+    const double parts[] = {1 + 0, 1 + 0.5, 1 + 1};
+    for (int rank = 0; rank < 3; ++rank) {
+      INFO(rank << " blocks " << static_cast<int>(blocks));
+      CHECK(BytesOf(program, rank)[OpKind::kAllGather] ==
+            Approx(parts[rank] * 8 * 32));
+    }
+    // Without anything trained there is no first one.
+    options.layers.stages = {{frozen, frozen}, {frozen, frozen}, {frozen}};
+    CHECK(BytesOf(Lowered(schedule, options), 0)[OpKind::kAllGather] ==
+          Approx(2 * 8 * 32));
+  }
+}
+
 // Breadth first: one gather a chunk and direction, one scatter a chunk.
 TEST_CASE("shards: a unit is gathered for once", "[program]") {
   const auto schedule = Registered("looped-bfs", 2, 6, 3);

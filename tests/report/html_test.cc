@@ -47,7 +47,7 @@ TEST_CASE("html: the page is well formed and needs nothing else", "[html]") {
   CHECK(absl::StartsWith(html, "<!DOCTYPE html>"));
   CHECK(XmlProblem(html) == "");
   CHECK(Links(html) == 0);
-  for (const char* part : {"<script", "<iframe", "<img", "@import",
+  for (const char* part : {"<script src", "<iframe", "<img", "@import",
                            "src=", "url(http", "<link rel=\"stylesheet\""}) {
     CHECK(!absl::StrContains(html, part));
   }
@@ -56,8 +56,8 @@ TEST_CASE("html: the page is well formed and needs nothing else", "[html]") {
 TEST_CASE("html: every section is there with the report's numbers", "[html]") {
   const ToyRun toy = Replay(ToyOneForwardOneBackward(2, 2), {});
   const std::string html = Html(toy);
-  for (const char* id :
-       {"headline", "warnings", "grid", "memory", "ranks", "how-to-read"}) {
+  for (const char* id : {"headline", "warnings", "timeline", "grid", "memory",
+                         "ranks", "how-to-read", "pw-data", "pw-block"}) {
     CHECK(Count(html, absl::StrCat("id=\"", id, "\"")) == 1);
   }
   // Hops that move nothing in no time are not listed.
@@ -99,11 +99,15 @@ TEST_CASE("html: without grid the page is small even for many ranks",
   const std::string html = ReportHtml(report, toy.program, {});
   CHECK(XmlProblem(html) == "");
   // The empty grid still has its rows' labels and backgrounds.
-  const size_t start = html.find("<section id=\"grid\">");
+  CHECK(Count(html, "id=\"timeline\"") == 0);
+  const size_t start = html.find("<section id=\"grid\"");
   const size_t end = html.find("<section id=\"memory\">");
   REQUIRE(start < end);
   REQUIRE(end != std::string::npos);
-  CHECK(html.size() - (end - start) < 120'000);
+  // Nor do style and script count, which are the same on every page.
+  const size_t shared = html.size() - html.find("<script>") +
+                        html.find("</style>") - html.find("<style>");
+  CHECK(html.size() - (end - start) - shared < 110'000);
   CHECK(absl::StrContains(html, "… 344 more"));
   CHECK(Count(html, "class=\"bar\"") == 300);  // by two ranks
 }

@@ -92,6 +92,14 @@ TEST_CASE("memory picture: a row a rank, the limit, a legend",
   for (const char* part : {"weights", "activations", "time (", "rank 1"}) {
     CHECK(absl::StrContains(plain, part));
   }
+  // Each row has numbers of its own at a line, in the unit that is named.
+  CHECK(Count(plain, "memory (") == 1);
+  CHECK(Count(plain, "class=\"ink tick\"") >= 2 * 2);
+  CHECK(Count(plain, "a &lt;title&gt;") == 0);
+  picture.title = "a <title>";
+  CHECK(Count(MemoryOverTimeSvg(run.toy.program, *run.report.memory,
+                                run.toy.ops, picture),
+              "a &lt;title&gt;") == 1);
   picture.limit_bytes = 1e6;
   CHECK(Count(MemoryOverTimeSvg(run.toy.program, *run.report.memory,
                                 run.toy.ops, picture),

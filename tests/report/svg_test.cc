@@ -183,8 +183,8 @@ TEST_CASE("svg: names are escaped", "[svg]") {
 }
 
 TEST_CASE("svg: a large schedule stays small", "[svg]") {
-  // 32 ranks of 3200 passes, too narrow for a box each.
-  const ToyRun large = Replay(ToyOneForwardOneBackward(32, 1600), {});
+  // 32 ranks of 8000 passes, too narrow for a box each.
+  const ToyRun large = Replay(ToyOneForwardOneBackward(32, 4000), {});
   const std::string svg = ScheduleGridSvg(large.program, large.ops, {});
   CHECK(XmlProblem(svg) == "");
   CHECK(svg.size() < 3'000'000);
@@ -193,6 +193,21 @@ TEST_CASE("svg: a large schedule stays small", "[svg]") {
   const ToyRun dense = Replay(ToySplitBackward(128, 40), {});
   const std::string boxes = ScheduleGridSvg(dense.program, dense.ops, {});
   CHECK(boxes.size() < 3'000'000);
+}
+
+// Each row its own picture: where the first forwards and the last backwards
+// are.
+TEST_CASE("svg: 64 ranks of 1024 passes are no 64 equal stripes", "[svg]") {
+  const ToyRun toy = Replay(ToyOneForwardOneBackward(64, 512), {});
+  for (const double width : {1060.0, 1600.0}) {
+    const std::string svg =
+        ScheduleGridSvg(toy.program, toy.ops, {.width_px = width});
+    CHECK(XmlProblem(svg) == "");
+    CHECK(svg.size() < 4'000'000);
+    CHECK(Count(svg, "by share of time") == 0);
+    // Two colours a row, each one shape.
+    CHECK(Count(svg, "<path class=\"ops\"") == 128);
+  }
 }
 
 TEST_CASE("svg: narrow neighbours of one kind are one shape", "[svg]") {

@@ -89,6 +89,13 @@ std::vector<BaseRun> Runs() {
        "optimizer: synchronised}\n"
        "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 32GiB}\n"
        "engine: fast\n"},
+      {"one batch",
+       "model: {preset: gpt-tiny}\n"
+       "schedule: {name: 1f1b}\n"
+       "system: {preset: dgx-h100, nodes: 1}\n"
+       "strategy: {pp: 2, global_batch: 32}\n"
+       "costs: {TIMES}\n"
+       "engine: fast\n"},
       {"cards of their own",
        "schedule: {name: gpipe}\n"
        "system: NARROW\n"
@@ -147,6 +154,25 @@ std::vector<BaseRun> Runs() {
        "model: {preset: gpt-tiny}\n"
        "strategy: {pp: 1, microbatches: 4}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"large products",
+       "schedule: {name: gpipe}\n"
+       "model: {preset: gpt-tiny, layers: 2, hidden: 8192, heads: 64, "
+       "ffn_hidden: 32768}\n"
+       "strategy: {pp: 1, microbatches: 2, sequence: 4096}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"layers",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "system: {preset: dgx-h100, nvlink: {bandwidth: 2GBps}}\n"
+       "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: fsdp, "
+       "shard_blocks: layer}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
+      {"pulled layers",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "system: {preset: dgx-h100}\n"
+       "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: odc}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
       {"shards",
        "schedule: {name: looped-bfs}\n"
        "model: {preset: gpt-tiny}\n"
@@ -221,11 +247,40 @@ std::vector<BaseRun> Runs() {
        "subgroup_size: 1e7, optimizer_ratio: 0.5}\n"
        "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 1GiB}\n"
        "engine: fast\n"},
+      {"classes of replicas",
+       "strategy: {pp: 2, data_parallel: ddp, dp_classes: {replicas: [2, 1], "
+       "microbatches: [4, 3], slower: [1, 2], slow_rank: [-1, 1], "
+       "microbatch_factor: [1, 1, 1, 1, 1, 2, 1], schedule: [1f1b, gpipe]}}\n"
+       "costs: {TIMES, p2p: 1ms, gradient_bytes: 1MiB}\nengine: fast\n"},
+      {"slow and failing",
+       "schedule: {name: 1f1b}\n"
+       "system: NARROW\n"
+       "strategy: {pp: 2, microbatches: 4, dp: 4, data_parallel: ddp}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
+       "slow: {devices: [node0*1.1], devices_law: 'lognormal:5%', "
+       "links: [node0/nic0*1.5], links_law: 'uniform:1-2', seed: 2}\n"
+       "reliability: {mtbf_per_device: 10h, checkpoint_every: 20min, "
+       "checkpoint_write: 1min, restart: 5min, horizon: 12h, seeds: 20, "
+       "seed: 3}\nengine: fast\n"},
       {"never flushed",
        "schedule: {name: pipeoptim}\n"
        "strategy: {pp: 2, microbatches: 4}\n"
        "costs: {TIMES, optimizer_time: 1ms, prediction_time: 2ms}\n"
        "engine: fast\n"},
+      {"lengths",
+       "schedule: {name: 1f1b}\n"
+       "strategy: {pp: 2, dp: 2, data_parallel: ddp}\n"
+       "sequences: {lengths: FOLDER/lengths.csv, packer: lb-micro, "
+       "packer_cost: fit, minibatch: 4, max_token_len: 6000, seed: 1}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
+       "system: {preset: dgx-a100}\nengine: fast\n"},
+      {"histogram of lengths",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "strategy: {pp: 2, dp: 2, data_parallel: zero1}\n"
+       "sequences: {histogram: [16-64:1, 128:2], packer: lb-mini, "
+       "minibatch: 6}\n"
+       "costs: {TIMES, p2p: 1ms}\nengine: fast\n"},
       {"slices",
        "schedule: {name: seq1f1b, params: {balance: flops}}\n"
        "model: {preset: gpt-tiny}\n"
@@ -252,6 +307,9 @@ BaseRuns::BaseRuns() : runs_(Runs()) {
   folder_.Write("every.pws", kEveryKind);
   folder_.Write("pair.pws", kPair);
   folder_.Write("plain.pws", kPlain);
+  folder_.Write("lengths.csv",
+                "length\n3000\n100\n2500\n900\n4000\n1700\n300\n"
+                "2000\n1100\n600\n");
   folder_.Write("config.json", kHuggingFace);
   folder_.Write("wide.json",
                 absl::StrReplaceAll(kHuggingFace, {{"512", "1024"}}));

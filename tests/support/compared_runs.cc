@@ -26,8 +26,9 @@ class JitterWorker : public FixedWorker {
         random_(self.replica * 1000 + self.rank + 1),
         noise_(0, jitter) {}
   absl::StatusOr<double> RunPass(Pass pass, int) override {
-    return program_.ranks[self_.rank].lanes[pass.lane()].seconds *
-           program_.factor(pass) * std::max(0.5, 1 + noise_(random_));
+    const DpClass& own = program_.OfReplica(self_.replica);
+    return own.ranks[self_.rank].lanes[pass.lane()].seconds *
+           own.Factor(self_.rank, pass) * std::max(0.5, 1 + noise_(random_));
   }
 
  private:

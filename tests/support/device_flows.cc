@@ -65,6 +65,48 @@ double SecondsOfDevices(const Network& network, double bytes,
   return latency_s + LastEnd(*network.cluster, flows);
 }
 
+// A step lasts until its fullest link has carried the bytes of all peers.
+double NaivePeersSeconds(const Program& program, const SideOp& op, int replica,
+                         int rank) {
+  const Network& network = program.network;
+  const auto steps = static_cast<double>(op.peers->steps.size());
+  if (network.cluster == nullptr) return steps * network.hop_s;
+  const Cluster& cluster = *network.cluster;
+  const int size = op.peers->node_size;
+  double seconds = 0;
+  for (const PeerPlan::Step& step : op.peers->steps) {
+    std::map<LinkId, double> flows;
+    double latency_s = 0;
+    for (const PeerPlan::Peer& peer : step.peers) {
+      const int nodes = op.peers->nodes;  // of a part
+      const int first = replica / (size * nodes) * nodes;
+      const int node = first + (replica / size - first + peer.node) % nodes;
+      const int other = node * size + (replica + peer.place) % size;
+      for (int index = 0; index < network.mapping->devices_per_rank();
+           ++index) {
+        const int own = network.mapping->DeviceOf(replica, rank) + index;
+        const int their = network.mapping->DeviceOf(other, rank) + index;
+        const std::vector<LinkId> route = op.kind == OpKind::kPull
+                                              ? cluster.Route(their, own)
+                                              : cluster.Route(own, their);
+        double route_s = 0;
+        for (const LinkId link : route) {
+          flows[link] += 1;
+          route_s += cluster.links()[link].latency_s;
+        }
+        latency_s = std::max(latency_s, route_s);
+      }
+    }
+    double slowest_s = 0;
+    for (const auto& [link, count] : flows) {
+      slowest_s = std::max(
+          slowest_s, op.bytes * count / cluster.links()[link].bytes_per_s);
+    }
+    seconds += latency_s + slowest_s;
+  }
+  return seconds;
+}
+
 }  // namespace
 
 double LastEnd(const Cluster& cluster, const std::vector<DeviceFlow>& flows) {
@@ -121,6 +163,9 @@ double NaiveCopySeconds(const Program& program, const Lane& lane, PassKind kind,
 double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
                             int replica, int rank) {
   const Network& network = program.network;
+  if (op.peers != nullptr) {
+    return op.seconds + NaivePeersSeconds(program, op, replica, rank);
+  }
   const int other = (replica + op.peer_offset) % program.replicas;
   if (op.peer == rank && other == replica) return 0;
   if (network.cluster == nullptr) return network.hop_s;

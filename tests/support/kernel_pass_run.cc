@@ -33,6 +33,8 @@ PassRun::PassRun(KernelRig* rig, const PwModel& model, const PwWork& work,
   rig->Ok(
       pw_part_size(rig->kernels(), rig->device(), &model, &work, part, &size),
       "pw_part_size");
+  // A refusal is noted above; without sizes there is nothing to draw.
+  if (size.parameters == 0) return;
   reference_.weights.assign(size.parameters, 0);
   PwTensor tensors[PW_MAX_TENSORS];
   const int32_t count = pw_part_tensors(&model, part, tensors);
@@ -170,6 +172,7 @@ void PassRun::Weight(Slice* slice) {
 }
 
 PassOutcome PassRun::Run(PassOrder order) {
+  if (reference_.weights.empty()) return {};  // refused
   Values start = start_;
   void* gradients = rig_->Put(&start, PW_FP32);
   std::vector<Slice> slices;

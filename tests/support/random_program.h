@@ -26,6 +26,8 @@ struct RandomOptions {
   bool copies = true;         // may add O and L
   bool side_operations = true;
   int most_replicas = 3;
+  // Of data-parallel replicas; with more than one also factors of lanes.
+  int most_classes = 1;
 };
 
 // Error: what Lower said; a seed may ask for something impossible.

@@ -75,8 +75,10 @@ class Graph {
   void After(int node, int other) {
     if (other >= 0) nodes_[node].after.push_back(other);
   }
+  const DpClass& Of(int replica) const { return program_.OfReplica(replica); }
   double Seconds(int replica, int channel) const {
-    return NaiveTransferSeconds(program_, program_.channels[channel], replica);
+    return NaiveTransferSeconds(program_, Of(replica).channels[channel],
+                                replica);
   }
 
   void AddRank(int replica, int rank);
@@ -85,8 +87,10 @@ class Graph {
   void AddCopy(int replica, int rank, const Op& op);
   void AddFree(const Op& op);
   void AddDrop(int replica, const Op& op);
-  void BeginStart(int rank, const Op& first);
-  std::vector<int> Hooked(int rank, const std::vector<Op>& block) const;
+  void BeginStart(int replica, int rank, const Op& first);
+  std::vector<int> Hooked(int replica, int rank,
+                          const std::vector<Op>& block) const;
+  void JoinReceives(int replica, const std::vector<Op>& ops, size_t index);
   void FlushBatch();
   int Transfer(int replica, const Op& op);
   bool Solve();
@@ -100,7 +104,8 @@ class Graph {
   std::map<std::tuple<int, int, int64_t, uint64_t>, int> shared_;
   // Of the rank being added: the last node of each stream.
   std::vector<int> tail_;
-  std::vector<int> batch_;                       // posted, not yet awaited
+  std::vector<int> batch_;  // posted, not yet awaited
+  bool received_ = false;   // of the next block: is in what was posted
   std::map<std::pair<int, int>, int> meetings_;  // (side op's group, rank)
   std::map<std::tuple<int32_t, bool, uint64_t>, int64_t> turns_;
   // [hook]: its operations in this start, and how often it has fired.
@@ -123,6 +128,26 @@ uint64_t Activation(const Op& op) {
          op.iteration;
 }
 
+// Everything up to the last send of the pass or block at `index`; empty where
+// something else stands there.
+std::vector<Op> BlockAt(const std::vector<Op>& ops, size_t index) {
+  std::vector<Op> block;
+  int passes_left = 1;
+  for (const size_t first = index;
+       index < ops.size() && SameStart(ops[index], ops[first]); ++index) {
+    const Op& part = ops[index];
+    const bool new_pass =
+        part.kind == OpKind::kReceive || part.kind == OpKind::kPass;
+    if (part.side_op >= 0 || (!new_pass && part.kind != OpKind::kSend)) break;
+    if (passes_left == 0 && new_pass) break;
+    if (part.kind == OpKind::kPass && !part.pass.joint_with_next()) {
+      --passes_left;
+    }
+    block.push_back(part);
+  }
+  return block;
+}
+
 int Graph::Transfer(int replica, const Op& op) {
   const uint64_t key = op.pass.key() * 2 + (op.false_start ? 1 : 0);
   return Token(replica, op.channel, op.kind == OpKind::kSend, key,
@@ -136,12 +161,13 @@ void Graph::AddRank(int replica, int rank) {
   loads_.clear();
   turns_.clear();
   std::vector<Op> ops;
-  OpCursor cursor(program_, rank, program_.iterations);
+  OpCursor cursor(program_, rank, program_.iterations,
+                  program_.ClassOf(replica));
   for (Op op; cursor.Next(&op);) ops.push_back(op);
   for (size_t index = 0; index < ops.size();) {
     const Op& op = ops[index];
     const bool begins = index == 0 || !SameStart(op, ops[index - 1]);
-    if (begins) BeginStart(rank, op);
+    if (begins) BeginStart(replica, rank, op);
     if (op.kind == OpKind::kDrop) {
       FlushBatch();
       AddDrop(replica, op);
@@ -149,6 +175,7 @@ void Graph::AddRank(int replica, int rank) {
       continue;
     }
     if (op.side_op >= 0) {
+      if (op.hook >= 0) JoinReceives(replica, ops, index);
       FlushBatch();
       AddSideOp(replica, rank, op);
       ++index;
@@ -166,25 +193,8 @@ void Graph::AddRank(int replica, int rank) {
       ++index;
       continue;
     }
-    // Everything up to the last send of a pass or block.
-    std::vector<Op> block;
-    int passes_left = 1;
-    while (index < ops.size() && ops[index].side_op < 0 &&
-           ops[index].kind != OpKind::kDrop && SameStart(ops[index], op)) {
-      const Op& part = ops[index];
-      const bool new_pass =
-          part.kind == OpKind::kReceive || part.kind == OpKind::kPass;
-      if (passes_left == 0 && new_pass) break;
-      if (part.kind == OpKind::kOffload || part.kind == OpKind::kLoad ||
-          part.kind == OpKind::kWait) {
-        break;
-      }
-      if (part.kind == OpKind::kPass && !part.pass.joint_with_next()) {
-        --passes_left;
-      }
-      block.push_back(part);
-      ++index;
-    }
+    const std::vector<Op> block = BlockAt(ops, index);
+    index += block.size();
     AddBlock(replica, rank, block);
     if (index == ops.size() || !SameStart(ops[index], op)) FlushBatch();
   }
@@ -207,8 +217,8 @@ void Graph::AddDrop(int replica, const Op& op) {
   tail = Add(0, std::move(after), op.iteration);
 }
 
-void Graph::BeginStart(int rank, const Op& first) {
-  const RankProgram& program = program_.ranks[rank];
+void Graph::BeginStart(int replica, int rank, const Op& first) {
+  const RankProgram& program = Of(replica).ranks[rank];
   hooked_.assign(program.hooks.size(), {});
   const int64_t end =
       first.false_start
@@ -218,11 +228,12 @@ void Graph::BeginStart(int rank, const Op& first) {
       HookFirings(program, first.iteration == 0 ? 0 : program.later_start, end);
 }
 
-// What the block waits for; has -1 where it fires a hook and waits for none.
-std::vector<int> Graph::Hooked(int rank, const std::vector<Op>& block) const {
+// What the block waits for.
+std::vector<int> Graph::Hooked(int replica, int rank,
+                               const std::vector<Op>& block) const {
   std::vector<int> waits;
   for (size_t index = 0; index < fired_at_.size(); ++index) {
-    const LaneHook& hook = program_.ranks[rank].hooks[index];
+    const LaneHook& hook = Of(replica).ranks[rank].hooks[index];
     const bool before = hook.place == LaneHook::Place::kBefore;
     if (!before && hook.window == 0) continue;
     const std::vector<int64_t>& fired = fired_at_[index];
@@ -230,7 +241,6 @@ std::vector<int> Graph::Hooked(int rank, const std::vector<Op>& block) const {
       if (op.kind != OpKind::kPass) continue;
       const auto found = std::find(fired.begin(), fired.end(), op.position);
       if (found == fired.end()) continue;
-      waits.push_back(-1);
       const auto number = found - fired.begin();
       const auto awaited = before ? number : number - hook.window;
       // Issued and not behind this very block.
@@ -240,6 +250,22 @@ std::vector<int> Graph::Hooked(int rank, const std::vector<Op>& block) const {
     }
   }
   return waits;
+}
+
+// What the next block receives, where only operations of hooks stand in front
+// of it, from `index` on: they do not split the batch.
+void Graph::JoinReceives(int replica, const std::vector<Op>& ops,
+                         size_t index) {
+  if (batch_.empty()) return;
+  const Op& first = ops[index];
+  while (index < ops.size() && ops[index].hook >= 0) ++index;
+  if (index == ops.size() || !SameStart(ops[index], first)) return;
+  for (const Op& op : BlockAt(ops, index)) {
+    if (op.kind != OpKind::kReceive) continue;
+    batch_.push_back(Transfer(replica, op));
+    After(batch_.back(), tail_[static_cast<int>(Stream::kCompute)]);
+    received_ = true;
+  }
 }
 
 void Graph::FlushBatch() {
@@ -254,14 +280,9 @@ void Graph::FlushBatch() {
 void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
   int& tail = tail_[static_cast<int>(Stream::kCompute)];
   const bool batched = program_.wait_rule == WaitRule::kBatched;
-  std::vector<int> inputs;
-  const std::vector<int> hooked = Hooked(rank, ops);
-  if (!hooked.empty()) FlushBatch();
-  for (const int node : hooked) {
-    if (node >= 0) inputs.push_back(node);
-  }
+  std::vector<int> inputs = Hooked(replica, rank, ops);
   for (const Op& op : ops) {
-    if (op.kind != OpKind::kReceive) continue;
+    if (op.kind != OpKind::kReceive || received_) continue;
     const int transfer = Transfer(replica, op);
     if (holds()) After(transfer, tail);
     if (batched) {
@@ -273,6 +294,7 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
     }
   }
   FlushBatch();
+  received_ = false;
   double seconds = 0;
   for (const Op& op : ops) {
     if (op.kind != OpKind::kPass) continue;
@@ -286,7 +308,7 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
   const int block = Add(seconds, std::move(inputs), ops[0].iteration);
   tail = block;
   // Of a first iteration's longer order, what every iteration runs.
-  const bool in_all = ops[0].position >= program_.ranks[rank].later_start;
+  const bool in_all = ops[0].position >= Of(replica).ranks[rank].later_start;
   passes_.push_back({block, replica, rank, in_all ? seconds : 0});
   for (const Op& op : ops) {
     if (op.kind != OpKind::kSend) continue;
@@ -302,7 +324,7 @@ void Graph::AddBlock(int replica, int rank, const std::vector<Op>& ops) {
 
 void Graph::AddCopy(int replica, int rank, const Op& op) {
   int& tail = tail_[static_cast<int>(op.stream)];
-  const Lane& lane = program_.ranks[rank].lanes[op.pass.lane()];
+  const Lane& lane = Of(replica).ranks[rank].lanes[op.pass.lane()];
   const int copy =
       Add(NaiveCopySeconds(program_, lane, op.pass.kind(), replica, rank), {},
           op.iteration);
@@ -318,7 +340,7 @@ void Graph::AddCopy(int replica, int rank, const Op& op) {
 }
 
 void Graph::AddSideOp(int replica, int rank, const Op& op) {
-  const SideOp& side_op = program_.ranks[rank].side_ops[op.side_op];
+  const SideOp& side_op = Of(replica).ranks[rank].side_ops[op.side_op];
   int& tail = tail_[static_cast<int>(op.stream)];
   double seconds = side_op.seconds;
   if (IsOneSided(side_op.kind)) {
@@ -336,7 +358,10 @@ void Graph::AddSideOp(int replica, int rank, const Op& op) {
   int done = node;
   if (meets) {
     const Group& group = program_.groups[side_op.group];
-    const int instance = group.span == Group::Span::kRanks ? replica : -1;
+    int instance = group.span == Group::Span::kRanks ? replica : -1;
+    if (instance < 0 && group.part > 0) {
+      instance -= group.across ? replica % group.part : replica / group.part;
+    }
     const int turn = meetings_[{side_op.group, rank}]++;
     const double alone_s =
         NaiveCollectiveSeconds(program_, side_op.kind, side_op.bytes,

@@ -106,9 +106,11 @@ std::string XmlProblem(absl::string_view text) {
     if (!absl::ConsumePrefix(&rest, ">")) return At(start, "bad tag");
     if (closed || void_elements.count(name) > 0) continue;
     open.push_back(name);
-    if (name == "style") {  // raw text up to its end
-      const size_t end = rest.find("</style>");
-      if (end == absl::string_view::npos) return "style without end";
+    if (name == "style" || name == "script") {  // raw text up to its end
+      const size_t end = rest.find(absl::StrCat("</", name));
+      if (end == absl::string_view::npos) {
+        return absl::StrCat(name, " without end");
+      }
       rest.remove_prefix(end);
     }
   }

@@ -56,9 +56,10 @@ TEST_CASE("system: a file becomes parameters", "[topology]") {
 }
 
 TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
-  CHECK(SystemNames() == std::vector<std::string>{"dgx-a100", "dgx-b200",
-                                                  "dgx-h100", "dgx-h200",
-                                                  "mi300x-node"});
+  CHECK(SystemNames() == std::vector<std::string>{
+                             "dgx-a100", "dgx-b200", "dgx-b300", "dgx-h100",
+                             "dgx-h200", "gb200-nvl72", "gb300-nvl72",
+                             "mi300x-node"});
   const ShapeParams a100 = FindSystem("dgx-a100").value();
   CHECK(a100.nvlink.bytes_per_s == 300e9);
   CHECK(a100.nic.bytes_per_s == 25e9);
@@ -70,14 +71,17 @@ TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
     INFO(name);
     ShapeParams params = FindSystem(name).value();
     CHECK(params.name == name);
-    CHECK(params.devices_per_node == 8);
+    // A rack whose GPUs have one NVLink domain is one node.
+    const int devices = absl::EndsWith(name, "nvl72") ? 72 : 8;
+    CHECK(params.devices_per_node == devices);
     CHECK(params.memory_bytes > 79 * 1073741824.0);
-    CHECK(params.memory_bytes <= 192 * 1073741824.0);
+    CHECK(params.memory_bytes <= 288e9);
     REQUIRE(BuildCluster(params).ok());
     params.nodes = 16;
     const Cluster cluster = BuildCluster(params).value();
-    CHECK(cluster.num_devices() == 128);
-    CHECK(cluster.BandwidthOf(cluster.Route(0, 127)) == params.nic.bytes_per_s);
+    CHECK(cluster.num_devices() == 16 * devices);
+    CHECK(cluster.BandwidthOf(cluster.Route(0, 16 * devices - 1)) ==
+          params.nic.bytes_per_s);
   }
 }
 

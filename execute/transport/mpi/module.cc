@@ -1,9 +1,9 @@
 // Built as libpipewright_mpi.so, which the program loads when mpirun has
 // started it.
 //
-// The program is linked with SimGrid, which simulates MPI and so has functions
-// of the same names. They would be found first: MPI's own are looked up among
-// what this library is linked with.
+// SimGrid simulates MPI and so has functions of the same names. Where a process
+// has loaded it, they could be found first: MPI's own are looked up among what
+// this library is linked with.
 #include "execute/transport/mpi/module.h"
 
 #include <dlfcn.h>

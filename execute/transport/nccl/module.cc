@@ -15,6 +15,10 @@
 
 #include <deque>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/python_folders.h"
 
 // Communicators that do not block: since 2.14. P2P: since 2.7.
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0),
@@ -67,8 +71,13 @@ const Nccl& Real() {
   static const Nccl* const nccl = [] {
     auto* const found = new Nccl();
     void* library = nullptr;
-    for (const char* const name : {"libnccl.so.2", "libnccl.so"}) {
-      library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    std::vector<std::string> names = {"libnccl.so.2"};
+    for (std::string& path : pipewright::cuda::InPythonPackages("libnccl.so.2")) {
+      names.push_back(std::move(path));
+    }
+    names.push_back("libnccl.so");
+    for (const std::string& name : names) {
+      library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library != nullptr) break;
       const char* const why = dlerror();
       if (found->missing.empty()) found->missing = why == nullptr ? name : why;

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/gzip.h"
+#include "sim/base/status.h"
+#include "sim/cli/diagnose_page.h"
+#include "sim/cli/verbs.h"
+#include "sim/diagnose/diagnosis.h"
+#include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/kineto_job.h"
+#include "sim/diagnose/read_table.h"
+#include "sim/diagnose/trace_job.h"
+#include "sim/trace/trace_read.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostDiagnosed = 1 << 20;  // stages, or steps to skip
+
+struct DiagnoseVerb {
+  std::string trace;
+  std::string ideal = "mean";
+  KinetoJobOptions kineto;
+  bool json = false;
+  OutputFiles files;
+  std::vector<CLI::Option*> of_kineto;
+
+  absl::Status Run();
+  absl::StatusOr<std::vector<std::string>> TracesOfFolder() const;
+  absl::StatusOr<MeasuredJob> ReadJob() const;
+};
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+// In the order of their names, 2 before 10.
+absl::StatusOr<std::vector<std::string>> DiagnoseVerb::TracesOfFolder() const {
+  std::vector<std::string> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator at(trace, error);
+  for (; !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    const std::string path = at->path().string();
+    if (absl::EndsWith(path, ".json") || absl::EndsWith(path, ".json.gz")) {
+      paths.push_back(path);
+    }
+  }
+  if (error) {
+    return absl::NotFoundError(absl::StrCat(trace, ": ", error.message()));
+  }
+  std::sort(paths.begin(), paths.end(),
+            [](const std::string& a, const std::string& b) {
+              return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);
+            });
+  return paths;
+}
+
+absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
+  if (IsFolder(trace)) {
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths, TracesOfFolder());
+    KinetoJob job(kineto);
+    for (const std::string& path : paths) {
+      PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
+      const absl::Status added = job.Add(in->stream(), path);
+      PW_RETURN_IF_ERROR(in->status());
+      PW_RETURN_IF_ERROR(added);
+    }
+    return job.Finish(trace);
+  }
+  for (const CLI::Option* option : of_kineto) {
+    if (option->count() == 0) continue;
+    return BadValue(option->get_name(), option->results()[0],
+                    absl::StrCat("with a folder of traces of PyTorch's "
+                                 "profiler; ",
+                                 trace, " is no folder"));
+  }
+  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(trace));
+  const int first = in->stream().peek();
+  if (first == '{' || first == '[') {
+    const absl::StatusOr<ReadTrace> read = ReadChromeTrace(in->stream(), trace);
+    PW_RETURN_IF_ERROR(in->status());
+    PW_RETURN_IF_ERROR(read.status());
+    return JobOfTrace(*read);
+  }
+  absl::StatusOr<MeasuredJob> job = ReadJobTable(in->stream(), trace);
+  PW_RETURN_IF_ERROR(in->status());
+  return job;
+}
+
+absl::Status DiagnoseVerb::Run() {
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  files.Reads("TRACE", trace);
+  if (IsFolder(trace)) {
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths, TracesOfFolder());
+    for (const std::string& path : paths) files.Reads("TRACE", path);
+  }
+  PW_RETURN_IF_ERROR(files.Check());
+  if (ideal != "mean" && ideal != "median") {
+    return BadValue("--ideal", ideal, "mean, median");
+  }
+  PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob());
+  const Diagnosis diagnosis = Diagnose(
+      job, ideal == "median" ? ComputeIdeal::kMedian : ComputeIdeal::kMean);
+  PrintWarnings(diagnosis.warnings);
+  files.Put("-o", json ? absl::StrCat(DiagnosisToJson(job, diagnosis), "\n")
+                       : DiagnosisToText(job, diagnosis));
+  if (files.wanted("--svg")) {
+    files.Put("--svg", WorkerHeatMap(job, diagnosis));
+  }
+  if (files.wanted("--timeline")) {
+    files.Put("--timeline", IdealTimelineJson(job, diagnosis));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", DiagnosisHtml(job, diagnosis));
+  }
+  return files.Write();
+}
+
+}  // namespace
+
+void AddDiagnose(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "diagnose",
+      "Find what makes the step of a measured job slow, and how fast it would "
+      "be without");
+  auto diagnose = std::make_shared<DiagnoseVerb>();
+  verb->add_option("TRACE", diagnose->trace,
+                   "measured operations: a table (CSV), a trace of simulate or "
+                   "execute --trace, or a folder of traces of PyTorch's "
+                   "profiler, one a rank; .gz too")
+      ->required()
+      ->type_name("PATH");
+  verb->add_option("--ideal", diagnose->ideal,
+                   "ideal time of what computes: mean or median of its kind "
+                   "[mean]; of what communicates it is the median transfer "
+                   "time")
+      ->type_name("mean|median");
+  const auto of_kineto = [&](CLI::Option* option) {
+    diagnose->of_kineto.push_back(
+        option->group("Traces of PyTorch's profiler"));
+  };
+  for (const Region region :
+       {Region::kForward, Region::kBackwardFull, Region::kBackwardInput,
+        Region::kBackwardWeight, Region::kRecompute, Region::kOptimizer}) {
+    of_kineto(
+        verb->add_option(std::string(RegionFlag(region)),
+                         diagnose->kineto.patterns[static_cast<int>(region)],
+                         "regular expression for the names of these regions")
+            ->type_name("REGEX"));
+  }
+  of_kineto(AddInteger(verb, "--pp", &diagnose->kineto.pp, 1, kMostDiagnosed,
+                       "stages; the ranks of one stage follow each other "
+                       "(default: as many as there are traces)")
+                ->type_name("N"));
+  of_kineto(AddInteger(verb, "--skip", &diagnose->kineto.skip, 0,
+                       kMostDiagnosed, "leave out this many steps at the start")
+                ->type_name("N"));
+  verb->add_flag("--json", diagnose->json, "one JSON object on standard output")
+      ->group("Output");
+  OutputFiles& files = diagnose->files;
+  files.AddTo(verb, "-o", "the report, instead of standard output",
+              FileFormat::kText);
+  files.AddTo(verb, "--svg", "heat map of the workers' slowdown",
+              FileFormat::kSvg);
+  files.AddTo(verb, "--timeline", "the ideal step as a Chrome trace",
+              FileFormat::kJson);
+  files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
+  verb->callback(
+      [action, diagnose] { *action = [diagnose] { return diagnose->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/status.h"
+#include "sim/cli/verbs.h"
+#include "sim/schedule/torch_csv.h"
+#include "sim/search/foreign_args.h"
+#include "sim/search/plan.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostPlanWorkers = 1024;
+
+struct PlanVerb {
+  ConfigOptions config;
+  OutputFiles files;
+  std::vector<std::string> fixed;
+  std::string objective = "tokens_per_s";
+  int workers = 0;
+  int most_confirmed = PlanOptions().most_confirmed;
+  bool no_confirm = false;
+  bool json = false;
+  std::string emit;  // megatron, torchtitan
+
+  absl::StatusOr<PlanRequest> Request();
+  absl::Status Emit(const PlanOutcome& outcome, RunContext* context);
+  absl::Status Run();
+};
+
+absl::Status TakeFix(const std::string& text, PlanRequest* request) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    return BadValue("--fix", text, "AXIS=VALUE[,VALUE...], as in tp=8");
+  }
+  const std::string axis = text.substr(0, equals);
+  const std::string value = text.substr(equals + 1);
+  // Numbers with commas are one layout.
+  if (axis == "layout") {
+    request->fixed[axis].push_back(value);
+    return absl::OkStatus();
+  }
+  for (const absl::string_view part : absl::StrSplit(value, ',')) {
+    request->fixed[axis].push_back(std::string(part));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanRequest> PlanVerb::Request() {
+  PlanRequest request;
+  PW_ASSIGN_OR_RETURN(request.base, config.Read(&files));
+  const RunConfig& base = request.base;
+  if (base.engine.value_or("fast") != "fast") {
+    return BadValue(base.Field("engine"), *base.engine,
+                    "fast, with which a plan searches; it confirms on simgrid "
+                    "by itself (--confirm)");
+  }
+  if (base.costs.jitter.value_or("none") != "none") {
+    return BadValue(base.Field("costs.jitter"), *base.costs.jitter,
+                    "none: a plan searches without jitter and confirms with "
+                    "3 % (--confirm)");
+  }
+  for (const std::string& path : GivenPaths(base)) {
+    if (!absl::StartsWith(path, "slow.")) continue;
+    return FieldError(base.Field(path),
+                      "not with plan, which takes devices and links as they "
+                      "are; allowed: with simulate, for what a plan finds");
+  }
+  for (const std::string& text : fixed) {
+    PW_RETURN_IF_ERROR(TakeFix(text, &request));
+  }
+  if (objective == "cost") {
+    request.objective = PlanObjective::kCost;
+  } else if (objective != "tokens_per_s") {
+    return BadValue("--objective", objective, "tokens_per_s, cost");
+  }
+  if (request.base.strategy.global_batch) {
+    RunContext context;
+    PW_ASSIGN_OR_RETURN(request.global_batch,
+                        GlobalBatchSamples(request.base, &context));
+    // Each point says its own dp and microbatches.
+    request.base.strategy.global_batch.reset();
+  }
+  return request;
+}
+
+// The winner as arguments, and its order as PyTorch's CSV.
+absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
+  if (outcome.ranked.empty()) return absl::OkStatus();
+  RunConfig best = outcome.space->ConfigOf(outcome.ranked[0].point);
+  best.engine.reset();
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(best, context));
+  std::vector<std::string> notes;
+  std::string csv = files.path("--emit-schedule");
+  if (!csv.empty()) {
+    absl::StatusOr<std::string> order = ScheduleToTorchCsv(
+        *run.schedule.written, TorchFlavour::kComputeOnly, &notes);
+    if (order.ok()) {
+      files.Put("--emit-schedule", *std::move(order));
+    } else {
+      return Prefix("--emit-schedule", order.status());
+    }
+  }
+  PW_ASSIGN_OR_RETURN(EmittedArgs emitted,
+                      EmitArgs(best, run,
+                               emit == "megatron" ? ForeignForm::kMegatron
+                                                  : ForeignForm::kTorchtitan,
+                               csv));
+  notes.insert(notes.end(), emitted.notes.begin(), emitted.notes.end());
+  PrintWarnings(notes);
+  files.Put("--emit-file", std::move(emitted.text));
+  return absl::OkStatus();
+}
+
+absl::Status PlanVerb::Run() {
+  if (json) files.SetFormat("-o", FileFormat::kJson);
+  PW_ASSIGN_OR_RETURN(const PlanRequest request, Request());
+  if (!emit.empty() && emit != "megatron" && emit != "torchtitan") {
+    return BadValue("--emit", emit, "megatron, torchtitan");
+  }
+  // --from-args tells them apart by their endings.
+  files.SetFormat("--emit-file", emit == "torchtitan" ? FileFormat::kToml
+                                                      : FileFormat::kShell);
+  PW_RETURN_IF_ERROR(files.Check());
+  const bool emits = files.wanted("--emit-file");
+  if (emits == emit.empty()) {
+    return MissingValue(emits ? "--emit" : "--emit-file",
+                        emits ? "megatron or torchtitan, with --emit-file"
+                              : "a file, with --emit");
+  }
+  if (files.wanted("--emit-schedule") && !emits) {
+    return MissingValue("--emit", "with --emit-schedule");
+  }
+  PlanOptions options;
+  options.workers =
+      workers > 0
+          ? workers
+          : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options.most_confirmed = most_confirmed;
+  options.confirm = !no_confirm;
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
+                      MakePlan(request, options, &context));
+  if (!json) PrintWarnings(outcome.warnings);
+  const absl::Status verdict = PlanVerdict(outcome);
+  if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
+  files.Put("-o", json ? absl::StrCat(PlanToJson(outcome), "\n")
+                       : PlanToText(outcome));
+  if (emits) PW_RETURN_IF_ERROR(Emit(outcome, &context));
+  PW_RETURN_IF_ERROR(files.Write());
+  return verdict;
+}
+
+}  // namespace
+
+void AddPlan(CLI::App* app, Action* action) {
+  CLI::App* verb =
+      app->add_subcommand("plan", "Find the fastest configuration that fits");
+  auto plan = std::make_shared<PlanVerb>();
+  plan->config.AddTo(verb, ConfigOptions::File::kPositional);
+  plan->config.AddFromArgs(verb);
+  verb->add_option("--fix", plan->fixed,
+                   "allow only these values of an axis; may be repeated "
+                   "(docs/plan.md lists the axes)")
+      ->type_name("AXIS=VALUE[,VALUE...]")
+      ->allow_extra_args(false);
+  verb->add_option("--objective", plan->objective,
+                   "what is best: tokens_per_s of all nodes, or the least "
+                   "cost of a token on any number of them")
+      ->type_name("NAME");
+  AddInteger(verb, "-j", &plan->workers, 1, kMostPlanWorkers,
+             "threads (default: the cores)")
+      ->type_name("N");
+  AddInteger(verb, "--confirm", &plan->most_confirmed, 0, 1000000,
+             "runs on simgrid with 3 % jitter at most; 0: as many as it takes")
+      ->type_name("N");
+  verb->add_flag("--no-confirm", plan->no_confirm, "none of these runs");
+  verb->add_flag("--json", plan->json, "one JSON object on standard output")
+      ->group("Output");
+  plan->files.AddTo(verb, "-o", "the plan, instead of standard output",
+                    FileFormat::kText);
+  verb->add_option("--emit", plan->emit,
+                   "the best as arguments: megatron, torchtitan")
+      ->type_name("NAME");
+  plan->files.AddTo(verb, "--emit-file", "where --emit writes",
+                    FileFormat::kShell);
+  plan->files.AddTo(verb, "--emit-schedule",
+                    "the order of the best as PyTorch's CSV", FileFormat::kCsv);
+  verb->callback([plan, action] { *action = [plan] { return plan->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,343 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/input.h"
+#include "sim/base/status.h"
+#include "sim/cli/sweep_mpi.h"
+#include "sim/cli/sweep_verb.h"
+#include "sim/cli/verbs.h"
+#include "sim/sweep/sweep_file.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostWorkers = 4096;
+constexpr double kMostTimeout = 1e6;
+
+volatile sig_atomic_t stop_signal = 0;
+
+void TakeStop(int signal) { stop_signal = signal; }
+
+// Ctrl-C and SIGTERM end a sweep in good order while this lives; a limit of
+// the size of files is an error of the write, not of the process.
+class StopSignals {
+ public:
+  StopSignals() {
+    stop_signal = 0;
+    struct sigaction take {};
+    take.sa_handler = &TakeStop;
+    ::sigaction(SIGINT, &take, &old_[0]);
+    ::sigaction(SIGTERM, &take, &old_[1]);
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGXFSZ, &ignore, &old_[2]);
+  }
+  ~StopSignals() {
+    ::sigaction(SIGINT, &old_[0], nullptr);
+    ::sigaction(SIGTERM, &old_[1], nullptr);
+    ::sigaction(SIGXFSZ, &old_[2], nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+
+ private:
+  struct sigaction old_[3];
+};
+
+// With rate and remaining time, on a terminal only.
+class ProgressLine {
+ public:
+  explicit ProgressLine(int64_t points)
+      : shows_(::isatty(STDERR_FILENO) == 1), points_(points) {}
+  void Show(const SweepCounts& counts) {
+    if (!shows_) return;
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const double now_s = static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
+    if (start_s_ == 0) start_s_ = now_s;
+    const double passed_s = now_s - start_s_;
+    const double rate =
+        passed_s > 0 ? static_cast<double>(counts.now()) / passed_s : 0;
+    const int64_t done = counts.now() + counts.earlier;
+    std::string left = "?";
+    if (rate > 0) {
+      const auto seconds =
+          static_cast<int64_t>(static_cast<double>(points_ - done) / rate);
+      left = absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60,
+                             seconds % 60);
+    }
+    std::fprintf(stderr, "\r%s",
+                 absl::StrFormat("%d of %d points, %.0f/s, %s left   ", done,
+                                 points_, rate, left)
+                     .c_str());
+    shown_ = true;
+  }
+  ~ProgressLine() {
+    if (shown_) std::fputs("\n", stderr);
+  }
+
+ private:
+  const bool shows_;
+  const int64_t points_;
+  double start_s_ = 0;
+  bool shown_ = false;
+};
+
+absl::Status TakeFilters(const std::vector<std::string>& filters,
+                         SweepGrid* grid) {
+  for (const std::string& text : filters) {
+    absl::StatusOr<Expression> keep = Expression::Parse(text);
+    if (!keep.ok()) {
+      return AboutField("--filter", Prefix("--filter", keep.status()));
+    }
+    grid->filters.push_back({*std::move(keep), "--filter"});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
+  SweepBase base;
+  PW_ASSIGN_OR_RETURN(base.layers, config.Layers());
+  base.source = config.file();
+  if (!base.source.empty()) {
+    PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
+  }
+  SweepGrid grid;
+  std::optional<int64_t> repeats;
+  PW_ASSIGN_OR_RETURN(std::optional<SweepFile> file,
+                      ReadSweepFile(base.text, base.source));
+  files.Reads("the sweep", base.source);
+  if (file) {
+    grid = std::move(file->grid);
+    repeats = file->seeds;
+    base.text = file->base_text;
+    if (file->base_path) {
+      base.source = *file->base_path;
+      PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
+      files.Reads("base", base.source);
+    }
+  }
+  for (const std::string& text : axes) {
+    PW_ASSIGN_OR_RETURN(SweepAxis axis, AxisOfText(text));
+    // The command line wins over the file.
+    const auto same = std::find_if(
+        grid.axes.begin(), grid.axes.end(), [&](const SweepAxis& other) {
+          return other.names == axis.names && other.place != "--sweep";
+        });
+    if (same != grid.axes.end()) {
+      *same = std::move(axis);
+    } else {
+      grid.axes.push_back(std::move(axis));
+    }
+  }
+  PW_RETURN_IF_ERROR(TakeFilters(filters, &grid));
+  if (seeds > 0) repeats = seeds;
+  if (repeats) {
+    int64_t first = 0;
+    const absl::StatusOr<RunConfig> read =
+        ReadConfig(base.text, base.source, base.layers);
+    if (read.ok()) first = read->costs.seed.value_or(0);
+    grid.axes.push_back(SeedAxis(*repeats, first, "--seeds"));
+  }
+  PW_RETURN_IF_ERROR(CheckFiles(base, grid));
+  return SweepPoints::Create(std::move(base), std::move(grid), "fast", context);
+}
+
+bool SweepVerb::IsFast(const SweepPoints& points) {
+  const auto is_fast = [](absl::string_view name) { return name == "fast"; };
+  for (const SweepAxis& axis : points.grid().axes) {
+    for (size_t index = 0; index < axis.names.size(); ++index) {
+      if (axis.names[index] != "engine") continue;
+      for (const std::vector<std::string>& values : axis.values) {
+        if (!is_fast(values[index])) return false;
+      }
+    }
+  }
+  return is_fast(points.base().engine.value_or("fast"));
+}
+
+absl::Status SweepVerb::DryRun(const SweepPoints& points) {
+  absl::flat_hash_set<std::string> stored;
+  if (::access(database.c_str(), F_OK) == 0) {
+    PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
+                        SweepReader::Open(database));
+    PW_RETURN_IF_ERROR(reader->Visit({}, false, [&](const SweepRow& row) {
+      stored.insert(row.hash);
+      return absl::OkStatus();
+    }));
+  }
+  const GridCounts counts = CountPoints(points, [&](const PointHash& hash) {
+    return stored.contains(HashText(hash));
+  });
+  if (json) {
+    return Print(absl::StrCat("{\"points\": ", counts.points,
+                              ", \"missing\": ", counts.missing, "}\n"));
+  }
+  return Print(absl::StrCat(counts.points, " points, ", counts.missing,
+                            " of them without a row in ", database, "\n"));
+}
+
+absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
+                                                 SweepStore* store,
+                                                 Evaluator* evaluator) {
+  int64_t all = 0;
+  GridWalk walk(&points.grid(), points.base());
+  while (::isatty(STDERR_FILENO) == 1 && walk.Next()) ++all;
+  ProgressLine line(all);
+  return RunSweep(
+      points, store, evaluator,
+      {.stops = [] { return stop_signal != 0; },
+       .progress = [&](const SweepCounts& counts) { line.Show(counts); },
+       .walked = [&](const PointHash& hash) { walked.push_back(hash); }});
+}
+
+absl::Status SweepVerb::Run() {
+  PW_RETURN_IF_ERROR(CheckOptions());
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(const SweepPoints points, ReadPoints(&context));
+  if (points.grid().axes.empty()) {
+    PW_RETURN_IF_ERROR(Export());
+    return json ? PrintStatuses() : absl::OkStatus();
+  }
+  GridWalk first(&points.grid(), points.base());
+  if (!first.Next()) {
+    return FieldError("--filter",
+                      "no point is left; allowed: filters that keep some");
+  }
+  PW_RETURN_IF_ERROR(CheckColumns(points));
+  if (dry_run) return DryRun(points);
+  const StopSignals signals;
+  const PoolOptions options = {.workers = workers,
+                               .threads = IsFast(points),
+                               .timeout_s = timeout_s,
+                               .retries = retries};
+  const EvaluateFunction evaluate = [&](const SweepChoices& choices) {
+    return EvaluatePoint(points, choices, &context);
+  };
+  if (!ProcessGroup::Started()) {
+    WorkerPool pool(&points, options, evaluate);
+    return RunWith(points, &pool);
+  }
+  // Before MPI has threads here.
+  PW_ASSIGN_OR_RETURN(PoolServer own,
+                      PoolServer::Start(&points, options, evaluate));
+  PW_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGroup> job,
+                      ProcessGroup::Create());
+  if (job->process() > 0) return ServeSweep(job.get(), &own);
+  const int64_t held = (options.threads ? 256 : 4) * int64_t{workers};
+  MpiEvaluator evaluator(job.get(), &own, held);
+  return RunWith(points, &evaluator);
+}
+
+absl::Status SweepVerb::RunWith(const SweepPoints& points,
+                                Evaluator* evaluator) {
+  PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepStore> store,
+                      SweepStore::Open(database));
+  if (again) store->ForgetLost();
+  PrintWarnings(WarningsOf(points));
+  PW_RETURN_IF_ERROR(store->Begin(CommandLine(), ToString(points.base())));
+  const absl::StatusOr<SweepCounts> counts =
+      RunPoints(points, store.get(), evaluator);
+  if (!counts.ok()) {
+    return Reworded(
+        counts.status(),
+        absl::StrCat(counts.status().message(), "; to go on: ", CommandLine()));
+  }
+  PW_RETURN_IF_ERROR(Export());
+  PW_RETURN_IF_ERROR(PrintCounts(*counts));
+  if (counts->stopped) {
+    return absl::CancelledError(
+        absl::StrCat("stopped by a signal; what is done is in ", database,
+                     "; to go on: ", CommandLine()));
+  }
+  const int64_t lost =
+      counts->crashed + counts->timeouts + counts->earlier_lost;
+  if (lost == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(lost, lost == 1 ? " point" : " points",
+                   " crashed or took too long; the rows say why, --again runs "
+                   "them again"));
+}
+
+void AddSweep(CLI::App* app, Action* action) {
+  CLI::App* verb = app->add_subcommand(
+      "sweep", "Run many configurations and store their results");
+  auto sweep = std::make_shared<SweepVerb>();
+  sweep->workers =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  sweep->config.AddTo(verb, ConfigOptions::File::kPositional);
+  constexpr char kGrid[] = "Grid (docs/sweep.md)";
+  const auto repeated = [&](const char* flag, std::vector<std::string>* target,
+                            const char* help, const char* type) {
+    verb->add_option(flag, *target, help)
+        ->type_name(type)
+        ->allow_extra_args(false)
+        ->group(kGrid);
+  };
+  repeated("--sweep", &sweep->axes, "an axis: any field or flag",
+           "FIELD=VALUES");
+  repeated("--filter", &sweep->filters, "keep points where this holds",
+           "CONDITION");
+  AddInteger(verb, "--seeds", &sweep->seeds, 1, kMostSeeds,
+             "repeat each point with that many seeds of costs.jitter")
+      ->type_name("N")
+      ->group(kGrid);
+  verb->add_flag("--dry-run", sweep->dry_run, "count the points, run none")
+      ->group(kGrid);
+  constexpr char kRun[] = "Run";
+  AddInteger(verb, "-j", &sweep->workers, 1, kMostWorkers,
+             "workers (default: one a processor)")
+      ->type_name("N")
+      ->group(kRun);
+  verb->add_option("--timeout", sweep->timeout_s,
+                   "seconds that a point may take")
+      ->check(NumberCheck("--timeout", 0, kMostTimeout))
+      ->type_name("SECONDS")
+      ->group(kRun);
+  AddInteger(verb, "--retry", &sweep->retries, 0, 1000,
+             "how often a point that crashes or takes too long is tried again")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kRun);
+  verb->add_flag("--again", sweep->again,
+                 "run points again whose rows say crashed or timeout")
+      ->group(kRun);
+  constexpr char kOut[] = "Output";
+  verb->add_option("-o", sweep->database, "file of the rows, SQLite")
+      ->type_name("FILE")
+      ->capture_default_str()
+      ->group(kOut);
+  verb->add_flag("--json", sweep->json, "counts as one JSON object")
+      ->group(kOut);
+  verb->add_option("--csv", sweep->csv, "all rows as CSV")
+      ->type_name("FILE")
+      ->group(kOut);
+  verb->add_option("--jsonl", sweep->jsonl, "all rows as JSON Lines")
+      ->type_name("FILE")
+      ->group(kOut);
+  verb->add_option("--columns", sweep->columns,
+                   "columns of --csv and --jsonl: axes and paths of the report")
+      ->delimiter(',')
+      ->type_name("PATH,...")
+      ->group(kOut);
+  verb->add_flag("--all-versions", sweep->all_versions,
+                 "export rows of other model versions too")
+      ->group(kOut);
+  verb->callback(
+      [action, sweep] { *action = [sweep] { return sweep->Run(); }; });
+}
+
+}  // namespace pipewright

@@ -1,0 +1,155 @@
+// What `sweep` refuses and warns of before it runs anything.
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/cli/sweep_verb.h"
+#include "sim/config/flags.h"
+#include "sim/config/prepare.h"
+#include "sim/report/report_tree.h"
+#include "sim/run/monte_carlo.h"
+
+namespace pipewright {
+namespace {
+
+absl::Status NeedsExport(const char* flag) {
+  return WithValue(FieldError(flag, "needs --csv or --jsonl: it is of exports"),
+                   "", "with --csv or --jsonl");
+}
+
+// Fields that may make seeds matter.
+bool MayDraw(absl::string_view field) {
+  return field == "costs.jitter" || field == "costs.profile" ||
+         absl::StartsWith(field, "sequences.") ||
+         field == "slow.devices_law" || field == "slow.links_law" ||
+         field == "reliability.mtbf_per_device";
+}
+
+}  // namespace
+
+absl::Status SweepVerb::CheckOptions() const {
+  if (exports_only()) return absl::OkStatus();
+  if (!columns.empty()) return NeedsExport("--columns");
+  return all_versions ? NeedsExport("--all-versions") : absl::OkStatus();
+}
+
+absl::Status SweepVerb::CheckFiles(const SweepBase& base,
+                                   const SweepGrid& grid) {
+  PW_ASSIGN_OR_RETURN(const RunConfig read,
+                      ReadConfig(base.text, base.source, base.layers));
+  for (const InputField& input : InputFields(read)) {
+    files.Reads(input.field, input.path);
+  }
+  // Values that are no paths are no files either.
+  for (const SweepAxis& axis : grid.axes) {
+    for (size_t index = 0; index < axis.names.size(); ++index) {
+      if (!absl::StartsWith(axis.names[index], "schedule.") &&
+          !absl::StartsWith(axis.names[index], "model.") &&
+          !absl::StartsWith(axis.names[index], "system.") &&
+          !absl::StartsWith(axis.names[index], "costs.analytic.") &&
+          axis.names[index] != "sequences.lengths" &&
+          axis.names[index] != "costs.profile") {
+        continue;
+      }
+      for (const std::vector<std::string>& values : axis.values) {
+        const std::string path =
+            ValueInFolder(axis.names[index], values[index], axis.folder);
+        if (::access(path.c_str(), F_OK) == 0) {
+          files.Reads(axis.names[index], path);
+        }
+      }
+    }
+  }
+  files.AlsoWrites("-o", database, FileFormat::kDatabase);
+  if (!csv.empty()) files.AlsoWrites("--csv", csv, FileFormat::kCsv);
+  if (!jsonl.empty()) {
+    files.AlsoWrites("--jsonl", jsonl, FileFormat::kJsonLines);
+  }
+  PW_RETURN_IF_ERROR(files.Check());
+  if (!grid.axes.empty() || exports_only()) return absl::OkStatus();
+  return MissingValue("--sweep",
+                      "an axis, FIELD=VALUES, here or in a file "
+                      "(docs/sweep.md); or --seeds");
+}
+
+// A column that no row can have is refused before hours of work. Below the keys
+// of a report only its rows know, so that a wrong end is an error of the
+// export.
+absl::Status SweepVerb::CheckColumns(const SweepPoints& points) const {
+  std::vector<std::string> known = SweepReader::RowColumns();
+  for (const SweepAxis& axis : points.grid().axes) {
+    known.insert(known.end(), axis.names.begin(), axis.names.end());
+  }
+  if (::access(database.c_str(), F_OK) == 0) {
+    PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
+                        SweepReader::Open(database));
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> more, reader->Columns());
+    known.insert(known.end(), more.begin(), more.end());
+  }
+  std::vector<std::string> keys = ReportKeys();
+  for (const std::string& column : columns) {
+    const std::string key = column.substr(0, column.find('.'));
+    if (std::find(keys.begin(), keys.end(), key) != keys.end() ||
+        std::find(known.begin(), known.end(), column) != known.end()) {
+      continue;
+    }
+    keys.insert(keys.end(), known.begin(), known.end());
+    return AboutField("--columns",
+                      Prefix("--columns", UnknownName("column", column, keys)));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> SweepVerb::WarningsOf(const SweepPoints& points) {
+  // A base may lack what an axis gives.
+  std::string name = "base";
+  RunContext context;
+  const SweepChoices none(points.grid().axes.size(), -1);
+  const auto prepared = [&](const SweepChoices& choices) {
+    std::optional<PreparedRun> run;
+    const absl::StatusOr<RunConfig> point = points.At(choices);
+    if (!point.ok()) return run;
+    absl::StatusOr<PreparedRun> made = Prepare(*point, &context);
+    if (made.ok()) run = *std::move(made);
+    return run;
+  };
+  std::optional<PreparedRun> run = prepared(none);
+  std::optional<PreparedRun> first;
+  GridWalk walk(&points.grid(), points.base());
+  if (walk.Next()) first = prepared(walk.choices());
+  if (!run) {
+    name = "first point";
+    run = first;
+  }
+  std::vector<std::string> warnings;
+  if (!run) return warnings;
+  for (const std::string& warning : run->warnings) {
+    // What the first point does not say is about what an axis gives.
+    if (first && std::find(first->warnings.begin(), first->warnings.end(),
+                           warning) == first->warnings.end()) {
+      continue;
+    }
+    warnings.push_back(absl::StrCat(name, ": ", warning));
+  }
+  bool seeds = false;
+  bool may_draw = false;
+  for (const SweepAxis& axis : points.grid().axes) {
+    for (const std::string& field : axis.names) {
+      seeds |= field == "costs.seed";
+      may_draw |= MayDraw(field);
+    }
+  }
+  if (seeds && !may_draw && !run->config.reliability.given() &&
+      !DrawsAnything(*run)) {
+    warnings.push_back(absl::StrCat("costs.seed: ", kNothingDrawn));
+  }
+  return warnings;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,80 @@
+// What a measured job answers: how well its step is re-created, how fast it
+// would be without stragglers, and which operations make it slow.
+//
+// All times are seconds, means over the steps unless said. The ideal job has
+// the ideal time of every operation (job_replay.h) and no gaps. For a set of
+// operations (a kind, a stage, a replica, a worker):
+//
+//   slowdown_keep   step with everything ideal but the set, over the ideal step
+//   speedup_fix     step without gaps, over the same with only the set ideal
+//   gap_s           how much the gaps of the set alone lengthen the step
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/diagnose/job.h"
+#include "sim/diagnose/job_replay.h"
+
+namespace pipewright {
+
+struct StepAnswer {
+  int64_t step = 0;
+  double recorded_s = 0;
+  double with_gaps_s = 0;  // replay; the recorded one, but for cut times
+  double no_gap_s = 0;
+  // no_gap_s / recorded_s - 1: below 0 the replay is too fast.
+  double gap_error = 0;
+};
+
+struct JobWhatIf {
+  std::string name;
+  int stage = -1;    // of a stage or a worker
+  int replica = -1;  // of a replica or a worker
+  int64_t operations = 0;
+  double slowdown_keep = 1;
+  double speedup_fix = 1;
+  double gap_s = 0;  // of kinds
+};
+
+struct KindIdeal {
+  std::string kind;
+  bool communication = false;
+  int64_t operations = 0;  // of one step
+  double ideal_s = 0;
+  // Largest time of any operation in any step.
+  double largest_s = 0;
+};
+
+struct IdealTimeline {
+  std::vector<double> start_s;  // by operation
+  std::vector<double> end_s;
+};
+
+struct Diagnosis {
+  ComputeIdeal ideal = ComputeIdeal::kMean;
+  std::vector<StepAnswer> steps;
+  double recorded_s = 0;
+  double no_gap_s = 0;
+  double ideal_s = 0;
+  double gap_error = 0;           // mean of the steps'
+  double worst_gap_error = 0;     // the one of the largest size
+  double gap_slowdown = 1;        // recorded_s / no_gap_s
+  double straggler_slowdown = 1;  // no_gap_s / ideal_s
+  std::vector<KindIdeal> kind_ideals;
+  // In the order of the file; a report sorts.
+  std::vector<JobWhatIf> kinds;
+  std::vector<JobWhatIf> stages;
+  std::vector<JobWhatIf> replicas;
+  std::vector<JobWhatIf> workers;  // by replica, then by stage
+  // Workers were too many to try one by one: each has the smaller slowdown of
+  // its stage and its replica.
+  bool workers_estimated = false;
+  IdealTimeline timeline;
+  std::vector<std::string> warnings;
+};
+
+Diagnosis Diagnose(const MeasuredJob& job, ComputeIdeal ideal);
+
+}  // namespace pipewright

@@ -1,0 +1,362 @@
+// Layers as the unit of sharding (FSDP2; lower_odc.cc has what is odc's): a
+// pass is cut into its layers, and gathers and reductions come with each.
+//
+// FSDP2's rules (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py):
+// - a gather runs while the layer before it computes, never ahead of the pass
+//   that its layer is of;
+// - a layer's backward waits until the reduction two layers back has ended, so
+//   that one is under way while one more is prepared;
+// - a backward ends when its last reduction has.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/program/lowering.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kLayersGatheredAhead = 1;
+constexpr int kReductionsBehind = 2;
+
+constexpr PassKind kLayerKinds[] = {
+    PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight,
+    PassKind::kBackwardFull, PassKind::kRecompute};
+constexpr PassKind kReducingKinds[] = {PassKind::kBackwardWeight,
+                                       PassKind::kBackwardFull};
+// W needs no parameters.
+constexpr PassKind kGatheringBackwards[] = {
+    PassKind::kRecompute, PassKind::kBackwardInput, PassKind::kBackwardFull};
+
+absl::Status CheckPart(int part, int of, const char* field) {
+  if (part == 0 || (part > 0 && part <= of && of % part == 0)) {
+    return absl::OkStatus();
+  }
+  return BadValue(field, absl::StrCat(part),
+                  absl::StrCat("0 or a divisor of ", of));
+}
+
+}  // namespace
+
+std::vector<int> LayersInFront(
+    const std::vector<std::vector<LayerShare>>& stages) {
+  std::vector<int> in_front;
+  bool trained = false;
+  for (const std::vector<LayerShare>& layers : stages) {
+    int count = 0;
+    for (const LayerShare& layer : layers) {
+      trained |= layer.parameters > 0;
+      count += trained ? 0 : 1;
+    }
+    in_front.push_back(count);
+  }
+  // Where nothing is trained there is no first one.
+  if (!trained) in_front.assign(stages.size(), 0);
+  return in_front;
+}
+
+absl::Status Lowering::CheckLayers() const {
+  const std::string with = is_odc() ? "with strategy.data_parallel odc"
+                                    : "with strategy.shard_blocks layer";
+  if (!traits().shards_weights) {
+    return BadValue("strategy.shard_blocks", "layer",
+                    absl::StrCat("pass, run, unit with strategy.data_parallel ",
+                                 traits().name));
+  }
+  const std::vector<std::vector<LayerShare>>& stages = options_.layers.stages;
+  if (static_cast<int>(stages.size()) != schedule_.stages()) {
+    return BadValue("layers of stages", absl::StrCat(stages.size()),
+                    absl::StrCat("pp * vpp = ", schedule_.stages()));
+  }
+  for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    size_t layers = 0;
+    for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+      const auto& of_stage =
+          stages[schedule_.placement.StageOf(rank, chunk, 0)];
+      if (of_stage.empty()) {
+        return BadValue("layers of stages", "0", "1 or more");
+      }
+      layers += of_stage.size();
+    }
+    if (layers > Pass::kMaxChunks) {
+      return BadValue("layers of a rank", absl::StrCat(layers),
+                      absl::StrCat("at most ", Pass::kMaxChunks));
+    }
+    for (const Pass pass : schedule_.order(rank)) {
+      const bool copied =
+          !IsComputePass(pass.kind()) && pass.kind() != PassKind::kSync;
+      if (!pass.joint_with_next() && !copied) continue;
+      return BadValue("schedule.name", schedule_.name,
+                      absl::StrCat("one without ",
+                                   copied ? "copies to the host"
+                                          : "overlapped pairs of passes",
+                                   ", ", with));
+    }
+  }
+  if (never_flushes()) {
+    return BadValue("schedule.name", schedule_.name,
+                    absl::StrCat("one that is flushed, ", with));
+  }
+  if (options_.optimizer == OptimizerMode::kPostValidated) {
+    return BadValue("strategy.optimizer", "post-validated",
+                    absl::StrCat("none, synchronised ", with));
+  }
+  if (options_.offload.active()) {
+    return BadValue("strategy.optimizer_placement", "the host",
+                    absl::StrCat("gpu ", with));
+  }
+  PW_RETURN_IF_ERROR(CheckPart(options_.layers.shard_group, options_.replicas,
+                               "strategy.shard_group"));
+  return CheckPart(options_.layers.near_group, ShardedOver(),
+                   "strategy.near_group");
+}
+
+// Chunks of the order are layers from here on, those of the chunks of the
+// schedule one after the other.
+void Lowering::SplitLayers() {
+  for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    RankProgram& target = program_.ranks[rank];
+    std::vector<int> first;  // [chunk] its first layer
+    for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+      first.push_back(static_cast<int>(target.layers.size()));
+      const int stage = schedule_.placement.StageOf(rank, chunk, 0);
+      const auto layers =
+          static_cast<int>(options_.layers.stages[stage].size());
+      for (int layer = 0; layer < layers; ++layer) {
+        target.layers.push_back(
+            {.chunk = chunk, .layer = layer, .layers = layers});
+      }
+    }
+    auto order = std::make_shared<RankOrder>();
+    for (const Pass pass : *target.order) {
+      if (!IsComputePass(pass.kind())) continue;
+      const int begin = first[pass.chunk()];
+      const int layers = target.layers[begin].layers;
+      for (int step = 0; step < layers; ++step) {
+        const int layer =
+            LayerPart::RunsDown(pass.kind()) ? layers - 1 - step : step;
+        order->push_back(
+            Pass(pass.kind(), pass.microbatch(), begin + layer, pass.slice()));
+      }
+    }
+    const std::vector<Lane> whole = std::move(target.lanes);
+    target.order = std::move(order);
+    const auto count = static_cast<int>(target.layers.size());
+    target.lanes.assign(Pass::LaneCount(count), Lane());
+    for (int chunk = 0; chunk < count; ++chunk) {
+      const LayerPart& part = target.layers[chunk];
+      for (const PassKind kind : kLayerKinds) {
+        Lane& lane = target.lanes[Pass::LaneOf(kind, chunk, 0)];
+        lane = whole[Pass::LaneOf(kind, part.chunk, 0)];
+        if (lane.stage < 0) continue;
+        const auto& shares = options_.layers.stages[lane.stage];
+        double sum = 0;
+        for (const LayerShare& share : shares) sum += share.seconds;
+        lane.seconds *=
+            sum > 0 ? shares[part.layer].seconds / sum : 1.0 / part.layers;
+        if (!part.IsFirst(kind)) lane.input = -1;
+        if (!part.IsLast(kind)) lane.output = -1;
+      }
+    }
+  }
+}
+
+// Replicas over which a layer is sharded.
+int Lowering::ShardedOver() const {
+  return options_.layers.shard_group > 0 ? options_.layers.shard_group
+                                         : options_.replicas;
+}
+
+// What a layer has of its stage's bytes.
+double Lowering::BytesOf(const std::vector<double>& stages,
+                         double LayerShare::*number, int rank,
+                         int chunk) const {
+  const LayerPart& part = program_.ranks[rank].layers[chunk];
+  const int stage = schedule_.placement.StageOf(rank, part.chunk, 0);
+  const auto& shares = options_.layers.stages[stage];
+  double sum = 0;
+  for (const LayerShare& share : shares) sum += share.*number;
+  return sum > 0 ? stages[stage] * shares[part.layer].*number / sum : 0;
+}
+
+int32_t Lowering::AddSideOp(int rank, SideOp op) {
+  std::vector<SideOp>& ops = program_.ranks[rank].side_ops;
+  ops.push_back(std::move(op));
+  return static_cast<int32_t>(ops.size()) - 1;
+}
+
+SideOp Lowering::LayerOp(int rank, OpKind kind, int chunk, int group) const {
+  const int own = program_.ranks[rank].layers[chunk].chunk;
+  return {.kind = kind,
+          .stream = Stream::kCollective,
+          .group = group,
+          .chunk = own,
+          .stage = schedule_.placement.StageOf(rank, own, 0)};
+}
+
+SideOp Lowering::GatherOf(int rank, int chunk, bool backward) {
+  const LayerGroups& groups = layer_groups_[rank];
+  const double bytes =
+      BytesOf(options_.parameter_bytes, &LayerShare::stored, rank, chunk);
+  if (is_odc()) {
+    SideOp op = LayerOp(rank, OpKind::kPull, chunk, -1);
+    const int near = options_.layers.near_group;
+    op.bytes = bytes / (near > 0 ? near : ShardedOver());
+    op.peer = rank;
+    op.peers = groups.pulls;
+    return op;
+  }
+  SideOp op = LayerOp(rank, OpKind::kAllGather, chunk,
+                      backward ? groups.near : groups.gather);
+  op.bytes = bytes;
+  return op;
+}
+
+SideOp Lowering::ReductionOf(int rank, int chunk) {
+  const LayerGroups& groups = layer_groups_[rank];
+  const double bytes =
+      BytesOf(options_.gradient_bytes, &LayerShare::parameters, rank, chunk);
+  SideOp op = LayerOp(rank, is_odc() ? OpKind::kPush : OpKind::kReduceScatter,
+                      chunk, is_odc() ? -1 : groups.reduce);
+  op.bytes = bytes;
+  if (!options_.layers.one_stream) op.stream = Stream::kReduction;
+  if (is_odc()) {
+    const LayerOptions& layers = options_.layers;
+    op.bytes = bytes / ShardedOver();
+    op.peer = rank;
+    op.peers = groups.pushes;
+    // An owner sees a request half a period late on average, once for each
+    // filling of the client's buffer. Clients come together and it serves one
+    // after the other.
+    double rounds = op.bytes > 0 ? 1 : 0;
+    if (layers.push_buffer_bytes > 0) {
+      rounds = std::ceil(op.bytes / layers.push_buffer_bytes);
+    }
+    op.seconds = rounds * layers.poll_s / 2;
+    if (layers.adds_bytes_per_s > 0) {
+      op.seconds += bytes / layers.adds_bytes_per_s;
+    }
+  }
+  return op;
+}
+
+Lowering::LayerGroups Lowering::GroupsOf(int rank) {
+  const LayerOptions& layers = options_.layers;
+  const auto group = [&](int part, bool across = false) {
+    const int added = AddGroup(Group::Span::kReplicas, {rank});
+    program_.groups[added].part = part == options_.replicas ? 0 : part;
+    program_.groups[added].across = across;
+    return added;
+  };
+  LayerGroups groups;
+  replica_group_.push_back(group(0));
+  const int sharded = ShardedOver();
+  if (is_odc()) {
+    const int near = layers.near_group > 0 ? layers.near_group : sharded;
+    groups.pulls = PeersOf(rank, near, /*push=*/false);
+    groups.pushes = PeersOf(rank, sharded, /*push=*/true);
+  } else {
+    groups.gather = group(sharded);
+    groups.near = groups.gather;
+    if (layers.near_group > 0 && layers.near_group < sharded) {
+      groups.near = group(layers.near_group);
+    }
+    // A group of its own, as on two streams it meets in another order.
+    groups.reduce = layers.one_stream ? groups.gather : group(sharded);
+  }
+  if (sharded < options_.replicas) groups.across = group(sharded, true);
+  return groups;
+}
+
+void Lowering::HookGathers(int rank) {
+  RankProgram& target = program_.ranks[rank];
+  const bool reshards = options_.layers.reshard_after_forward;
+  LaneHook gather = {.place = LaneHook::Place::kBefore,
+                     .fires = reshards ? LaneHook::Fires::kEveryPass
+                                       : LaneHook::Fires::kUnlessKept,
+                     .window = kLayersGatheredAhead};
+  gather.side_ops.assign(target.lanes.size(), -1);
+  gather.in_time.assign(target.lanes.size(), 0);
+  if (!reshards) gather.keeps.assign(target.lanes.size(), 0);
+  const LayerGroups& groups = layer_groups_[rank];
+  const std::vector<int> in_front = LayersInFront(options_.layers.stages);
+  for (int chunk = 0; chunk < static_cast<int>(target.layers.size()); ++chunk) {
+    const LayerPart& part = target.layers[chunk];
+    const int stage = schedule_.placement.StageOf(rank, part.chunk, 0);
+    const bool flows = part.layer >= in_front[stage];
+    const int32_t forward = AddSideOp(rank, GatherOf(rank, chunk, false));
+    int32_t backward = forward;
+    if (flows && reshards && groups.near != groups.gather) {
+      backward = AddSideOp(rank, GatherOf(rank, chunk, true));
+    }
+    const auto hook = [&](PassKind kind, int32_t op) {
+      const uint32_t lane = Pass::LaneOf(kind, chunk, 0);
+      gather.side_ops[lane] = op;
+      gather.in_time[lane] = target.layers[chunk].IsFirst(kind) ? 1 : 0;
+      const bool keeps =
+          kind == PassKind::kForward || kind == PassKind::kRecompute;
+      if (!reshards) gather.keeps[lane] = keeps && flows ? 1 : 0;
+    };
+    hook(PassKind::kForward, forward);
+    if (!flows) continue;
+    for (const PassKind kind : kGatheringBackwards) hook(kind, backward);
+  }
+  target.hooks.push_back(std::move(gather));
+}
+
+void Lowering::HookReductions(int rank) {
+  RankProgram& target = program_.ranks[rank];
+  const LayerGroups& groups = layer_groups_[rank];
+  const size_t lanes = target.lanes.size();
+  const bool sums = groups.across >= 0 && !is_odc();
+  LaneHook reduce = {.place = LaneHook::Place::kAfter,
+                     .window = kReductionsBehind};
+  reduce.side_ops.assign(lanes, -1);
+  LaneHook sum = {.place = LaneHook::Place::kAfter};
+  sum.side_ops.assign(lanes, -1);
+  // The compute stream stands still until the last reduction of a backward.
+  LaneHook end = sum;
+  for (int chunk = 0; chunk < static_cast<int>(target.layers.size()); ++chunk) {
+    const auto hook = [&](LaneHook& on, int32_t op) {
+      for (const PassKind kind : kReducingKinds) {
+        on.side_ops[Pass::LaneOf(kind, chunk, 0)] = op;
+      }
+    };
+    const auto event = [&] {
+      return AddChannel(ChannelKind::kEvent, rank, rank, 0);
+    };
+    SideOp last = ReductionOf(rank, chunk);
+    if (sums) {
+      // Over the parts, on a stream of its own where reductions have none.
+      SideOp across = LayerOp(rank, OpKind::kAllReduce, chunk, groups.across);
+      across.bytes = last.bytes / ShardedOver();
+      across.stream = Stream::kReduction;
+      across.inputs = {event()};
+      last.outputs = across.inputs;
+      hook(reduce, AddSideOp(rank, std::move(last)));
+      last = std::move(across);
+    }
+    if (target.layers[chunk].layer == 0) {
+      SideOp wait = {.chunk = target.layers[chunk].chunk, .inputs = {event()}};
+      last.outputs = wait.inputs;
+      hook(end, AddSideOp(rank, std::move(wait)));
+    }
+    hook(sums ? sum : reduce, AddSideOp(rank, std::move(last)));
+  }
+  target.hooks.push_back(std::move(reduce));
+  if (sums) target.hooks.push_back(std::move(sum));
+  target.hooks.push_back(std::move(end));
+}
+
+void Lowering::AddLayerShards() {
+  for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    layer_groups_.push_back(GroupsOf(rank));
+    if (is_odc()) AddOdcBegin(rank);
+    HookGathers(rank);
+    HookReductions(rank);
+    if (is_odc()) AddOdcDrain(rank);
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,121 @@
+// Lower bounds on the time of a step and on the memory of a rank, so cheap that
+// a plan can order a million points by them. No bound exceeds what engine
+// `fast` and the memory of Prepare say of the same point (but for rounding,
+// kBoundRounding); docs/plan.md has the argument.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "sim/memory/stage_memory.h"
+#include "sim/search/plan_space.h"
+
+namespace pipewright {
+
+// Sums in another order differ by that much.
+inline constexpr double kBoundRounding = 1e-9;
+
+// Of a stage: seconds of one microbatch, dense parameters of one device.
+struct StageBound {
+  double forward_s = 0;
+  double backward_input_s = 0;
+  double backward_weight_s = 0;
+  double parameters = 0;         // that are trained and of no expert
+  double stepped = 0;            // experts included
+  double backward_s() const { return backward_input_s + backward_weight_s; }
+};
+
+class PlanBounds {
+ public:
+  // `space` must live as long as this.
+  explicit PlanBounds(PlanSpace* space);
+
+  // Of every point of the group, in closed form: the pass time of the busiest
+  // rank, least warm-up and cool-down, the optimizer.
+  double StepSeconds(const PlanGroup& group);
+
+  // The same with what the point alone has: gradients and parameters on their
+  // way. At least that of its group.
+  double StepSeconds(const PlanPoint& point);
+
+  // The longest path through the order of the group's schedule, without
+  // collectives and with the least time for hops, and what a point adds to it.
+  // 0 of planners.
+  double ReplaySeconds(const PlanPoint& point);
+
+  // What a device of the neediest rank holds at least; 0 where nothing is
+  // known.
+  double MemoryBytes(const PlanPoint& point);
+  // Of a device; infinite where no limit is known.
+  double memory_limit() const { return memory_limit_; }
+
+  // [stage]; empty where the times cannot be told by stage.
+  std::vector<StageBound> Stages(const PlanGroup& group);
+
+ private:
+  struct Block {
+    StageBound bound;
+  };
+  // What the order of a schedule keeps on a rank, at its fullest.
+  struct Held {
+    std::vector<double> kept;    // [direction * vpp + chunk], microbatches
+    std::vector<double> weight;  // behind a split B
+  };
+  struct Order {
+    std::shared_ptr<const Schedule> schedule;  // null: it cannot be built
+    std::vector<std::vector<Held>> held;       // [rank], a few moments each
+  };
+
+  const StageBound& BlockOf(const PlanGroup& group, BlockKind kind,
+                            int64_t layer);
+  std::shared_ptr<const StageLayout> LayoutOf(const PlanGroup& group);
+  std::shared_ptr<const Order> OrderOf(const PlanGroup& group);
+  std::shared_ptr<const StageMemory> MemoryOf(
+      const TrainingSpec& training, const std::vector<StageBlock>& blocks);
+  // Least seconds of a collective of `bytes` over the replicas.
+  double CollectiveSeconds(const PlanGroup& group, double bytes) const;
+  struct Extra {
+    double before_s = 0;   // in front of the first pass
+    double after_s = 0;    // behind the last one of the rank with stage 0
+    std::vector<double> rank_after_s;  // behind the last one of each rank
+    double stream_s = 0;   // collectives of one rank, one after the other
+  };
+  Extra ExtraOf(const PlanPoint& point, const std::vector<StageBound>& stages,
+                const ScheduleFacts& facts) const;
+  double OptimizerSeconds(const PlanGroup& group,
+                          const std::vector<StageBound>& stages,
+                          const ScheduleFacts& facts, double shards) const;
+  double Passes(const PlanGroup& group, const std::vector<StageBound>& stages,
+                const ScheduleFacts& facts, const Extra& extra) const;
+  double LeastHop(const PlanGroup& group) const;
+  const ScheduleFacts& FactsOf(const PlanGroup& group) {
+    return space_->Facts(group.schedule, group.pp, group.vpp,
+                         group.microbatches);
+  }
+
+  PlanSpace* space_;
+  bool synchronised_ = false;
+  double memory_limit_ = 0;
+  double least_factor_ = 1;  // of a pass, whatever its microbatch
+  std::mutex mutex_;
+  using BlockKey = std::tuple<int, int, int, int, int, int, int, int>;
+  absl::flat_hash_map<BlockKey, std::unique_ptr<StageBound>> blocks_;
+  absl::flat_hash_map<std::tuple<int, int, int>,
+                      std::shared_ptr<const StageLayout>>
+      layouts_;
+  absl::flat_hash_map<std::tuple<int, int, int, int>,
+                      std::shared_ptr<const Order>>
+      orders_;
+  absl::flat_hash_map<std::string, std::shared_ptr<const StageMemory>>
+      memories_;
+  // Of the group asked for last by each key: its replay.
+  absl::flat_hash_map<std::string, std::shared_ptr<const std::vector<double>>>
+      replays_;
+};
+
+}  // namespace pipewright

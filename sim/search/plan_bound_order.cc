@@ -1,0 +1,301 @@
+// Bounds that need the order of a schedule: its longest path, and what it keeps
+// in memory. Each order is built once.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/memory/schedule_memory.h"
+#include "sim/model/ops.h"
+#include "sim/replay/core.h"
+#include "sim/replay/wiring.h"
+#include "sim/schedule/registry.h"
+#include "sim/search/plan_bound.h"
+
+namespace pipewright {
+namespace {
+
+// Larger orders are left to the run itself.
+constexpr int64_t kMostReplayed = 4'000'000;
+
+double SecondsOf(PassKind kind, const StageBound& stage) {
+  switch (kind) {
+    case PassKind::kForward:
+      return stage.forward_s;
+    case PassKind::kBackwardInput:
+      return stage.backward_input_s;
+    case PassKind::kBackwardWeight:
+      return stage.backward_weight_s;
+    case PassKind::kBackwardFull:
+      return stage.backward_s();
+    default:
+      return 0;
+  }
+}
+
+// Ends of all ranks; empty where they wait for each other.
+std::vector<double> EndsOf(const Schedule& schedule,
+                           const std::vector<StageBound>& stages,
+                           double factor, double hop_s, double pair_factor) {
+  const Wiring wiring = WireSchedule(schedule);
+  const bool again = schedule.Has(PassKind::kRecompute);
+  std::vector<std::vector<ReplayLane>> lanes(schedule.pp());
+  std::vector<ReplayRank> ranks(schedule.pp());
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const std::vector<WiredLane>& wired = wiring.lanes[rank];
+    lanes[rank].resize(wired.size());
+    for (size_t lane = 0; lane < wired.size(); ++lane) {
+      if (wired[lane].stage < 0) continue;
+      const PassKind kind = Pass::KindOf(lane);
+      double seconds = SecondsOf(kind, stages[wired[lane].stage]);
+      // R passes may take something off the backward.
+      if (again && kind != PassKind::kForward &&
+          kind != PassKind::kBackwardWeight) {
+        seconds = std::max(
+            0.0, seconds - stages[wired[lane].stage].forward_s);
+      }
+      lanes[rank][lane] = {.seconds = factor * seconds,
+                           .output_delay_s = hop_s,
+                           .input = wired[lane].input,
+                           .output = wired[lane].output};
+    }
+    ranks[rank].order = schedule.order(rank).data();
+    ranks[rank].lanes = lanes[rank].data();
+  }
+  ReplayCore core(std::move(ranks), static_cast<int>(wiring.channels.size()),
+                  nullptr, pair_factor);
+  NullObserver observer;
+  int ended = 0;
+  for (bool progress = true; progress && ended < schedule.pp();) {
+    progress = false;
+    ended = 0;
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      const auto size = static_cast<int64_t>(schedule.order(rank).size());
+      const int64_t before = core.rank(rank).position;
+      core.Advance(rank, size, observer);
+      progress |= core.rank(rank).position != before;
+      ended += core.rank(rank).position == size ? 1 : 0;
+    }
+  }
+  std::vector<double> ends;
+  if (ended < schedule.pp()) return ends;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    ends.push_back(core.rank(rank).clock_s);
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
+    const PlanGroup& group) {
+  const std::tuple<int, int, int, int> key = {group.schedule, group.pp,
+                                              group.vpp, group.microbatches};
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = orders_.find(key);
+    if (found != orders_.end()) return found->second;
+  }
+  auto order = std::make_shared<Order>();
+  const RunConfig& base = space_->request().base;
+  const double passes = 3.0 * group.pp * group.vpp * group.microbatches;
+  if (!space_->is_planner(group.schedule) && base.schedule.params.empty() &&
+      base.strategy.slices.value_or(1) == 1 && passes < kMostReplayed) {
+    ScheduleParams params;
+    params.pp = group.pp;
+    params.vpp = group.vpp;
+    params.microbatches = group.microbatches;
+    absl::StatusOr<Schedule> built =
+        BuildSchedule(space_->schedules()[group.schedule], params);
+    if (built.ok() && built->slices == 1) {
+      order->schedule = std::make_shared<const Schedule>(*std::move(built));
+    }
+  }
+  if (order->schedule != nullptr) {
+    const Schedule& schedule = *order->schedule;
+    const size_t lanes =
+        static_cast<size_t>(schedule.directions) * schedule.vpp();
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      // Where most forwards wait for a backward, and where most passes wait
+      // for anything.
+      Held now = {std::vector<double>(lanes, 0.0),
+                  std::vector<double>(lanes, 0.0)};
+      Held fullest = now;
+      Held fullest_both = now;
+      double kept = 0, both = 0, most_kept = 0, most_both = 0;
+      for (const Pass pass : schedule.order(rank)) {
+        const size_t lane = static_cast<size_t>(pass.direction()) *
+                                schedule.vpp() +
+                            pass.chunk();
+        if (pass.kind() == PassKind::kForward) {
+          now.kept[lane] += 1;
+          kept += 1;
+          both += 1;
+        } else if (pass.kind() == PassKind::kBackwardFull) {
+          now.kept[lane] -= 1;
+          kept -= 1;
+          both -= 1;
+        } else if (pass.kind() == PassKind::kBackwardInput) {
+          now.kept[lane] -= 1;
+          now.weight[lane] += 1;
+          kept -= 1;
+        } else if (pass.kind() == PassKind::kBackwardWeight) {
+          now.weight[lane] -= 1;
+          both -= 1;
+        }
+        if (kept > most_kept) {
+          most_kept = kept;
+          fullest = now;
+        }
+        if (both > most_both) {
+          most_both = both;
+          fullest_both = now;
+        }
+      }
+      order->held.push_back({fullest, fullest_both});
+    }
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return orders_.try_emplace(key, std::move(order)).first->second;
+}
+
+double PlanBounds::LeastHop(const PlanGroup& group) const {
+  const PreparedRun& probe = space_->probe();
+  const CostChoice& given = space_->request().base.costs;
+  if (given.p2p_s) return *given.p2p_s;
+  const ShapeParams* const shape = probe.network.system_shape();
+  if (shape == nullptr || space_->model() == nullptr || given.hop_bytes) {
+    return 0;
+  }
+  const double bytes = HopBytes(*space_->model(), space_->TrainingOf(group));
+  const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
+                                            : shape->devices_per_node;
+  const double share =
+      std::max(1.0, static_cast<double>(nics) / shape->devices_per_node);
+  double rate = share * shape->nic.bytes_per_s;
+  if (group.tp * group.cp < space_->devices_per_node()) {
+    rate = std::max(rate, shape->nvlink.bytes_per_s);
+  }
+  return rate > 0 ? bytes / rate : 0;
+}
+
+double PlanBounds::ReplaySeconds(const PlanPoint& point) {
+  const PlanGroup& group = point.group;
+  const double closed_s = StepSeconds(point);
+  const ScheduleFacts& facts = FactsOf(group);
+  if (!synchronised_ || !facts.flushes || facts.rank_of_stage.empty()) {
+    return closed_s;
+  }
+  const std::shared_ptr<const Order> order = OrderOf(group);
+  if (order->schedule == nullptr) return closed_s;
+  const std::vector<StageBound> stages = Stages(group);
+  const std::string key = absl::StrCat(
+      group.schedule, " ", group.pp, " ", group.vpp, " ", group.microbatches,
+      " ", group.layout, " ", group.tp, " ", group.cp, " ", group.ep, " ",
+      group.microbatch_size, " ", static_cast<int>(group.recompute), " ",
+      group.dp > 1);
+  std::shared_ptr<const std::vector<double>> ends;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = replays_.find(key);
+    if (found != replays_.end()) ends = found->second;
+  }
+  if (ends == nullptr) {
+    const double pair =
+        space_->request().base.costs.pair_factor.value_or(1);
+    ends = std::make_shared<const std::vector<double>>(
+        EndsOf(*order->schedule, stages, least_factor_ / std::min(1.0, pair),
+               LeastHop(group), pair));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    replays_.try_emplace(key, ends);
+  }
+  const Extra extra = ExtraOf(point, stages, facts);
+  double most = 0;
+  for (size_t rank = 0; rank < ends->size(); ++rank) {
+    most = std::max(most, (*ends)[rank] + extra.rank_after_s[rank]);
+  }
+  const bool shards = TraitsOf(point.data_parallel).shards_step;
+  const double step = OptimizerSeconds(
+      group, stages, facts,
+      shards ? static_cast<double>(group.dp) * group.cp : 1);
+  return std::max(closed_s, extra.before_s + most + step);
+}
+
+std::shared_ptr<const StageMemory> PlanBounds::MemoryOf(
+    const TrainingSpec& training, const std::vector<StageBlock>& blocks) {
+  std::string key = absl::StrCat(
+      training.tp, " ", training.cp, " ", training.ep, " ", training.dp, " ",
+      training.zero, " ", training.microbatch_size, " ",
+      static_cast<int>(training.recompute));
+  for (const StageBlock& block : blocks) {
+    absl::StrAppend(&key, "|", static_cast<int>(block.kind), " ", block.count,
+                    " ", block.part, " ",
+                    space_->model()->frozen_layers > 0 ? block.first_layer : 0);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = memories_.find(key);
+    if (found != memories_.end()) return found->second;
+  }
+  auto made = std::make_shared<const StageMemory>(
+      BuildStageMemory(*space_->model(), training, blocks, 0));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return memories_.try_emplace(key, std::move(made)).first->second;
+}
+
+double PlanBounds::MemoryBytes(const PlanPoint& point) {
+  const PlanGroup& group = point.group;
+  const RunConfig& base = space_->request().base;
+  if (space_->model() == nullptr ||
+      base.strategy.optimizer_placement.value_or(OptimizerPlacement::kGpu) !=
+          OptimizerPlacement::kGpu ||
+      !base.strategy.recompute_chunks.empty()) {
+    return 0;
+  }
+  const std::shared_ptr<const StageLayout> layout = LayoutOf(group);
+  const ScheduleFacts& facts = FactsOf(group);
+  if (layout->stages.empty() || facts.rank_of_stage.empty()) return 0;
+  TrainingSpec training = space_->TrainingOf(group);
+  training.zero = TraitsOf(point.data_parallel).zero_stage();
+  std::vector<double> fixed(group.pp, 0.0);
+  std::vector<std::shared_ptr<const StageMemory>> stages;
+  for (size_t stage = 0; stage < layout->stages.size(); ++stage) {
+    stages.push_back(MemoryOf(training, layout->stages[stage]));
+    const double bytes =
+        static_cast<double>(stages.back()->fixed.total()) -
+        static_cast<double>(stages.back()->tied_table.total());
+    const int rank = facts.rank_of_stage[stage];
+    fixed[rank] += bytes;
+    if (facts.directions == 2) fixed[group.pp - 1 - rank] += bytes;
+  }
+  const bool stays = point.offload == OffloadMode::kNone;
+  const std::shared_ptr<const Order> order = OrderOf(group);
+  const bool counts = stays && order->schedule != nullptr &&
+                      !order->schedule->Has(PassKind::kRecompute);
+  double most = 0;
+  for (int rank = 0; rank < group.pp; ++rank) {
+    double live = 0;
+    if (counts) {
+      for (const Held& held : order->held[rank]) {
+        double bytes = 0;
+        for (size_t lane = 0; lane < held.kept.size(); ++lane) {
+          const int vpp = group.vpp;
+          const int stage = order->schedule->placement.StageOf(
+              rank, static_cast<int>(lane) % vpp,
+              static_cast<int>(lane) / vpp);
+          bytes += held.kept[lane] * static_cast<double>(stages[stage]->kept) +
+                   held.weight[lane] *
+                       static_cast<double>(stages[stage]->weight_part);
+        }
+        live = std::max(live, bytes);
+      }
+    }
+    most = std::max(most, fixed[rank] + live);
+  }
+  return most + base.strategy.memory_context_bytes.value_or(
+                    space_->probe().memory
+                        ? static_cast<double>(
+                              space_->probe().memory->memory->ranks[0].context)
+                        : 0);
+}
+
+}  // namespace pipewright

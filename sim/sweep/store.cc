@@ -1,0 +1,174 @@
+#include "sim/sweep/store.h"
+
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/digest.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+absl::string_view BytesOf(const PointHash& hash) {
+  return {reinterpret_cast<const char*>(hash.data()), hash.size()};
+}
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+void BindOptional(Statement* statement, int place,
+                  const std::optional<double>& value) {
+  value ? statement->BindReal(place, *value) : statement->BindNull(place);
+}
+
+}  // namespace
+
+size_t SweepStore::HashOfPointHash::operator()(const PointHash& hash) const {
+  size_t value = 0;
+  std::memcpy(&value, hash.data(), sizeof(value));
+  return value;
+}
+
+SweepStore::SweepStore(std::unique_ptr<Database> database)
+    : database_(std::move(database)) {}
+
+SweepStore::~SweepStore() {
+  if (open_) database_->Execute("ROLLBACK").IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<SweepStore>> SweepStore::Open(
+    const std::string& path) {
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                      Database::Open(path, Database::Mode::kWrite));
+  std::unique_ptr<SweepStore> store(new SweepStore(std::move(database)));
+  PW_RETURN_IF_ERROR(store->Start());
+  return store;
+}
+
+absl::Status SweepStore::Start() {
+  PW_RETURN_IF_ERROR(database_->Lock());
+  // First, since it leaves a file of another program as it is.
+  PW_RETURN_IF_ERROR(MigrateSweepFile(database_.get()));
+  // Readers go on while rows are added. What a killed process leaves is right
+  // without a disk that is told to write; a cut of power may lose rows.
+  PW_RETURN_IF_ERROR(
+      database_->Execute("PRAGMA journal_mode = WAL;"
+                         "PRAGMA synchronous = NORMAL;"
+                         "PRAGMA cache_size = -65536;"
+                         "PRAGMA wal_autocheckpoint = 4000"));
+  PW_ASSIGN_OR_RETURN(
+      insert_,
+      database_->Prepare(
+          "INSERT OR REPLACE INTO point(hash, model_version, sweep, status, "
+          "exit, reason, engine, seed, axes, fits, iteration_s, tokens_per_s, "
+          "peak_memory_bytes, bubble_global, bubble_per_rank, mfu, shape, "
+          "leaves) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  PW_ASSIGN_OR_RETURN(
+      find_shape_, database_->Prepare("SELECT id FROM shape WHERE digest = ?"));
+  PW_ASSIGN_OR_RETURN(
+      insert_shape_,
+      database_->Prepare("INSERT INTO shape(digest, tree) VALUES(?, ?)"));
+  PW_ASSIGN_OR_RETURN(
+      const auto hashes,
+      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout') FROM "
+                         "point WHERE model_version = ?"));
+  hashes->BindInteger(0, kModelVersion);
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, hashes->Step());
+    if (!found) break;
+    const absl::string_view bytes = hashes->Text(0);
+    PointHash hash;
+    if (bytes.size() != hash.size()) continue;
+    std::memcpy(hash.data(), bytes.data(), hash.size());
+    known_.insert(hash);
+    if (hashes->Integer(1) != 0) lost_.insert(hash);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SweepStore::Begin(const std::string& command,
+                               const std::string& base) {
+  PW_ASSIGN_OR_RETURN(
+      const auto insert,
+      database_->Prepare("INSERT INTO sweep(started, program, model_version, "
+                         "command, base) VALUES(?,?,?,?,?)"));
+  const std::string now = UtcNow();
+  insert->BindText(0, now);
+  insert->BindText(1, PIPEWRIGHT_VERSION);
+  insert->BindInteger(2, kModelVersion);
+  insert->BindText(3, command);
+  insert->BindText(4, base);
+  PW_RETURN_IF_ERROR(insert->Run());
+  sweep_ = database_->last_row_id();
+  return absl::OkStatus();
+}
+
+void SweepStore::ForgetLost() {
+  for (const PointHash& hash : lost_) known_.erase(hash);
+  lost_.clear();
+}
+
+absl::StatusOr<int64_t> SweepStore::ShapeOf(const std::string& shape) {
+  const std::string digest = absl::StrCat(Digest(shape), "-", shape.size());
+  const auto known = shapes_.find(digest);
+  if (known != shapes_.end()) return known->second;
+  find_shape_->BindText(0, digest);
+  PW_ASSIGN_OR_RETURN(const bool found, find_shape_->Step());
+  int64_t id = found ? find_shape_->Integer(0) : 0;
+  find_shape_->Reset();
+  if (!found) {
+    insert_shape_->BindText(0, digest);
+    insert_shape_->BindText(1, shape);
+    PW_RETURN_IF_ERROR(insert_shape_->Run());
+    id = database_->last_row_id();
+  }
+  shapes_[digest] = id;
+  return id;
+}
+
+absl::Status SweepStore::Add(const PointResult& result) {
+  if (!open_) PW_RETURN_IF_ERROR(database_->Execute("BEGIN"));
+  open_ = true;
+  insert_->BindBytes(0, BytesOf(result.hash));
+  insert_->BindInteger(1, kModelVersion);
+  insert_->BindInteger(2, sweep_);
+  insert_->BindText(3, NameOf(result.status));
+  insert_->BindInteger(4, result.exit);
+  if (!result.reason.empty()) insert_->BindText(5, result.reason);
+  insert_->BindText(6, result.engine);
+  if (result.seed) insert_->BindInteger(7, *result.seed);
+  insert_->BindText(8, result.axes);
+  if (result.fits) insert_->BindInteger(9, *result.fits ? 1 : 0);
+  BindOptional(insert_.get(), 10, result.iteration_s);
+  BindOptional(insert_.get(), 11, result.tokens_per_s);
+  BindOptional(insert_.get(), 12, result.peak_memory_bytes);
+  BindOptional(insert_.get(), 13, result.bubble_global);
+  BindOptional(insert_.get(), 14, result.bubble_per_rank);
+  BindOptional(insert_.get(), 15, result.mfu);
+  if (!result.shape.empty()) {
+    PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
+    insert_->BindInteger(16, shape);
+    insert_->BindText(17, result.leaves);
+  }
+  PW_RETURN_IF_ERROR(insert_->Run());
+  known_.insert(result.hash);
+  return absl::OkStatus();
+}
+
+absl::Status SweepStore::Commit() {
+  if (!open_) return absl::OkStatus();
+  open_ = false;
+  const absl::Status status = database_->Execute("COMMIT");
+  if (!status.ok()) database_->Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+}  // namespace pipewright

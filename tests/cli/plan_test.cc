@@ -1,0 +1,299 @@
+// `plan` against a search that shares nothing with it but the simulation, and
+// what it says when nothing fits or nothing is legal.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/config/run_config.h"
+#include "sim/run/simulated_run.h"
+#include "sim/search/foreign_args.h"
+#include "sim/search/plan.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+using testing::BinaryResult;
+using testing::RunBinary;
+
+RunConfig Base(const std::string& memory) {
+  return ReadConfig("", "",
+                    {{{"model.preset", "llama3-8b", "test"},
+                      {"system.preset", "dgx-h100", "test"},
+                      {"system.nodes", "1", "test"},
+                      {"system.memory", memory, "test"},
+                      {"costs.analytic.device", "auto", "test"}}})
+      .value();
+}
+
+constexpr int kBatch = 8;
+
+PlanRequest SmallRequest(const std::string& memory) {
+  PlanRequest request;
+  request.base = Base(memory);
+  request.global_batch = kBatch;
+  request.fixed = {{"cp", {"1"}},
+                   {"offload", {"none"}},
+                   {"recompute", {"none", "full"}},
+                   {"schedule", {"1f1b", "interleaved-1f1b"}},
+                   {"vpp", {"1", "2"}},
+                   {"layout", {"even"}}};
+  return request;
+}
+
+// All degrees written down anew; what does not run or fit is left out.
+double Exhaustive(const std::string& memory) {
+  RunContext context;
+  double best = std::numeric_limits<double>::infinity();
+  for (const int tp : {1, 2, 4, 8}) {
+    for (const int pp : {1, 2, 4, 8}) {
+      if (tp * pp > 8) continue;
+      const int dp = 8 / (tp * pp);
+      for (const int size : {1, 2, 4, 8}) {
+        if (kBatch % (dp * size) != 0) continue;
+        for (const int vpp : {1, 2}) {
+          if (pp == 1 && vpp > 1) continue;
+          for (const char* schedule : {"1f1b", "interleaved-1f1b"}) {
+            for (const Recompute recompute :
+                 {Recompute::kNone, Recompute::kFull}) {
+              for (const DataParallel mode :
+                   {DataParallel::kDdp, DataParallel::kZero1,
+                    DataParallel::kZero2, DataParallel::kFsdp}) {
+                RunConfig config = Base(memory);
+                config.engine = "fast";
+                config.schedule.name.emplace(schedule);
+                config.strategy.tp = tp;
+                config.strategy.pp = pp;
+                config.strategy.dp = dp;
+                config.strategy.vpp = vpp;
+                config.strategy.microbatch_size = size;
+                config.strategy.microbatches = kBatch / (dp * size);
+                config.strategy.recompute = recompute;
+                if (dp > 1) config.strategy.data_parallel = mode;
+                const auto run = Simulate(config, &context);
+                if (!run.ok() || !run->report.fits.value_or(true)) continue;
+                best = std::min(best, run->report.iteration_s);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return best;
+}
+
+TEST_CASE("cli: plan finds the best of an exhaustive search", "[cli][long]") {
+  for (const char* memory : {"80GiB", "40GiB"}) {
+    INFO(memory);
+    RunContext context;
+    PlanOptions options;
+    options.confirm = false;
+    const PlanOutcome plan =
+        MakePlan(SmallRequest(memory), options, &context).value();
+    REQUIRE(!plan.ranked.empty());
+    CHECK(plan.ranked[0].iteration_s ==
+          Approx(Exhaustive(memory)).epsilon(1e-9));
+    const PlanCounts& counts = plan.counts;
+    CHECK(counts.legal == counts.memory + counts.bound + counts.dominated +
+                              counts.simulated + counts.refused);
+    for (const PlanResult& result : plan.ranked) {
+      CHECK(result.bound_s <= result.score * (1 + 1e-9));
+    }
+  }
+  // A bound that is too high is seen by the same check.
+  RunContext context;
+  PlanOptions wrong;
+  wrong.confirm = false;
+  wrong.bound_factor = 2;
+  const PlanOutcome plan =
+      MakePlan(SmallRequest("80GiB"), wrong, &context).value();
+  CHECK(std::any_of(plan.ranked.begin(), plan.ranked.end(),
+                    [](const PlanResult& result) {
+                      return result.bound_s > result.score * (1 + 1e-9);
+                    }));
+}
+
+PlanOutcome SmallPlan(PlanObjective objective) {
+  PlanRequest request = SmallRequest("80GiB");
+  request.objective = objective;
+  RunContext context;
+  PlanOptions options;
+  options.confirm = false;
+  return MakePlan(request, options, &context).value();
+}
+
+TEST_CASE("cli: of what is as fast plan takes what needs least memory",
+          "[cli]") {
+  const PlanOutcome plan = SmallPlan(PlanObjective::kTokensPerSecond);
+  size_t as_fast = 0;
+  for (size_t row = 1; row < plan.ranked.size(); ++row) {
+    const PlanResult& one = plan.ranked[row - 1];
+    const PlanResult& next = plan.ranked[row];
+    if (next.score > one.score * (1 + 1e-10)) continue;
+    CHECK(one.peak_bytes <= next.peak_bytes);
+    ++as_fast;
+  }
+  CHECK(as_fast > 0);
+  const auto report = nlohmann::json::parse(PlanToJson(plan), nullptr, false);
+  CHECK(report["margin"].get<double>() > 1e-9);
+  const std::string text = PlanToText(plan);
+  CHECK(absl::StrContains(text, "as fast as the best: "));
+  CHECK(absl::StrContains(text, "keeps out what takes at most"));
+}
+
+TEST_CASE("cli: bounds of plan are seconds of a step for each objective",
+          "[cli]") {
+  const PlanOutcome plan = SmallPlan(PlanObjective::kCost);
+  REQUIRE(!plan.ranked.empty());
+  for (const PlanResult& result : plan.ranked) {
+    CHECK(result.bound_s <= result.iteration_s * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("cli: plan gives the same counts for any number of threads",
+          "[cli][long]") {
+  RunContext context;
+  PlanOptions one;
+  one.confirm = false;
+  PlanOptions three = one;
+  three.workers = 3;
+  const auto text = [&](const PlanOptions& options) {
+    return PlanToJson(
+        MakePlan(SmallRequest("80GiB"), options, &context).value());
+  };
+  CHECK(text(one) == text(three));
+}
+
+TEST_CASE("cli: plan says what would help where nothing fits", "[cli]") {
+  const BinaryResult plan = RunBinary(
+      {"plan",        "--model", "llama3-8b",    "--system",       "dgx-h100",
+       "--nodes",     "1",       "--analytic",   "--global-batch", "8",
+       "--memory",    "4GiB",    "--fix",        "schedule=1f1b",  "--fix",
+       "layout=even", "--fix",   "offload=none", "--no-confirm",   "--json"});
+  CHECK(plan.exit_code == 3);
+  const auto report = nlohmann::json::parse(plan.out, nullptr, false);
+  REQUIRE(report.is_object());
+  CHECK(report["fits"] == false);
+  CHECK(!report["help"].empty());
+  CHECK(report["counts"]["legal"] == report["counts"]["pruned_by_memory"]);
+}
+
+TEST_CASE("cli: plan refuses what it cannot search", "[cli]") {
+  const auto refused = [](const std::vector<std::string>& more,
+                          const char* words) {
+    std::vector<std::string> call = {"plan",        "--model",  "llama3-8b",
+                                     "--system",    "dgx-h100", "--analytic",
+                                     "--no-confirm"};
+    call.insert(call.end(), more.begin(), more.end());
+    const BinaryResult plan = RunBinary(call);
+    INFO(plan.err);
+    CHECK(plan.exit_code == 2);
+    CHECK(absl::StrContains(plan.err, words));
+  };
+  refused({"--global-batch", "0"}, "--global-batch");
+  refused({"--global-batch", "8", "--fix", "tq=8"}, "axis");
+  refused({"--global-batch", "8", "--fix", "tp"}, "AXIS=VALUE");
+  refused({"--global-batch", "8", "--fix", "schedule=nothing"}, "schedule");
+  refused({"--global-batch", "8", "--objective", "fun"}, "tokens_per_s, cost");
+  refused({"--global-batch", "7", "--fix", "dp=8"}, "no combination is legal");
+  refused({"--global-batch", "8", "--engine", "simgrid"}, "allowed: fast");
+  refused({"--global-batch", "8", "--jitter", "3%"}, "allowed: none");
+}
+
+TEST_CASE("cli: what plan emits is read by the ending of its name", "[cli]") {
+  const testing::TemporaryFolder folder;
+  const auto plan = [&](const char* form, const std::string& file) {
+    return RunBinary({"plan",     "--model",      "llama3-8b",
+                      "--system", "dgx-h100",     "--nodes",
+                      "1",        "--analytic",   "--global-batch",
+                      "8",        "--no-confirm", "--fix",
+                      "tp=8",     "--fix",        "schedule=1f1b",
+                      "--fix",    "layout=even",  "--emit",
+                      form,       "--emit-file",  file});
+  };
+  for (const auto& [form, name] :
+       {std::pair("torchtitan", "t.toml"), std::pair("megatron", "m.sh")}) {
+    const std::string file = folder.Path(name);
+    const BinaryResult written = plan(form, file);
+    INFO(written.err);
+    REQUIRE(written.exit_code == 0);
+    const BinaryResult read =
+        RunBinary({"simulate", "--from-args", file, "--engine", "fast"});
+    INFO(read.err);
+    CHECK(read.exit_code == 0);
+  }
+  // Another ending would be read as something else.
+  const BinaryResult other = plan("torchtitan", folder.Path("t.sh"));
+  CHECK(other.exit_code == 2);
+  CHECK(absl::StrContains(other.err, ".toml"));
+}
+
+TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
+  RunConfig config =
+      ReadConfig("", "",
+                 {{{"model.preset", "llama3-8b", "test"},
+                   {"system.preset", "dgx-h100", "test"},
+                   {"system.nodes", "2", "test"},
+                   {"costs.analytic.device", "auto", "test"},
+                   {"schedule.name", "interleaved-1f1b", "test"},
+                   {"strategy.tp", "2", "test"},
+                   {"strategy.cp", "1", "test"},
+                   {"strategy.pp", "4", "test"},
+                   {"strategy.vpp", "2", "test"},
+                   {"strategy.dp", "2", "test"},
+                   {"strategy.microbatches", "8", "test"},
+                   {"strategy.microbatch_size", "1", "test"},
+                   {"strategy.recompute", "full", "test"},
+                   {"strategy.data_parallel", "fsdp", "test"},
+                   {"strategy.layers", "4,4,4,4,4,5,4,3", "test"}}})
+          .value();
+  const PreparedRun run = Prepare(config).value();
+  for (const bool megatron : {true, false}) {
+    const EmittedArgs emitted =
+        EmitArgs(config, run,
+                 megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitan,
+                 "")
+            .value();
+    INFO(emitted.text);
+    const ForeignArgs read =
+        ReadForeignArgs(emitted.text, megatron ? "a.sh" : "a.toml").value();
+    const RunConfig again = ReadConfig("", "", {read.edits}).value();
+    CHECK(ToString(again) == ToString(config));
+  }
+}
+
+TEST_CASE("cli: a Megatron script is read, and what is ignored is named",
+          "[cli]") {
+  const ForeignArgs read =
+      ReadForeignArgs(
+          "#!/bin/bash\nTP=${TP:-4}\nARGS=(\n  --tensor-model-parallel-size "
+          "$TP # degree\n  --pipeline-model-parallel-size 2\n)\n"
+          "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py \\\n"
+          "  \"${ARGS[@]}\" --micro-batch-size=2 --global-batch-size 32 \\\n"
+          "  --lr 1e-4 --use-distributed-optimizer --overlap-grad-reduce "
+          "--sequence-parallel\n",
+          "run.sh")
+          .value();
+  const auto value = [&](const std::string& path) {
+    for (const ConfigEdit& edit : read.edits) {
+      if (edit.path == path) return edit.value;
+    }
+    return std::string("missing");
+  };
+  CHECK(value("strategy.tp") == "4");
+  CHECK(value("strategy.pp") == "2");
+  CHECK(value("strategy.dp") == "2");
+  CHECK(value("strategy.microbatches") == "8");
+  CHECK(value("strategy.data_parallel") == "zero1");
+  CHECK(value("schedule.name") == "1f1b");
+  REQUIRE(read.notes.size() == 1);
+  CHECK(read.notes[0] == "run.sh: ignored: --lr");
+}
+
+}  // namespace
+}  // namespace pipewright

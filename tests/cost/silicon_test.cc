@@ -1,0 +1,317 @@
+// Tables of measured rates: reading, interpolation, the clock under a lasting
+// load, and what an estimate takes of them.
+#include "sim/cost/silicon.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
+#include "sim/cost/clock.h"
+#include "sim/cost/kernel_time.h"
+#include "sim/cost/op_time.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kTwoByTwo[] =
+    "pipewright-silicon 1\n"
+    "# a comment\n"
+    "table gemm bfloat16 TN\n"
+    "m,n,k,us,error_percent\n"
+    "1024,1024,1024,10,5\n"
+    "4096,1024,1024,30,5\n"
+    "1024,4096,1024,32,5\n"
+    "4096,4096,1024,100,5\n"
+    "1024,1024,4096,36,5\n"
+    "4096,1024,4096,110,5\n"
+    "1024,4096,4096,112,5\n"
+    "4096,4096,4096,400,9\n";
+
+SiliconTable TableOf(const std::string& text) {
+  const auto tables = ReadSiliconTables(text, "t.csv");
+  INFO(tables.status());
+  REQUIRE(tables.ok());
+  return tables->front();
+}
+
+// A model without tiles: time is work.
+double Work(double m, double n, double k) { return m * n * k; }
+
+TEST_CASE("silicon: a measured shape gives its own time and error", "[cost]") {
+  const SiliconTable table = TableOf(kTwoByTwo);
+  const SiliconGrid grid(table);
+  for (int row = 0; row < table.rows(); ++row) {
+    const double* sizes = table.row(row);
+    const SiliconTime time = grid.At(sizes[0], sizes[1], sizes[2], &Work);
+    CHECK(time.seconds == Approx(table.seconds(row)));
+    CHECK(time.error == Approx(table.error(row)));
+    CHECK(time.is_inside);
+  }
+}
+
+// With a model in proportion to the work both halves are the same: the rate is
+// the geometric mean of the corners' half way (in logarithms) between them.
+TEST_CASE("silicon: half way the rate is the geometric mean", "[cost]") {
+  const SiliconGrid grid(TableOf(kTwoByTwo));
+  const SiliconTime one = grid.At(2048, 1024, 1024, &Work);
+  CHECK(one.seconds == Approx(std::sqrt(10e-6 * 30e-6)));
+  CHECK(one.error > 0.05);
+  const SiliconTime all = grid.At(2048, 2048, 2048, &Work);
+  double log = 0;
+  for (const double us : {10, 30, 32, 100, 36, 110, 112, 400}) {
+    log += std::log(us * 1e-6) / 8;
+  }
+  CHECK(all.seconds == Approx(std::exp(log)));
+}
+
+TEST_CASE("silicon: beyond the ends the time goes on as the model does",
+          "[cost]") {
+  const SiliconGrid grid(TableOf(kTwoByTwo));
+  const SiliconTime end = grid.At(4096, 4096, 4096, &Work);
+  const SiliconTime beyond = grid.At(16384, 4096, 4096, &Work);
+  CHECK(beyond.seconds == Approx(4 * end.seconds));
+  CHECK_FALSE(beyond.is_inside);
+  CHECK(beyond.error > end.error);
+}
+
+// Where a shape is not in the table its neighbours along the axes fill it.
+TEST_CASE("silicon: a hole is filled from its neighbours", "[cost]") {
+  const SiliconGrid grid(
+      TableOf("pipewright-silicon 1\n"
+              "table gemm bfloat16 TN\n"
+              "m,n,k,us,error_percent\n"
+              "1000,8,8,10,5\n"
+              "4000,8,8,40,5\n"
+              "1000,8,16,20,5\n"
+              "2000,8,16,40,5\n"
+              "4000,8,16,80,5\n"));
+  const SiliconTime time = grid.At(2000, 8, 8, &Work);
+  CHECK(time.seconds == Approx(20e-6));
+  CHECK(time.error > 0.05);
+}
+
+TEST_CASE("silicon: bad tables are refused with file, line and field",
+          "[cost]") {
+  const struct {
+    const char* text;
+    const char* says;
+    int line;
+    const char* field;
+  } cases[] = {
+      {"m,n,k\n", "the line pipewright-silicon 1", 1, "header"},
+      {"pipewright-silicon 1\ntable gemms bfloat16 TN\n", "gemm TYPE", 2,
+       "table"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,us\n", "m,n,k,us", 3,
+       "columns"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,1,5\n16,8,8,nan,5\n",
+       "finite", 5, "us"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,-1,5\n",
+       "above 0", 4, "us"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,1,inf\n",
+       "at most 1000", 4, "error_percent"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,1,5000\n",
+       "at most 1000", 4, "error_percent"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8.5,8,1,5\n",
+       "integer", 4, "n"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,1\n",
+       "a row of 5", 4, "us"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+       "8,8,8,1,5\n16,8,8,2,5\n8,8,8,1,5\n",
+       "each shape once (line 4 has it)", 6, "m,n,k"},
+      {"pipewright-silicon 1\ntable nccl all_gather bfloat16\n"
+       "gpus,bytes,us,error_percent\n2,8,1,5\n"
+       "table nccl all_gather bfloat16\ngpus,bytes,us,error_percent\n2,8,1,5\n",
+       "each table once", 5, "table"},
+      {"pipewright-silicon 1\ntable gemm bfloat16 TN\n"
+       "m,n,k,us,error_percent\n",
+       "rows of numbers", 3, "table"},
+  };
+  for (const auto& bad : cases) {
+    INFO(bad.text);
+    const auto tables = ReadSiliconTables(bad.text, "t.csv");
+    REQUIRE_FALSE(tables.ok());
+    INFO(tables.status());
+    const ErrorParts parts = PartsOf(tables.status());
+    CHECK(absl::StrContains(tables.status().message(), bad.says));
+    CHECK(parts.file == "t.csv");
+    CHECK(parts.line == bad.line);
+    CHECK(parts.field == bad.field);
+  }
+}
+
+TEST_CASE("silicon: a table is the same after writing and reading", "[cost]") {
+  const auto tables = ReadSiliconTables(kTwoByTwo, "t.csv");
+  REQUIRE(tables.ok());
+  const auto again =
+      ReadSiliconTables(SiliconToText(*tables, {"note"}), "u.csv");
+  INFO(again.status());
+  REQUIRE(again.ok());
+  CHECK((*again)[0].words == (*tables)[0].words);
+  REQUIRE((*again)[0].values.size() == (*tables)[0].values.size());
+  for (size_t at = 0; at < (*tables)[0].values.size(); ++at) {
+    CHECK((*again)[0].values[at] == Approx((*tables)[0].values[at]));
+  }
+}
+
+// 8192^3 on each device against what its two campaigns say (silicon's own
+// README): the tables are of this device and in these units.
+TEST_CASE("silicon: every shipped table reads, with plausible rates",
+          "[cost]") {
+  size_t files = 0;
+  for (const std::string& name : ShippedSiliconNames()) {
+    INFO(name);
+    const std::vector<SiliconTable>* tables = ShippedSilicon(name);
+    REQUIRE(tables != nullptr);
+    REQUIRE_FALSE(tables->empty());
+    CHECK(ShippedSilicon(name) == tables);
+    ++files;
+  }
+  CHECK(files > 30);
+  CHECK(ShippedSilicon("h100_gemm_int3") == nullptr);
+  const struct {
+    const char* device;
+    double low, high;  // TFLOP/s
+  } rates[] = {{"a100", 255, 300},   {"h100", 700, 800},
+               {"h200", 660, 810},   {"b200", 1450, 1700},
+               {"b300", 1300, 1650}, {"gb200", 1350, 1450},
+               {"gb300", 1800, 2150}};
+  for (const auto& rate : rates) {
+    INFO(rate.device);
+    const auto silicon = Silicon::Shipped(rate.device);
+    REQUIRE(silicon != nullptr);
+    const auto time = silicon->Product("bfloat16", "TN", 8192, 8192, 8192);
+    REQUIRE(time);
+    const double tflops = 2 * std::pow(8192.0, 3) / time->seconds / 1e12;
+    CHECK(tflops > rate.low);
+    CHECK(tflops < rate.high);
+    CHECK(time->error > 0.01);
+    CHECK(time->error < 0.5);
+  }
+  CHECK(Silicon::Shipped("mi300x") == nullptr);
+}
+
+TEST_CASE("silicon: attention and norms are near their sheets", "[cost]") {
+  for (const char* const name : {"h100", "h200", "b200", "gb300"}) {
+    INFO(name);
+    const auto silicon = Silicon::Shipped(name);
+    REQUIRE(silicon != nullptr);
+    const DeviceSpec& device = silicon->device();
+    for (const bool forward : {true, false}) {
+      const auto time = silicon->Attention(forward, true, 128, 64, 8192);
+      if (!time) continue;
+      const double flops =
+          0.5 * 4 * 64 * 8192.0 * 8192 * 128 * (forward ? 1 : 2.5);
+      CHECK(flops / time->seconds < device.bf16_flops);
+      CHECK(flops / time->seconds > 0.3 * device.bf16_flops);
+      const double bytes = 16384.0 * 4096 * 2 * (forward ? 2 : 3);
+      const auto norm = silicon->Norm(forward, bytes);
+      REQUIRE(norm);
+      CHECK(bytes / norm->seconds < device.hbm_bytes_per_s);
+      CHECK(bytes / norm->seconds > 0.3 * device.hbm_bytes_per_s);
+    }
+  }
+}
+
+// Board 1000 W, idle 200 W, 1 pJ/FLOP: at 1e15 FLOP/s 800 W of 1000 W are
+// left, so the clock is the cube root of 0.8.
+TEST_CASE("clock: the cube root of the power that is left", "[cost]") {
+  DeviceSpec device;
+  device.bf16_flops = 2e15;
+  device.fp8_flops = 4e15;
+  device.board_watts = 1000;
+  device.idle_watts = 200;
+  device.bf16_joules_per_flop = 1e-12;
+  CHECK(LastingClock(device, "bfloat16", 1e15) == Approx(std::cbrt(0.8)));
+  // A FLOP of fp8 takes half the energy.
+  CHECK(LastingClock(device, "fp8", 2e15) == Approx(std::cbrt(0.8)));
+  CHECK(LastingClock(device, "bfloat16", 0.5e15) == 1);
+  device.board_watts = 0;
+  CHECK(LastingClock(device, "bfloat16", 1e18) == 1);
+}
+
+ModelOp ProductOp() {
+  ModelOp op;
+  op.kind = OpClass::kGemm;
+  op.m = 8192;
+  op.n = 4096;
+  op.k = 16384;
+  for (OpWork& work : op.work) {
+    work.flops = 2 * op.m * op.n * op.k;
+    work.bytes = 2 * (op.m * op.n + op.n * op.k + op.m * op.k);
+  }
+  return op;
+}
+
+TEST_CASE("silicon: an estimate says where its time is from", "[cost]") {
+  const TrainingSpec training;
+  AnalyticOptions options = {.device = *FindDevice("h100")};
+  const ModelOp op = ProductOp();
+  const KernelEstimate curve =
+      EstimateKernel(options, training, true, op, OpPass::kForward);
+  CHECK(curve.how == "curve");
+  CHECK(curve.seconds ==
+        OpSeconds(options.device, training, true, op, OpPass::kForward));
+  options.silicon = Silicon::Shipped("h100");
+  options.sustained = false;
+  const KernelEstimate burst =
+      EstimateKernel(options, training, true, op, OpPass::kForward);
+  CHECK(burst.how == "silicon");
+  CHECK(burst.seconds ==
+        Approx(options.silicon->Product("bfloat16", "TN", 8192, 4096, 16384)
+                   ->seconds));
+  options.sustained = true;
+  const KernelEstimate lasting =
+      EstimateKernel(options, training, true, op, OpPass::kForward);
+  CHECK(lasting.how == "silicon, clock transferred");
+  CHECK(lasting.seconds ==
+        Approx(burst.seconds /
+               LastingClock(options.device, "bfloat16",
+                            op.Work(OpPass::kForward).flops / burst.seconds)));
+  CHECK(lasting.seconds > 1.05 * burst.seconds);
+  CHECK(lasting.error > burst.error);
+  // The gradients are products of other shapes.
+  CHECK(EstimateKernel(options, training, true, op, OpPass::kBackwardWeight)
+            .seconds != lasting.seconds);
+  options.device = *FindDevice("b200");
+  options.silicon = Silicon::Shipped("b200");
+  CHECK(EstimateKernel(options, training, true, op, OpPass::kForward).how ==
+        "silicon");
+  // Grouped products take the rate of all their rows in one.
+  ModelOp grouped = op;
+  grouped.kind = OpClass::kGroupedGemm;
+  grouped.count = 8;
+  grouped.m = 1024;
+  CHECK(
+      EstimateKernel(options, training, true, grouped, OpPass::kForward).how ==
+      "silicon, grouped");
+}
+
+// A card of the same chip with less power runs slower, and no faster with a
+// short load than its peak allows.
+TEST_CASE("silicon: tables carry over to a card with other limits", "[cost]") {
+  const TrainingSpec training;
+  const ModelOp op = ProductOp();
+  const auto seconds = [&](const char* device, bool sustained) {
+    const AnalyticOptions options = {.device = *FindDevice(device),
+                                     .silicon = Silicon::Shipped("h100"),
+                                     .sustained = sustained};
+    return EstimateKernel(options, training, true, op, OpPass::kForward)
+        .seconds;
+  };
+  CHECK(seconds("h100-96gb", false) == Approx(seconds("h100", false)));
+  CHECK(seconds("h100-96gb", true) > 1.05 * seconds("h100", true));
+  CHECK(seconds("h100-nvl", false) / seconds("h100", false) ==
+        Approx(989.4 / 835.5).epsilon(0.02));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,288 @@
+#include "tests/emulation/runtime/block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/emulation/runtime/queue.h"
+#include "tests/emulation/runtime/settings.h"
+
+namespace emulated {
+
+Place place;
+
+// Leaves one stack for another: *from is where the first goes on, `to` where
+// the second does. Registers that a call preserves are on the stack (System V
+// ABI for AMD64, "Registers and the Stack Frame").
+extern "C" void emulated_switch(void** from, void* to);
+asm(R"(
+.text
+.globl emulated_switch
+.hidden emulated_switch
+.type emulated_switch,@function
+emulated_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulated_switch,.-emulated_switch
+)");
+
+namespace {
+
+constexpr int kPreserved = 6;
+constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr size_t kLineBytes = 64;
+constexpr size_t kSpreadBytes = size_t{32} << 10;
+
+Kernel* running = nullptr;
+
+std::vector<void*>& FreeStacks() {
+  static std::vector<void*> stacks;
+  return stacks;
+}
+
+void* TakeStack() {
+  if (!FreeStacks().empty()) {
+    void* stack = FreeStacks().back();
+    FreeStacks().pop_back();
+    return stack;
+  }
+  void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stack == MAP_FAILED) abort();
+  return stack;
+}
+
+// Where a stack begins. Not at the same place in each page: caches have few
+// lines for addresses that differ by a power of two.
+void** TopOf(void* stack) {
+  const auto number = reinterpret_cast<uintptr_t>(stack) / kStackBytes;
+  return reinterpret_cast<void**>(static_cast<char*>(stack) + kStackBytes -
+                                  number * kLineBytes * 5 % kSpreadBytes);
+}
+
+Index IndexOf(int64_t number, const dim3& size) {
+  return {static_cast<unsigned>(number % size.x),
+          static_cast<unsigned>(number / size.x % size.y),
+          static_cast<unsigned>(number / size.x / size.y)};
+}
+
+}  // namespace
+
+void Kernel::Enter() {
+  running->call_.body();
+  running->Pause(Wait::kEnded);
+  abort();
+}
+
+Kernel::Kernel(const KernelCall& call) : call_(call) {
+  blocks_ = static_cast<int64_t>(call.grid.x) * call.grid.y * call.grid.z;
+  threads_ = static_cast<int>(call.block.x * call.block.y * call.block.z);
+}
+
+Kernel::~Kernel() {
+  for (const Fiber& fiber : fibers_) {
+    if (fiber.stack != nullptr) FreeStacks().push_back(fiber.stack);
+  }
+}
+
+void Kernel::BeginBlock() {
+  fibers_.assign(static_cast<size_t>(threads_), {});
+  warps_.assign(static_cast<size_t>(threads_ + 31) / 32, {});
+  const int last = threads_ % 32;
+  if (last != 0) warps_.back().gone = ~0u << last;
+  order_.resize(static_cast<size_t>(threads_));
+  for (int thread = 0; thread < threads_; ++thread) {
+    order_[static_cast<size_t>(thread)] = thread;
+  }
+  if (Seed() == 1) std::reverse(order_.begin(), order_.end());
+  if (Seed() > 1) std::shuffle(order_.begin(), order_.end(), Random());
+  // Every bit set is NaN in each type of the kernels.
+  shared_.clear();
+  dynamic_.resize(call_.dynamic_bytes / sizeof(float4) + 1);
+  std::memset(dynamic_.data(), 0xff, dynamic_.size() * sizeof(float4));
+  with_predicate_ = 0;
+  ended_ = 0;
+  inside_ = true;
+}
+
+void Kernel::Resume(int thread) {
+  Fiber& fiber = fibers_[static_cast<size_t>(thread)];
+  current_ = thread;
+  place.thread = IndexOf(thread, call_.block);
+  if (fiber.stack == nullptr) {
+    fiber.stack = TakeStack();
+    void** top = TopOf(fiber.stack);
+    *--top = nullptr;  // what Enter would return to; aligns its frame
+    *--top = reinterpret_cast<void*>(&Kernel::Enter);
+    for (int index = 0; index < kPreserved; ++index) *--top = nullptr;
+    fiber.top = top;
+  }
+  fiber.wait = Wait::kNothing;
+  emulated_switch(&host_, fiber.top);
+  if (fiber.wait != Wait::kEnded) return;
+  ++ended_;
+  warps_[static_cast<size_t>(thread) / 32].gone |= 1u << (thread % 32);
+  FreeStacks().push_back(fiber.stack);
+  fiber.stack = nullptr;
+}
+
+void Kernel::Pause(Wait wait) {
+  Fiber& fiber = fibers_[static_cast<size_t>(current_)];
+  fiber.wait = wait;
+  emulated_switch(&fiber.top, host_);
+}
+
+bool Kernel::CanRun(int thread) const {
+  const Fiber& fiber = fibers_[static_cast<size_t>(thread)];
+  switch (fiber.wait) {
+    case Wait::kBarrier:
+    case Wait::kEnded:
+      return false;
+    case Wait::kWarp:
+      return warps_[static_cast<size_t>(thread) / 32].complete >=
+             fiber.exchanges;
+    default:
+      return true;
+  }
+}
+
+bool Kernel::TurnOfAll(bool* slept) {
+  bool moved = false;
+  *slept = false;
+  for (const int thread : order_) {
+    if (!CanRun(thread)) continue;
+    Resume(thread);
+    if (fibers_[static_cast<size_t>(thread)].wait == Wait::kSleep) {
+      *slept = true;
+    } else {
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// Once all threads that have not ended have come.
+bool Kernel::OpenBarrier() {
+  int waiting = 0;
+  for (const Fiber& fiber : fibers_) {
+    if (fiber.wait == Wait::kBarrier) ++waiting;
+  }
+  if (waiting == 0 || waiting + ended_ < threads_) return false;
+  counted_ = with_predicate_;
+  with_predicate_ = 0;
+  for (Fiber& fiber : fibers_) {
+    if (fiber.wait == Wait::kBarrier) fiber.wait = Wait::kNothing;
+  }
+  return true;
+}
+
+void Kernel::Stuck() const {
+  std::fprintf(stderr,
+               "emulation: threads of the kernel at %s wait for each other "
+               "(1 at a barrier, 2 in an exchange, 4 ended):\n",
+               call_.name.c_str());
+  for (const Fiber& fiber : fibers_) {
+    std::fprintf(stderr, "%d", static_cast<int>(fiber.wait));
+  }
+  std::fprintf(stderr, "\n");
+  abort();
+}
+
+bool Kernel::Step() {
+  Kernel* const before = running;
+  running = this;
+  place.block_size = {call_.block.x, call_.block.y, call_.block.z};
+  place.grid_size = {call_.grid.x, call_.grid.y, call_.grid.z};
+  bool asleep = false;
+  while (!asleep && (inside_ || begun_ < blocks_)) {
+    if (!inside_) {
+      BeginBlock();
+      place.block = IndexOf(begun_++, call_.grid);
+    }
+    bool slept = false;
+    const bool moved = TurnOfAll(&slept);
+    if (ended_ == threads_) {
+      inside_ = false;
+    } else if (!OpenBarrier() && !moved) {
+      if (!slept) Stuck();
+      asleep = true;
+    }
+  }
+  running = before;
+  return !asleep;
+}
+
+int Kernel::Barrier(bool predicate) {
+  if (predicate) ++with_predicate_;
+  Pause(Wait::kBarrier);
+  return counted_;
+}
+
+void Kernel::Sleep() {
+  Pause(Wait::kSleep);
+  // Other kernels may have run meanwhile.
+  place.block = IndexOf(begun_ - 1, call_.grid);
+}
+
+const uint64_t* Kernel::Exchange(unsigned mask, uint64_t value) {
+  Fiber& fiber = fibers_[static_cast<size_t>(current_)];
+  Warp& warp = warps_[static_cast<size_t>(current_) / 32];
+  const int side = ++fiber.exchanges & 1;
+  if ((mask >> lane() & 1u) == 0) {
+    Violation("%s: a lane is not in the mask of its own exchange",
+              call_.name.c_str());
+  }
+  if ((mask & warp.gone) != 0) {
+    Violation("%s: lanes %08x of an exchange have ended or never were",
+              call_.name.c_str(), mask & warp.gone);
+    mask &= ~warp.gone;
+  }
+  if (warp.arrived == 0) {
+    warp.wanted = mask;
+  } else if (warp.wanted != mask) {
+    Violation("%s: masks of one exchange differ", call_.name.c_str());
+  }
+  warp.values[side][lane()] = value;
+  warp.arrived |= 1u << lane();
+  if ((warp.arrived & mask) == mask) {
+    warp.complete = fiber.exchanges;
+    warp.arrived = 0;
+  }
+  if (warp.complete < fiber.exchanges) Pause(Wait::kWarp);
+  return warp.values[side];
+}
+
+void Kernel::BeginShared(void* memory, size_t bytes) {
+  if (std::count(shared_.begin(), shared_.end(), memory) > 0) return;
+  shared_.push_back(memory);
+  std::memset(memory, 0xff, bytes);
+}
+
+void BeginShared(void* memory, size_t bytes) {
+  running->BeginShared(memory, bytes);
+}
+float* DynamicShared() { return running->dynamic(); }
+int Barrier(bool predicate) { return running->Barrier(predicate); }
+int Lane() { return running->lane(); }
+void Sleep() { running->Sleep(); }
+const uint64_t* Exchange(unsigned mask, uint64_t value) {
+  return running->Exchange(mask, value);
+}
+
+}  // namespace emulated

@@ -1,0 +1,155 @@
+#!/bin/bash
+# Does `plan` find the best? Its answer against every point of a space, each
+# simulated by a process of its own. The points are listed here, by rules
+# written down anew (docs/plan.md): neither the enumerator nor the bound of the
+# program takes part. Takes minutes to an hour; CI runs the small case
+# in tests/cli/plan_test.cc.
+#
+#   tests/search/exhaustive.sh PIPEWRIGHT [SPACE...] [-j N]
+#
+# Prints for each space the points, the best of both, and "same" or "DIFFERS";
+# exits with 1 if any differs.
+set -euo pipefail
+
+program=$1
+shift
+jobs=2
+spaces=()
+while (($#)); do
+  case $1 in
+    -j) jobs=$2; shift 2 ;;
+    *) spaces+=("$1"); shift ;;
+  esac
+done
+((${#spaces[@]})) || spaces=(dense-8 dense-16 uneven-8)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Layouts of the rule "ends": fewer layers on the first and on the last stage,
+# what is left over one to a stage from the named place on.
+layouts() { # layers pp vpp
+  local layers=$1 pp=$2 vpp=$3 stages=$(($2 * $3)) first last each left
+  ((layers % stages == 0)) && echo even
+  ((stages > 1)) || return 0
+  for first in 0 1; do
+    for last in 0 1 2; do
+      each=$(((layers + first + last) / stages))
+      left=$((layers + first + last - each * stages))
+      ((each >= first && each >= last && left <= stages - 2)) || continue
+      local chunk place
+      for chunk in late early; do
+        for place in middle high low; do
+          counts "$pp" "$vpp" "$first" "$last" "$each" "$left" "$chunk" "$place"
+        done
+      done
+    done
+  done
+}
+
+counts() { # pp vpp first last each left chunk place
+  local pp=$1 vpp=$2 stages=$(($1 * $2)) left=$6 index step chunk
+  local -a count=() within=()
+  for ((index = 0; index < stages; ++index)); do count[index]=$5; done
+  ((count[0] -= $3)) || true
+  ((count[stages - 1] -= $4)) || true
+  case $8 in
+    low) for ((index = 0; index < pp; ++index)); do within+=("$index"); done ;;
+    high) for ((index = pp - 1; index >= 0; --index)); do within+=("$index"); done ;;
+    middle)
+      local middle=$(((pp - 1) / 2))
+      for ((step = 0; step < pp; ++step)); do
+        if ((step % 2)); then index=$((middle + (step + 1) / 2)); else index=$((middle - step / 2)); fi
+        if ((index >= 0 && index < pp)); then within+=("$index"); fi
+      done
+      ;;
+  esac
+  for ((chunk = 0; chunk < vpp; ++chunk)); do
+    for index in "${within[@]}"; do
+      ((left > 0)) || break 2
+      local stage=$(($([[ $7 == late ]] && echo $((vpp - 1 - chunk)) || echo "$chunk") * pp + index))
+      ((stage > 0 && stage < stages - 1)) || continue
+      ((count[stage] += 1))
+      ((left -= 1)) || true
+    done
+  done
+  local IFS=,
+  echo "--layers ${count[*]}"
+}
+
+# One line of flags for each point.
+points() { # layers sequence devices batch schedules...
+  local layers=$1 devices=$2 batch=$3 tp pp dp size schedule vpp recompute mode layout
+  shift 3
+  for tp in 1 2 4 8; do
+    for ((pp = 1; pp <= devices / tp && pp <= layers; ++pp)); do
+      ((devices / tp % pp == 0)) || continue
+      dp=$((devices / tp / pp))
+      ((batch % dp == 0)) || continue
+      for size in 1 2 4 8; do
+        ((batch / dp % size == 0)) || continue
+        for schedule in "$@"; do
+          for vpp in $all_chunks; do
+            ((pp > 1 || vpp == 1)) || continue
+            ((pp * vpp <= layers + 2)) || continue
+            layouts "$layers" "$pp" "$vpp" | sort -u | while read -r layout; do
+              [[ $layout == even ]] && layout=
+              for recompute in none norm-activation full; do
+                for mode in $( ((dp > 1)) && echo ddp zero1 zero2 fsdp || echo none); do
+                  echo "--tp $tp --pp $pp --dp $dp --microbatch-size $size" \
+                    "--microbatches $((batch / dp / size)) --vpp $vpp" \
+                    "--schedule ${schedule%%:*} --recompute $recompute" \
+                    "$([[ $mode == none ]] || echo "--data-parallel $mode")" \
+                    "--offload none $layout"
+                done
+              done
+            done
+          done
+        done
+      done
+    done
+  done
+}
+
+failed=0
+for space in "${spaces[@]}"; do
+  case $space in
+    dense-8) model=llama3-8b nodes=1 devices=8 batch=16 layers=32
+      schedules=('1f1b:1' 'zb-h1:1' 'interleaved-1f1b:2 4') ;;
+    dense-16) model=llama3-8b nodes=2 devices=16 batch=32 layers=32
+      schedules=('1f1b:1' 'interleaved-1f1b:2') ;;
+    uneven-8) model=llama2-7b nodes=1 devices=8 batch=12 layers=32
+      schedules=('1f1b:1' 'gpipe:1' 'interleaved-1f1b:2 3') ;;
+    *) echo "unknown space $space" >&2; exit 2 ;;
+  esac
+  base=(--model "$model" --system dgx-h100 --nodes "$nodes" --analytic)
+  # Any schedule with any number of chunks; what it does not take does not run.
+  all_chunks=$(printf '%s\n' "${schedules[@]#*:}" | tr ' ' '\n' | sort -nu | paste -sd' ')
+  points "$layers" "$devices" "$batch" "${schedules[@]}" > "$work/points"
+  # The time of each that runs and fits.
+  tr -s ' ' < "$work/points" | xargs -P "$jobs" -I{} bash -c '
+    out=$("$0" simulate '"$(printf '%q ' "${base[@]}")"' --engine fast --json {} 2> /dev/null) || exit 0
+    printf "%s\n" "$out" | grep -m1 "\"iteration_s\"" | tr -dc "0-9.e+-" && echo " {}"
+  ' "$program" > "$work/times"
+  best=$(sort -g "$work/times" | head -1)
+  names=() chunks=()
+  for schedule in "${schedules[@]}"; do
+    names+=("${schedule%%:*}")
+    for vpp in ${schedule#*:}; do chunks+=("$vpp"); done
+  done
+  planned=$("$program" plan "${base[@]}" --global-batch "$batch" --no-confirm \
+    --fix cp=1 --fix offload=none \
+    --fix "schedule=$(IFS=,; echo "${names[*]}")" \
+    --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json |
+    grep -m1 '"iteration_s"' | tr -dc '0-9.e+-')
+  printf '%s: %s points, %s of them run and fit\n  exhaustive %s\n  plan       %s\n' \
+    "$space" "$(wc -l < "$work/points")" "$(wc -l < "$work/times")" \
+    "$best" "$planned"
+  if awk -v a="${best%% *}" -v b="$planned" \
+    'BEGIN { exit !(a > 0 && (a - b) / a < 1e-9 && (b - a) / a < 1e-9) }'; then
+    echo "  same"
+  else
+    echo "  DIFFERS"
+    failed=1
+  fi
+done
+exit "$failed"

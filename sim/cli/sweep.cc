@@ -171,7 +171,7 @@ bool SweepVerb::IsFast(const SweepPoints& points) {
 
 absl::Status SweepVerb::DryRun(const SweepPoints& points) {
   absl::flat_hash_set<std::string> stored;
-  if (::access(database.c_str(), F_OK) == 0) {
+  if (SweepReader::HasFile(database)) {
     PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                         SweepReader::Open(database));
     PW_RETURN_IF_ERROR(reader->Visit({}, false, [&](const SweepRow& row) {

@@ -86,7 +86,7 @@ absl::Status SweepVerb::CheckColumns(const SweepPoints& points) const {
   for (const SweepAxis& axis : points.grid().axes) {
     known.insert(known.end(), axis.names.begin(), axis.names.end());
   }
-  if (::access(database.c_str(), F_OK) == 0) {
+  if (SweepReader::HasFile(database)) {
     PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                         SweepReader::Open(database));
     PW_ASSIGN_OR_RETURN(const std::vector<std::string> more, reader->Columns());

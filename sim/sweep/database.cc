@@ -1,9 +1,7 @@
 #include "sim/sweep/database.h"
 
-#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -122,17 +120,22 @@ absl::string_view Statement::Text(int column) const {
   return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
 }
 
+absl::Status Database::CheckPath(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) {
+    return absl::OkStatus();
+  }
+  return AboutFile(
+      path,
+      BadValue(path, S_ISDIR(info.st_mode) ? "a folder" : "no regular file",
+               "a file of pipewright sweep, or a new one"));
+}
+
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(
     const std::string& path, Mode mode) {
+  PW_RETURN_IF_ERROR(CheckPath(path));
   struct stat info {};
-  const bool there = ::stat(path.c_str(), &info) == 0;
-  if (there && !S_ISREG(info.st_mode)) {
-    return AboutFile(
-        path,
-        BadValue(path, S_ISDIR(info.st_mode) ? "a folder" : "no regular file",
-                 "a file of pipewright sweep, or a new one"));
-  }
-  if (!there && mode == Mode::kRead) {
+  if (mode == Mode::kRead && ::stat(path.c_str(), &info) != 0) {
     return AboutFile(path, absl::NotFoundError(
                                absl::StrCat(path, ": there is no such file")));
   }
@@ -150,12 +153,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(
   return opened;
 }
 
-Database::~Database() {
-  sqlite3_close_v2(database_);
-  // Closing a file of one's own drops all of a process's locks on it, so last.
-  if (locked_) ::unlink(absl::StrCat(path_, "-lock").c_str());
-  if (lock_ >= 0) ::close(lock_);
-}
+Database::~Database() { sqlite3_close_v2(database_); }
 
 absl::Status Database::Execute(const std::string& sql) {
   const int code =
@@ -180,40 +178,6 @@ absl::StatusOr<int64_t> Database::Integer(absl::string_view sql) {
 
 int64_t Database::last_row_id() const {
   return sqlite3_last_insert_rowid(database_);
-}
-
-absl::Status Database::Lock() {
-  // A file beside it: a lock of a process ends with the first descriptor of the
-  // file that it closes, and SQLite closes them as it likes. Children of a
-  // fork do not inherit it, so that it ends with the process.
-  const std::string beside = absl::StrCat(path_, "-lock");
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  while (true) {
-    lock_ = ::open(beside.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0 || ::fcntl(lock_, F_SETLK, &range) != 0) break;
-    // Who had it before may have removed it meanwhile.
-    struct stat ours {};
-    struct stat there {};
-    if (::fstat(lock_, &ours) == 0 && ::stat(beside.c_str(), &there) == 0 &&
-        ours.st_ino == there.st_ino) {
-      locked_ = true;
-      return absl::OkStatus();
-    }
-    ::close(lock_);
-  }
-  if (lock_ >= 0 && (errno == EACCES || errno == EAGAIN)) {
-    return AboutFile(path_, WithValue(absl::InvalidArgumentError(absl::StrCat(
-                                          path_,
-                                          ": another pipewright sweep writes "
-                                          "to it; allowed: wait for it, or "
-                                          "another file")),
-                                      path_, "another file"));
-  }
-  return AboutFile(
-      path_, absl::InvalidArgumentError(absl::StrCat(
-                 path_, ": cannot be locked (", std::strerror(errno), ")")));
 }
 
 }  // namespace pipewright

@@ -49,6 +49,8 @@ class Statement {
 
 class Database {
  public:
+  // Error: kInvalidArgument where `path` is a folder or no regular file.
+  static absl::Status CheckPath(const std::string& path);
   enum class Mode { kRead, kWrite };
   // kWrite makes the file where it is not there. Error: kInvalidArgument naming
   // the path, for a folder, a file that is no database or that cannot be
@@ -67,18 +69,12 @@ class Database {
   int64_t last_row_id() const;
   const std::string& path() const { return path_; }
 
-  // Takes the file for one writer until the end of this process, whatever else
-  // happens to it. Error: kInvalidArgument where another process has it.
-  absl::Status Lock();
-
  private:
   Database(std::string path, sqlite3* database)
       : path_(std::move(path)), database_(database) {}
 
   std::string path_;
   sqlite3* database_;
-  int lock_ = -1;
-  bool locked_ = false;
 };
 
 }  // namespace pipewright

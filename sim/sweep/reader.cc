@@ -1,5 +1,7 @@
 #include "sim/sweep/reader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <set>
 
@@ -53,6 +55,12 @@ bool IsRowColumn(const std::string& column) {
 }
 
 }  // namespace
+
+bool SweepReader::HasFile(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 &&
+         (!S_ISREG(info.st_mode) || info.st_size > 0);
+}
 
 absl::StatusOr<std::unique_ptr<SweepReader>> SweepReader::Open(
     const std::string& path) {

@@ -36,6 +36,9 @@ struct SweepRow {
 
 class SweepReader {
  public:
+  // Is there something to open? A file of no bytes is one that a first sweep
+  // will fill.
+  static bool HasFile(const std::string& path);
   // Error: kNotFound or kInvalidArgument naming the file.
   static absl::StatusOr<std::unique_ptr<SweepReader>> Open(
       const std::string& path);

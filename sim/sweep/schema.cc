@@ -1,4 +1,10 @@
 // The schema of a sweep's file and the way from older ones.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
@@ -112,14 +118,47 @@ absl::Status Migrate(Database* database) {
   return absl::OkStatus();
 }
 
+void RemoveDatabase(const std::string& path) {
+  for (const char* end : {"", "-journal", "-wal", "-shm"}) {
+    std::remove(absl::StrCat(path, end).c_str());
+  }
+}
+
 }  // namespace
+
+absl::Status CreateSweepFile(const std::string& path) {
+  // Under its own name only when it is whole: a kill or a full disk never
+  // leaves half of one, and nobody reads half of one.
+  const std::string unfinished = absl::StrCat(path, "-unfinished");
+  RemoveDatabase(unfinished);
+  const absl::Status made = [&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
+                        Database::Open(unfinished, Database::Mode::kWrite));
+    return MigrateSweepFile(database.get());
+  }();
+  if (made.ok() && std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  RemoveDatabase(unfinished);
+  if (!made.ok()) return Prefix(path, made);
+  return AboutFile(
+      path, absl::InternalError(absl::StrCat(path, ": cannot be made (",
+                                             std::strerror(error), ")")));
+}
 
 absl::Status MigrateSweepFile(Database* database) {
   PW_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
+  // First, since it leaves a file of another program as it is.
   const absl::Status status = Migrate(database);
-  if (status.ok()) return database->Execute("COMMIT");
-  database->Execute("ROLLBACK").IgnoreError();
-  return status;
+  if (!status.ok()) {
+    database->Execute("ROLLBACK").IgnoreError();
+    return status;
+  }
+  PW_RETURN_IF_ERROR(database->Execute("COMMIT"));
+  // Readers go on while rows are added. What a killed process leaves is right
+  // without a disk that is told to write; a cut of power may lose rows.
+  return database->Execute("PRAGMA journal_mode = WAL");
 }
 
 absl::Status CheckSweepFile(Database* database) {

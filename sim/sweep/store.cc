@@ -1,5 +1,7 @@
 #include "sim/sweep/store.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -37,8 +39,9 @@ size_t SweepStore::HashOfPointHash::operator()(const PointHash& hash) const {
   return value;
 }
 
-SweepStore::SweepStore(std::unique_ptr<Database> database)
-    : database_(std::move(database)) {}
+SweepStore::SweepStore(std::unique_ptr<WriterLock> lock,
+                       std::unique_ptr<Database> database)
+    : lock_(std::move(lock)), database_(std::move(database)) {}
 
 SweepStore::~SweepStore() {
   if (open_) database_->Execute("ROLLBACK").IgnoreError();
@@ -46,22 +49,24 @@ SweepStore::~SweepStore() {
 
 absl::StatusOr<std::unique_ptr<SweepStore>> SweepStore::Open(
     const std::string& path) {
+  PW_RETURN_IF_ERROR(Database::CheckPath(path));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<WriterLock> lock, WriterLock::Take(path));
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    PW_RETURN_IF_ERROR(CreateSweepFile(path));
+  }
   PW_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
                       Database::Open(path, Database::Mode::kWrite));
-  std::unique_ptr<SweepStore> store(new SweepStore(std::move(database)));
+  std::unique_ptr<SweepStore> store(
+      new SweepStore(std::move(lock), std::move(database)));
   PW_RETURN_IF_ERROR(store->Start());
   return store;
 }
 
 absl::Status SweepStore::Start() {
-  PW_RETURN_IF_ERROR(database_->Lock());
-  // First, since it leaves a file of another program as it is.
   PW_RETURN_IF_ERROR(MigrateSweepFile(database_.get()));
-  // Readers go on while rows are added. What a killed process leaves is right
-  // without a disk that is told to write; a cut of power may lose rows.
   PW_RETURN_IF_ERROR(
-      database_->Execute("PRAGMA journal_mode = WAL;"
-                         "PRAGMA synchronous = NORMAL;"
+      database_->Execute("PRAGMA synchronous = NORMAL;"
                          "PRAGMA cache_size = -65536;"
                          "PRAGMA wal_autocheckpoint = 4000"));
   PW_ASSIGN_OR_RETURN(

@@ -16,11 +16,16 @@
 #include "sim/sweep/database.h"
 #include "sim/sweep/points.h"
 #include "sim/sweep/result.h"
+#include "sim/sweep/writer_lock.h"
 
 namespace pipewright {
 
 inline constexpr int kSweepSchema = 2;
 
+// An empty sweep at `path`, which is there whole or not at all. Only for the
+// holder of the lock of `path`, where nothing is yet. Error: kInvalidArgument
+// where no file can be made, kInternal where the disk is full.
+absl::Status CreateSweepFile(const std::string& path);
 // What `database` is, brought to kSweepSchema where it is older. Error:
 // kInvalidArgument for a file of something else, and for a newer one.
 absl::Status MigrateSweepFile(Database* database);
@@ -56,10 +61,12 @@ class SweepStore {
     size_t operator()(const PointHash& hash) const;
   };
 
-  explicit SweepStore(std::unique_ptr<Database> database);
+  SweepStore(std::unique_ptr<WriterLock> lock,
+             std::unique_ptr<Database> database);
   absl::Status Start();
   absl::StatusOr<int64_t> ShapeOf(const std::string& shape);
 
+  std::unique_ptr<WriterLock> lock_;  // until the database is closed
   std::unique_ptr<Database> database_;
   std::unique_ptr<Statement> insert_;
   std::unique_ptr<Statement> find_shape_;

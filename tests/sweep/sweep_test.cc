@@ -315,7 +315,9 @@ TEST_CASE("sweep: killed at random and resumed, it is as if undisturbed",
     ::kill(child, SIGKILL);
     EndOf(child);
   }
-  REQUIRE(RunBinary(SweepWords(path, kLong)).exit_code == 0);
+  const BinaryResult rest = RunBinary(SweepWords(path, kLong));
+  INFO(rest.err);
+  REQUIRE(rest.exit_code == 0);
   CHECK(TableOf(path) == TableOf(whole));
 }
 

@@ -19,6 +19,7 @@ absl::StatusOr<Cluster> Build(const ShapeParams& params) {
 const RegisterShape kRegistered({
     .name = "node",
     .summary = "one node, devices on a non-blocking NVSwitch",
+    .example_nodes = 1,
     .build = Build,
 });
 

@@ -13,6 +13,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/gallery.h"
+#include "sim/cli/list_topologies.h"
 #include "sim/cli/verb_reference.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/config_reference.h"
@@ -76,20 +77,6 @@ Json Schedules() {
                     {"default_vpp", info->default_vpp},
                     {"params", params},
                     {"claims", claims}});
-  }
-  return rows;
-}
-
-Json Topologies() {
-  Json rows = Json::array();
-  for (const ShapeInfo* info : AllShapes()) {
-    Json params = Json::array();
-    for (const ShapeParam& param : info->params) {
-      params.push_back(
-          ParamRow(param.key, param.fallback, LegalValues(param), param.help));
-    }
-    rows.push_back(
-        {{"name", info->name}, {"summary", info->summary}, {"params", params}});
   }
   return rows;
 }
@@ -232,18 +219,6 @@ void AddClaim(const Json& claim, std::string* text) {
       claim["source"].get<std::string>());
 }
 
-std::string TopologyTable(const Json& rows) {
-  std::string text;
-  for (const Json& row : rows) {
-    absl::StrAppendFormat(&text, "%-18s %s\n", row["name"].get<std::string>(),
-                          row["summary"].get<std::string>());
-    for (const Json& param : row["params"]) {
-      AddParam("--set system.params.", param, &text);
-    }
-  }
-  return text;
-}
-
 std::string ToText(const Json& rows) {
   size_t width = 18;
   for (const Json& row : rows) {
@@ -296,7 +271,7 @@ absl::Status PrintList(const std::string& what, bool json) {
   if (what == "schedules") {
     rows = Schedules();
   } else if (what == "topologies") {
-    rows = Topologies();
+    rows = TopologyRows();
   } else if (what == "systems") {
     PW_ASSIGN_OR_RETURN(rows, Systems());
   } else if (what == "models") {
@@ -319,10 +294,11 @@ absl::Status PrintList(const std::string& what, bool json) {
         "%severy schedule, files too: --param %s=%s (%s): %s\n", ToText(rows),
         pair.key, pair.fallback, pair.legal, pair.help));
   }
-  if (!json && what == "topologies") return Print(TopologyTable(rows));
+  if (!json && what == "topologies") return Print(TopologyTable());
   if (!json) return Print(what == "models" ? ModelTable(rows) : ToText(rows));
   Json object;
   object[what] = std::move(rows);
+  if (what == "topologies") object["node_params"] = NodeParamRows();
   return Print(absl::StrCat(object.dump(2), "\n"));
 }
 
@@ -330,6 +306,7 @@ struct List {
   ConfigOptions config;
   OutputFiles files;
   std::string what;
+  std::string svg;
   bool json = false;
   bool markdown = false;
 
@@ -342,10 +319,18 @@ struct List {
       return Print(
           absl::StrCat(ConfigReferenceMarkdown(), VerbReferenceMarkdown(app)));
     }
+    if (app.get_subcommand("list")->count("--svg") > 0) {
+      if (what != "topologies" || json || files.wanted("--html")) {
+        return FieldError(
+            "--svg",
+            "only with \"list topologies\" and without --json and --html");
+      }
+      return DrawTopologies(svg, config, &files);
+    }
     if (!files.wanted("--html")) {
       if (!config.given()) return PrintList(what, json);
       return absl::InvalidArgumentError(
-          "sizes and times are for the pictures of --html only");
+          "sizes and times are for the pictures of --html and --svg only");
     }
     if (what != "schedules" || json) {
       return FieldError("--html",
@@ -374,10 +359,15 @@ void AddList(CLI::App* app, Action* action) {
   list->files.AddTo(verb, "--html",
                     "all schedules as pictures on the same axes, one page",
                     FileFormat::kHtml);
+  verb->add_option("--svg", list->svg,
+                   "topologies as pictures: links, and PCIe inside a node; of "
+                   "a system if one is given, else of examples")
+      ->type_name("DIR_OR_FILE")
+      ->group("Output");
   list->config.AddTo(verb, ConfigOptions::File::kOption,
-                     {"--pp", "--microbatches", "--forward", "--backward-input",
-                      "--backward-weight", "--backward", "--p2p",
-                      "--max-activations", "--held-until-weight"});
+                     {"--system", "--pp", "--microbatches", "--forward",
+                      "--backward-input", "--backward-weight", "--backward",
+                      "--p2p", "--max-activations", "--held-until-weight"});
   verb->callback([app, action, list] {
     *action = [app, list] { return list->Run(*app); };
   });

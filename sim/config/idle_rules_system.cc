@@ -1,4 +1,7 @@
 // Of model and system.
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/config/idle_rules.h"
@@ -33,6 +36,21 @@ const char* CopiesToHost(const RunFacts& facts) {
   return Unless(
       !facts.run().lower.activation_bytes.empty() || facts.offload() != nullptr,
       "where no bytes are copied to the host, or where their time is given");
+}
+
+// Nothing but copies crosses the links of PCIe roots and NUMA nodes.
+std::string WhyNodeParamIsIdle(const RunFacts& facts, const ShapeParam& param) {
+  const char* const copies = CopiesToHost(facts);
+  if (copies != nullptr) return copies;
+  if (facts.run().network.links.cluster == nullptr) return "";
+  for (const Link& link : facts.run().network.links.cluster->links()) {
+    const absl::string_view name = link.name;
+    if (absl::StrContains(name, absl::StrCat("/", param.links))) return "";
+  }
+  return param.links == "root"
+             ? "unless system.params.root_bandwidth is above 0"
+             : "unless system.params.host_numa is first and "
+               "system.params.numa_nodes above 1";
 }
 
 }  // namespace
@@ -253,6 +271,12 @@ std::string WhyShapeParamIsIdle(const RunFacts& facts, absl::string_view key) {
                       [](std::string* out, const ShapeInfo* other) {
                         out->append(other->name);
                       }));
+  }
+  const std::vector<ShapeParam>& of_node = NodeParams();
+  if (std::any_of(of_node.begin(), of_node.end(), [&](const ShapeParam& each) {
+        return each.key == param->key;
+      })) {
+    return WhyNodeParamIsIdle(facts, *param);
   }
   const bool matters =
       param->links.empty() || facts.Crosses(param->links, RunFacts::Load::kAny);

@@ -10,6 +10,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/shape_params.h"
+#include "sim/config/system_cluster.h"
 #include "sim/program/network_time.h"
 #include "sim/topology/registry.h"
 
@@ -191,6 +192,41 @@ absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
                                   RunContext* context) {
   PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
   return std::max(SystemOf(config, base).devices_per_node, 1);
+}
+
+absl::StatusOr<SystemCluster> ClusterOf(const RunConfig& config,
+                                        RunContext* context) {
+  if (!config.system.given()) {
+    constexpr char kAllowed[] = "system.preset, system.file or system.shape";
+    return WithValue(
+        FieldError("system", absl::StrCat("missing; allowed: ", kAllowed)), "",
+        kAllowed);
+  }
+  PW_RETURN_IF_ERROR(CheckShapeParams(config));
+  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
+  ShapeParams params = SystemOf(config, base);
+  const ShapeInfo* const shape = FindShape(params.shape);
+  if (config.system.nodes) {
+    params.nodes = *config.system.nodes;
+  } else if (shape != nullptr) {
+    params.nodes = shape->example_nodes;
+    for (const ShapeParam& param : shape->params) {
+      if (param.kind != ShapeParam::Kind::kSizes) continue;
+      if (params.own.count(param.key) == 0) continue;
+      const std::vector<int> sizes = params.OwnSizes(param.key);
+      if (sizes.empty()) continue;
+      params.nodes = 1;
+      for (const int size : sizes) params.nodes *= size;
+    }
+  }
+  SystemCluster system;
+  absl::StatusOr<ShapeParams> complete = CompleteParams(params);
+  PW_RETURN_IF_ERROR(LocateInSystem(config, complete.status()));
+  system.params = *std::move(complete);
+  absl::StatusOr<Cluster> cluster = BuildCluster(params);
+  PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
+  system.cluster = std::make_shared<const Cluster>(*std::move(cluster));
+  return system;
 }
 
 absl::StatusOr<PreparedNetwork> PrepareNetwork(

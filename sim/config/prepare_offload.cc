@@ -108,13 +108,18 @@ class Switches {
     }
     return most;
   }
-  // Devices of the whole run on the fullest switch of `rank`, of replica 0,
-  // over those of that rank.
+  // How many times as long a copy of `rank`, of replica 0, takes while all
+  // devices of the run copy: of one link, all devices over those of that rank.
   double SharersOf(int rank) const {
+    const std::vector<LinkLoad> loads =
+        HostFlows(network_, 0, rank, true).loads;
+    const double alone = network_.cluster->RateOf(loads);
     double most = 1;
-    for (const LinkLoad& load : HostFlows(network_, 0, rank, true).loads) {
-      most = std::max(most,
-                      static_cast<double>(flows_.at(load.link)) / load.flows);
+    for (const LinkLoad& load : loads) {
+      // A wide link, such as that of a root, may have many and still wait.
+      const double own =
+          network_.cluster->links()[load.link].bytes_per_s / load.flows;
+      most = std::max(most, flows_.at(load.link) / load.flows * (alone / own));
     }
     return most;
   }

@@ -17,10 +17,11 @@ absl::Status CheckKey(const RunConfig& config, const std::string& key) {
   for (const ShapeInfo* shape : AllShapes()) {
     for (const ShapeParam& param : shape->params) known.insert(param.key);
   }
+  for (const ShapeParam& param : NodeParams()) known.insert(param.key);
   if (known.count(key) > 0) return absl::OkStatus();
-  return Prefix(
-      config.Field(absl::StrCat("system.params.", key)),
-      UnknownName("parameter of a shape", key, {known.begin(), known.end()}));
+  return Prefix(config.Field(absl::StrCat("system.params.", key)),
+                UnknownName("parameter of a shape or a node", key,
+                            {known.begin(), known.end()}));
 }
 
 }  // namespace

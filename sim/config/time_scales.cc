@@ -9,10 +9,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -68,6 +70,27 @@ bool GivesTimes(const CostChoice& costs) {
          !costs.stage_backward_weight_s.empty();
 }
 
+// The same of parameters that are a bandwidth or a time.
+void ScaleOwnParams(double factor, const ShapeParams& base,
+                    SystemChoice* system) {
+  const ShapeInfo* const shape = FindShape(system->shape.value_or(base.shape));
+  if (shape == nullptr) return;  // BuildCluster refuses it
+  ShapeParamValues values = base.own;
+  for (const auto& [key, value] : system->params) values[key] = value;
+  for (const auto& [key, value] : values) {
+    const ShapeParam* const param = FindShapeParam(*shape, key);
+    if (param == nullptr) continue;
+    const bool is_time = param->kind == ShapeParam::Kind::kTime;
+    if (!is_time && param->kind != ShapeParam::Kind::kBandwidth) continue;
+    const absl::StatusOr<double> amount =
+        ParseQuantity(value, is_time ? Unit::kTime : Unit::kBandwidth);
+    if (!amount.ok()) continue;  // BuildCluster refuses it
+    system->params[key] =
+        is_time ? absl::StrFormat("%.17gs", *amount * factor)
+                : absl::StrFormat("%.17gGBps", *amount / factor / 1e9);
+  }
+}
+
 // Bandwidth and latency of every class of links, as --set would give them.
 absl::Status ScaleLinks(double factor, RunContext* context, RunConfig* config) {
   SystemChoice& system = config->system;
@@ -87,6 +110,7 @@ absl::Status ScaleLinks(double factor, RunContext* context, RunConfig* config) {
   scale(base.nvlink, &system.nvlink);
   scale(base.nic, &system.nic);
   scale(base.pcie, &system.pcie);
+  ScaleOwnParams(factor, base, &system);
   return absl::OkStatus();
 }
 

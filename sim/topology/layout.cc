@@ -14,20 +14,26 @@ void AddLink(std::string name, const LinkClass& kind,
 
 }  // namespace
 
-NodeLayout::NodeLayout(const ShapeParams& params)
+NodeLayout::NodeLayout(const ShapeParams& params, Nics nics)
     : nodes_(params.nodes),
       devices_(params.devices_per_node),
       nics_(params.nics_per_node == 0 ? params.devices_per_node
                                       : params.nics_per_node),
       pcie_per_switch_(params.pcie_per_switch),
       has_nvlink_(params.devices_per_node > 1),
-      has_nics_(params.nodes > 1),
+      has_nics_(params.nodes > 1 && nics == Nics::kLinks),
       has_pcie_(params.has_pcie()),
       has_memory_(params.host.bytes_per_s > 0),
+      tree_(HostTreeOf(params)),
       nic_offset_(has_nvlink_ ? devices_ * 2 : 0),
       pcie_offset_(nic_offset_ + (has_nics_ ? nics_ * 2 : 0)),
-      memory_offset_(pcie_offset_ +
-                     (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)),
+      root_offset_(pcie_offset_ +
+                   (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)),
+      numa_offset_(root_offset_ +
+                   (has_pcie_ && tree_.has_roots() ? tree_.roots * 2 : 0)),
+      memory_offset_(numa_offset_ + (has_pcie_ && tree_.crosses_numa()
+                                         ? (tree_.numa_nodes - 1) * 2
+                                         : 0)),
       stride_(memory_offset_ + (has_memory_ ? devices_ : 0)) {}
 
 std::vector<Device> NodeLayout::Devices() const {
@@ -62,12 +68,33 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       AddLink(absl::StrCat(pcie, "/to-host"), params.pcie, &links);
       AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
     }
+    const auto add_blocks = [&](const char* name, int first, int count,
+                                const LinkClass& kind) {
+      for (int index = first; has_pcie_ && index < count; ++index) {
+        const std::string block = absl::StrCat(prefix, name, index);
+        AddLink(absl::StrCat(block, "/to-host"), kind, &links);
+        AddLink(absl::StrCat(block, "/to-device"), kind, &links);
+      }
+    };
+    if (tree_.has_roots()) add_blocks("root", 0, tree_.roots, tree_.root);
+    if (tree_.crosses_numa()) {
+      add_blocks("numa", 1, tree_.numa_nodes, tree_.numa);
+    }
     for (int device = 0; has_memory_ && device < devices_; ++device) {
       links.push_back({absl::StrCat(prefix, "gpu", device, "/host-memory"),
                        params.host.bytes_per_s, 0});
     }
   }
   return links;
+}
+
+void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links) const {
+  if (!has_pcie_) return;
+  links->push_back(ToHost(device));
+  if (tree_.has_roots()) links->push_back(RootToHost(device));
+  if (tree_.crosses_numa() && NumaOf(device) > 0) {
+    links->push_back(NumaToHost(device));
+  }
 }
 
 Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
@@ -88,12 +115,17 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
         out->push_back(layout.NvlinkDown(to));
       },
       [layout](int device, std::vector<LinkId>* out) {
-        if (layout.has_pcie_) out->push_back(layout.ToHost(device));
+        layout.AddHostLinks(device, out);
         if (layout.has_memory_) out->push_back(layout.HostMemory(device));
       },
       [layout](int device, std::vector<LinkId>* out) {
         if (layout.has_memory_) out->push_back(layout.HostMemory(device));
-        if (layout.has_pcie_) out->push_back(layout.ToDevice(device));
+        // The way back crosses the other direction of each link.
+        std::vector<LinkId> there;
+        layout.AddHostLinks(device, &there);
+        for (auto link = there.rbegin(); link != there.rend(); ++link) {
+          out->push_back(*link + 1);
+        }
       },
       [layout](int device, std::vector<LinkId>* out) {
         if (layout.has_memory_) out->push_back(layout.HostMemory(device));

@@ -3,22 +3,27 @@
 // use (NVLink in a node of one device, NICs of a single node) does not exist.
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
-// and down, per PCIe switch to-host and to-device, per device its share of the
-// host's memory.
+// and down, per PCIe switch to-host and to-device, per PCIe root and per NUMA
+// node but the first likewise, per device its share of the host's memory.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "sim/topology/cluster.h"
+#include "sim/topology/node_params.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
 
 class NodeLayout {
  public:
+  // Whether a node has its links to the fabric, NicUp() and NicDown(). Without
+  // them the shape's own links begin at the NICs.
+  enum class Nics { kLinks, kNone };
+
   // `params` has passed the checks of BuildCluster.
-  explicit NodeLayout(const ShapeParams& params);
+  explicit NodeLayout(const ShapeParams& params, Nics nics = Nics::kLinks);
 
   int NodeOf(int device) const { return device / devices_; }
   // Index of the NIC that `device` uses, within its node.
@@ -39,6 +44,21 @@ class NodeLayout {
   }
   LinkId ToDevice(int device) const { return ToHost(device) + 1; }
 
+  // Indices within the node.
+  int RootOf(int device) const {
+    return device % devices_ * tree_.roots / devices_;
+  }
+  int NumaOf(int device) const {
+    return device % devices_ * tree_.numa_nodes / devices_;
+  }
+  // Where there are links of roots, and of NUMA nodes but the first.
+  LinkId RootToHost(int device) const {
+    return NodeOf(device) * stride_ + root_offset_ + RootOf(device) * 2;
+  }
+  LinkId NumaToHost(int device) const {
+    return NodeOf(device) * stride_ + numa_offset_ + (NumaOf(device) - 1) * 2;
+  }
+
   // Where the bandwidth of host memory is known.
   LinkId HostMemory(int device) const {
     return NodeOf(device) * stride_ + memory_offset_ + device % devices_;
@@ -47,6 +67,8 @@ class NodeLayout {
   // Links of all nodes together; a shape numbers its own from here.
   LinkId num_links() const { return nodes_ * stride_; }
   int nics() const { return nics_; }
+  int nodes() const { return nodes_; }
+  int devices() const { return devices_; }
 
   std::vector<Device> Devices() const;
   // The first num_links() links.
@@ -59,6 +81,9 @@ class NodeLayout {
                 Cluster::RouteFunction route) const;
 
  private:
+  // The links from a PCIe switch to the host, in that order.
+  void AddHostLinks(int device, std::vector<LinkId>* links) const;
+
   int nodes_;
   int devices_;  // of a node
   int nics_;     // of a node
@@ -67,8 +92,11 @@ class NodeLayout {
   bool has_nics_;
   bool has_pcie_;
   bool has_memory_;
+  HostTree tree_;
   int nic_offset_;
   int pcie_offset_;
+  int root_offset_;
+  int numa_offset_;
   int memory_offset_;
   int stride_;  // links of a node
 };

@@ -7,10 +7,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/check.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/topology/node_params.h"
 
 namespace pipewright {
 namespace {
@@ -101,14 +104,21 @@ absl::StatusOr<ShapeParamValues> CompleteOwnParams(
     }
     values[param.key] = param.fallback;
   }
+  for (const ShapeParam& param : NodeParams()) {
+    values.emplace(param.key, param.fallback);
+  }
   return values;
 }
 
-// A shape that asks for what its row does not have is our own bug.
+// A shape that asks for what its row does not have is our own bug. Parameters
+// of the node have defaults also where nothing has completed them.
 const std::string& OwnValue(const ShapeParams& params, absl::string_view key) {
   const auto found = params.own.find(std::string(key));
-  PW_CHECK(found != params.own.end());
-  return found->second;
+  if (found != params.own.end()) return found->second;
+  for (const ShapeParam& param : NodeParams()) {
+    if (param.key == key) return param.fallback;
+  }
+  PW_CHECK(false);
 }
 
 }  // namespace
@@ -127,6 +137,31 @@ double ShapeParams::OwnReal(absl::string_view key) const {
 
 const std::string& ShapeParams::OwnChoice(absl::string_view key) const {
   return OwnValue(*this, key);
+}
+
+std::vector<int> ShapeParams::OwnSizes(absl::string_view key) const {
+  const std::string& text = OwnValue(*this, key);
+  std::vector<int> sizes;
+  if (text == "auto") return sizes;
+  for (const absl::string_view part : absl::StrSplit(text, 'x')) {
+    sizes.emplace_back();
+    PW_CHECK(absl::SimpleAtoi(part, &sizes.back()));
+  }
+  return sizes;
+}
+
+double ShapeParams::OwnBandwidth(absl::string_view key) const {
+  const absl::StatusOr<double> value =
+      ParseQuantity(OwnValue(*this, key), Unit::kBandwidth);
+  PW_CHECK(value.ok());
+  return *value;
+}
+
+double ShapeParams::OwnSeconds(absl::string_view key) const {
+  const absl::StatusOr<double> value =
+      ParseQuantity(OwnValue(*this, key), Unit::kTime);
+  PW_CHECK(value.ok());
+  return *value;
 }
 
 RegisterShape::RegisterShape(ShapeInfo info) {
@@ -155,6 +190,9 @@ const ShapeParam* FindShapeParam(const ShapeInfo& shape,
   for (const ShapeParam& param : shape.params) {
     if (param.key == key) return &param;
   }
+  for (const ShapeParam& param : NodeParams()) {
+    if (param.key == key) return &param;
+  }
   return nullptr;
 }
 
@@ -162,15 +200,11 @@ absl::Status CheckOwnParams(const ShapeInfo& shape,
                             const ShapeParamValues& values) {
   std::vector<std::string> known;
   for (const ShapeParam& param : shape.params) known.push_back(param.key);
+  for (const ShapeParam& param : NodeParams()) known.push_back(param.key);
   for (const auto& [key, value] : values) {
     if (const ShapeParam* param = FindShapeParam(shape, key)) {
       PW_RETURN_IF_ERROR(CheckShapeParam(*param, OwnField(key), value));
       continue;
-    }
-    if (known.empty()) {
-      return BadValue(OwnField(key), value,
-                      absl::StrCat("no parameters (shape ", shape.name,
-                                   " has none of its own)"));
     }
     return InField("params",
                    UnknownName(absl::StrCat("parameter of shape ", shape.name),
@@ -179,7 +213,7 @@ absl::Status CheckOwnParams(const ShapeInfo& shape,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params) {
+absl::StatusOr<ShapeParams> CompleteParams(const ShapeParams& params) {
   const ShapeInfo* shape = FindShape(params.shape);
   if (shape == nullptr) {
     std::vector<std::string> known;
@@ -189,7 +223,13 @@ absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params) {
   PW_RETURN_IF_ERROR(CheckParams(params));
   ShapeParams complete = params;
   PW_ASSIGN_OR_RETURN(complete.own, CompleteOwnParams(*shape, params.own));
-  return shape->build(complete);
+  PW_RETURN_IF_ERROR(CheckHostTree(complete));
+  return complete;
+}
+
+absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params) {
+  PW_ASSIGN_OR_RETURN(const ShapeParams complete, CompleteParams(params));
+  return FindShape(complete.shape)->build(complete);
 }
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,8 +60,8 @@ struct ShapeParams {
   LinkClass nic;            // node to the fabric, per NIC
   LinkClass pcie;           // PCIe switch to host memory
   HostClass host;
-  std::string device_name;  // "H100 SXM5 80GB"
-  double memory_bytes = 0;  // of one device
+  std::string device_name;       // "H100 SXM5 80GB"
+  double memory_bytes = 0;       // of one device
   double host_memory_bytes = 0;  // of one node; 0: not known
   std::string summary;
   // Where the other numbers are from: field name ("params.KEY" of `own`) ->
@@ -75,6 +76,9 @@ struct ShapeParams {
   int OwnInt(absl::string_view key) const;
   double OwnReal(absl::string_view key) const;
   const std::string& OwnChoice(absl::string_view key) const;
+  std::vector<int> OwnSizes(absl::string_view key) const;  // {} for "auto"
+  double OwnBandwidth(absl::string_view key) const;        // bytes per second
+  double OwnSeconds(absl::string_view key) const;
 };
 
 struct ShapeInfo {
@@ -83,6 +87,13 @@ struct ShapeInfo {
   std::vector<ShapeParam> params = {};
   // Every message takes as long one way as the other.
   bool symmetric = true;
+  // For pictures and examples: a size at which all kinds of links exist.
+  int example_nodes = 2;
+  ShapeParamValues example = {};
+  // Where a picture puts a node, in steps to the right and down; null: nodes
+  // stand in a row and switches above them. For legal values of all parameters.
+  std::function<std::pair<double, double>(const ShapeParams&, int node)> place =
+      nullptr;
   // Error: kInvalidArgument with field, value and what is allowed.
   std::function<absl::StatusOr<Cluster>(const ShapeParams&)> build;
 };
@@ -100,7 +111,11 @@ const std::vector<const ShapeInfo*>& AllShapes();
 // Null for a name that no row has.
 const ShapeInfo* FindShape(absl::string_view name);
 
-// Null where the shape has no parameter `key` of its own.
+// Parameters of the inside of a node, which all shapes have: PCIe roots and
+// NUMA nodes of the host (sim/topology/node_params.h).
+const std::vector<ShapeParam>& NodeParams();
+
+// Null where neither the shape's own parameters nor NodeParams() have `key`.
 const ShapeParam* FindShapeParam(const ShapeInfo& shape, absl::string_view key);
 
 // Every key has to be one of the shape's, with a legal value; none has to be
@@ -108,6 +123,10 @@ const ShapeParam* FindShapeParam(const ShapeInfo& shape, absl::string_view key);
 // nearest.
 absl::Status CheckOwnParams(const ShapeInfo& shape,
                             const ShapeParamValues& values);
+
+// The same with all of the shape's parameters and NodeParams(), defaults for
+// what is not given. Errors as BuildCluster's.
+absl::StatusOr<ShapeParams> CompleteParams(const ShapeParams& params);
 
 // Checks what all shapes share and the shape's own parameters, then builds:
 // counts at least 1 and at most kMostClusterDevices devices, links that the

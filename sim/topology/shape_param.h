@@ -1,6 +1,7 @@
-// A parameter that only some shapes have: system.params.KEY. The shape's row
-// says what it means and what is legal; the registry holds values against
-// that, so that a shape reads a value without a check of its own.
+// A parameter of system.params: one that only some shapes have, or one of the
+// inside of a node. Its row says what it means and what is legal; the registry
+// holds values against that, so that a shape reads a value without a check of
+// its own.
 #pragma once
 
 #include <map>
@@ -16,11 +17,19 @@ namespace pipewright {
 using ShapeParamValues = std::map<std::string, std::string>;
 
 struct ShapeParam {
-  enum class Kind { kInteger, kNumber, kChoice };
+  enum class Kind {
+    kInteger,
+    kNumber,
+    kChoice,
+    kSizes,      // "4x4x2" or "auto": 1 to `most` integers of 1 or more
+    kBandwidth,  // with its unit, "400Gbps"; inside, bytes per second
+    kTime,       // with its unit, "5ms"; inside, seconds
+  };
 
   std::string key;  // "nodes_per_leaf"
   Kind kind = Kind::kInteger;
-  // Of integers and numbers, both ends included.
+  // Of integers and numbers, both ends included. A bandwidth or a time may be 0
+  // where `least` is.
   double least = 1;
   double most = 1;
   std::vector<std::string> choices = {};
@@ -32,7 +41,7 @@ struct ShapeParam {
   std::string links = "";
 };
 
-// "1..1048576", "1..1e+06", "minimal|valiant".
+// "1..1048576", "1..1e+06", "minimal|valiant", "auto|AxBxC", "a bandwidth".
 std::string LegalValues(const ShapeParam& param);
 
 // The same in words: "an integer from 1 to 1048576".

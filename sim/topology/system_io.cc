@@ -56,7 +56,10 @@ class Reader {
           system, &tree_, "host_memory", "host_memory", Unit::kBytes,
           &params.host_memory_bytes, &params.sources["host_memory"]));
     }
-    PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
+    // A node of one device has no NVLink.
+    if (system.has_nvlink() || params.devices_per_node > 1) {
+      PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
+    }
     PW_RETURN_IF_ERROR(ReadLink(system, "nic", &params.nic));
     PW_RETURN_IF_ERROR(ReadLink(system, "pcie", &params.pcie));
     PW_RETURN_IF_ERROR(ReadOwnParams(system));

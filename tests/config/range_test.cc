@@ -115,6 +115,14 @@ std::vector<NumberField> AllNumbers() {
   for (const ShapeInfo* shape : AllShapes()) {
     for (const ShapeParam& param : shape->params) {
       if (param.kind == ShapeParam::Kind::kChoice) continue;
+      if (param.kind == ShapeParam::Kind::kSizes) continue;
+      if (param.kind != ShapeParam::Kind::kInteger &&
+          param.kind != ShapeParam::Kind::kNumber) {
+        fields.push_back({absl::StrCat("system.params.", param.key),
+                          testing::LegalValuesOf(param),
+                          testing::IllegalValuesOf(param)});
+        continue;
+      }
       fields.push_back({absl::StrCat("system.params.", param.key),
                         {Text(param.least), Text(param.most)},
                         testing::IllegalValuesOf(param)});

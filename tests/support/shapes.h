@@ -14,10 +14,18 @@ namespace pipewright::testing {
 // their first legal value.
 ShapeParams SampleParams(absl::string_view shape, int nodes, int devices);
 
+// With own parameters as SampleParams has them, and with those of the example,
+// where the shape has all of its links.
+std::vector<ShapeParams> Bases(const ShapeInfo& shape, int nodes, int devices);
+
 // A cluster of that size, of the first shape that takes it.
 Cluster AnyCluster(int nodes, int devices);
 
-// Of a choice all values; of a range both ends and some between them.
+// Every bandwidth times `factor` and every latency over it, own parameters too.
+ShapeParams TimesAsFast(ShapeParams params, double factor);
+
+// Of a choice all values; of a range both ends and some between them; of sizes
+// some whose products are 1, 2, 3, 5 or 8.
 std::vector<std::string> LegalValuesOf(const ShapeParam& param);
 std::vector<std::string> IllegalValuesOf(const ShapeParam& param);
 

@@ -26,22 +26,23 @@ using testing::LegalValuesOf;
 using testing::LinkNames;
 using testing::SampleParams;
 
-// Of one shape: its parameters as given at each size, own parameters as
-// SampleParams has them and then with each legal value of each.
+// Of one shape: its parameters as given at each size, own parameters as Bases()
+// has them and then with each legal value of each.
 std::vector<ShapeParams> Variants(const ShapeInfo& shape) {
   std::vector<ShapeParams> variants;
-  for (const int nodes : {1, 2, 3, 5, 8}) {
+  for (const int nodes : {1, 2, 3, 5, 8, shape.example_nodes}) {
     for (const int devices : {1, 2, 4}) {
       for (const int nics : {0, 1, 2}) {
         if (nics > devices) continue;
-        ShapeParams params = SampleParams(shape.name, nodes, devices);
-        params.nics_per_node = nics;
-        params.pcie_per_switch = std::max(nics, 1);
-        variants.push_back(params);
-        for (const ShapeParam& param : shape.params) {
-          for (const std::string& value : LegalValuesOf(param)) {
-            variants.push_back(params);
-            variants.back().own[param.key] = value;
+        for (ShapeParams params : testing::Bases(shape, nodes, devices)) {
+          params.nics_per_node = nics;
+          params.pcie_per_switch = std::max(nics, 1);
+          variants.push_back(params);
+          for (const ShapeParam& param : shape.params) {
+            for (const std::string& value : LegalValuesOf(param)) {
+              variants.push_back(params);
+              variants.back().own[param.key] = value;
+            }
           }
         }
       }
@@ -111,6 +112,8 @@ TEST_CASE("topology: rows are sorted and complete", "[topology]") {
     CHECK_FALSE(shape->summary.empty());
     CHECK(shape->build != nullptr);
     CHECK(FindShape(shape->name) == shape);
+    const int nodes = shape->example_nodes;
+    CHECK(BuildCluster(testing::Bases(*shape, nodes, 4).back()).ok());
     std::set<std::string> keys;
     for (const ShapeParam& param : shape->params) {
       INFO(param.key);
@@ -203,31 +206,26 @@ TEST_CASE("topology: one way is like the other where a row says so",
 
 TEST_CASE("topology: twice the bandwidth and half the latency halve times",
           "[topology]") {
-  ForEachCluster(
-      [](const ShapeInfo&, const ShapeParams& params, const Cluster& cluster) {
-        ShapeParams faster = params;
-        for (LinkClass* link : {&faster.nvlink, &faster.nic, &faster.pcie}) {
-          link->bytes_per_s *= 2;
-          link->latency_s /= 2;
-        }
-        const Cluster other = BuildCluster(faster).value();
-        // All devices of the first node send to all others at once.
-        std::vector<std::vector<LinkId>> routes;
-        for (int from = 0; from < params.devices_per_node; ++from) {
-          for (int to = 0; to < cluster.num_devices(); ++to) {
-            const std::vector<LinkId> route = cluster.Route(from, to);
-            CHECK(LinkNames(cluster, route) ==
-                  LinkNames(other, other.Route(from, to)));
-            if (from != to) routes.push_back(route);
-          }
-        }
-        if (routes.empty()) return;
-        const FlowBundle bundle = cluster.Bundle(routes);
-        const auto time = [&](const Cluster& of) {
-          return of.Bundle(routes).latency_s + 1e6 / of.RateOf(bundle.loads);
-        };
-        CHECK(time(cluster) == Approx(2 * time(other)).epsilon(1e-12));
-      });
+  ForEachCluster([](const ShapeInfo&, const ShapeParams& params,
+                    const Cluster& cluster) {
+    const Cluster other = BuildCluster(testing::TimesAsFast(params, 2)).value();
+    // All devices of the first node send to all others at once.
+    std::vector<std::vector<LinkId>> routes;
+    for (int from = 0; from < params.devices_per_node; ++from) {
+      for (int to = 0; to < cluster.num_devices(); ++to) {
+        const std::vector<LinkId> route = cluster.Route(from, to);
+        CHECK(LinkNames(cluster, route) ==
+              LinkNames(other, other.Route(from, to)));
+        if (from != to) routes.push_back(route);
+      }
+    }
+    if (routes.empty()) return;
+    const FlowBundle bundle = cluster.Bundle(routes);
+    const auto time = [&](const Cluster& of) {
+      return of.Bundle(routes).latency_s + 1e6 / of.RateOf(bundle.loads);
+    };
+    CHECK(time(cluster) == Approx(2 * time(other)).epsilon(1e-12));
+  });
 }
 
 TEST_CASE("topology: devices share host links by PCIe switch", "[topology]") {
@@ -277,17 +275,21 @@ TEST_CASE("topology: every own parameter changes something, and only its links",
     for (const ShapeParam& param : shape->params) {
       INFO(shape->name << " " << param.key);
       std::set<std::string> clusters;
-      std::set<int> sizes;
+      std::set<std::string> sizes;
       bool exist = false;
-      for (const int nodes : {1, 5, 8}) {
+      for (const int index : {0, 1, 2, 3, 4, 5}) {
+        const int nodes = std::vector<int>{1, 5, 8}[index % 3];
+        const std::vector<ShapeParams> bases = testing::Bases(*shape, nodes, 4);
+        const size_t base = index / 3;
+        if (base >= bases.size()) continue;
         // Without crossing its links, a route is the same for all values.
         std::map<std::pair<int, int>, std::string> apart;
         for (const std::string& value : LegalValuesOf(param)) {
-          ShapeParams params = SampleParams(shape->name, nodes, 4);
+          ShapeParams params = bases[base];
           params.own[param.key] = value;
           const absl::StatusOr<Cluster> cluster = BuildCluster(params);
           if (!cluster.ok()) continue;
-          sizes.insert(nodes);
+          sizes.insert(absl::StrCat(base, " ", nodes));
           std::string all;
           for (int from = 0; from < cluster->num_devices(); ++from) {
             for (int to = 0; to < cluster->num_devices(); ++to) {
@@ -303,7 +305,7 @@ TEST_CASE("topology: every own parameter changes something, and only its links",
               if (!is_new) CHECK(other->second == text);
             }
           }
-          clusters.insert(absl::StrCat(nodes, "\n", all));
+          clusters.insert(absl::StrCat(base, " ", nodes, "\n", all));
         }
       }
       CHECK(clusters.size() > sizes.size());

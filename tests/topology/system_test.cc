@@ -56,10 +56,11 @@ TEST_CASE("system: a file becomes parameters", "[topology]") {
 }
 
 TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
-  CHECK(SystemNames() == std::vector<std::string>{
-                             "dgx-a100", "dgx-b200", "dgx-b300", "dgx-h100",
-                             "dgx-h200", "gb200-nvl72", "gb300-nvl72",
-                             "mi300x-node"});
+  CHECK(SystemNames() ==
+        std::vector<std::string>{"a100-roce", "dgx-a100", "dgx-b200",
+                                 "dgx-b300", "dgx-h100", "dgx-h200",
+                                 "gb200-nvl72", "gb300-nvl72", "mi300x-node",
+                                 "tpu-v5p", "two-site-h100"});
   const ShapeParams a100 = FindSystem("dgx-a100").value();
   CHECK(a100.nvlink.bytes_per_s == 300e9);
   CHECK(a100.nic.bytes_per_s == 25e9);
@@ -72,7 +73,9 @@ TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
     ShapeParams params = FindSystem(name).value();
     CHECK(params.name == name);
     // A rack whose GPUs have one NVLink domain is one node.
-    const int devices = absl::EndsWith(name, "nvl72") ? 72 : 8;
+    const int devices = absl::EndsWith(name, "nvl72") ? 72
+                        : name == "tpu-v5p"           ? 1
+                                                      : 8;
     CHECK(params.devices_per_node == devices);
     CHECK(params.memory_bytes > 79 * 1073741824.0);
     CHECK(params.memory_bytes <= 288e9);

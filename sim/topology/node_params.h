@@ -1,0 +1,34 @@
+// What lies between the PCIe switches of a node and the memory of its host:
+// roots, each of which serves a block of PCIe switches, and NUMA nodes, each of
+// which has a block of the roots. Every shape takes these as system.params
+// (NodeParams() in registry.h). Without them a copy crosses the link of its
+// PCIe switch alone.
+#pragma once
+
+#include "absl/status/status.h"
+#include "sim/topology/registry.h"
+
+namespace pipewright {
+
+struct HostTree {
+  int roots = 1;   // of a node
+  LinkClass root;  // between a root and the memory; without bandwidth there is
+                   // no link: copies do not meet at a root
+  int numa_nodes = 1;
+  LinkClass numa;  // between another NUMA node and the first
+  // The host's part of copies lies in the memory of the first NUMA node, as
+  // where nothing binds a process; else in that of the device.
+  bool on_first = false;
+
+  bool has_roots() const { return root.bytes_per_s > 0; }
+  bool crosses_numa() const { return on_first && numa_nodes > 1; }
+};
+
+// Of complete, legal parameters.
+HostTree HostTreeOf(const ShapeParams& params);
+
+// Blocks have to be equal, and a link that copies cross needs a bandwidth.
+// Error: kInvalidArgument about "params.KEY".
+absl::Status CheckHostTree(const ShapeParams& params);
+
+}  // namespace pipewright

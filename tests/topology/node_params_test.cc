@@ -1,0 +1,159 @@
+// PCIe roots and NUMA nodes: which links copies cross, on every shape.
+#include "sim/topology/node_params.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/error_parts.h"
+#include "sim/topology/system.h"
+#include "tests/support/shapes.h"
+
+namespace pipewright {
+namespace {
+
+using testing::LinkNames;
+using testing::SampleParams;
+using Strings = std::vector<std::string>;
+
+// A node of 8 devices, 4 PCIe switches, 2 roots, 2 NUMA nodes.
+ShapeParams Host(const std::string& shape) {
+  const ShapeInfo& info = *FindShape(shape);
+  ShapeParams params = SampleParams(shape, info.example_nodes, 8);
+  params.own = info.example;
+  params.pcie_per_switch = 2;
+  params.own["pcie_roots"] = "2";
+  params.own["root_bandwidth"] = "40GBps";
+  params.own["root_latency"] = "1us";
+  params.own["numa_nodes"] = "2";
+  params.own["numa_bandwidth"] = "20GBps";
+  params.own["numa_latency"] = "2us";
+  return params;
+}
+
+TEST_CASE("node params: copies cross switch, root and NUMA link",
+          "[topology]") {
+  for (const ShapeInfo* shape : AllShapes()) {
+    INFO(shape->name);
+    ShapeParams params = Host(shape->name);
+    const Cluster local = BuildCluster(params).value();
+    CHECK(LinkNames(local, local.DeviceToHost(3)) ==
+          Strings{"node0/pcie1/to-host", "node0/root0/to-host"});
+    CHECK(LinkNames(local, local.HostToDevice(4)) ==
+          Strings{"node0/root1/to-device", "node0/pcie2/to-device"});
+    CHECK(local.BandwidthOf(local.DeviceToHost(7)) == Approx(32e9));
+    CHECK(local.LatencyOf(local.DeviceToHost(7)) == Approx(3e-6 + 1e-6));
+
+    params.own["host_numa"] = "first";
+    const Cluster first = BuildCluster(params).value();
+    CHECK(LinkNames(first, first.DeviceToHost(3)) ==
+          Strings{"node0/pcie1/to-host", "node0/root0/to-host"});
+    CHECK(LinkNames(first, first.DeviceToHost(4)) ==
+          Strings{"node0/pcie2/to-host", "node0/root1/to-host",
+                  "node0/numa1/to-host"});
+    CHECK(LinkNames(first, first.HostToDevice(7)) ==
+          Strings{"node0/numa1/to-device", "node0/root1/to-device",
+                  "node0/pcie3/to-device"});
+    CHECK(first.BandwidthOf(first.DeviceToHost(7)) == Approx(20e9));
+    CHECK(first.LatencyOf(first.HostToDevice(7)) == Approx(6e-6));
+    // All eight at once: two switches a root, two roots a memory.
+    std::vector<std::vector<LinkId>> copies;
+    for (int device = 0; device < 8; ++device) {
+      copies.push_back(first.DeviceToHost(device));
+    }
+    CHECK(first.RateOf(first.Bundle(copies).loads) == Approx(20e9 / 4));
+    copies.resize(4);
+    CHECK(first.RateOf(first.Bundle(copies).loads) == Approx(40e9 / 4));
+
+    // No link is there for nothing, messages know none of them.
+    std::set<LinkId> used;
+    const int count = first.num_devices();
+    for (int from = 0; from < count; ++from) {
+      for (const LinkId link : first.DeviceToHost(from)) used.insert(link);
+      for (const LinkId link : first.HostToDevice(from)) used.insert(link);
+      for (int to = 0; to < count; ++to) {
+        for (const LinkId link : first.Route(from, to)) used.insert(link);
+      }
+    }
+    CHECK(used.size() == first.links().size());
+  }
+}
+
+TEST_CASE("node params: without them nothing changes", "[topology]") {
+  for (const ShapeInfo* shape : AllShapes()) {
+    ShapeParams params = Host(shape->name);
+    const ShapeParamValues own = shape->example;
+    params.own = own;
+    const Cluster bare = BuildCluster(params).value();
+    CHECK(LinkNames(bare, bare.DeviceToHost(3)) ==
+          Strings{"node0/pcie1/to-host"});
+    // NUMA nodes by themselves cost nothing, nor do roots without a bandwidth.
+    params.own["pcie_roots"] = "4";
+    params.own["numa_nodes"] = "2";
+    const Cluster said = BuildCluster(params).value();
+    CHECK(said.links().size() == bare.links().size());
+  }
+}
+
+TEST_CASE("node params: halved by twice the bandwidth", "[topology]") {
+  ShapeParams params = Host("nic-switch");
+  params.own["host_numa"] = "first";
+  const Cluster one = BuildCluster(params).value();
+  const Cluster two = BuildCluster(testing::TimesAsFast(params, 2)).value();
+  const std::vector<LinkId> route = one.DeviceToHost(7);
+  CHECK(two.BandwidthOf(route) == Approx(2 * one.BandwidthOf(route)));
+  CHECK(two.LatencyOf(route) == Approx(one.LatencyOf(route) / 2));
+}
+
+TEST_CASE("node params: bad values are refused by name", "[topology]") {
+  const auto refused = [](const std::string& key, const std::string& value,
+                          const std::string& message) {
+    ShapeParams params = Host("nic-switch");
+    params.own[key] = value;
+    const absl::Status status = BuildCluster(params).status();
+    CHECK(status.message() == message);
+    CHECK(PartsOf(status).field == absl::StrCat("params.", key));
+  };
+  refused("pcie_roots", "3",
+          "params.pcie_roots: 3 is not allowed; allowed: 1 to 4, a divisor of "
+          "the PCIe switches of a node (4)");
+  refused("numa_nodes", "4",
+          "params.numa_nodes: 4 is not allowed; allowed: 1 to 2, a divisor of "
+          "params.pcie_roots (2)");
+  refused("root_bandwidth", "40",
+          "params.root_bandwidth: 40 is not allowed; allowed: a bandwidth with "
+          "its unit, such as 50GBps");
+  for (const ShapeParam& param : NodeParams()) {
+    for (const std::string& value : testing::IllegalValuesOf(param)) {
+      INFO(param.key << " '" << value << "'");
+      ShapeParams params = Host("nic-switch");
+      params.own[param.key] = value;
+      CHECK(PartsOf(BuildCluster(params).status()).field ==
+            absl::StrCat("params.", param.key));
+    }
+  }
+  ShapeParams params = Host("nic-switch");
+  params.own["host_numa"] = "first";
+  params.own.erase("numa_bandwidth");
+  CHECK(BuildCluster(params).status().message() ==
+        "params.numa_bandwidth: missing; allowed: a bandwidth above 0, since "
+        "params.host_numa is first");
+}
+
+TEST_CASE("node params: the RoCE node has two sockets", "[topology]") {
+  ShapeParams params = FindSystem("a100-roce").value();
+  const Cluster local = BuildCluster(params).value();
+  CHECK(LinkNames(local, local.DeviceToHost(7)) ==
+        Strings{"node0/pcie3/to-host"});
+  params.own["host_numa"] = "first";
+  const Cluster first = BuildCluster(params).value();
+  CHECK(LinkNames(first, first.DeviceToHost(3)) ==
+        Strings{"node0/pcie1/to-host"});
+  CHECK(LinkNames(first, first.DeviceToHost(4)) ==
+        Strings{"node0/pcie2/to-host", "node0/numa1/to-host"});
+}
+
+}  // namespace
+}  // namespace pipewright

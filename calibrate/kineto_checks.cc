@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "calibrate/kineto_parts.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
@@ -65,10 +64,10 @@ std::string Describe(const TraceDevice& device) {
   if (device.memory_bytes > 0) {
     parts.push_back(FormatBytes(static_cast<double>(device.memory_bytes)));
   }
-  return absl::StrCat(device.name.empty() ? "a device without a name"
-                                          : device.name,
-                      parts.empty() ? "" : " (", absl::StrJoin(parts, ", "),
-                      parts.empty() ? "" : ")");
+  return absl::StrCat(
+      device.name.empty() ? "a device without a name" : device.name,
+      parts.empty() ? "" : " (", absl::StrJoin(parts, ", "),
+      parts.empty() ? "" : ")");
 }
 
 absl::Status OtherDevice(const KinetoRank& rank, const std::string& named,
@@ -145,8 +144,7 @@ absl::Status CheckProducts(const KinetoRank& rank, const TracedShape& shape,
   for (const KinetoOp* op : ops) {
     if (op->kind != TraceOpKind::kProduct) continue;
     const std::optional<ProductSize> size = SizeOf(*op);
-    if (!size ||
-        IsVocabularyProduct(*op, {hidden, shape.model.vocabulary, shape.tp})) {
+    if (!size || IsVocabularyProduct(*op, {shape.model, shape.tp})) {
       continue;
     }
     ++*checked;
@@ -194,19 +192,17 @@ absl::Status CheckAttention(const KinetoRank& rank, const TracedShape& shape,
     const char* field;
     int64_t said;
     int64_t traced;
-  } sizes[] = {
-      {"--microbatch-size", shape.microbatch_size, queries[0]},
-      {"--sequence", shape.sequence, queries[heads_first ? 2 : 1]},
-      {"--model: heads over --tp", shape.model.heads / shape.tp,
-       queries[heads_first ? 1 : 2]},
-      {"--model: head_dim", shape.model.head_dim, queries[3]}};
+  } sizes[] = {{"--microbatch-size", shape.microbatch_size, queries[0]},
+               {"--sequence", shape.sequence, queries[heads_first ? 2 : 1]},
+               {"--model: heads over --tp", shape.model.heads / shape.tp,
+                queries[heads_first ? 1 : 2]},
+               {"--model: head_dim", shape.model.head_dim, queries[3]}};
   for (const auto& size : sizes) {
     if (size.said == size.traced) continue;
-    return BadValue(size.field, absl::StrCat(size.said),
-                    absl::StrCat("the ", size.traced, " of ", rank.source, " (",
-                                 op.name, " of [",
-                                 absl::StrJoin(queries, ", "),
-                                 "], Input Dims)"));
+    return BadValue(
+        size.field, absl::StrCat(size.said),
+        absl::StrCat("the ", size.traced, " of ", rank.source, " (", op.name,
+                     " of [", absl::StrJoin(queries, ", "), "], Input Dims)"));
   }
   return absl::OkStatus();
 }
@@ -219,8 +215,8 @@ std::string Percent(double share) {
 
 bool IsDevice(const TraceDevice& traced, const DeviceSpec& device) {
   const std::set<std::string> words = WordsOf(traced.name);
-  const std::string model = *absl::StrSplit(
-      absl::AsciiStrToLower(device.device_name), ' ').begin();
+  const std::string lower = absl::AsciiStrToLower(device.device_name);
+  const std::string model = lower.substr(0, lower.find(' '));
   if (!words.empty() && words.count(model) == 0) return false;
   const std::string form = FormOf(words);
   const std::string own = FormOf(WordsOf(device.device_name));
@@ -286,12 +282,11 @@ absl::StatusOr<CheckedShapes> CheckShapes(const KinetoRank& rank,
 
 double LeastFlops(ProfilePart part, ProfilePass pass,
                   const TracedShape& shape) {
-  const GridPoint point =
-      PointOf(part, pass, shape.model,
-              static_cast<double>(shape.microbatch_size), shape.sequence,
-              shape.tp);
-  const bool backward = pass == ProfilePass::kBackwardInput ||
-                        pass == ProfilePass::kBackwardFull;
+  const GridPoint point = PointOf(part, pass, shape.model,
+                                  static_cast<double>(shape.microbatch_size),
+                                  shape.sequence, shape.tp);
+  const bool backward =
+      pass == ProfilePass::kBackwardInput || pass == ProfilePass::kBackwardFull;
   // Of five products of a backward, one is the scores again.
   return point.work[0] + point.work[1] * (backward ? 0.8 : 1);
 }
@@ -317,8 +312,9 @@ absl::Status CheckRates(const std::vector<PassEntry>& entries,
         device.name);
     if (share <= 1) {
       warnings->push_back(absl::StrCat(
-          what, ", more than training reaches: are --layers, "
-                "--microbatch-size, --sequence and --tp those of the run?"));
+          what,
+          ", more than training reaches: are --layers, "
+          "--microbatch-size, --sequence and --tp those of the run?"));
       continue;
     }
     constexpr char kAllowed[] =
@@ -326,11 +322,10 @@ absl::Status CheckRates(const std::vector<PassEntry>& entries,
         "part of its pass (--forward, --backward, ...), --microbatch-size, "
         "--sequence or --tp are not those of the run, or it computed in "
         "another type (--type)";
-    return WithValue(
-        InFile(source, 0,
-               absl::InvalidArgumentError(
-                   absl::StrCat(what, "; allowed: ", kAllowed))),
-        Percent(share), kAllowed);
+    return WithValue(InFile(source, 0,
+                            absl::InvalidArgumentError(
+                                absl::StrCat(what, "; allowed: ", kAllowed))),
+                     Percent(share), kAllowed);
   }
   return absl::OkStatus();
 }
@@ -350,15 +345,16 @@ absl::Status CheckProductRates(const KinetoRank& rank, absl::string_view type,
       }
       const std::optional<ProductSize> size = SizeOf(*op);
       if (!size) continue;
-      auto kernel = std::lower_bound(
-          region.kernels.begin(), region.kernels.end(), op->start_us,
-          [](const LaunchedKernel& each, double us) {
-            return each.launch_us < us;
-          });
+      auto kernel = std::lower_bound(region.kernels.begin(),
+                                     region.kernels.end(), op->start_us,
+                                     [](const LaunchedKernel& each, double us) {
+                                       return each.launch_us < us;
+                                     });
       double us = 0;
       for (; kernel != region.kernels.end() && kernel->launch_us <= op->end_us;
            ++kernel) {
-        if (kernel->thread == op->thread) us += kernel->end_us - kernel->start_us;
+        if (kernel->thread == op->thread)
+          us += kernel->end_us - kernel->start_us;
       }
       const double share = us > 0 ? size->flops() / (us * 1e-6) / peak : 0;
       if (share <= 1) continue;
@@ -370,11 +366,10 @@ absl::Status CheckProductRates(const KinetoRank& rank, absl::string_view type,
       constexpr char kAllowed[] =
           "at most 100 %. Likely the times of the trace were changed, or "
           "--device or --type are not those of the run";
-      return WithValue(
-          InFile(rank.source, 0,
-                 absl::InvalidArgumentError(
-                     absl::StrCat(what, "; allowed: ", kAllowed))),
-          Percent(share), kAllowed);
+      return WithValue(InFile(rank.source, 0,
+                              absl::InvalidArgumentError(
+                                  absl::StrCat(what, "; allowed: ", kAllowed))),
+                       Percent(share), kAllowed);
     }
   }
   return absl::OkStatus();

@@ -16,10 +16,9 @@ constexpr size_t kMissingNamed = 8;
 
 absl::Status Refuse(const KinetoRank& rank, const char* field,
                     const std::string& value, const std::string& allowed) {
-  return BadValue(
-      FieldPlace::InFile(rank.source, 0,
-                         absl::StrCat("distributedInfo.", field)),
-      value, allowed);
+  return BadValue(FieldPlace::InFile(rank.source, 0,
+                                     absl::StrCat("distributedInfo.", field)),
+                  value, allowed);
 }
 
 // Size of the rank's group along an axis and the rank's place in it.
@@ -86,11 +85,11 @@ absl::Status CheckRanks(const std::vector<KinetoRank>& ranks, bool some_ranks,
   }
   const std::string list = absl::StrJoin(missing, ", ");
   if (traced > 1 && !some_ranks) {
-    return Refuse(ranks[0], "world_size", absl::StrCat(world),
-                  absl::StrCat("as many traces; there are ", traced,
-                               ", of rank ", list,
-                               " none (--some-ranks imports those that there "
-                               "are)"));
+    return Refuse(
+        ranks[0], "world_size", absl::StrCat(world),
+        absl::StrCat("as many traces; there are ", traced, ", of rank ", list,
+                     " none (--some-ranks imports those that there "
+                     "are)"));
   }
   notes->push_back(absl::StrCat(traced, " of ", world,
                                 " ranks are imported: what the others (", list,
@@ -113,9 +112,9 @@ absl::StatusOr<int64_t> AgreedSize(const std::vector<KinetoRank>& ranks,
                                    " (distributedInfo.pg_config)"));
     }
     if (first != nullptr && group->size != size) {
-      return Refuse(rank, "pg_config", absl::StrCat(group->size),
-                    absl::StrCat("the ", size, " of ", first->source, " (",
-                                 flag, ")"));
+      return Refuse(
+          rank, "pg_config", absl::StrCat(group->size),
+          absl::StrCat("the ", size, " of ", first->source, " (", flag, ")"));
     }
     size = group->size;
     first = &rank;
@@ -149,20 +148,19 @@ absl::StatusOr<KinetoLayout> LayoutOfRanks(const std::vector<KinetoRank>& ranks,
                                            const KinetoAxes& axes) {
   KinetoLayout layout;
   PW_RETURN_IF_ERROR(CheckRanks(ranks, axes.some_ranks, &layout.notes));
-  PW_ASSIGN_OR_RETURN(
-      const int64_t cp,
-      AgreedSize(ranks, TraceAxis::kContext, "context parallelism", 0));
+  PW_ASSIGN_OR_RETURN(const int64_t cp, AgreedSize(ranks, TraceAxis::kContext,
+                                                   "context parallelism", 0));
   if (cp > 1) {
     return Refuse(ranks[0], "pg_config",
                   absl::StrCat("context parallelism over ", cp),
                   "1: a profile has no passes of it");
   }
-  PW_ASSIGN_OR_RETURN(const int64_t tp, AgreedSize(ranks, TraceAxis::kTensor,
-                                                   "--tp", axes.tp));
+  PW_ASSIGN_OR_RETURN(const int64_t tp,
+                      AgreedSize(ranks, TraceAxis::kTensor, "--tp", axes.tp));
   PW_RETURN_IF_ERROR(
       AgreedSize(ranks, TraceAxis::kExpert, "--ep", axes.ep).status());
-  PW_ASSIGN_OR_RETURN(layout.pp, AgreedSize(ranks, TraceAxis::kPipeline, "--pp",
-                                            axes.pp));
+  PW_ASSIGN_OR_RETURN(layout.pp,
+                      AgreedSize(ranks, TraceAxis::kPipeline, "--pp", axes.pp));
   const int64_t world = ranks[0].header.world_size;
   layout.tp_told = tp > 0;
   layout.tp = std::max<int64_t>(1, tp);

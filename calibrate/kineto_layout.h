@@ -22,9 +22,9 @@ struct KinetoAxes {
 struct KinetoLayout {
   int64_t pp = 0;  // 0: not known
   int64_t tp = 1;
-  bool tp_told = false;             // by the user or by the traces
-  std::vector<int64_t> pipeline;    // pipeline rank of each trace; -1: unknown
-  std::vector<std::string> notes;   // what is not known, for people
+  bool tp_told = false;            // by the user or by the traces
+  std::vector<int64_t> pipeline;   // pipeline rank of each trace; -1: unknown
+  std::vector<std::string> notes;  // what is not known, for people
 };
 
 // From the process groups, or from what the user says; ranks of one stage then

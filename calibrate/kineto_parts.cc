@@ -17,7 +17,7 @@ namespace {
 
 // Vocabularies are padded to multiples of this times tp at most (Megatron-LM,
 // --make-vocab-size-divisible-by, default 128).
-constexpr int64_t kVocabularyPadding = 1024;
+constexpr int64_t kVocabularyPadding = 128;
 
 // A stretch of a host thread that belongs to a part.
 struct Stretch {
@@ -131,9 +131,9 @@ void PartFinder::TakeEnds(const PartSizes& sizes) {
   }
   for (const KinetoOp& op : rank_.ops) {
     if (op.is_node) continue;
-    const bool head = op.kind == TraceOpKind::kLoss ||
-                      (op.kind == TraceOpKind::kProduct &&
-                       IsVocabularyProduct(op, sizes));
+    const bool head =
+        op.kind == TraceOpKind::kLoss ||
+        (op.kind == TraceOpKind::kProduct && IsVocabularyProduct(op, sizes));
     if (!head && op.kind != TraceOpKind::kEmbedding) continue;
     all[op.thread].push_back({op.start_us, op.end_us,
                               head ? TracePart::kHead : TracePart::kEmbedding});
@@ -285,8 +285,8 @@ absl::Status PartFinder::CountLayers(const TraceRegion& region,
     return BadValue(
         FieldPlace::InFile(rank_.source, 0, "traceEvents"),
         absl::StrCat("'", region.name, "' at ", region.host_start_us,
-                     " us goes through ", count, " layers, ",
-                     parts->layer_name, " more than once"),
+                     " us goes through ", count, " layers, ", parts->layer_name,
+                     " more than once"),
         "regions of one microbatch (--forward REGEX)");
   }
   return absl::OkStatus();
@@ -341,17 +341,25 @@ absl::StatusOr<RegionParts> PartFinder::Of(const TraceRegion& region,
 
 bool IsVocabularyProduct(const KinetoOp& op, const PartSizes& sizes) {
   if (op.dims.size() < 2) return false;
+  const ProfileModel& model = sizes.model;
+  const int64_t queries = model.heads * model.head_dim;
+  const int64_t keys = model.kv_heads * model.head_dim;
   const auto is_vocabulary = [&](int64_t size) {
+    if (size > model.vocabulary + kVocabularyPadding * sizes.tp) return false;
     const int64_t whole = size * sizes.tp;
-    return size != sizes.hidden && whole >= sizes.vocabulary &&
-           whole < sizes.vocabulary + kVocabularyPadding * sizes.tp;
+    for (const int64_t other :
+         {model.ffn, 2 * model.ffn, queries, queries + 2 * keys, 2 * keys}) {
+      if (whole == other) return false;
+    }
+    return size != model.hidden && whole >= model.vocabulary &&
+           whole < model.vocabulary + kVocabularyPadding * sizes.tp;
   };
   bool vocabulary = false;
   bool hidden = false;
   for (const std::vector<int64_t>& dims : op.dims) {
     if (dims.size() != 2) continue;
     vocabulary |= is_vocabulary(dims[0]) || is_vocabulary(dims[1]);
-    hidden |= dims[0] == sizes.hidden || dims[1] == sizes.hidden;
+    hidden |= dims[0] == model.hidden || dims[1] == model.hidden;
   }
   return vocabulary && hidden;
 }

@@ -24,17 +24,17 @@
 
 #include "absl/status/statusor.h"
 #include "calibrate/kineto_rank.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 
 struct PartSizes {
-  int64_t hidden = 0;
-  int64_t vocabulary = 0;
+  ProfileModel model;
   int64_t tp = 1;
 };
 
-// Is one size of the product that of the vocabulary, padded or not, and the
-// other the hidden size?
+// Is one size of the product that of the vocabulary, padded or not and none of
+// a layer's own, and another one the hidden size?
 bool IsVocabularyProduct(const KinetoOp& op, const PartSizes& sizes);
 
 struct RegionParts {

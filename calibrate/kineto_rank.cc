@@ -124,8 +124,8 @@ absl::StatusOr<KinetoRank> ReadKinetoRank(
   PW_RETURN_IF_ERROR(ReadTraceEvents(
       in, source_name,
       [&](const TraceEvent& event) {
-        PW_RETURN_IF_ERROR(reader.See(event));
-        return regions.See(event);
+        const absl::Status seen = reader.See(event);
+        return seen.ok() ? regions.See(event) : seen;
       },
       &rank.header));
   rank.device = DeviceOf(rank.header, reader.device());

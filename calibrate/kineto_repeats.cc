@@ -25,14 +25,13 @@ int64_t RepeatsOf(const std::vector<int32_t>& names) {
       longest = std::max(longest, run);
     }
     const auto covered = static_cast<double>(longest + period);
-    if (longest < period ||
-        covered < kNearlyAll * static_cast<double>(count)) {
+    if (longest < period || covered < kNearlyAll * static_cast<double>(count)) {
       continue;
     }
     const auto block = names.begin() + static_cast<std::ptrdiff_t>(end);
-    const bool is_one_name = std::all_of(
-        block, block + static_cast<std::ptrdiff_t>(period),
-        [&](int32_t name) { return name == *block; });
+    const bool is_one_name =
+        std::all_of(block, block + static_cast<std::ptrdiff_t>(period),
+                    [&](int32_t name) { return name == *block; });
     if (is_one_name) return 0;
     return static_cast<int64_t>((longest + period) / period);
   }

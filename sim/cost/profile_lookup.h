@@ -4,8 +4,8 @@
 
 #include <array>
 #include <map>
-#include <tuple>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 

@@ -154,8 +154,7 @@ void RegionReader::KeepOutermost() {
     if (named.on_device && on_host.count(named.name) > 0) continue;
     if (named.is_operator && marked.count(named.region) > 0) continue;
     const auto entry = covered_us.try_emplace(
-        {ThreadKey(named.process, named.thread), named.region},
-        named.start_us);
+        {ThreadKey(named.process, named.thread), named.region}, named.start_us);
     if (named.start_us < entry.first->second) continue;
     entry.first->second = named.end_us;
     kept.push_back(std::move(named));

@@ -22,8 +22,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
-// The resolution of a trace: whole nanoseconds at best.
-constexpr double kTraceResolution = 1e-9;
+
 // Of a backward's time, in kernels that belong to nobody.
 constexpr double kMostUnknown = 0.05;
 

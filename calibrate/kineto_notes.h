@@ -14,6 +14,9 @@
 
 namespace pipewright {
 
+// Seconds: whole nanoseconds at best.
+inline constexpr double kTraceResolution = 1e-9;
+
 // Nothing for what is no pass.
 std::optional<ProfilePass> PassOf(Region region);
 

@@ -117,6 +117,16 @@ absl::Status Assembly::TakeRegion(const KinetoRank& rank,
   double layer_us = parts.Us(TracePart::kLayer);
   double other_us = parts.Us(TracePart::kOther);
   const double communication_us = parts.Us(TracePart::kCommunication);
+  if (parts.has_vague_head) {
+    return InFile(
+        rank.source, 0,
+        absl::InvalidArgumentError(absl::StrFormat(
+            "'%s' at %.3f us has a loss, and nothing tells the product of the "
+            "head from those of the layers; allowed: a trace with modules "
+            "(with_stack), sizes (record_shapes) or marks, or regions around "
+            "the layers alone (--forward, --backward)",
+            parts.region->name, parts.region->host_start_us)));
+  }
   double whole_us = 0;
   for (const double us : parts.us) whole_us += us;
   if (pass != ProfilePass::kForward) {
@@ -155,9 +165,12 @@ absl::Status Assembly::TakeRegion(const KinetoRank& rank,
 absl::Status Assembly::TakeSamples() {
   std::vector<std::vector<RegionParts>> all;
   for (const KinetoRank& rank : ranks_) {
-    PW_ASSIGN_OR_RETURN(std::vector<RegionParts> regions,
-                        PartsOfRegions(rank, {options_.model, layout_.tp},
-                                       options_.sum_kernels));
+    PW_ASSIGN_OR_RETURN(
+        std::vector<RegionParts> regions,
+        PartsOfRegions(rank,
+                       {options_.model, layout_.tp,
+                        options_.microbatch_size * options_.sequence},
+                       options_.sum_kernels));
     PW_RETURN_IF_ERROR(SetLayers(rank, {options_.layers, options_.model_layers},
                                  &regions, &notes_));
     all.push_back(std::move(regions));

@@ -20,7 +20,7 @@ namespace pipewright {
 namespace {
 
 // Data sheets round, and drivers keep some memory back.
-constexpr double kMemoryDiffers = 0.1;
+constexpr double kMemoryDiffers = 0.08;
 constexpr double kSuspiciousRate = 0.75;
 // Shares of the work of the recorded products: some are of no linear layer.
 constexpr double kMostOfWork = 0.5;
@@ -144,7 +144,7 @@ absl::Status CheckProducts(const KinetoRank& rank, const TracedShape& shape,
   for (const KinetoOp* op : ops) {
     if (op->kind != TraceOpKind::kProduct) continue;
     const std::optional<ProductSize> size = SizeOf(*op);
-    if (!size || IsVocabularyProduct(*op, {shape.model, shape.tp})) {
+    if (!size || IsVocabularyProduct(*op, {shape.model, shape.tp, tokens})) {
       continue;
     }
     ++*checked;

@@ -17,8 +17,8 @@
 namespace pipewright {
 
 // Is that what drivers call the device ("NVIDIA H100 80GB HBM3" is "h100")? By
-// the words of the names, the number of multiprocessors and, within a tenth,
-// the memory, as far as the trace has them.
+// the words of the names, the number of multiprocessors and, within 8 %, the
+// memory, as far as the trace has them.
 bool IsDevice(const TraceDevice& traced, const DeviceSpec& device);
 
 // Do two texts name one device: has one all words of the other, or both the

@@ -25,6 +25,7 @@ struct Stretch {
   double end_us;
   TracePart part;
   const KinetoMark* layer = nullptr;
+  bool has_product = false;  // of the head, or all of it
 };
 
 // Of non-overlapping ones in order, that at `us`.
@@ -71,6 +72,7 @@ class PartFinder {
     bool has_layers = false;
     bool has_embedding = false;
     bool has_head = false;
+    bool has_product = false;
     double first_layer_us = 0;
     double last_layer_us = 0;
     double head_us = 0;  // first operator of the head
@@ -127,7 +129,8 @@ void PartFinder::TakeEnds(const PartSizes& sizes) {
   Threads all;
   for (const KinetoMark& mark : rank_.marks) {
     if (mark.named.part == TracePart::kLayer) continue;
-    all[mark.thread].push_back({mark.start_us, mark.end_us, mark.named.part});
+    all[mark.thread].push_back({mark.start_us, mark.end_us, mark.named.part,
+                                nullptr, /*has_product=*/true});
   }
   for (const KinetoOp& op : rank_.ops) {
     if (op.is_node) continue;
@@ -136,7 +139,8 @@ void PartFinder::TakeEnds(const PartSizes& sizes) {
         (op.kind == TraceOpKind::kProduct && IsVocabularyProduct(op, sizes));
     if (!head && op.kind != TraceOpKind::kEmbedding) continue;
     all[op.thread].push_back({op.start_us, op.end_us,
-                              head ? TracePart::kHead : TracePart::kEmbedding});
+                              head ? TracePart::kHead : TracePart::kEmbedding,
+                              nullptr, op.kind == TraceOpKind::kProduct});
   }
   for (auto& [thread, list] : all) {
     std::stable_sort(list.begin(), list.end(),
@@ -151,6 +155,7 @@ void PartFinder::TakeEnds(const PartSizes& sizes) {
       }
       if (!kept.empty() && each.start_us < kept.back().end_us) {
         kept.back().end_us = std::max(kept.back().end_us, each.end_us);
+        kept.back().has_product |= each.has_product;
       } else {
         kept.push_back(each);
       }
@@ -176,6 +181,7 @@ void PartFinder::TakeForward(const TraceRegion& region) {
     if (each.part != TracePart::kHead) continue;
     if (!forward.has_head) forward.head_us = each.start_us;
     forward.has_head = true;
+    forward.has_product |= each.has_product;
   }
   forwards_[region.thread].push_back(forward);
 }
@@ -333,6 +339,13 @@ absl::StatusOr<RegionParts> PartFinder::Of(const TraceRegion& region,
   } else {
     parts.us = ShareTimeline(std::move(kernels));
   }
+  if (region.region == Region::kForward) {
+    const Forward* const forward =
+        ForwardAt(region.thread, region.host_start_us);
+    parts.has_vague_head = parts.Us(TracePart::kHead) > 0 &&
+                           forward != nullptr && !forward->has_layers &&
+                           !forward->has_product;
+  }
   parts.layer_kernels = std::move(names);
   return parts;
 }
@@ -348,10 +361,11 @@ bool IsVocabularyProduct(const KinetoOp& op, const PartSizes& sizes) {
     if (size > model.vocabulary + kVocabularyPadding * sizes.tp) return false;
     const int64_t whole = size * sizes.tp;
     for (const int64_t other :
-         {model.ffn, 2 * model.ffn, queries, queries + 2 * keys, 2 * keys}) {
+         {model.ffn, 2 * model.ffn, queries, queries + 2 * keys, keys}) {
       if (whole == other) return false;
     }
-    return size != model.hidden && whole >= model.vocabulary &&
+    return size != model.hidden && size != sizes.tokens &&
+           whole >= model.vocabulary &&
            whole < model.vocabulary + kVocabularyPadding * sizes.tp;
   };
   bool vocabulary = false;

@@ -31,6 +31,7 @@ namespace pipewright {
 struct PartSizes {
   ProfileModel model;
   int64_t tp = 1;
+  int64_t tokens = 0;  // of a microbatch
 };
 
 // Is one size of the product that of the vocabulary, padded or not and none of
@@ -45,6 +46,9 @@ struct RegionParts {
   // Their ids, and a name of one.
   std::set<std::string> layer_ids;
   std::string layer_name;
+  // It has the loss, but nothing tells the product of the head from those of
+  // the layers.
+  bool has_vague_head = false;
   // The names of its layers' kernels by launch.
   std::vector<int32_t> layer_kernels;
 

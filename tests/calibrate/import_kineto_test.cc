@@ -186,8 +186,11 @@ TEST_CASE("kineto: without modules or marks the sizes tell the head",
             rank.layer_us[0] + 0.125 * rank.head_us[0] / 4);
   CheckTime(*profile, ProfilePart::kLayer, ProfilePass::kBackwardFull,
             rank.layer_us[1] + 0.125 * rank.head_us[1] / 4);
-  // Without sizes nothing tells the product of the head; that is said.
-  rank.has_shapes = rank.has_embedding = rank.has_head = false;
+  // Without sizes nothing tells the product of the head.
+  rank.has_shapes = false;
+  CheckSays(ImportText(FakeTrace(rank), options),
+            {"rank0.json", "has a loss", "record_shapes"});
+  rank.has_embedding = rank.has_head = false;
   const absl::StatusOr<Profile> blind = ImportText(FakeTrace(rank), options);
   REQUIRE(blind.ok());
   CHECK(Warns(*blind, "no head is recognised"));

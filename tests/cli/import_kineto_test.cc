@@ -104,7 +104,7 @@ TEST_CASE("kineto: a folder of ranks becomes a profile that simulates its run",
     CHECK(report["span_s"]["global"].get<double>() ==
           Approx(1e-6 * TwoStages1f1b(forward, backward, microbatches))
               .epsilon(1e-9));
-    const auto& passes = report["costs"]["profile"]["passes"];
+    const auto& passes = report["costs"]["passes"];
     CHECK(std::count_if(passes.begin(), passes.end(), [](const auto& pass) {
             return pass.contains("rank");
           }) == 4);

@@ -32,12 +32,14 @@ std::optional<PlaceInGroup> GroupOf(const KinetoRank& rank, TraceAxis axis) {
     PlaceInGroup found = {.size = group.size};
     if (static_cast<int64_t>(group.ranks.size()) == group.size &&
         rank.header.rank) {
-      std::vector<int64_t> sorted = group.ranks;
-      std::sort(sorted.begin(), sorted.end());
-      const auto at =
-          std::find(sorted.begin(), sorted.end(), *rank.header.rank);
-      if (at == sorted.end()) continue;
-      found.place = at - sorted.begin();
+      const int64_t own = *rank.header.rank;
+      bool is_member = false;
+      found.place = 0;
+      for (const int64_t member : group.ranks) {
+        is_member |= member == own;
+        found.place += member < own ? 1 : 0;
+      }
+      if (!is_member) continue;
     }
     return found;
   }

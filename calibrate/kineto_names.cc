@@ -41,7 +41,7 @@ const std::regex& HeadClass() {
 // parts and of its weights' collectives would be layers.
 const std::regex& LayerMark() {
   static const std::regex pattern = Pattern(
-      "^(.*[^a-z])?(transformer|decoder|encoder)?[ _.-]?(layers?|blocks?)"
+      "^(.*[^a-z])?(\\w*(transformer|decoder|encoder))?[ _.-]?(layers?|blocks?)"
       "[ _.:#-]*(\\d+)[ _.:-]*(forward|fwd|backward|bwd|recompute)?$");
   return pattern;
 }
@@ -86,7 +86,7 @@ std::optional<NamedPart> PartNames::Classify(absl::string_view name) const {
       return NamedPart{TracePart::kLayer, false, whole};
     }
     if (!layer_ && std::regex_match(whole, match, LayerMark())) {
-      return NamedPart{TracePart::kLayer, false, match[4].str()};
+      return NamedPart{TracePart::kLayer, false, match[5].str()};
     }
     if (std::regex_match(whole, EmbeddingMark())) {
       return NamedPart{TracePart::kEmbedding, false, ""};

@@ -1,5 +1,6 @@
 #include "sim/cli/calibrate_import.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "calibrate/import_benchmarks.h"
 #include "calibrate/import_kineto.h"
 #include "calibrate/import_silicon.h"
+#include "calibrate/kineto_checks.h"
 #include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
@@ -18,6 +20,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/trace_folder.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
@@ -30,12 +33,12 @@ constexpr int64_t kMostImportedTokens = int64_t{1} << 30;
 constexpr int64_t kMostParameters = int64_t{1} << 50;
 constexpr int64_t kMostImportedDevices = int64_t{1} << 20;
 constexpr int64_t kMostImportedLayers = 100'000;
-// --sequence, --layers were not given.
+// --sequence was not given; --layers, --tp, --pp, --ep were not.
 constexpr int64_t kOfModel = std::numeric_limits<int64_t>::min();
-constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
+constexpr int64_t kAsTraced = 0;
 
 struct Import {
-  std::string kineto;
+  std::vector<std::string> kineto;
   std::vector<std::string> nccl_tests;
   std::vector<std::string> nvbandwidth;
   std::string silicon;
@@ -44,28 +47,16 @@ struct Import {
   std::string device;
   OutputFiles files;
   KinetoOptions options;
-  int64_t ep = 1;
+  int64_t ep = kAsTraced;
 
   absl::Status Run();
   absl::Status RunSilicon();
   absl::Status CheckOptions(const ModelSpec& spec) const;
   absl::Status TakeLayers(const ModelSpec& spec);
+  absl::StatusOr<std::vector<std::string>> Traces() const;
   absl::StatusOr<Profile> Trace();
   absl::Status Add(absl::StatusOr<Profile> more, Profile* profile) const;
 };
-
-// No default would do: a region is as long as its layers together.
-absl::Status MissingLayers(const ModelSpec& spec) {
-  return MissingValue(
-      "--layers",
-      absl::StrCat(
-          "with --kineto, the layers that one region of a pass goes through, "
-          "by which its time is divided. Of regions around a whole forward "
-          "these are the layers of the rank's stage (the model's ",
-          spec.layers,
-          " over the stages; all of them without a pipeline), of regions "
-          "around each layer 1"));
-}
 
 // The limit of the reader of profiles, which would otherwise refuse what is
 // written.
@@ -74,6 +65,7 @@ absl::Status Import::CheckOptions(const ModelSpec& spec) const {
       options.type != "fp32") {
     return UnknownName("--type", options.type, {"bf16", "fp8", "fp32"});
   }
+  const int64_t tp = std::max<int64_t>(1, options.axes.tp);
   const struct {
     const char* flag;
     int64_t value;
@@ -82,8 +74,8 @@ absl::Status Import::CheckOptions(const ModelSpec& spec) const {
   } numbers[] = {
       {"--microbatch-size", options.microbatch_size, 1, kMostImportedTokens},
       {"--sequence", options.sequence, 1, kMostImportedTokens},
-      {"--tp", options.tp, 1, spec.heads},
-      {"--layers", options.layers, 1, spec.layers},
+      {"--tp", tp, 1, spec.heads},
+      {"--layers", options.layers, kAsTraced, spec.layers},
       {"--parameters", options.parameters, 0, kMostParameters},
       {"--skip", options.skip, 0, kMostImportedTokens}};
   for (const auto& number : numbers) {
@@ -91,9 +83,9 @@ absl::Status Import::CheckOptions(const ModelSpec& spec) const {
     return BadValue(number.flag, absl::StrCat(number.value),
                     absl::StrCat(number.least, " to ", number.most));
   }
-  if (spec.heads % options.tp != 0) {
+  if (spec.heads % tp != 0) {
     return BadValue(
-        "--tp", absl::StrCat(options.tp),
+        "--tp", absl::StrCat(tp),
         absl::StrCat("a divisor of the model's ", spec.heads, " heads"));
   }
   return absl::OkStatus();
@@ -109,6 +101,8 @@ absl::Status Import::TakeLayers(const ModelSpec& spec) {
         "apart; allowed: models of one kind"));
   }
   options.part = parts[0];
+  options.axes.ep = ep;
+  if (ep == kAsTraced) ep = 1;
   if (spec.has_experts() ? ep < 1 || spec.experts % ep != 0 : ep != 1) {
     return BadValue("--ep", absl::StrCat(ep),
                     spec.has_experts()
@@ -129,21 +123,45 @@ absl::StatusOr<Profile> Import::Trace() {
   const absl::StatusOr<ModelSpec> spec = FindModel(model);
   PW_RETURN_IF_ERROR(InField("--model", spec.status()));
   PW_ASSIGN_OR_RETURN(options.model, ProfileModelOf(*spec));
-  if (options.layers == kUnknown) return MissingLayers(*spec);
+  options.model_layers = spec->layers;
+  options.device = device;
   PW_RETURN_IF_ERROR(TakeLayers(*spec));
   if (options.sequence == kOfModel) options.sequence = spec->sequence;
   PW_RETURN_IF_ERROR(CheckOptions(*spec));
-  absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(kineto);
-  PW_RETURN_IF_ERROR(InField("--kineto", in.status()));
-  absl::StatusOr<Profile> profile =
-      ImportKineto((*in)->stream(), kineto, options);
-  // A broken file is also one that does not parse.
-  PW_RETURN_IF_ERROR(InField("--kineto", (*in)->status()));
-  return profile;
+  KinetoImport job(options);
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Traces());
+  for (const std::string& path : paths) {
+    absl::StatusOr<std::unique_ptr<InputFile>> in = InputFile::Open(path);
+    PW_RETURN_IF_ERROR(InField("--kineto", in.status()));
+    const absl::Status added = job.Add((*in)->stream(), path);
+    // A broken file is also one that does not parse.
+    PW_RETURN_IF_ERROR(InField("--kineto", (*in)->status()));
+    PW_RETURN_IF_ERROR(added);
+  }
+  return job.Finish();
 }
 
-// Each program calls devices by other names: --device, or the first name,
-// stands for all.
+// Folders stand for the files in them.
+absl::StatusOr<std::vector<std::string>> Import::Traces() const {
+  std::vector<std::string> paths;
+  for (const std::string& path : kineto) {
+    if (!IsFolder(path)) {
+      paths.push_back(path);
+      continue;
+    }
+    absl::StatusOr<std::vector<std::string>> inside = TracesOfFolder(path);
+    PW_RETURN_IF_ERROR(InField("--kineto", inside.status()));
+    if (inside->empty()) {
+      return BadValue("--kineto", path,
+                      "a folder with a .json or .json.gz file of each rank");
+    }
+    paths.insert(paths.end(), inside->begin(), inside->end());
+  }
+  return paths;
+}
+
+// Programs call one device by different names: --device, or the first name,
+// stands for all. Without --device they must be recognisable as one.
 absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
   PW_RETURN_IF_ERROR(more.status());
   for (ProfileSource& source : more->sources) {
@@ -151,6 +169,13 @@ absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
     if (!device.empty()) source.device = device;
     if (!profile->sources.empty()) {
       const std::string& first = profile->sources[0].device;
+      if (device.empty() && !first.empty() && !source.device.empty() &&
+          !NamesOneDevice(first, source.device)) {
+        return BadValue(
+            FieldPlace::InFile(source.file, 0, "device"), source.device,
+            absl::StrCat("that of ", profile->sources[0].file, ": ", first,
+                         " (--device NAME, where both are names of one)"));
+      }
       source.device = first.empty() ? source.device : first;
     }
   }
@@ -178,7 +203,10 @@ absl::Status Import::Run() {
         "nothing to import; allowed: --kineto FILE, --nccl-tests FILE, "
         "--nvbandwidth FILE, --silicon DIR");
   }
-  files.Reads("--kineto", kineto);
+  if (!kineto.empty()) {
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> traces, Traces());
+    for (const std::string& path : traces) files.Reads("--kineto", path);
+  }
   for (const std::string& path : nccl_tests) files.Reads("--nccl-tests", path);
   for (const std::string& path : nvbandwidth) {
     files.Reads("--nvbandwidth", path);
@@ -217,10 +245,10 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   auto import = std::make_shared<Import>();
   KinetoOptions& options = import->options;
   options.sequence = kOfModel;
-  options.layers = kUnknown;
   CLI::Option* const kineto =
       verb->add_option("--kineto", import->kineto,
-                       "trace of PyTorch's profiler (export_chrome_trace)");
+                       "trace of PyTorch's profiler (export_chrome_trace), or "
+                       "a folder with one of each rank; may be repeated");
   verb->add_option("--nccl-tests", import->nccl_tests,
                    "file of nccl-tests -J; may be repeated");
   CLI::Option* const nvbandwidth =
@@ -242,7 +270,8 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   };
   add("--model", import->model, "model of the trace");
   verb->add_option("--device", import->device,
-                   "name of the device, where the file does not say it");
+                   "the device: a name of list devices, a device file, or "
+                   "other words; what the files say is checked against it");
   for (const Region region :
        {Region::kForward, Region::kBackwardInput, Region::kBackwardWeight,
         Region::kBackwardFull, Region::kOptimizer}) {
@@ -261,14 +290,22 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
               kMostImportedTokens, "samples");
   add_integer("--sequence", &options.sequence, 1, kMostImportedTokens,
               "tokens of a sample (default: the model's)");
-  add_integer("--tp", &options.tp, 1, kMostImportedDevices,
-              "tensor parallelism of the run");
+  add_integer("--tp", &options.axes.tp, 1, kMostImportedDevices,
+              "tensor parallelism of the run (default: as the trace tells, or "
+              "1)");
+  add_integer("--pp", &options.axes.pp, 1, kMostImportedDevices,
+              "stages of the run's pipeline, the ranks of each following each "
+              "other; needed with several traces that do not tell it");
   add_integer("--ep", &import->ep, 1, kMostImportedDevices,
               "expert parallelism of the run");
   add_integer(
       "--layers", &options.layers, 1, kMostImportedLayers,
       "layers that one region of a pass goes through: the layers of the rank's "
-      "stage, or 1 where each layer has its own region; needed with --kineto");
+      "stage, or 1 where each layer has its own region; needed where the trace "
+      "does not tell them, checked where it does");
+  add("--layer-name", options.layer_name,
+      "regular expression for the module class, or the mark, of one layer "
+      "(default: common ones, such as TransformerLayer)");
   add_integer("--parameters", &options.parameters, 0, kMostParameters,
               "parameters that one optimizer step updates");
   add_integer("--skip", &options.skip, 0, kMostImportedTokens,
@@ -276,6 +313,9 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
   of_trace.push_back(verb->add_flag(
       "--sum-kernels", options.sum_kernels,
       "take the sum of the kernels instead of first start to last end"));
+  of_trace.push_back(
+      verb->add_flag("--some-ranks", options.axes.some_ranks,
+                     "take several traces though ranks are missing"));
   for (CLI::Option* option : of_trace) option->needs(kineto);
   import->files.AddTo(verb, "-o", "profile to write", FileFormat::kTextProto);
   verb->get_option("-o")->required();

@@ -1,16 +1,13 @@
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/cli/diagnose_page.h"
+#include "sim/cli/trace_folder.h"
 #include "sim/cli/verbs.h"
 #include "sim/diagnose/diagnosis.h"
 #include "sim/diagnose/diagnosis_report.h"
@@ -33,40 +30,13 @@ struct DiagnoseVerb {
   std::vector<CLI::Option*> of_kineto;
 
   absl::Status Run();
-  absl::StatusOr<std::vector<std::string>> TracesOfFolder() const;
   absl::StatusOr<MeasuredJob> ReadJob() const;
 };
 
-bool IsFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
-}
-
-// In the order of their names, 2 before 10.
-absl::StatusOr<std::vector<std::string>> DiagnoseVerb::TracesOfFolder() const {
-  std::vector<std::string> paths;
-  std::error_code error;
-  std::filesystem::directory_iterator at(trace, error);
-  for (; !error && at != std::filesystem::directory_iterator();
-       at.increment(error)) {
-    const std::string path = at->path().string();
-    if (absl::EndsWith(path, ".json") || absl::EndsWith(path, ".json.gz")) {
-      paths.push_back(path);
-    }
-  }
-  if (error) {
-    return absl::NotFoundError(absl::StrCat(trace, ": ", error.message()));
-  }
-  std::sort(paths.begin(), paths.end(),
-            [](const std::string& a, const std::string& b) {
-              return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);
-            });
-  return paths;
-}
-
 absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
   if (IsFolder(trace)) {
-    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths, TracesOfFolder());
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                        TracesOfFolder(trace));
     KinetoJob job(kineto);
     for (const std::string& path : paths) {
       PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
@@ -100,7 +70,8 @@ absl::Status DiagnoseVerb::Run() {
   if (json) files.SetFormat("-o", FileFormat::kJson);
   files.Reads("TRACE", trace);
   if (IsFolder(trace)) {
-    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths, TracesOfFolder());
+    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                        TracesOfFolder(trace));
     for (const std::string& path : paths) files.Reads("TRACE", path);
   }
   PW_RETURN_IF_ERROR(files.Check());

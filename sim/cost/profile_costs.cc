@@ -284,8 +284,9 @@ std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
   for (size_t row = 0; row < times.size(); ++row) {
     const ProfiledTime& time = times[row];
     TimeSource& source = sources.emplace_back();
-    source.name = absl::StrCat(ProfilePartName(time.part), " ",
-                               ProfilePassName(time.pass));
+    source.name = absl::StrCat(
+        ProfilePartName(time.part), " ", ProfilePassName(time.pass),
+        time.nearest->pp > 0 ? absl::StrCat(" rank ", time.nearest->rank) : "");
     const std::optional<TimeError> error = ErrorOfMedian(time.nearest->time);
     if (!error) {
       *unknown = absl::StrCat(source.name, ": no drift was measured");
@@ -321,7 +322,14 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
       RecomputeOfStages(training, rank_of_stage);
   std::vector<StageSum> sums(layout.stages.size());
   bool any_full = false;
+  const int64_t pp =
+      rank_of_stage.empty()
+          ? 0
+          : 1 + *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   for (size_t stage = 0; stage < sums.size(); ++stage) {
+    if (stage < rank_of_stage.size()) {
+      lookup.EnterRank(rank_of_stage[stage], pp);
+    }
     for (const StageBlock& block : layout.stages[stage]) {
       PW_RETURN_IF_ERROR(summation.Add(
           block, recompute[stage] == Recompute::kFull, &sums[stage]));

@@ -152,35 +152,60 @@ GridPoint ProfileLookup::WantedPoint(ProfilePart part, ProfilePass pass,
   return fewer;
 }
 
+bool ProfileLookup::IsThisWork(const PassEntry& entry, ProfilePart part,
+                               ProfilePass pass) const {
+  return entry.microbatch_size == training_.microbatch_size &&
+         entry.sequence == training_.sequence && entry.tp == training_.tp &&
+         entry.part == part && entry.pass == pass && entry.type == type_ &&
+         SameShape(part, entry.model, shape_) &&
+         (part != ProfilePart::kExpertLayer || entry.ep == training_.ep) &&
+         entry.time.median_s > 0;
+}
+
 const PassEntry* ProfileLookup::SliceOf(ProfilePart part,
                                         ProfilePass pass) const {
   if (training_.slices == 1) return nullptr;
   for (const PassEntry& entry : profile_.passes) {
-    const bool same_work = entry.microbatch_size == training_.microbatch_size &&
-                           entry.sequence == training_.sequence &&
-                           entry.slices == training_.slices &&
-                           entry.tp == training_.tp;
-    if (same_work && entry.part == part && entry.pass == pass &&
-        entry.type == type_ && SameShape(part, entry.model, shape_) &&
-        (part != ProfilePart::kExpertLayer || entry.ep == training_.ep) &&
-        entry.time.median_s > 0) {
+    if (entry.slices == training_.slices && entry.pp == 0 &&
+        IsThisWork(entry, part, pass)) {
       return &entry;
     }
   }
   return nullptr;
 }
 
+const PassEntry* ProfileLookup::OfRank(ProfilePart part,
+                                       ProfilePass pass) const {
+  if (training_.slices != 1 || pp_ == 0) return nullptr;
+  for (const PassEntry& entry : profile_.passes) {
+    if (entry.pp == pp_ && entry.rank == rank_ && entry.slices == 0 &&
+        IsThisWork(entry, part, pass)) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+int ProfileLookup::AddRow(const PassEntry& entry) {
+  times_.push_back({.part = entry.part,
+                    .pass = entry.pass,
+                    .seconds = training_.slices * entry.time.median_s,
+                    .noise = NoiseOf(entry.time),
+                    .points = 1,
+                    .nearest = &entry});
+  return static_cast<int>(times_.size()) - 1;
+}
+
 int ProfileLookup::Find(ProfilePart part, ProfilePass pass) {
-  const auto [found, is_new] = found_.try_emplace({part, pass}, -1);
+  if (const PassEntry* own = OfRank(part, pass)) {
+    const auto [row, is_new] = found_.try_emplace({part, pass, rank_}, -1);
+    if (is_new) row->second = AddRow(*own);
+    return row->second;
+  }
+  const auto [found, is_new] = found_.try_emplace({part, pass, -1}, -1);
   if (!is_new) return found->second;
   if (const PassEntry* slice = SliceOf(part, pass)) {
-    found->second = static_cast<int>(times_.size());
-    times_.push_back({.part = part,
-                      .pass = pass,
-                      .seconds = training_.slices * slice->time.median_s,
-                      .noise = NoiseOf(slice->time),
-                      .points = 1,
-                      .nearest = slice});
+    found->second = AddRow(*slice);
     return found->second;
   }
   bool scaled = false;

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,11 @@ class ProfileLookup {
       const Profile& profile, const ModelSpec& model,
       const TrainingSpec& training, const ProfileCostOptions& options);
 
+  // What is asked for from now on is of this rank of a pipeline of `pp`.
+  void EnterRank(int64_t rank, int64_t pp) {
+    rank_ = rank;
+    pp_ = pp;
+  }
   // Missing passes are noted, not an error yet.
   absl::StatusOr<PartTimes> Of(ProfilePart part, bool recomputes);
   // Everything that was asked for and is missing, in one message.
@@ -63,6 +69,11 @@ class ProfileLookup {
   int Find(ProfilePart part, ProfilePass pass);
   // The entry with slices like these, where they were measured; else null.
   const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
+  // That of this work and this rank alone; else null.
+  const PassEntry* OfRank(ProfilePart part, ProfilePass pass) const;
+  bool IsThisWork(const PassEntry& entry, ProfilePart part,
+                  ProfilePass pass) const;
+  int AddRow(const PassEntry& entry);
   void Note(const ProfiledTime& time);
 
   const Profile& profile_;
@@ -71,8 +82,10 @@ class ProfileLookup {
   const TrainingSpec& training_;
   const ProfileCostOptions& options_;
   std::string type_;
-  // -1: not there.
-  std::map<std::pair<ProfilePart, ProfilePass>, int> found_;
+  int64_t rank_ = 0;
+  int64_t pp_ = 0;
+  // Also by rank, -1 for entries of any; a row below 0: not there.
+  std::map<std::tuple<ProfilePart, ProfilePass, int64_t>, int> found_;
   std::vector<ProfiledTime> times_;
   std::vector<std::string> missing_;
   std::vector<std::string> warnings_;

@@ -141,7 +141,7 @@ std::vector<const PassEntry*> EntriesOf(const Profile& profile,
   std::vector<const PassEntry*> out;
   for (const PassEntry& entry : profile.passes) {
     if (entry.part != part || entry.pass != pass || entry.type != type ||
-        entry.slices > 0 || entry.time.median_s <= 0) {
+        entry.slices > 0 || entry.pp > 0 || entry.time.median_s <= 0) {
       continue;
     }
     if (any_shape ? entry.model.style == model.style &&
@@ -175,7 +175,9 @@ std::string ShapeName(ProfilePart part, const ProfileModel& model) {
 std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {
   std::map<std::string, LeftOutRow> rows;
   for (const PassEntry& entry : profile.passes) {
-    if (entry.time.median_s <= 0 || entry.slices > 0) continue;
+    if (entry.time.median_s <= 0 || entry.slices > 0 || entry.pp > 0) {
+      continue;
+    }
     const std::string name = absl::StrCat(
         ProfilePartName(entry.part), " ", ProfilePassName(entry.pass), " ",
         ShapeName(entry.part, entry.model), " ", entry.type,

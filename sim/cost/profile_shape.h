@@ -39,7 +39,7 @@ GridPoint PointOf(ProfilePart part, ProfilePass pass, const ProfileModel& model,
                   double microbatch_size, int64_t sequence, int64_t tp);
 
 // All entries of (part, pass, type) of the shape of `model`, or of any shape
-// of its style, but none of slices.
+// of its style, but none of slices or of one rank.
 std::vector<const PassEntry*> EntriesOf(const Profile& profile,
                                         ProfilePart part, ProfilePass pass,
                                         absl::string_view type,

@@ -61,6 +61,8 @@ void Visit(Io& io, PassEntry& entry) {
   io.Count("tp", &entry.tp, 1);
   io.Count("ep", &entry.ep);
   io.Count("slices", &entry.slices);
+  io.Count("pp", &entry.pp);
+  io.Count("rank", &entry.rank);
   io.Nested("time", &entry.time);
   io.Time("gemm_us", &entry.gemm_s);
   io.Number("flops", &entry.flops);

@@ -129,7 +129,8 @@ std::string KeyOf(const PassEntry& entry) {
       ModelKey(entry.model, entry.part),
       WorkKey(entry.type, entry.microbatch_size, entry.sequence, entry.tp,
               entry.ep),
-      entry.slices > 0 ? absl::StrCat(" 1/", entry.slices, " slice") : "");
+      entry.slices > 0 ? absl::StrCat(" 1/", entry.slices, " slice") : "",
+      entry.pp > 0 ? absl::StrCat(" rank ", entry.rank, " of ", entry.pp) : "");
 }
 
 namespace {
@@ -141,7 +142,7 @@ ProfilePart PartOf(const SplitEntry& split) {
 }  // namespace
 
 bool IsSplitOf(const SplitEntry& split, const PassEntry& entry) {
-  return entry.slices == 0 && entry.part == PartOf(split) &&
+  return entry.slices == 0 && entry.pp == 0 && entry.part == PartOf(split) &&
          entry.model == split.model && entry.type == split.type &&
          entry.microbatch_size == split.microbatch_size &&
          entry.sequence == split.sequence && entry.tp == split.tp &&

@@ -86,6 +86,9 @@ struct PassEntry {
   // Slices that each sequence is cut into; 0: not cut. With slices, all else is
   // of one slice in the middle.
   int64_t slices = 0;
+  // On this rank of a pipeline of `pp` alone; pp 0: on any.
+  int64_t pp = 0;
+  int64_t rank = 0;
   Distribution time;
   double gemm_s = 0;  // of its matrix products alone; 0: not measured
   double flops = 0;   // of one device

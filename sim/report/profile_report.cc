@@ -65,6 +65,7 @@ nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report) {
                 {"seconds", time.seconds},
                 {"noise", time.noise},
                 {"shapes", time.points}};
+    if (time.nearest->pp > 0) row["rank"] = time.nearest->rank;
     row["error"] = time.error < 0 ? Json() : Json(time.error);
     passes.push_back(std::move(row));
   }
@@ -80,8 +81,10 @@ std::string ProfileCostsToText(const ProfileReport& report) {
   for (const ProfiledTime& time : report.times) {
     absl::StrAppendFormat(
         &out, "%-14s %12s %10s %10s %8d  %s\n",
-        absl::StrCat(ProfilePartName(time.part), " ",
-                     ProfilePassName(time.pass)),
+        absl::StrCat(
+            ProfilePartName(time.part), " ", ProfilePassName(time.pass),
+            time.nearest->pp > 0 ? absl::StrCat(" rank ", time.nearest->rank)
+                                 : ""),
         FormatSeconds(time.seconds), FormatPercent(time.noise),
         time.error < 0 ? "unknown" : FormatPercent(time.error), time.points,
         HowName(time.how));

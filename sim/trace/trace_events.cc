@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <streambuf>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
@@ -30,6 +32,11 @@ const Value* Find(const std::vector<std::pair<std::string, Value>>& list,
 // event, a text, what stands beside the events.
 constexpr int64_t kMostHeld = int64_t{64} << 20;
 constexpr size_t kMostDepth = 64;
+
+// Of a count: what is no number or below 0 is 0.
+int64_t Whole(double value) {
+  return value > 0 ? static_cast<int64_t>(std::min(value, 0x1p60)) : 0;
+}
 
 absl::Status TooMuch() {
   constexpr char kAllowed[] = "events and texts of at most 64 MiB each";
@@ -120,8 +127,13 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "tid") event_.thread = value;
     } else if (Beside("otherData")) {
       header_.other_data.emplace_back(key(), value);
-    } else if (InDevice() && key() == "name") {
-      header_.device = value;
+    } else if (AmongDevices() && key() == "name") {
+      header_.devices.back().name = value;
+      if (header_.devices.size() == 1) header_.device = value;
+    } else if (InGroup() && key() == "pg_desc") {
+      header_.groups.back().description = value;
+    } else if (InGroup() && key() == "ranks") {
+      ReadRanks(value);
     }
     return Done();
   }
@@ -134,7 +146,9 @@ class Handler : public nlohmann::json_sax<Json> {
       event_ = {};
       event_.index = index;
     } else if (AmongDevices()) {
-      ++devices_;
+      header_.devices.emplace_back();
+    } else if (InGroup()) {
+      header_.groups.emplace_back();
     }
     return true;
   }
@@ -154,6 +168,7 @@ class Handler : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override {
     if (keys_.empty()) bare_ = true;
     found_ |= bare_ || (keys_.size() == 1 && keys_[0] == "traceEvents");
+    if (InDims(2)) event_.input_dims.emplace_back();
     return Deeper();
   }
   bool end_array() override {
@@ -198,7 +213,28 @@ class Handler : public nlohmann::json_sax<Json> {
   bool AmongDevices() const {
     return keys_.size() == 3 && !bare_ && keys_[0] == "deviceProperties";
   }
-  bool InDevice() const { return AmongDevices() && devices_ == 1; }
+  bool InGroup() const {
+    return keys_.size() == 4 && !bare_ && keys_[0] == "distributedInfo" &&
+           keys_[1] == "pg_config";
+  }
+  bool AmongRanks() const {
+    return keys_.size() == 5 && !bare_ && keys_[0] == "distributedInfo" &&
+           keys_[1] == "pg_config" && keys_[3] == "ranks";
+  }
+  // So many lists below the arguments.
+  bool InDims(size_t below) const {
+    return keys_.size() == depth() + below && AmongEvents() &&
+           keys_[depth() - 1] == "args" && keys_[depth()] == "Input Dims";
+  }
+  // "[0, 4, 8]"
+  void ReadRanks(const std::string& text) {
+    std::vector<int64_t>& ranks = header_.groups.back().ranks;
+    for (const absl::string_view part :
+         absl::StrSplit(text, absl::ByAnyChar("[], "), absl::SkipEmpty())) {
+      int64_t rank = 0;
+      if (absl::SimpleAtoi(part, &rank)) ranks.push_back(rank);
+    }
+  }
   bool Number(double value, const std::string& text) {
     if (InArgs()) {
       event_.numbers.emplace_back(key(), value);
@@ -207,12 +243,23 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "dur") event_.duration_us = value;
       if (key() == "pid") event_.process = text;
       if (key() == "tid") event_.thread = text;
+    } else if (InDims(3)) {
+      event_.input_dims.back().push_back(Whole(value));
     } else if (Beside("distributedInfo") && key() == "rank") {
       header_.rank =
           static_cast<int>(std::lround(std::clamp(value, -1.0, 1e9)));
-    } else if (InDevice() && key() == "totalGlobalMem") {
-      header_.device_memory_bytes =
-          static_cast<int64_t>(std::clamp(value, 0.0, 0x1p60));
+    } else if (Beside("distributedInfo") && key() == "world_size") {
+      header_.world_size = Whole(value);
+    } else if (InGroup() && key() == "pg_size") {
+      header_.groups.back().size = Whole(value);
+    } else if (AmongRanks()) {
+      header_.groups.back().ranks.push_back(Whole(value));
+    } else if (AmongDevices()) {
+      TraceDevice& device = header_.devices.back();
+      if (key() == "id") device.id = Whole(value);
+      if (key() == "numSms") device.multiprocessors = Whole(value);
+      if (key() == "totalGlobalMem") device.memory_bytes = Whole(value);
+      header_.device_memory_bytes = header_.devices[0].memory_bytes;
     }
     return Done();
   }
@@ -222,7 +269,6 @@ class Handler : public nlohmann::json_sax<Json> {
   Held& held_;
   std::vector<std::string> keys_;  // of every open object or list
   TraceEvent event_;
-  int devices_ = 0;
   bool bare_ = false;
   bool found_ = false;
   absl::Status status_;

@@ -3,8 +3,10 @@
 //
 // Facts of the format: "Trace Event Format" (Google, 2016): "traceEvents" with
 // "ph", "name", "cat", "pid", "tid", "ts" and "dur" in microseconds, "args".
-// Of PyTorch's profiler: "distributedInfo.rank", "deviceProperties" with "name"
-// and "totalGlobalMem" in bytes (pytorch/kineto,
+// Of PyTorch's profiler: "distributedInfo" with "rank", "world_size" and
+// "pg_config" (its "ranks" a list or, written by older ones, a text of one),
+// "deviceProperties" with "id", "name", "numSms" and "totalGlobalMem" in bytes,
+// "args.Input Dims" of an operator where shapes were recorded (pytorch/kineto,
 // libkineto/src/output_json.cpp).
 #pragma once
 
@@ -33,16 +35,36 @@ struct TraceEvent {
   std::optional<double> duration_us;
   std::vector<std::pair<std::string, double>> numbers;     // of "args"
   std::vector<std::pair<std::string, std::string>> words;  // of "args"
+  // "args.Input Dims", by input; empty for a number.
+  std::vector<std::vector<int64_t>> input_dims;
 
   // The argument of that name, nullptr where there is none.
   const double* Number(absl::string_view key) const;
   const std::string* Word(absl::string_view key) const;
 };
 
+// One of "deviceProperties"; 0: not said.
+struct TraceDevice {
+  int64_t id = 0;
+  std::string name;
+  int64_t memory_bytes = 0;
+  int64_t multiprocessors = 0;
+};
+
+// One of "distributedInfo.pg_config".
+struct TraceGroup {
+  std::string description;  // "mesh_pp", "TENSOR_MODEL_PARALLEL_GROUP"
+  int64_t size = 0;
+  std::vector<int64_t> ranks;  // fewer than `size` where they were cut off
+};
+
 // What stands beside the events; while these are read, what stood before them.
 struct TraceHeader {
   std::vector<std::pair<std::string, std::string>> other_data;
   std::optional<int> rank;  // "distributedInfo.rank"
+  int64_t world_size = 0;   // 0: not said
+  std::vector<TraceGroup> groups;
+  std::vector<TraceDevice> devices;
   // The first of "deviceProperties".
   std::string device;
   int64_t device_memory_bytes = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 
@@ -11,10 +12,22 @@ namespace {
 
 constexpr size_t kNamesKept = 12;
 constexpr size_t kNameSearched = 256;
+// Every node of a graph that PyTorch's autograd runs.
+constexpr absl::string_view kAutogradNode = "autograd::engine::";
+constexpr int64_t kNoCorrelation = -1;
+
+bool IsBackward(Region region) {
+  return region == Region::kBackwardInput ||
+         region == Region::kBackwardWeight || region == Region::kBackwardFull;
+}
+
+std::string ThreadKey(absl::string_view process, absl::string_view thread) {
+  return absl::StrCat(process, " ", thread);
+}
 
 int64_t Correlation(const TraceEvent& event) {
   const double* const value = event.Number("correlation");
-  return value == nullptr ? -1 : std::llround(*value);
+  return value == nullptr ? kNoCorrelation : std::llround(*value);
 }
 
 }  // namespace
@@ -90,12 +103,18 @@ absl::Status RegionReader::See(const TraceEvent& event) {
   const std::string& category = event.category;
   if (category == "kernel" || category == "gpu_memcpy" ||
       category == "gpu_memset") {
-    kernels_.push_back({Correlation(event), start_us, end_us});
+    kernels_.push_back(
+        {Correlation(event), start_us, end_us, KernelName(event.name)});
     return absl::OkStatus();
   }
   if (category == "cuda_runtime" || category == "cuda_driver") {
-    launches_[Correlation(event)] = {event.process, event.thread, start_us};
+    const int64_t correlation = Correlation(event);
+    if (correlation == kNoCorrelation) return absl::OkStatus();
+    launches_[correlation] = {event.process, event.thread, start_us};
     return absl::OkStatus();
+  }
+  if (category == "cpu_op" && absl::StartsWith(event.name, kAutogradNode)) {
+    autograd_.insert(ThreadKey(event.process, event.thread));
   }
   if (!categories_.empty() && categories_.count(category) == 0) {
     return absl::OkStatus();
@@ -135,8 +154,7 @@ void RegionReader::KeepOutermost() {
     if (named.on_device && on_host.count(named.name) > 0) continue;
     if (named.is_operator && marked.count(named.region) > 0) continue;
     const auto entry = covered_us.try_emplace(
-        {absl::StrCat(named.process, " ", named.thread), named.region},
-        named.start_us);
+        {ThreadKey(named.process, named.thread), named.region}, named.start_us);
     if (named.start_us < entry.first->second) continue;
     entry.first->second = named.end_us;
     kept.push_back(std::move(named));
@@ -144,17 +162,30 @@ void RegionReader::KeepOutermost() {
   named_ = std::move(kept);
 }
 
+int32_t RegionReader::KernelName(const std::string& name) {
+  if (!keep_kernels_) return 0;
+  const auto [found, is_new] = name_numbers_.try_emplace(
+      name, static_cast<int32_t>(kernel_names_.size()));
+  if (is_new) kernel_names_.push_back(name);
+  return found->second;
+}
+
 bool RegionReader::OnDevice(const Named& named, const Launched& launched,
-                            TraceRegion* region) {
+                            TraceRegion* region) const {
   const auto first = std::lower_bound(
       launched.begin(), launched.end(), named.start_us,
       [](const auto& entry, double us) { return entry.first.start_us < us; });
-  for (const bool own_thread : {true, false}) {
+  const auto is_own = [&](const std::string& thread) {
+    return thread == named.thread ||
+           (IsBackward(named.region) &&
+            autograd_.count(ThreadKey(named.process, thread)) > 0);
+  };
+  for (const bool own_threads : {true, false}) {
     bool any = false;
     region->sum_us = 0;
     for (auto at = first;
          at != launched.end() && at->first.start_us <= named.end_us; ++at) {
-      if (own_thread && at->first.thread != named.thread) continue;
+      if (own_threads && !is_own(at->first.thread)) continue;
       const Kernel& kernel = at->second;
       region->start_us =
           any ? std::min(region->start_us, kernel.start_us) : kernel.start_us;
@@ -162,6 +193,9 @@ bool RegionReader::OnDevice(const Named& named, const Launched& launched,
           any ? std::max(region->end_us, kernel.end_us) : kernel.end_us;
       region->sum_us += kernel.end_us - kernel.start_us;
       any = true;
+      if (!keep_kernels_) continue;
+      region->kernels.push_back({at->first.thread, at->first.start_us,
+                                 kernel.start_us, kernel.end_us, kernel.name});
     }
     if (any) return true;
   }
@@ -172,7 +206,10 @@ std::vector<TraceRegion> RegionReader::Finish() {
   std::map<std::string, Launched> launched;
   for (const Kernel& kernel : kernels_) {
     const auto launch = launches_.find(kernel.correlation);
-    if (launch == launches_.end()) continue;
+    if (launch == launches_.end()) {
+      ++num_orphans_;
+      continue;
+    }
     launched[launch->second.process].push_back({launch->second, kernel});
   }
   for (auto& [process, list] : launched) {
@@ -186,6 +223,10 @@ std::vector<TraceRegion> RegionReader::Finish() {
   for (const Named& named : named_) {
     TraceRegion region = {.region = named.region,
                           .process = named.process,
+                          .thread = named.thread,
+                          .name = named.name,
+                          .host_start_us = named.start_us,
+                          .host_end_us = named.end_us,
                           .start_us = named.start_us,
                           .end_us = named.end_us,
                           .sum_us = named.end_us - named.start_us};

@@ -4,9 +4,10 @@
 // measured run, calibrate a profile.
 //
 // A region's time is that of the GPU kernels launched inside it, by its own
-// thread or, where that launched none (autograd has threads of its own), by
-// any of its process; without kernels in the trace its own length. A region
-// inside another of its kind is a part of it.
+// thread, of backwards also by autograd's threads; where none of these launched
+// any, by any thread of its process; without kernels in the trace its own
+// length. A region inside another of its kind is a part of it. The kernels of a
+// CUDA graph are those of its launch.
 //
 // Facts of the format: events of phase X with "cat" user_annotation,
 // gpu_user_annotation, cpu_op, cuda_runtime, kernel; "args.correlation" joins
@@ -60,13 +61,28 @@ absl::StatusOr<std::vector<RegionPattern>> CompileRegions(
     const std::array<std::string, kNumRegions>& given,
     absl::Span<const Region> order);
 
+struct LaunchedKernel {
+  std::string thread;  // that launched it
+  double launch_us = 0;
+  double start_us = 0;
+  double end_us = 0;
+  int32_t name = 0;  // in RegionReader::kernel_names()
+};
+
 struct TraceRegion {
   Region region = Region::kForward;
   std::string process;
+  std::string thread;
+  std::string name;
+  // On the host.
+  double host_start_us = 0;
+  double host_end_us = 0;
   // First start to last end, on the device where that is known.
   double start_us = 0;
   double end_us = 0;
   double sum_us = 0;  // of its kernels; without kernels its length
+  // By launch; only with keep_kernels.
+  std::vector<LaunchedKernel> kernels;
 };
 
 // For ReadTraceEvents. Memory grows with kernels and regions.
@@ -74,8 +90,11 @@ class RegionReader {
  public:
   // `categories`: those that have regions; empty: all.
   explicit RegionReader(const std::vector<RegionPattern>& patterns,
-                        std::set<std::string> categories = {})
-      : patterns_(patterns), categories_(std::move(categories)) {}
+                        std::set<std::string> categories = {},
+                        bool keep_kernels = false)
+      : patterns_(patterns),
+        categories_(std::move(categories)),
+        keep_kernels_(keep_kernels) {}
 
   // Error: kInvalidArgument for an event of phase X without its time.
   absl::Status See(const TraceEvent& event);
@@ -84,6 +103,10 @@ class RegionReader {
   std::vector<TraceRegion> Finish();
 
   bool has_kernels() const { return !kernels_.empty(); }
+  // Only with keep_kernels.
+  const std::vector<std::string>& kernel_names() const { return kernel_names_; }
+  // Kernels that no event of the trace launched: of no region.
+  int64_t num_orphans() const { return num_orphans_; }
   // Some names that are no region, for messages.
   const std::set<std::string>& other_names() const { return names_; }
 
@@ -107,19 +130,27 @@ class RegionReader {
     int64_t correlation;
     double start_us;
     double end_us;
+    int32_t name;
   };
   using Launched = std::vector<std::pair<Launch, Kernel>>;
 
   void KeepOutermost();
   // Its time on the device; false where it launched nothing.
-  static bool OnDevice(const Named& named, const Launched& launched,
-                       TraceRegion* region);
+  bool OnDevice(const Named& named, const Launched& launched,
+                TraceRegion* region) const;
+  int32_t KernelName(const std::string& name);
 
   const std::vector<RegionPattern>& patterns_;
   const std::set<std::string> categories_;
+  const bool keep_kernels_;
   std::vector<Named> named_;
   std::vector<Kernel> kernels_;
   std::map<int64_t, Launch> launches_;
+  // "PROCESS THREAD" of those that run backwards.
+  std::set<std::string> autograd_;
+  std::vector<std::string> kernel_names_;
+  std::map<std::string, int32_t> name_numbers_;
+  int64_t num_orphans_ = 0;
   std::set<std::string> names_;
 };
 

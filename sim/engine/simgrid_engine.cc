@@ -22,6 +22,9 @@
 namespace pipewright {
 namespace {
 
+// Timers; enough for memory to answer in the meantime.
+constexpr int kLookAhead = 8;
+
 // Those of hosts, and those that share links with them, over as many others as
 // it takes.
 std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
@@ -128,7 +131,11 @@ class SimgridTransport : public EventTransport {
     while (links_ && links_->TakeEnded(now_s, &transfer)) {
       run_->OnFlowEnd(transfer, end_s_);
     }
-    while (timers_.next_s() <= now_s) run_->OnTimer(timers_.Pop());
+    while (timers_.next_s() <= now_s) {
+      timers_.LookAhead(kLookAhead,
+                        [this](uint64_t code) { run_->Expect(code); });
+      run_->OnTimer(timers_.Pop());
+    }
   }
 
   const SimgridModule& module_;

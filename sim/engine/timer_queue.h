@@ -46,6 +46,11 @@ class TimerQueue {
     bucket.first = nodes_[node].next;
     nodes_[node].next = free_node_;
     free_node_ = node;
+    if (ahead_of_ == top.set && ahead_ > 0) {
+      --ahead_;
+    } else {
+      ahead_of_ = 0;
+    }
     if (bucket.first == kNone) {
       Recent& recent = recent_[PlaceOf(top.date_s)];
       if (recent.bucket == top.bucket) recent.bucket = kNone;
@@ -53,6 +58,25 @@ class TimerQueue {
       PopEntry();
     }
     return code;
+  }
+
+  // Calls `call` once with every timer of the first date that comes within
+  // `most` places, as far as it has not been called yet: what it needs can then
+  // be fetched. Timers that come late may be left out.
+  template <class Call>
+  void LookAhead(int most, Call call) {
+    if (heap_.empty()) return;
+    const Entry& top = heap_[0];
+    if (ahead_of_ != top.set) {
+      ahead_of_ = top.set;
+      ahead_node_ = buckets_[top.bucket].first;
+      ahead_ = 0;
+    }
+    while (ahead_ < most && nodes_[ahead_node_].next != kNone) {
+      ahead_node_ = nodes_[ahead_node_].next;
+      ++ahead_;
+      call(nodes_[ahead_node_].code);
+    }
   }
 
  private:
@@ -145,6 +169,9 @@ class TimerQueue {
   std::vector<Node> nodes_;
   uint32_t free_node_ = kNone;
   uint64_t set_ = 0;
+  uint64_t ahead_of_ = 0;  // entry by its `set`
+  uint32_t ahead_node_ = kNone;
+  int ahead_ = 0;  // places of it behind the first
   std::array<Recent, 64> recent_;
 };
 

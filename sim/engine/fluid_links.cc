@@ -14,6 +14,9 @@ constexpr double kSameRate = 1e-13;
 
 // More than this over what a link has is more than rounding.
 constexpr double kRoom = 1 + 1e-12;
+// A link with less than this part left counts as full. It need not hold anybody
+// up: then more is looked at than need be.
+constexpr double kFull = 1e-9;
 constexpr size_t kFluidArity = 4;
 
 }  // namespace
@@ -64,18 +67,14 @@ void FluidLinks::Start(double now_s, int number, double bytes,
   flow.left = bytes;
   flow.since_s = now_s;
   flow.rate = 0;
-  bool meets = false;
   for (uint32_t load = 0; load < count; ++load) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
     places_[flow.first_place + load] = static_cast<uint32_t>(link.users.size());
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
-    if (!link.Binds()) continue;
-    meets = true;
-    Change(own.link);
   }
-  if (!meets) alone_.push_back(index);
+  started_.push_back(index);
 }
 
 void FluidLinks::Change(LinkId link) {
@@ -90,22 +89,23 @@ void FluidLinks::Remove(uint32_t index) {
   for (uint32_t load = 0; load < source.last - source.first; ++load) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
-    if (link.Binds()) Change(own.link);
+    if (link.is_full) Change(own.link);
     const uint32_t place = places_[flow.first_place + load];
     const User moved = link.users.back();
     link.users[place] = moved;
     places_[flows_[moved.flow].first_place + moved.load] = place;
     link.users.pop_back();
+    const bool idle = link.users.empty();  // then rounding is forgotten
     link.wanted_per_s =
-        link.users.empty() ? 0
-                           : link.wanted_per_s - own.flows * source.bytes_per_s;
+        idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
+    link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
   }
   flow.runs = false;
   free_.push_back(index);
 }
 
 double FluidLinks::NextEnd(double now_s) {
-  if (!changed_.empty() || !alone_.empty()) Solve(now_s);
+  if (!changed_.empty() || !started_.empty()) Solve(now_s);
   return ends_.empty() ? std::numeric_limits<double>::infinity()
                        : ends_[0].end_s;
 }
@@ -119,34 +119,46 @@ bool FluidLinks::TakeEnded(double now_s, uint32_t* transfer) {
   return true;
 }
 
-// Everything that is connected with what has changed.
+// What has started, what shares a full link with it or with what has ended, and
+// so on. A link that was not full held nobody up; its other users keep their
+// rates unless it is full now. Then they are taken in too.
 void FluidLinks::Solve(double now_s) {
   ++solution_;
   flows_in_.clear();
   links_in_.clear();
   loads_in_.clear();
   to_visit_.clear();
-  for (const uint32_t flow : alone_) {
+  for (const uint32_t flow : started_) {
     if (flows_[flow].runs) Visit(flow);
   }
-  alone_.clear();
+  started_.clear();
   for (const LinkId link : changed_) {
     links_[link].changed = false;
+    links_[link].is_full = false;
     for (const User& user : links_[link].users) Visit(user.flow);
   }
   changed_.clear();
-  while (!to_visit_.empty()) {
-    const LinkId link = to_visit_.back();
-    to_visit_.pop_back();
-    for (const User& user : links_[link].users) Visit(user.flow);
-  }
-  Fill();
+  do {
+    while (!to_visit_.empty()) {
+      const LinkId link = to_visit_.back();
+      to_visit_.pop_back();
+      for (const User& user : links_[link].users) Visit(user.flow);
+    }
+    Fill();
+    for (const Filling& filling : links_in_) {
+      SharedLink& link = links_[filling.link];
+      link.is_full = filling.left <= kFull * link.bytes_per_s;
+      if (link.is_full && filling.users < link.users.size()) {
+        to_visit_.push_back(filling.link);
+      }
+    }
+  } while (!to_visit_.empty());
   for (const Solving& solving : flows_in_) {
     SetRate(now_s, solving.flow, solving.rate);
   }
 }
 
-// Takes a flow into the part that is solved, and its links that it shares.
+// Takes a flow into the part that is solved, and its links that bind.
 void FluidLinks::Visit(uint32_t index) {
   Flow& flow = flows_[index];
   if (flow.seen == solution_) return;
@@ -162,12 +174,13 @@ void FluidLinks::Visit(uint32_t index) {
     if (link.seen != solution_) {
       link.seen = solution_;
       link.index = static_cast<uint32_t>(links_in_.size());
-      links_in_.push_back({.left = link.bytes_per_s});
-      to_visit_.push_back(load.link);
+      links_in_.push_back({.link = load.link});
+      if (link.is_full) to_visit_.push_back(load.link);
     }
     Filling& filling = links_in_[link.index];
-    filling.flows += load.flows;
-    ++filling.open;
+    filling.all_flows += load.flows;
+    filling.had += load.flows * flow.rate;
+    ++filling.users;
     loads_in_.push_back({link.index, load.flows});
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
@@ -182,6 +195,16 @@ void FluidLinks::Visit(uint32_t index) {
 void FluidLinks::Fill() {
   open_.resize(flows_in_.size());
   for (uint32_t index = 0; index < open_.size(); ++index) open_[index] = index;
+  for (Filling& filling : links_in_) {
+    const SharedLink& link = links_[filling.link];
+    filling.left = link.bytes_per_s;
+    if (filling.users < link.users.size()) {
+      filling.left -= link.used_per_s - filling.had;
+    }
+    filling.flows = filling.all_flows;
+    filling.open = filling.users;
+    filling.share = 0;
+  }
   while (!open_.empty()) {
     for (Filling& link : links_in_) {
       if (link.open == 0) continue;
@@ -233,6 +256,11 @@ void FluidLinks::SetRate(double now_s, uint32_t index, double rate) {
   if (std::abs(rate - flow.rate) <= kSameRate * rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now_s - flow.since_s));
   flow.since_s = now_s;
+  const Source& source = sources_[flow.source];
+  for (uint32_t number = source.first; number < source.last; ++number) {
+    links_[loads_[number].link].used_per_s +=
+        loads_[number].flows * (rate - flow.rate);
+  }
   flow.rate = rate;
   SetEnd(index, now_s + flow.left / rate);
 }

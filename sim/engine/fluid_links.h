@@ -1,8 +1,7 @@
 // Links shared among flows as a fluid: every flow as fast as its links allow,
 // the slowest first (max-min fairness), which is what SimGrid's own network
 // model computes. What starts or ends changes only flows that it is connected
-// with, over links that at that moment are used by more than they have room for
-// at full speed; the others are not looked at. It keeps no clock.
+// with over full links; the others are not looked at. It keeps no clock.
 //
 // A flow here is a bundle: so many equal flows on each link, at one rate. Bytes
 // and rates are those of each of them. Work that is not a transfer is a flow
@@ -61,10 +60,12 @@ class FluidLinks {
     std::vector<User> users;
     double bytes_per_s = 0;
     double wanted_per_s = 0;  // by all users at full speed
+    double used_per_s = 0;
     uint32_t seen = 0;
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;
-    // Keeps somebody from full speed. Only such links join their users.
+    bool is_full = false;  // by the last solution
+    // Keeps somebody from full speed, perhaps.
     bool Binds() const;
   };
   struct End {
@@ -82,8 +83,13 @@ class FluidLinks {
     double alone = 0;  // its rate where nothing is in its way
     double rate = 0;
   };
-  // A link of the part that is solved.
+  // A link of the part that is solved, with those of its users that are too.
   struct Filling {
+    LinkId link = 0;
+    double all_flows = 0;
+    double had = 0;  // bytes per second, before
+    uint32_t users = 0;
+    // Of a filling.
     double left = 0;    // bytes per second
     double flows = 0;   // not fixed
     uint32_t open = 0;  // who they are of: a sum of parts may miss 0
@@ -115,8 +121,8 @@ class FluidLinks {
   std::vector<uint32_t> free_;
   std::vector<SharedLink> links_;  // [link]
   std::vector<LinkId> changed_;
-  std::vector<uint32_t> alone_;  // just started, on no link that binds
-  std::vector<End> ends_;        // heap, the earliest first
+  std::vector<uint32_t> started_;
+  std::vector<End> ends_;  // heap, the earliest first
   uint32_t solution_ = 0;
   // Of a solution.
   std::vector<Solving> flows_in_;

@@ -322,8 +322,7 @@ std::vector<FieldHelp> CostHelp() {
        "measured times may be scaled to other layer shapes by their work"},
       {"costs.jitter", "none",
        "noise on each pass and step: profile draws from the measured "
-       "quantiles, "
-       "3% is lognormal"},
+       "quantiles, 3% is lognormal, uniform:5% even between 0.95 and 1.05"},
       {"costs.seed", "0", "seed of the noise"},
       {"costs.interference", "on where the profile has a matrix",
        "passes and copies or transfers beside them slow each other down as "

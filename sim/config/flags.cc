@@ -106,7 +106,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--silicon", "costs.analytic.silicon", "auto|shipped|none|FILE"},
       {"--profile", "costs.profile", "NAME|FILE"},
       {"--scale-shapes", "costs.scale_shapes", "true|false"},
-      {"--jitter", "costs.jitter", "none|profile|X%"},
+      {"--jitter", "costs.jitter", "none|profile|[uniform:]X%"},
       {"--seed", "costs.seed", "N"},
       {"--interference", "costs.interference", "on|off"},
       {"--price", "costs.price_per_device_hour", "X"},

@@ -56,26 +56,37 @@ absl::Status CheckSplit(const Schedule& schedule,
 
 // Null for none.
 absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
-    const RunConfig& config, const std::optional<PreparedProfile>& profile) {
+    const RunConfig& config, const std::optional<PreparedProfile>& profile,
+    int stages) {
   const std::string kind = config.costs.jitter.value_or("none");
   if (kind == "none") return std::shared_ptr<const Jitter>();
   auto jitter = std::make_shared<Jitter>();
   if (kind == "profile") {
     if (!profile) {
       return BadValue(config.Field("costs.jitter"), kind,
-                      "none, a percentage (3%); profile needs costs.profile");
+                      "none, a percentage (3%, uniform:5%); profile needs "
+                      "costs.profile");
     }
     *jitter = profile->costs.jitter;
   } else {
     absl::string_view number = kind;
+    const bool uniform = absl::ConsumePrefix(&number, "uniform:");
     double percent = 0;
     if (!absl::ConsumeSuffix(&number, "%") ||
         !absl::SimpleAtod(number, &percent) || !(percent > 0) ||
         percent > kMostJitter) {
       return BadValue(config.Field("costs.jitter"), kind,
-                      "none, profile, a percentage above 0% and up to 100%");
+                      "none, profile, a percentage above 0% and up to 100%, "
+                      "uniform: and such a percentage");
     }
-    jitter->sigma = percent / 100;
+    if (uniform) {
+      // Two quantiles, with a straight line between them.
+      jitter->optimizer = {1 - percent / 100, 1 + percent / 100};
+      jitter->passes.resize(stages);
+      for (auto& kinds : jitter->passes) kinds.fill(jitter->optimizer);
+    } else {
+      jitter->sigma = percent / 100;
+    }
   }
   jitter->seed = static_cast<uint64_t>(config.costs.seed.value_or(0));
   return std::shared_ptr<const Jitter>(std::move(jitter));
@@ -251,7 +262,8 @@ absl::Status TakeProfileEffects(const RunConfig& config,
                                schedule.directions);
     passes.rollback_s = config.costs.rollback_s.value_or(passes.optimizer_s);
   }
-  PW_ASSIGN_OR_RETURN(costs->jitter, PrepareJitter(config, profile));
+  PW_ASSIGN_OR_RETURN(costs->jitter,
+                      PrepareJitter(config, profile, schedule.stages()));
   PW_ASSIGN_OR_RETURN(
       costs->interference,
       PrepareInterference(config, profile, engine, has_links, warnings));

@@ -94,6 +94,29 @@ void EventRun::Launch(EventTransport* transport) {
   }
 }
 
+void EventRun::Expect(uint64_t code) const {
+  const auto fetch = [](const auto& object) {
+    constexpr size_t kLine = 64;
+    const char* const begin = reinterpret_cast<const char*>(&object);
+    for (size_t at = 0; at < sizeof(object); at += kLine) {
+      __builtin_prefetch(begin + at);
+    }
+  };
+  const auto index = static_cast<uint32_t>(code);
+  switch (static_cast<Event>(code >> kEventShift)) {
+    case Event::kComputeEnd:
+      return fetch(devices_[index]);
+    case Event::kLatencyEnd:
+    case Event::kTransferEnd:
+    case Event::kLoneEnd:
+      return fetch(transfers_[index]);
+    case Event::kQueueEnd:
+      return fetch(sharing_queues_[index]);
+    default:
+      return;
+  }
+}
+
 void EventRun::OnTimer(uint64_t code) {
   --outstanding_;
   if (stopped_) return;

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <queue>
 
 #include "sim/engine/event_run.h"
 #include "sim/engine/fluid_links.h"
+#include "sim/engine/timer_queue.h"
 
 namespace pipewright {
 namespace {
@@ -20,9 +20,7 @@ class FluidClock : public EventTransport {
     links_.emplace(*program.network.cluster, run->plans());
   }
 
-  void At(double date_s, uint64_t code) override {
-    timers_.push({date_s, next_++, code});
-  }
+  void At(double date_s, uint64_t code) override { timers_.Push(date_s, code); }
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
     links_->Start(now_s, source, bytes, transfer);
@@ -33,11 +31,9 @@ class FluidClock : public EventTransport {
     double now_s = 0;
     while (!stopped_) {
       const double flow_s = links_ ? links_->NextEnd(now_s) : kNever;
-      if (!timers_.empty() && timers_.top().date_s <= flow_s) {
-        now_s = timers_.top().date_s;
-        const uint64_t code = timers_.top().code;
-        timers_.pop();
-        run_->OnTimer(code);
+      if (!timers_.empty() && timers_.next_s() <= flow_s) {
+        now_s = timers_.next_s();
+        run_->OnTimer(timers_.Pop());
         continue;
       }
       if (flow_s == kNever) return;
@@ -51,21 +47,10 @@ class FluidClock : public EventTransport {
 
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
-  struct Timer {
-    double date_s;
-    uint64_t number;
-    uint64_t code;
-    // The queue yields the largest.
-    bool operator<(const Timer& other) const {
-      return date_s != other.date_s ? date_s > other.date_s
-                                    : number > other.number;
-    }
-  };
 
   EventRun* run_;
   std::optional<FluidLinks> links_;
-  std::priority_queue<Timer> timers_;
-  uint64_t next_ = 0;
+  TimerQueue timers_;
   bool stopped_ = false;
 };
 

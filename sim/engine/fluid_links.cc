@@ -12,14 +12,41 @@ namespace {
 constexpr double kSameDate = 1e-13;
 constexpr double kSameRate = 1e-13;
 
+// More than this over what a link has is more than rounding.
+constexpr double kRoom = 1 + 1e-12;
+// A link with less than this part left counts as full. It need not hold anybody
+// up: then more is looked at than need be.
+constexpr double kFull = 1e-9;
+constexpr size_t kFluidArity = 4;
+
 }  // namespace
+
+bool FluidLinks::SharedLink::Binds() const {
+  return users.size() > 1 && wanted_per_s > kRoom * bytes_per_s;
+}
 
 FluidLinks::FluidLinks(const Cluster& cluster,
                        const std::vector<SourcePlan>& plans)
-    : cluster_(cluster), plans_(plans), links_(cluster.links().size()) {}
+    : links_(cluster.links().size()) {
+  for (size_t link = 0; link < links_.size(); ++link) {
+    links_[link].bytes_per_s = cluster.links()[link].bytes_per_s;
+  }
+  sources_.reserve(plans.size());
+  for (const SourcePlan& plan : plans) {
+    const auto first = static_cast<uint32_t>(loads_.size());
+    if (plan.sharing == Sharing::kFlow) {
+      loads_.insert(loads_.end(), plan.shared.begin(), plan.shared.end());
+    }
+    sources_.push_back({.first = first,
+                        .last = static_cast<uint32_t>(loads_.size()),
+                        .bytes_per_s = plan.bytes_per_s});
+  }
+}
 
-void FluidLinks::Start(double now_s, int source, double bytes,
+void FluidLinks::Start(double now_s, int number, double bytes,
                        uint32_t transfer) {
+  const Source& source = sources_[number];
+  const uint32_t count = source.last - source.first;
   uint32_t index;
   if (free_.empty()) {
     index = static_cast<uint32_t>(flows_.size());
@@ -29,24 +56,25 @@ void FluidLinks::Start(double now_s, int source, double bytes,
     free_.pop_back();
   }
   Flow& flow = flows_[index];
-  flow.plan = &plans_[source];
+  if (flow.places < count) {
+    flow.first_place = static_cast<uint32_t>(places_.size());
+    flow.places = count;
+    places_.resize(places_.size() + count);
+  }
+  flow.source = static_cast<uint32_t>(number);
   flow.transfer = transfer;
   flow.runs = true;
   flow.left = bytes;
   flow.since_s = now_s;
   flow.rate = 0;
-  const std::vector<LinkLoad>& loads = flow.plan->shared;
-  flow.places.resize(loads.size());
-  bool meets = false;
-  for (uint32_t load = 0; load < loads.size(); ++load) {
-    std::vector<User>& users = links_[loads[load].link].users;
-    flow.places[load] = static_cast<uint32_t>(users.size());
-    users.push_back({index, load});
-    if (users.size() < 2) continue;
-    meets = true;
-    Change(loads[load].link);
+  for (uint32_t load = 0; load < count; ++load) {
+    const LinkLoad& own = loads_[source.first + load];
+    SharedLink& link = links_[own.link];
+    places_[flow.first_place + load] = static_cast<uint32_t>(link.users.size());
+    link.users.push_back({index, load});
+    link.wanted_per_s += own.flows * source.bytes_per_s;
   }
-  if (!meets) alone_.push_back(index);
+  started_.push_back(index);
 }
 
 void FluidLinks::Change(LinkId link) {
@@ -57,88 +85,102 @@ void FluidLinks::Change(LinkId link) {
 
 void FluidLinks::Remove(uint32_t index) {
   Flow& flow = flows_[index];
-  const std::vector<LinkLoad>& loads = flow.plan->shared;
-  for (uint32_t load = 0; load < loads.size(); ++load) {
-    std::vector<User>& users = links_[loads[load].link].users;
-    const User moved = users.back();
-    users[flow.places[load]] = moved;
-    flows_[moved.flow].places[moved.load] = flow.places[load];
-    users.pop_back();
-    if (!users.empty()) Change(loads[load].link);
+  const Source& source = sources_[flow.source];
+  for (uint32_t load = 0; load < source.last - source.first; ++load) {
+    const LinkLoad& own = loads_[source.first + load];
+    SharedLink& link = links_[own.link];
+    if (link.is_full) Change(own.link);
+    const uint32_t place = places_[flow.first_place + load];
+    const User moved = link.users.back();
+    link.users[place] = moved;
+    places_[flows_[moved.flow].first_place + moved.load] = place;
+    link.users.pop_back();
+    const bool idle = link.users.empty();  // then rounding is forgotten
+    link.wanted_per_s =
+        idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
+    link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
   }
   flow.runs = false;
-  ++flow.version;
   free_.push_back(index);
 }
 
 double FluidLinks::NextEnd(double now_s) {
-  if (!changed_.empty() || !alone_.empty()) Solve(now_s);
-  while (!ends_.empty() &&
-         flows_[ends_.top().flow].version != ends_.top().version) {
-    ends_.pop();
-  }
+  if (!changed_.empty() || !started_.empty()) Solve(now_s);
   return ends_.empty() ? std::numeric_limits<double>::infinity()
-                       : ends_.top().end_s;
+                       : ends_[0].end_s;
 }
 
 bool FluidLinks::TakeEnded(double now_s, uint32_t* transfer) {
-  while (!ends_.empty() && ends_.top().end_s <= now_s + kSameDate * now_s) {
-    const End end = ends_.top();
-    ends_.pop();
-    if (flows_[end.flow].version != end.version) continue;
-    *transfer = flows_[end.flow].transfer;
-    Remove(end.flow);
-    return true;
-  }
-  return false;
+  if (ends_.empty() || ends_[0].end_s > now_s + kSameDate * now_s) return false;
+  const uint32_t flow = ends_[0].flow;
+  RemoveEnd(flow);
+  *transfer = flows_[flow].transfer;
+  Remove(flow);
+  return true;
 }
 
-// Everything that is connected with what has changed.
+// What has started, what shares a full link with it or with what has ended, and
+// so on. A link that was not full held nobody up; its other users keep their
+// rates unless it is full now. Then they are taken in too.
 void FluidLinks::Solve(double now_s) {
   ++solution_;
   flows_in_.clear();
   links_in_.clear();
   loads_in_.clear();
   to_visit_.clear();
-  for (const uint32_t flow : alone_) {
+  for (const uint32_t flow : started_) {
     if (flows_[flow].runs) Visit(flow);
   }
-  alone_.clear();
+  started_.clear();
   for (const LinkId link : changed_) {
     links_[link].changed = false;
+    links_[link].is_full = false;
     for (const User& user : links_[link].users) Visit(user.flow);
   }
   changed_.clear();
-  while (!to_visit_.empty()) {
-    const LinkId link = to_visit_.back();
-    to_visit_.pop_back();
-    for (const User& user : links_[link].users) Visit(user.flow);
-  }
-  Fill();
+  do {
+    while (!to_visit_.empty()) {
+      const LinkId link = to_visit_.back();
+      to_visit_.pop_back();
+      for (const User& user : links_[link].users) Visit(user.flow);
+    }
+    Fill();
+    for (const Filling& filling : links_in_) {
+      SharedLink& link = links_[filling.link];
+      link.is_full = filling.left <= kFull * link.bytes_per_s;
+      if (link.is_full && filling.users < link.users.size()) {
+        to_visit_.push_back(filling.link);
+      }
+    }
+  } while (!to_visit_.empty());
   for (const Solving& solving : flows_in_) {
     SetRate(now_s, solving.flow, solving.rate);
   }
 }
 
-// Takes a flow into the part that is solved, and its links that it shares.
+// Takes a flow into the part that is solved, and its links that bind.
 void FluidLinks::Visit(uint32_t index) {
   Flow& flow = flows_[index];
   if (flow.seen == solution_) return;
   flow.seen = solution_;
   Solving solving = {.flow = index,
                      .first_load = static_cast<uint32_t>(loads_in_.size())};
-  for (const LinkLoad& load : flow.plan->shared) {
+  const Source& source = sources_[flow.source];
+  solving.alone = source.bytes_per_s;
+  for (uint32_t number = source.first; number < source.last; ++number) {
+    const LinkLoad& load = loads_[number];
     SharedLink& link = links_[load.link];
-    if (link.users.size() < 2) continue;
+    if (!link.Binds()) continue;
     if (link.seen != solution_) {
       link.seen = solution_;
       link.index = static_cast<uint32_t>(links_in_.size());
-      links_in_.push_back({.left = cluster_.links()[load.link].bytes_per_s});
-      to_visit_.push_back(load.link);
+      links_in_.push_back({.link = load.link});
+      if (link.is_full) to_visit_.push_back(load.link);
     }
     Filling& filling = links_in_[link.index];
-    filling.flows += load.flows;
-    ++filling.open;
+    filling.all_flows += load.flows;
+    filling.had += load.flows * flow.rate;
+    ++filling.users;
     loads_in_.push_back({link.index, load.flows});
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
@@ -153,6 +195,16 @@ void FluidLinks::Visit(uint32_t index) {
 void FluidLinks::Fill() {
   open_.resize(flows_in_.size());
   for (uint32_t index = 0; index < open_.size(); ++index) open_[index] = index;
+  for (Filling& filling : links_in_) {
+    const SharedLink& link = links_[filling.link];
+    filling.left = link.bytes_per_s;
+    if (filling.users < link.users.size()) {
+      filling.left -= link.used_per_s - filling.had;
+    }
+    filling.flows = filling.all_flows;
+    filling.open = filling.users;
+    filling.share = 0;
+  }
   while (!open_.empty()) {
     for (Filling& link : links_in_) {
       if (link.open == 0) continue;
@@ -162,7 +214,7 @@ void FluidLinks::Fill() {
     }
     for (const uint32_t index : open_) {
       Solving& solving = flows_in_[index];
-      double rate = flows_[solving.flow].plan->bytes_per_s;
+      double rate = solving.alone;
       for (uint32_t load = solving.first_load; load < solving.last_load;
            ++load) {
         rate = std::min(rate, links_in_[loads_in_[load].link].share);
@@ -177,7 +229,7 @@ void FluidLinks::Fill() {
     size_t still_open = 0;
     for (const uint32_t index : open_) {
       const Solving& solving = flows_in_[index];
-      bool is_final = solving.rate == flows_[solving.flow].plan->bytes_per_s;
+      bool is_final = solving.rate == solving.alone;
       for (uint32_t load = solving.first_load;
            !is_final && load < solving.last_load; ++load) {
         const Filling& link = links_in_[loads_in_[load].link];
@@ -204,9 +256,67 @@ void FluidLinks::SetRate(double now_s, uint32_t index, double rate) {
   if (std::abs(rate - flow.rate) <= kSameRate * rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now_s - flow.since_s));
   flow.since_s = now_s;
+  const Source& source = sources_[flow.source];
+  for (uint32_t number = source.first; number < source.last; ++number) {
+    links_[loads_[number].link].used_per_s +=
+        loads_[number].flows * (rate - flow.rate);
+  }
   flow.rate = rate;
-  ++flow.version;
-  ends_.push({now_s + flow.left / rate, index, flow.version});
+  SetEnd(index, now_s + flow.left / rate);
+}
+
+void FluidLinks::SetEnd(uint32_t index, double end_s) {
+  const uint32_t place = flows_[index].end;
+  if (place == kNone) {
+    ends_.push_back({end_s, index});
+    return Up(ends_.size() - 1);
+  }
+  const bool earlier = end_s < ends_[place].end_s;
+  ends_[place].end_s = end_s;
+  earlier ? Up(place) : Down(place);
+}
+
+void FluidLinks::RemoveEnd(uint32_t index) {
+  const uint32_t place = flows_[index].end;
+  flows_[index].end = kNone;
+  const End last = ends_.back();
+  ends_.pop_back();
+  if (last.flow == index) return;
+  const bool earlier = last.IsBefore(ends_[place]);
+  Place(place, last);
+  earlier ? Up(place) : Down(place);
+}
+
+void FluidLinks::Place(size_t place, const End& end) {
+  ends_[place] = end;
+  flows_[end.flow].end = static_cast<uint32_t>(place);
+}
+
+void FluidLinks::Up(size_t place) {
+  const End moved = ends_[place];
+  while (place > 0) {
+    const size_t parent = (place - 1) / kFluidArity;
+    if (!moved.IsBefore(ends_[parent])) break;
+    Place(place, ends_[parent]);
+    place = parent;
+  }
+  Place(place, moved);
+}
+
+void FluidLinks::Down(size_t place) {
+  const End moved = ends_[place];
+  for (size_t first = kFluidArity * place + 1; first < ends_.size();
+       first = kFluidArity * place + 1) {
+    const size_t behind = std::min(first + kFluidArity, ends_.size());
+    size_t least = first;
+    for (size_t child = first + 1; child < behind; ++child) {
+      if (ends_[child].IsBefore(ends_[least])) least = child;
+    }
+    if (!ends_[least].IsBefore(moved)) break;
+    Place(place, ends_[least]);
+    place = least;
+  }
+  Place(place, moved);
 }
 
 }  // namespace pipewright

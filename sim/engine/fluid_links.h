@@ -1,8 +1,7 @@
 // Links shared among flows as a fluid: every flow as fast as its links allow,
 // the slowest first (max-min fairness), which is what SimGrid's own network
 // model computes. What starts or ends changes only flows that it is connected
-// with, over links that several use at that moment; the others are not looked
-// at. It keeps no clock.
+// with over full links; the others are not looked at. It keeps no clock.
 //
 // A flow here is a bundle: so many equal flows on each link, at one rate. Bytes
 // and rates are those of each of them. Work that is not a transfer is a flow
@@ -11,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <queue>
-#include <utility>
 #include <vector>
 
 #include "sim/engine/sharing.h"
@@ -23,7 +20,7 @@ namespace pipewright {
 class FluidLinks {
  public:
   // Of each source the plan says how fast it is alone and where it can meet
-  // others. `cluster` and `plans` must outlive this.
+  // others.
   FluidLinks(const Cluster& cluster, const std::vector<SourcePlan>& plans);
 
   void Start(double now_s, int source, double bytes, uint32_t transfer);
@@ -35,16 +32,25 @@ class FluidLinks {
   bool TakeEnded(double now_s, uint32_t* transfer);
 
  private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
   struct Flow {
-    const SourcePlan* plan = nullptr;
+    uint32_t source = 0;
     uint32_t transfer = 0;
-    uint32_t version = 0;  // an end with an older one is stale
     uint32_t seen = 0;     // by the solution of this number
+    uint32_t end = kNone;  // its place in `ends_`
     bool runs = false;
     double left = 0;  // bytes, at since_s
     double since_s = 0;
     double rate = 0;
-    std::vector<uint32_t> places;  // [load] in the list of its link
+    // Behind each other in `places_`: where it is in the lists of its links.
+    uint32_t first_place = 0;
+    uint32_t places = 0;  // that it may use
+  };
+  // Where a source can meet others: loads_[first] to loads_[last - 1].
+  struct Source {
+    uint32_t first = 0;
+    uint32_t last = 0;
+    double bytes_per_s = 0;
   };
   struct User {
     uint32_t flow;
@@ -52,17 +58,21 @@ class FluidLinks {
   };
   struct SharedLink {
     std::vector<User> users;
+    double bytes_per_s = 0;
+    double wanted_per_s = 0;  // by all users at full speed
+    double used_per_s = 0;
     uint32_t seen = 0;
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;
+    bool is_full = false;  // by the last solution
+    // Keeps somebody from full speed, perhaps.
+    bool Binds() const;
   };
   struct End {
     double end_s;
     uint32_t flow;
-    uint32_t version;
-    // The queue yields the largest.
-    bool operator<(const End& other) const {
-      return end_s != other.end_s ? end_s > other.end_s : flow > other.flow;
+    bool IsBefore(const End& other) const {
+      return end_s != other.end_s ? end_s < other.end_s : flow < other.flow;
     }
   };
   // A flow of the part that is solved, and its loads there.
@@ -70,10 +80,16 @@ class FluidLinks {
     uint32_t flow = 0;
     uint32_t first_load = 0;
     uint32_t last_load = 0;
+    double alone = 0;  // its rate where nothing is in its way
     double rate = 0;
   };
-  // A link of the part that is solved.
+  // A link of the part that is solved, with those of its users that are too.
   struct Filling {
+    LinkId link = 0;
+    double all_flows = 0;
+    double had = 0;  // bytes per second, before
+    uint32_t users = 0;
+    // Of a filling.
     double left = 0;    // bytes per second
     double flows = 0;   // not fixed
     uint32_t open = 0;  // who they are of: a sum of parts may miss 0
@@ -91,15 +107,22 @@ class FluidLinks {
   void Visit(uint32_t flow);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
+  // Of the heap of ends.
+  void SetEnd(uint32_t flow, double end_s);
+  void RemoveEnd(uint32_t flow);
+  void Place(size_t place, const End& end);
+  void Up(size_t place);
+  void Down(size_t place);
 
-  const Cluster& cluster_;
-  const std::vector<SourcePlan>& plans_;
+  std::vector<Source> sources_;
+  std::vector<LinkLoad> loads_;
+  std::vector<uint32_t> places_;
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_;
   std::vector<SharedLink> links_;  // [link]
   std::vector<LinkId> changed_;
-  std::vector<uint32_t> alone_;  // just started, on no link with others
-  std::priority_queue<End> ends_;
+  std::vector<uint32_t> started_;
+  std::vector<End> ends_;  // heap, the earliest first
   uint32_t solution_ = 0;
   // Of a solution.
   std::vector<Solving> flows_in_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,9 +17,13 @@
 #include "sim/engine/fluid_links.h"
 #include "sim/engine/simgrid_child.h"
 #include "sim/engine/simgrid_module.h"
+#include "sim/engine/timer_queue.h"
 
 namespace pipewright {
 namespace {
+
+// Timers; enough for memory to answer in the meantime.
+constexpr int kLookAhead = 8;
 
 // Those of hosts, and those that share links with them, over as many others as
 // it takes.
@@ -64,9 +69,9 @@ SimgridPlatform PlatformOf(const Program& program, const EventRun& run,
   return platform;
 }
 
-// SimGrid's clock and timers. Links are shared by FluidLinks, or by SimGrid's
-// native model; then what uses a host, and whatever can meet that, stays with
-// FluidLinks.
+// SimGrid's clock. Timers are our own, since SimGrid allocates each of its;
+// links are shared by FluidLinks, or by SimGrid's native model; then what uses
+// a host, and whatever can meet that, stays with FluidLinks.
 class SimgridTransport : public EventTransport {
  public:
   SimgridTransport(const SimgridModule& module, const Program& program,
@@ -74,21 +79,18 @@ class SimgridTransport : public EventTransport {
       : module_(module), run_(run), native_(options.native_flows) {
     SimgridCalls calls;
     calls.run = this;
-    calls.on_timer = [](void* self, uint64_t code) {
-      static_cast<SimgridTransport*>(self)->run_->OnTimer(code);
-    };
     calls.on_flow_end = [](void* self, uint32_t transfer, double now_s) {
       static_cast<SimgridTransport*>(self)->run_->OnFlowEnd(transfer, now_s);
     };
     if (program.network.cluster != nullptr) {
       links_.emplace(*program.network.cluster, run->plans());
-      calls.next_end = [](void* self, double now_s) {
-        return static_cast<SimgridTransport*>(self)->NextEnd(now_s);
-      };
-      calls.end_flows = [](void* self, double now_s) {
-        static_cast<SimgridTransport*>(self)->EndFlows(now_s);
-      };
     }
+    calls.next_event = [](void* self, double now_s) {
+      return static_cast<SimgridTransport*>(self)->NextEvent(now_s);
+    };
+    calls.call_events = [](void* self, double now_s) {
+      static_cast<SimgridTransport*>(self)->CallEvents(now_s);
+    };
     SimgridPlatform platform;
     if (native_) {
       of_host_ = SourcesOfHosts(run->sources(), run->plans());
@@ -102,9 +104,7 @@ class SimgridTransport : public EventTransport {
 
   void Run() { module_.run(clock_); }
 
-  void At(double date_s, uint64_t code) override {
-    module_.at(clock_, date_s, code);
-  }
+  void At(double date_s, uint64_t code) override { timers_.Push(date_s, code); }
 
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
@@ -115,17 +115,26 @@ class SimgridTransport : public EventTransport {
     }
   }
 
-  // Timers are all that keeps SimGrid going; EventRun ignores those that are
+  // Events are all that keeps SimGrid going; EventRun ignores those that are
   // left, and starts nothing new.
   void Stop() override {}
 
  private:
-  double NextEnd(double now_s) { return end_s_ = links_->NextEnd(now_s); }
+  double NextEvent(double now_s) {
+    end_s_ = links_ ? links_->NextEnd(now_s)
+                    : std::numeric_limits<double>::infinity();
+    return std::min(end_s_, timers_.next_s());
+  }
 
-  void EndFlows(double now_s) {
+  void CallEvents(double now_s) {
     uint32_t transfer = 0;
-    while (links_->TakeEnded(now_s, &transfer)) {
+    while (links_ && links_->TakeEnded(now_s, &transfer)) {
       run_->OnFlowEnd(transfer, end_s_);
+    }
+    while (timers_.next_s() <= now_s) {
+      timers_.LookAhead(kLookAhead,
+                        [this](uint64_t code) { run_->Expect(code); });
+      run_->OnTimer(timers_.Pop());
     }
   }
 
@@ -133,6 +142,7 @@ class SimgridTransport : public EventTransport {
   EventRun* const run_;
   const bool native_;
   std::vector<bool> of_host_;  // [source], with native_
+  TimerQueue timers_;
   std::optional<FluidLinks> links_;
   double end_s_ = 0;
   SimgridClock* clock_ = nullptr;

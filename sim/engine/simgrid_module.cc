@@ -9,7 +9,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/resource/Model.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/StarZone.hpp>
@@ -26,19 +25,19 @@ namespace sg = simgrid::s4u;
 // anything that takes part in a simulation with it.
 constexpr double kUnitsOfLargest = 9007199254740992.0;  // 2^53
 
-// The program's own flows.
+// The program's own events.
 class CalledModel : public simgrid::kernel::resource::Model {
  public:
   explicit CalledModel(const SimgridCalls& calls)
       : Model("fluid"), calls_(calls) {}
 
   double next_occurring_event(double now) override {
-    const double end_s = calls_.next_end(calls_.run, now);
-    return std::isinf(end_s) ? -1 : std::max(0.0, end_s - now);
+    const double next_s = calls_.next_event(calls_.run, now);
+    return std::isinf(next_s) ? -1 : std::max(0.0, next_s - now);
   }
 
   void update_actions_state(double now, double) override {
-    calls_.end_flows(calls_.run, now);
+    calls_.call_events(calls_.run, now);
   }
 
  private:
@@ -100,9 +99,7 @@ struct SimgridClock {
       sg::create_star_zone("root")->seal();
 #endif
     }
-    if (calls_.next_end != nullptr) {
-      engine_->add_model(std::make_shared<CalledModel>(calls_));
-    }
+    engine_->add_model(std::make_shared<CalledModel>(calls_));
     if (platform != nullptr) {
       sg::Activity::on_completion_cb(
           [](const sg::Activity& activity) { self_->FlowEnd(activity); });
@@ -110,10 +107,6 @@ struct SimgridClock {
   }
 
   void Run() { engine_->run(); }
-
-  void At(double date_s, uint64_t code) {
-    simgrid::kernel::timer::Timer::set(date_s, TimerCall{&calls_, code});
-  }
 
   void StartFlow(int32_t source, double bytes, uint32_t transfer) {
     if (flows_.size() <= transfer) flows_.resize(transfer + 1);
@@ -127,11 +120,6 @@ struct SimgridClock {
   }
 
  private:
-  struct TimerCall {
-    const SimgridCalls* calls;
-    uint64_t code;
-    void operator()() const { calls->on_timer(calls->run, code); }
-  };
   struct Flow {
     sg::CommPtr comm;
   };
@@ -206,8 +194,6 @@ pipewright_simgrid() {
             return new SimgridClock(calls, platform);
           },
       .close = [](SimgridClock* clock) { delete clock; },
-      .at = [](SimgridClock* clock, double date_s,
-               uint64_t code) { clock->At(date_s, code); },
       .start_flow =
           [](SimgridClock* clock, int32_t source, double bytes,
              uint32_t transfer) { clock->StartFlow(source, bytes, transfer); },

@@ -12,19 +12,18 @@
 namespace pipewright {
 
 // To be raised with every change of this file.
-constexpr int32_t kSimgridModuleAbi = 1;
+constexpr int32_t kSimgridModuleAbi = 2;
 
 // What SimGrid's clock calls; `run` is handed back.
 struct SimgridCalls {
   void* run = nullptr;
-  void (*on_timer)(void* run, uint64_t code) = nullptr;
   // A flow of the platform below has ended.
   void (*on_flow_end)(void* run, uint32_t transfer, double now_s) = nullptr;
-  // Flows that the program shares links among; null: it has none. Asked when
-  // all timers of a date have been called, as SimGrid asks its own models.
-  // When the next one ends, infinite for never; then to end those of that date.
-  double (*next_end)(void* run, double now_s) = nullptr;
-  void (*end_flows)(void* run, double now_s) = nullptr;
+  // The program's own events: its timers, and flows that it shares links among.
+  // Asked when all of a date have been called, as SimGrid asks its own models.
+  // When the next one is, infinite for never; then to call those until now.
+  double (*next_event)(void* run, double now_s) = nullptr;
+  void (*call_events)(void* run, double now_s) = nullptr;
 };
 
 struct SimgridLoad {
@@ -47,12 +46,10 @@ struct SimgridModule {
   SimgridClock* (*open)(const SimgridCalls& calls,
                         const SimgridPlatform* platform);
   void (*close)(SimgridClock* clock);
-  // Calls on_timer(code) at `date_s`, which is not in the past.
-  void (*at)(SimgridClock* clock, double date_s, uint64_t code);
   // From now on, of a source of the platform.
   void (*start_flow)(SimgridClock* clock, int32_t source, double bytes,
                      uint32_t transfer);
-  // Until there are no timers and flows.
+  // Until there are no events and flows.
   void (*run)(SimgridClock* clock);
 };
 

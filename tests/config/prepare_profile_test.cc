@@ -320,12 +320,32 @@ TEST_CASE("prepare: jitter is drawn from the profile, or given", "[config]") {
   CHECK(QuantileAt(drawn->lower.jitter->passes[1][0], 0.9) == Approx(1.02));
   config.costs.jitter = "3%";
   CHECK(Prepare(config)->lower.jitter->sigma == Approx(0.03));
+  config.costs.jitter = "uniform:5%";
+  const absl::StatusOr<PreparedRun> even = Prepare(config);
+  REQUIRE(even.ok());
+  const Jitter& jitter = *even->lower.jitter;
+  CHECK(jitter.sigma == 0);
+  // Of an even law between 0.95 and 1.05, 4000 draws: the mean has a deviation
+  // of 0.0005, the variance is 0.1^2 / 12.
+  double sum = 0;
+  double squares = 0;
+  for (int microbatch = 0; microbatch < 4000; ++microbatch) {
+    const double factor =
+        jitter.OfPass(0, 0, 0, 1, Pass(PassKind::kForward, microbatch));
+    CHECK(std::abs(factor - 1) < 0.05);
+    sum += factor;
+    squares += (factor - 1) * (factor - 1);
+  }
+  CHECK(sum / 4000 == Approx(1).margin(0.002));
+  CHECK(squares / 4000 == Approx(0.01 / 12).epsilon(0.05));
+  CHECK(std::abs(jitter.OfOptimizer(0, 0, 0) - 1) < 0.05);
   config.costs.jitter = "none";
   const absl::StatusOr<PreparedRun> none = Prepare(config);
   CHECK(none->lower.jitter == nullptr);
   CHECK(absl::StrContains(absl::StrJoin(none->warnings, "\n"),
                           "costs.seed has no effect"));
-  for (const char* wrong : {"0%", "-1%", "x%", "3", "nan%", "200%"}) {
+  for (const char* wrong : {"0%", "-1%", "x%", "3", "nan%", "200%", "uniform:",
+                            "uniform:5", "uniform:0%", "uniform:101%"}) {
     config.costs.jitter = wrong;
     CHECK(absl::StrContains(ErrorOf(config), "costs.jitter: "));
   }

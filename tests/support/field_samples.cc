@@ -213,7 +213,7 @@ std::vector<FieldSample> OtherSamples() {
       {"costs.pair_factor", every, {"0.7", "0.9"}},
       {"costs.profile", "profile", {"FOLDER/tiny.txtpb", "FOLDER/slow.txtpb"}},
       {"costs.scale_shapes", "profile of another shape", {"true", "false"}},
-      {"costs.jitter", "delay", {"none", "3%", "profile"}},
+      {"costs.jitter", "delay", {"none", "3%", "uniform:3%", "profile"}},
       {"costs.seed", "profile", {"1", "2"}},
       {"costs.interference", "profile of another shape", {"on", "off"}},
       {"costs.analytic.device", "estimates", {"h100", "a100"}},

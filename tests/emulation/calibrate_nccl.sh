@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# calibrate_nccl.sh PIPEWRIGHT FOLDER DEVICES: calibrates transfers over NCCL
-# between that many emulated GPUs, a thread each, and reads the profile back.
-# Who meets whom is real; nothing is computed, and times are the emulator's.
+# calibrate_nccl.sh PIPEWRIGHT FOLDER DEVICES [MPIRUN]: calibrates transfers over
+# NCCL between that many emulated GPUs, a thread each or a process each, and
+# reads the profile back. Who meets whom is real; nothing is computed, and times
+# are the emulator's.
 set -euo pipefail
 pipewright=$1
 devices=$3
-profile=$2/calibrate-nccl-$devices.txtpb
+profile=$2/calibrate-nccl-$devices${4:+-processes}.txtpb
+launch=()
+if [[ $# -gt 3 ]]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  launch=("$4" --oversubscribe -n "$devices")
+fi
 rooms=$(mktemp -d)
 trap 'rm -rf "$rooms"' EXIT
 rm -f "$profile"
 EMULATION_CLOCK_ONLY=1 EMULATION_ROOMS=$rooms EMULATION_DEVICES=$devices \
-  "$pipewright" calibrate --device cuda --quick --budget 2s --type bf16 \
-  --model gpt-tiny -o "$profile"
+  "${launch[@]}" "$pipewright" calibrate --device cuda --quick --budget 2s \
+  --type bf16 --model gpt-tiny -o "$profile"
 fail() {
   printf 'calibrate_nccl.sh: %s\n' "$*" >&2
   exit 1

@@ -1,9 +1,25 @@
 # libpipewright_nccl.so, all that knows NCCL: the program loads it for
 # `execute --transport nccl`, and starts without it. Needs nccl.h and the CUDA
-# runtime's headers; NCCL itself is loaded at run time.
+# runtime's headers; NCCL is loaded at run time, and the CUDA runtime is that of
+# libpipewright_cuda.so.
 set(PIPEWRIGHT_NCCL AUTO CACHE STRING
   "The NCCL transport of execute: AUTO (where nccl.h is found), ON, OFF")
 set_property(CACHE PIPEWRIGHT_NCCL PROPERTY STRINGS AUTO ON OFF)
+# add_nccl_module(CUDA_INCLUDE...): with nccl.h from PIPEWRIGHT_NCCL_INCLUDE.
+# tests/emulation calls it where there is no toolkit.
+function(add_nccl_module)
+  add_library(pipewright_nccl MODULE
+    ${PROJECT_SOURCE_DIR}/execute/transport/nccl/module.cc
+    ${PROJECT_SOURCE_DIR}/kernels/module.cc)
+  target_include_directories(pipewright_nccl PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(pipewright_nccl SYSTEM PRIVATE
+    ${ARGN} ${PIPEWRIGHT_NCCL_INCLUDE})
+  target_link_libraries(pipewright_nccl PRIVATE
+    pipewright_options ${CMAKE_DL_LIBS})
+  set_target_properties(pipewright_nccl PROPERTIES
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 if(PIPEWRIGHT_NCCL STREQUAL "OFF")
   return()
 endif()
@@ -32,18 +48,10 @@ if(NOT PIPEWRIGHT_HAS_CUDA OR NOT PIPEWRIGHT_NCCL_INCLUDE)
   return()
 endif()
 
-add_library(pipewright_nccl MODULE execute/transport/nccl/module.cc)
-target_include_directories(pipewright_nccl PRIVATE ${PROJECT_SOURCE_DIR})
-target_include_directories(pipewright_nccl SYSTEM PRIVATE
-  ${CUDAToolkit_INCLUDE_DIRS} ${PIPEWRIGHT_NCCL_INCLUDE})
-target_link_libraries(pipewright_nccl PRIVATE
-  pipewright_options CUDA::cudart_static ${CMAKE_DL_LIBS})
+add_nccl_module(${CUDAToolkit_INCLUDE_DIRS})
 set_target_properties(pipewright_nccl PROPERTIES
-  CXX_VISIBILITY_PRESET hidden
   BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib"
   INSTALL_RPATH
     "$ORIGIN;${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib")
-# Nothing of the static runtime shows.
-target_link_options(pipewright_nccl PRIVATE -Wl,--exclude-libs,ALL)
 place_module(pipewright_nccl)
 message(STATUS "NCCL: ${PIPEWRIGHT_NCCL_INCLUDE}")

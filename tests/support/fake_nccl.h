@@ -1,7 +1,7 @@
 // NCCL between threads, on memory of the host: a table of the transport's
-// (execute/transport/nccl/module.h) that works under NCCL's rules and notes
-// where they are broken. Streams run in order; a send or a collective runs when
-// all its members stand before it.
+// (execute/transport/nccl/module.h) over what the emulated libnccl.so.2 is made
+// of (tests/emulation/nccl), with streams of its own, faults, and notes of
+// where NCCL's rules are broken.
 #pragma once
 
 #include <functional>
@@ -49,6 +49,7 @@ class FakeNcclWorld {
   // "all_reduce", ...: how often it ran, once for all members.
   std::map<std::string, int> ran;
 
+  // A communicator of all its members.
   struct Instance;
 
  private:

@@ -1,6 +1,7 @@
 // Built as libpipewright_nccl.so, which the program loads for `--transport
 // nccl`. NCCL itself is looked up by name at run time, so that this library
-// loads without it and can say what is missing.
+// loads without it and can say what is missing. The CUDA runtime is that of
+// libpipewright_cuda.so: there is one in a process.
 //
 // Sources: nccl.h of NCCL 2.28.9, and the NCCL user guide, "Group Calls",
 // "Fault Tolerance" (communicators that do not block, abort) and "Using
@@ -19,6 +20,8 @@
 #include <vector>
 
 #include "kernels/cuda/python_folders.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/module.h"
 
 // Communicators that do not block: since 2.14. P2P: since 2.7.
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0),
@@ -72,7 +75,8 @@ const Nccl& Real() {
     auto* const found = new Nccl();
     void* library = nullptr;
     std::vector<std::string> names = {"libnccl.so.2"};
-    for (std::string& path : pipewright::cuda::InPythonPackages("libnccl.so.2")) {
+    for (std::string& path :
+         pipewright::cuda::InPythonPackages("libnccl.so.2")) {
       names.push_back(std::move(path));
     }
     names.push_back("libnccl.so");
@@ -128,10 +132,44 @@ int Check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) {
   return Fail(std::move(text));
 }
 
+struct Runtime {
+  const PwCudaRuntime* cuda = nullptr;
+  std::string missing;
+};
+
+const Runtime& Found() {
+  static const Runtime* const runtime = [] {
+    auto* const found = new Runtime();
+    std::string path;
+    void* const function = pipewright::OpenModule(
+        "libpipewright_cuda.so", "PIPEWRIGHT_CUDA_LIBRARY", "pw_cuda_runtime",
+        &path, &found->missing);
+    if (function == nullptr) return found;
+    const PwCudaRuntime* const cuda =
+        reinterpret_cast<decltype(&pw_cuda_runtime)>(function)();
+    if (cuda->abi == PW_CUDA_RUNTIME_ABI) {
+      found->cuda = cuda;
+    } else {
+      found->missing = path +
+                       " is of another version: build both from the "
+                       "same sources";
+    }
+    return found;
+  }();
+  return *runtime;
+}
+
+// Not before HasCuda().
+const PwCudaRuntime& Cuda() { return *Found().cuda; }
+
+int HasCuda() {
+  return Found().cuda != nullptr ? 0 : Fail("CUDA: " + Found().missing);
+}
+
 int CheckCuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return 0;
-  cudaGetLastError();
-  return Fail(std::string(what) + ": " + cudaGetErrorString(error));
+  Cuda().get_last_error();
+  return Fail(std::string(what) + ": " + Cuda().get_error_string(error));
 }
 
 int Loaded() {
@@ -141,7 +179,10 @@ int Loaded() {
 
 int DeviceCount() {
   int count = 0;
-  if (CheckCuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount")) return -1;
+  if (HasCuda() ||
+      CheckCuda(Cuda().get_device_count(&count), "cudaGetDeviceCount")) {
+    return -1;
+  }
   return count;
 }
 
@@ -158,29 +199,29 @@ int MakeId(PwNcclId* id) {
 }
 
 void Free(PwNcclComm* comm) {
-  for (cudaEvent_t event : comm->marks) cudaEventDestroy(event);
-  for (cudaEvent_t event : comm->spare) cudaEventDestroy(event);
+  for (cudaEvent_t event : comm->marks) Cuda().event_destroy(event);
+  for (cudaEvent_t event : comm->spare) Cuda().event_destroy(event);
   for (cudaEvent_t event : comm->clocks) {
-    if (event != nullptr) cudaEventDestroy(event);
+    if (event != nullptr) Cuda().event_destroy(event);
   }
-  if (comm->stream != nullptr) cudaStreamDestroy(comm->stream);
+  if (comm->stream != nullptr) Cuda().stream_destroy(comm->stream);
   delete comm;
 }
 
 int Join(int device, const PwNcclId* id, int members, int self,
          PwNcclComm** comm) {
   *comm = nullptr;
-  if (Loaded()) return -1;
-  if (CheckCuda(cudaSetDevice(device), "cudaSetDevice")) return -1;
+  if (Loaded() || HasCuda()) return -1;
+  if (CheckCuda(Cuda().set_device(device), "cudaSetDevice")) return -1;
   auto* const made = new PwNcclComm{.device = device};
   int lowest = 0;
   int highest = 0;
   // Its few blocks go before those of a pass that waits for multiprocessors.
-  if (CheckCuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+  if (CheckCuda(Cuda().stream_priority_range(&lowest, &highest),
                 "stream priorities") ||
-      CheckCuda(cudaStreamCreateWithPriority(&made->stream,
-                                             cudaStreamNonBlocking, highest),
-                "cudaStreamCreateWithPriority")) {
+      CheckCuda(
+          Cuda().stream_create(&made->stream, cudaStreamNonBlocking, highest),
+          "cudaStreamCreateWithPriority")) {
     Free(made);
     return -1;
   }
@@ -216,7 +257,7 @@ int EndGroup() { return Check(Real().group_end(), "ncclGroupEnd"); }
 
 // Makes the calling thread work on the communicator's device.
 int On(PwNcclComm* comm) {
-  return CheckCuda(cudaSetDevice(comm->device), "cudaSetDevice");
+  return CheckCuda(Cuda().set_device(comm->device), "cudaSetDevice");
 }
 
 int Send(PwNcclComm* comm, const void* from, size_t bytes, int to) {
@@ -272,23 +313,23 @@ int Reduce(PwNcclComm* comm, const void* from, void* into, size_t count,
 
 int Copy(PwNcclComm* comm, void* to, const void* from, size_t bytes) {
   if (On(comm)) return -1;
-  return CheckCuda(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, comm->stream),
-      "cudaMemcpyAsync");
+  return CheckCuda(Cuda().memcpy_async(to, from, bytes,
+                                       cudaMemcpyDeviceToDevice, comm->stream),
+                   "cudaMemcpyAsync");
 }
 
 int Mark(PwNcclComm* comm) {
   if (On(comm)) return -1;
   if (comm->spare.empty()) {
     cudaEvent_t event = nullptr;
-    if (CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+    if (CheckCuda(Cuda().event_create(&event, cudaEventDisableTiming),
                   "cudaEventCreate")) {
       return -1;
     }
     comm->spare.push_back(event);
   }
   cudaEvent_t event = comm->spare.back();
-  if (CheckCuda(cudaEventRecord(event, comm->stream), "cudaEventRecord")) {
+  if (CheckCuda(Cuda().event_record(event, comm->stream), "cudaEventRecord")) {
     return -1;
   }
   comm->spare.pop_back();
@@ -298,9 +339,9 @@ int Mark(PwNcclComm* comm) {
 
 int64_t Reached(PwNcclComm* comm) {
   while (!comm->marks.empty()) {
-    const cudaError_t error = cudaEventQuery(comm->marks.front());
+    const cudaError_t error = Cuda().event_query(comm->marks.front());
     if (error == cudaErrorNotReady) {
-      cudaGetLastError();
+      Cuda().get_last_error();
       break;
     }
     if (CheckCuda(error, "cudaEventQuery")) return -1;
@@ -315,17 +356,19 @@ int Clock(PwNcclComm* comm, int end) {
   if (On(comm)) return -1;
   cudaEvent_t& event = comm->clocks[end];
   if (event == nullptr &&
-      CheckCuda(cudaEventCreate(&event), "cudaEventCreate")) {
+      CheckCuda(Cuda().event_create(&event, cudaEventDefault),
+                "cudaEventCreate")) {
     return -1;
   }
-  return CheckCuda(cudaEventRecord(event, comm->stream), "cudaEventRecord");
+  return CheckCuda(Cuda().event_record(event, comm->stream), "cudaEventRecord");
 }
 
 int Elapsed(PwNcclComm* comm, double* seconds) {
   float milliseconds = 0;
-  if (On(comm) || CheckCuda(cudaEventElapsedTime(&milliseconds, comm->clocks[0],
-                                                 comm->clocks[1]),
-                            "cudaEventElapsedTime")) {
+  if (On(comm) ||
+      CheckCuda(Cuda().event_elapsed_time(&milliseconds, comm->clocks[0],
+                                          comm->clocks[1]),
+                "cudaEventElapsedTime")) {
     return -1;
   }
   *seconds = 1e-3 * static_cast<double>(milliseconds);
@@ -366,6 +409,8 @@ extern "C" __attribute__((visibility("default"))) const PwNccl* pw_nccl(void) {
   // transfer that waits for its other end would hold back another. CUDA reads
   // this at the first use of a device. A value that the user has set stays.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // As kernels/loader.cc does, which may come after the first use.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   static const PwNccl table = {
       .abi = PW_NCCL_ABI,
       .device_count = DeviceCount,

@@ -32,6 +32,8 @@ struct Work {
   double seconds = 0;  // of the device's time
   // A step for one time that it is done: a graph does it again and again.
   std::function<Step()> begin;
+  // Of work in which others take part: when the last one came.
+  std::function<double()> met = nullptr;
 };
 
 struct Operation {

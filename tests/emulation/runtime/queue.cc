@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdarg>
@@ -36,8 +37,8 @@ double RealNow() {
 double host_s = 0;
 double released_s = RealNow();  // when the host last began to run
 
-int violations = 0;
-constexpr int kMostSaid = 20;  // the others are counted
+std::atomic<int> violations{0};  // also of threads without the lock
+constexpr int kMostSaid = 20;    // the others are counted
 
 // Exits with 99 where something was violated. Static objects of other
 // libraries end before it or after it: nothing of theirs is touched.
@@ -47,7 +48,7 @@ struct AtEnd {
       Violation("%s is loaded too", path.c_str());
     }
     if (violations == 0) return;
-    std::fprintf(stderr, "emulation: %d violations\n", violations);
+    std::fprintf(stderr, "emulation: %d violations\n", violations.load());
     std::fflush(nullptr);
     _exit(99);
   }
@@ -67,8 +68,10 @@ bool Advance(cudaStream_t stream) {
     return false;
   }
   double begun_s = std::max(stream->now_s, operation->queued_s);
-  // It ran on when something let it, just now.
-  if (operation->waited && operation->work.seconds > 0) {
+  if (operation->work.met) {
+    begun_s = std::max(begun_s, operation->work.met());
+  } else if (operation->waited && operation->work.seconds > 0) {
+    // It ran on when something let it, just now.
     begun_s = std::max(begun_s, host_s);
   }
   stream->now_s = begun_s + operation->work.seconds;
@@ -171,6 +174,25 @@ void Queue(cudaStream_t stream, const char* name, double seconds,
   const Call call;
   if (ClockOnly()) step = [] { return true; };
   PutStep(stream, name, seconds, std::move(step));
+}
+
+void QueueMeeting(cudaStream_t stream, const char* name, double seconds,
+                  std::function<bool(double now_s)> step,
+                  std::function<double()> met) {
+  const Call call;
+  stream = StreamOf(stream);
+  const Step now = [stream, step = std::move(step)] {
+    return step(std::max(stream->now_s, stream->queue.front()->queued_s));
+  };
+  Put(stream, {.name = name,
+               .seconds = seconds,
+               .begin = [now] { return now; },
+               .met = std::move(met)});
+}
+
+int DeviceOf(cudaStream_t stream) {
+  const Call call;
+  return StreamOf(stream)->device;
 }
 
 bool AdvanceAny() {

@@ -16,6 +16,14 @@ namespace emulated {
 void Queue(cudaStream_t stream, const char* name, double seconds,
            std::function<bool()> step);
 
+// Work in which others take part, also where time alone passes
+// (EMULATION_CLOCK_ONLY). `step` gets the time at which this stream came to it;
+// `met` gives the time at which the last one did.
+void QueueMeeting(cudaStream_t stream, const char* name, double seconds,
+                  std::function<bool(double now_s)> step,
+                  std::function<double()> met);
+int DeviceOf(cudaStream_t stream);
+
 enum class Kind { kPageable, kPinned, kDevice };
 
 // What kind of memory is at an address, and how much of it is left from there

@@ -5,8 +5,8 @@
 //
 // Parts: event_run.cc counts iterations and events, event_passes.cc drives the
 // ranks through their passes, event_streams.cc runs what is not a pass,
-// event_peers.cc what has several peers, event_transfers.cc moves bytes, event_beside.cc re-times what runs side by
-// side.
+// event_peers.cc what has several peers, event_transfers.cc moves bytes,
+// event_beside.cc re-times what runs side by side.
 #pragma once
 
 #include <array>
@@ -59,8 +59,8 @@ class EventRun {
   // Starts every device at time 0. The transport must outlive the run.
   void Launch(EventTransport* transport);
   void OnTimer(uint64_t code);
-  // This timer comes soon: fetches what OnTimer will look at first. Thousands of
-  // devices that do the same do not fit the cache.
+  // This timer comes soon: fetches what OnTimer will look at first. Thousands
+  // of devices that do the same do not fit the cache.
   void Expect(uint64_t code) const;
   void OnFlowEnd(uint32_t transfer, double now_s);
 

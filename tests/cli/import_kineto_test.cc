@@ -150,7 +150,7 @@ TEST_CASE("kineto: what contradicts the trace exits with 2", "[cli]") {
   halved.has_shapes = false;
   Words fast = import;
   fast[3] = folder.Write("fast.json", FakeTrace(halved));
-  refused(fast, {"layer F in 0.12 us", "% of the 989.4 TFLOP/s of h100"});
+  refused(fast, {"layer F in 120 ns", "% of the 989.4 TFLOP/s of h100"});
   Words missing = import;
   halved = rank;
   halved.world_size = 3;

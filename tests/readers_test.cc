@@ -23,7 +23,7 @@ const std::map<std::string, std::string>& OwnWays() {
   static const std::map<std::string, std::string> ways = {
       {"sim/base/input.cc", "this is the way"},
       {"sim/base/file.cc", "this is the way to write"},
-      {"sim/sweep/database.cc", "locks a database that SQLite opens"},
+      {"sim/sweep/writer_lock.cc", "locks a file beside a database"},
       {"sim/sweep/export.cc", "writes more rows than memory would hold"},
       {"execute/transport/socket_place.cc",
        "writes the place of a job of sockets"},

@@ -126,7 +126,7 @@ Traced KillAtWrite(std::vector<std::string> words, int which) {
 }
 
 TEST_CASE("sweep: killed at each of its writes, it is as if undisturbed",
-          "[sweep]") {
+          "[sweep][long]") {
   const TemporaryFolder folder;
   const std::string whole = folder.Path("whole.sqlite");
   REQUIRE(RunBinary(SmallSweep(whole, {})).exit_code == 0);

@@ -1,0 +1,123 @@
+// experiments/scale/w1.yaml: thousands of devices that share cards, switches
+// and PCIe, no device folded into another. CPU time is that of the engine's
+// child process; `ratio` is it over as many replicas of the loop in
+// tests/support/w1_by_hand.h, which shares no link, in the same run.
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "sim/base/check.h"
+#include "sim/base/file.h"
+#include "sim/config/prepare.h"
+#include "sim/engine/simgrid_engine.h"
+#include "tests/support/w1_by_hand.h"
+
+namespace pipewright {
+namespace {
+
+struct ScaleCase {
+  const char* label;
+  int replicas;
+  const char* mapping;
+  const char* jitter;
+  const char* hop_bytes;
+  bool native;
+};
+
+const ScaleCase kScaleCases[] = {
+    {"64 devices", 4, "dp-pp", "none", "16MiB", false},
+    {"256", 16, "dp-pp", "none", "16MiB", false},
+    {"1024", 64, "dp-pp", "none", "16MiB", false},
+    {"4096", 256, "dp-pp", "none", "16MiB", false},
+    {"64, jitter", 4, "dp-pp", "uniform:5%", "16MiB", false},
+    {"256, jitter", 16, "dp-pp", "uniform:5%", "16MiB", false},
+    {"1024, jitter", 64, "dp-pp", "uniform:5%", "16MiB", false},
+    {"4096, jitter", 256, "dp-pp", "uniform:5%", "16MiB", false},
+    {"4096, pipe-major", 256, "pp-dp", "none", "16MiB", false},
+    {"4096, pipe-major, jitter", 256, "pp-dp", "uniform:5%", "16MiB", false},
+    {"4096, pipe-major, native", 256, "pp-dp", "none", "16MiB", true},
+    {"4096, native", 256, "dp-pp", "none", "16MiB", true},
+    {"1024, heavy, jitter", 64, "dp-pp", "uniform:5%", "100MB", false},
+    {"4096, heavy, jitter", 256, "dp-pp", "uniform:5%", "100MB", false},
+};
+
+Program ScaleProgram(const ScaleCase& each) {
+  const std::string path =
+      std::string(PIPEWRIGHT_SOURCE_DIR) + "/experiments/scale/w1.yaml";
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  PW_CHECK(text.ok());
+  absl::StatusOr<RunConfig> config = ReadConfig(*text, path);
+  PW_CHECK(config.ok());
+  config->strategy.dp = each.replicas;
+  config->system.nodes = 2 * each.replicas;
+  config->strategy.mapping = {each.mapping};
+  config->costs.jitter = each.jitter;
+  config->costs.hop_bytes =
+      std::string(each.hop_bytes) == "100MB" ? 100e6 : 16.0 * (1 << 20);
+  const absl::StatusOr<PreparedRun> prepared = Prepare(*config);
+  PW_CHECK(prepared.ok());
+  absl::StatusOr<Program> program = LowerRun(*prepared);
+  PW_CHECK(program.ok());
+  return *std::move(program);
+}
+
+double SecondsOfUsage(int who) {
+  rusage usage;
+  getrusage(who, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
+                                    usage.ru_stime.tv_usec);
+}
+
+// Of one replica.
+double ByHandSeconds() {
+  static const double seconds = [] {
+    constexpr int kRepetitions = 200;
+    testing::W1ByHand by_hand;
+    by_hand.hop_s.assign(by_hand.ranks, 4e-5);
+    by_hand.copy_s.assign(by_hand.ranks, 64e6 / 25e9);
+    const double begin_s = SecondsOfUsage(RUSAGE_SELF);
+    for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+      benchmark::DoNotOptimize(by_hand.Run());
+    }
+    return (SecondsOfUsage(RUSAGE_SELF) - begin_s) / kRepetitions;
+  }();
+  return seconds;
+}
+
+void BM_W1(benchmark::State& state) {
+  const ScaleCase& each = kScaleCases[state.range(0)];
+  const Program program = ScaleProgram(each);
+  const double by_hand_s = ByHandSeconds();
+  RunSummary run;
+  const double begin_s = SecondsOfUsage(RUSAGE_CHILDREN);
+  for (auto _ : state) {
+    absl::StatusOr<RunSummary> result =
+        RunSimgrid(program, {.native_flows = each.native});
+    PW_CHECK(result.ok());
+    run = *std::move(result);
+  }
+  const double seconds = (SecondsOfUsage(RUSAGE_CHILDREN) - begin_s) /
+                         static_cast<double>(state.iterations());
+  rusage usage;
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const double passes = static_cast<double>(run.passes) * program.replicas;
+  state.SetLabel(each.label);
+  state.counters["child_cpu_s"] = seconds;
+  state.counters["ns_a_pass"] = 1e9 * seconds / passes;
+  state.counters["ratio"] = seconds / program.replicas / by_hand_s;
+  state.counters["flows"] = static_cast<double>(run.flows);
+  state.counters["timers"] = static_cast<double>(run.timers);
+  state.counters["most_MB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+}
+BENCHMARK(BM_W1)
+    ->DenseRange(0, static_cast<int>(std::size(kScaleCases)) - 1)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace pipewright

@@ -171,12 +171,14 @@ bool Operation::Transfer(const Call& call, Meeting* meeting) {
   const Label label = LabelOf(*other);
   const size_t bytes = call.count * call.value_bytes;
   if (label.bytes != bytes || label.type != call.type) {
-    // Both see it; it is said once.
+    // Whoever comes second may learn of the failure before it sees the other's
+    // call, so that either of them has to say it.
+    const std::string own = Spelled(call.kind, call.count, call.type);
+    const std::string others = Spelled(label.kind, label.count, label.type);
     const std::string why =
-        member_->Told(Text(Spelled(call.kind, call.count, call.type), " meets ",
-                           Spelled(label.kind, label.count, label.type),
-                           " of member ", call.peer));
-    if (!sends) member_->rules_.violation(why);
+        member_->Told(Text(sends ? others : own, " of member ", to, " meets ",
+                           sends ? own : others, " of member ", from));
+    if (member_->failed_ == Result::kSuccess) member_->rules_.violation(why);
     member_->FailHere(Result::kInvalidUsage, why);
     member_->board_->Put("failed", why);
     return false;

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "sim/base/error_parts.h"
-#include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/config/check_texts.h"
 #include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/time_scales.h"
@@ -12,17 +12,6 @@
 
 namespace pipewright {
 namespace {
-
-absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
-  PW_RETURN_IF_ERROR(
-      Prefix(config.Field("engine"), FindEngine(engine).status()));
-  const std::string network = config.network.value_or("fluid");
-  if (network != "fluid" && network != "native") {
-    return Prefix(config.Field("network"),
-                  UnknownName("network model", network, {"fluid", "native"}));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
     const RunConfig& config, const RunSizes& sizes,
@@ -76,7 +65,7 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   run.config = given;
   run.warnings = given.notes;
   run.engine = given.engine.value_or("simgrid");
-  PW_RETURN_IF_ERROR(CheckNames(given, run.engine));
+  PW_RETURN_IF_ERROR(CheckEngineNames(given, run.engine));
   PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
   RunConfig config = WithSequences(given, run.sequences);
 

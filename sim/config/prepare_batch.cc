@@ -13,6 +13,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
+#include "sim/config/check_texts.h"
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
@@ -104,6 +105,11 @@ absl::StatusOr<int> ReplicasOf(const RunConfig& config, const RunSizes& sizes,
 }
 
 }  // namespace
+
+absl::Status CheckBatchText(const RunConfig& config) {
+  return config.strategy.global_batch ? ParseBatch(config).status()
+                                      : absl::OkStatus();
+}
 
 absl::StatusOr<int64_t> GlobalBatchSamples(const RunConfig& config,
                                            RunContext* context) {

@@ -10,6 +10,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/config/check_texts.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
 
@@ -54,39 +55,63 @@ absl::Status CheckSplit(const Schedule& schedule,
                    " splits the backward, and this one has only whole ones"));
 }
 
+// costs.jitter as given.
+struct JitterText {
+  enum class Kind : uint8_t { kNone, kProfile, kNormal, kUniform };
+
+  Kind kind = Kind::kNone;
+  double percent = 0;
+};
+
+absl::StatusOr<JitterText> ReadJitter(const RunConfig& config) {
+  using Kind = JitterText::Kind;
+  const std::string text = config.costs.jitter.value_or("none");
+  if (text == "none") return JitterText();
+  if (text == "profile") return JitterText{.kind = Kind::kProfile};
+  absl::string_view number = text;
+  JitterText jitter;
+  jitter.kind =
+      absl::ConsumePrefix(&number, "uniform:") ? Kind::kUniform : Kind::kNormal;
+  if (!absl::ConsumeSuffix(&number, "%") ||
+      !absl::SimpleAtod(number, &jitter.percent) || !(jitter.percent > 0) ||
+      jitter.percent > kMostJitter) {
+    return BadValue(config.Field("costs.jitter"), text,
+                    "none, profile, a percentage above 0% and up to 100%, "
+                    "uniform: and such a percentage");
+  }
+  return jitter;
+}
+
 // Null for none.
 absl::StatusOr<std::shared_ptr<const Jitter>> PrepareJitter(
     const RunConfig& config, const std::optional<PreparedProfile>& profile,
     int stages) {
-  const std::string kind = config.costs.jitter.value_or("none");
-  if (kind == "none") return std::shared_ptr<const Jitter>();
+  PW_ASSIGN_OR_RETURN(const JitterText text, ReadJitter(config));
+  if (text.kind == JitterText::Kind::kNone) {
+    return std::shared_ptr<const Jitter>();
+  }
   auto jitter = std::make_shared<Jitter>();
-  if (kind == "profile") {
-    if (!profile) {
-      return BadValue(config.Field("costs.jitter"), kind,
-                      "none, a percentage (3%, uniform:5%); profile needs "
-                      "costs.profile");
-    }
-    *jitter = profile->costs.jitter;
-  } else {
-    absl::string_view number = kind;
-    const bool uniform = absl::ConsumePrefix(&number, "uniform:");
-    double percent = 0;
-    if (!absl::ConsumeSuffix(&number, "%") ||
-        !absl::SimpleAtod(number, &percent) || !(percent > 0) ||
-        percent > kMostJitter) {
-      return BadValue(config.Field("costs.jitter"), kind,
-                      "none, profile, a percentage above 0% and up to 100%, "
-                      "uniform: and such a percentage");
-    }
-    if (uniform) {
+  const double part = text.percent / 100;
+  switch (text.kind) {
+    case JitterText::Kind::kNone:
+      break;
+    case JitterText::Kind::kProfile:
+      if (!profile) {
+        return BadValue(config.Field("costs.jitter"), *config.costs.jitter,
+                        "none, a percentage (3%, uniform:5%); profile needs "
+                        "costs.profile");
+      }
+      *jitter = profile->costs.jitter;
+      break;
+    case JitterText::Kind::kNormal:
+      jitter->sigma = part;
+      break;
+    case JitterText::Kind::kUniform:
       // Two quantiles, with a straight line between them.
-      jitter->optimizer = {1 - percent / 100, 1 + percent / 100};
+      jitter->optimizer = {1 - part, 1 + part};
       jitter->passes.resize(stages);
       for (auto& kinds : jitter->passes) kinds.fill(jitter->optimizer);
-    } else {
-      jitter->sigma = percent / 100;
-    }
+      break;
   }
   jitter->seed = static_cast<uint64_t>(config.costs.seed.value_or(0));
   return std::shared_ptr<const Jitter>(std::move(jitter));
@@ -162,6 +187,10 @@ absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
 }
 
 }  // namespace
+
+absl::Status CheckJitterText(const RunConfig& config) {
+  return ReadJitter(config).status();
+}
 
 absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
     const RunConfig& config, bool has_model, RunContext* context) {

@@ -15,6 +15,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/config/check_texts.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
@@ -177,6 +178,16 @@ std::shared_ptr<const Cluster> SlowLinks::Slowed() const {
     slowed->SlowLink(static_cast<LinkId>(link), of.factors[link]);
   }
   return slowed;
+}
+
+absl::Status CheckSlowTexts(const RunConfig& config) {
+  const SlowChoice& slow = config.slow;
+  PW_RETURN_IF_ERROR(
+      ReadLaw(config, "slow.devices_law", slow.devices_law).status());
+  PW_RETURN_IF_ERROR(ReadItems(config, "slow.devices", slow.devices).status());
+  PW_RETURN_IF_ERROR(
+      ReadLaw(config, "slow.links_law", slow.links_law).status());
+  return ReadItems(config, "slow.links", slow.links).status();
 }
 
 absl::StatusOr<std::optional<SlowDevices>> PrepareSlowDevices(

@@ -9,11 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/check_texts.h"
 #include "sim/config/run_config_fields.h"
-#include "sim/engine/engine.h"
-#include "sim/model/model.h"
-#include "sim/schedule/registry.h"
-#include "sim/topology/system.h"
 
 namespace pipewright {
 namespace {
@@ -40,25 +37,6 @@ class LongHash {
   static constexpr Wide kPrime = (Wide{1} << 88) + 0x13b;
   Wide hash_ = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
 };
-
-// Names that only the preparation of a run looks up.
-absl::Status CheckNames(const RunConfig& config, const std::string& engine) {
-  const std::string name = config.engine.value_or(engine);
-  PW_RETURN_IF_ERROR(Prefix(config.Field("engine"), FindEngine(name).status()));
-  if (config.schedule.name) {
-    PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.name"),
-                              FindSchedule(*config.schedule.name).status()));
-  }
-  if (config.model.preset) {
-    PW_RETURN_IF_ERROR(Prefix(config.Field("model.preset"),
-                              FindModel(*config.model.preset).status()));
-  }
-  if (config.system.preset) {
-    PW_RETURN_IF_ERROR(Prefix(config.Field("system.preset"),
-                              FindSystem(*config.system.preset).status()));
-  }
-  return absl::OkStatus();
-}
 
 // The name of the axis and its value, in front of what is wrong with it.
 absl::Status AtAxis(const SweepAxis& axis, int32_t choice,
@@ -170,7 +148,7 @@ absl::StatusOr<SweepPoints> SweepPoints::Create(SweepBase base, SweepGrid grid,
   points.grid_ = std::move(grid);
   points.engine_ = engine;
   PW_ASSIGN_OR_RETURN(points.base_config_, points.Read({}));
-  PW_RETURN_IF_ERROR(CheckNames(points.base_config_, engine));
+  PW_RETURN_IF_ERROR(CheckTexts(points.base_config_, engine));
   PW_RETURN_IF_ERROR(points.ReadDigests(points.base_config_, context));
   PW_RETURN_IF_ERROR(points.ReadValues(context));
   points.composes_ = points.Composes();
@@ -202,7 +180,7 @@ absl::Status SweepPoints::ReadValues(RunContext* context) {
       };
       absl::StatusOr<RunConfig> config = Read(choices);
       PW_RETURN_IF_ERROR(at(config.status()));
-      PW_RETURN_IF_ERROR(at(CheckNames(*config, engine_)));
+      PW_RETURN_IF_ERROR(at(CheckTexts(*config, engine_)));
       PW_RETURN_IF_ERROR(at(ReadDigests(*config, context)));
       patches.push_back(PatchTo(*std::move(config)));
     }

@@ -133,6 +133,18 @@ TEST_CASE("sweep: a value is refused with its axis before anything runs",
       {"engine=fats", {"value 'fats'", "fast"}},
       {"schedule=no/such.pws", {"value 'no/such.pws'", "no/such.pws"}},
       {"strategy.pp,strategy.tp=2:0", {"value '2:0'"}},
+      {"network=fluid,fluent", {"value 'fluent'", "did you mean 'fluid'?"}},
+      {"system.shape=node,nod", {"value 'nod'", "did you mean 'node'?"}},
+      {"costs.analytic.device=h100,h1000", {"value 'h1000'", "h100"}},
+      {"costs.analytic.silicon=none,any", {"value 'any'", "shipped"}},
+      {"costs.profile=nobodys", {"value 'nobodys'"}},
+      {"costs.jitter=3%,3", {"value '3'", "a percentage above 0%"}},
+      {"strategy.global_batch=64,x", {"value 'x'", "4Mtokens"}},
+      {"slow.devices=rank0*2,rank0", {"value 'rank0'", "NAME*FACTOR"}},
+      {"slow.devices_law=fixed:2,fix:2", {"value 'fix:2'", "lognormal"}},
+      {"slow.links=up*0", {"value 'up*0'", "NAME*FACTOR"}},
+      {"slow.links_law=uniform:3-2", {"value 'uniform:3-2'", "LOW-HIGH"}},
+      {"sequences.lengths=lognormal:x", {"value 'lognormal:x'"}},
   };
   for (const Row& row : table) {
     RunContext context;

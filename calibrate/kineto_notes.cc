@@ -73,11 +73,11 @@ void NoteTraces(const std::vector<KinetoRank>& ranks,
         "embedding and the head from the layers"));
   }
   for (const auto& [region, left] : found.left_out) {
-    const auto note = [&, pass = ProfilePassName(*PassOf(region))](
-                          double us, const char* what) {
+    const auto note = [&add, pass = ProfilePassName(*PassOf(region)),
+                       whole_us = left.whole_us](double us, const char* what) {
       if (us <= 0) return;
       add(absl::StrFormat("%s: %.1f %% of the time is %s, and is left out",
-                          pass, 100 * us / left.whole_us, what));
+                          pass, 100 * us / whole_us, what));
     };
     note(left.other_us, "of no layer, embedding or head");
     note(left.communication_us,

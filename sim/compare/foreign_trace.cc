@@ -105,9 +105,9 @@ class Namer {
           if (each.region == region) found.push_back(&each);
         }
       }
-      const auto in_first = static_cast<size_t>(
-          std::count_if(order.begin(), order.end(), [&](const ReadOp* read) {
-            return read->op.iteration == order[0]->op.iteration;
+      const auto in_first = static_cast<size_t>(std::count_if(
+          order.begin(), order.end(), [first = order[0]](const ReadOp* read) {
+            return read->op.iteration == first->op.iteration;
           }));
       if (region == Region::kOptimizer && found.empty()) continue;
       const size_t skipped = in_first * static_cast<size_t>(skip_);

@@ -1,6 +1,7 @@
 // What the program is not linked with, and that it finds it when it needs it:
 // beside itself, and after an installation.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -93,6 +94,11 @@ TEST_CASE("modules: without oneDNN's there is no CPU device", "[cli]") {
 }
 
 TEST_CASE("modules: an installed program finds its own", "[cli]") {
+  // CMake writes its list of installed files there.
+  if (::access(BuildFolder().c_str(), W_OK) != 0) {
+    WARN("skipped: the build folder cannot be written");
+    return;
+  }
   const TemporaryFolder folder;
   const std::string prefix = folder.Path("usr");
   const BinaryResult install =

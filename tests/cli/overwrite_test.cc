@@ -214,8 +214,8 @@ TEST_CASE("overwrite: standard output is a file like others", "[cli]") {
       "simulate --schedule 1f1b --pp 2 --microbatches 2 --engine fast ";
   const auto shell = [&](const std::string& line) {
     return RunProgram({"sh", "-c",
-                       absl::StrCat("cd ", folder.Path(""), " && ",
-                                    testing::BinaryPath(), " ", line)});
+                       absl::StrCat("cd '", folder.Path(""), "' && '",
+                                    testing::BinaryPath(), "' ", line)});
   };
   folder.Write("k.yaml", "schedule: {name: 1f1b}\n");
   const BinaryResult onto = shell(words + "k.yaml >> k.yaml");

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "sim/config/run_config.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
@@ -46,12 +46,14 @@ TEST_CASE("flags: a flag's value decides what it stands for", "[config]") {
   CHECK(absl::StrContains(path_of("--param", "a"), "KEY=VALUE"));
   CHECK(absl::StrContains(path_of("--param", "a.b=1"), "without dots"));
   // A registered name wins over a file of that name.
-  std::ofstream("gpipe") << "x";
-  std::ofstream("no-schedule-of-ours") << "x";
+  const testing::TemporaryFolder folder;
+  folder.Write("gpipe", "x");
+  folder.Write("no-schedule-of-ours", "x");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.Path(""));
   CHECK(path_of("--schedule", "gpipe") == "schedule.name");
   CHECK(path_of("--schedule", "no-schedule-of-ours") == "schedule.file");
-  std::remove("gpipe");
-  std::remove("no-schedule-of-ours");
+  std::filesystem::current_path(before);
 }
 
 }  // namespace

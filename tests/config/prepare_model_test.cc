@@ -1,7 +1,5 @@
 // Models, training and degrees in a prepared run.
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/config/prepare.h"
 #include "tests/support/prepare.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
@@ -147,17 +146,17 @@ TEST_CASE("prepare: the balanced split knows which rank holds a stage",
 }
 
 TEST_CASE("prepare: a model comes from a config.json", "[config]") {
-  const std::string path = "prepare_model_test_config.json";
-  std::ofstream(path) << R"({"model_type": "llama", "hidden_size": 4096,
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.Write(
+      "config.json", R"({"model_type": "llama", "hidden_size": 4096,
       "intermediate_size": 14336, "max_position_embeddings": 8192,
       "num_attention_heads": 32, "num_hidden_layers": 32,
-      "num_key_value_heads": 8, "vocab_size": 128256})";
+      "num_key_value_heads": 8, "vocab_size": 128256})");
   const PreparedRun run =
       Prepared(Run(absl::StrCat("hf: ", path, ", layers: 16"), "pp: 2"));
   CHECK(run.model == path);
   CHECK(run.prepared_model->spec.ffn_hidden == 14336);
   CHECK(run.prepared_model->spec.layers == 16);
-  std::remove(path.c_str());
 }
 
 TEST_CASE("prepare: times are estimated for a device", "[config]") {

@@ -1,14 +1,13 @@
 #include "sim/config/prepare.h"
 
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/prepare.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
@@ -125,26 +124,29 @@ TEST_CASE("prepare: a hop carries what the model sends", "[config]") {
 
 TEST_CASE("prepare: a hop of a slice carries its part of the model's bytes",
           "[config]") {
-  const std::string path = "prepare_slices_test.pws";
-  std::ofstream(path) << "pipewright-schedule 1\n"
-                         "pp 1 vpp 1 microbatches 1 slices 2 replicas 1 "
-                         "placement plain\n"
-                         "0: F0s0 F0s1 BW0s1 BW0s0\n";
+  const testing::TemporaryFolder folder;
+  const std::string path =
+      folder.Write("schedule.pws",
+                   "pipewright-schedule 1\n"
+                   "pp 1 vpp 1 microbatches 1 slices 2 replicas 1 "
+                   "placement plain\n"
+                   "0: F0s0 F0s1 BW0s1 BW0s0\n");
   const std::string file = absl::StrCat("schedule: {file: ", path, "}\n");
   CHECK(Prepared(file + "model: {preset: gpt-tiny}\n").lower.hop_bytes ==
         128 * 256 * 2 / 2);
   // Bytes that are given are those of one hop.
   CHECK(Prepared(file + "costs: {hop_bytes: 1KB}\n").lower.hop_bytes == 1000);
-  std::remove(path.c_str());
 }
 
 TEST_CASE("prepare: two directions share weights, so gradients are needed",
           "[config]") {
-  const std::string path = "prepare_directions_test.pws";
-  std::ofstream(path) << "pipewright-schedule 1\n"
-                         "pp 1 vpp 1 microbatches 2 slices 1 replicas 2 "
-                         "placement plain\n"
-                         "0: aF0 aBW0 bF0 bBW0\n";
+  const testing::TemporaryFolder folder;
+  const std::string path =
+      folder.Write("schedule.pws",
+                   "pipewright-schedule 1\n"
+                   "pp 1 vpp 1 microbatches 2 slices 1 replicas 2 "
+                   "placement plain\n"
+                   "0: aF0 aBW0 bF0 bBW0\n");
   const std::string file = absl::StrCat("schedule: {file: ", path, "}\n");
   const PreparedRun none = Prepared(file + "strategy: {data_parallel: none}\n");
   CHECK(Warns(none,
@@ -155,7 +157,6 @@ TEST_CASE("prepare: two directions share weights, so gradients are needed",
   CHECK(known.lower.gradient_bytes == std::vector<double>{8e9});
   CHECK(!Warns(known, "not synchronised"));
   CHECK(!Warns(known, "no effect with dp 1"));
-  std::remove(path.c_str());
 }
 
 TEST_CASE("prepare: what zero1 takes parameters for is said", "[config]") {
@@ -247,11 +248,13 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",
           "[config]") {
-  const std::string path = "prepare_test_slices.pws";
-  std::ofstream(path) << "pipewright-schedule 1\n"
-                         "pp 1 vpp 1 microbatches 1 slices 2 replicas 1 "
-                         "placement plain\n"
-                         "0: F0s0 F0s1 BW0s1 BW0s0\n";
+  const testing::TemporaryFolder folder;
+  const std::string path =
+      folder.Write("schedule.pws",
+                   "pipewright-schedule 1\n"
+                   "pp 1 vpp 1 microbatches 1 slices 2 replicas 1 "
+                   "placement plain\n"
+                   "0: F0s0 F0s1 BW0s1 BW0s0\n");
   const std::string file =
       absl::StrCat("schedule: {file: ", path, "}\n", kTimes);
   const std::string model =
@@ -267,15 +270,16 @@ TEST_CASE("prepare: a file of slices says what they are taken to cost",
   std::string given = file;
   given.insert(given.rfind('}'), ", slice_factor: [0.5, 1.5]");
   CHECK(!Warns(Prepared(absl::StrCat(given, model)), "slices are taken"));
-  std::remove(path.c_str());
 }
 
 TEST_CASE("prepare: a schedule file brings its sizes", "[config]") {
-  const std::string path = "prepare_test.pws";
-  std::ofstream(path) << "pipewright-schedule 1\n"
-                         "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 "
-                         "placement plain\n"
-                         "0: F0 F1 BW0 BW1\n1: F0 BW0 F1 BW1\n";
+  const testing::TemporaryFolder folder;
+  const std::string path =
+      folder.Write("schedule.pws",
+                   "pipewright-schedule 1\n"
+                   "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 "
+                   "placement plain\n"
+                   "0: F0 F1 BW0 BW1\n1: F0 BW0 F1 BW1\n");
   const std::string file = absl::StrCat("schedule: {file: ", path, "}\n");
   const PreparedRun run = Prepared(file);
   CHECK(run.config.strategy.pp == 2);
@@ -288,13 +292,13 @@ TEST_CASE("prepare: a schedule file brings its sizes", "[config]") {
                           "run.yaml:2: strategy.pp: 4 is not allowed; "
                           "allowed: 2, which schedule file "));
 
-  std::ofstream(path) << "pipewright-schedule 1\n"
-                         "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 "
-                         "placement plain\n"
-                         "0: F0 BW0 BW1\n1: F0 BW0 F1 BW1\n";
+  folder.Write("schedule.pws",
+               "pipewright-schedule 1\n"
+               "pp 2 vpp 1 microbatches 2 slices 1 replicas 1 "
+               "placement plain\n"
+               "0: F0 BW0 BW1\n1: F0 BW0 F1 BW1\n");
   CHECK(PrepareText(file).status().code() ==
         absl::StatusCode::kFailedPrecondition);
-  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ TEST_CASE("sockets: what an earlier job has left does no harm",
       "job", absl::StrCat("pipewright-job 1\n", std::string(32, 'a'),
                           "\n127.0.0.1\n9\n"));
   const auto arguments = [&](int rank) {
-    return absl::StrCat(testing::BinaryPath(),
-                        " execute --schedule 1f1b --pp 2 --microbatches 2 "
+    return absl::StrCat("'", testing::BinaryPath(),
+                        "' execute --schedule 1f1b --pp 2 --microbatches 2 "
                         "--model gpt-tiny --steps 1 --no-check --bootstrap "
-                        "file:",
-                        path, " --rank ", rank, " --ranks 2 > ",
-                        folder.Path(absl::StrCat("out", rank)), " 2>&1");
+                        "'file:",
+                        path, "' --rank ", rank, " --ranks 2 > '",
+                        folder.Path(absl::StrCat("out", rank)), "' 2>&1");
   };
   int codes[2] = {-1, -1};
   std::thread second([&] { codes[1] = std::system(arguments(1).c_str()); });

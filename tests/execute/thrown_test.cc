@@ -172,8 +172,8 @@ TEST_CASE("thrown: too few threads are an error with their number",
           "[execute]") {
   const testing::BinaryResult run = testing::RunProgram(
       {"sh", "-c",
-       absl::StrCat("ulimit -v 4000000; exec ", testing::BinaryPath(),
-                    " execute --schedule gpipe --pp 2000 --microbatches 1 "
+       absl::StrCat("ulimit -v 4000000; exec '", testing::BinaryPath(),
+                    "' execute --schedule gpipe --pp 2000 --microbatches 1 "
                     "--forward 1ms --backward-input 1ms --backward-weight 1ms "
                     "--p2p 0ms --clock paced --steps 1 --timeout 20")});
   INFO(run.err);

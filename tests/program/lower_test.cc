@@ -34,6 +34,25 @@ LowerOptions Options(const Schedule& schedule) {
   return options;
 }
 
+// 16 bytes of a microbatch go to the host and come back in two slices of 8.
+TEST_CASE("lower: a slice copies its part of the activations", "[program]") {
+  const auto schedule = Parsed(
+      "pp 1 vpp 1 microbatches 1 slices 2\n"
+      "0: F0s0 O0s0 F0s1 O0s1 L0s1 BW0s1 L0s0 BW0s0");
+  LowerOptions options = Options(*schedule);
+  options.activation_bytes = {16};
+  const Program program = Lowered(schedule, options);
+  double bytes = 0;
+  for (const Pass pass : *program.ranks[0].order) {
+    const auto kind = pass.kind();
+    if (kind != PassKind::kOffload && kind != PassKind::kLoad) continue;
+    const double copied = program.ranks[0].lanes[pass.lane()].bytes;
+    CHECK(copied == 8);
+    bytes += copied;
+  }
+  CHECK(bytes == 2 * 16);
+}
+
 TEST_CASE("lower: 1f1b as text", "[program]") {
   const auto schedule = Registered("1f1b", 2, 2);
   CHECK(ToString(Lowered(schedule, Options(*schedule))) ==

@@ -154,7 +154,9 @@ std::vector<KernelCheck> Fp8Checks() {
   for (const Fp8Format& format : {kE4m3, kE5m2}) {
     const std::string name = format.e5m2 ? "quantize e5m2" : "quantize e4m3";
     const int64_t shapes[][2] = {{1, 1}, {16, 16}, {37, 53}, {80, 208}};
-    for (const auto& [rows, columns] : shapes) {
+    for (const int64_t(&shape)[2] : shapes) {
+      const int64_t rows = shape[0];
+      const int64_t columns = shape[1];
       checks.push_back(MakeKernelCheck(
           name + ShapeText({rows, columns}), false, false,
           [=](KernelRig* rig, KernelCompare* compare, PwType type) {

@@ -110,7 +110,10 @@ std::vector<KernelCheck> GemmChecks() {
   const int64_t shapes[][3] = {{1, 8, 8},      {64, 96, 128}, {128, 64, 32},
                                {37, 53, 29},   {1, 1, 1},     {3, 400, 5},
                                {50, 1024, 48}, {200, 33, 130}};
-  for (const auto& [tokens, inputs, outputs] : shapes) {
+  for (const int64_t(&shape)[3] : shapes) {
+    const int64_t tokens = shape[0];
+    const int64_t inputs = shape[1];
+    const int64_t outputs = shape[2];
     const bool odd = inputs % 8 != 0 || outputs % 8 != 0;
     checks.push_back(MakeKernelCheck(
         "gemm" + ShapeText({tokens, inputs, outputs}), true, odd,

@@ -47,7 +47,7 @@ Words Offered(const TemporaryFolder& folder, const std::string& script,
     absl::StrAppend(&quoted, " '", word, "'");
   const std::string file = folder.Write(
       "ask.sh",
-      absl::StrCat("source ", script, "\nCOMP_WORDS=(", quoted,
+      absl::StrCat("source '", script, "'\nCOMP_WORDS=(", quoted,
                    ")\nCOMP_CWORD=", words.size() - 1,
                    "\n_pipewright\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"));
   const BinaryResult run = RunProgram({"bash", file});

@@ -55,5 +55,38 @@ TEST_CASE("paired run: an iteration in which a trace was cut off is left out",
   }
 }
 
+// A trace may say when each member came. The one that came first waited.
+TEST_CASE("paired run: a collective begins when its last member has come",
+          "[compare]") {
+  // Two ranks reduce the stages of its two directions together.
+  const ReadTrace whole =
+      SimulatedTrace(ComparedProgram({.schedule = "chimera"}));
+  ReadTrace early = whole;
+  int moved = 0;
+  for (ReadOp& read : early.ops) {
+    if (read.group < 0 || read.op.rank != 0) continue;
+    read.op.start_s -= 1e-3;
+    ++moved;
+  }
+  REQUIRE(moved > 0);
+  const auto as_it_was = PairRuns(whole, whole);
+  const auto pair = PairRuns(whole, early);
+  REQUIRE(as_it_was.ok());
+  INFO(pair.status());
+  REQUIRE(pair.ok());
+  REQUIRE(pair->ops.size() == as_it_was->ops.size());
+  int members = 0;
+  for (size_t index = 0; index < pair->ops.size(); ++index) {
+    const PairedOp& op = pair->ops[index];
+    if (op.meeting < 0) continue;
+    ++members;
+    for (const Side side : {kSimulated, kMeasured}) {
+      CHECK(op.start_s[side] ==
+            Approx(as_it_was->ops[index].start_s[side]).epsilon(1e-12));
+    }
+  }
+  CHECK(members >= 2 * moved);
+}
+
 }  // namespace
 }  // namespace pipewright

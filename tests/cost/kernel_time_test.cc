@@ -64,6 +64,19 @@ TEST_CASE("cost: half a wave of tiles takes as long as a whole one", "[cost]") {
   CHECK(seconds(66 * 256 + 1) == Approx(seconds(66 * 256 + 64)));
 }
 
+// Products of one tile in every shape of tile: up to 132 of them are one wave.
+TEST_CASE("cost: a wave takes its time however few tiles are in it", "[cost]") {
+  const DeviceSpec device = *FindDevice("h100");
+  REQUIRE(device.multiprocessors == 132);
+  const auto seconds = [&](double count) {
+    return GemmSeconds(device, Precision::kBf16, 64, 64, 512, count, 0) -
+           kKernelGapSeconds;
+  };
+  CHECK(seconds(1) == Approx(seconds(132)));
+  CHECK(seconds(133) == Approx(2 * seconds(132)));
+  CHECK(seconds(264) == Approx(2 * seconds(132)));
+}
+
 TEST_CASE("cost: long inner products of few tiles are cut", "[cost]") {
   const DeviceSpec device = *FindDevice("h100");
   const double once =

@@ -9,12 +9,10 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-absl::StatusOr<std::unique_ptr<Stage>> Stage::Create(const ExecutedModel& model,
-                                                     int stage,
-                                                     DeviceHandle handle,
-                                                     MemoryPool* arena,
-                                                     MemoryPool* host) {
-  std::unique_ptr<Stage> created(new Stage(model, handle, arena, host));
+absl::StatusOr<std::unique_ptr<Stage>> Stage::Create(
+    const ExecutedModel& model, int stage, DeviceHandle handle,
+    MemoryPool* arena, MemoryPool* host, States states) {
+  std::unique_ptr<Stage> created(new Stage(model, handle, arena, host, states));
   PW_RETURN_IF_ERROR(created->Initialize(stage));
   return created;
 }
@@ -32,9 +30,9 @@ absl::StatusOr<float*> Stage::NewFloats() {
 
 absl::StatusOr<std::shared_ptr<void>> Stage::NewPinned(size_t bytes) {
   void* memory = nullptr;
-  PW_RETURN_IF_ERROR(Check(
-      handle_.kernels->allocate_host(handle_.device, bytes, &memory),
-      "memory of the host"));
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->allocate_host(handle_.device, bytes, &memory),
+            "memory of the host"));
   const DeviceHandle handle = handle_;
   return std::shared_ptr<void>(memory, [handle](void* pinned) {
     handle.kernels->release_host(handle.device, pinned);
@@ -83,10 +81,16 @@ absl::Status Stage::Initialize(int stage) {
     table_ = parameters_;
     parameters_ += model_.TableElements();
   }
-  PW_ASSIGN_OR_RETURN(master_, NewFloats());
   PW_ASSIGN_OR_RETURN(gradients_, NewFloats());
-  PW_ASSIGN_OR_RETURN(moment1_, NewFloats());
-  PW_ASSIGN_OR_RETURN(moment2_, NewFloats());
+  if (elsewhere_) {
+    PW_ASSIGN_OR_RETURN(initial_,
+                        arena_.Take(static_cast<size_t>(parameters_) * 4));
+    master_ = static_cast<float*>(initial_.data.get());
+  } else {
+    PW_ASSIGN_OR_RETURN(master_, NewFloats());
+    PW_ASSIGN_OR_RETURN(moment1_, NewFloats());
+    PW_ASSIGN_OR_RETURN(moment2_, NewFloats());
+  }
   PW_ASSIGN_OR_RETURN(workspace_, arena_.Take(workspace));
   PW_ASSIGN_OR_RETURN(targets_, arena_.Take(IdsBytes()));
   PW_ASSIGN_OR_RETURN(token_losses_,
@@ -167,10 +171,10 @@ absl::Status Stage::FillIds(int64_t sample, int slice, bool targets,
   // A pass of an only stage has both on their way at once.
   void* const from = targets ? host_targets_.get() : host_ids_.get();
   model_.FillTokens(sample, slice, targets, static_cast<int32_t*>(from));
-  return Check(handle_.kernels->copy(handle_.device, handle_.stream,
-                                     PW_HOST_TO_DEVICE, ids.data.get(), from,
-                                     IdsBytes()),
-               "tokens");
+  return Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
+                            ids.data.get(), from, IdsBytes()),
+      "tokens");
 }
 
 void Stage::TakeLosses() {

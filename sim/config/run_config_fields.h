@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/config/choice_row.h"
+#include "sim/config/execution_fields.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/reality_fields.h"
 #include "sim/config/run_config.h"
@@ -16,12 +18,6 @@
 #include "sim/topology/registry.h"
 
 namespace pipewright {
-
-struct ChoiceRow {
-  const char* name;
-  int value;
-  bool available = true;  // false: refused as not in this version
-};
 
 inline const std::vector<ChoiceRow>& DataParallelChoices() {
   static const std::vector<ChoiceRow> rows = [] {
@@ -290,6 +286,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
+  VisitExecution(strategy.execution, visit);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
   auto& classes = strategy.dp_classes;
   visit.Ints("strategy.dp_classes.replicas", classes.replicas, 1,
@@ -415,6 +412,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Text("costs.analytic.silicon", costs.analytic_silicon);
   visit.Choice("costs.analytic.clock", costs.analytic_sustained,
                ClockChoices());
+  visit.Quantity("costs.analytic.launch_time", costs.analytic_launch_s,
+                 Unit::kTime);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

@@ -6,7 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "sim/cost/block_time.h"
 #include "sim/cost/cast_time.h"
+#include "sim/cost/exchange_time.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
@@ -41,42 +44,6 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
   return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
 }
 
-struct BlockSeconds {
-  double passes[kNumOpPasses] = {0, 0, 0};
-  double recompute = 0;
-  double saved_until_backward = 0;
-  double saved_until_weight = 0;  // held gradients included
-};
-
-// The times of one slice.
-BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
-                      const AnalyticOptions& options, BlockKind kind,
-                      int64_t layer, Recompute recompute) {
-  BlockSeconds sum;
-  const std::vector<ModelOp> ops = BlockOps(model, training, kind, layer);
-  const std::vector<OpTime> times =
-      BlockTimes(model, training, options, kind, layer);
-  const bool is_layer =
-      kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
-  bool runs_backward = false;
-  for (size_t index = 0; index < ops.size(); ++index) {
-    for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      const double seconds =
-          times[index].seconds[pass] + times[index].comm_seconds[pass];
-      sum.passes[pass] += seconds;
-      runs_backward |= pass > 0 && seconds > 0;
-    }
-    if (is_layer && IsRecomputed(ops[index], recompute)) {
-      sum.recompute += times[index].seconds[0] + times[index].comm_seconds[0];
-    }
-    sum.saved_until_backward += ops[index].saved_until_backward;
-    sum.saved_until_weight +=
-        ops[index].saved_until_weight + ops[index].held_for_weight;
-  }
-  if (!runs_backward) sum.recompute = 0;
-  return sum;
-}
-
 struct StageParameters {
   double dense = 0;
   double expert = 0;
@@ -94,12 +61,13 @@ double Updated(const TrainingSpec& training, double dense_parameters,
 }  // namespace
 
 // Devices of a tensor-parallel group are neighbours; those of a context group
-// stand tp apart, those of an expert group tp * cp at most.
+// stand tp apart, those of an expert group etp.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
                       const TrainingSpec& training, const OpComm& comm) {
   const AnalyticNetwork& network = options.network;
   int spread = comm.members;
-  if (comm.group != CommGroup::kTensor) spread *= training.tp;
+  if (comm.group == CommGroup::kContext) spread *= training.tp;
+  if (comm.group == CommGroup::kExpert) spread *= training.etp();
   NcclGroup group;
   group.ranks = comm.members;
   group.nodes = std::clamp(
@@ -147,39 +115,7 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                             members.profile == nullptr ? nullptr : &members)
         ->seconds;
   }
-  if (measured && comm.kind == CommKind::kAllToAll) {
-    if (const auto time = options.silicon->AllToAll(comm.members, comm.bytes)) {
-      return time->seconds;
-    }
-  }
-  const double bus = group.channels * group.channel_GBps * 1e9;
-  // What a message without bytes takes of all members.
-  const double start_s =
-      TimeOfCollective(CollectiveKind::kAllGather, 1, comm.members, group)
-          ->seconds;
-  switch (comm.kind) {
-    case CommKind::kAllToAll: {
-      // Between nodes each device has its own part of the cards.
-      const double within =
-          group.nodes == 1
-              ? 1
-              : (static_cast<double>(group.ranks) / group.nodes - 1) /
-                    (group.ranks - 1);
-      const double sent =
-          comm.bytes * (group.ranks - 1) / static_cast<double>(group.ranks);
-      const double nvlink = options.network.nvlink_bytes_per_s *
-                            options.device.collective_sustained;
-      const double outside =
-          group.nodes == 1
-              ? 0
-              : sent * (1 - within) / options.network.nic_bytes_per_s;
-      return std::max(sent * within / nvlink, outside) + start_s;
-    }
-    case CommKind::kRing:
-      return (group.ranks - 1) * (comm.bytes / bus + start_s / group.ranks);
-    default:
-      return 0;
-  }
+  return ExchangeSeconds(options, comm, group, measured);
 }
 
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
@@ -198,7 +134,15 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     for (const OpComm& comm : op.comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
-      (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+      if (comm.beside_passes) {
+        time.beside_seconds[pass] += seconds;
+      } else if (comm.pieces > 0) {
+        // The first piece comes before any of the product.
+        time.comm_seconds[pass] += seconds / comm.pieces;
+        beside[pass] += seconds - seconds / comm.pieces;
+      } else {
+        (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+      }
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       KernelEstimate kernel = EstimateKernel(options, own, model.causal, op,
@@ -208,6 +152,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
           CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm);
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
+      time.launches[pass] = HostLaunches(own, op, static_cast<OpPass>(pass));
+      time.host_seconds[pass] = options.launch_s * time.launches[pass];
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
     }
@@ -250,8 +196,8 @@ double MostUpdatedParameters(const ModelSpec& model,
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     const int rank = rank_of_stage[stage];
     for (const StageBlock& block : layout.stages[stage]) {
-      // Frozen and trained layers may stand in one run of layers.
-      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      // Layers that differ may stand in one run of layers.
+      const int64_t alike = model.layers_differ() ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :
@@ -301,7 +247,10 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
     if (crosses(stage)) seconds.forward_s += gather_s;
-    if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
+    if (crosses(stage + 1)) {
+      seconds.backward_input_s += gather_s;
+      seconds.backward_full_s += gather_s;
+    }
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
       const double count = times * training.slices;
       const BlockSeconds sum = SumBlock(model, training, options, block.kind,
@@ -309,19 +258,23 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
+      seconds.backward_full_s += count * sum.full;
       seconds.recompute_s += count * sum.recompute;
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
     };
     for (const StageBlock& block : layout.stages[stage]) {
-      // Frozen and trained layers may stand in one run of layers.
-      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      // Layers that differ may stand in one run of layers.
+      const int64_t alike = model.layers_differ() ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         add(block, block.first_layer + at,
             static_cast<double>(alike) * block.part);
       }
     }
     seconds.backward_input_s += seconds.recompute_s;
+    seconds.backward_full_s += seconds.recompute_s;
+    // Only the host makes one pass of both other than the two.
+    if (options.launch_s == 0) seconds.backward_full_s = 0;
     costs.stages.push_back(seconds);
   }
   costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,

@@ -16,9 +16,9 @@ struct DeviceSpec {
   std::string device_name;  // as systems say: "H100 SXM5 80GB"
   // "hopper"; of the links, for NCCL's tuner.
   std::string architecture;
-  double bf16_flops = 0;    // a second, dense; fp16 alike
-  double fp8_flops = 0;     // 0: none
-  double fp4_flops = 0;     // 0: none
+  double bf16_flops = 0;  // a second, dense; fp16 alike
+  double fp8_flops = 0;   // 0: none
+  double fp4_flops = 0;   // 0: none
   double hbm_bytes_per_s = 0;
   double memory_bytes = 0;
   int multiprocessors = 0;
@@ -43,6 +43,8 @@ struct DeviceSpec {
   double board_watts = 0;
   double idle_watts = 0;
   double bf16_joules_per_flop = 0;
+  // Of its host for one kernel; 0: that of an x86 server (host_time.h).
+  double launch_s = 0;
 
   // Field -> where its number is from.
   std::map<std::string, std::string> sources;

@@ -48,11 +48,17 @@ class Silicon {
                                        double head_dim, double heads,
                                        double sequence) const;
 
+  // The same with a causal window of so many tokens: so many FLOPs at the rate
+  // of the measured kernels, by the nearest head_dim and window.
+  std::optional<SiliconTime> Window(bool is_forward, double head_dim,
+                                    double window, double flops) const;
+
   // A norm that moves so many bytes to and from HBM.
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;
 
   // A bf16 matrix of so many elements to fp8, with a scale that is known
-  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a row
+  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a
+  // row
   // ("token").
   std::optional<SiliconTime> Cast(const std::string& scale,
                                   double elements) const;

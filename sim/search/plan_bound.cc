@@ -52,7 +52,8 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
       base.strategy.recompute_chunks.empty() && !base.costs.recompute_s
           ? group.recompute
           : Recompute::kNone;
-  const int frozen = layer < model.frozen_layers ? 1 : 0;
+  const int frozen = (layer < model.frozen_layers ? 1 : 0) +
+                     (model.WindowOf(layer) > 0 ? 2 : 0);
   const BlockKey key = {group.tp, group.cp,
                         group.ep, group.microbatch_size,
                         static_cast<int>(recompute), static_cast<int>(kind),
@@ -123,9 +124,9 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
     for (const std::vector<StageBlock>& blocks : layout->stages) {
       StageBound& sum = stages.emplace_back();
       for (const StageBlock& block : blocks) {
-        // Frozen and trained layers may stand in one run of layers.
+        // Layers that differ may stand in one run of layers.
         const int64_t alike =
-            space_->model()->frozen_layers == 0 ? block.count : 1;
+            space_->model()->layers_differ() ? 1 : block.count;
         for (int64_t at = 0; at < block.count; at += alike) {
           const double times = static_cast<double>(alike) * block.part;
           const StageBound& one =

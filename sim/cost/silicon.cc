@@ -136,7 +136,9 @@ absl::StatusOr<std::shared_ptr<const Silicon>> Silicon::OfFile(
 
 const SiliconTable* Silicon::Find(const std::vector<std::string>& words) const {
   if (shipped_.empty()) return FindTable(tables_, words);
-  std::string file = absl::StrCat(shipped_, "_", words[0]);
+  // Windows stand beside the attention without them.
+  std::string file = absl::StrCat(
+      shipped_, "_", words[0] == "window" ? "attention" : words[0]);
   if (words[0] == "gemm") absl::StrAppend(&file, "_", words[1]);
   const std::vector<SiliconTable>* tables = ShippedSilicon(file);
   return tables == nullptr ? nullptr : FindTable(*tables, words);

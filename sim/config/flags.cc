@@ -69,6 +69,8 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--offload-sharing", "strategy.offload_sharing", "together|in-turn"},
       {"--attention", "strategy.attention", "KIND"},
       {"--precision", "strategy.precision", "KIND"},
+      {"--tp-overlap", "strategy.tp_overlap", "none|gradients|pieces"},
+      {"--framework", "strategy.framework", "NAME"},
       {"--layers", "strategy.layers", "N,N,..."},
       {"--layout", "strategy.layout", "STRING"},
       {"--split", "strategy.split", "KIND"},

@@ -9,6 +9,7 @@
 #include "sim/cost/cast_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
+#include "sim/cost/overlap_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -44,6 +45,7 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
 struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double recompute = 0;
+  double hidden = 0;  // of B and W as one pass
   double saved_until_backward = 0;
   double saved_until_weight = 0;  // held gradients included
 };
@@ -66,8 +68,11 @@ BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
       sum.passes[pass] += seconds;
       runs_backward |= pass > 0 && seconds > 0;
     }
-    if (is_layer && IsRecomputed(ops[index], recompute)) {
-      sum.recompute += times[index].seconds[0] + times[index].comm_seconds[0];
+    sum.hidden += times[index].hidden_seconds;
+    if (is_layer) {
+      sum.recompute +=
+          RecomputedPart(ops[index], recompute, training.stops_early) *
+          (times[index].seconds[0] + times[index].comm_seconds[0]);
     }
     sum.saved_until_backward += ops[index].saved_until_backward;
     sum.saved_until_weight +=
@@ -75,6 +80,16 @@ BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
   }
   if (!runs_backward) sum.recompute = 0;
   return sum;
+}
+
+// Of `count` more layers of a stage those that are recomputed.
+double RecomputedCount(const TrainingSpec& training, double count,
+                       double* before) {
+  if (training.recompute_layers == 0) return count;
+  const double left =
+      std::clamp(training.recompute_layers - *before, 0.0, count);
+  *before += count;
+  return left;
 }
 
 struct StageParameters {
@@ -194,12 +209,6 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     OpTime time;
     time.name = op.name;
-    double beside[kNumOpPasses] = {0, 0, 0};
-    for (const OpComm& comm : op.comms) {
-      const int pass = static_cast<int>(comm.pass);
-      const double seconds = CommSeconds(options, training, comm);
-      (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
-    }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       KernelEstimate kernel = EstimateKernel(options, own, model.causal, op,
                                              static_cast<OpPass>(pass));
@@ -208,9 +217,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
           CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm);
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
-      time.comm_seconds[pass] +=
-          std::max(0.0, beside[pass] - time.seconds[pass]);
     }
+    AddExposed(options, training, op, &time);
     times.push_back(std::move(time));
     after_norm = op.kind == OpClass::kNorm;
   }
@@ -300,6 +308,8 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
   };
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
+    double hidden_s = 0;
+    double layers_before = 0;
     if (crosses(stage)) seconds.forward_s += gather_s;
     if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
@@ -309,7 +319,12 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
-      seconds.recompute_s += count * sum.recompute;
+      if (sum.recompute > 0) {
+        seconds.recompute_s +=
+            RecomputedCount(training, times, &layers_before) *
+            training.slices * sum.recompute;
+      }
+      hidden_s += count * sum.hidden;
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
     };
@@ -322,6 +337,10 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
       }
     }
     seconds.backward_input_s += seconds.recompute_s;
+    if (hidden_s > 0) {
+      seconds.backward_full_s =
+          seconds.backward_input_s + seconds.backward_weight_s - hidden_s;
+    }
     costs.stages.push_back(seconds);
   }
   costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,

@@ -164,11 +164,15 @@ browser() {
   fi
 }
 
+# sanitize [FOLDER]: FOLDER is a build of the same sources, whose test cases are
+# linked as they are. Cases are not sanitized, so compiling them again would only
+# take time.
 sanitize() {
   deps
   # Listing the tests while building runs the binary. Leaks are not looked for:
   # registered rows live to the end and are reported after SimGrid has run.
   export ASAN_OPTIONS=detect_leaks=0
+  cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS="${1:-}"
   compile dev all
   note "tests with sanitizers"
   ctest --preset dev --parallel "$(parallel_jobs)"
@@ -180,7 +184,7 @@ test_all() {
   compile ci all
   note "each benchmark once"
   build/ci/tests/pipewright_bench --benchmark_min_time=0.001
-  if [[ ${CI:-} == true ]]; then sanitize; fi
+  if [[ ${CI:-} == true ]]; then sanitize "$PWD/build/ci"; fi
   note "tests"
   ctest --preset ci --parallel "$(parallel_jobs)"
 }

@@ -39,6 +39,7 @@ class FixedWorker : public Worker {
   void TakePulled(int32_t, Payload) override {}
   Payload GivePush(int32_t) override { return {}; }
   void TakePush(Address, int32_t, Payload) override {}
+  absl::Status ReachOwners(int32_t) override { return absl::OkStatus(); }
 };
 
 }  // namespace pipewright

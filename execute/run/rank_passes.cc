@@ -119,6 +119,18 @@ absl::StatusOr<double> RankRun::RunPass(Pass pass) {
   return seconds;
 }
 
+// Layers of a pass are told as the pass.
+void RankRun::TracePass(Pass pass, bool joint, double start_s, double end_s) {
+  if (rank().BeginsPass(pass)) whole_begun_s_ = start_s;
+  if (!rank().EndsPass(pass)) return;
+  Trace(start_, {.start_s = rank().layers.empty() ? start_s : whole_begun_s_,
+                 .end_s = end_s,
+                 .joint = joint,
+                 .rank = self_.rank,
+                 .stage = LaneOf(pass).stage,
+                 .pass = rank().Whole(pass)});
+}
+
 absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
   const std::optional<Faults::Death>& death = options_.faults.death;
   if (death && death->rank == self_.rank &&
@@ -158,12 +170,8 @@ absl::Status RankRun::RunParts(const Pass* block, int parts, double start_s) {
   }
   worker_.EndBlock(block, parts);
   for (int part = 0; part < parts; ++part) {
-    Trace(start_, {.start_s = part == 0 ? start_s : middle_s,
-                   .end_s = part + 1 == parts ? end_s : middle_s,
-                   .joint = parts == 2,
-                   .rank = self_.rank,
-                   .stage = LaneOf(block[part]).stage,
-                   .pass = block[part]});
+    TracePass(block[part], parts == 2, part == 0 ? start_s : middle_s,
+              part + 1 == parts ? end_s : middle_s);
     activations_.Use(block[part]);
   }
   if (!passed_any_) {

@@ -35,10 +35,10 @@ RankRun::RankRun(const Program& program, Address self,
       clock_(std::move(clock)),
       options_(std::move(options)),
       holds_(program.wait_rule != WaitRule::kBuffered),
-      frees_(HasKind(*program.ranks[self.rank].order, PassKind::kFree)),
+      frees_(HasKind(*rank().order, PassKind::kFree)),
       one_sided_(HasOneSided(program)),
-      sequence_(program.ranks[self.rank]),
-      hook_ends_(program.ranks[self.rank].hooks.size()) {
+      sequence_(rank()),
+      hook_ends_(rank().hooks.size()) {
   for (const Group& group : program.groups) {
     members_.push_back(GroupMembers(program, group, self.replica));
     int mine = -1;

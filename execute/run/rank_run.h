@@ -170,6 +170,7 @@ class RankRun {
   absl::StatusOr<bool> RunFree(Pass pass);
   void NoteCopyWait(Pass pass, double start_s, double end_s);
   absl::Status RunParts(const Pass* block, int parts, double start_s);
+  void TracePass(Pass pass, bool joint, double start_s, double end_s);
 
   // rank_streams.cc
   absl::StatusOr<bool> RunItem();
@@ -284,6 +285,7 @@ class RankRun {
 
   RankTimes times_of_first_;
   double pass_end_s_ = 0;
+  double whole_begun_s_ = 0;  // of a pass that is cut into layers
   std::vector<double> ends_s_;
   std::vector<TraceOp> ops_;
 };

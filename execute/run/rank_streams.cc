@@ -216,6 +216,9 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     PW_ASSIGN_OR_RETURN(const bool met, TryCollective(op, issued));
     if (!met) return false;
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
+  } else if (IsOneSided(op.kind) && op.peers != nullptr) {
+    PW_RETURN_IF_ERROR(worker_.ReachOwners(index));
+    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (IsOneSided(op.kind)) {
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};

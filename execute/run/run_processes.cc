@@ -33,17 +33,22 @@ absl::StatusOr<std::string> FirstOfAll(
   return party.Agree(word);
 }
 
+absl::Status CheckProcesses(const ProcessGroup& job, const Program& program) {
+  if (job.processes() == program.replicas * program.pp()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      job.count_option(), ": ", job.processes(),
+      " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
+      program.replicas, " x pp ", program.pp(), ")"));
+}
+
 absl::StatusOr<ProcessesRun> RunProcesses(ProcessGroup* job,
                                           const Program& program,
                                           const MakeWorker& make_worker,
                                           const ExecuteOptions& options,
                                           const RunReports& reports) {
-  if (job->processes() != program.replicas * program.pp()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        job->count_option(), ": ", job->processes(),
-        " is not allowed; allowed: ", program.replicas * program.pp(), " (dp ",
-        program.replicas, " x pp ", program.pp(), ")"));
-  }
+  PW_RETURN_IF_ERROR(CheckProcesses(*job, program));
   Party party(job, &program, options.timeout_s,
               options.patience * options.timeout_s);
   ProcessEndpoint endpoint(job, program.pp(), party.run(), &party.pulse());

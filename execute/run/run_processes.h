@@ -49,7 +49,10 @@ absl::StatusOr<std::string> FirstOfAll(
     ProcessGroup* job, double timeout_s,
     const std::function<absl::StatusOr<FirstWord>()>& first);
 
-// Errors: kInvalidArgument where there are not replicas * pp processes, else
+// Error: kInvalidArgument where there are not replicas * pp processes.
+absl::Status CheckProcesses(const ProcessGroup& job, const Program& program);
+
+// Errors: that of CheckProcesses, else
 // as RunThreads; with one code on all processes that are still there. Where the
 // job is ended from outside (SIGTERM) each process gets kUnavailable with what
 // its own rank waited for. The fault `death` ends the process with SIGKILL.

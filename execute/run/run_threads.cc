@@ -115,8 +115,13 @@ ExecutedRun GatherResults(const Program& program,
       [](const TraceOp& a, const TraceOp& b) { return a.start_s < b.start_s; });
   summary.steady = false;
   summary.passes = program.num_passes();
-  summary.simulated_ops =
-      program.num_ops() * program.iterations * program.replicas;
+  summary.simulated_ops = 0;
+  const std::vector<int> replicas = program.ReplicasOfClasses();
+  for (int index = 0; index < program.num_classes(); ++index) {
+    const DpClass& own = program.dp_class(index);
+    summary.simulated_ops +=
+        own.num_ops() * program.iterations * replicas[index];
+  }
   summary.bytes_sent = CountBytesSent(program);
   return run;
 }

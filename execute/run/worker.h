@@ -73,6 +73,11 @@ class Worker : public DeviceMemory {
   virtual void TakePulled(int32_t side_op, Payload payload) = 0;
   virtual Payload GivePush(int32_t side_op) = 0;
   virtual void TakePush(Address from, int32_t side_op, Payload payload) = 0;
+
+  // One-sided with several peers (SideOp::peers), in the memory that all of
+  // them share: reads theirs, or writes into it and awaits that their owners
+  // have added it. No other rank does anything for it meanwhile.
+  virtual absl::Status ReachOwners(int32_t side_op) = 0;
 };
 
 }  // namespace pipewright

@@ -1,5 +1,7 @@
 #include "execute/train/executed_model.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/random.h"
 #include "sim/base/status.h"
@@ -32,16 +34,36 @@ uint64_t ExecutedModel::SeedOf(const StagePart& part) const {
   return seed * 65536 + place;
 }
 
+std::vector<PwWork> ExecutedModel::WorksOf(int64_t sample, int slice) const {
+  if (lengths.empty()) return {WorkOf(slice)};
+  std::vector<PwWork> works;
+  for (const int64_t length : lengths[sample % lengths.size()]) {
+    works.push_back({.batch = 1, .sequence = length, .slice_tokens = length});
+  }
+  return works;
+}
+
+int64_t ExecutedModel::TokensOf(int64_t sample) const {
+  int64_t tokens = 0;
+  for (const PwWork& work : WorksOf(sample, 0)) {
+    tokens += work.batch * work.slice_tokens;
+  }
+  return tokens;
+}
+
 void ExecutedModel::FillTokens(int64_t sample, int slice, bool targets,
                                int32_t* ids) const {
   const uint64_t stream =
       kTokenSeed + seed * 1048576 + static_cast<uint64_t>(sample);
-  const int64_t first = slice * slice_tokens() + (targets ? 1 : 0);
-  for (int64_t row = 0; row < batch; ++row) {
-    for (int64_t token = 0; token < slice_tokens(); ++token) {
-      const int64_t place = row * (sequence + 1) + first + token;
-      *ids++ = pw_random_id(stream, static_cast<uint64_t>(place),
-                            static_cast<int32_t>(shape.vocabulary));
+  int64_t begin = targets ? 1 : 0;  // of a sequence, which has one token more
+  for (const PwWork& work : WorksOf(sample, slice)) {
+    for (int64_t row = 0; row < work.batch; ++row) {
+      for (int64_t token = 0; token < work.slice_tokens; ++token) {
+        const int64_t place = begin + work.slice_first + token;
+        *ids++ = pw_random_id(stream, static_cast<uint64_t>(place),
+                              static_cast<int32_t>(shape.vocabulary));
+      }
+      begin += work.sequence + 1;
     }
   }
 }
@@ -52,10 +74,16 @@ absl::Status CheckExecutedModel(const ExecutedModel& model) {
         "strategy.slices", absl::StrCat(model.slices),
         absl::StrCat("divisors of the sequence's ", model.sequence, " tokens"));
   }
-  const PwWork work = model.WorkOf(0);
-  char reason[256] = "";
-  if (pw_check_model(&model.shape, &work, reason, sizeof(reason)) != PW_OK) {
-    return absl::InvalidArgumentError(absl::StrCat("model: ", reason));
+  const size_t microbatches = std::max<size_t>(1, model.lengths.size());
+  for (size_t sample = 0; sample < microbatches; ++sample) {
+    for (const PwWork& work : model.WorksOf(static_cast<int64_t>(sample), 0)) {
+      char reason[256] = "";
+      if (pw_check_model(&model.shape, &work, reason, sizeof(reason)) ==
+          PW_OK) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat("model: ", reason));
+    }
   }
   if (model.shape.tp != 1) {
     return BadValue("strategy.tp", absl::StrCat(model.shape.tp),

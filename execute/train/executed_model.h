@@ -26,6 +26,11 @@ struct ExecutedModel {
   int64_t batch = 1;     // sequences of a microbatch
   int64_t sequence = 0;  // tokens of each
   int slices = 1;        // that a sequence is cut into, alike
+  // Of packed samples, [microbatch of an iteration, replica after replica]: the
+  // lengths of its samples, which do not see each other. `batch` is 1 then and
+  // `sequence` the tokens of the longest microbatch. Empty: all microbatches
+  // have `batch` sequences of `sequence` tokens.
+  std::vector<std::vector<int64_t>> lengths;
   std::vector<std::vector<StagePart>> stages;
   uint64_t seed = 1;
   // The forward is run again in front of the backward, nothing but a stage's
@@ -74,6 +79,10 @@ struct ExecutedModel {
             .slice_first = slice * slice_tokens(),
             .slice_tokens = slice_tokens()};
   }
+  // What the kernels run one after the other for a slice of a microbatch.
+  std::vector<PwWork> WorksOf(int64_t sample, int slice) const;
+  // Of a slice of a microbatch.
+  int64_t TokensOf(int64_t sample) const;
   // Of a weight or an activation.
   size_t type_bytes() const { return shape.type == PW_FP32 ? 4 : 2; }
   // Of weights; in fp8, what passes need of it comes behind them.

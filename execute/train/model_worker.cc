@@ -33,7 +33,12 @@ ModelWorker::ModelWorker(const Program& program, Address self,
       self_(self),
       model_(model),
       options_(options),
-      holds_(options.holds) {}
+      units_(program),
+      microbatches_(program),
+      tokens_(TokensOfStep(model, program)),
+      holds_(options.holds) {
+  unit_of_op_ = units_.OfSideOps(rank());
+}
 
 absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
     const Program& program, Address self, const ExecutedModel& model,
@@ -73,10 +78,8 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
   }
   arena_ = std::make_shared<MemoryPool>(kernels, device_);
   host_ = std::make_shared<MemoryPool>(kernels, device_, PoolKind::kPinnedHost);
-  const Schedule& schedule = *program_.schedule;
-  for (int replica = 0; replica < schedule.directions; ++replica) {
-    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-      const int stage = schedule.placement.StageOf(self_.rank, chunk, replica);
+  for (int replica = 0; replica < own().schedule->directions; ++replica) {
+    for (const int stage : units_.OfRank(self_.rank, replica)) {
       PW_ASSIGN_OR_RETURN(
           (stages_[{stage, replica}]),
           Stage::Create(model_, stage, handle_, arena_.get(), host_.get()));
@@ -93,9 +96,10 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
       stage->ShareTable(owner->second.get());
     }
   }
-  for (const SideOp& op : program_.ranks[self_.rank].side_ops) {
+  for (const SideOp& op : rank().side_ops) {
     steps_weights_ |= op.kind == OpKind::kOptimizer;
   }
+  PW_RETURN_IF_ERROR(OpenOwner());
   record_.resident_bytes = arena_->used();
   MeasureMicrobatch();
   return absl::OkStatus();
@@ -103,6 +107,7 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
 
 ModelWorker::~ModelWorker() {
   copies_.reset();
+  service_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
     record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
     record_.message_bytes = arena_->messages_peak();
@@ -153,13 +158,12 @@ absl::Status ModelWorker::WarmUp() {
       }
       Payload out;
       PW_RETURN_IF_ERROR(stage->BackwardInput({0, slice}, std::move(gradient),
-                                              LossScale(), &out));
+                                              LossScale(0), &out));
       PW_RETURN_IF_ERROR(stage->BackwardWeight({0, slice}));
     }
     PW_RETURN_IF_ERROR(stage->ZeroGradients());
     stage->DropActivations();
-    if (program_.schedule->update_every == 1 &&
-        program_.ranks[self_.rank].later_start > 0) {
+    if (own().schedule->update_every == 1 && rank().later_start > 0) {
       PW_RETURN_IF_ERROR(stage->Predict(0, 0));
     }
   }
@@ -184,11 +188,8 @@ absl::Status ModelWorker::WarmUp() {
 // Every microbatch of the run has tokens of its own: of which iteration,
 // data-parallel replica, direction.
 int64_t ModelWorker::SampleOf(Pass pass, int iteration) const {
-  const Schedule& schedule = *program_.schedule;
-  const int64_t per_replica = schedule.microbatches;
-  return (static_cast<int64_t>(iteration) * program_.replicas + self_.replica) *
-             per_replica +
-         pass.direction() * schedule.microbatches_per_direction() +
+  return iteration * microbatches_.all + microbatches_.first_of[self_.replica] +
+         pass.direction() * own().schedule->microbatches_per_direction() +
          pass.microbatch();
 }
 
@@ -200,13 +201,18 @@ int ModelWorker::Behind(int iteration) const {
   return static_cast<int>(std::max<int64_t>(0, steps_ - wanted));
 }
 
-// The loss of a step is the mean over its tokens.
-float ModelWorker::LossScale() const {
-  const int step_microbatches = program_.schedule->update_every > 0
-                                    ? program_.schedule->update_every
-                                    : program_.schedule->microbatches;
-  const double tokens = static_cast<double>(model_.batch) * model_.sequence *
-                        step_microbatches * program_.replicas;
+// The loss of a step is the mean over its tokens, whichever replica and
+// microbatch they are of.
+float ModelWorker::LossScale(int64_t sample) const {
+  double tokens = tokens_;
+  if (own().schedule->update_every > 0) {
+    tokens = static_cast<double>(model_.batch) * model_.sequence *
+             own().schedule->update_every * program_.replicas;
+  }
+  if (options_.weighs_microbatches) {
+    tokens = static_cast<double>(model_.TokensOf(sample)) *
+             static_cast<double>(microbatches_.all);
+  }
   return static_cast<float>(1.0 / tokens);
 }
 
@@ -231,7 +237,8 @@ void ModelWorker::Forget() {
   for (auto& [key, stage] : stages_) stage->DropActivations();
 }
 
-void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {
+void ModelWorker::TakeInput(Pass pass, int, Payload payload) {
+  const int stage = UnitOf(pass);
   if (options_.alone) {
     failed_.Update(
         CopyOut(stand_in_.data.get(), model_.BoundaryBytes(), &payload));
@@ -240,7 +247,8 @@ void ModelWorker::TakeInput(Pass pass, int stage, Payload payload) {
            pass.slice()}] = std::move(payload);
 }
 
-Payload ModelWorker::GiveOutput(Pass pass, int stage) {
+Payload ModelWorker::GiveOutput(Pass pass, int) {
+  const int stage = UnitOf(pass);
   const InputKey key = {IsForwardInput(pass), stage, pass.direction(),
                         pass.microbatch(), pass.slice()};
   const auto found = outputs_.find(key);
@@ -297,7 +305,8 @@ absl::Status ModelWorker::Refresh(StageKey key) {
   return StageOf(key.first, key.second).ZeroGradients();
 }
 
-absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
+absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int) {
+  const int stage = UnitOf(pass);
   PW_RETURN_IF_ERROR(failed_);
   if (pass.kind() != PassKind::kForward &&
       pass.kind() != PassKind::kRecompute) {
@@ -312,6 +321,7 @@ absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int stage) {
       const double seconds,
       Timed([&] { return RunKernels(pass, stage, &held); }, /*held=*/true));
   StageOf(stage, pass.direction()).TakeLosses();
+  PW_RETURN_IF_ERROR(Reshard(pass));
   return seconds;
 }
 
@@ -329,9 +339,10 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
   if (!(forward ? target.first() : target.last())) {
     const auto found = inputs_.find(from);
     if (found == inputs_.end()) {
-      return absl::InternalError(absl::StrCat(
-          "rank ", self_.rank, ": ", PassToString(*program_.schedule, pass),
-          " begins without its input"));
+      return absl::InternalError(
+          absl::StrCat("rank ", self_.rank, ": ",
+                       PassToString(*own().schedule, rank().Whole(pass)),
+                       " begins without its input"));
     }
     input = std::move(found->second);
     inputs_.erase(found);
@@ -339,6 +350,7 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
     *held = input;
   }
   Payload output;
+  const int64_t sample = SampleOf(pass, 0);
   if (forward) {
     int& times =
         forwards_[{stage, pass.direction(), pass.microbatch(), pass.slice()}];
@@ -348,17 +360,16 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
                                       &output));
     if (target.last()) return absl::OkStatus();
   } else if (pass.kind() == PassKind::kBackwardInput) {
-    PW_RETURN_IF_ERROR(
-        target.BackwardInput(key, std::move(input), LossScale(), &output));
+    PW_RETURN_IF_ERROR(target.BackwardInput(key, std::move(input),
+                                            LossScale(sample), &output));
   } else {
     PW_RETURN_IF_ERROR(
-        target.BackwardFull(key, std::move(input), LossScale(), &output));
+        target.BackwardFull(key, std::move(input), LossScale(sample), &output));
   }
   if (!forward && target.first()) return absl::OkStatus();
   // To the next stage, on this rank or another.
   const int next = forward ? stage + 1 : stage - 1;
-  const bool local =
-      program_.schedule->placement.RankOf(next, pass.direction()) == self_.rank;
+  const bool local = units_.RankOf(next, pass.direction()) == self_.rank;
   InputKey to = from;
   if (local) std::get<1>(to) = next;
   (local ? inputs_ : outputs_)[to] = std::move(output);

@@ -15,7 +15,9 @@
 #include "execute/run/worker.h"
 #include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
+#include "execute/train/owners.h"
 #include "execute/train/stage.h"
+#include "execute/train/units.h"
 #include "sim/trace/export.h"
 
 namespace pipewright {
@@ -57,6 +59,14 @@ struct WorkerRecord {
 
 struct WorkerOptions {
   bool sharded_step = false;  // zero1 and up: a replica steps its part
+  // Of odc; null: of nobody. The service of this rank's looks at requests every
+  // `owner_poll_s`; a client waits for it for `owner_patience_s` at most.
+  std::shared_ptr<Owners> owners;
+  double owner_poll_s = 100e-6;
+  double owner_patience_s = 60;
+  // A fault on purpose: every microbatch counts the same, however many tokens
+  // it has.
+  bool weighs_microbatches = false;
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
   // Nobody is there but this rank: random numbers stand for what other ranks
@@ -123,9 +133,10 @@ class ModelWorker : public Worker {
   void TakePulled(int32_t side_op, Payload payload) override;
   Payload GivePush(int32_t side_op) override;
   void TakePush(Address from, int32_t side_op, Payload payload) override;
+  absl::Status ReachOwners(int32_t side_op) override;
 
  private:
-  // Stage and direction in the schedule.
+  // Unit (Units) and direction in the schedule.
   using StageKey = std::pair<int, int>;
   // What waits for a pass: its kind of input, stage, replica, (microbatch,
   // slice).
@@ -147,7 +158,13 @@ class ModelWorker : public Worker {
   // The shard of this rank's data-parallel replica; all without shards.
   std::pair<int64_t, int64_t> OwnShard(const Stage& stage) const;
   int64_t SampleOf(Pass pass, int iteration) const;
-  float LossScale() const;
+  float LossScale(int64_t sample) const;
+  const DpClass& own() const { return program_.OfReplica(self_.replica); }
+  const RankProgram& rank() const { return own().ranks[self_.rank]; }
+  // Of a pass of the rank's order.
+  int UnitOf(Pass pass) const {
+    return units_.Of(rank(), pass, rank().lanes[pass.lane()].stage);
+  }
   // Steps that the weights of a forward of `iteration` are behind the newest.
   int Behind(int iteration) const;
   absl::Status Refresh(StageKey key);
@@ -156,7 +173,7 @@ class ModelWorker : public Worker {
     int64_t count = 0;
     std::vector<float*> gradients;
   };
-  Reduced ReducedBy(const SideOp& op);
+  Reduced ReducedBy(int32_t side_op);
   // *held: what its kernels still read when it returns.
   absl::Status RunKernels(Pass pass, int stage, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work,
@@ -191,10 +208,19 @@ class ModelWorker : public Worker {
   // In memory of the host.
   static Payload PayloadOf(const NormState& state);
   absl::Status SumParts(const std::vector<Payload>& parts, float* into);
-  const SideOp& OpOf(int32_t side_op) const {
-    return program_.ranks[self_.rank].side_ops[side_op];
-  }
-  std::vector<Stage*> StagesOfOp(const SideOp& op);
+  const SideOp& OpOf(int32_t side_op) const { return rank().side_ops[side_op]; }
+  // Those that hold a unit, here.
+  std::vector<Stage*> StagesOf(int unit);
+
+  // model_worker_owners.cc
+  absl::Status OpenOwner();
+  // The weights of the own part, for others to read.
+  absl::Status ShowWeights();
+  // All clients' gradients have been added.
+  absl::Status TakeSums();
+  // The pass has run: forgets what others own.
+  absl::Status Reshard(Pass pass);
+  const std::vector<OwnerMemory*>& owners() const { return owner_memories_; }
   absl::Status Synchronize(const char* what);
   absl::Status CopyOut(const void* from, size_t bytes, Payload* payload);
   // The same of fp32 values.
@@ -209,6 +235,10 @@ class ModelWorker : public Worker {
   const Address self_;
   const ExecutedModel& model_;
   const WorkerOptions options_;
+  const Units units_;
+  const StepMicrobatches microbatches_;
+  const double tokens_;          // of a step
+  std::vector<int> unit_of_op_;  // [side op], -1
   DeviceHandle handle_;
   PwEvent* begin_ = nullptr;
   PwEvent* end_ = nullptr;
@@ -243,6 +273,12 @@ class ModelWorker : public Worker {
   std::vector<double> microbatch_bytes_;
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
+  // Of the replicas of this rank, [replica]; empty without owners.
+  std::vector<OwnerMemory*> owner_memories_;
+  std::map<int, int> place_of_unit_;  // among the rank's units
+  // What a forward has gathered stays until the backward has run.
+  bool keeps_gathered_ = false;
+  std::unique_ptr<OwnerService> service_;
 };
 
 }  // namespace pipewright

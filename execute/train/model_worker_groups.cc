@@ -16,8 +16,7 @@ Payload ModelWorker::PayloadOf(const NormState& state) {
 
 std::pair<int64_t, int64_t> ModelWorker::ShardOf(const Stage& stage, int member,
                                                  int members) const {
-  const int64_t size = stage.parameters();
-  return {size * member / members, size * (member + 1) / members};
+  return ShardRange(stage.parameters(), member, members);
 }
 
 std::pair<int64_t, int64_t> ModelWorker::OwnShard(const Stage& stage) const {
@@ -26,18 +25,19 @@ std::pair<int64_t, int64_t> ModelWorker::OwnShard(const Stage& stage) const {
 }
 
 // A middle rank of a bidirectional schedule may hold both copies of a stage.
-std::vector<Stage*> ModelWorker::StagesOfOp(const SideOp& op) {
+std::vector<Stage*> ModelWorker::StagesOf(int unit) {
   std::vector<Stage*> found;
   for (auto& [key, stage] : stages_) {
-    if (key.first == op.stage) found.push_back(stage.get());
+    if (key.first == unit) found.push_back(stage.get());
   }
   return found;
 }
 
-ModelWorker::Reduced ModelWorker::ReducedBy(const SideOp& op) {
+ModelWorker::Reduced ModelWorker::ReducedBy(int32_t side_op) {
+  const SideOp& op = OpOf(side_op);
   Reduced reduced;
   if (!op.tied) {
-    for (Stage* const stage : StagesOfOp(op)) {
+    for (Stage* const stage : StagesOf(unit_of_op_[side_op])) {
       reduced.count = stage->parameters();
       reduced.gradients.push_back(stage->gradients());
     }
@@ -74,11 +74,11 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
     failed_.Update(LocalNorm(&state));
     return PayloadOf(state);
   }
-  const std::vector<Stage*> stages = StagesOfOp(op);
+  const std::vector<Stage*> stages = StagesOf(unit_of_op_[side_op]);
   Stage& stage = *stages[0];
   switch (op.kind) {
     case OpKind::kAllReduce: {
-      const Reduced mine = ReducedBy(op);
+      const Reduced mine = ReducedBy(side_op);
       failed_.Update(CopyFloats(mine.gradients[0], mine.count, &payload));
       for (size_t copy = 1; copy < mine.gradients.size(); ++copy) {
         failed_.Update(Failed(
@@ -137,6 +137,12 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
     for (Payload& part : parts) part = given[self];
   }
   if (op.stage < 0) {
+    // What each owner has been sent is there; the other meeting is of all
+    // ranks.
+    if (op.kind == OpKind::kBarrier && !owners().empty() &&
+        program_.groups[op.group].span == Group::Span::kReplicas) {
+      return TakeSums();
+    }
     if (op.kind != OpKind::kAllReduce) return absl::OkStatus();
     full_ = {};
     for (const Payload& part : parts) {
@@ -146,11 +152,11 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
     }
     return absl::OkStatus();
   }
-  const std::vector<Stage*> stages = StagesOfOp(op);
+  const std::vector<Stage*> stages = StagesOf(unit_of_op_[side_op]);
   Stage& stage = *stages[0];
   switch (op.kind) {
     case OpKind::kAllReduce:
-      for (float* const gradients : ReducedBy(op).gradients) {
+      for (float* const gradients : ReducedBy(side_op).gradients) {
         PW_RETURN_IF_ERROR(SumParts(parts, gradients));
       }
       break;
@@ -160,7 +166,7 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
       Payload sum;
       PW_ASSIGN_OR_RETURN(sum, arena_->TakeForMessages(parts[0].bytes));
       PW_RETURN_IF_ERROR(SumParts(parts, static_cast<float*>(sum.data.get())));
-      std::vector<float>& total = shard_sums_.at({op.stage, 0});
+      std::vector<float>& total = shard_sums_.at({unit_of_op_[side_op], 0});
       std::vector<float> host(total.size());
       PW_RETURN_IF_ERROR(
           Failed(handle_.kernels->copy(handle_.device, handle_.stream,
@@ -199,9 +205,10 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
 
 // A pull takes what the puller's stage has here; a push adds to it.
 Payload ModelWorker::ServePull(Address from, int32_t side_op) {
-  const SideOp& op = program_.ranks[from.rank].side_ops[side_op];
+  const DpClass& theirs = program_.OfReplica(from.replica);
   Payload payload;
-  const std::vector<Stage*> stages = StagesOfOp(op);
+  const std::vector<Stage*> stages =
+      StagesOf(theirs.ranks[from.rank].side_ops[side_op].stage);
   if (stages.empty()) return payload;
   failed_.Update(
       CopyFloats(stages[0]->master(), stages[0]->parameters(), &payload));
@@ -210,7 +217,7 @@ Payload ModelWorker::ServePull(Address from, int32_t side_op) {
 }
 
 void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
-  const std::vector<Stage*> stages = StagesOfOp(OpOf(side_op));
+  const std::vector<Stage*> stages = StagesOf(unit_of_op_[side_op]);
   if (stages.empty() || payload.bytes == 0) return;
   failed_.Update(
       Failed(handle_.kernels->copy(handle_.device, handle_.stream,
@@ -222,7 +229,7 @@ void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
 }
 
 Payload ModelWorker::GivePush(int32_t side_op) {
-  const std::vector<Stage*> stages = StagesOfOp(OpOf(side_op));
+  const std::vector<Stage*> stages = StagesOf(unit_of_op_[side_op]);
   Payload payload;
   if (stages.empty()) return payload;
   failed_.Update(
@@ -232,8 +239,9 @@ Payload ModelWorker::GivePush(int32_t side_op) {
 }
 
 void ModelWorker::TakePush(Address from, int32_t side_op, Payload payload) {
-  const SideOp& op = program_.ranks[from.rank].side_ops[side_op];
-  const std::vector<Stage*> stages = StagesOfOp(op);
+  const DpClass& theirs = program_.OfReplica(from.replica);
+  const std::vector<Stage*> stages =
+      StagesOf(theirs.ranks[from.rank].side_ops[side_op].stage);
   if (stages.empty() || payload.bytes == 0) return;
   failed_.Update(Failed(
       handle_.kernels->accumulate(handle_.device, handle_.stream,

@@ -38,12 +38,21 @@ constexpr int kBetweenParts = 2;
 // behind: what a forward gives at most until the stage's own backward, and the
 // gradient until that of the stage before.
 int ModelWorker::MostOutputs() const {
-  const Schedule& schedule = *program_.schedule;
+  const Schedule& schedule = *own().schedule;
   int count = kBetweenParts;
   for (const auto& [key, stage] : stages_) {
-    const auto [index, replica] = key;
-    if (!stage->last()) count += MostUnderWay(schedule, index, replica);
-    if (!stage->first()) count += MostUnderWay(schedule, index - 1, replica);
+    const auto [unit, replica] = key;
+    const auto count_with = [&](int next) {
+      // Layers of one pass follow each other at once.
+      if (!rank().layers.empty() &&
+          units_.StageOf(next) == units_.StageOf(unit)) {
+        return;
+      }
+      count +=
+          MostUnderWay(schedule, units_.StageOf(std::min(unit, next)), replica);
+    };
+    if (!stage->last()) count_with(unit + 1);
+    if (!stage->first()) count_with(unit - 1);
   }
   return count;
 }
@@ -53,8 +62,7 @@ int ModelWorker::MostOutputs() const {
 ModelWorker::HeldBlocks ModelWorker::MostHeld() const {
   HeldBlocks most;
   HeldBlocks now;
-  const Schedule& schedule = *program_.schedule;
-  const RankOrder& order = schedule.order(self_.rank);
+  const RankOrder& order = *rank().order;
   const bool own_recompute = HasKind(order, PassKind::kRecompute);
   const bool frees = HasKind(order, PassKind::kFree);
   const auto change = [&](std::map<size_t, int> HeldBlocks::*pool, size_t bytes,
@@ -78,9 +86,7 @@ ModelWorker::HeldBlocks ModelWorker::MostHeld() const {
   std::set<uint64_t> loaded;  // and not used yet
   for (const Pass pass : order) {
     if (pass.kind() == PassKind::kSync) continue;
-    const Stage& stage = *stages_.at(
-        {schedule.placement.StageOf(self_.rank, pass.chunk(), pass.direction()),
-         pass.direction()});
+    const Stage& stage = *stages_.at({UnitOf(pass), pass.direction()});
     if (pass.kind() == PassKind::kOffload) move(stage, &HeldBlocks::host, 1);
     if (pass.kind() == (frees ? PassKind::kFree : PassKind::kOffload)) {
       move(stage, &HeldBlocks::device, -1);
@@ -131,10 +137,10 @@ absl::Status ModelWorker::ReserveBlocks() {
 
 void ModelWorker::MeasureMicrobatch() {
   std::set<PassKind> kinds;
-  for (const Pass pass : program_.schedule->order(self_.rank)) {
+  for (const Pass pass : own().schedule->order(self_.rank)) {
     kinds.insert(pass.kind());
   }
-  microbatch_bytes_.assign(program_.schedule->directions, 0);
+  microbatch_bytes_.assign(own().schedule->directions, 0);
   for (const auto& [key, stage] : stages_) {
     microbatch_bytes_[key.second] +=
         static_cast<double>(stage->MicrobatchBytes(kinds));
@@ -157,10 +163,9 @@ void ModelWorker::BeginBlock(const Pass* block, int parts) {
   for (int part = 0; part < parts; ++part) {
     if (block[part].kind() != PassKind::kForward) continue;
     const int replica = block[part].direction();
-    const int stage = program_.schedule->placement.StageOf(
-        self_.rank, block[part].chunk(), replica);
-    held += static_cast<double>(StageOf(stage, replica).ForwardBytes()) /
-            microbatch_bytes_[replica];
+    const Stage& stage = StageOf(UnitOf(block[part]), replica);
+    held +=
+        static_cast<double>(stage.ForwardBytes()) / microbatch_bytes_[replica];
   }
   record_.peak_activations = std::max(record_.peak_activations, held);
 }

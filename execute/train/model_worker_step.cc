@@ -56,14 +56,14 @@ absl::Status ModelWorker::PartialNorm() {
 // Messages come down the ranks with what is known so far and go up again with
 // everything.
 void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
-  const Channel& link = program_.channels[channel];
+  const Channel& link = own().channels[channel];
   if (link.kind != ChannelKind::kMessage || payload.bytes == 0) return;
   NormState& state = link.from_rank < self_.rank ? above_ : full_;
   std::memcpy(&state, payload.data.get(), sizeof(state));
 }
 
 Payload ModelWorker::GiveSideOutput(int32_t, int32_t channel) {
-  const Channel& link = program_.channels[channel];
+  const Channel& link = own().channels[channel];
   if (link.to_rank < self_.rank) return PayloadOf(full_);
   failed_.Update(PartialNorm());
   return PayloadOf(partial_);
@@ -123,8 +123,7 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
       });
     case OpKind::kPredict: {
       // As many steps as lie between this forward and its backward.
-      const auto ahead =
-          static_cast<int>(program_.ranks[self_.rank].later_start);
+      const auto ahead = static_cast<int>(rank().later_start);
       return Timed([&]() -> absl::Status {
         for (auto& [key, stage] : stages_) {
           PW_RETURN_IF_ERROR(stage->Predict(steps_, ahead));
@@ -153,7 +152,7 @@ absl::Status ModelWorker::StepAll(int64_t step, float scale) {
     PW_RETURN_IF_ERROR(stages_.at(key)->ForgetOthers(
         OwnShard(*stages_.at(key)).first, OwnShard(*stages_.at(key)).second));
   }
-  return absl::OkStatus();
+  return ShowWeights();
 }
 
 absl::Status ModelWorker::EndIteration(int iteration) {

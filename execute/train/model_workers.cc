@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "execute/train/units.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -28,10 +30,11 @@ absl::Status NameDevice(const PwKernels* kernels, int device_index,
 absl::Status CheckSupported(const Program& program,
                             const ExecutedModel& model) {
   const Schedule& schedule = *program.schedule;
-  if (schedule.stages() != model.num_stages()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strategy.layers: ", model.num_stages(),
-        " stages of layers for a schedule of ", schedule.stages()));
+  const int units = Units(program).count();
+  if (units != model.num_stages()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy.layers: ", model.num_stages(),
+                     " stages of layers for a schedule of ", units));
   }
   if (schedule.slices != model.slices) {
     return absl::InvalidArgumentError(
@@ -46,12 +49,15 @@ absl::Status CheckSupported(const Program& program,
 MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
                         const PwKernels* kernels,
                         const TrainingOptions& options,
+                        std::shared_ptr<Owners> owners,
                         std::vector<WorkerRecord>* records) {
   records->resize(static_cast<size_t>(program.replicas) * program.pp());
-  return [&program, &model, kernels, &options,
+  return [&program, &model, kernels, &options, owners = std::move(owners),
           records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
     WorkerOptions worker_options = options.worker;
     worker_options.holds = options.execute.clock == ClockKind::kVirtual;
+    worker_options.owners = owners;
+    worker_options.owner_patience_s = options.execute.timeout_s;
     worker_options.record =
         &(*records)[self.replica * program.pp() + self.rank];
     PW_ASSIGN_OR_RETURN(

@@ -2,6 +2,7 @@
 // ranks, and the results from their records.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "execute/train/training.h"
@@ -12,10 +13,11 @@ namespace pipewright {
 absl::Status CheckSupported(const Program& program, const ExecutedModel& model);
 
 // A worker of each rank that leaves its record in *records[replica * pp +
-// rank]. All must outlive it.
+// rank]. All but `owners`, null where there are none, must outlive it.
 MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
                         const PwKernels* kernels,
                         const TrainingOptions& options,
+                        std::shared_ptr<Owners> owners,
                         std::vector<WorkerRecord>* records);
 
 // Device, libraries and the ranks' peaks, from trained->records.

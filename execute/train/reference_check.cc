@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "execute/train/units.h"
 
 namespace pipewright {
 namespace {
@@ -172,9 +173,9 @@ double ReferenceTolerance(const ExecutedModel& model) {
 
 int64_t FirstStepMicrobatches(const Program& program) {
   const Schedule& schedule = *program.schedule;
-  return int64_t{program.replicas} * (schedule.update_every > 0
-                                          ? schedule.update_every
-                                          : schedule.microbatches);
+  return schedule.update_every > 0
+             ? int64_t{program.replicas} * schedule.update_every
+             : StepMicrobatches(program).all;
 }
 
 std::string WhyNoReference(const Program& program, DataParallel mode) {

@@ -28,9 +28,7 @@ absl::Status Sequential::Allocate(const SequentialOptions& options) {
       Part part = {.part = spec.part, .stage = stage};
       PwPartSize size{};
       for (int slice = 0; slice < model_.slices; ++slice) {
-        const PwWork work = model_.WorkOf(slice);
-        PW_RETURN_IF_ERROR(Check(pw_part_size(&kernels_, device_, &model_.shape,
-                                              &work, spec.part, &size)));
+        PW_RETURN_IF_ERROR(LargestOf(spec.part, slice, &size));
         workspace = std::max(workspace, size.workspace);
         Part::Blocks blocks{};
         PW_RETURN_IF_ERROR(New(size.saved, &blocks.saved));
@@ -72,6 +70,28 @@ absl::Status Sequential::Allocate(const SequentialOptions& options) {
   return absl::OkStatus();
 }
 
+// What one piece at a time needs.
+absl::Status Sequential::LargestOf(PwPart part, int slice, PwPartSize* size) {
+  *size = {};
+  const size_t microbatches = std::max<size_t>(1, model_.lengths.size());
+  for (size_t sample = 0; sample < microbatches; ++sample) {
+    for (const PwWork& work :
+         model_.WorksOf(static_cast<int64_t>(sample), slice)) {
+      PwPartSize each{};
+      PW_RETURN_IF_ERROR(Check(
+          pw_part_size(&kernels_, device_, &model_.shape, &work, part, &each)));
+      size->parameters = each.parameters;
+      size->quantized = each.quantized;
+      size->saved = std::max(size->saved, each.saved);
+      size->inputs = std::max(size->inputs, each.inputs);
+      size->grads = std::max(size->grads, each.grads);
+      size->cache = std::max(size->cache, each.cache);
+      size->workspace = std::max(size->workspace, each.workspace);
+    }
+  }
+  return absl::OkStatus();
+}
+
 PwPartMemory Sequential::MemoryOf(const Part& part, int slice,
                                   const void* weights) const {
   const Part::Blocks& blocks = part.slices[slice];
@@ -96,13 +116,21 @@ PwPartMemory Sequential::MemoryOf(const Part& part, int slice,
 absl::Status Sequential::FillIds(const Part& part, int64_t sample, int slice) {
   if (!TakesTokens(part.part)) return absl::OkStatus();
   model_.FillTokens(sample, slice, part.part == PW_HEAD, host_ids_.data());
+  // Of the samples before this one.
+  const std::vector<PwWork> works = model_.WorksOf(sample, slice);
+  int64_t begin = 0;
+  for (size_t before = 0; before < piece_; ++before) {
+    begin += works[before].slice_tokens;
+  }
+  const auto tokens =
+      static_cast<size_t>(works[piece_].batch * works[piece_].slice_tokens);
   return Check(kernels_.copy(device_, nullptr, PW_HOST_TO_DEVICE, ids_,
-                             host_ids_.data(), host_ids_.size() * 4));
+                             host_ids_.data() + begin, tokens * 4));
 }
 
 absl::Status Sequential::ForwardPart(size_t index, int64_t sample, int slice,
                                      const void* weights) {
-  const PwWork work = model_.WorkOf(slice);
+  const PwWork work = model_.WorksOf(sample, slice)[piece_];
   const Part& part = parts_[index];
   PW_RETURN_IF_ERROR(FillIds(part, sample, slice));
   PwPartMemory memory = MemoryOf(part, slice, weights);
@@ -112,18 +140,18 @@ absl::Status Sequential::ForwardPart(size_t index, int64_t sample, int slice,
                           part.part, &memory));
 }
 
-absl::Status Sequential::Forward(int64_t sample, int slice, double* loss) {
+absl::Status Sequential::Forward(int64_t sample, int slice, double* sum) {
   for (size_t index = 0; index < passes_; ++index) {
     PW_RETURN_IF_ERROR(
         ForwardPart(index, sample, slice, parts_[index].forward));
   }
-  PW_RETURN_IF_ERROR(Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST,
-                                         host_losses_.data(), losses_,
-                                         host_losses_.size() * 4)));
+  const PwWork work = model_.WorksOf(sample, slice)[piece_];
+  const auto tokens = static_cast<size_t>(work.batch * work.slice_tokens);
+  PW_RETURN_IF_ERROR(
+      Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST,
+                          host_losses_.data(), losses_, tokens * 4)));
   PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
-  double sum = 0;
-  for (const float each : host_losses_) sum += each;
-  *loss += sum;
+  for (size_t token = 0; token < tokens; ++token) *sum += host_losses_[token];
   return absl::OkStatus();
 }
 
@@ -139,7 +167,7 @@ absl::Status Sequential::Recompute(size_t last, int64_t sample, int slice) {
 }
 
 absl::Status Sequential::Backward(int64_t sample, int slice, bool recomputes) {
-  const PwWork work = model_.WorkOf(slice);
+  const PwWork work = model_.WorksOf(sample, slice)[piece_];
   int next = 0;
   for (size_t index = passes_; index-- > 0; next ^= 1) {
     const Part& part = parts_[index];
@@ -169,12 +197,21 @@ absl::Status Sequential::OneMicrobatch(int64_t sample, bool recomputes,
     PW_RETURN_IF_ERROR(
         Check(kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
   }
-  for (int slice = 0; slice < model_.slices; ++slice) {
-    PW_RETURN_IF_ERROR(Forward(sample, slice, loss));
+  const size_t pieces = model_.WorksOf(sample, 0).size();
+  // Of a slice, or of all packed samples.
+  double sum = 0;
+  for (piece_ = 0; piece_ < pieces; ++piece_) {
+    for (int slice = 0; slice < model_.slices; ++slice) {
+      PW_RETURN_IF_ERROR(Forward(sample, slice, &sum));
+      if (pieces > 1) continue;
+      *loss += sum;
+      sum = 0;
+    }
+    for (int slice = model_.slices; slice-- > 0;) {
+      PW_RETURN_IF_ERROR(Backward(sample, slice, recomputes));
+    }
   }
-  for (int slice = model_.slices; slice-- > 0;) {
-    PW_RETURN_IF_ERROR(Backward(sample, slice, recomputes));
-  }
+  *loss += sum;
   return absl::OkStatus();
 }
 
@@ -183,8 +220,11 @@ absl::StatusOr<SequentialRun::Step> Sequential::OneIteration(
   SequentialRun::Step result;
   const int every =
       options.update_every > 0 ? options.update_every : options.microbatches;
-  const double tokens =
-      static_cast<double>(model_.batch) * model_.sequence * every;
+  double tokens = 0;
+  for (int microbatch = 0; microbatch < every; ++microbatch) {
+    tokens += static_cast<double>(model_.TokensOf(microbatch));
+  }
+  tokens *= model_.slices;
   loss_scale_ = static_cast<float>(1.0 / tokens);
   const int64_t before = int64_t{iteration} * options.microbatches;
   const bool kept = std::find(options.kept.begin(), options.kept.end(),

@@ -69,6 +69,7 @@ class Sequential {
   }
 
   absl::Status Allocate(const SequentialOptions& options);
+  absl::Status LargestOf(PwPart part, int slice, PwPartSize* size);
   absl::Status AllocateWeights(const SequentialOptions& options,
                                size_t quantized, Part* part);
   absl::Status CopyTable(const float* from, float* to);
@@ -77,7 +78,8 @@ class Sequential {
   absl::Status FillIds(const Part& part, int64_t sample, int slice);
   absl::Status ForwardPart(size_t index, int64_t sample, int slice,
                            const void* weights);
-  absl::Status Forward(int64_t sample, int slice, double* loss);
+  // Adds to *sum.
+  absl::Status Forward(int64_t sample, int slice, double* sum);
   absl::Status Recompute(size_t last, int64_t sample, int slice);
   absl::Status Backward(int64_t sample, int slice, bool recomputes);
   absl::Status ChooseWeights(int64_t taken, const SequentialOptions& options);
@@ -108,6 +110,7 @@ class Sequential {
   float* stage_values_ = nullptr;
   int64_t stage_count_ = 0;
   char* gradients_[2] = {};
+  size_t piece_ = 0;  // of the microbatch that runs: a sample of its own length
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
 };

@@ -32,9 +32,9 @@ absl::StatusOr<float*> Stage::NewFloats() {
 
 absl::StatusOr<std::shared_ptr<void>> Stage::NewPinned(size_t bytes) {
   void* memory = nullptr;
-  PW_RETURN_IF_ERROR(Check(
-      handle_.kernels->allocate_host(handle_.device, bytes, &memory),
-      "memory of the host"));
+  PW_RETURN_IF_ERROR(
+      Check(handle_.kernels->allocate_host(handle_.device, bytes, &memory),
+            "memory of the host"));
   const DeviceHandle handle = handle_;
   return std::shared_ptr<void>(memory, [handle](void* pinned) {
     handle.kernels->release_host(handle.device, pinned);
@@ -43,7 +43,6 @@ absl::StatusOr<std::shared_ptr<void>> Stage::NewPinned(size_t bytes) {
 
 absl::Status Stage::Initialize(int stage) {
   const PwKernels& kernels = *handle_.kernels;
-  const PwWork work = model_.WorkOf(0);
   char reason[256] = "";
   if (pw_check_device(&kernels, handle_.device, &model_.shape, reason,
                       sizeof(reason)) != PW_OK) {
@@ -53,24 +52,7 @@ absl::Status Stage::Initialize(int stage) {
   size_t workspace = 0;
   for (const StagePart& spec : model_.stages[stage]) {
     Part part = {.spec = spec, .offset = parameters_};
-    PW_RETURN_IF_ERROR(
-        Check(pw_part_size(&kernels, handle_.device, &model_.shape, &work,
-                           spec.part, &part.size),
-              "part size"));
-    for (int slice = 0; slice < model_.slices; ++slice) {
-      // Later slices see more keys.
-      const PwWork each = model_.WorkOf(slice);
-      PwPartSize size{};
-      PW_RETURN_IF_ERROR(
-          Check(pw_part_size(&kernels, handle_.device, &model_.shape, &each,
-                             spec.part, &size),
-                "part size"));
-      workspace = std::max(workspace, size.workspace);
-      part.size.saved = std::max(part.size.saved, size.saved);
-      part.size.inputs = std::max(part.size.inputs, size.inputs);
-      part.size.grads = std::max(part.size.grads, size.grads);
-      part.size.cache = std::max(part.size.cache, size.cache);
-    }
+    PW_RETURN_IF_ERROR(LayOut(&part, &workspace));
     // The table is the first of its tensors.
     if (spec.part == PW_EMBEDDING) table_ = parameters_;
     parameters_ += part.size.parameters;
@@ -107,6 +89,48 @@ absl::Status Stage::Initialize(int stage) {
   return Publish(0, parameters_);
 }
 
+// Sizes of a part, and where samples lie in its blocks.
+absl::Status Stage::LayOut(Part* part, size_t* workspace) {
+  const bool packed = !model_.lengths.empty();
+  const auto count = packed ? static_cast<int64_t>(model_.lengths.size())
+                            : int64_t{model_.slices};
+  for (int64_t index = 0; index < count; ++index) {
+    // Later slices see more keys.
+    const std::vector<PwWork> works =
+        packed ? model_.WorksOf(index, 0)
+               : model_.WorksOf(0, static_cast<int>(index));
+    std::vector<Place>& places = part->places.emplace_back();
+    Place next;
+    for (const PwWork& work : works) {
+      PwPartSize size{};
+      PW_RETURN_IF_ERROR(
+          Check(pw_part_size(handle_.kernels, handle_.device, &model_.shape,
+                             &work, part->spec.part, &size),
+                "part size"));
+      next.work = work;
+      places.push_back(next);
+      const auto add = [packed](size_t bytes, size_t* sum) {
+        // What the widest loads like; one sample has the block to itself.
+        constexpr size_t kAlignment = 256;
+        *sum +=
+            packed ? (bytes + kAlignment - 1) / kAlignment * kAlignment : bytes;
+      };
+      next.token += work.batch * work.slice_tokens;
+      add(size.saved, &next.saved);
+      add(size.inputs, &next.inputs);
+      add(size.grads, &next.grads);
+      *workspace = std::max(*workspace, size.workspace);
+      part->size.parameters = size.parameters;
+      part->size.quantized = size.quantized;
+      part->size.cache = std::max(part->size.cache, size.cache);
+    }
+    part->size.saved = std::max(part->size.saved, next.saved);
+    part->size.inputs = std::max(part->size.inputs, next.inputs);
+    part->size.grads = std::max(part->size.grads, next.grads);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Stage::InitializeCopyOfTable() {
   const PwKernels& kernels = *handle_.kernels;
   const PwWork work = model_.WorkOf(0);
@@ -132,7 +156,7 @@ absl::Status Stage::InitializeCopyOfTable() {
 
 PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
                              int microbatch, const Activations& activations,
-                             const Payload& weights) {
+                             const Payload& weights, const Place& place) {
   const size_t index = static_cast<size_t>(&part - parts_.data());
   const auto cache = caches_.find({microbatch, index});
   const char* const values = static_cast<const char*>(weights.data.get());
@@ -143,15 +167,20 @@ PwPartMemory Stage::MemoryOf(const Part& part, PartBlocks& blocks,
   const Stage& owner = table_owner_ == nullptr ? *this : *table_owner_;
   const Payload& held = table_owner_ == nullptr ? weights : owner.weights_;
   const bool tied = model_.shape.tied != 0 && owner.table_ >= 0;
+  const auto at = [](const Payload& block, size_t offset) -> void* {
+    return block.data == nullptr
+               ? nullptr
+               : static_cast<char*>(block.data.get()) + offset;
+  };
   return {.weights =
               values + static_cast<size_t>(part.offset) * model_.type_bytes(),
           .gradients = gradients_ + part.offset,
-          .ids = static_cast<const int32_t*>(ids.data.get()),
-          .losses = static_cast<float*>(token_losses_.data.get()),
+          .ids = static_cast<const int32_t*>(ids.data.get()) + place.token,
+          .losses = static_cast<float*>(token_losses_.data.get()) + place.token,
           .loss_scale = 1,
-          .saved = blocks.saved.data.get(),
-          .inputs = blocks.inputs.data.get(),
-          .grads = blocks.grads.data.get(),
+          .saved = at(blocks.saved, place.saved),
+          .inputs = at(blocks.inputs, place.inputs),
+          .grads = at(blocks.grads, place.grads),
           .cache = cache == caches_.end() ? nullptr : cache->second.data.get(),
           .workspace = workspace_.data.get(),
           .quantized = quantized_bytes_ > 0 ? copies + part.quantized : nullptr,
@@ -167,23 +196,23 @@ absl::Status Stage::FillIds(int64_t sample, int slice, bool targets,
   // A pass of an only stage has both on their way at once.
   void* const from = targets ? host_targets_.get() : host_ids_.get();
   model_.FillTokens(sample, slice, targets, static_cast<int32_t*>(from));
-  return Check(handle_.kernels->copy(handle_.device, handle_.stream,
-                                     PW_HOST_TO_DEVICE, ids.data.get(), from,
-                                     IdsBytes()),
-               "tokens");
+  return Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
+                            ids.data.get(), from, IdsBytes()),
+      "tokens");
 }
 
 void Stage::TakeLosses() {
   if (!pending_losses_.has_value()) return;
   const float* const losses = static_cast<const float*>(host_losses_.get());
-  losses_[*pending_losses_] = std::accumulate(losses, losses + tokens(), 0.0);
+  losses_[*pending_losses_] =
+      std::accumulate(losses, losses + pending_tokens_, 0.0);
   pending_losses_.reset();
 }
 
 absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
                                Payload* output) {
   const auto [microbatch, slice] = key;
-  const PwWork work = model_.WorkOf(slice);
   const Payload weights =
       activations.weights.bytes > 0 ? activations.weights : weights_;
   if (keep) activations.parts.resize(parts_.size());
@@ -204,8 +233,6 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
       PW_ASSIGN_OR_RETURN(Payload cache, arena_.Take(part.size.cache));
       caches_[{microbatch, index}] = std::move(cache);
     }
-    PwPartMemory memory =
-        MemoryOf(part, blocks, microbatch, activations, weights);
     if (part.spec.part == PW_HEAD) {
       PW_RETURN_IF_ERROR(
           FillIds(activations.sample, slice, /*targets=*/true, targets_));
@@ -214,12 +241,16 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
     if (part.spec.part != PW_HEAD) {
       PW_ASSIGN_OR_RETURN(next, arena_.Take(model_.BoundaryBytes()));
     }
-    memory.input = current.data.get();
-    memory.output = next.data.get();
-    PW_RETURN_IF_ERROR(
-        Check(pw_forward(handle_.kernels, handle_.device, handle_.stream,
-                         &model_.shape, &work, part.spec.part, &memory),
-              "forward"));
+    for (const Place& place : PlacesOf(part, activations.sample, slice)) {
+      PwPartMemory memory =
+          MemoryOf(part, blocks, microbatch, activations, weights, place);
+      memory.input = RowsOf(current, place);
+      memory.output = RowsOf(next, place);
+      PW_RETURN_IF_ERROR(
+          Check(pw_forward(handle_.kernels, handle_.device, handle_.stream,
+                           &model_.shape, &place.work, part.spec.part, &memory),
+                "forward"));
+    }
     current = std::move(next);
   }
   if (last()) {
@@ -229,6 +260,7 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
                               token_losses_.bytes),
         "losses"));
     pending_losses_ = key;
+    pending_tokens_ = model_.TokensOf(activations.sample);
   } else if (output != nullptr) {
     *output = std::move(current);
   }
@@ -279,7 +311,6 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
     PW_RETURN_IF_ERROR(Recompute(key));
   }
   const auto [microbatch, slice] = key;
-  const PwWork work = model_.WorkOf(slice);
   const Payload weights =
       activations.weights.bytes > 0 ? activations.weights : weights_;
   Payload current = std::move(gradient);
@@ -289,8 +320,6 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
     if (part.spec.part != PW_HEAD) {
       PW_ASSIGN_OR_RETURN(blocks.grads, arena_.Take(part.size.grads));
     }
-    PwPartMemory memory =
-        MemoryOf(part, blocks, microbatch, activations, weights);
     if (part.spec.part == PW_HEAD) {
       PW_RETURN_IF_ERROR(
           FillIds(activations.sample, slice, /*targets=*/true, targets_));
@@ -299,15 +328,19 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
     if (part.spec.part != PW_EMBEDDING) {
       PW_ASSIGN_OR_RETURN(next, arena_.Take(model_.BoundaryBytes()));
     }
-    memory.loss_scale = loss_scale;
-    memory.output_gradient = current.data.get();
-    memory.input_gradient = next.data.get();
     const auto run =
         kind == Backward::kFull ? pw_backward_full : pw_backward_input;
-    PW_RETURN_IF_ERROR(
-        Check(run(handle_.kernels, handle_.device, handle_.stream,
-                  &model_.shape, &work, part.spec.part, &memory),
-              "backward"));
+    for (const Place& place : PlacesOf(part, activations.sample, slice)) {
+      PwPartMemory memory =
+          MemoryOf(part, blocks, microbatch, activations, weights, place);
+      memory.loss_scale = loss_scale;
+      memory.output_gradient = RowsOf(current, place);
+      memory.input_gradient = RowsOf(next, place);
+      PW_RETURN_IF_ERROR(
+          Check(run(handle_.kernels, handle_.device, handle_.stream,
+                    &model_.shape, &place.work, part.spec.part, &memory),
+                "backward"));
+    }
     blocks.saved = {};
     if (kind == Backward::kFull) blocks = {};
     current = std::move(next);
@@ -337,16 +370,18 @@ absl::Status Stage::BackwardFull(Key key, Payload gradient, float loss_scale,
 
 absl::Status Stage::BackwardWeight(Key key) {
   Activations& activations = Find(key);
-  const PwWork work = model_.WorkOf(key.second);
   for (size_t index = parts_.size(); index-- > 0;) {
     const Part& part = parts_[index];
     PartBlocks& blocks = activations.parts[index];
-    PwPartMemory memory =
-        MemoryOf(part, blocks, key.first, activations, weights_);
-    PW_RETURN_IF_ERROR(Check(
-        pw_backward_weight(handle_.kernels, handle_.device, handle_.stream,
-                           &model_.shape, &work, part.spec.part, &memory),
-        "backward weight"));
+    for (const Place& place : PlacesOf(part, activations.sample, key.second)) {
+      PwPartMemory memory =
+          MemoryOf(part, blocks, key.first, activations, weights_, place);
+      PW_RETURN_IF_ERROR(
+          Check(pw_backward_weight(handle_.kernels, handle_.device,
+                                   handle_.stream, &model_.shape, &place.work,
+                                   part.spec.part, &memory),
+                "backward weight"));
+    }
     blocks = {};
   }
   activations_.erase(key);

@@ -151,11 +151,22 @@ class Stage {
   void ForgetLosses() { losses_.clear(); }
 
  private:
+  // What the kernels run at a time, and where it lies: its first token among
+  // the microbatch's, its bytes in the blocks of a part.
+  struct Place {
+    PwWork work;
+    int64_t token = 0;
+    size_t saved = 0;
+    size_t inputs = 0;
+    size_t grads = 0;
+  };
   struct Part {
     StagePart spec;
-    int64_t offset = 0;  // elements into the stage's parameters
-    PwPartSize size{};
+    int64_t offset = 0;    // elements into the stage's parameters
+    PwPartSize size{};     // of the largest microbatch
     size_t quantized = 0;  // bytes into the stage's fp8 copies
+    // [slice], or of packed samples [microbatch of an iteration].
+    std::vector<std::vector<Place>> places;
   };
   struct PartBlocks {
     Payload saved;
@@ -185,6 +196,19 @@ class Stage {
         MemoryPool* host)
       : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
   absl::Status Initialize(int stage);
+  absl::Status LayOut(Part* part, size_t* workspace);
+  const std::vector<Place>& PlacesOf(const Part& part, int64_t sample,
+                                     int slice) const {
+    return part
+        .places[model_.lengths.empty() ? slice : sample % part.places.size()];
+  }
+  // Of an activation; null where there is none.
+  void* RowsOf(const Payload& activation, const Place& place) const {
+    if (activation.data == nullptr) return nullptr;
+    return static_cast<char*>(activation.data.get()) +
+           static_cast<size_t>(place.token * model_.shape.hidden) *
+               model_.type_bytes();
+  }
   absl::StatusOr<float*> NewFloats();
   absl::Status InitializeCopyOfTable();
   absl::StatusOr<std::shared_ptr<void>> NewPinned(size_t bytes);
@@ -205,7 +229,8 @@ class Stage {
   absl::Status RunBackward(Key key, Backward kind, Payload gradient,
                            float loss_scale, Payload* input_gradient);
   PwPartMemory MemoryOf(const Part& part, PartBlocks& blocks, int microbatch,
-                        const Activations& activations, const Payload& weights);
+                        const Activations& activations, const Payload& weights,
+                        const Place& place);
   absl::Status Check(PwStatus status, const char* what) const {
     return KernelStatus(*handle_.kernels, status, what);
   }
@@ -243,6 +268,7 @@ class Stage {
   std::shared_ptr<void> host_losses_;   // float [tokens]
   // Whose losses are on their way there.
   std::optional<Key> pending_losses_;
+  int64_t pending_tokens_ = 0;  // that they are of
   Activations& Find(Key key);
   // What an L has brought is what passes read; the host's memory goes back.
   absl::Status TakeLoaded(Activations& activations);

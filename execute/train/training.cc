@@ -11,6 +11,7 @@
 #include "execute/train/model_workers.h"
 #include "execute/train/reference_check.h"
 #include "execute/train/training_wire.h"
+#include "execute/train/units.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -71,13 +72,13 @@ int CountMissing(const Program& program,
                  const std::vector<WorkerRecord>& records,
                  const SequentialRun& sequential) {
   const Schedule& schedule = *program.schedule;
+  const Units units(program);
   int missing = 0;
   for (size_t iteration = 0; iteration < sequential.steps.size(); ++iteration) {
     const SequentialRun::Step& theirs = sequential.steps[iteration];
     for (size_t stage = 0; stage < theirs.gradients.size(); ++stage) {
       for (int direction = 0; direction < schedule.directions; ++direction) {
-        const int rank =
-            schedule.placement.RankOf(static_cast<int>(stage), direction);
+        const int rank = units.RankOf(static_cast<int>(stage), direction);
         // Every data-parallel replica has one; shards lie end to end.
         const auto count = static_cast<int64_t>(theirs.gradients[stage].size());
         int64_t covered = 0;
@@ -136,8 +137,7 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
   check.missing = CountMissing(program, records, sequential);
   check.same_bits = check.missing == 0;
   const auto iterations = static_cast<int>(sequential.steps.size());
-  const double tokens = static_cast<double>(model.batch) * model.sequence *
-                        program.schedule->microbatches * program.replicas;
+  const double tokens = TokensOfStep(model, program);
   for (int iteration = 0; iteration < iterations; ++iteration) {
     double sum = 0;
     for (const WorkerRecord& record : records) {
@@ -241,8 +241,14 @@ absl::StatusOr<TrainedRun> TrainThreads(const Program& program,
                                         const TrainingOptions& options) {
   PW_RETURN_IF_ERROR(CheckSupported(program, model));
   TrainedRun trained;
+  std::shared_ptr<Owners> owners;
+  if (HasOwners(program)) {
+    PW_ASSIGN_OR_RETURN(
+        owners, MakeOwners(program, model, kernels, options.device_index,
+                           nullptr, options.execute.timeout_s));
+  }
   const MakeWorker make_worker =
-      ModelWorkers(program, model, kernels, options, &trained.records);
+      ModelWorkers(program, model, kernels, options, owners, &trained.records);
   PW_ASSIGN_OR_RETURN(trained.run,
                       RunThreads(program, make_worker, options.execute));
   PW_RETURN_IF_ERROR(Conclude(program, model, kernels, options, &trained));
@@ -263,8 +269,15 @@ absl::StatusOr<TrainedRun> TrainProcesses(ProcessGroup* job,
         "threads or nccl with cuda; threads, mpi or sockets with cpu");
   }
   TrainedRun trained;
+  std::shared_ptr<Owners> owners;
+  if (HasOwners(program)) {
+    PW_RETURN_IF_ERROR(CheckProcesses(*job, program));
+    PW_ASSIGN_OR_RETURN(
+        owners, MakeOwners(program, model, kernels, options.device_index, job,
+                           options.execute.timeout_s));
+  }
   const MakeWorker make_worker =
-      ModelWorkers(program, model, kernels, options, &trained.records);
+      ModelWorkers(program, model, kernels, options, owners, &trained.records);
   const RunReports reports = {
       .report =
           [&] {

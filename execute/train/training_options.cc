@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "execute/train/training.h"
+#include "execute/train/units.h"
 #include "sim/memory/weight_versions.h"
 
 namespace pipewright {
@@ -94,7 +95,7 @@ SequentialOptions SequentialOptionsFor(const Program& program,
   const bool unflushed = schedule.update_every > 0;
   SequentialOptions sequential = {
       .iterations = program.iterations,
-      .microbatches = schedule.microbatches * program.replicas,
+      .microbatches = static_cast<int>(StepMicrobatches(program).all),
       .optimizer = options.synchronised || options.post_validated || unflushed,
       .clips = options.synchronised,
       .kept = options.snapshot_iterations};
@@ -109,13 +110,10 @@ SequentialOptions SequentialOptionsFor(const Program& program,
       sequential.predicts = true;
     }
   }
+  // In the order in which a rank goes through them.
+  const Units units(program);
   for (int rank = 0; rank < program.pp(); ++rank) {
-    std::vector<int>& group = sequential.norm_groups.emplace_back();
-    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
-      group.push_back(schedule.placement.StageOf(rank, chunk, 0));
-    }
-    // The order in which a rank goes through its stages.
-    std::sort(group.begin(), group.end());
+    sequential.norm_groups.push_back(units.OfRank(rank, 0));
   }
   return sequential;
 }

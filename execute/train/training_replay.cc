@@ -15,8 +15,8 @@ absl::StatusOr<ReplayedTraining> TrainReplay(const Program& program,
   alone.worker.alone = true;
   alone.worker.snapshot_iterations.clear();
   ReplayedTraining replayed;
-  const MakeWorker make_worker =
-      ModelWorkers(program, model, kernels, alone, &replayed.trained.records);
+  const MakeWorker make_worker = ModelWorkers(
+      program, model, kernels, alone, nullptr, &replayed.trained.records);
   PW_ASSIGN_OR_RETURN(replayed.replay, Replay(program, make_worker, replay));
   PW_RETURN_IF_ERROR(CheckLossesFinite(replayed.trained.records));
   PW_RETURN_IF_ERROR(

@@ -18,6 +18,7 @@
 #include "sim/cli/execute_job.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_predict.h"
+#include "sim/cli/execute_replicas.h"
 #include "sim/cli/execute_report.h"
 #include "sim/cli/execute_verb.h"
 #include "sim/cli/idle_flags.h"
@@ -192,15 +193,9 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                        .one_at_a_time = one_at_a_time,
                        .seeded = seed != Execute().seed},
                       &prepared->warnings);
-  PW_ASSIGN_OR_RETURN(prepared->program,
-                      Lower(run.schedule.lowered, run.lower));
-  if (!prepared->program.ranks[0].layers.empty()) {
-    const bool odc = run.lower.data_parallel == DataParallel::kOdc;
-    return BadValue(odc ? "strategy.data_parallel" : "strategy.shard_blocks",
-                    odc ? "odc" : "layer",
-                    odc ? "none, ddp, zero1, zero2, fsdp with execute"
-                        : "pass, run, unit with execute");
-  }
+  PW_ASSIGN_OR_RETURN(prepared->program, LowerRun(run));
+  PW_RETURN_IF_ERROR(
+      CheckReplicas(run, prepared->program, device, !replay_rank.empty()));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       TraitsOf(run.lower.data_parallel).shards_step &&

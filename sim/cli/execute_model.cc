@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/grid.h"
 #include "execute/train/training.h"
+#include "execute/train/units.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_replicas.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"
@@ -54,7 +56,7 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   }
   const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
                          run.lower.replicas > 1;
-  if (scattered && schedule.stages() > 1) {
+  if (scattered && model.num_stages() > 1) {
     return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
                     "false; none, ddp or zero1 (gradients are scattered after "
                     "every backward pass, stage by stage, and the shards of "
@@ -67,7 +69,7 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
 
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings) {
-  PW_RETURN_IF_ERROR(RefuseClasses(read, "execute"));
+  PW_RETURN_IF_ERROR(RefuseSlow(read, "execute"));
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
   if (run.failing) {
     warnings->push_back(
@@ -89,18 +91,10 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
           "strategy.data_parallel is none: copies of a stage become different, "
           "and the check against the sequential run will say so");
     } else {
-      run.lower.data_parallel = DataParallel::kDdp;
+      run.lower.data_parallel = DataParallel::kDdp;  // of all classes, below
     }
   }
-  const auto stages = static_cast<size_t>(run.schedule.lowered->stages());
-  if (TraitsOf(run.lower.data_parallel).reduces) {
-    if (run.lower.gradient_bytes.empty()) {
-      run.lower.gradient_bytes.assign(stages, 0);
-    }
-    if (run.lower.parameter_bytes.empty()) {
-      run.lower.parameter_bytes.assign(stages, 0);
-    }
-  }
+  ReduceInClasses(&run);
   return run;
 }
 
@@ -179,7 +173,6 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   SetWeightVersions(*run.schedule.lowered, &model);
   if (prepared.spec.tied_embeddings) {
     TieTable(*run.schedule.lowered, &model);
-    PW_RETURN_IF_ERROR(CheckTied(run, model));
   }
   switch (training.recompute) {
     case Recompute::kNone:
@@ -221,6 +214,12 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
       }
     }
   }
+  if (run.sequences) PW_RETURN_IF_ERROR(TakeLengths(run, &model));
+  const bool layered = !run.lower.layers.stages.empty() &&
+                       TraitsOf(run.lower.data_parallel).shards_weights &&
+                       run.lower.replicas > 1;
+  if (layered) model.stages = SplitIntoLayers(model.stages);
+  if (prepared.spec.tied_embeddings) PW_RETURN_IF_ERROR(CheckTied(run, model));
   return model;
 }
 

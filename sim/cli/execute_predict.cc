@@ -1,6 +1,8 @@
 #include "sim/cli/execute_predict.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/quantity.h"
@@ -52,14 +54,18 @@ absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way) {
                     "another down)");
   }
   if (way.clock == ClockKind::kPaced) return absl::OkStatus();
-  const std::vector<double>& factors = config.costs.microbatch_factor;
-  const auto unlike = std::find_if(factors.begin(), factors.end(),
-                                   [](double factor) { return factor != 1; });
-  if (unlike != factors.end()) {
-    return BadValue(config.Field("costs.microbatch_factor"),
-                    absl::StrCat(*unlike),
-                    "1, or --clock paced (kernels get microbatches of one "
-                    "length)");
+  const DpClassChoice& classes = config.strategy.dp_classes;
+  const std::pair<const char*, const std::vector<double>*> factors[] = {
+      {"costs.microbatch_factor", &config.costs.microbatch_factor},
+      {"strategy.dp_classes.microbatch_factor", &classes.microbatch_factor},
+      {"strategy.dp_classes.slower", &classes.slower}};
+  for (const auto& [field, values] : factors) {
+    const auto unlike = std::find_if(values->begin(), values->end(),
+                                     [](double factor) { return factor != 1; });
+    if (unlike == values->end()) continue;
+    return BadValue(config.Field(field), absl::StrCat(*unlike),
+                    "1, or --clock paced (kernels take the time that they "
+                    "take, of microbatches of one length or of --lengths)");
   }
   if (config.costs.pair_factor.value_or(1) != 1) {
     return BadValue(config.Field("costs.pair_factor"),

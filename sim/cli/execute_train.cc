@@ -57,6 +57,9 @@ std::string Execute::WhyNoReference(const PreparedRun& run,
                                     const Program& program,
                                     const ExecutedModel& model) const {
   if (no_reference) return "--no-reference";
+  if (!model.lengths.empty()) {
+    return "it knows no samples of different lengths";
+  }
   const std::string why =
       pipewright::WhyNoReference(program, run.lower.data_parallel);
   if (reference || !why.empty()) return why;

@@ -177,15 +177,7 @@ absl::StatusOr<Program> LowerHealthy(const PreparedRun& run, DrawPlan* plan) {
 
 }  // namespace
 
-absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb) {
-  if (config.sequences.given()) {
-    const bool named = config.sequences.lengths.has_value();
-    return FieldError(
-        config.Field(named ? "sequences.lengths" : "sequences.histogram"),
-        absl::StrCat("not with ", verb,
-                     ", which runs microbatches of equal length; allowed: with "
-                     "simulate"));
-  }
+absl::Status RefuseSlow(const RunConfig& config, absl::string_view verb) {
   for (const std::string& path : GivenPaths(config)) {
     if (!absl::StartsWith(path, "slow.")) continue;
     return FieldError(
@@ -194,13 +186,26 @@ absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb) {
                      ", which takes devices and links as they are; allowed: "
                      "with simulate"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb) {
+  if (config.sequences.given()) {
+    const bool named = config.sequences.lengths.has_value();
+    return FieldError(
+        config.Field(named ? "sequences.lengths" : "sequences.histogram"),
+        absl::StrCat("not with ", verb,
+                     ", which takes microbatches of equal length; allowed: "
+                     "with simulate, execute"));
+  }
+  PW_RETURN_IF_ERROR(RefuseSlow(config, verb));
   const DpClassChoice& classes = config.strategy.dp_classes;
   if (!classes.given()) return absl::OkStatus();
   return BadValue(config.Field("strategy.dp_classes.replicas"),
                   absl::StrCat("[", absl::StrJoin(classes.replicas, ", "), "]"),
                   absl::StrCat("no classes of replicas with ", verb,
-                               ", which runs all replicas alike (simulate "
-                               "takes them)"));
+                               ", which takes one order of passes (simulate "
+                               "and execute take several)"));
 }
 
 absl::StatusOr<PreparedRun> PrepareClasses(

@@ -1,0 +1,28 @@
+// Data-parallel replicas as `pipewright execute` runs them: of several classes,
+// with packed samples of their own lengths, and with layers that they gather
+// from each other.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "execute/train/executed_model.h"
+#include "sim/config/prepare.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+// The mode of data parallelism of the run becomes that of all its classes, and
+// gradients are reduced where no sizes are known.
+void ReduceInClasses(PreparedRun* run);
+
+// What packers have dealt out, instead of sequences of one length. Error: a
+// sample longer than the model has positions.
+absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model);
+
+// What the executor cannot run of replicas that differ and of layers.
+// `replays`: single ranks alone.
+absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
+                           const std::string& device, bool replays);
+
+}  // namespace pipewright

@@ -8,6 +8,7 @@
 #include "execute/train/units.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_replicas.h"
+#include "sim/config/refuse_slow.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"

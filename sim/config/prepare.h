@@ -194,10 +194,7 @@ absl::Status TakeDraw(int64_t more, PreparedRun* run);
 // those of Lower and JoinClasses.
 absl::StatusOr<Program> LowerRun(const PreparedRun& run);
 
-// OK, or kInvalidArgument with the field: `verb` knows no slow devices.
-absl::Status RefuseSlow(const RunConfig& config, absl::string_view verb);
-
-// The same, and `verb` takes one order of passes, and
+// OK, or kInvalidArgument with the field: `verb` runs one order of passes, and
 // strategy.dp_classes give several.
 absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb);
 

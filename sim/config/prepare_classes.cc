@@ -11,6 +11,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_draws.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/refuse_slow.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/slow_devices.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/engine/event_run.h"
+#include "sim/program/add_time.h"
 
 namespace pipewright {
 
@@ -29,6 +30,22 @@ void EventRun::PlanPeers(int index, const SideOp& op) {
   }
 }
 
+// When owners have added what they are sent. One does it for one client after
+// the other, and a client sends all owners of its part as much at once: they
+// have the same to do all the time.
+double EventRun::AddAtOwners(const Device& device, const SideOp& op,
+                             double ready_s) {
+  const double seen_s = ready_s + op.seconds;
+  if (!share_links_ || AddSeconds(op) == 0) return seen_s + AddSeconds(op);
+  const PeerPlan& plan = *op.peers;
+  const int owners =
+      plan.nodes > 0 ? plan.nodes * plan.node_size : program_.replicas;
+  double& free_s =
+      owners_free_s_[DeviceOf(device.replica / owners * owners, device.rank)];
+  free_s = std::max(free_s, seen_s) + AddSeconds(op);
+  return free_s;
+}
+
 // The step that the head of the stream has come to, or what it takes besides.
 void EventRun::BeginPeerStep(int index, Stream stream, double start_s) {
   Device& device = devices_[index];
@@ -41,7 +58,7 @@ void EventRun::BeginPeerStep(int index, Stream stream, double start_s) {
                        .of_peers = true};
   head.flying = 1;
   if (head.step == static_cast<int32_t>(op.peers->steps.size())) {
-    transfer.alone_s = op.seconds;
+    transfer.alone_s = AddAtOwners(device, op, start_s) - start_s;
     transfer.beside = Transfer::Beside::kNone;
     return Begin(transfer);
   }
@@ -84,7 +101,8 @@ void EventRun::EndPeerTransfer(int index, Stream stream, double end_s) {
   const SideOp& op = device.program().side_ops[head.item.side_op];
   const auto steps = static_cast<int32_t>(op.peers->steps.size());
   ++head.step;
-  if (head.step < steps || (head.step == steps && op.seconds > 0)) {
+  const bool has_rest = op.seconds > 0 || AddSeconds(op) > 0;
+  if (head.step < steps || (head.step == steps && has_rest)) {
     return BeginPeerStep(index, stream, end_s);
   }
   EndStreamOp(index, stream, head.ready_s, end_s);

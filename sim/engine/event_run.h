@@ -220,6 +220,7 @@ class EventRun {
   void BeginOneSided(int device, Stream stream, const Issued& issued);
   void BeginPeerStep(int device, Stream stream, double start_s);
   void EndPeerTransfer(int device, Stream stream, double end_s);
+  double AddAtOwners(const Device& device, const SideOp& op, double ready_s);
   void BeginHostOp(int device, Stream stream, const Issued& issued);
   // `side_op`: which, where several of the stream are under way.
   void EndStreamOp(int device, Stream stream, double start_s, double end_s,
@@ -312,6 +313,9 @@ class EventRun {
   // of each step: one, or one a peer.
   using PeerKey = std::tuple<int, const PeerPlan*, bool>;
   std::map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
+  // Of the owners of a part of the replicas, by its first device: until when
+  // they add what they have been sent so far.
+  absl::flat_hash_map<int, double> owners_free_s_;
   std::vector<SharingQueue> sharing_queues_;
   std::vector<int> queue_of_source_;
   std::vector<Transfer> transfers_;

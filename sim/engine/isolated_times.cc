@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/engine/known_times.h"
+#include "sim/program/add_time.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -16,7 +17,8 @@ using CollectiveTimes = std::map<std::pair<int, CollectiveKey>, double>;
 
 // Layers of equal bytes with the same peers take the same time.
 using PeerTimes =
-    std::map<std::tuple<const PeerPlan*, OpKind, double, double>, double>;
+    std::map<std::tuple<const PeerPlan*, OpKind, double, double, double>,
+             double>;
 
 // `spanning` keeps what is the same for all replicas between calls.
 IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
@@ -43,7 +45,8 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
       double seconds = op.seconds;
       if (IsOneSided(op.kind) && op.peers != nullptr) {
         const auto [known, is_new] = with_peers.try_emplace(
-            {op.peers.get(), op.kind, op.bytes, op.seconds}, 0.0);
+            {op.peers.get(), op.kind, op.bytes, op.seconds, AddSeconds(op)},
+            0.0);
         if (is_new) known->second = OneSidedSeconds(program, op, replica, rank);
         seconds = known->second;
       } else if (IsOneSided(op.kind)) {

@@ -227,15 +227,15 @@ SideOp Lowering::ReductionOf(int rank, int chunk) {
     op.peer = rank;
     op.peers = groups.pushes;
     // An owner sees a request half a period late on average, once for each
-    // filling of the client's buffer. Clients come together and it serves one
-    // after the other.
+    // filling of the client's buffer.
     double rounds = op.bytes > 0 ? 1 : 0;
     if (layers.push_buffer_bytes > 0) {
       rounds = std::ceil(op.bytes / layers.push_buffer_bytes);
     }
     op.seconds = rounds * layers.poll_s / 2;
     if (layers.adds_bytes_per_s > 0) {
-      op.seconds += bytes / layers.adds_bytes_per_s;
+      op.parameters = op.bytes;
+      op.most_per_s = layers.adds_bytes_per_s;
     }
   }
   return op;

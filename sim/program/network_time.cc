@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
 #include "sim/profile/transport_names.h"
+#include "sim/program/add_time.h"
 
 namespace pipewright {
 
@@ -112,14 +113,13 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
   const Network& network = program.network;
   if (network.cluster == nullptr) return network.hop_s;
   const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
-  return flows.loads.empty() ? 0
-                             : SecondsOf(*network.cluster, flows, op.bytes);
+  return flows.loads.empty() ? 0 : SecondsOf(*network.cluster, flows, op.bytes);
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
   if (op.peers != nullptr) {
-    double seconds = op.seconds;
+    double seconds = op.seconds + AddSeconds(op);
     const auto steps = static_cast<int>(op.peers->steps.size());
     for (int step = 0; step < steps; ++step) {
       seconds += PeerStepSeconds(program, op, step, replica, rank);

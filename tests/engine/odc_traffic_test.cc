@@ -384,8 +384,54 @@ TEST_CASE("odc: owners add what clients push, and look at times", "[engine]") {
   CHECK(time() == Approx(free_s + 0.25));
   options.layers.push_buffer_bytes = 5;  // 12 bytes to each owner: 3 rounds
   CHECK(time() == Approx(free_s + 0.75));
+  // An owner adds its 12 bytes of one client in 3/4 of a second.
   options.layers.adds_bytes_per_s = 16;
-  CHECK(time() == Approx(free_s + 0.75 + 3));
+  CHECK(time() == Approx(free_s + 0.75 + 0.75));
+}
+
+// By hand: four clients push at the same time, and each owner has four shares
+// of 0.75 s to add, one after the other; who pushes 1 s later waits for nobody.
+TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
+  const Nodes nodes = {4, 4};
+  const Network network = nodes.Build();
+  // [replica] the end of its push.
+  const auto ends = [&](const std::vector<double>& factors) {
+    std::vector<Program> classes;
+    std::vector<int> class_of_replica;
+    for (const double factor : factors) {
+      LowerOptions options = OptionsOf(nodes, network, DataParallel::kOdc, 1);
+      options.layers.adds_bytes_per_s = 16;
+      options.parameter_bytes = {0};
+      options.costs.microbatch_factor = {factor};
+      classes.push_back(Lowered(Registered("1f1b", 1, 1), options));
+      class_of_replica.push_back(static_cast<int>(classes.size()) - 1);
+    }
+    const auto joined = JoinClasses(std::move(classes), class_of_replica);
+    REQUIRE(joined.ok());
+    std::vector<double> pushed(4);
+    for (const auto run : {&RunOnFluidClock, &RunSimgrid}) {
+      FullTrace trace;
+      EngineOptions traced;
+      traced.trace = &trace;
+      REQUIRE((*run)(*joined, traced).ok());
+      for (const TraceOp& op : trace.ops()) {
+        if (op.kind == OpKind::kPush) pushed[op.replica] = op.end_s;
+      }
+    }
+    std::sort(pushed.begin(), pushed.end());
+    return pushed;
+  };
+  // Passes take 3 s; 36 bytes go up and come down a link of 8 bytes/s.
+  const std::vector<double> together = ends({1, 1, 1, 1});
+  for (int client = 0; client < 4; ++client) {
+    CHECK(together[client] == Approx(3 + 4.5 + 0.75 * (client + 1)));
+  }
+  // Three times as long: nobody else is there any more.
+  const std::vector<double> apart = ends({1, 5, 10, 20});
+  for (int client = 0; client < 4; ++client) {
+    const double factor = std::vector<double>{1, 5, 10, 20}[client];
+    CHECK(apart[client] == Approx(3 * factor + 4.5 + 0.75));
+  }
 }
 
 }  // namespace

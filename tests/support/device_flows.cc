@@ -164,7 +164,9 @@ double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
                             int replica, int rank) {
   const Network& network = program.network;
   if (op.peers != nullptr) {
-    return op.seconds + NaivePeersSeconds(program, op, replica, rank);
+    return op.seconds +
+           (op.most_per_s > 0 ? op.parameters / op.most_per_s : 0) +
+           NaivePeersSeconds(program, op, replica, rank);
   }
   const int other = (replica + op.peer_offset) % program.replicas;
   if (op.peer == rank && other == replica) return 0;

@@ -103,6 +103,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   report->type = std::string(TypeName(model.shape));
   training.worker =
       WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer);
+  training.worker.owner_poll_s = run.lower.layers.poll_s;
   if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
   training.worker.parts = green_contexts;
   report->green_contexts = green_contexts;

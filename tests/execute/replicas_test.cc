@@ -186,9 +186,9 @@ TEST_CASE("replicas: packed samples of one replica to the bit",
           "[execute][replicas]") {
   Replicas replicas = {.schedule = "zb-h1",
                        .pp = 2,
-                       .microbatches = {3},
+                       .microbatches = {4},
                        .mode = DataParallel::kNone,
-                       .lengths = {{5, 3}, {2}, {24, 7, 1}}};
+                       .lengths = {{5, 3}, {2}, {24, 7, 1}, {9}}};
   const TrainingCheck check = Train(Make(replicas)).check;
   CHECK(check.bits_owed);
   CHECK(check.same_bits);

@@ -1,0 +1,149 @@
+// Replicas that differ, on the command line of execute, and what has no layers.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/support/execute_job.h"
+#include "tests/support/mpirun.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright::testing {
+namespace {
+
+constexpr char kModel[] =
+    " --set model.layers=4 --set model.hidden=32 --set model.heads=4"
+    " --set model.ffn_hidden=64 --set model.vocabulary=61"
+    " --set model.sequence=64 ";
+constexpr char kPacked[] =
+    " --schedule 1f1b --pp 1 --dp 4 --lengths lognormal:24,0.6,4,64"
+    " --minibatch 3 --packer lb-mini --no-reference --steps 2 ";
+
+std::vector<std::string> Words(const std::string& text) {
+  return absl::StrSplit(text, ' ', absl::SkipEmpty());
+}
+
+bool Agrees(const std::string& out) {
+  return absl::StrContains(out, "agree with the sequential run");
+}
+
+TEST_CASE("cli: execute runs replicas of several classes and lengths",
+          "[cli][replicas]") {
+  for (const char* const options :
+       {"--data-parallel odc --pp 2 --dp-classes 1,2 --dp-microbatches 4,2",
+        "--data-parallel zero1 --pp 2 --dp-classes 1,1 --dp-microbatches 1,3",
+        "--data-parallel fsdp --shard-blocks layer --dp 2 --microbatches 2 "
+        "--reshard-after-forward=false"}) {
+    const BinaryResult run = RunBinary(Words(
+        absl::StrCat("execute --schedule 1f1b --steps 2", kModel, options)));
+    INFO(options << run.err);
+    CHECK(run.exit_code == 0);
+    CHECK(Agrees(run.out));
+  }
+  for (const char* const mode : {"odc", "ddp"}) {
+    const BinaryResult run = RunBinary(Words(
+        absl::StrCat("execute", kModel, kPacked, "--data-parallel ", mode)));
+    INFO(mode << run.err);
+    CHECK(run.exit_code == 0);
+    CHECK(Agrees(run.out));
+  }
+}
+
+TEST_CASE("cli: odc on four processes shares their memory",
+          "[cli][replicas][sockets]") {
+  ExecuteJob job(4,
+                 Words(absl::StrCat(kModel, kPacked, "--data-parallel odc")));
+  CHECK(job.Await() == std::vector<int>{0, 0, 0, 0});
+  INFO(job.Err(0));
+  CHECK(Agrees(job.Out(0)));
+}
+
+TEST_CASE("cli: odc under mpirun", "[cli][replicas][mpi]") {
+  if (!HaveMpirun()) return;
+  const BinaryResult run = RunBinaryUnderMpirun(
+      4,
+      Words(absl::StrCat("execute", kModel, kPacked, "--data-parallel odc")));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(Agrees(run.out));
+}
+
+TEST_CASE("cli: what execute cannot do with replicas that differ",
+          "[cli][replicas]") {
+  struct Refusal {
+    const char* options;
+    int exit_code;
+    const char* words;
+  };
+  const std::string base =
+      absl::StrCat("execute --schedule 1f1b --pp 1 --steps 1", kModel);
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {"--data-parallel odc --dp 4 --microbatches 2 --set "
+            "strategy.near_group=2",
+            2, "strategy.near_group: 2 is not allowed; allowed: 0 or all 4"},
+           {"--data-parallel odc --dp 4 --microbatches 2 --set "
+            "strategy.shard_group=2",
+            2, "strategy.shard_group: 2 is not allowed; allowed: 0 or all 4"},
+           {"--data-parallel odc --dp 2 --microbatches 2 --replay-rank 0", 2,
+            "--replay-rank"},
+           {"--data-parallel ddp --dp-classes 1,1 --dp-microbatches 2,1 "
+            "--dp-slower 1,1.5",
+            2, "strategy.dp_classes.slower: 1.5 is not allowed; allowed: 1"},
+           {"--data-parallel fsdp --shard-blocks layer --dp-classes 1,1 "
+            "--dp-microbatches 2,1",
+            4, "strategy.dp_classes"},
+           {"--data-parallel odc --dp 2 --lengths constant:96 --minibatch 2 "
+            "--set strategy.sequence=64",
+            2, "strategy.sequence: 64 is not allowed; allowed: at least 96"},
+       }) {
+    const BinaryResult run =
+        RunBinary(Words(absl::StrCat(base, refusal.options)));
+    INFO(refusal.options << "\n" << run.err);
+    CHECK(run.exit_code == refusal.exit_code);
+    CHECK(absl::StrContains(run.err, refusal.words));
+  }
+}
+
+TEST_CASE("cli: what has no layers as units is refused by name",
+          "[cli][replicas]") {
+  struct Refusal {
+    const char* options;
+    const char* words;
+  };
+  const std::string base =
+      "simulate --model gpt-tiny --forward 1ms --backward-input 1ms "
+      "--backward-weight 1ms --p2p 0ms --engine fast --dp 2 "
+      "--microbatches 8 ";
+  for (const char* const mode :
+       {"--data-parallel odc", "--data-parallel fsdp --shard-blocks layer"}) {
+    for (const Refusal& refusal : std::vector<Refusal>{
+             {"--schedule dualpipe-v --pp 2",
+              "without overlapped pairs of passes"},
+             {"--schedule 1f1b --pp 2 --offload selective",
+              "without copies to the host"},
+             {"--schedule 1f1b --pp 2 --optimizer-placement zero-offload",
+              "allowed: gpu with"},
+             {"--schedule zb-h1 --pp 2 --optimizer post-validated",
+              "allowed: none, synchronised with"},
+             {"--schedule pipedream-2bw --pp 2", "that is flushed"},
+             {"--schedule chimera --pp 2", "none, ddp"},
+         }) {
+      const BinaryResult run =
+          RunBinary(Words(absl::StrCat(base, mode, " ", refusal.options)));
+      INFO(mode << " " << refusal.options << "\n" << run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(absl::StrContains(run.err, refusal.words));
+    }
+  }
+  const BinaryResult zero2 = RunBinary(Words(absl::StrCat(
+      base,
+      "--schedule 1f1b --pp 2 --data-parallel zero2 --shard-blocks layer")));
+  INFO(zero2.err);
+  CHECK(zero2.exit_code == 2);
+  CHECK(absl::StrContains(zero2.err, "strategy.shard_blocks"));
+}
+
+}  // namespace
+}  // namespace pipewright::testing

@@ -34,7 +34,8 @@ TEST_CASE("cli: execute runs replicas of several classes and lengths",
   for (const char* const options :
        {"--data-parallel odc --pp 2 --dp-classes 1,2 --dp-microbatches 4,2",
         "--data-parallel zero1 --pp 2 --dp-classes 1,1 --dp-microbatches 1,3",
-        "--data-parallel fsdp --shard-blocks layer --dp 2 --microbatches 2 "
+        "--data-parallel fsdp --shard-blocks layer --pp 2 --dp 2 "
+        "--microbatches 2 "
         "--set strategy.reshard_after_forward=false"}) {
     const BinaryResult run = RunBinary(Words(
         absl::StrCat("execute --schedule 1f1b --steps 2", kModel, options)));
@@ -121,7 +122,7 @@ TEST_CASE("cli: what has no layers as units is refused by name",
     for (const Refusal& refusal : std::vector<Refusal>{
              {"--schedule dualpipe-v --pp 2",
               "without overlapped pairs of passes"},
-             {"--schedule 1f1b --pp 2 --offload selective --offload-ratio 0.5",
+             {"--schedule 1f1b --pp 4 --offload full --offload-ratio 0.1",
               "without copies to the host"},
              {"--schedule 1f1b --pp 2 --optimizer-placement zero-offload",
               "allowed: gpu with"},

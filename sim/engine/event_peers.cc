@@ -36,10 +36,8 @@ void EventRun::PlanPeers(int index, const SideOp& op) {
 double EventRun::AddAtOwners(const Device& device, const SideOp& op,
                              double ready_s) {
   const double seen_s = ready_s + op.seconds;
-  if (!share_links_ || AddSeconds(op) == 0) return seen_s + AddSeconds(op);
-  const PeerPlan& plan = *op.peers;
-  const int owners =
-      plan.nodes > 0 ? plan.nodes * plan.node_size : program_.replicas;
+  if (!share_links_) return seen_s + AddAllSeconds(op, program_.replicas);
+  const int owners = ClientsOf(op, program_.replicas);
   double& free_s =
       owners_free_s_[DeviceOf(device.replica / owners * owners, device.rank)];
   free_s = std::max(free_s, seen_s) + AddSeconds(op);

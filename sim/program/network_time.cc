@@ -119,7 +119,7 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
   if (op.peers != nullptr) {
-    double seconds = op.seconds + AddSeconds(op);
+    double seconds = op.seconds + AddAllSeconds(op, program.replicas);
     const auto steps = static_cast<int>(op.peers->steps.size());
     for (int step = 0; step < steps; ++step) {
       seconds += PeerStepSeconds(program, op, step, replica, rank);

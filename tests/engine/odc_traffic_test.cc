@@ -407,9 +407,10 @@ TEST_CASE("odc: owners add what clients push, and look at times", "[engine]") {
   CHECK(time() == Approx(free_s + 0.25));
   options.layers.push_buffer_bytes = 5;  // 12 bytes to each owner: 3 rounds
   CHECK(time() == Approx(free_s + 0.75));
-  // An owner adds its 12 bytes of one client in 3/4 of a second.
+  // An owner adds its 12 bytes of one client in 3/4 of a second, for four
+  // clients at once.
   options.layers.adds_bytes_per_s = 16;
-  CHECK(time() == Approx(free_s + 0.75 + 0.75));
+  CHECK(time() == Approx(free_s + 0.75 + 3));
 }
 
 // By hand: four clients push at the same time, and each owner has four shares

@@ -165,7 +165,9 @@ double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
   const Network& network = program.network;
   if (op.peers != nullptr) {
     return op.seconds +
-           (op.most_per_s > 0 ? op.parameters / op.most_per_s : 0) +
+           (op.most_per_s > 0 ? op.peers->nodes * op.peers->node_size *
+                                    op.parameters / op.most_per_s
+                              : 0) +
            NaivePeersSeconds(program, op, replica, rank);
   }
   const int other = (replica + op.peer_offset) % program.replicas;

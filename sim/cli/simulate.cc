@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/simulate_seeds.h"
 #include "sim/cli/verbs.h"
 #include "sim/explain/page_extras.h"
@@ -87,7 +88,8 @@ absl::Status SimulateVerb::Run() {
                                                op.replica) != drawn.end());
       },
       kMaxTracedOps);
-  SimulateOptions options = {.interval = true};
+  ProgressBar bar;
+  SimulateOptions options = {.progress = &bar, .interval = true};
   if (traces() || draws()) {
     options.trace = &trace;
     options.admit = [whole, &drawn](const PreparedRun&,

@@ -194,6 +194,11 @@ std::vector<FieldHelp> StrategyHelp() {
       {"strategy.waiting", "buffered",
        "which ranks a transfer blocks: buffered blocks none, rendezvous both, "
        "batched both for all transfers between two passes together"},
+      {"strategy.collectives", "ring",
+       "how gradients and parameters go over several nodes: ring, tree "
+       "(double binary, of all-reduce), hierarchical (inside nodes, then over "
+       "them), or the fastest of these for each size; nothing decides what is "
+       "measured"},
       {"strategy.mapping", "dp-pp",
        "where ranks are: dp-pp, pp-dp, bitpipe, or the device of each rank, "
        "replica after replica (0,1,2,3)"},

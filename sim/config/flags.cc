@@ -74,6 +74,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--split", "strategy.split", "KIND"},
       {"--vocabulary", "strategy.vocabulary", "WHERE"},
       {"--waiting", "strategy.waiting", "RULE"},
+      {"--collectives", "strategy.collectives", "ALGORITHM"},
       {"--mapping", "strategy.mapping", "ORDER|LIST"},
       {"--optimizer", "strategy.optimizer", "MODE"},
       {"--validation", "strategy.validation", "PLACE"},

@@ -138,6 +138,15 @@ const std::vector<IdleRule>& StrategyRules() {
                            facts.run().lower.wait_rule == WaitRule::kBuffered,
                        "with pp 1");
        }},
+      {{"strategy.collectives"},
+       [](const RunFacts& facts) {
+         if (facts.shape() == nullptr) return NeedsSystem(facts);
+         return Unless(facts.run().lower.network.collectives ==
+                               CollectiveAlgorithm::kRing ||
+                           facts.LeavesRings(),
+                       "where all collectives of gradients and parameters are "
+                       "rings anyway");
+       }},
       {{"strategy.mapping"},
        [](const RunFacts& facts) {
          if (facts.shape() == nullptr) return NeedsSystem(facts);

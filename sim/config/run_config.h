@@ -140,6 +140,7 @@ struct StrategyChoice {
   std::optional<PullFlows> pull_flows;
   std::optional<double> owner_poll_s;
   std::optional<WaitRule> waiting;
+  std::optional<CollectiveAlgorithm> collectives;
   // "dp-pp", "pp-dp", or a device a rank, replica after replica.
   std::vector<std::string> mapping;
   std::optional<OptimizerMode> optimizer;

@@ -72,6 +72,16 @@ inline const std::vector<ChoiceRow>& WaitingChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& CollectivesChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"ring", static_cast<int>(CollectiveAlgorithm::kRing)},
+      {"tree", static_cast<int>(CollectiveAlgorithm::kTree)},
+      {"hierarchical", static_cast<int>(CollectiveAlgorithm::kHierarchical)},
+      {"fastest", static_cast<int>(CollectiveAlgorithm::kFastest)},
+  };
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& OptimizerChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"none", static_cast<int>(OptimizerMode::kNone)},
@@ -322,6 +332,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.pull_flows", strategy.pull_flows, PullFlowsChoices());
   visit.Quantity("strategy.owner_poll", strategy.owner_poll_s, Unit::kTime);
   visit.Choice("strategy.waiting", strategy.waiting, WaitingChoices());
+  visit.Choice("strategy.collectives", strategy.collectives,
+               CollectivesChoices());
   visit.Texts("strategy.mapping", strategy.mapping);
   visit.Choice("strategy.optimizer", strategy.optimizer, OptimizerChoices());
   visit.Choice("strategy.validation", strategy.validation, ValidationChoices());

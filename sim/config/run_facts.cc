@@ -54,11 +54,14 @@ bool GroupCrosses(const Program& program, const LinkSearch& search,
   const Group& group = program.groups[op.group];
   const bool apart = group.span == Group::Span::kRanks;
   for (int replica = 0; replica < (apart ? program.replicas : 1); ++replica) {
-    // Always a ring, whose edges are known; recursive doubling tells none.
+    // No all-reduce: recursive doubling tells no edges.
     const CollectivePlan plan =
         PlanCollective(program, OpKind::kAllGather, op.bytes,
                        GroupMembers(program, group, replica));
     if (search.AreCrossed(plan.loads)) return true;
+    for (const CollectivePhase& phase : plan.phases) {
+      if (search.AreCrossed(phase.loads)) return true;
+    }
   }
   return false;
 }
@@ -185,6 +188,21 @@ bool RunFacts::TableIsShared() const {
                        return std::any_of(
                            rank.side_ops.begin(), rank.side_ops.end(),
                            [](const SideOp& op) { return op.tied; });
+                     });
+}
+
+bool RunFacts::LeavesRings() const {
+  if (!program()) return true;
+  const auto leaves = [this](const SideOp& op) {
+    if (!IsCollective(op.kind)) return false;
+    const Group& group = program()->groups[op.group];
+    return PlanCollective(*program(), op, GroupMembers(*program(), group, 0))
+               .algorithm != CollectiveAlgorithm::kRing;
+  };
+  return std::any_of(program()->ranks.begin(), program()->ranks.end(),
+                     [&](const RankProgram& rank) {
+                       return std::any_of(rank.side_ops.begin(),
+                                          rank.side_ops.end(), leaves);
                      });
 }
 

@@ -79,6 +79,8 @@ class RunFacts {
   // Would reductions that wait for the last pass stand elsewhere than those
   // that do not?
   bool OverlapMatters() const;
+  // Is any collective, of any rank, something else than a ring?
+  bool LeavesRings() const;
   // Does strategy.mapping place any rank elsewhere than its default?
   bool MappingMatters() const;
 

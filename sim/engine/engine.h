@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/progress.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
@@ -47,11 +48,16 @@ struct RunSummary {
 };
 
 struct EngineOptions {
-  TraceSink* trace = nullptr;  // may be null
+  TraceSink* trace = nullptr;    // may be null
+  Progress* progress = nullptr;  // may be null
   // A transfer that could meet others but is alone on its links is timed, and
   // becomes a flow only when another one comes. Same times; false makes each
   // a flow from the start, for tests and benchmarks.
   bool time_lone_transfers = true;
+  // A device runs its passes as soon as it is known when they begin, before
+  // that time has come: its transfers are timers of the future. Same times;
+  // false makes the end of each pass an event, for tests.
+  bool run_ahead = true;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
   // SimGrid's own network model shares links instead of FluidLinks: the same

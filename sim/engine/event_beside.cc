@@ -99,7 +99,8 @@ void EventRun::EndBeside(uint32_t item, uint32_t version) {
       Device& device = devices_[owner.index];
       device.clock_s = end_s;
       NoteBlock(static_cast<int>(owner.index), end_s);
-      return BlockEnd(static_cast<int>(owner.index));
+      EndBlock(static_cast<int>(owner.index));
+      return Continue(static_cast<int>(owner.index));
     }
     case Beside::Of::kTransfer:
       transfers_[owner.index].item = -1;

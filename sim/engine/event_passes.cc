@@ -4,16 +4,25 @@
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
+namespace {
+
+// Passes that a device runs before their time has come: what it sends waits in
+// memory until then.
+constexpr int kMostAhead = 16;
+
+}  // namespace
 
 // Starts what can start on the compute stream of `index`.
 void EventRun::Continue(int index) {
   Device& device = devices_[index];
+  int ahead = run_ahead_ ? kMostAhead : 0;
   while (!device.busy && !device.ended && device.awaited == 0 && !stopped_) {
     bool ran = true;
     switch (device.sequence.NextAt(device.position)) {
       case SideSequence::Next::kEntry:
       case SideSequence::Next::kBlock:
-        ran = RunBlock(index);
+        ran = RunBlock(index, ahead > 0);
+        --ahead;
         break;
       case SideSequence::Next::kItem:
         ran = RunItem(index);
@@ -27,6 +36,17 @@ void EventRun::Continue(int index) {
     }
     if (!ran) return;
   }
+}
+
+// All devices that something has come to. One that runs ahead may send to many
+// others that run ahead in turn.
+void EventRun::ContinueAll() {
+  for (size_t next = 0; next < to_continue_.size(); ++next) {
+    const int index = to_continue_[next];
+    devices_[index].looked = false;
+    if (!devices_[index].busy) Continue(index);
+  }
+  to_continue_.clear();
 }
 
 // The side operation at the position of the device. False when the compute
@@ -129,9 +149,9 @@ bool EventRun::RunFree(Device& device, Pass pass) {
   return true;
 }
 
-// The pass, or the block (X&Y), at the position of the device. False when it
-// has to wait or has been started.
-bool EventRun::RunBlock(int index) {
+// The pass, or the block (X&Y), at the position of the device, up to its end
+// where the device runs ahead. False when it has to wait or has been started.
+bool EventRun::RunBlock(int index, bool ahead) {
   Device& device = devices_[index];
   const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
@@ -168,15 +188,20 @@ bool EventRun::RunBlock(int index) {
                                          device.rank, block[part]) *
                     (parts == 2 ? program_.pair_factor : 1);
   }
-  device.busy = true;
   device.block_start_s = start_s;
   if (beside_ != nullptr) {
+    device.busy = true;
     StartAt(start_s, Beside::Of::kBlock, static_cast<uint32_t>(index));
     return false;
   }
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
   NoteBlock(index, end_s);
+  if (ahead) {
+    EndBlock(index);
+    return true;
+  }
+  device.busy = true;
   At(end_s, Event::kComputeEnd, index);
   return false;
 }
@@ -216,7 +241,7 @@ void EventRun::NoteBlock(int index, double end_s) {
   }
 }
 
-void EventRun::BlockEnd(int index) {
+void EventRun::EndBlock(int index) {
   Device& device = devices_[index];
   const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
@@ -237,7 +262,6 @@ void EventRun::BlockEnd(int index) {
       if (output >= 0) Send(index, output, block[part], device.clock_s);
     }
   }
-  Continue(index);
 }
 
 }  // namespace pipewright

@@ -28,7 +28,10 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       writer_(program, options.trace == nullptr ? nullptr : &buffer_),
       holds_(program.wait_rule != WaitRule::kBuffered),
       time_lone_transfers_(options.time_lone_transfers),
-      share_links_(options.share_links) {
+      share_links_(options.share_links),
+      run_ahead_(options.run_ahead && !holds_ && !program.copies_in_turn &&
+                 program.interference == nullptr),
+      progress_(options.progress) {
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.reserve(devices);
   for (size_t device = 0; device < devices; ++device) {
@@ -57,6 +60,11 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       meeting.expected = static_cast<int>(meets.ranks.size()) *
                          meets.ReplicasOf(program.replicas);
     }
+  }
+  const std::vector<int> replicas = program.ReplicasOfClasses();
+  for (int index = 0; index < program.num_classes(); ++index) {
+    all_ops_ += static_cast<double>(program.dp_class(index).num_ops()) *
+                replicas[index] * program.iterations;
   }
   PlanTraffic();
   if (program.interference != nullptr) PlanBeside();
@@ -92,6 +100,7 @@ void EventRun::Launch(EventTransport* transport) {
   for (size_t device = 0; device < devices_.size(); ++device) {
     Continue(static_cast<int>(device));
   }
+  ContinueAll();
 }
 
 void EventRun::Expect(uint64_t code) const {
@@ -120,11 +129,24 @@ void EventRun::Expect(uint64_t code) const {
 void EventRun::OnTimer(uint64_t code) {
   --outstanding_;
   if (stopped_) return;
+  if (progress_ != nullptr) Tell();
+  Happen(code);
+  ContinueAll();
+}
+
+void EventRun::Tell() {
+  constexpr int64_t kEvery = 4096;
+  if (summary_.timers % kEvery != 0) return;
+  progress_->At(static_cast<double>(summary_.simulated_ops) / all_ops_);
+}
+
+void EventRun::Happen(uint64_t code) {
   const auto event = static_cast<Event>(code >> kEventShift);
   const auto index = static_cast<uint32_t>(code);
   switch (event) {
     case Event::kComputeEnd:
-      return BlockEnd(static_cast<int>(index));
+      EndBlock(static_cast<int>(index));
+      return Continue(static_cast<int>(index));
     case Event::kStreamEnd: {
       const int device = static_cast<int>(index / kNumStreams);
       const auto stream = static_cast<Stream>(index % kNumStreams);
@@ -142,17 +164,8 @@ void EventRun::OnTimer(uint64_t code) {
     }
     case Event::kMeetingEnd:
       return EndMeeting(static_cast<int>(index));
-    case Event::kQueueEnd: {
-      SharingQueue& queue = sharing_queues_[index];
-      if (queue.empty() ||
-          (queue.version() & kVersionMask) != VersionOf(code)) {
-        return;  // something has started since: a later timer stands
-      }
-      const double end_s = queue.NextEnd();
-      const uint32_t transfer = queue.Finish(end_s);
-      SetQueueTimer(static_cast<int>(index));
-      return EndTransfer(transfer, end_s);
-    }
+    case Event::kQueueEnd:
+      return OnQueueTimer(static_cast<int>(index), VersionOf(code));
     case Event::kLoneEnd: {
       const Transfer& transfer = transfers_[index];
       if (!transfer.lone ||
@@ -170,7 +183,9 @@ void EventRun::OnTimer(uint64_t code) {
 
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
   --outstanding_;
-  if (!stopped_) EndTransfer(transfer, now_s);
+  if (stopped_) return;
+  EndTransfer(transfer, now_s);
+  ContinueAll();
 }
 
 void EventRun::NoteEnd(int iteration, double end_s) {
@@ -219,6 +234,7 @@ void EventRun::Done(int iteration) {
 }
 
 absl::StatusOr<RunSummary> EventRun::Finish() {
+  if (progress_ != nullptr) progress_->At(1);
   if (!stopped_ && outstanding_ > 0) {
     return absl::InternalError(
         absl::StrCat("the engine lost ", outstanding_, " timers and flows"));

@@ -1,7 +1,9 @@
 // One run of a Program as events in time: what an engine with shared links
 // needs. It decides what starts when; a transport (SimGrid's, a test's) keeps
-// the clock and shares links among flows. Compute and latency are timers, one
-// a pass; transfers that cannot contend are part of the consumer's timer.
+// the clock and shares links among flows. Latencies are timers; transfers that
+// cannot contend are part of the consumer's times. A pass is none where a
+// device runs ahead of the clock: its end is known when its inputs are, and
+// what it sends sets timers for then.
 //
 // Parts: event_run.cc counts iterations and events, event_passes.cc drives the
 // ranks through their passes, event_streams.cc runs what is not a pass,
@@ -11,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -115,6 +118,7 @@ class EventRun {
     HookEnds hook_ends;     // of this start
     bool busy = false;      // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
+    bool looked = false;    // is in `to_continue_`
     bool ended = false;
     bool started = false;  // has run its first pass
     int32_t awaited = 0;   // posted transfers that hold the rank
@@ -166,12 +170,23 @@ class EventRun {
     int32_t item = -1;    // of beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     int source = -1;                                  // its rings
-    std::map<CollectiveKey, CollectivePlan> plans;
+    struct Plan : CollectivePlan {
+      std::vector<int> sources;  // [phase], -1: no links
+    };
+    std::map<CollectiveKey, Plan> plans;
+    // The phases that run; null: a ring.
+    const Plan* in_phases = nullptr;
+    size_t phase = 0;
   };
   // What an item of beside_ is.
   struct Beside {
     enum class Of : uint8_t { kBlock, kTransfer, kMeeting } of = Of::kBlock;
     uint32_t index = 0;  // device, transfer or meeting
+  };
+  // The one that counts; those set before are stale.
+  struct QueueTimer {
+    double date_s = std::numeric_limits<double>::infinity();
+    uint32_t version = 0;
   };
   struct MeetingPoint {  // of a holding transfer
     TokenQueue sends;
@@ -179,6 +194,8 @@ class EventRun {
   };
 
   // event_run.cc
+  void Happen(uint64_t code);
+  void Tell();
   void BeginStart(int device, const Start& start);
   void EndStart(int device);
   void Done(int iteration);
@@ -187,9 +204,10 @@ class EventRun {
 
   // event_passes.cc
   void Continue(int device);
+  void ContinueAll();
   bool RunItem(int device);
-  bool RunBlock(int device);
-  void BlockEnd(int device);
+  bool RunBlock(int device, bool ahead);
+  void EndBlock(int device);
   bool TakeBlockInputs(Device& device, const Pass* block, int parts,
                        double* start_s);
   bool Drop(int device);
@@ -226,6 +244,7 @@ class EventRun {
   void EndStreamOp(int device, Stream stream, double start_s, double end_s,
                    int32_t side_op = -1);
   void Arrive(int device, Stream stream, const Issued& issued);
+  void BeginPhase(int meeting, double start_s);
   void EndMeeting(int meeting);
 
   // event_traffic.cc
@@ -252,6 +271,7 @@ class EventRun {
   void EndTransfer(uint32_t transfer, double end_s);
   void EndHold(int device, double end_s);
   void SetQueueTimer(int queue);
+  void OnQueueTimer(int queue, uint32_t version);
 
   void At(double date_s, Event event, uint64_t index, uint32_t version = 0);
   // Of a pull or push by its index, of copies by -1 - stream.
@@ -317,11 +337,15 @@ class EventRun {
   // they add what they have been sent so far.
   absl::flat_hash_map<int, double> owners_free_s_;
   std::vector<SharingQueue> sharing_queues_;
+  std::vector<QueueTimer> queue_timers_;  // [queue]
   std::vector<int> queue_of_source_;
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
   const bool time_lone_transfers_;
   const bool share_links_;
+  // Not where something is decided by who comes first.
+  const bool run_ahead_;
+  std::vector<int> to_continue_;          // devices that have got something
   std::unique_ptr<Interference> beside_;  // null: nothing slows anything
   std::vector<Beside> owners_;            // [item]
   std::vector<double> expected_s_;        // [item] its end at its pace now
@@ -340,6 +364,8 @@ class EventRun {
   // [iteration][device] of compute streams; empty unless they tell all.
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;
+  Progress* const progress_;
+  double all_ops_ = 0;  // of the iterations that are asked for
 };
 
 }  // namespace pipewright

@@ -246,12 +246,14 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   meeting.arrived.emplace_back(index, stream);
   meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);
   if (static_cast<int>(meeting.arrived.size()) < meeting.expected) return;
-  const CollectivePlan& plan = meeting.plans.at(CollectiveKeyOf(op));
+  const Meeting::Plan& plan = meeting.plans.at(CollectiveKeyOf(op));
   meeting.start_s = meeting.latest_s;
   meeting.end_s = meeting.start_s + plan.seconds;
   meeting.latest_s = 0;
   const bool shares =
-      plan.ring && plan.bytes_per_edge > 0 && Shared(meeting.source);
+      (plan.ring && plan.bytes_per_edge > 0 && Shared(meeting.source)) ||
+      std::any_of(plan.sources.begin(), plan.sources.end(),
+                  [this](int source) { return Shared(source); });
   meeting.shares = shares;
   if (beside_ != nullptr && plan.seconds > 0) {
     StartAt(meeting.start_s, Beside::Of::kMeeting,
@@ -259,6 +261,9 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
     if (!shares) return;
   }
   if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
+  meeting.in_phases = plan.phases.empty() ? nullptr : &plan;
+  meeting.phase = 0;
+  if (!plan.phases.empty()) return BeginPhase(number, meeting.start_s);
   // Once the latencies of its steps are over the edges carry their shares.
   Begin({.of = Transfer::Of::kRing,
          .index = number,
@@ -267,6 +272,22 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
          .start_s = meeting.start_s,
          .latency_s = plan.latency_s,
          .alone_s = plan.seconds});
+}
+
+// The phase that a meeting has come to.
+void EventRun::BeginPhase(int number, double start_s) {
+  const Meeting& meeting = meetings_[number];
+  const CollectivePhase& phase = meeting.in_phases->phases[meeting.phase];
+  const int source = meeting.in_phases->sources[meeting.phase];
+  Transfer transfer = {.of = Transfer::Of::kRing,
+                       .index = number,
+                       .source = source,
+                       .bytes = phase.bytes,
+                       .start_s = start_s,
+                       .latency_s = phase.latency_s,
+                       .alone_s = phase.latency_s};
+  if (source >= 0) transfer.alone_s += phase.bytes / plans_[source].bytes_per_s;
+  Begin(transfer);
 }
 
 void EventRun::EndMeeting(int number) {

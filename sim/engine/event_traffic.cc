@@ -73,6 +73,7 @@ void EventRun::PlanTraffic() {
     }
     queue_of_source_[source] = queue;
   }
+  queue_timers_.resize(sharing_queues_.size());
 }
 
 // [channel] the least time between two passes that feed it.
@@ -202,8 +203,20 @@ void EventRun::PlanSideOps() {
       const auto [known, is_new] =
           meeting.plans.try_emplace(CollectiveKeyOf(op));
       if (!is_new) continue;
-      CollectivePlan& plan = known->second;
-      plan = PlanCollective(program_, op, members);
+      Meeting::Plan& plan = known->second;
+      static_cast<CollectivePlan&>(plan) =
+          PlanCollective(program_, op, members);
+      // Phases over the same links are one source: they never meet.
+      for (const CollectivePhase& phase : plan.phases) {
+        const auto alike = std::find_if(
+            plan.sources.begin(), plan.sources.end(), [&](int source) {
+              return source >= 0 && sources_[source].flows.loads == phase.loads;
+            });
+        plan.sources.push_back(
+            alike != plan.sources.end()
+                ? *alike
+                : AddSource({.loads = phase.loads}, false));
+      }
       const bool sends = plan.ring && plan.bytes_per_edge > 0;
       // All rings of a group use the same links.
       FlowBundle flows = {.loads = std::move(plan.loads)};

@@ -1,5 +1,6 @@
 // Bytes on their way, between passes, streams and the members of a ring.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sim/engine/event_run.h"
@@ -48,7 +49,10 @@ void EventRun::Deliver(int replica, int32_t number, uint64_t key,
   Tokens(replica, number).Push(arrival_s, key);
   const int consumer = DeviceOf(replica, channel.to_rank);
   if (channel.kind <= ChannelKind::kGradient) {
-    if (!devices_[consumer].busy) Continue(consumer);
+    Device& device = devices_[consumer];
+    if (device.busy || device.looked) return;
+    device.looked = true;
+    to_continue_.push_back(consumer);
   } else {
     Wake(consumer);
   }
@@ -172,11 +176,30 @@ void EventRun::LeaveLinks(const Transfer& transfer) {
   }
 }
 
+// A timer that comes too early stays: it sets the next one. Transfers that
+// start together so need one.
 void EventRun::SetQueueTimer(int number) {
   const SharingQueue& queue = sharing_queues_[number];
+  QueueTimer& timer = queue_timers_[number];
   if (queue.empty()) return;
-  At(queue.NextEnd(), Event::kQueueEnd, static_cast<uint32_t>(number),
-     queue.version());
+  const double end_s = queue.NextEnd();
+  if (timer.date_s <= end_s) return;
+  timer.date_s = end_s;
+  At(end_s, Event::kQueueEnd, static_cast<uint32_t>(number), ++timer.version);
+}
+
+void EventRun::OnQueueTimer(int number, uint32_t version) {
+  QueueTimer& timer = queue_timers_[number];
+  if ((timer.version & kVersionMask) != version) return;
+  SharingQueue& queue = sharing_queues_[number];
+  const double now_s = timer.date_s;
+  timer.date_s = std::numeric_limits<double>::infinity();
+  if (!queue.empty() && queue.NextEnd() <= now_s) {
+    const uint32_t transfer = queue.Finish(now_s);
+    SetQueueTimer(number);
+    return EndTransfer(transfer, now_s);
+  }
+  SetQueueTimer(number);
 }
 
 void EventRun::EndTransfer(uint32_t number, double end_s) {
@@ -192,9 +215,15 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
       }
       return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
                          end_s, transfer.side_op);
-    case Transfer::Of::kRing:
-      meetings_[transfer.index].end_s = end_s;
+    case Transfer::Of::kRing: {
+      Meeting& meeting = meetings_[transfer.index];
+      if (meeting.in_phases != nullptr &&
+          ++meeting.phase < meeting.in_phases->phases.size()) {
+        return BeginPhase(transfer.index, end_s);
+      }
+      meeting.end_s = end_s;
       return EndMeeting(transfer.index);
+    }
     case Transfer::Of::kChannel:
       break;
   }

@@ -9,10 +9,8 @@ namespace pipewright {
 absl::StatusOr<RunSummary> RunFastKnowing(const Program& program,
                                           const EngineOptions& options,
                                           KnownTimes* known) {
-  if (program.jitter != nullptr || program.interference != nullptr) {
-    return RunTimed(program, options);
-  }
-  return FastRun(program, options.trace, known).Run();
+  if (program.interference != nullptr) return RunTimed(program, options);
+  return FastRun(program, options, known).Run();
 }
 
 absl::StatusOr<RunSummary> RunFast(const Program& program,

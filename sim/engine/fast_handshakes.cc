@@ -87,8 +87,7 @@ void FastRun::Post(Row& row, const Handshake& handshake, double now_s) {
     return;
   }
   const double start_s = std::max(now_s, other_s);
-  const double end_s =
-      start_s + rows_.times[row.index].channel_s[handshake.channel];
+  const double end_s = start_s + row.times_alone->channel_s[handshake.channel];
   point.sender_done.Push(end_s, key);
   point.receiver_done.Push(end_s, key);
   if (writer_.active()) {

@@ -1,6 +1,8 @@
 #include "sim/engine/fast_run.h"
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,14 +17,28 @@ constexpr int64_t kVisit = 512;
 
 }  // namespace
 
-FastRun::FastRun(const Program& program, TraceSink* sink, KnownTimes* known)
+FastRun::FastRun(const Program& program, const EngineOptions& options,
+                 KnownTimes* known)
     : program_(program),
-      writer_(program, sink),
+      writer_(program, options.trace),
       rows_(SortReplicas(program, known)),
-      holds_(program.wait_rule != WaitRule::kBuffered) {
-  state_.reserve(rows_.times.size());
-  for (size_t row = 0; row < rows_.times.size(); ++row) {
-    AddRow(static_cast<int>(row));
+      holds_(program.wait_rule != WaitRule::kBuffered),
+      progress_(options.progress) {
+  kinds_.reserve(rows_.times.size());
+  for (const IsolatedTimes& times : rows_.times) {
+    kinds_.push_back(KindOf(times));
+  }
+  if (program.jitter != nullptr) {
+    state_.reserve(program.replicas);
+    for (int replica = 0; replica < program.replicas; ++replica) {
+      AddRow(rows_.row_of_replica[replica], replica, 1);
+    }
+  } else {
+    state_.reserve(kinds_.size());
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      AddRow(static_cast<int>(kind), rows_.first_replica[kind],
+             rows_.replicas[kind]);
+    }
   }
   meetings_.resize(program.groups.size());
   for (size_t group = 0; group < program.groups.size(); ++group) {
@@ -36,53 +52,67 @@ FastRun::FastRun(const Program& program, TraceSink* sink, KnownTimes* known)
   }
 }
 
-void FastRun::AddRow(int row) {
-  const IsolatedTimes& times = rows_.times[row];
+FastRun::Kind FastRun::KindOf(const IsolatedTimes& times) const {
+  Kind kind;
   const DpClass& own = program_.dp_class(times.dp_class);
-  std::vector<std::vector<ReplayLane>> lanes(program_.pp());
-  std::vector<std::vector<const double*>> lane_factors(program_.pp());
-  std::vector<ReplayRank> ranks(program_.pp());
+  kind.lanes.resize(program_.pp());
+  kind.lane_factors.resize(program_.pp());
   for (int rank = 0; rank < program_.pp(); ++rank) {
     const RankProgram& rank_program = own.ranks[rank];
+    std::vector<ReplayLane>& lanes = kind.lanes[rank];
     for (size_t index = 0; index < rank_program.lanes.size(); ++index) {
       const Lane& lane = rank_program.lanes[index];
-      const auto kind = Pass::KindOf(index);
+      const auto of_pass = Pass::KindOf(index);
       // Holding transfers are not the core's: it sees no channels then.
-      lanes[rank].push_back(
+      lanes.push_back(
           {.seconds = times.lane_s[rank][index],
            .output_delay_s = lane.output < 0 ? 0 : times.channel_s[lane.output],
            .input = holds_ ? -1 : lane.input,
            .output = holds_ ? -1 : lane.output,
-           .special = IsComputePass(kind) ? 0u : 1u});
+           .special = IsComputePass(of_pass) ? 0u : 1u});
     }
     // A pass whose activations may be on the host asks before it runs.
-    for (size_t index = 0; index < lanes[rank].size(); ++index) {
+    for (size_t index = 0; index < lanes.size(); ++index) {
       const size_t load = Pass::LaneBeside(index, PassKind::kLoad);
-      const auto kind = Pass::KindOf(index);
-      if (rank_program.lanes[load].passes > 0 && ReadsActivations(kind)) {
-        lanes[rank][index].special = 1;
+      const auto of_pass = Pass::KindOf(index);
+      if (rank_program.lanes[load].passes > 0 && ReadsActivations(of_pass)) {
+        lanes[index].special = 1;
       }
     }
-    ranks[rank].order = rank_program.order->data();
-    ranks[rank].lanes = lanes[rank].data();
     if (own.lane_factors.empty()) continue;
     for (const Lane& lane : rank_program.lanes) {
-      lane_factors[rank].push_back(
+      kind.lane_factors[rank].push_back(
           lane.factors < 0 ? nullptr : own.lane_factors[lane.factors].data());
     }
-    ranks[rank].lane_factors = lane_factors[rank].data();
+  }
+  return kind;
+}
+
+void FastRun::AddRow(int kind, int replica, int replicas) {
+  const IsolatedTimes& times = rows_.times[kind];
+  const DpClass& own = program_.dp_class(times.dp_class);
+  std::vector<ReplayRank> ranks(program_.pp());
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    ranks[rank].order = own.ranks[rank].order->data();
+    ranks[rank].lanes = kinds_[kind].lanes[rank].data();
+    if (own.lane_factors.empty()) continue;
+    ranks[rank].lane_factors = kinds_[kind].lane_factors[rank].data();
   }
   Row& added = state_.emplace_back(
-      own,
+      &times, own,
       ReplayCore(std::move(ranks), static_cast<int>(own.channels.size()),
                  own.microbatch_factor.empty() ? nullptr
                                                : own.microbatch_factor.data(),
                  program_.pair_factor,
                  own.slice_factor.empty() ? nullptr : own.slice_factor.data()));
-  added.index = row;
-  added.replica = rows_.first_replica[row];
-  added.lanes = std::move(lanes);
-  added.lane_factors = std::move(lane_factors);
+  added.replica = replica;
+  added.replicas = replicas;
+  if (program_.jitter != nullptr) {
+    added.drawn =
+        std::make_unique<ReplicaTimes>(&program_, &iteration_, replica);
+    added.core.Draw(added.drawn.get());
+  }
+  added.ranks.reserve(program_.pp());
   for (const RankProgram& rank : own.ranks) added.ranks.emplace_back(rank);
   added.times.resize(program_.pp());
   added.meetings.resize(program_.groups.size());
@@ -96,6 +126,9 @@ void FastRun::AddRow(int row) {
 absl::StatusOr<RunSummary> FastRun::Run() {
   RunSummary summary;
   summary.row_of_replica = rows_.row_of_replica;
+  if (program_.jitter != nullptr) {
+    std::iota(summary.row_of_replica.begin(), summary.row_of_replica.end(), 0);
+  }
   summary.passes = program_.num_passes();
   summary.bytes_sent = CountBytesSent(program_);
   const bool ends_decide = EndsDecide(program_);
@@ -126,6 +159,7 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   for (const Row& row : state_) {
     summary.simulated_ops += row.own->num_ops() * summary.iterations();
   }
+  if (progress_ != nullptr) progress_->At(1);
   return summary;
 }
 
@@ -139,22 +173,9 @@ bool FastRun::RunStart(const Start& start) {
       row.core.rank(rank).position = state.sequence.begin();
     }
   }
-  // A sweep that few ranks gain from went against the tokens: forwards flow
-  // up the ranks and backwards down.
-  bool up = true;
   for (bool progress = true; progress;) {
-    int gained = 0;
-    moved_ = false;
-    for (Row& row : state_) {
-      writer_.replica = row.replica;
-      for (int step = 0; step < program_.pp(); ++step) {
-        gained += Visit(row, up ? step : program_.pp() - 1 - step) ? 1 : 0;
-      }
-    }
-    progress = gained > 0 || moved_;
-    if (2 * gained < program_.pp() * static_cast<int>(state_.size())) {
-      up = !up;
-    }
+    progress = false;
+    for (Row& row : state_) progress |= Sweep(row);
   }
   for (Row& row : state_) {
     if (!Ended(row)) return false;
@@ -162,12 +183,45 @@ bool FastRun::RunStart(const Start& start) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
       row.times[rank].last_end_s = row.ranks[rank].pass_end_s;
       row.times[rank].busy_s =
-          program_.BusySeconds(rank, rows_.times[row.index].dp_class);
+          row.drawn != nullptr
+              ? row.core.rank(rank).drawn_s
+              : program_.BusySeconds(rank, row.times_alone->dp_class);
       row.times[rank].late_load_s = row.ranks[rank].late_load_s;
       row.times[rank].late_free_s = row.ranks[rank].late_free_s;
     }
   }
   return true;
+}
+
+// Runs a row as far as it comes without others: what it needs stays in the
+// cache. True when anything ran or was posted.
+bool FastRun::Sweep(Row& row) {
+  // A sweep that few ranks gain from went against the tokens: forwards flow
+  // up the ranks and backwards down.
+  bool up = true;
+  writer_.replica = row.replica;
+  for (bool progress = false;; progress = true) {
+    int gained = 0;
+    moved_ = false;
+    for (int step = 0; step < program_.pp(); ++step) {
+      gained += Visit(row, up ? step : program_.pp() - 1 - step) ? 1 : 0;
+    }
+    if (gained == 0 && !moved_) return progress;
+    if (progress_ != nullptr) Tell(row);
+    if (2 * gained < program_.pp()) up = !up;
+  }
+}
+
+// By the last rank of the row, which runs as far as all others have.
+void FastRun::Tell(const Row& row) {
+  const ReplayRank& last = row.core.rank(program_.pp() - 1);
+  const auto passes = static_cast<double>(row.own->ranks.back().order->size());
+  const double of_row = static_cast<double>(last.position) / passes;
+  const double of_iteration =
+      (static_cast<double>(&row - state_.data()) + of_row) /
+      static_cast<double>(state_.size());
+  progress_->At(
+      std::min(0.999, (iteration_ + of_iteration) / program_.iterations));
 }
 
 bool FastRun::Ended(Row& row) {
@@ -283,8 +337,7 @@ std::string FastRun::Deadlock() {
   return absl::StrCat(
       "deadlock in iteration ", iteration_, " (",
       WaitRuleName(program_.wait_rule), " transfers):\n",
-      BlockedGrid(program_, positions, rows_.times[row.index].dp_class),
-      waiting,
+      BlockedGrid(program_, positions, row.times_alone->dp_class), waiting,
       holds_ ? "\n(buffered transfers block no rank and may "
                "run where these wait for each other)"
              : "");

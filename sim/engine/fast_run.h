@@ -1,4 +1,5 @@
-// One run of the fast engine. Replicas with equal network times are one Row.
+// One run of the fast engine. Replicas with equal network times are one Row;
+// where times are drawn, each replica is.
 // Parts: fast_run.cc drives the ranks through their passes, fast_passes.cc runs
 // them, fast_streams.cc runs what is not a pass, fast_handshakes.cc the
 // transfers that hold ranks.
@@ -6,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +27,8 @@ namespace pipewright {
 class FastRun {
  public:
   // `known` may be null.
-  FastRun(const Program& program, TraceSink* sink, KnownTimes* known);
+  FastRun(const Program& program, const EngineOptions& options,
+          KnownTimes* known);
 
   // Error: kFailedPrecondition with the blocked operations marked.
   absl::StatusOr<RunSummary> Run();
@@ -79,16 +82,34 @@ class FastRun {
     double end_s = 0;
     int64_t completed = 0;  // meetings so far
   };
+  // What replicas with equal network times have in common; cores point here.
+  struct Kind {
+    std::vector<std::vector<ReplayLane>> lanes;  // [rank]
+    std::vector<std::vector<const double*>> lane_factors;
+  };
+  // What the passes of a replica take in this iteration.
+  class ReplicaTimes : public DrawnTimes {
+   public:
+    ReplicaTimes(const Program* program, const int* iteration, int replica)
+        : program_(program), iteration_(iteration), replica_(replica) {}
+    double Seconds(int rank, Pass pass) const override {
+      return program_->PassSeconds(*iteration_, replica_, rank, pass);
+    }
+
+   private:
+    const Program* program_;
+    const int* iteration_;
+    int replica_;
+  };
   struct Row {
-    Row(const DpClass& of, ReplayCore replay_core)
-        : own(&of), core(std::move(replay_core)) {}
-    int index = 0;
-    int replica = 0;  // the first of those it stands for
+    Row(const IsolatedTimes* alone, const DpClass& of, ReplayCore replay_core)
+        : times_alone(alone), own(&of), core(std::move(replay_core)) {}
+    int replica = 0;   // the first of those it stands for
+    int replicas = 0;  // how many
+    const IsolatedTimes* times_alone;
     const DpClass* own;
     ReplayCore core;
-    // [rank], core points here
-    std::vector<std::vector<ReplayLane>> lanes;
-    std::vector<std::vector<const double*>> lane_factors;
+    std::unique_ptr<ReplicaTimes> drawn;  // null: nothing is
     std::vector<RankState> ranks;
     std::vector<RankTimes> times;
     std::vector<Meeting> meetings;     // of groups inside one replica
@@ -96,8 +117,11 @@ class FastRun {
   };
 
   // fast_run.cc
-  void AddRow(int row);
+  Kind KindOf(const IsolatedTimes& times) const;
+  void AddRow(int kind, int replica, int replicas);
   bool RunStart(const Start& start);
+  bool Sweep(Row& row);
+  void Tell(const Row& row);
   bool Ended(Row& row);
   bool Visit(Row& row, int rank);
   bool VisitSlowly(Row& row, int rank);
@@ -136,8 +160,10 @@ class FastRun {
   TraceWriter writer_;
   const ReplicaRows rows_;
   const bool holds_;
+  Progress* const progress_;
   int iteration_ = 0;
-  bool moved_ = false;  // something was posted in this sweep
+  bool moved_ = false;       // something was posted in this sweep
+  std::vector<Kind> kinds_;  // as rows_.times
   std::vector<Row> state_;
   // Of groups that span replicas, [group][instance].
   std::vector<std::vector<Meeting>> meetings_;

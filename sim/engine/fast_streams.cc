@@ -80,7 +80,7 @@ bool FastRun::TryCopy(Row& row, int rank, const Issued& issued,
   if (!state.activations.AwaitData(issued.pass, &start_s)) return false;
   state.activations.Begin(issued.pass);
   const double end_s =
-      start_s + rows_.times[row.index].lane_s[rank][issued.pass.lane()];
+      start_s + row.times_alone->lane_s[rank][issued.pass.lane()];
   state.activations.End(issued.pass, end_s);
   *stream_s = end_s;
   writer_.OnCopy(rank, issued.pass, start_s, end_s);
@@ -110,7 +110,10 @@ bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
     }
   }
   double start_s = *ready_s;
-  const double seconds = rows_.times[row.index].side_op_s[rank][item.side_op];
+  const double seconds =
+      op.kind == OpKind::kOptimizer
+          ? program_.SideSeconds(iteration_, row.replica, rank, op)
+          : row.times_alone->side_op_s[rank][item.side_op];
   double end_s = start_s + seconds;
   if (IsCollective(op.kind)) {
     Meeting& meeting = MeetingOf(row, op.group);
@@ -120,7 +123,7 @@ bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
       // A row arrives for all replicas that it stands for.
       meeting.arrived += program_.groups[op.group].span == Group::Span::kRanks
                              ? 1
-                             : rows_.replicas[row.index];
+                             : row.replicas;
       meeting.latest_s = std::max(meeting.latest_s, *ready_s);
       if (meeting.arrived == meeting.expected) {
         meeting.start_s = meeting.latest_s;
@@ -137,8 +140,8 @@ bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
   }
   *stream_s = end_s;
   for (const int32_t channel : op.outputs) {
-    row.core.queue(channel).Push(
-        end_s + rows_.times[row.index].channel_s[channel], kSideKey);
+    row.core.queue(channel).Push(end_s + row.times_alone->channel_s[channel],
+                                 kSideKey);
   }
   if (item.output >= 0) row.core.queue(item.output).Push(end_s, kSideKey);
   // All streams are empty where a start begins.

@@ -11,6 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/profile/transport_names.h"
 #include "sim/program/add_time.h"
+#include "sim/program/collective_phases.h"
 
 namespace pipewright {
 
@@ -166,6 +167,30 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
   return members;
 }
 
+int CountThatMeet(const Network& network, const std::vector<Member>& members) {
+  const bool one_rank = std::all_of(
+      members.begin(), members.end(),
+      [&](const Member& each) { return each.rank == members[0].rank; });
+  return static_cast<int>(members.size()) *
+         (one_rank ? network.context_parallel : 1);
+}
+
+std::vector<std::vector<int>> DevicesThatMeet(
+    const Network& network, const std::vector<Member>& members) {
+  const int devices = network.mapping->devices_per_rank();
+  const int beside =
+      CountThatMeet(network, members) / static_cast<int>(members.size());
+  const int parts = devices / beside;
+  std::vector<std::vector<int>> meeting(parts);
+  for (int index = 0; index < devices; ++index) {
+    for (const Member& member : members) {
+      meeting[index % parts].push_back(
+          network.mapping->DeviceOf(member.replica, member.rank, index));
+    }
+  }
+  return meeting;
+}
+
 namespace {
 
 // The orders of the members on their rings. Devices of one node stand next to
@@ -209,15 +234,11 @@ struct RingTraffic {
 RingTraffic TrafficOf(const Network& network,
                       const std::vector<Member>& members) {
   const Cluster& cluster = *network.cluster;
-  // [index of a device in its rank][ring]
+  // [list of DevicesThatMeet][ring]
   std::vector<std::vector<std::vector<int>>> orders;
-  size_t rings = members.size();
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
-    std::vector<int> devices;
-    for (const Member& member : members) {
-      devices.push_back(
-          network.mapping->DeviceOf(member.replica, member.rank, index));
-    }
+  const auto count = static_cast<size_t>(CountThatMeet(network, members));
+  size_t rings = count;
+  for (std::vector<int>& devices : DevicesThatMeet(network, members)) {
     orders.push_back(Rings(cluster, std::move(devices)));
     rings = std::min(rings, orders.back().size());
   }
@@ -225,7 +246,7 @@ RingTraffic TrafficOf(const Network& network,
   traffic.links.rings = static_cast<int>(rings);
   absl::flat_hash_map<LinkId, double> flows_on;
   for (size_t ring = 0; ring < rings; ++ring) {
-    for (size_t at = 0; at < members.size(); ++at) {
+    for (size_t at = 0; at < count; ++at) {
       std::vector<std::vector<LinkId>> routes;
       for (const std::vector<std::vector<int>>& own : orders) {
         const std::vector<int>& order = own[ring];
@@ -292,9 +313,42 @@ std::optional<CollectiveTime> MeasuredCollective(
   return time;
 }
 
+namespace {
+
+// Another algorithm than a ring, where that is wanted and possible.
+void TakePhases(const Network& network, CollectiveKind kind, double bytes,
+                const std::vector<Member>& members, CollectivePlan* plan) {
+  const CollectiveAlgorithm wanted = network.collectives;
+  if (network.cluster == nullptr || wanted == CollectiveAlgorithm::kRing ||
+      kind == CollectiveKind::kBarrier || bytes == 0) {
+    return;
+  }
+  const auto take = [&](CollectiveAlgorithm algorithm,
+                        std::vector<CollectivePhase> phases) {
+    if (phases.empty()) return;
+    const double seconds = SecondsOf(*network.cluster, phases);
+    if (wanted == CollectiveAlgorithm::kFastest && seconds >= plan->seconds) {
+      return;
+    }
+    *plan = {.seconds = seconds,
+             .algorithm = algorithm,
+             .phases = std::move(phases)};
+  };
+  if (wanted != CollectiveAlgorithm::kHierarchical &&
+      kind == CollectiveKind::kAllReduce) {
+    take(CollectiveAlgorithm::kTree, TreePhases(network, bytes, members));
+  }
+  if (wanted != CollectiveAlgorithm::kTree) {
+    take(CollectiveAlgorithm::kHierarchical,
+         HierarchicalPhases(network, kind, bytes, members));
+  }
+}
+
+}  // namespace
+
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
-  const auto count = static_cast<int>(members.size());
+  const int count = CountThatMeet(program.network, members);
   if (count < 2) return {};
   RingTraffic traffic;
   traffic.links.latency_s = program.network.hop_s;
@@ -309,6 +363,7 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                          .latency_s = time.latency_s,
                          .bytes_per_edge = time.bytes_per_edge};
   if (ring) plan.loads = std::move(traffic.loads);
+  TakePhases(program.network, CollectiveKindOf(kind), bytes, members, &plan);
   return plan;
 }
 

@@ -26,6 +26,7 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/profile/profile.h"
+#include "sim/program/collective_algorithm.h"
 #include "sim/program/group.h"
 #include "sim/program/lane_hook.h"
 #include "sim/program/layer_part.h"
@@ -227,6 +228,11 @@ struct Network {
   // Whose collectives those of gradients and parameters take the time of
   // (network_time.h), of one device a rank; null: nobody's.
   std::shared_ptr<const Profile> measured;
+  // Of collectives on a cluster that are not measured.
+  CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
+  // Devices of a rank that hold the same parameters: every so many of them, in
+  // the order of tensor parallelism, then context parallelism.
+  int context_parallel = 1;
 };
 
 // A transfer of a false start whose consumer is beyond its end.

@@ -4,6 +4,8 @@
 // theirs to handle at the positions where they stop it.
 //
 // A pass costs about 4 ns: keep branches and memory accesses out of Advance.
+// What passes take is that of their lane; or that with factors; or drawn, which
+// costs as much as the draw.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +36,14 @@ struct ReplayRank {
   double last_start_s = 0;  // of the pass or block run last
   // Set by RunBlock: when it could have begun but for `earliest_s`.
   double last_ready_s = 0;
+  double drawn_s = 0;  // of all blocks so far, where times are drawn
+};
+
+// What passes take where that is drawn, anew for each of them.
+class DrawnTimes {
+ public:
+  virtual ~DrawnTimes() = default;
+  virtual double Seconds(int rank, Pass pass) const = 0;
 };
 
 // Sees nothing, costs nothing.
@@ -61,13 +71,22 @@ class ReplayCore {
         factor_(microbatch_factor),
         pair_factor_(pair_factor),
         slice_factor_(slice_factor),
-        has_factors_(microbatch_factor != nullptr || slice_factor != nullptr ||
-                     std::any_of(ranks_.begin(), ranks_.end(),
-                                 [](const ReplayRank& each) {
-                                   return each.lane_factors != nullptr;
-                                 })) {}
+        times_(microbatch_factor != nullptr || slice_factor != nullptr ||
+                       std::any_of(ranks_.begin(), ranks_.end(),
+                                   [](const ReplayRank& each) {
+                                     return each.lane_factors != nullptr;
+                                   })
+                   ? Times::kFactors
+                   : Times::kLanes) {}
+
+  // In place of lanes and factors; `drawn` must outlive the runs.
+  void Draw(const DrawnTimes* drawn) {
+    drawn_ = drawn;
+    times_ = Times::kDrawn;
+  }
 
   ReplayRank& rank(int rank) { return ranks_[rank]; }
+  const ReplayRank& rank(int rank) const { return ranks_[rank]; }
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
   TokenQueue& queue(int channel) { return queues_[channel]; }
 
@@ -76,8 +95,15 @@ class ReplayCore {
   // OnTransfer(channel, pass, start, arrival).
   template <class Observer>
   Outcome Advance(int rank, int64_t stop, Observer& observer) {
-    return has_factors_ ? AdvanceImpl<true>(rank, stop, observer)
-                        : AdvanceImpl<false>(rank, stop, observer);
+    switch (times_) {
+      case Times::kFactors:
+        return AdvanceImpl<Times::kFactors>(rank, stop, observer);
+      case Times::kDrawn:
+        return AdvanceImpl<Times::kDrawn>(rank, stop, observer);
+      case Times::kLanes:
+        break;
+    }
+    return AdvanceImpl<Times::kLanes>(rank, stop, observer);
   }
 
   // Runs the pass, or the block (X&Y), at the position of `rank`, special or
@@ -85,16 +111,28 @@ class ReplayCore {
   // input is missing.
   template <class Observer>
   bool RunBlock(int rank, double earliest_s, Observer& observer) {
-    return has_factors_ ? RunBlockImpl<true>(rank, earliest_s, observer)
-                        : RunBlockImpl<false>(rank, earliest_s, observer);
+    switch (times_) {
+      case Times::kFactors:
+        return RunBlockImpl<Times::kFactors>(rank, earliest_s, observer);
+      case Times::kDrawn:
+        return RunBlockImpl<Times::kDrawn>(rank, earliest_s, observer);
+      case Times::kLanes:
+        break;
+    }
+    return RunBlockImpl<Times::kLanes>(rank, earliest_s, observer);
   }
 
  private:
-  template <bool kFactor>
-  double Seconds(const ReplayRank& rank, const ReplayLane& lane,
-                 Pass pass) const {
+  enum class Times { kLanes, kFactors, kDrawn };
+
+  template <Times kTimes>
+  double Seconds(int number, const ReplayLane& lane, Pass pass) const {
+    if constexpr (kTimes == Times::kDrawn) {
+      return drawn_->Seconds(number, pass);
+    }
+    const ReplayRank& rank = ranks_[number];
     double seconds = lane.seconds;
-    if constexpr (kFactor) {
+    if constexpr (kTimes == Times::kFactors) {
       if (factor_ != nullptr) seconds *= factor_[pass.microbatch()];
       if (slice_factor_ != nullptr) seconds *= slice_factor_[pass.slice()];
       if (rank.lane_factors != nullptr) {
@@ -106,11 +144,11 @@ class ReplayCore {
   }
 
   // Inlined into its few callers: a visit may be two passes long.
-  template <bool kFactor, class Observer>
+  template <Times kTimes, class Observer>
   [[gnu::always_inline]] inline Outcome AdvanceImpl(int rank, int64_t stop,
                                                     Observer& observer);
 
-  template <bool kFactor, class Observer>
+  template <Times kTimes, class Observer>
   [[gnu::noinline]] bool RunBlockImpl(int rank, double earliest_s,
                                       Observer& observer);
 
@@ -119,10 +157,11 @@ class ReplayCore {
   const double* factor_;
   const double pair_factor_;
   const double* slice_factor_;
-  const bool has_factors_;
+  const DrawnTimes* drawn_ = nullptr;
+  Times times_;
 };
 
-template <bool kFactor, class Observer>
+template <ReplayCore::Times kTimes, class Observer>
 ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
                                             Observer& observer) {
   ReplayRank& state = ranks_[rank];
@@ -144,7 +183,7 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
       }
       state.position = position;
       state.clock_s = clock_s;
-      if (!RunBlockImpl<kFactor>(rank, 0, observer)) {
+      if (!RunBlockImpl<kTimes>(rank, 0, observer)) {
         outcome = Outcome::kBlocked;
         break;
       }
@@ -162,9 +201,10 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
       }
       begin_s = std::max(begin_s, arrival_s);
     }
-    const double seconds = Seconds<kFactor>(state, lane, pass);
+    const double seconds = Seconds<kTimes>(rank, lane, pass);
     start_s = begin_s;
     clock_s = begin_s + seconds;
+    if constexpr (kTimes == Times::kDrawn) state.drawn_s += seconds;
     if constexpr (Observer::kActive) {
       observer.OnPass(rank, position, pass, begin_s, clock_s, false);
     }
@@ -183,7 +223,7 @@ ReplayCore::Outcome ReplayCore::AdvanceImpl(int rank, int64_t stop,
   return outcome;
 }
 
-template <bool kFactor, class Observer>
+template <ReplayCore::Times kTimes, class Observer>
 bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
   ReplayRank& state = ranks_[rank];
   const Pass* const passes = state.order + state.position;
@@ -208,12 +248,13 @@ bool ReplayCore::RunBlockImpl(int rank, double earliest_s, Observer& observer) {
   state.last_ready_s = ready_s;
   const double start_s = std::max(ready_s, earliest_s);
   const double share = joint ? pair_factor_ : 1;
-  const double first_s = Seconds<kFactor>(state, *lanes[0], passes[0]) * share;
+  const double first_s = Seconds<kTimes>(rank, *lanes[0], passes[0]) * share;
   const double second_s =
-      joint ? Seconds<kFactor>(state, *lanes[1], passes[1]) * share : 0;
+      joint ? Seconds<kTimes>(rank, *lanes[1], passes[1]) * share : 0;
   const double middle_s = start_s + first_s;
   // Not middle_s + second_s: a block is one operation of one duration.
   const double end_s = start_s + (first_s + second_s);
+  if constexpr (kTimes == Times::kDrawn) state.drawn_s += first_s + second_s;
   if constexpr (Observer::kActive) {
     observer.OnPass(rank, state.position, passes[0], start_s,
                     joint ? middle_s : end_s, joint);

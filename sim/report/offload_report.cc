@@ -84,6 +84,11 @@ std::string OffloadToText(const OffloadReport& report) {
                           "%-14s %10s  longer than with copies that take no "
                           "time\n",
                           "  step", FormatSeconds(*report.step_cost_s));
+  } else if (report.cost_left_out) {
+    absl::StrAppendFormat(&out,
+                          "%-14s %10s  what copies cost it takes a second run, "
+                          "left out above a million operations\n",
+                          "  step", "-");
   }
   if (report.held_back_s() > 0) {
     absl::StrAppendFormat(&out,

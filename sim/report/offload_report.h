@@ -31,6 +31,7 @@ struct OffloadReport {
   std::vector<RankOffloadReport> ranks;
   // The step less that of the same orders with copies that take no time.
   std::optional<double> step_cost_s;
+  bool cost_left_out = false;  // that takes a second run, and was a long one
 
   // On the rank that waits longest, in the first iteration.
   double exposed_s() const;

@@ -42,6 +42,24 @@ std::vector<std::vector<double>> PeaksOf(const PreparedRun& prepared,
   return peaks;
 }
 
+bool HasCopies(const Program& program) {
+  for (int index = 0; index < program.num_classes(); ++index) {
+    for (const RankProgram& rank : program.dp_class(index).ranks) {
+      for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
+        const PassKind kind = Pass::KindOf(lane);
+        if ((kind == PassKind::kOffload || kind == PassKind::kLoad) &&
+            rank.lanes[lane].passes > 0) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// Operations of a run that is worth a second one.
+constexpr int64_t kMostRunTwice = 1000000;
+
 // How much shorter the step is when copies take no time.
 absl::StatusOr<double> CostOfCopies(const Program& program,
                                     const EngineInfo& engine,
@@ -67,6 +85,7 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
       result.summary,
       engine->run(program,
                   {.trace = options.trace,
+                   .progress = options.progress,
                    .native_flows = prepared.config.network == "native"}));
   Report& report = result.report;
   const double held = prepared.costs.passes.held_until_weight;
@@ -80,11 +99,16 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
                         PredictStepOf(prepared, program, report.iteration_s));
   }
   DescribeRun(prepared, &report);
-  if (report.offload) {
+  if (report.offload && !HasCopies(program)) {
+    report.offload->step_cost_s = 0;
+  } else if (report.offload && result.summary.simulated_ops > kMostRunTwice) {
+    report.offload->cost_left_out = true;
+  } else if (report.offload) {
     PW_ASSIGN_OR_RETURN(
         report.offload->step_cost_s,
         CostOfCopies(program, *engine,
-                     {.native_flows = prepared.config.network == "native"},
+                     {.progress = options.progress,
+                      .native_flows = prepared.config.network == "native"},
                      report.iteration_s));
   }
   DescribeResults(prepared, &report);

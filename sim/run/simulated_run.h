@@ -29,6 +29,7 @@ namespace pipewright {
 // anything.
 struct SimulateOptions {
   TraceSink* trace = nullptr;          // gets the operations; may be null
+  Progress* progress = nullptr;        // of the engine; may be null
   const EngineInfo* engine = nullptr;  // null: that of the configuration
   bool interval = false;               // Report::interval: replays the step
   // Sees what would run; an error ends it there. May be null.

@@ -132,7 +132,9 @@ class QueueTransport : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
                                       TraceSink* trace) {
-  EventRun run(program, {.trace = trace, .time_lone_transfers = false});
+  EventRun run(
+      program,
+      {.trace = trace, .time_lone_transfers = false, .run_ahead = false});
   QueueTransport transport(program, &run);
   run.Launch(&transport);
   transport.Run();

@@ -1,6 +1,7 @@
 // A clock of a few lines for EventRun: timers in a priority queue, flows
-// max-min shared by progressive filling from scratch at every change. Slow
-// and simple; SimGrid's transport is held against it.
+// max-min shared by progressive filling from scratch at every change, devices
+// that never run ahead of it. Slow and simple; SimGrid's transport is held
+// against it.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -7,7 +7,6 @@
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
-#include "sim/engine/timed_engine.h"
 #include "sim/report/report.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
@@ -67,56 +66,6 @@ TEST_CASE("jitter: both engines draw the same times", "[engine]") {
             Approx(fast->times[0][rank].busy_s).epsilon(kSame));
     }
   }
-}
-
-std::shared_ptr<Jitter> Uniform(uint64_t seed, int stages) {
-  auto jitter = std::make_shared<Jitter>();
-  jitter->seed = seed;
-  jitter->optimizer = {0.8, 1.2};
-  jitter->passes.resize(stages);
-  for (auto& kinds : jitter->passes) kinds.fill(jitter->optimizer);
-  return jitter;
-}
-
-// The sweep against events in time, to the last bit: each replica, with what
-// is copied, met and held. On clusters too: nothing is shared.
-TEST_CASE("jitter: the sweep equals the events exactly", "[engine]") {
-  int compared = 0;
-  int several = 0;
-  int deadlocks = 0;
-  for (uint32_t seed = 1; seed <= 2000; ++seed) {
-    absl::StatusOr<RandomProgram> made = MakeRandomProgram(
-        seed, {.most_classes = 1 + static_cast<int>(seed % 2)});
-    if (!made.ok()) continue;
-    INFO(made->about);
-    Program& program = made->program;
-    program.jitter = seed % 3 == 0 ? Uniform(seed, program.schedule->stages())
-                                   : Noise(seed, 0.2);
-    program.until_steady = false;
-    const auto sweep = RunFast(program, {});
-    const auto events = RunTimed(program, {});
-    REQUIRE(sweep.ok() == events.ok());
-    if (!sweep.ok()) {
-      ++deadlocks;
-      continue;
-    }
-    CHECK(sweep->iteration_end_s == events->iteration_end_s);
-    REQUIRE(sweep->row_of_replica == events->row_of_replica);
-    for (int replica = 0; replica < program.replicas; ++replica) {
-      for (int rank = 0; rank < program.pp(); ++rank) {
-        const RankTimes& mine = sweep->times[replica][rank];
-        const RankTimes& theirs = events->times[replica][rank];
-        CHECK(mine.first_start_s == theirs.first_start_s);
-        CHECK(mine.last_end_s == theirs.last_end_s);
-        CHECK(mine.busy_s == theirs.busy_s);
-      }
-    }
-    ++compared;
-    several += program.replicas > 1 ? 1 : 0;
-  }
-  CHECK(compared > 1000);
-  CHECK(several > 500);
-  CHECK(deadlocks > 10);
 }
 
 TEST_CASE("jitter: a seed is a run, another seed another", "[engine]") {

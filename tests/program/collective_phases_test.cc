@@ -264,6 +264,7 @@ Program AllReduces(const Fabric& fabric, CollectiveAlgorithm algorithm,
   LowerOptions options;
   options.costs = CostsOf(
       *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
+  options.data_parallel = DataParallel::kDdp;
   options.replicas = static_cast<int>(fabric.members.size());
   options.gradient_bytes = {bytes};
   options.network = fabric.network;
@@ -320,6 +321,7 @@ TEST_CASE("collectives: phases of two groups share cards", "[program]") {
     LowerOptions options;
     options.costs = CostsOf(
         *schedule, {.forward = 0, .backward_input = 0, .backward_weight = 0});
+    options.data_parallel = DataParallel::kDdp;
     options.replicas = 8;
     options.gradient_bytes = {1e9, 1e9};
     options.network = NetworkOf(fabric.cluster, places, 2, 8);

@@ -197,8 +197,9 @@ std::vector<FieldHelp> StrategyHelp() {
       {"strategy.collectives", "ring",
        "how gradients and parameters go over several nodes: ring, tree "
        "(double binary, of all-reduce), hierarchical (inside nodes, then over "
-       "them), or the fastest of these for each size; nothing decides what is "
-       "measured"},
+       "them), or the fastest of these for each size; what is measured is "
+       "taken "
+       "before any"},
       {"strategy.mapping", "dp-pp",
        "where ranks are: dp-pp, pp-dp, bitpipe, or the device of each rank, "
        "replica after replica (0,1,2,3)"},

@@ -178,7 +178,6 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();
   prepared.links.mapping =
       std::make_shared<const RankMapping>(*std::move(mapping));
-  prepared.links.context_parallel = sizes.cp;
   prepared.links.collectives =
       config.strategy.collectives.value_or(CollectiveAlgorithm::kRing);
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {

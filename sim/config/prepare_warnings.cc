@@ -31,6 +31,13 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                      blocks == ShardBlocks::kRun ? "run" : "unit",
                      ", but memory counts two gathered layers"));
   }
+  if (zero >= 1 && sizes.cp > 1) {
+    warnings->push_back(absl::StrCat(
+        config.Field(strategy.zero ? "strategy.zero"
+                                   : "strategy.data_parallel"),
+        ": memory and the optimizer step are sharded over dp * cp, but "
+        "messages for it run over dp alone"));
+  }
   const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
   if (recompute != Recompute::kNone && !costs.analytic && !costs.profile &&
       !costs.recompute_s) {
@@ -40,17 +47,11 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                      "are; costs.uniform.recompute (--recompute-time) adds the "
                      "time of the recomputation to backward_input"));
   }
-  if (sizes.cp > 1 && sizes.dp == 1) {
-    warnings->push_back(
-        absl::StrCat(config.Field("strategy.cp"),
-                     ": with dp 1 gradients are not reduced; the ring over cp "
-                     "takes no time"));
-  } else if (sizes.cp > 1 && strategy.data_parallel.value_or(
-                                 DataParallel::kNone) == DataParallel::kOdc) {
+  if (sizes.cp > 1) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.cp"),
-        ": pulls and pushes of odc are of dp alone; the part over cp takes no "
-        "time"));
+        ": gradients are reduced over dp alone; the part of the ring over cp "
+        "takes no time"));
   }
 }
 

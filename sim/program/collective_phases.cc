@@ -12,15 +12,17 @@ namespace {
 // (NCCL_BUFFSIZE, NCCL_STEPS).
 constexpr double kChunkBytes = 512.0 * 1024;
 
-// The devices of the group on each node, for each list of DevicesThatMeet.
+// The devices of the group on each node, for each device of a rank.
 using Nodes = std::vector<std::vector<int>>;
 
 std::vector<Nodes> NodesOfGroup(const Network& network,
                                 const std::vector<Member>& members) {
   std::vector<Nodes> all;
-  for (const std::vector<int>& meeting : DevicesThatMeet(network, members)) {
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
     std::map<int, std::vector<int>> nodes;
-    for (const int device : meeting) {
+    for (const Member& member : members) {
+      const int device =
+          network.mapping->DeviceOf(member.replica, member.rank, index);
       nodes[network.cluster->devices()[device].node].push_back(device);
     }
     Nodes& own = all.emplace_back();
@@ -105,7 +107,7 @@ std::vector<CollectivePhase> TreePhases(const Network& network, double bytes,
   const std::vector<Nodes> groups = NodesOfGroup(network, members);
   const auto count = static_cast<int>(groups[0].size());
   if (count < 2) return {};
-  auto heads = static_cast<size_t>(CountThatMeet(network, members));
+  size_t heads = members.size();
   size_t longest = 1;
   for (const Nodes& nodes : groups) {
     for (const std::vector<int>& devices : nodes) {

@@ -167,30 +167,6 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
   return members;
 }
 
-int CountThatMeet(const Network& network, const std::vector<Member>& members) {
-  const bool one_rank = std::all_of(
-      members.begin(), members.end(),
-      [&](const Member& each) { return each.rank == members[0].rank; });
-  return static_cast<int>(members.size()) *
-         (one_rank ? network.context_parallel : 1);
-}
-
-std::vector<std::vector<int>> DevicesThatMeet(
-    const Network& network, const std::vector<Member>& members) {
-  const int devices = network.mapping->devices_per_rank();
-  const int beside =
-      CountThatMeet(network, members) / static_cast<int>(members.size());
-  const int parts = devices / beside;
-  std::vector<std::vector<int>> meeting(parts);
-  for (int index = 0; index < devices; ++index) {
-    for (const Member& member : members) {
-      meeting[index % parts].push_back(
-          network.mapping->DeviceOf(member.replica, member.rank, index));
-    }
-  }
-  return meeting;
-}
-
 namespace {
 
 // The orders of the members on their rings. Devices of one node stand next to
@@ -234,11 +210,15 @@ struct RingTraffic {
 RingTraffic TrafficOf(const Network& network,
                       const std::vector<Member>& members) {
   const Cluster& cluster = *network.cluster;
-  // [list of DevicesThatMeet][ring]
+  // [index of a device in its rank][ring]
   std::vector<std::vector<std::vector<int>>> orders;
-  const auto count = static_cast<size_t>(CountThatMeet(network, members));
-  size_t rings = count;
-  for (std::vector<int>& devices : DevicesThatMeet(network, members)) {
+  size_t rings = members.size();
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+    std::vector<int> devices;
+    for (const Member& member : members) {
+      devices.push_back(
+          network.mapping->DeviceOf(member.replica, member.rank, index));
+    }
     orders.push_back(Rings(cluster, std::move(devices)));
     rings = std::min(rings, orders.back().size());
   }
@@ -246,7 +226,7 @@ RingTraffic TrafficOf(const Network& network,
   traffic.links.rings = static_cast<int>(rings);
   absl::flat_hash_map<LinkId, double> flows_on;
   for (size_t ring = 0; ring < rings; ++ring) {
-    for (size_t at = 0; at < count; ++at) {
+    for (size_t at = 0; at < members.size(); ++at) {
       std::vector<std::vector<LinkId>> routes;
       for (const std::vector<std::vector<int>>& own : orders) {
         const std::vector<int>& order = own[ring];
@@ -348,7 +328,7 @@ void TakePhases(const Network& network, CollectiveKind kind, double bytes,
 
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
-  const int count = CountThatMeet(program.network, members);
+  const auto count = static_cast<int>(members.size());
   if (count < 2) return {};
   RingTraffic traffic;
   traffic.links.latency_s = program.network.hop_s;

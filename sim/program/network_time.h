@@ -73,18 +73,10 @@ struct Member {
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica);
 
-// The devices that meet, for each part of the parameters that a rank's devices
-// share: of members that are one rank also those of context parallelism, of
-// others the n-th devices. Only on a cluster.
-std::vector<std::vector<int>> DevicesThatMeet(
-    const Network& network, const std::vector<Member>& members);
-// How many of them are in a list, with or without a cluster.
-int CountThatMeet(const Network& network, const std::vector<Member>& members);
-
 // How a collective runs: as TimeOfCollective (sim/cost/collective_time.h) says,
 // on rings over the links between its members. A group with k devices in every
-// one of several nodes runs k rings with 1/k of the buffer each. All that
-// DevicesThatMeet lists run at once.
+// one of several nodes runs k rings with 1/k of the buffer each. The n-th
+// devices of all members have rings of their own, and all run at once.
 //
 // A ring turns at the pace of its slowest edge, so all edges are one bundle.
 //

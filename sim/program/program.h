@@ -230,9 +230,6 @@ struct Network {
   std::shared_ptr<const Profile> measured;
   // Of collectives on a cluster that are not measured.
   CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
-  // Devices of a rank that hold the same parameters: every so many of them, in
-  // the order of tensor parallelism, then context parallelism.
-  int context_parallel = 1;
 };
 
 // A transfer of a false start whose consumer is beyond its end.

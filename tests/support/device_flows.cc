@@ -205,23 +205,15 @@ double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
 std::vector<DeviceFlow> RingEdges(const Network& network,
                                   const std::vector<Member>& members,
                                   double bytes, double share) {
-  // Of one rank's replicas all devices that hold the same part meet.
-  const bool one_rank = std::all_of(
-      members.begin(), members.end(),
-      [&](const Member& member) { return member.rank == members[0].rank; });
-  const int of_rank = network.mapping->devices_per_rank();
-  const int parts = one_rank ? of_rank / network.context_parallel : of_rank;
   // [index of a device in its rank][node]: the devices there.
   std::vector<std::map<int, std::vector<int>>> nodes;
-  size_t rings = members.size() * of_rank / parts;
-  for (int index = 0; index < parts; ++index) {
+  size_t rings = members.size();
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
     auto& own = nodes.emplace_back();
     for (const Member& member : members) {
-      for (int same = index; same < of_rank; same += parts) {
-        const int device =
-            network.mapping->DeviceOf(member.replica, member.rank) + same;
-        own[network.cluster->devices()[device].node].push_back(device);
-      }
+      const int device =
+          network.mapping->DeviceOf(member.replica, member.rank) + index;
+      own[network.cluster->devices()[device].node].push_back(device);
     }
     for (auto& [node, devices] : own) {
       std::sort(devices.begin(), devices.end());
@@ -251,7 +243,7 @@ double NaiveCollectiveSeconds(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
   const CollectivePlan plan = PlanCollective(program, kind, bytes, members);
   if (!plan.ring || program.network.cluster == nullptr) return plan.seconds;
-  const double n = CountThatMeet(program.network, members);
+  const auto n = static_cast<double>(members.size());
   double share = kind == OpKind::kBarrier ? 0 : (n - 1) / n;
   if (kind == OpKind::kAllReduce) share = 2 * share;
   return plan.latency_s +

@@ -114,7 +114,8 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
   const Network& network = program.network;
   if (network.cluster == nullptr) return network.hop_s;
   const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
-  return flows.loads.empty() ? 0 : SecondsOf(*network.cluster, flows, op.bytes);
+  return flows.loads.empty() ? 0
+                             : SecondsOf(*network.cluster, flows, op.bytes);
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,

@@ -1,0 +1,65 @@
+// The line that says how far a long run is: on a terminal, and nowhere else.
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <string>
+
+#include "sim/cli/progress_bar.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_binary.h"
+
+namespace pipewright {
+namespace {
+
+TEST_CASE("progress: the line", "[cli]") {
+  CHECK(ProgressBar::Line(0, 2) == "[" + std::string(30, '.') + "] 0 %");
+  CHECK(ProgressBar::Line(0.5, 3) == "[" + std::string(15, '#') +
+                                         std::string(15, '.') +
+                                         "] 50 %, about 3 s left");
+  // A third takes 4 s, so what is left takes 8.
+  CHECK_THAT(ProgressBar::Line(1.0 / 3, 4),
+             Catch::EndsWith("] 33 %, about 8 s left"));
+  CHECK(ProgressBar::Line(2, 3) ==
+        "[" + std::string(30, '#') + "] 100 %, about 0 s left");
+}
+
+// Some seconds of W1, with util-linux's script as the terminal.
+const char* const kLongRun[] = {"--jitter", "uniform:5%", "--hop-bytes",
+                                "100MB"};
+
+TEST_CASE("progress: on a terminal alone, and wiped out at the end",
+          "[cli][long]") {
+  const std::string config = testing::SourcePath("experiments/scale/w1.yaml");
+  std::string command = testing::BinaryPath() + " simulate " + config;
+  std::vector<std::string> words = {"simulate", config};
+  for (const char* word : kLongRun) {
+    command += std::string(" ") + word;
+    words.push_back(word);
+  }
+  const std::string in_terminal =
+      "TERM=xterm script -qec '" + command + "' /dev/null 2>&1 < /dev/null";
+  FILE* const pipe = ::popen(in_terminal.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string shown;
+  char buffer[4096];
+  for (size_t count;
+       (count = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
+    shown.append(buffer, count);
+  }
+  REQUIRE(::pclose(pipe) == 0);
+  INFO(shown.substr(0, 2000));
+  const std::string begin = "\r\x1b[K";
+  CHECK_THAT(shown, Catch::Contains(begin + "[#"));
+  CHECK_THAT(shown, Catch::Contains(" %, about "));
+  // Behind the last wipe stands the report and no bar.
+  const size_t wiped = shown.rfind(begin);
+  REQUIRE(wiped != std::string::npos);
+  CHECK(shown.find("[#", wiped) == std::string::npos);
+  CHECK_THAT(shown.substr(wiped), Catch::Contains("iteration"));
+  const testing::BinaryResult alone = testing::RunBinary(words);
+  CHECK(alone.exit_code == 0);
+  CHECK(alone.err.find('\x1b') == std::string::npos);
+  CHECK(alone.out.find('\x1b') == std::string::npos);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -50,7 +51,7 @@ std::string ProgressBar::Line(double part, double elapsed_s) {
   if (part >= 0.01) {
     absl::StrAppendFormat(
         &out, ", about %d s left",
-        static_cast<int64_t>(std::ceil(elapsed_s * (1 - part) / part)));
+        static_cast<int64_t>(std::lround(elapsed_s * (1 - part) / part)));
   }
   return out;
 }

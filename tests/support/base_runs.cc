@@ -93,7 +93,7 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: 1f1b}\n"
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 2, microbatches: 4, dp: 16, data_parallel: ddp}\n"
-       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 32KiB}\n"
+       "costs: {TIMES, hop_bytes: 64MiB, gradient_bytes: 8GiB}\n"
        "engine: fast\n"},
       {"one batch",
        "model: {preset: gpt-tiny}\n"

@@ -7,21 +7,15 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/config/choice_row.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/reality_fields.h"
 #include "sim/config/run_config.h"
+#include "sim/config/sequence_fields.h"
+#include "sim/config/system_fields.h"
 #include "sim/schedule/pass.h"
-#include "sim/sequences/lengths.h"
-#include "sim/sequences/packer.h"
-#include "sim/topology/registry.h"
 
 namespace pipewright {
-
-struct ChoiceRow {
-  const char* name;
-  int value;
-  bool available = true;  // false: refused as not in this version
-};
 
 inline const std::vector<ChoiceRow>& DataParallelChoices() {
   static const std::vector<ChoiceRow> rows = [] {
@@ -185,26 +179,6 @@ inline const std::vector<ChoiceRow>& ValidationChoices() {
   return rows;
 }
 
-inline const std::vector<ChoiceRow>& PackerChoices() {
-  static const std::vector<ChoiceRow> rows = [] {
-    std::vector<ChoiceRow> all;
-    for (const PackerTraits& traits : kPackers) {
-      all.push_back({traits.name, static_cast<int>(traits.packer)});
-    }
-    return all;
-  }();
-  return rows;
-}
-
-inline const std::vector<ChoiceRow>& PackerCostChoices() {
-  static const std::vector<ChoiceRow> rows = {
-      {"linear", static_cast<int>(PackerCost::kLinear)},
-      {"fit", static_cast<int>(PackerCost::kFit)},
-      {"flops", static_cast<int>(PackerCost::kFlops)},
-  };
-  return rows;
-}
-
 // Of each value of a list of factors; 0 is one too.
 struct FactorRange {
   double least = 1e-6;
@@ -213,15 +187,6 @@ struct FactorRange {
 inline constexpr FactorRange kFactors;
 // Whether a factor may also be 0.
 enum MayBeZero : bool { kNeverZero, kMayBeZero };
-
-// The name of an available value.
-template <typename Enum>
-const char* ChoiceName(const std::vector<ChoiceRow>& rows, Enum value) {
-  for (const ChoiceRow& row : rows) {
-    if (row.available && row.value == static_cast<int>(value)) return row.name;
-  }
-  return "";
-}
 
 // `visit` has Text, Int and Real (minimum and maximum), Bool, Quantity and
 // Quantities (RangeOf the unit), Reals (kFactors), Ints, Texts, Choice, Pairs
@@ -241,9 +206,6 @@ void VisitFields(Config& config, Visitor& visit) {
   // More would only repeat the period; the limit keeps a slip of the finger
   // from running for days.
   constexpr int kMostIterations = 10000;
-  // Parameters a second, and bytes of memory for each of them.
-  constexpr double kMostRate = 1e15;
-  constexpr double kMostHostBytes = 1024;
   auto& model = config.model;
   visit.Text("model.preset", model.preset);
   visit.Text("model.hf", model.hf);
@@ -254,42 +216,7 @@ void VisitFields(Config& config, Visitor& visit) {
     visit.Bool(row.path, model.*row.given);
   }
 
-  auto& system = config.system;
-  visit.Text("system.preset", system.preset);
-  visit.Text("system.file", system.file);
-  visit.Int("system.nodes", system.nodes, 1, kMostClusterDevices);
-  visit.Text("system.shape", system.shape);
-  visit.Int("system.devices_per_node", system.devices_per_node, 1,
-            kMostClusterDevices);
-  visit.Int("system.nics_per_node", system.nics_per_node, 0,
-            kMostClusterDevices);
-  visit.Int("system.pcie_per_switch", system.pcie_per_switch, 1,
-            kMostClusterDevices);
-  visit.Pairs("system.params", system.params);
-  visit.Quantity("system.nvlink.bandwidth", system.nvlink.bytes_per_s,
-                 Unit::kBandwidth);
-  visit.Quantity("system.nvlink.latency", system.nvlink.latency_s, Unit::kTime);
-  visit.Quantity("system.nic.bandwidth", system.nic.bytes_per_s,
-                 Unit::kBandwidth);
-  visit.Quantity("system.nic.latency", system.nic.latency_s, Unit::kTime);
-  visit.Quantity("system.pcie.bandwidth", system.pcie.bytes_per_s,
-                 Unit::kBandwidth);
-  visit.Quantity("system.pcie.latency", system.pcie.latency_s, Unit::kTime);
-  visit.Quantity("system.host.memory_bandwidth", system.host.bytes_per_s,
-                 Unit::kBandwidth);
-  visit.Real("system.host.adam_bytes_per_parameter", system.host.adam_bytes, 0,
-             kMostHostBytes);
-  visit.Real("system.host.cast_bytes_per_parameter", system.host.cast_bytes, 0,
-             kMostHostBytes);
-  visit.Real("system.host.adam_rate", system.host.adam_rate, 1, kMostRate);
-  visit.Real("system.host.cast_rate", system.host.cast_rate, 1, kMostRate);
-  visit.Real("system.host.flush_rate", system.host.flush_rate, 1, kMostRate);
-  visit.Int("system.host.slots", system.host.slots, 1, 2);
-  visit.Real("system.host.device_adam_rate", system.host.device_adam_rate, 1,
-             kMostRate);
-  visit.Text("system.device_name", system.device_name);
-  visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
-  visit.Quantity("system.host_memory", system.host_memory_bytes, Unit::kBytes);
+  VisitSystem(config, visit);
 
   auto& strategy = config.strategy;
   visit.Int("strategy.pp", strategy.pp, 1, kMostRanks);
@@ -430,16 +357,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 
-  auto& sequences = config.sequences;
-  visit.Text("sequences.lengths", sequences.lengths);
-  visit.Texts("sequences.histogram", sequences.histogram);
-  visit.Choice("sequences.packer", sequences.packer, PackerChoices());
-  visit.Choice("sequences.packer_cost", sequences.packer_cost,
-               PackerCostChoices());
-  visit.Int("sequences.minibatch", sequences.minibatch, 1, kMostSamples);
-  visit.Int("sequences.max_token_len", sequences.max_token_len, 1, kMostLength);
-  visit.Int("sequences.seed", sequences.seed, 0,
-            std::numeric_limits<int64_t>::max());
+  VisitSequences(config, visit);
 
   visit.Text("engine", config.engine);
   visit.Text("network", config.network);

@@ -1,6 +1,7 @@
 #include "sim/search/plan_bound.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -53,10 +54,14 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
           ? group.recompute
           : Recompute::kNone;
   const int frozen = layer < model.frozen_layers ? 1 : 0;
-  const BlockKey key = {group.tp, group.cp,
-                        group.ep, group.microbatch_size,
-                        static_cast<int>(recompute), static_cast<int>(kind),
-                        frozen, group.dp > 1 ? 1 : 0};
+  const BlockKey key = {group.tp,
+                        group.cp,
+                        group.ep,
+                        group.microbatch_size,
+                        static_cast<int>(recompute),
+                        static_cast<int>(kind),
+                        frozen,
+                        group.dp > 1 ? 1 : 0};
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<StageBound>& known = blocks_[key];
   if (known != nullptr) return *known;
@@ -65,9 +70,8 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   training.recompute = recompute;
   const PreparedCosts& costs = space_->probe().costs;
   if (costs.analytic) {
-    const PassCosts block =
-        AnalyticCosts(model, training, *costs.analytic, OneBlock(kind, layer),
-                      {0});
+    const PassCosts block = AnalyticCosts(model, training, *costs.analytic,
+                                          OneBlock(kind, layer), {0});
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
@@ -88,16 +92,15 @@ std::shared_ptr<const StageLayout> PlanBounds::LayoutOf(
   if (known != nullptr) return known;
   const ModelSpec& model = *space_->model();
   const TrainingSpec training = space_->TrainingOf(group);
-  const PlanLayout& layout =
-      space_->Layouts(group.pp, group.vpp)[group.layout];
+  const PlanLayout& layout = space_->Layouts(group.pp, group.vpp)[group.layout];
   const StrategyChoice& given = space_->request().base.strategy;
   const std::vector<int64_t>& counts =
       layout.counts.empty() ? given.layers : layout.counts;
   const std::string& text =
       layout.text.empty() ? given.layout.value_or("") : layout.text;
   absl::StatusOr<StageLayout> made = StageLayout();
-  if (layout.given && given.split.value_or(LayerSplit::kEven) ==
-                          LayerSplit::kBalanced) {
+  if (layout.given &&
+      given.split.value_or(LayerSplit::kEven) == LayerSplit::kBalanced) {
     // Nobody knows it before the run is prepared.
   } else if (!counts.empty()) {
     made = LayoutFromCounts(model, training, counts);
@@ -120,16 +123,27 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
   std::vector<StageBound> stages;
   if (space_->model() != nullptr) {
     const std::shared_ptr<const StageLayout> layout = LayoutOf(group);
+    stages.reserve(count);
+    // Blocks of a kind are alike but where some layers are frozen.
+    const bool alike_all = space_->model()->frozen_layers == 0;
+    std::array<const StageBound*, static_cast<size_t>(BlockKind::kHead) + 1>
+        known{};
+    const auto bound_of = [&](BlockKind kind,
+                              int64_t layer) -> const StageBound& {
+      const StageBound*& of_kind = known[static_cast<size_t>(kind)];
+      if (of_kind == nullptr || !alike_all) {
+        of_kind = &BlockOf(group, kind, layer);
+      }
+      return *of_kind;
+    };
     for (const std::vector<StageBlock>& blocks : layout->stages) {
       StageBound& sum = stages.emplace_back();
       for (const StageBlock& block : blocks) {
         // Frozen and trained layers may stand in one run of layers.
-        const int64_t alike =
-            space_->model()->frozen_layers == 0 ? block.count : 1;
+        const int64_t alike = alike_all ? block.count : 1;
         for (int64_t at = 0; at < block.count; at += alike) {
           const double times = static_cast<double>(alike) * block.part;
-          const StageBound& one =
-              BlockOf(group, block.kind, block.first_layer + at);
+          const StageBound& one = bound_of(block.kind, block.first_layer + at);
           sum.forward_s += times * one.forward_s;
           sum.backward_input_s += times * one.backward_input_s;
           sum.backward_weight_s += times * one.backward_weight_s;
@@ -145,9 +159,8 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
                         const std::vector<double>& each,
                         double StageBound::*member) {
     for (size_t stage = 0; stage < count; ++stage) {
-      stages[stage].*member = each.size() == count
-                                  ? each[stage]
-                                  : uniform.value_or(0) / group.vpp;
+      stages[stage].*member =
+          each.size() == count ? each[stage] : uniform.value_or(0) / group.vpp;
     }
   };
   take(given.forward_s, given.stage_forward_s, &StageBound::forward_s);
@@ -192,8 +205,8 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group,
     return 0;
   }
   // Replicas stand next to each other: so many in a node, with a ring each.
-  const int per_node = std::max(
-      1, space_->devices_per_node() / (group.tp * group.cp));
+  const int per_node =
+      std::max(1, space_->devices_per_node() / (group.tp * group.cp));
   double rate = shape->nvlink.bytes_per_s;
   if (group.dp > per_node) {
     const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
@@ -219,8 +232,8 @@ PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
   const TrainingSpec training = space_->TrainingOf(point.group);
   const RunConfig& base = space_->request().base;
   const auto reduce_s = [&](size_t stage) {
-    return CollectiveSeconds(
-               point.group, training.gradient_bytes * stages[stage].parameters) *
+    return CollectiveSeconds(point.group, training.gradient_bytes *
+                                              stages[stage].parameters) *
            (traits.shards_step ? 1 : 2);
   };
   const auto gather_s = [&](size_t stage) {
@@ -228,8 +241,8 @@ PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
                              training.weight_bytes * stages[stage].parameters);
   };
   // One block at a time is the least that zero2 and fsdp keep back.
-  const bool by_pass = traits.shards_gradients && facts.unit == 0 &&
-                       !base.strategy.shard_blocks;
+  const bool by_pass =
+      traits.shards_gradients && facts.unit == 0 && !base.strategy.shard_blocks;
   std::vector<double> least(point.group.pp,
                             std::numeric_limits<double>::infinity());
   std::vector<double> sum(point.group.pp, 0.0);
@@ -289,17 +302,16 @@ double PlanBounds::Passes(const PlanGroup& group,
     if (synchronised_ && facts.flushes) {
       const double head = forward_before[lowest[rank]];
       // Until a first backward can begin, a rank has nothing but forwards.
-      const double gap = facts.recomputes
-                             ? 0
-                             : forward_before[count] - head +
-                                   input_before[count] -
-                                   input_before[highest[rank] + 1];
+      const double gap = facts.recomputes ? 0
+                                          : forward_before[count] - head +
+                                                input_before[count] -
+                                                input_before[highest[rank] + 1];
       seconds = head + std::max(microbatches * forward[rank], gap) +
                 microbatches * backward[rank];
       seconds += facts.full_backward
                      ? backward_before[lowest[rank]] + extra.after_s
-                     : extra.rank_after_s.empty() ? 0
-                                                  : extra.rank_after_s[rank];
+                 : extra.rank_after_s.empty() ? 0
+                                              : extra.rank_after_s[rank];
       seconds += extra.before_s;
     }
     most = std::max(most, seconds);
@@ -311,12 +323,10 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
   const ScheduleFacts& facts = FactsOf(group);
   if (facts.rank_of_stage.empty()) return 0;
   const std::vector<StageBound> stages = Stages(group);
-  const double shards =
-      static_cast<double>(group.dp) * group.cp;
-  const double step =
-      synchronised_ && facts.flushes
-          ? OptimizerSeconds(group, stages, facts, shards)
-          : 0;
+  const double shards = static_cast<double>(group.dp) * group.cp;
+  const double step = synchronised_ && facts.flushes
+                          ? OptimizerSeconds(group, stages, facts, shards)
+                          : 0;
   return Passes(group, stages, facts, Extra()) + step;
 }
 
@@ -328,9 +338,9 @@ double PlanBounds::StepSeconds(const PlanPoint& point) {
   const bool shards = TraitsOf(point.data_parallel).shards_step;
   const double step =
       synchronised_ && facts.flushes
-          ? OptimizerSeconds(group, stages, facts,
-                             shards ? static_cast<double>(group.dp) * group.cp
-                                    : 1)
+          ? OptimizerSeconds(
+                group, stages, facts,
+                shards ? static_cast<double>(group.dp) * group.cp : 1)
           : 0;
   const Extra extra = ExtraOf(point, stages, facts);
   // Gathers of the next step may run beside the optimizer.

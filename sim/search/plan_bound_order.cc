@@ -32,10 +32,21 @@ double SecondsOf(PassKind kind, const StageBound& stage) {
   }
 }
 
+// Of as many blocks of the same kinds, where no layer is frozen.
+bool AreAlike(const std::vector<StageBlock>& one,
+              const std::vector<StageBlock>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](const StageBlock& left, const StageBlock& right) {
+                      return left.kind == right.kind &&
+                             left.count == right.count &&
+                             left.part == right.part;
+                    });
+}
+
 // Ends of all ranks; empty where they wait for each other.
 std::vector<double> EndsOf(const Schedule& schedule,
-                           const std::vector<StageBound>& stages,
-                           double factor, double hop_s, double pair_factor) {
+                           const std::vector<StageBound>& stages, double factor,
+                           double hop_s, double pair_factor) {
   const Wiring wiring = WireSchedule(schedule);
   const bool again = schedule.Has(PassKind::kRecompute);
   std::vector<std::vector<ReplayLane>> lanes(schedule.pp());
@@ -50,8 +61,7 @@ std::vector<double> EndsOf(const Schedule& schedule,
       // R passes may take something off the backward.
       if (again && kind != PassKind::kForward &&
           kind != PassKind::kBackwardWeight) {
-        seconds = std::max(
-            0.0, seconds - stages[wired[lane].stage].forward_s);
+        seconds = std::max(0.0, seconds - stages[wired[lane].stage].forward_s);
       }
       lanes[rank][lane] = {.seconds = factor * seconds,
                            .output_delay_s = hop_s,
@@ -123,9 +133,9 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
       Held fullest_both = now;
       double kept = 0, both = 0, most_kept = 0, most_both = 0;
       for (const Pass pass : schedule.order(rank)) {
-        const size_t lane = static_cast<size_t>(pass.direction()) *
-                                schedule.vpp() +
-                            pass.chunk();
+        const size_t lane =
+            static_cast<size_t>(pass.direction()) * schedule.vpp() +
+            pass.chunk();
         if (pass.kind() == PassKind::kForward) {
           now.kept[lane] += 1;
           kept += 1;
@@ -167,8 +177,8 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
     return 0;
   }
   const double bytes = HopBytes(*space_->model(), space_->TrainingOf(group));
-  const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
-                                            : shape->devices_per_node;
+  const int nics =
+      shape->nics_per_node > 0 ? shape->nics_per_node : shape->devices_per_node;
   const double share =
       std::max(1.0, static_cast<double>(nics) / shape->devices_per_node);
   double rate = share * shape->nic.bytes_per_s;
@@ -188,11 +198,11 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const std::shared_ptr<const Order> order = OrderOf(group);
   if (order->schedule == nullptr) return closed_s;
   const std::vector<StageBound> stages = Stages(group);
-  const std::string key = absl::StrCat(
-      group.schedule, " ", group.pp, " ", group.vpp, " ", group.microbatches,
-      " ", group.layout, " ", group.tp, " ", group.cp, " ", group.ep, " ",
-      group.microbatch_size, " ", static_cast<int>(group.recompute), " ",
-      group.dp > 1);
+  const std::string key =
+      absl::StrCat(group.schedule, " ", group.pp, " ", group.vpp, " ",
+                   group.microbatches, " ", group.layout, " ", group.tp, " ",
+                   group.cp, " ", group.ep, " ", group.microbatch_size, " ",
+                   static_cast<int>(group.recompute), " ", group.dp > 1);
   std::shared_ptr<const std::vector<double>> ends;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -200,8 +210,7 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
     if (found != replays_.end()) ends = found->second;
   }
   if (ends == nullptr) {
-    const double pair =
-        space_->request().base.costs.pair_factor.value_or(1);
+    const double pair = space_->request().base.costs.pair_factor.value_or(1);
     ends = std::make_shared<const std::vector<double>>(
         EndsOf(*order->schedule, stages, least_factor_ / std::min(1.0, pair),
                LeastHop(group), pair));
@@ -214,18 +223,18 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
     most = std::max(most, (*ends)[rank] + extra.rank_after_s[rank]);
   }
   const bool shards = TraitsOf(point.data_parallel).shards_step;
-  const double step = OptimizerSeconds(
-      group, stages, facts,
-      shards ? static_cast<double>(group.dp) * group.cp : 1);
+  const double step =
+      OptimizerSeconds(group, stages, facts,
+                       shards ? static_cast<double>(group.dp) * group.cp : 1);
   return std::max(closed_s, extra.before_s + most + step);
 }
 
 std::shared_ptr<const StageMemory> PlanBounds::MemoryOf(
     const TrainingSpec& training, const std::vector<StageBlock>& blocks) {
-  std::string key = absl::StrCat(
-      training.tp, " ", training.cp, " ", training.ep, " ", training.dp, " ",
-      training.zero, " ", training.microbatch_size, " ",
-      static_cast<int>(training.recompute));
+  std::string key = absl::StrCat(training.tp, " ", training.cp, " ",
+                                 training.ep, " ", training.dp, " ",
+                                 training.zero, " ", training.microbatch_size,
+                                 " ", static_cast<int>(training.recompute));
   for (const StageBlock& block : blocks) {
     absl::StrAppend(&key, "|", static_cast<int>(block.kind), " ", block.count,
                     " ", block.part, " ",
@@ -256,13 +265,19 @@ double PlanBounds::MemoryBytes(const PlanPoint& point) {
   if (layout->stages.empty() || facts.rank_of_stage.empty()) return 0;
   TrainingSpec training = space_->TrainingOf(group);
   training.zero = TraitsOf(point.data_parallel).zero_stage();
+  const int64_t frozen_layers = space_->model()->frozen_layers;
   std::vector<double> fixed(group.pp, 0.0);
   std::vector<std::shared_ptr<const StageMemory>> stages;
+  stages.reserve(layout->stages.size());
   for (size_t stage = 0; stage < layout->stages.size(); ++stage) {
-    stages.push_back(MemoryOf(training, layout->stages[stage]));
-    const double bytes =
-        static_cast<double>(stages.back()->fixed.total()) -
-        static_cast<double>(stages.back()->tied_table.total());
+    // Most stages are as the one before.
+    const bool as_before =
+        stage > 0 && frozen_layers == 0 &&
+        AreAlike(layout->stages[stage - 1], layout->stages[stage]);
+    stages.push_back(as_before ? stages.back()
+                               : MemoryOf(training, layout->stages[stage]));
+    const double bytes = static_cast<double>(stages.back()->fixed.total()) -
+                         static_cast<double>(stages.back()->tied_table.total());
     const int rank = facts.rank_of_stage[stage];
     fixed[rank] += bytes;
     if (facts.directions == 2) fixed[group.pp - 1 - rank] += bytes;
@@ -280,8 +295,7 @@ double PlanBounds::MemoryBytes(const PlanPoint& point) {
         for (size_t lane = 0; lane < held.kept.size(); ++lane) {
           const int vpp = group.vpp;
           const int stage = order->schedule->placement.StageOf(
-              rank, static_cast<int>(lane) % vpp,
-              static_cast<int>(lane) / vpp);
+              rank, static_cast<int>(lane) % vpp, static_cast<int>(lane) / vpp);
           bytes += held.kept[lane] * static_cast<double>(stages[stage]->kept) +
                    held.weight[lane] *
                        static_cast<double>(stages[stage]->weight_part);

@@ -25,8 +25,7 @@ constexpr int64_t kLeastContextTokens = 4096;
 // microbatches by what is left over, once there are several for each rank.
 int Reduced(int microbatches, int pp) {
   const int period = 4 * pp;
-  return microbatches <= period ? microbatches
-                                : period + microbatches % period;
+  return microbatches <= period ? microbatches : period + microbatches % period;
 }
 
 ScheduleParams SmallParams(int pp, int vpp, int microbatches) {
@@ -266,9 +265,8 @@ void PlanSpace::AddGroups(const PlanGroup& degrees,
                           std::vector<PlanGroup>* groups) {
   const int64_t batch = request_.global_batch / degrees.dp;
   const auto sizes =
-      Values("microbatch_size", kMostMicrobatchSize, [](int64_t size) {
-        return (size & (size - 1)) == 0;
-      });
+      Values("microbatch_size", kMostMicrobatchSize,
+             [](int64_t size) { return (size & (size - 1)) == 0; });
   for (const int size : sizes) {
     if (batch % size != 0) continue;
     PlanGroup group = degrees;
@@ -309,9 +307,8 @@ void PlanSpace::AddGroups(const PlanGroup& degrees,
 
 std::vector<int> PlanSpace::ChunksOf(int schedule) const {
   const int usual = default_vpp_[schedule];
-  return Values("vpp", usual == 1 ? 1 : kMostChunks, [&](int64_t vpp) {
-    return usual == 1 ? vpp == 1 : vpp >= 2;
-  });
+  return Values("vpp", usual == 1 ? 1 : kMostChunks,
+                [&](int64_t vpp) { return usual == 1 ? vpp == 1 : vpp >= 2; });
 }
 
 std::vector<PlanGroup> PlanSpace::Groups() {
@@ -319,9 +316,8 @@ std::vector<PlanGroup> PlanSpace::Groups() {
   const int64_t tokens =
       model() == nullptr ? 0 : probe_.prepared_model->training.sequence;
   const auto nodes = Values("nodes", nodes_, [&](int64_t value) {
-    return value == nodes_ ||
-           (request_.objective == PlanObjective::kCost &&
-            (value & (value - 1)) == 0);
+    return value == nodes_ || (request_.objective == PlanObjective::kCost &&
+                               (value & (value - 1)) == 0);
   });
   for (const int used : nodes) {
     const int devices = used * devices_per_node_;
@@ -416,8 +412,8 @@ std::string PlanSpace::NameOf(const PlanPoint& point) const {
     parts.push_back(TraitsOf(point.data_parallel).name);
   }
   if (point.offload != OffloadMode::kNone) {
-    parts.push_back(absl::StrCat(
-        "offload ", ChoiceName(OffloadChoices(), point.offload)));
+    parts.push_back(
+        absl::StrCat("offload ", ChoiceName(OffloadChoices(), point.offload)));
   }
   if (request_.objective == PlanObjective::kCost) {
     parts.push_back(absl::StrCat(group.nodes, " nodes"));

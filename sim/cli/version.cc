@@ -1,8 +1,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "sim/cli/verbs.h"
+#include "sim/report/html_parts.h"
 
 namespace pipewright {
 
@@ -12,8 +14,16 @@ void AddVersion(CLI::App* app, Action* action) {
   verb->add_flag("--json", *json, "one JSON object on standard output");
   verb->callback([action, json] {
     *action = [json] {
-      if (!*json) return Print("pipewright " PIPEWRIGHT_VERSION "\n");
-      const nlohmann::ordered_json object = {{"version", PIPEWRIGHT_VERSION}};
+      const std::string charts = ChartLibrary();
+      if (!*json) {
+        return Print(absl::StrCat(
+            "pipewright " PIPEWRIGHT_VERSION "\ncharts of pages: ",
+            charts.empty() ? "static pictures (built without npm)" : charts,
+            "\n"));
+      }
+      const nlohmann::ordered_json object = {
+          {"version", PIPEWRIGHT_VERSION},
+          {"charts", charts.empty() ? "static" : charts}};
       return Print(absl::StrCat(object.dump(2), "\n"));
     };
   });

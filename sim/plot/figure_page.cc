@@ -59,8 +59,9 @@ class FigurePage {
                          {"codes", data_.Add(column.codes)}});
     }
     for (const std::string& name : number_order_) {
-      columns.push_back(
-          {{"name", name}, {"values", data_.Add(numbers_[name])}});
+      Json column = {{"name", name}, {"values", data_.Add(numbers_[name])}};
+      AddRange(name, &column);
+      columns.push_back(std::move(column));
     }
     data_.json()["points"] = {
         {"count", figure_.points.size()},
@@ -84,6 +85,11 @@ class FigurePage {
       for (const auto& [name, value] : point.numbers) {
         Numbers(name)[index] = value;
       }
+      for (const auto& [name, range] : point.ranges) {
+        ranges_[name][index] = range;
+      }
+      if (point.x_range) ranges_[figure_.x.path][index] = *point.x_range;
+      if (point.y_range) ranges_[figure_.y.path][index] = *point.y_range;
       Numbers(figure_.x.path)[index] = point.x;
       Numbers(figure_.y.path)[index] = point.y;
       Words("run")->Set(index, point.name);
@@ -92,6 +98,21 @@ class FigurePage {
         Words(name)->Set(index, word);
       }
     }
+  }
+
+  // How far off the values of a column may be, where any report says so.
+  void AddRange(const std::string& name, Json* column) {
+    const auto found = ranges_.find(name);
+    if (found == ranges_.end()) return;
+    const double nothing = std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> low(figure_.points.size(), nothing);
+    std::vector<double> high(figure_.points.size(), nothing);
+    for (const auto& [point, range] : found->second) {
+      low[point] = range.first;
+      high[point] = range.second;
+    }
+    (*column)["low"] = data_.Add(low);
+    (*column)["high"] = data_.Add(high);
   }
 
   std::vector<double>& Numbers(const std::string& name) {
@@ -134,6 +155,8 @@ class FigurePage {
   PageData data_;
   std::map<std::string, std::vector<double>> numbers_;
   std::vector<std::string> number_order_;
+  // Of a column, by point.
+  std::map<std::string, std::map<size_t, std::pair<double, double>>> ranges_;
   std::map<std::string, WordColumn> words_;
   std::vector<std::string> word_order_;
 };
@@ -174,7 +197,7 @@ std::string FigureHtml(const Figure& figure) {
       figure.title.empty()
           ? absl::StrCat(figure.y.path, " against ", figure.x.path)
           : figure.title;
-  return PageHtml(
+  return ChartPageHtml(
       title,
       absl::StrCat(
           "<header>\n<h1>", EscapeXml(title), "</h1>\n</header>\n",
@@ -187,7 +210,7 @@ std::string FigureHtml(const Figure& figure) {
                       absl::StrCat("<div class=\"grid scroll\" "
                                    "tabindex=\"0\">\n",
                                    FigureSvg(figure), "</div>\n"),
-                      kShownStatic),
+                      kShownNoCharts),
           SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic)),
       FigurePage(figure).Data());
 }

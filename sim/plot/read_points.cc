@@ -164,6 +164,9 @@ void AddColumns(const NamedReport& report, FigurePoint* point) {
     if (value.ok() && value->is_number()) {
       point->numbers.emplace_back(path, value->get<double>());
     }
+    if (const auto range = RangeOf(report.report, path)) {
+      point->ranges.emplace_back(path, *range);
+    }
   }
 }
 

@@ -231,7 +231,7 @@ std::string GalleryHtml(const Gallery& gallery) {
   absl::StrAppend(&body, Overview(drawn));
   if (!drawn.empty()) absl::StrAppend(&body, Charts(), Tools());
   absl::StrAppend(&body, Pictures(drawn), Refused(gallery));
-  return PageHtml("Schedules", body, Data(drawn));
+  return ChartPageHtml("Schedules", body, Data(drawn));
 }
 
 }  // namespace pipewright

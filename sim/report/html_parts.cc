@@ -16,22 +16,49 @@ const std::vector<std::pair<std::string, std::string>>& EmbeddedWeb();
 namespace {
 
 // Scripts in the order in which they need each other.
-constexpr const char* kScripts[] = {"data",     "axis",    "rows",   "paint",
-                                    "timeline", "memory",  "replay", "whatif",
-                                    "tables",   "scatter", "main"};
+constexpr const char* kScripts[] = {"data",     "axis",   "rows",    "paint",
+                                    "timeline", "memory", "replay",  "whatif",
+                                    "tables",   "points", "scatter", "main"};
+
+// Null where it is not there: files of uPlot (cmake/charts.cmake).
+const std::string* FindWebFile(absl::string_view name) {
+  for (const auto& [file, content] : EmbeddedWeb()) {
+    if (file == name) return &content;
+  }
+  return nullptr;
+}
 
 const std::string& WebFile(absl::string_view name) {
-  for (const auto& [file, content] : EmbeddedWeb()) {
-    if (file == name) return content;
-  }
-  PW_CHECK(false);
-  return EmbeddedWeb().front().second;
+  const std::string* const file = FindWebFile(name);
+  PW_CHECK(file != nullptr);
+  return *file;
+}
+
+// The library with its licence, which has to go with it.
+std::string ChartScript() {
+  if (ChartLibrary().empty()) return "";
+  return absl::StrCat("<style>", WebFile("uplot-style"),
+                      "</style>\n<script id=\"uplot\">\n/*\n",
+                      WebFile("uplot-licence"), "*/\n", WebFile("uplot"),
+                      "</script>\n");
 }
 
 std::string PageScript() {
   std::string out;
   for (const char* name : kScripts) out += WebFile(name);
   return out;
+}
+
+std::string WholePage(absl::string_view title, absl::string_view body,
+                      absl::string_view data, absl::string_view charts) {
+  return absl::StrCat(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
+      EscapeXml(title), " – Pipewright</title>\n<style>", PageStyle(),
+      "</style>\n</head>\n<body>\n", body, "<footer>Pipewright ",
+      PIPEWRIGHT_VERSION, "</footer>\n", data, charts, "<script>\n",
+      PageScript(), "</script>\n</body>\n</html>\n");
 }
 
 void AppendCells(const std::vector<std::string>& cells, size_t text_columns,
@@ -64,14 +91,17 @@ std::string SectionHtml(absl::string_view id, absl::string_view heading,
 
 std::string PageHtml(absl::string_view title, absl::string_view body,
                      absl::string_view data) {
-  return absl::StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
-      EscapeXml(title), " – Pipewright</title>\n<style>", PageStyle(),
-      "</style>\n</head>\n<body>\n", body, "<footer>Pipewright ",
-      PIPEWRIGHT_VERSION, "</footer>\n", data, "<script>\n", PageScript(),
-      "</script>\n</body>\n</html>\n");
+  return WholePage(title, body, data, "");
+}
+
+std::string ChartPageHtml(absl::string_view title, absl::string_view body,
+                          absl::string_view data) {
+  return WholePage(title, body, data, ChartScript());
+}
+
+std::string ChartLibrary() {
+  const std::string* const version = FindWebFile("uplot-version");
+  return version == nullptr ? "" : absl::StrCat("uPlot ", *version);
 }
 
 std::string TableHtml(const HtmlTable& table, size_t limit) {

@@ -18,6 +18,8 @@ absl::string_view PageStyle();
 // not, and in print.
 inline constexpr char kShownLive[] = "live-only";
 inline constexpr char kShownStatic[] = "static";
+// As kShownStatic, and where the script has nothing to draw charts with.
+inline constexpr char kShownNoCharts[] = "static no-charts";
 
 // <section> with a heading; `content` is HTML. `shown`: "" for always.
 std::string SectionHtml(absl::string_view id, absl::string_view heading,
@@ -28,6 +30,14 @@ std::string SectionHtml(absl::string_view id, absl::string_view heading,
 // script draws, PageData::Elements().
 std::string PageHtml(absl::string_view title, absl::string_view body,
                      absl::string_view data = "");
+
+// The same for a page whose data have charts (the element #scatter).
+std::string ChartPageHtml(absl::string_view title, absl::string_view body,
+                          absl::string_view data);
+
+// What draws charts, "uPlot 1.6.32"; "" where the program was built without
+// npm. Then a page shows the section that is kShownNoCharts in their place.
+std::string ChartLibrary();
 
 struct HtmlTable {
   std::vector<std::string> header;  // text, escaped here

@@ -172,12 +172,14 @@ PW.startPoints = (points) => {
           column.codes, (code) => code < 0 ? null : column.dict[code]);
   }
   const charts = [];
+  const live = typeof uPlot === 'function';
+  if (!live) document.documentElement.classList.add('without-charts');
   const choose = (row) => {
     charts.forEach((chart) => chart.choose(row));
     PW.table?.highlight(row);
   };
   const root = document.getElementById('scatter');
-  points.charts.forEach(([x, y], index) => {
+  if (live) points.charts.forEach(([x, y], index) => {
     const box = PW.element('div', {class: 'chart'});
     root.append(box);
     charts.push(new PW.Scatter(

@@ -1,45 +1,9 @@
-// One number of many runs against another, with the Pareto front: the runs
-// that no other is better than in both.
-PW.SERIES = [
-  '#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#8c8c8c'
-];
-
-PW.moreIsBetter = (name) =>
-    /tokens_per_s|tflops|mfu|microbatches_per_s/.test(name);
-
-PW.unitOfPath = (name, largest) => {
-  if (/_s(\.|$)/.test(name) && !/per_s/.test(name)) return PW.unitFor(largest);
-  if (name.includes('bytes')) {
-    for (const [unit, size] of [
-             ['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 1024]]) {
-      if (largest >= size) return [unit, size];
-    }
-    return ['B', 1];
-  }
-  if (name.includes('bubble_') || name.endsWith('mfu')) return ['%', 0.01];
-  return ['', 1];
-};
-
-// As ParetoFront in sim/plot/figure_parts.cc. `rows`: those that count.
-PW.paretoFront = (rows, x, y, moreX, moreY) => {
-  const signX = moreX ? -1 : 1;
-  const signY = moreY ? -1 : 1;
-  const order = [...rows].sort(
-      (one, other) => x[one] !== x[other] ?
-          signX * (x[one] - x[other]) :
-          signY * (y[one] - y[other]) || one - other);
-  const front = [];
-  let best = Infinity;
-  for (const row of order) {
-    if (signY * y[row] >= best) continue;
-    best = signY * y[row];
-    front.push(row);
-  }
-  return moreX ? front.reverse() : front;
-};
-
+// One number of many runs against another, with the Pareto front and error
+// bars.
 PW.Scatter = class {
-  // `data`: {columns: [{name, values}], count, series, names}.
+  // `data`: {columns: [{name, values, low, high}], count, series, names}; low
+  // and high where a column has error bars. uPlot draws axes and zooms; marks,
+  // front and error bars are drawn here.
   constructor(root, data, x, y, options = {}) {
     this.data = data;
     this.options = {front: true, ...options};
@@ -72,22 +36,13 @@ PW.Scatter = class {
         node
       ];
     };
-    this.canvas = PW.element('canvas', {tabindex: 0, role: 'img'});
     this.tip = PW.element('div', {class: 'tip', hidden: true});
+    this.plot = PW.element('div', {class: 'plot'});
+    this.legend = PW.element('p', {class: 'legend-line'});
     root.append(
         PW.element('p', {class: 'tools'}, ...select('y'), ...select('x')),
-        PW.element('div', {class: 'plot'}, this.canvas, this.tip));
-    this.legend = PW.element('p', {class: 'legend-line'});
-    root.append(this.legend);
-    this.pen = this.canvas.getContext('2d', {alpha: false});
-    this.canvas.addEventListener('pointermove', (event) => this.hover(event));
-    this.canvas.addEventListener('pointerleave', () => {
-      this.tip.hidden = true;
-    });
-    this.canvas.addEventListener(
-        'click', (event) => this.options.picked?.(this.nearest(event)));
-    this.canvas.addEventListener('keydown', (event) => this.key(event));
-    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
+        this.plot, this.legend);
+    new ResizeObserver(() => this.resize()).observe(this.plot);
     this.draw();
   }
 
@@ -104,11 +59,12 @@ PW.Scatter = class {
 
   choose(row) {
     this.chosen = row;
-    this.draw();
+    this.chart?.redraw(false, false);
   }
 
-  // Arrow keys go along the front.
+  // Arrow keys go along the front; 0 shows all.
   key(event) {
+    if (event.key === '0') this.draw();
     const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (by === undefined || this.front.length === 0) return;
     event.preventDefault();
@@ -116,200 +72,224 @@ PW.Scatter = class {
     this.chosen =
         this.front[Math.min(this.front.length - 1, Math.max(0, at + by))];
     this.options.picked?.(this.chosen);
-    this.draw();
-    const [x, y] = this.at(this.chosen);
-    this.showTip(this.chosen, x, y);
+    this.choose(this.chosen);
+    this.showTip(this.chosen, ...this.at(this.chosen));
   }
 
-  scaleOf(values, rows, name, ticks) {
-    let low = Infinity;
-    let high = -Infinity;
+  // In the unit of the axis; with the ends of error bars.
+  scaleOf(index, rows) {
+    const {name, values, low, high} = this.data.columns[index];
+    let [least, most] = [Infinity, -Infinity];
     for (const row of rows) {
-      low = Math.min(low, values[row]);
-      high = Math.max(high, values[row]);
+      for (const value of [values[row], low?.[row], high?.[row]]) {
+        if (!Number.isFinite(value)) continue;
+        least = Math.min(least, value);
+        most = Math.max(most, value);
+      }
     }
     const [unit, size] =
-        PW.unitOfPath(name, Math.max(Math.abs(low), Math.abs(high)));
-    low /= size;
-    high /= size;
-    if (!(high - low > 1e-12 * Math.abs(high))) {
-      const half = high === 0 ? 1 : 0.05 * Math.abs(high);
-      low -= half;
-      high += half;
+        PW.unitOfPath(name, Math.max(Math.abs(least), Math.abs(most)));
+    least /= size;
+    most /= size;
+    if (!(most - least > 1e-12 * Math.abs(most))) {
+      const half = most === 0 ? 1 : 0.05 * Math.abs(most);
+      least -= half;
+      most += half;
     }
-    if (low > 0 && low < 0.3 * high) low = 0;
-    const step = PW.tickStep((high - low) / ticks);
-    return {
-      unit,
-      size,
-      step,
-      low: Math.floor(low / step + 1e-9) * step,
-      high: Math.ceil(high / step - 1e-9) * step
-    };
+    const margin = 0.04 * (most - least);
+    const from = least > 0 && least < 0.3 * most ? 0 : least - margin;
+    return {unit, size, low: from, high: most + margin};
   }
 
+  // A place in the plot, in pixels from its corner.
   at(row) {
-    const {columns} = this.data;
     return [
-      this.toX(columns[this.x].values[row]),
-      this.toY(columns[this.y].values[row])
+      this.chart.valToPos(this.value(this.x, row), 'x'),
+      this.chart.valToPos(this.value(this.y, row), 'y')
     ];
   }
 
-  draw() {
-    const {pen, data} = this;
-    const ratio = window.devicePixelRatio || 1;
-    const width = Math.max(220, this.canvas.parentElement.clientWidth);
+  value(index, row) {
+    return this.data.columns[index].values[row] / this.scales[index].size;
+  }
+
+  size() {
+    const width = Math.max(220, this.plot.clientWidth);
     const height = Math.round(Math.min(420, Math.max(260, width * 0.5)));
-    this.canvas.width = Math.round(width * ratio);
-    this.canvas.height = Math.round(height * ratio);
-    this.canvas.style.height = `${height}px`;
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const colours = {
-      ink: PW.cssColour('--ink'),
-      rule: PW.cssColour('--rule'),
-      card: PW.cssColour('--card'),
-      quiet: PW.cssColour('--quiet')
-    };
-    pen.fillStyle = colours.card;
-    pen.fillRect(0, 0, width, height);
+    return {width, height};
+  }
+
+  resize() {
+    const {width, height} = this.size();
+    if (this.chart === undefined || this.chart === null) return;
+    if (this.chart.width !== width) this.chart.setSize({width, height});
+  }
+
+  draw() {
+    const {data} = this;
     const [xs, ys] = [data.columns[this.x].values, data.columns[this.y].values];
     const usable = [];
     for (let row = 0; row < data.count; ++row) {
       if (this.rows !== null && !this.rows.has(row)) continue;
-      if (Number.isFinite(xs[row]) && Number.isFinite(ys[row]) &&
-          xs[row] !== null && ys[row] !== null)
-        usable.push(row);
+      if (Number.isFinite(xs[row]) && Number.isFinite(ys[row])) usable.push(row);
     }
     this.usable = usable;
-    const names = [data.columns[this.x].name, data.columns[this.y].name];
-    this.canvas.setAttribute(
-        'aria-label', `${names[1]} against ${names[0]}, ${usable.length} runs`);
     this.front = [];
-    pen.font = '12px system-ui, sans-serif';
-    pen.fillStyle = colours.ink;
+    this.chart?.destroy();
+    this.chart = null;
+    this.tip.hidden = true;
     if (usable.length === 0) {
-      pen.textAlign = 'center';
-      pen.fillText('no run has both numbers', width / 2, height / 2);
+      this.plot.replaceChildren(
+          PW.element('p', {class: 'quiet'}, 'no run has both numbers'));
+      this.drawLegend();
       return;
     }
-    const [left, right, top, bottom] = [72, width - 16, 12, height - 46];
-    const sx =
-        this.scaleOf(xs, usable, names[0], Math.max(2, (right - left) / 90));
-    const sy =
-        this.scaleOf(ys, usable, names[1], Math.max(2, (bottom - top) / 50));
-    this.toX = (value) =>
-        left + (right - left) * (value / sx.size - sx.low) / (sx.high - sx.low);
-    this.toY = (value) => bottom -
-        (bottom - top) * (value / sy.size - sy.low) / (sy.high - sy.low);
-    pen.strokeStyle = colours.rule;
-    pen.lineWidth = 1;
-    pen.textBaseline = 'top';
-    pen.textAlign = 'center';
-    for (let tick = sx.low; tick <= sx.high + sx.step / 2; tick += sx.step) {
-      const x = this.toX(tick * sx.size);
-      this.line(x, top, x, bottom);
-      pen.fillText(
-          PW.number(Math.abs(tick) < 1e-9 * sx.step ? 0 : tick), x, bottom + 6);
+    this.plot.replaceChildren();
+    const names = [data.columns[this.x].name, data.columns[this.y].name];
+    if (this.options.front) {
+      this.front = PW.paretoFront(
+          usable, xs, ys, PW.moreIsBetter(names[0]), PW.moreIsBetter(names[1]));
     }
-    pen.textBaseline = 'middle';
-    pen.textAlign = 'right';
-    for (let tick = sy.low; tick <= sy.high + sy.step / 2; tick += sy.step) {
-      const y = this.toY(tick * sy.size);
-      this.line(left, y, right, y);
-      pen.fillText(
-          PW.number(Math.abs(tick) < 1e-9 * sy.step ? 0 : tick), left - 7, y);
-    }
-    const title = (name, scale) =>
-        scale.unit === '' ? name : `${name} (${scale.unit})`;
-    pen.textAlign = 'center';
-    pen.fillText(title(names[0], sx), (left + right) / 2, height - 14);
-    pen.save();
-    pen.translate(14, (top + bottom) / 2);
-    pen.rotate(-Math.PI / 2);
-    pen.fillText(title(names[1], sy), 0, 0);
-    pen.restore();
-    if (this.options.front) this.drawFront(usable, xs, ys, names, colours);
-    const small = usable.length > 2000;
-    for (const row of usable) {
-      this.mark(
-          this.toX(xs[row]), this.toY(ys[row]), data.series?.codes[row] ?? 0,
-          small ? 2.2 : 4);
-    }
-    if (this.chosen >= 0 && usable.includes(this.chosen)) {
-      const [x, y] = this.at(this.chosen);
-      pen.strokeStyle = colours.ink;
-      pen.lineWidth = 2;
-      pen.beginPath();
-      pen.arc(x, y, 9, 0, 2 * Math.PI);
-      pen.stroke();
-    }
+    this.scales = {
+      [this.x]: this.scaleOf(this.x, usable),
+      [this.y]: this.scaleOf(this.y, usable)
+    };
+    const axis = (index) => {
+      const {unit} = this.scales[index];
+      const {name} = data.columns[index];
+      return {
+        label: unit === '' ? name : `${name} (${unit})`,
+        stroke: PW.cssColour('--ink'),
+        grid: {stroke: PW.cssColour('--rule'), width: 1},
+        ticks: {stroke: PW.cssColour('--rule'), width: 1},
+        font: '12px system-ui, sans-serif',
+        labelFont: '12px system-ui, sans-serif',
+        values: (chart, ticks) => ticks.map((tick) => PW.number(tick))
+      };
+    };
+    const scale = (index) => {
+      const {low, high} = this.scales[index];
+      return {
+        time: false,
+        auto: false,
+        min: low,
+        max: high,
+        range: (chart, from, to) => [from ?? low, to ?? high]
+      };
+    };
+    const column = (index) => usable.map((row) => this.value(index, row));
+    const facets = [{scale: 'x', auto: false}, {scale: 'y', auto: false}];
+    this.chart = new uPlot(
+        {
+          ...this.size(),
+          mode: 2,
+          legend: {show: false},
+          cursor: {
+            points: {show: false},
+            drag: {x: true, y: true, uni: 30},
+            // A double click shows all again.
+            bind: {dblclick: () => () => this.draw()}
+          },
+          scales: {x: scale(this.x), y: scale(this.y)},
+          axes: [axis(this.x), {...axis(this.y), size: 64}],
+          series: [null, {facets, paths: (chart) => this.marks(chart)}],
+        },
+        [null, [column(this.x), column(this.y)]], this.plot);
+    const {canvas} = this.chart.ctx;
+    canvas.tabIndex = 0;
+    canvas.setAttribute('role', 'img');
+    canvas.setAttribute(
+        'aria-label', `${names[1]} against ${names[0]}, ${usable.length} runs`);
+    canvas.addEventListener('keydown', (event) => this.key(event));
+    const {over} = this.chart;
+    over.append(this.tip);
+    over.addEventListener('pointermove', (event) => this.hover(event));
+    over.addEventListener('pointerleave', () => {
+      this.tip.hidden = true;
+    });
+    over.addEventListener('click', (event) => {
+      canvas.focus({preventScroll: true});
+      this.options.picked?.(this.nearest(event));
+    });
     this.drawLegend();
   }
 
-  line(x, y, toX, toY) {
-    this.pen.beginPath();
-    this.pen.moveTo(x, y);
-    this.pen.lineTo(toX, toY);
-    this.pen.stroke();
-  }
-
-  drawFront(usable, xs, ys, names, colours) {
-    const moreX = PW.moreIsBetter(names[0]);
-    this.front =
-        PW.paretoFront(usable, xs, ys, moreX, PW.moreIsBetter(names[1]));
-    const {pen} = this;
-    pen.strokeStyle = colours.quiet;
-    pen.lineWidth = 1.5;
-    pen.setLineDash([5, 3]);
+  // What stands in the plot: front, error bars, marks.
+  marks(chart) {
+    const {data} = this;
+    const pen = chart.ctx;
+    const ratio = uPlot.pxRatio;
+    const {left, top, width, height} = chart.bbox;
+    const at = (row) => [
+      chart.valToPos(this.value(this.x, row), 'x', true),
+      chart.valToPos(this.value(this.y, row), 'y', true)
+    ];
+    pen.save();
     pen.beginPath();
-    this.frontLine(moreX).forEach((place, index) => {
-      if (index === 0)
-        pen.moveTo(...place);
-      else
-        pen.lineTo(...place);
-    });
+    pen.rect(left, top, width, height);
+    pen.clip();
+    pen.strokeStyle = PW.cssColour('--quiet');
+    pen.lineWidth = 1.5 * ratio;
+    pen.setLineDash([5 * ratio, 3 * ratio]);
+    pen.beginPath();
+    this.frontLine(PW.moreIsBetter(data.columns[this.x].name), at)
+        .forEach(([x, y], index) => {
+          if (index === 0)
+            pen.moveTo(x, y);
+          else
+            pen.lineTo(x, y);
+        });
     pen.stroke();
     pen.setLineDash([]);
+    this.errorBars(chart, pen, at, ratio);
+    const size = (this.usable.length > 2000 ? 2.2 : 4) * ratio;
+    for (const row of this.usable) {
+      PW.mark(pen, ...at(row), data.series?.codes[row] ?? 0, size);
+    }
+    if (this.chosen >= 0 && this.usable.includes(this.chosen)) {
+      pen.strokeStyle = PW.cssColour('--ink');
+      pen.lineWidth = 2 * ratio;
+      pen.beginPath();
+      pen.arc(...at(this.chosen), 9 * ratio, 0, 2 * Math.PI);
+      pen.stroke();
+    }
+    pen.restore();
+    return null;
+  }
+
+  errorBars(chart, pen, at, ratio) {
+    pen.strokeStyle = PW.cssColour('--ink');
+    pen.lineWidth = ratio;
+    this.bars = 0;
+    pen.beginPath();
+    for (const [scale, index] of [['x', this.x], ['y', this.y]]) {
+      const {low, high} = this.data.columns[index];
+      if (low === undefined) continue;
+      const end = (values, row) => chart.valToPos(
+          values[row] / this.scales[index].size, scale, true);
+      for (const row of this.usable) {
+        if (!Number.isFinite(low[row]) || !Number.isFinite(high[row])) continue;
+        const [x, y] = at(row);
+        const ends = [end(low, row), end(high, row)];
+        pen.moveTo(...(scale === 'x' ? [ends[0], y] : [x, ends[0]]));
+        pen.lineTo(...(scale === 'x' ? [ends[1], y] : [x, ends[1]]));
+        ++this.bars;
+      }
+    }
+    pen.stroke();
   }
 
   // Steps, as FigureSvg draws them: between two points of the front nothing
   // better is known than what one of them has.
-  frontLine(moreX) {
+  frontLine(moreX, at = (row) => this.at(row)) {
     const line = [];
     for (const row of this.front) {
-      const [x, y] = this.at(row);
+      const [x, y] = at(row);
       const last = line.at(-1);
       if (last !== undefined) line.push(moreX ? [last[0], y] : [x, last[1]]);
       line.push([x, y]);
     }
     return line;
-  }
-
-  // A mark of its own for each series, so that grey print tells them apart.
-  mark(x, y, series, size) {
-    const {pen} = this;
-    pen.fillStyle = PW.SERIES[series % PW.SERIES.length];
-    pen.beginPath();
-    switch (series % 4) {
-      case 0:
-        pen.arc(x, y, size, 0, 2 * Math.PI);
-        break;
-      case 1:
-        pen.rect(x - size, y - size, 2 * size, 2 * size);
-        break;
-      case 2:
-        pen.moveTo(x, y - 1.3 * size);
-        pen.lineTo(x + 1.2 * size, y + size);
-        pen.lineTo(x - 1.2 * size, y + size);
-        break;
-      default:
-        pen.moveTo(x, y - 1.4 * size);
-        pen.lineTo(x + 1.4 * size, y);
-        pen.lineTo(x, y + 1.4 * size);
-        pen.lineTo(x - 1.4 * size, y);
-    }
-    pen.fill();
   }
 
   drawLegend() {
@@ -324,7 +304,7 @@ PW.Scatter = class {
       if (names.length > 24)
         this.legend.append(`and ${names.length - 24} more`);
     }
-    if (this.options.front) {
+    if (this.front.length > 0) {
       this.legend.append(PW.element(
           'span', {class: 'quiet'},
           `dashed: Pareto front, ${this.front.length} of ${
@@ -333,11 +313,11 @@ PW.Scatter = class {
   }
 
   nearest(event) {
-    const box = this.canvas.getBoundingClientRect();
+    const box = this.chart.over.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     let best = -1;
     let distance = 15 ** 2;
-    for (const row of this.usable ?? []) {
+    for (const row of this.usable) {
       const [px, py] = this.at(row);
       const away = (px - x) ** 2 + (py - y) ** 2;
       if (away < distance) {
@@ -352,23 +332,27 @@ PW.Scatter = class {
     const row = this.nearest(event);
     this.tip.hidden = row < 0;
     if (row < 0) return;
-    const box = this.canvas.getBoundingClientRect();
+    const box = this.chart.over.getBoundingClientRect();
     this.showTip(row, event.clientX - box.left, event.clientY - box.top);
   }
 
   showTip(row, x, y) {
     const line = (index) => {
-      const {name, values} = this.data.columns[index];
+      const {name, values, low, high} = this.data.columns[index];
       const [unit, size] = PW.unitOfPath(name, Math.abs(values[row]));
+      const text = (value) => PW.number(value / size);
+      const range = Number.isFinite(low?.[row]) ?
+          ` (${text(low[row])} to ${text(high[row])})` :
+          '';
       return PW.element(
-          'div', {}, `${name}: ${PW.number(values[row] / size)} ${unit}`);
+          'div', {}, `${name}: ${text(values[row])}${range} ${unit}`);
     };
     this.tip.replaceChildren(
         PW.element('div', {}, PW.element('b', {}, this.data.names[row])),
         line(this.y), line(this.x));
     this.tip.hidden = false;
     const wide = this.tip.offsetWidth;
-    const left = x + 14 + wide > this.canvas.clientWidth ?
+    const left = x + 14 + wide > this.chart.over.clientWidth ?
         Math.max(0, x - 14 - wide) :
         x + 14;
     this.tip.style.left = `${left}px`;

@@ -76,9 +76,24 @@ std::vector<int32_t> Sorted(const DependencyGraph& graph,
   return order;
 }
 
-ReplayFactor FactorOf(const DependencyGraph::Node& node,
-                      const PassCosts& costs) {
-  if (node.kind == OpKind::kSend) return ReplayFactor::kHop;
+// Do the links of a system make all times but those of passes, and none of
+// those? Then one factor is that of all links (`network` of --what-if).
+bool LinksAreApart(const SimulatedRun& run) {
+  if (run.program.network.cluster == nullptr) return false;
+  // Estimated and measured passes have messages inside.
+  if (run.prepared.costs.follow_model()) return false;
+  // Copies wait for the host, too.
+  return !run.prepared.offload && !run.prepared.lower.offload.active() &&
+         !run.program.schedule->Has(PassKind::kOffload);
+}
+
+// `hops`: whether what crosses the network has a factor.
+ReplayFactor FactorOf(const DependencyGraph::Node& node, const PassCosts& costs,
+                      bool hops) {
+  if (node.kind == OpKind::kSend || IsCollective(node.kind) ||
+      IsOneSided(node.kind)) {
+    return hops ? ReplayFactor::kHop : ReplayFactor::kNone;
+  }
   if (node.kind != OpKind::kPass) return ReplayFactor::kNone;
   switch (node.pass.kind()) {
     case PassKind::kForward:
@@ -139,10 +154,13 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
     add("W", "W gradient of weights",
         PassTime(costs, placement, pp, &StageCosts::backward_weight_s));
   }
-  // Of links it is no time of its own: they carry other messages too.
-  if (run.program.network.cluster == nullptr &&
-      has[static_cast<size_t>(ReplayFactor::kHop)]) {
-    add("hop", "hop", run.program.network.hop_s);
+  // Links carry collectives too, so there it is one factor for both.
+  if (has[static_cast<size_t>(ReplayFactor::kHop)]) {
+    if (run.program.network.cluster == nullptr) {
+      add("hop", "hop", run.program.network.hop_s);
+    } else {
+      add("hop", "network, all links", 0);
+    }
   }
   return sliders;
 }
@@ -161,7 +179,7 @@ std::optional<PageReplay> ReplayOf(const SimulatedRun& run) {
   if (!graph.ok()) return std::nullopt;
   const PassCosts& costs = run.prepared.costs.passes;
   const bool holds = whole.wait_rule != WaitRule::kBuffered;
-  const bool pure_hop = whole.network.cluster == nullptr;
+  const bool hops = whole.network.cluster == nullptr || LinksAreApart(run);
   const Nodes& nodes = graph->nodes();
   std::vector<std::vector<uint32_t>> from(nodes.size());
   for (size_t node = 0; node < nodes.size(); ++node) {
@@ -194,10 +212,7 @@ std::optional<PageReplay> ReplayOf(const SimulatedRun& run) {
     out.seconds = node.end_s - node.start_s;
     out.rank = node.rank;
     out.iteration = static_cast<uint8_t>(node.iteration);
-    out.factor = FactorOf(node, costs);
-    if (out.factor == ReplayFactor::kHop && !pure_hop) {
-      out.factor = ReplayFactor::kNone;
-    }
+    out.factor = FactorOf(node, costs, hops);
     if (out.factor == ReplayFactor::kBackwardFull) {
       const StageCosts& stage = costs.stages[node.stage];
       const double sum_s = stage.backward_input_s + stage.backward_weight_s;

@@ -66,7 +66,7 @@ Report Scaled(const RunConfig& config, const Factors& factors) {
   scales.pass[static_cast<size_t>(PassKind::kForward)] = factors.forward;
   scales.pass[static_cast<size_t>(PassKind::kBackwardInput)] = factors.input;
   scales.pass[static_cast<size_t>(PassKind::kBackwardWeight)] = factors.weight;
-  scales.p2p = factors.hop;
+  (config.system.given() ? scales.network : scales.p2p) = factors.hop;
   RunContext context;
   absl::StatusOr<PreparedRun> prepared =
       PrepareScaled(config, scales, &context);
@@ -165,7 +165,8 @@ TEST_CASE("page: the replay of a run equals simulate with the same factors",
   }
 }
 
-// Hops follow from links there, and have no slider; rendezvous blocks ranks.
+// Hops follow from links there, and have one factor with all that crosses them;
+// rendezvous blocks ranks.
 TEST_CASE("page: the replay of a run on links equals simulate", "[explain]") {
   for (const WaitRule rule :
        {WaitRule::kBuffered, WaitRule::kRendezvous, WaitRule::kBatched}) {
@@ -179,12 +180,51 @@ TEST_CASE("page: the replay of a run on links equals simulate", "[explain]") {
     const Traced traced = Trace(config);
     INFO(WaitRuleName(rule) << ": " << traced.extras.no_replay);
     REQUIRE(traced.extras.replay);
-    CHECK(traced.extras.replay->sliders.back().key != "hop");
-    for (Factors factors : kFactors) {
-      factors.hop = 1;
+    CHECK(traced.extras.replay->sliders.back().name == "network, all links");
+    for (const Factors& factors : kFactors) {
       CheckReplay(config, traced, factors);
     }
   }
+}
+
+// Gradients cross the same links.
+TEST_CASE("page: the slider of a network moves collectives too", "[explain]") {
+  RunConfig config = ConfigOf("1f1b");
+  config.system.preset = "dgx-h100";
+  config.costs.p2p_s.reset();
+  config.costs.hop_bytes = 256e6;
+  config.strategy.dp = 2;
+  config.strategy.data_parallel = DataParallel::kDdp;
+  config.costs.gradient_bytes = 4e9;
+  const Traced traced = Trace(config);
+  REQUIRE(traced.extras.replay);
+  for (const Factors& factors : kFactors) CheckReplay(config, traced, factors);
+  // Without their factor the step is another one.
+  PageReplay fixed = *traced.extras.replay;
+  for (PageReplay::Node& node : fixed.nodes) {
+    if (IsCollective(node.kind)) node.factor = ReplayFactor::kNone;
+  }
+  const Factors slow = {1, 1, 1, 40};
+  CHECK(
+      std::abs(Run(fixed, slow).iteration_s / Scaled(config, slow).iteration_s -
+               1) > 1e-3);
+}
+
+// Estimated passes have messages of their own inside.
+TEST_CASE("page: estimated times leave the network without a slider",
+          "[explain]") {
+  RunConfig config;
+  config.engine = "fast";
+  config.schedule.name = "1f1b";
+  config.strategy.pp = 4;
+  config.strategy.microbatches = 8;
+  config.model.preset = "llama3-8b";
+  config.system.preset = "dgx-h100";
+  config.costs.analytic = true;
+  const Traced traced = Trace(config);
+  INFO(traced.extras.no_replay);
+  REQUIRE(traced.extras.replay);
+  CHECK(traced.extras.replay->sliders.back().key != "hop");
 }
 
 // A factor on the wrong passes, and a dependency less, must be seen.

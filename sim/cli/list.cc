@@ -195,7 +195,7 @@ Json Devices() {
          {"board_watts", device.board_watts},
          {"idle_watts", device.idle_watts},
          {"bf16_joules_per_flop", device.bf16_joules_per_flop},
-         {"sources", device.sources}});
+         {"sources", *device.sources}});
   }
   return rows;
 }

@@ -15,7 +15,8 @@ namespace {
 
 absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
     const RunConfig& config, const RunSizes& sizes,
-    const std::optional<ModelSpec>& spec, const Schedule* read) {
+    const std::optional<ModelSpec>& spec, const Schedule* read,
+    RunContext* context) {
   PW_ASSIGN_OR_RETURN(const TrainingSpec training,
                       PrepareTraining(config, sizes, spec));
   if (!spec) return std::optional<PreparedModel>();
@@ -26,6 +27,7 @@ absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
       PrepareLayout(config, sizes, *spec, training, model.rank_of_stage);
   PW_RETURN_IF_ERROR(layout.status());
   model.layout = *std::move(layout);
+  model.shared = context->Shared(model.spec, model.training);
   return std::optional<PreparedModel>(std::move(model));
 }
 
@@ -93,7 +95,7 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
                : status;
   };
   absl::StatusOr<std::optional<PreparedModel>> on_stages =
-      PrepareModelOnStages(config, sizes, spec, read.get());
+      PrepareModelOnStages(config, sizes, spec, read.get(), context);
   if (!on_stages.ok()) return refusal(on_stages.status());
   run.prepared_model = *std::move(on_stages);
   const std::optional<PreparedModel>& model = run.prepared_model;

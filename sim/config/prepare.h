@@ -38,7 +38,12 @@ struct PreparedModel {
   ModelSpec spec;
   TrainingSpec training;
   StageLayout layout;
-  std::vector<int> rank_of_stage;  // of replica a
+  std::vector<int> rank_of_stage;       // of replica a
+  std::shared_ptr<SharedModel> shared;  // of spec and training
+
+  const std::vector<ModelOp>& Ops(BlockKind kind, int64_t layer) const {
+    return shared->inventory().Ops(kind, layer);
+  }
 };
 
 // A field that was given and changes nothing in the run.
@@ -64,8 +69,9 @@ struct PreparedNetwork {
 // What passes and steps take, and where that is from.
 struct PreparedCosts {
   PassCosts passes;
-  std::optional<AnalyticOptions> analytic;  // what they are estimated of
-  std::optional<PreparedProfile> profile;   // what they were measured with
+  std::optional<AnalyticOptions> analytic;    // what they are estimated of
+  std::shared_ptr<const BlockPrices> prices;  // where they are estimated
+  std::optional<PreparedProfile> profile;     // what they were measured with
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
   // Of gradients and parameters, "all_reduce over 4"; "": none.
   std::string measured_collectives;

@@ -50,8 +50,7 @@ double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
   for (const auto& [kind, count] : counts) {
     // As of a layer behind all others: frozen ones, which need less, are the
     // first.
-    for (const ModelOp& op :
-         BlockOps(model.spec, model.training, kind, model.spec.layers)) {
+    for (const ModelOp& op : model.Ops(kind, model.spec.layers)) {
       bytes += count * BytesOf(op, model.training, in_flight, versions);
     }
   }

@@ -214,11 +214,11 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
   }
 }
 
-// Given, or `measured`, or estimated with `analytic` (either or null).
+// Given, or `measured`, or estimated by `prices` (either or null).
 absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
                                   const RunSizes& sizes,
                                   const PreparedModel* model,
-                                  const AnalyticOptions* analytic,
+                                  const BlockPrices* prices,
                                   const PassCosts* measured,
                                   std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
@@ -226,9 +226,8 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
   if (measured != nullptr) {
     costs = *measured;
-  } else if (analytic != nullptr) {
-    costs = AnalyticCosts(model->spec, model->training, *analytic,
-                          model->layout, model->rank_of_stage);
+  } else if (prices != nullptr) {
+    costs = AnalyticCosts(*prices, model->layout, model->rank_of_stage);
   } else if (AnyGiven(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
@@ -245,7 +244,7 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     }
   }
   costs.microbatch_factor = given.microbatch_factor;
-  const bool modelled = analytic != nullptr || measured != nullptr;
+  const bool modelled = prices != nullptr || measured != nullptr;
   const bool recomputes =
       model != nullptr && model->training.recompute != Recompute::kNone;
   double work_s = 0;
@@ -297,11 +296,12 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
         TakeProfileTimes(config, *model, shape, &*costs.profile, warnings));
   }
   PW_ASSIGN_OR_RETURN(costs.analytic, PrepareAnalytic(config, model, shape));
+  if (costs.analytic) costs.prices = model->shared->Prices(*costs.analytic);
   costs.device = DeviceOf(costs.analytic, shape);
   WarnOfDevice(config, network, costs, warnings);
   PW_ASSIGN_OR_RETURN(
       costs.passes,
-      TimesOf(config, sizes, model, costs.analytic ? &*costs.analytic : nullptr,
+      TimesOf(config, sizes, model, costs.prices.get(),
               costs.profile ? &costs.profile->costs.costs : nullptr, warnings));
   costs.passes.slice_factor = std::move(slice_factor);
   return costs;
@@ -319,9 +319,9 @@ absl::Status FitToSchedule(const RunConfig& config,
   }
   if (costs->analytic && schedule.directions == 2 &&
       !config.costs.optimizer_s) {
-    passes.optimizer_s = AnalyticOptimizerSeconds(
-        model->spec, model->training, costs->analytic->device, model->layout,
-        model->rank_of_stage, schedule.directions);
+    passes.optimizer_s =
+        AnalyticOptimizerSeconds(*costs->prices, model->layout,
+                                 model->rank_of_stage, schedule.directions);
     passes.rollback_s = config.costs.rollback_s.value_or(passes.optimizer_s);
   }
   return TakeProfileEffects(config, model ? &*model : nullptr, schedule, engine,

@@ -22,8 +22,7 @@ constexpr double kOwnerPoll = 100e-6;  // the same
 LayerShare ShareOf(const PreparedModel& model, const StageBlock& block,
                    int64_t layer) {
   LayerShare share = {.parameters = 0, .stored = 0};
-  for (const ModelOp& op :
-       BlockOps(model.spec, model.training, block.kind, layer)) {
+  for (const ModelOp& op : model.Ops(block.kind, layer)) {
     share.stored += block.part * op.parameters;
     if (!op.is_frozen) share.parameters += block.part * op.parameters;
   }

@@ -19,6 +19,7 @@ std::shared_ptr<const ScheduleMemory> BuildMemory(
   options.fragmentation =
       config.strategy.fragmentation.value_or(options.fragmentation);
   options.framework = std::move(framework);
+  options.shared = model.shared->memories();
   return std::make_shared<const ScheduleMemory>(BuildScheduleMemory(
       model.spec, model.training, model.layout, schedule, options));
 }

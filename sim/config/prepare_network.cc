@@ -144,10 +144,11 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   PW_ASSIGN_OR_RETURN(
       params.nodes,
       NodesFor(config, sizes, params.devices_per_node, devices, warnings));
-  absl::StatusOr<Cluster> cluster = BuildCluster(params);
+  const absl::StatusOr<std::shared_ptr<const Cluster>> cluster =
+      context->ClusterOf(params);
   PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
   absl::StatusOr<RankMapping> mapping =
-      MapRanks(config, sizes, std::move(devices), cluster->num_devices());
+      MapRanks(config, sizes, std::move(devices), (*cluster)->num_devices());
   PW_RETURN_IF_ERROR(
       Prefix(config.Field("strategy.mapping"), mapping.status()));
   if (sizes.pp > 1 && hop_bytes <= 0 && !config.costs.hop_bytes) {
@@ -172,7 +173,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       engine == "fast" ? "no contention" : config.network.value_or("fluid"),
       ")");
   prepared.shape = params;
-  prepared.links.cluster = std::make_shared<const Cluster>(*std::move(cluster));
+  prepared.links.cluster = *cluster;
   PW_ASSIGN_OR_RETURN(prepared.slow,
                       PrepareSlowLinks(config, prepared.links.cluster));
   if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();

@@ -74,8 +74,10 @@ double WorkOf(const StageCosts& stage) {
 // Bytes of the activations of one microbatch, [stage].
 std::vector<double> ActivationBytes(const PreparedModel& model,
                                     const Schedule& schedule) {
+  MemoryOptions options;
+  options.shared = model.shared->memories();
   const ScheduleMemory memory = BuildScheduleMemory(
-      model.spec, model.training, model.layout, schedule, MemoryOptions());
+      model.spec, model.training, model.layout, schedule, options);
   std::vector<double> bytes;
   for (const auto& stage : memory.stages) {
     bytes.push_back(static_cast<double>(stage->kept) * schedule.slices);

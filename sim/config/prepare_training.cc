@@ -223,8 +223,8 @@ std::vector<double> ParametersOfStages(const PreparedModel& model,
       for (int64_t at = 0; at < (alike ? 1 : block.count); ++at) {
         const double times =
             (alike ? static_cast<double>(block.count) : 1) * block.part;
-        for (const ModelOp& op : BlockOps(model.spec, model.training,
-                                          block.kind, block.first_layer + at)) {
+        for (const ModelOp& op :
+             model.Ops(block.kind, block.first_layer + at)) {
           // On one rank a tied table has one gradient.
           if (op.is_frozen && !frozen_too) continue;
           if (op.is_tied && has_embedding) continue;
@@ -252,8 +252,7 @@ double TiedGradientBytes(const PreparedModel& model) {
   for (const std::vector<StageBlock>& blocks : model.layout.stages) {
     for (const StageBlock& block : blocks) {
       if (block.kind != BlockKind::kHead) continue;
-      for (const ModelOp& op : BlockOps(model.spec, model.training, block.kind,
-                                        block.first_layer)) {
+      for (const ModelOp& op : model.Ops(block.kind, block.first_layer)) {
         if (op.is_tied && !op.is_frozen) {
           parameters += block.part * op.parameters;
         }

@@ -98,6 +98,27 @@ absl::StatusOr<std::shared_ptr<const Profile>> RunContext::CalibrationProfile(
                        [&] { return ReadSharedProfile(name_or_path); });
 }
 
+std::shared_ptr<SharedModel> RunContext::Shared(const ModelSpec& model,
+                                                const TrainingSpec& training) {
+  return shared_.Get({training, model}, [&] {
+    return std::make_shared<SharedModel>(model, training);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const Cluster>> RunContext::ClusterOf(
+    const ShapeParams& params) {
+  absl::Status status;
+  const std::shared_ptr<const Cluster> cluster =
+      clusters_.Get(params, [&]() -> std::shared_ptr<const Cluster> {
+        absl::StatusOr<Cluster> built = BuildCluster(params);
+        status = built.status();
+        if (!built.ok()) return nullptr;
+        return std::make_shared<const Cluster>(*std::move(built));
+      });
+  PW_RETURN_IF_ERROR(status);
+  return cluster;
+}
+
 absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> RunContext::Lengths(
     const FieldPlace& field, const std::string& path) {
   return Parsed(field, path, InputKind::kConfiguration, &lengths_,

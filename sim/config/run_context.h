@@ -1,6 +1,7 @@
 // What many runs share: systems, models, profiles, schedule files and lengths,
-// each read and parsed once, when a run first asks for it. Files are taken to stay as
-// they are while it lives. Not the runs themselves, and nothing about them.
+// each read and parsed once, when a run first asks for it. Files are taken to
+// stay as they are while it lives. Not the runs themselves, and nothing about
+// them.
 //
 // Safe for several threads. What it gives out is never changed and stays valid
 // as long as it lives.
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,10 +20,13 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/kept.h"
+#include "sim/base/memo.h"
 #include "sim/config/run_config.h"
+#include "sim/config/shared_model.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
 #include "sim/schedule/text.h"
+#include "sim/topology/cluster.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
@@ -43,6 +48,14 @@ class RunContext {
                                              const std::string& path);
   absl::StatusOr<std::shared_ptr<const Profile>> CalibrationProfile(
       const std::string& name_or_path);
+
+  // What runs of this model and training share.
+  std::shared_ptr<SharedModel> Shared(const ModelSpec& model,
+                                      const TrainingSpec& training);
+
+  // That of BuildCluster, with its errors.
+  absl::StatusOr<std::shared_ptr<const Cluster>> ClusterOf(
+      const ShapeParams& params);
 
   // The lengths of a file; the same errors.
   absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> Lengths(
@@ -88,6 +101,9 @@ class RunContext {
   Kept<absl::StatusOr<std::shared_ptr<const Profile>>> profiles_;
   Files<ReadSchedule> schedules_;
   Files<std::shared_ptr<const std::vector<int64_t>>> lengths_;
+  // As many as a sweep goes through again and again.
+  Memo<std::pair<TrainingSpec, ModelSpec>, SharedModel> shared_{256};
+  Memo<ShapeParams, const Cluster> clusters_{16};
   std::mutex digests_mutex_;
   std::map<std::string, std::string> digests_;  // by path
 };

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
@@ -39,42 +40,6 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
                           : architecture == "hopper"  ? 450e9
                                                       : 300e9;
   return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
-}
-
-struct BlockSeconds {
-  double passes[kNumOpPasses] = {0, 0, 0};
-  double recompute = 0;
-  double saved_until_backward = 0;
-  double saved_until_weight = 0;  // held gradients included
-};
-
-// The times of one slice.
-BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
-                      const AnalyticOptions& options, BlockKind kind,
-                      int64_t layer, Recompute recompute) {
-  BlockSeconds sum;
-  const std::vector<ModelOp> ops = BlockOps(model, training, kind, layer);
-  const std::vector<OpTime> times =
-      BlockTimes(model, training, options, kind, layer);
-  const bool is_layer =
-      kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
-  bool runs_backward = false;
-  for (size_t index = 0; index < ops.size(); ++index) {
-    for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      const double seconds =
-          times[index].seconds[pass] + times[index].comm_seconds[pass];
-      sum.passes[pass] += seconds;
-      runs_backward |= pass > 0 && seconds > 0;
-    }
-    if (is_layer && IsRecomputed(ops[index], recompute)) {
-      sum.recompute += times[index].seconds[0] + times[index].comm_seconds[0];
-    }
-    sum.saved_until_backward += ops[index].saved_until_backward;
-    sum.saved_until_weight +=
-        ops[index].saved_until_weight + ops[index].held_for_weight;
-  }
-  if (!runs_backward) sum.recompute = 0;
-  return sum;
 }
 
 struct StageParameters {
@@ -239,6 +204,14 @@ double MostUpdatedParameters(const ModelSpec& model,
                              const StageLayout& layout,
                              const std::vector<int>& rank_of_stage,
                              int directions) {
+  return MostUpdatedParameters(Inventory(model, training), layout,
+                               rank_of_stage, directions);
+}
+
+double MostUpdatedParameters(const Inventory& inventory,
+                             const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage,
+                             int directions) {
   const int last_rank =
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
@@ -251,11 +224,12 @@ double MostUpdatedParameters(const ModelSpec& model,
     const int rank = rank_of_stage[stage];
     for (const StageBlock& block : layout.stages[stage]) {
       // Frozen and trained layers may stand in one run of layers.
-      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      const int64_t alike =
+          inventory.model().frozen_layers == 0 ? block.count : 1;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :
-             BlockOps(model, training, block.kind, block.first_layer + at)) {
+             inventory.Ops(block.kind, block.first_layer + at)) {
           if (op.is_frozen || (op.is_tied && has_table.contains(rank))) {
             continue;
           }
@@ -267,20 +241,19 @@ double MostUpdatedParameters(const ModelSpec& model,
   }
   double most = 0;
   for (const StageParameters& sizes : parameters) {
-    most = std::max(most, Updated(training, sizes.dense, sizes.expert));
+    most = std::max(most,
+                    Updated(inventory.training(), sizes.dense, sizes.expert));
   }
   return most;
 }
 
-double AnalyticOptimizerSeconds(const ModelSpec& model,
-                                const TrainingSpec& training,
-                                const DeviceSpec& device,
+double AnalyticOptimizerSeconds(const BlockPrices& prices,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
                                 int directions) {
   return StreamSeconds(
-      device,
-      kOptimizerBytes * MostUpdatedParameters(model, training, layout,
+      prices.options().device,
+      kOptimizerBytes * MostUpdatedParameters(prices.inventory(), layout,
                                               rank_of_stage, directions));
 }
 
@@ -288,12 +261,21 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
                         const StageLayout& layout,
                         const std::vector<int>& rank_of_stage) {
+  return AnalyticCosts(
+      BlockPrices(std::make_shared<const Inventory>(model, training), options),
+      layout, rank_of_stage);
+}
+
+PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
+                        const std::vector<int>& rank_of_stage) {
+  const ModelSpec& model = prices.inventory().model();
+  const TrainingSpec& training = prices.inventory().training();
   PassCosts costs;
   double until_weight = 0;
   double saved = 0;
   const std::vector<Recompute> recompute =
       RecomputeOfStages(training, rank_of_stage);
-  const double gather_s = GatherSeconds(model, training, options);
+  const double gather_s = GatherSeconds(model, training, prices.options());
   const auto crosses = [&](size_t stage) {
     return stage > 0 && stage < rank_of_stage.size() &&
            rank_of_stage[stage] != rank_of_stage[stage - 1];
@@ -304,8 +286,7 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
     if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
       const double count = times * training.slices;
-      const BlockSeconds sum = SumBlock(model, training, options, block.kind,
-                                        layer, recompute[stage]);
+      const BlockSeconds& sum = prices.Sum(block.kind, layer, recompute[stage]);
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
@@ -324,8 +305,8 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
     seconds.backward_input_s += seconds.recompute_s;
     costs.stages.push_back(seconds);
   }
-  costs.optimizer_s = AnalyticOptimizerSeconds(model, training, options.device,
-                                               layout, rank_of_stage, 1);
+  costs.optimizer_s =
+      AnalyticOptimizerSeconds(prices, layout, rank_of_stage, 1);
   costs.prediction_s = costs.optimizer_s * kPredictionBytes / kOptimizerBytes;
   costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
   return costs;

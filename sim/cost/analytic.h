@@ -22,6 +22,8 @@ struct AnalyticNetwork {
   int devices_per_node = 8;
   double nvlink_bytes_per_s = 0;
   double nic_bytes_per_s = 0;  // a device's share
+  friend bool operator==(const AnalyticNetwork&,
+                         const AnalyticNetwork&) = default;
 };
 
 class Silicon;
@@ -33,6 +35,8 @@ struct AnalyticOptions {
   std::shared_ptr<const Silicon> silicon;
   // Measured rates at the clock of a lasting load, or of a short run.
   bool sustained = true;
+  friend bool operator==(const AnalyticOptions&,
+                         const AnalyticOptions&) = default;
 };
 
 // One op of one slice of a microbatch, for people and tests.
@@ -58,15 +62,6 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const StageLayout& layout,
                         const std::vector<int>& rank_of_stage);
 
-// The optimizer step of the slowest rank. With 2 `directions` each rank
-// updates the stages of both: its own and those of the rank opposite.
-double AnalyticOptimizerSeconds(const ModelSpec& model,
-                                const TrainingSpec& training,
-                                const DeviceSpec& device,
-                                const StageLayout& layout,
-                                const std::vector<int>& rank_of_stage,
-                                int directions);
-
 // The members of an exchange as NCCL's tuner sees them.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
                       const TrainingSpec& training, const OpComm& comm);
@@ -85,7 +80,8 @@ double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
                      const AnalyticOptions& options);
 
 // Parameters that the busiest rank updates on one device in an optimizer step.
-// `directions`: as for AnalyticOptimizerSeconds.
+// With 2 `directions` each rank updates the stages of both: its own and those
+// of the rank opposite.
 double MostUpdatedParameters(const ModelSpec& model,
                              const TrainingSpec& training,
                              const StageLayout& layout,

@@ -2,12 +2,12 @@
 // sustain. What a kernel of a given size takes of it is kernel_time.h's.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/shared_texts.h"
 
 namespace pipewright {
 
@@ -45,7 +45,8 @@ struct DeviceSpec {
   double bf16_joules_per_flop = 0;
 
   // Field -> where its number is from.
-  std::map<std::string, std::string> sources;
+  SharedTexts sources;
+  friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
 // Sorted by name.

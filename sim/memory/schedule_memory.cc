@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -390,16 +389,17 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
   const std::shared_ptr<const MemoryFramework> framework =
       options.framework != nullptr ? options.framework : MegatronMemory();
   ScheduleMemory memory;
-  std::map<std::string, std::shared_ptr<const StageMemory>> known;
+  StageMemories own;
+  const bool shares = options.shared != nullptr && options.framework == nullptr;
+  StageMemories& known = shares ? *options.shared : own;
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const int chunk = schedule.placement.ChunkOf(stage);
     const std::vector<StageBlock>& blocks = layout.stages[stage];
-    auto& entry = known[KeyOf(blocks, training, model, chunk)];
-    if (entry == nullptr) {
-      entry = std::make_shared<const StageMemory>(
-          framework->stage(model, training, blocks, chunk));
-    }
-    memory.stages.push_back(entry);
+    memory.stages.push_back(
+        known.Get(KeyOf(blocks, training, model, chunk), [&] {
+          return std::make_shared<const StageMemory>(
+              framework->stage(model, training, blocks, chunk));
+        }));
     memory.first_layer.push_back(FirstLayer(blocks));
   }
   const std::vector<int> versions = WeightVersionsOf(schedule).versions;

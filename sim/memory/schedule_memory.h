@@ -8,12 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/kept.h"
 #include "sim/memory/memory_framework.h"
 #include "sim/memory/stage_memory.h"
 #include "sim/model/stages.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
+
+// Stages that runs of one model and training share, of MegatronMemory.
+using StageMemories = Kept<std::shared_ptr<const StageMemory>>;
 
 // What an optimizer on the host changes on a rank: of one device.
 struct OffloadedStates {
@@ -37,6 +41,8 @@ struct MemoryOptions {
   std::vector<OffloadedStates> optimizer;  // [rank]; empty: on the device
   // Null: MegatronMemory().
   std::shared_ptr<const MemoryFramework> framework = nullptr;
+  // Of the same model and training; null: nothing is shared.
+  StageMemories* shared = nullptr;
 };
 
 struct RankMemory {

@@ -1,5 +1,6 @@
 #include "sim/model/flops.h"
 
+#include "sim/model/inventory.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {
@@ -48,11 +49,11 @@ double NeededFlops(const ModelSpec& model, const std::vector<ModelOp>& ops,
 double ModelFlopsPerToken(const ModelSpec& model, int64_t sequence,
                           bool halve_causal) {
   const TrainingSpec training = OneSample(sequence);
+  const Inventory inventory(model, training);
   double flops = 0;
   const auto add = [&](BlockKind kind, int64_t layer, int64_t count) {
     flops += static_cast<double>(count) *
-             NeededFlops(model, BlockOps(model, training, kind, layer),
-                         halve_causal);
+             NeededFlops(model, inventory.Ops(kind, layer), halve_causal);
   };
   for (int64_t layer = 0; layer < model.layers; ++layer) {
     add(model.IsExpertLayer(layer) ? BlockKind::kExpertLayer
@@ -73,6 +74,7 @@ double RecomputedFlopsPerToken(const ModelSpec& model,
   sample.flash_attention = training.flash_attention;
   const std::vector<Recompute> recompute =
       RecomputeOfStages(training, rank_of_stage);
+  const Inventory inventory(model, sample);
   double flops = 0;
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     if (recompute[stage] == Recompute::kNone) continue;
@@ -83,7 +85,7 @@ double RecomputedFlopsPerToken(const ModelSpec& model,
         bool runs_backward = false;
         double again = 0;
         for (const ModelOp& op :
-             BlockOps(model, sample, block.kind, block.first_layer + at)) {
+             inventory.Ops(block.kind, block.first_layer + at)) {
           runs_backward |= Runs(op, OpPass::kBackwardInput);
           if (IsRecomputed(op, recompute[stage])) {
             again += ForwardFlops(model, op, halve_causal);

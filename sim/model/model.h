@@ -104,6 +104,8 @@ struct ModelSpec {
   // Those that one token meets in inference: of the experts,
   // experts_per_token and the shared ones; no multi-token prediction.
   double ActiveParameters() const;
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
 // Sizes at least 1, heads that divide hidden (or a head_dim), kv_heads that

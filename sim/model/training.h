@@ -47,6 +47,7 @@ struct ShardedLayers {
   bool one_sided = false;
   double gather_bytes = 4;
   int devices_of_node = 0;
+  friend bool operator==(const ShardedLayers&, const ShardedLayers&) = default;
 };
 
 struct TrainingSpec {
@@ -99,6 +100,7 @@ struct TrainingSpec {
     return static_cast<double>(microbatch_size) *
            static_cast<double>(sequence) / (static_cast<double>(cp) * slices);
   }
+  friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };
 
 // heads, kv_heads (where above tp), ffn_hidden, vocabulary (padded) against

@@ -17,11 +17,11 @@ struct KindOfBlock {
 
 }  // namespace
 
-CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
-                       const StageLayout& layout,
-                       const AnalyticOptions& options, const PassCosts& costs) {
+CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
+                       const PassCosts& costs) {
+  const ModelSpec& model = prices.inventory().model();
   CostReport report;
-  report.device = options.device;
+  report.device = prices.options().device;
   report.stages = costs.stages;
   report.optimizer_s = costs.optimizer_s;
   // Frozen layers have other passes than the rest.
@@ -40,10 +40,8 @@ CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
   double whole_s = 0;
   for (const auto& [key, kind] : kinds) {
     const BlockKind block = key.first;
-    const std::vector<ModelOp> ops =
-        BlockOps(model, training, block, kind.layer);
-    const std::vector<OpTime> times =
-        BlockTimes(model, training, options, block, kind.layer);
+    const std::vector<ModelOp>& ops = prices.inventory().Ops(block, kind.layer);
+    const std::vector<OpTime>& times = prices.Times(block, kind.layer);
     for (size_t index = 0; index < ops.size(); ++index) {
       for (int pass = 0; pass < kNumOpPasses; ++pass) {
         const OpWork& work = ops[index].Work(static_cast<OpPass>(pass));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/cost/analytic.h"
+#include "sim/cost/block_prices.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/model/stages.h"
 
@@ -38,9 +39,8 @@ struct CostReport {
   std::vector<OpCost> ops;
 };
 
-CostReport ReportCosts(const ModelSpec& model, const TrainingSpec& training,
-                       const StageLayout& layout,
-                       const AnalyticOptions& options, const PassCosts& costs);
+CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
+                       const PassCosts& costs);
 
 // The value of the key "costs".
 nlohmann::ordered_json CostsToJson(const CostReport& report);

@@ -197,8 +197,8 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     DescribeOmissions(run, report);
   }
   if (!run.costs.analytic) return;
-  report->costs = ReportCosts(model->spec, model->training, model->layout,
-                              *run.costs.analytic, run.lower.costs);
+  report->costs =
+      ReportCosts(*run.costs.prices, model->layout, run.lower.costs);
   DescribeOmissions(run, report);
 }
 

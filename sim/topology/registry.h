@@ -3,13 +3,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/shared_texts.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/shape_param.h"
 
@@ -23,6 +23,7 @@ struct LinkClass {
   double bytes_per_s = 0;
   double latency_s = 0;
   std::string source;
+  friend bool operator==(const LinkClass&, const LinkClass&) = default;
 };
 
 // What the hosts of a system can do, of one device's share of its node. 0:
@@ -39,6 +40,7 @@ struct HostClass {
   double flush_rate = 0;           // of gradients that the device waits for
   int slots = 2;                   // operations of the host at once
   double device_adam_rate = 25e9;  // of the device itself
+  friend bool operator==(const HostClass&, const HostClass&) = default;
 };
 
 // As many devices as a cluster may have: ids of devices and links stay well
@@ -66,7 +68,7 @@ struct ShapeParams {
   std::string summary;
   // Where the other numbers are from: field name ("params.KEY" of `own`) ->
   // source.
-  std::map<std::string, std::string> sources;
+  SharedTexts sources;
 
   // Without PCIe there are no links to the hosts and their routes are empty.
   bool has_pcie() const { return pcie.bytes_per_s != 0 || pcie.latency_s != 0; }
@@ -79,6 +81,8 @@ struct ShapeParams {
   std::vector<int> OwnSizes(absl::string_view key) const;  // {} for "auto"
   double OwnBandwidth(absl::string_view key) const;        // bytes per second
   double OwnSeconds(absl::string_view key) const;
+
+  friend bool operator==(const ShapeParams&, const ShapeParams&) = default;
 };
 
 struct ShapeInfo {

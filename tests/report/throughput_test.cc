@@ -1,6 +1,7 @@
 #include "sim/report/throughput.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -79,10 +80,10 @@ TEST_CASE("cost report: shares of operations sum to one", "[report]") {
   AnalyticOptions options;
   options.device = FindDevice("h100").value();
   options.network = {.nvlink_bytes_per_s = 450e9, .nic_bytes_per_s = 50e9};
-  const PassCosts costs =
-      AnalyticCosts(model, training, options, layout, {0, 1});
-  const CostReport report =
-      ReportCosts(model, training, layout, options, costs);
+  const BlockPrices prices(std::make_shared<const Inventory>(model, training),
+                           options);
+  const PassCosts costs = AnalyticCosts(prices, layout, {0, 1});
+  const CostReport report = ReportCosts(prices, layout, costs);
   double share = 0;
   double seconds = 0;
   for (const OpCost& row : report.ops) {

@@ -1,0 +1,67 @@
+// What the blocks of a model take on a device, made once each: the part of the
+// analytic cost model that runs of one model and training share. Safe for
+// several threads; what it gives out stays as long as it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sim/cost/analytic.h"
+#include "sim/model/inventory.h"
+
+namespace pipewright {
+
+// One slice of a microbatch through a block.
+struct BlockSeconds {
+  double passes[kNumOpPasses] = {0, 0, 0};
+  double recompute = 0;
+  double saved_until_backward = 0;
+  double saved_until_weight = 0;  // held gradients included
+};
+
+class BlockPrices {
+ public:
+  BlockPrices(std::shared_ptr<const Inventory> inventory,
+              AnalyticOptions options)
+      : inventory_(std::move(inventory)), options_(std::move(options)) {}
+
+  const Inventory& inventory() const { return *inventory_; }
+  const AnalyticOptions& options() const { return options_; }
+
+  // Those of BlockTimes; a time an op.
+  const std::vector<OpTime>& Times(BlockKind kind, int64_t layer) const;
+  const BlockSeconds& Sum(BlockKind kind, int64_t layer,
+                          Recompute recompute) const;
+
+ private:
+  const std::shared_ptr<const Inventory> inventory_;
+  const AnalyticOptions options_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> times_;
+  mutable std::map<std::tuple<BlockKind, int64_t, Recompute>, BlockSeconds>
+      sums_;
+};
+
+// That of analytic.h.
+PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
+                        const std::vector<int>& rank_of_stage);
+
+// The optimizer step of the slowest rank. With 2 `directions` each rank
+// updates the stages of both: its own and those of the rank opposite.
+double AnalyticOptimizerSeconds(const BlockPrices& prices,
+                                const StageLayout& layout,
+                                const std::vector<int>& rank_of_stage,
+                                int directions);
+
+// That of analytic.h.
+double MostUpdatedParameters(const Inventory& inventory,
+                             const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage,
+                             int directions);
+
+}  // namespace pipewright

@@ -1,0 +1,181 @@
+// What runs share through a RunContext changes none of their numbers, and is
+// shared only where it is the same.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/memo.h"
+#include "sim/base/shared_texts.h"
+#include "sim/cost/block_prices.h"
+#include "sim/model/inventory.h"
+#include "sim/report/report.h"
+#include "sim/run/simulated_run.h"
+
+namespace pipewright {
+namespace {
+
+// llama3-8b estimated on `dgx-h100`, 1f1b, pp 4, 8 microbatches.
+RunConfig Estimated() {
+  RunConfig config;
+  config.engine = "fast";
+  config.schedule.name = "1f1b";
+  config.strategy.pp = 4;
+  config.strategy.microbatches = 8;
+  config.model.preset = "llama3-8b";
+  config.system.preset = "dgx-h100";
+  config.costs.analytic = true;
+  return config;
+}
+
+// Each differs from the first in one thing.
+std::vector<RunConfig> Different() {
+  std::vector<RunConfig> configs;
+  const auto add = [&configs](const auto& change) {
+    RunConfig config = Estimated();
+    change(config);
+    configs.push_back(std::move(config));
+  };
+  add([](RunConfig&) {});
+  add([](RunConfig& config) { config.strategy.tp = 2; });
+  add([](RunConfig& config) { config.strategy.microbatch_size = 2; });
+  add([](RunConfig& config) { config.strategy.recompute = Recompute::kFull; });
+  add([](RunConfig& config) {
+    config.strategy.recompute = Recompute::kNormActivation;
+  });
+  add([](RunConfig& config) { config.strategy.sequence = 4096; });
+  add([](RunConfig& config) { config.strategy.precision = Precision::kFp8; });
+  add([](RunConfig& config) { config.strategy.flash_attention = false; });
+  add([](RunConfig& config) { config.strategy.layers = {7, 8, 8, 9}; });
+  add([](RunConfig& config) {
+    config.strategy.vpp = 2;
+    config.schedule.name = "interleaved-1f1b";
+  });
+  add([](RunConfig& config) {
+    config.strategy.dp = 2;
+    config.strategy.data_parallel = DataParallel::kZero1;
+  });
+  add([](RunConfig& config) { config.schedule.name = "zb-h1"; });
+  add([](RunConfig& config) { config.schedule.name = "dualpipe"; });
+  add([](RunConfig& config) { config.model.frozen_layers = 5; });
+  add([](RunConfig& config) { config.model.layers = 16; });
+  add([](RunConfig& config) { config.model.preset = "llama2-7b"; });
+  add([](RunConfig& config) { config.system.preset = "dgx-a100"; });
+  add([](RunConfig& config) { config.system.nic.bytes_per_s = 1e9; });
+  add([](RunConfig& config) { config.costs.analytic_device = "b200"; });
+  add([](RunConfig& config) { config.costs.analytic_silicon = "none"; });
+  add([](RunConfig& config) { config.costs.analytic_sustained = false; });
+  return configs;
+}
+
+std::string ReportOf(const RunConfig& config, RunContext* context) {
+  const absl::StatusOr<SimulatedRun> run = Simulate(config, context);
+  return run.ok() ? ReportToJson(run->report) : run.status().ToString();
+}
+
+TEST_CASE("shared runs: each is as it is alone, in any order", "[run]") {
+  const std::vector<RunConfig> configs = Different();
+  std::vector<std::string> alone;
+  for (const RunConfig& config : configs) {
+    RunContext context;
+    alone.push_back(ReportOf(config, &context));
+  }
+  // All of them say something else, so that a mix-up is seen.
+  for (size_t one = 0; one < alone.size(); ++one) {
+    for (size_t other = 0; other < one; ++other) {
+      INFO(one << " and " << other << ": " << alone[one].substr(0, 200));
+      CHECK(alone[one] != alone[other]);
+    }
+  }
+  RunContext context;
+  for (size_t turn = 0; turn < 3 * configs.size(); ++turn) {
+    // 5 and the number of configurations have no common factor.
+    const size_t index = turn * 5 % configs.size();
+    INFO("configuration " << index);
+    CHECK(ReportOf(configs[index], &context) == alone[index]);
+  }
+}
+
+TEST_CASE("shared runs: what is the same is there once", "[run]") {
+  RunContext context;
+  RunConfig config = Estimated();
+  const PreparedRun first = Prepare(config, &context).value();
+  config.costs.price_per_device_hour = 2;
+  config.strategy.microbatches = 16;
+  const PreparedRun dearer = Prepare(config, &context).value();
+  CHECK(dearer.costs.prices == first.costs.prices);
+  CHECK(dearer.prepared_model->shared == first.prepared_model->shared);
+  CHECK(dearer.network.links.cluster == first.network.links.cluster);
+  CHECK(dearer.memory->memory->stages[0] == first.memory->memory->stages[0]);
+  config.strategy.tp = 2;
+  const PreparedRun split = Prepare(config, &context).value();
+  CHECK(split.costs.prices != first.costs.prices);
+  CHECK(split.memory->memory->stages[0] != first.memory->memory->stages[0]);
+}
+
+TEST_CASE("shared runs: frozen layers have prices of their own", "[run]") {
+  ModelSpec model = FindModel("llama3-8b").value();
+  model.frozen_layers = 3;
+  TrainingSpec training;
+  training.sequence = 4096;
+  const auto inventory = std::make_shared<const Inventory>(model, training);
+  AnalyticOptions options;
+  options.device = FindDevice("h100").value();
+  const BlockPrices prices(inventory, options);
+  const BlockKind layer = BlockKind::kDenseLayer;
+  // A frozen one has no backward; whichever is asked for first.
+  CHECK(prices.Sum(layer, 4, Recompute::kNone).passes[1] > 0);
+  CHECK(prices.Sum(layer, 2, Recompute::kNone).passes[1] == 0);
+  CHECK(inventory->Ops(layer, 4)[0].Work(OpPass::kBackwardInput).bytes > 0);
+  CHECK(inventory->Ops(layer, 2)[0].Work(OpPass::kBackwardInput).bytes == 0);
+  CHECK(prices.Sum(layer, 4, Recompute::kFull).recompute > 0);
+  CHECK(prices.Sum(layer, 4, Recompute::kNone).recompute == 0);
+}
+
+TEST_CASE("memo: it forgets, but not what somebody holds", "[run]") {
+  Memo<int, const std::string> memo(12);
+  int made = 0;
+  const auto get = [&](int key) {
+    return memo.Get(key, [&] {
+      ++made;
+      return std::make_shared<const std::string>(absl::StrCat("of ", key));
+    });
+  };
+  const std::shared_ptr<const std::string> held = get(0);
+  CHECK(get(0) == held);
+  CHECK(made == 1);
+  for (int key = 1; key <= 11; ++key)
+    CHECK(*get(key) == absl::StrCat("of ", key));
+  // The oldest comes to the front where it is asked for.
+  CHECK(get(0) == held);
+  CHECK(made == 12);
+  for (int key = 12; key <= 20; ++key) get(key);
+  CHECK(get(0) == held);
+  for (int key = 21; key <= 40; ++key) get(key);
+  CHECK(*held == "of 0");
+  CHECK(get(0) != held);
+  CHECK(*get(0) == "of 0");
+}
+
+TEST_CASE("shared texts: a copy that changes leaves the others", "[run]") {
+  SharedTexts texts;
+  CHECK(texts.begin() == texts.end());
+  texts["memory"] = "sheet";
+  texts["flops"] = "sheet";
+  SharedTexts copy = texts;
+  CHECK(copy == texts);
+  copy["memory"] = "measured";
+  CHECK(texts.at("memory") == "sheet");
+  CHECK(copy.at("memory") == "measured");
+  CHECK_FALSE(copy == texts);
+  SharedTexts less = texts;
+  less.erase("none");
+  CHECK(less == texts);
+  less.erase("flops");
+  CHECK(less.find("flops") == less.end());
+  CHECK(texts.at("flops") == "sheet");
+}
+
+}  // namespace
+}  // namespace pipewright

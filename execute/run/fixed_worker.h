@@ -29,6 +29,10 @@ class FixedWorker : public Worker {
   absl::StatusOr<double> RunSideOp(int32_t, const Start&) override {
     return 0.0;
   }
+  void StartSideOp(int32_t, const Start&,
+                   std::function<void(absl::Status)> ended) override {
+    ended(absl::OkStatus());
+  }
   void TakeSideInput(int32_t, int32_t, Payload) override {}
   Payload GiveSideOutput(int32_t, int32_t) override { return {}; }
   Payload GivePart(int32_t, int, int, int) override { return {}; }

@@ -9,8 +9,8 @@
 //
 // Parts: rank_run.cc is the loop, rank_waits.cc waits for others and finds out
 // when nothing will come, rank_passes.cc the compute stream, rank_streams.cc
-// the others and collectives, rank_transfers.cc transfers that hold their
-// ranks.
+// the others, rank_meetings.cc collectives, rank_transfers.cc transfers that
+// hold their ranks.
 #pragma once
 
 #include <array>
@@ -102,6 +102,8 @@ class RankRun {
     int64_t meeting = 0;   // that it has come to; 0: not yet
     bool started = false;  // inputs are taken; a pull is under way
     double start_s = 0;
+    int64_t beside = 0;  // number of the thread's work; 0: none
+    bool done = false;   // of a stream that does not run in order
   };
   struct Part {
     double time_s = 0;
@@ -179,12 +181,18 @@ class RankRun {
   void StartCopies(Stream stream);
   absl::StatusOr<bool> TryCopy(Issued& issued, double* stream_s);
   absl::StatusOr<bool> TrySideOp(Issued& issued, double* stream_s);
-  absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
-  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
   bool TakeSideInputs(const SideOp& op, Issued& issued, double stream_s);
   absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
+  absl::StatusOr<bool> DrainUnordered(Stream stream);
+  std::function<void(absl::Status)> TellsEnd(Stream stream, int64_t number);
+  absl::StatusOr<bool> TryOnHost(const SideOp& op, Issued& issued,
+                                 double* end_s);
   const RankRecord::Block* TakenBlock();
   const double* TakenBeside(Stream stream);
+
+  // rank_meetings.cc
+  absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
+  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
 
   // rank_transfers.cc
   using Tokens = absl::flat_hash_map<TokenKey, std::deque<Arrived>>;
@@ -270,6 +278,8 @@ class RankRun {
     double time_s = 0;
   };
   std::array<std::deque<Copied>, kNumStreams> copied_;
+  int64_t beside_ = 0;                         // works that threads were given
+  std::map<int64_t, Copied> ended_beside_;     // [Issued::beside]
   std::array<size_t, kNumStreams> copying_{};  // of the queue's first
 
   int64_t taken_ = 0;  // messages that carry the run on, its own too

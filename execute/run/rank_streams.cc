@@ -1,11 +1,10 @@
-// Streams beside compute: side operations, copies, meetings of groups.
+// Streams beside compute: side operations and copies.
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -35,6 +34,12 @@ absl::StatusOr<bool> RankRun::DrainStreams() {
   if (pending_ == 0) return false;
   bool progress = false;
   for (int stream = 0; stream < kNumStreams; ++stream) {
+    if (!RunsInOrder(static_cast<Stream>(stream))) {
+      PW_ASSIGN_OR_RETURN(const bool any,
+                          DrainUnordered(static_cast<Stream>(stream)));
+      progress |= any;
+      continue;
+    }
     while (!queues_[stream].empty()) {
       Issued& head = queues_[stream].front();
       PW_ASSIGN_OR_RETURN(const bool ran,
@@ -47,6 +52,23 @@ absl::StatusOr<bool> RankRun::DrainStreams() {
       progress = true;
     }
   }
+  return progress;
+}
+
+// Whatever has its inputs begins.
+absl::StatusOr<bool> RankRun::DrainUnordered(Stream stream) {
+  Fifo<Issued>& queue = queues_[static_cast<int>(stream)];
+  bool progress = false;
+  for (size_t place = 0; place < queue.size(); ++place) {
+    Issued& issued = queue[place];
+    if (issued.done) continue;
+    double end_s = 0;
+    PW_ASSIGN_OR_RETURN(issued.done, TrySideOp(issued, &end_s));
+    if (!issued.done) continue;
+    --pending_;
+    progress = true;
+  }
+  while (!queue.empty() && queue.front().done) queue.pop_front();
   return progress;
 }
 
@@ -82,22 +104,47 @@ void RankRun::StartCopies(Stream stream) {
     if (!MayCopy(issued, &issued.start_s)) return;
     issued.start_s = clock_->Now();
     ++copying_[index];
-    endpoint_.Pending(1);
-    ++traffic_.under_way;
-    // The run may be over before the copy's thread: nothing of it here.
     worker_.StartCopy(issued.pass, LaneOf(issued.pass).stage,
-                      [endpoint = &endpoint_, clock = clock_, self = self_,
-                       index](absl::Status ended) {
-                        RankMessage message = {
-                            .kind = RankMessage::Kind::kCopied,
-                            .index = index,
-                            .time_s = clock->Now()};
-                        if (!ended.ok())
-                          message.payload = HostPayload(ended.message());
-                        endpoint->Send(self, std::move(message));
-                        endpoint->Pending(-1);
-                      });
+                      TellsEnd(stream, 0));
   }
+}
+
+// What a thread beside the rank's own calls when its work is over.
+std::function<void(absl::Status)> RankRun::TellsEnd(Stream stream,
+                                                    int64_t number) {
+  endpoint_.Pending(1);
+  ++traffic_.under_way;
+  // The run may be over before the thread: nothing of it here.
+  return [endpoint = &endpoint_, clock = clock_, self = self_,
+          index = static_cast<int32_t>(stream), number](absl::Status ended) {
+    RankMessage message = {.kind = RankMessage::Kind::kCopied,
+                           .index = index,
+                           .number = number,
+                           .time_s = clock->Now()};
+    if (!ended.ok()) message.payload = HostPayload(ended.message());
+    endpoint->Send(self, std::move(message));
+    endpoint->Pending(-1);
+  };
+}
+
+// Where time is real: a thread of the host does it. False until it has.
+absl::StatusOr<bool> RankRun::TryOnHost(const SideOp& op, Issued& issued,
+                                        double* end_s) {
+  if (issued.beside == 0) {
+    issued.beside = ++beside_;
+    worker_.StartSideOp(issued.item.side_op, issued.start,
+                        TellsEnd(op.stream, issued.beside));
+  }
+  const auto ended = ended_beside_.find(issued.beside);
+  if (ended == ended_beside_.end()) return false;
+  PW_RETURN_IF_ERROR(ended->second.status);
+  *end_s = ended->second.time_s;
+  ended_beside_.erase(ended);
+  if (options_.record != nullptr) {
+    options_.record->beside[static_cast<size_t>(op.stream)].push_back(
+        *end_s - issued.start_s);
+  }
+  return true;
 }
 
 // Where time is computed, copies take the link's time while the data moves at
@@ -181,7 +228,11 @@ absl::StatusOr<double> RankRun::RunOwn(const SideOp& op, Issued& issued) {
   issued.start_s = clock_->Begin(issued.ready_s + late_s);
   PW_ASSIGN_OR_RETURN(const double measured_s,
                       worker_.RunSideOp(index, issued.start));
-  if (!clock_->takes_given() && !taken) seconds = measured_s;
+  // What moves data takes the link's time, as copies of activations do.
+  const bool moves = IsHostCopy(op.kind) || op.kind == OpKind::kFlush;
+  if (!clock_->takes_given() && !taken && !(moves && clock_->computed())) {
+    seconds = measured_s;
+  }
   const double end_s = computes ? clock_->End(issued.start_s, seconds)
                        : clock_->computed() ? issued.start_s + seconds
                                             : clock_->Now();
@@ -236,6 +287,9 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
       pulled.pop_front();
     }
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
+  } else if (UsesHost(op.kind) && !clock_->computed()) {
+    PW_ASSIGN_OR_RETURN(const bool ended, TryOnHost(op, issued, &end_s));
+    if (!ended) return false;
   } else {
     PW_ASSIGN_OR_RETURN(end_s, RunOwn(op, issued));
   }
@@ -265,100 +319,6 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
                        .stream = op.stream,
                        .rank = self_.rank,
                        .side_op = index});
-  return true;
-}
-
-// Every member gives every other its part and makes of all parts the same, so
-// that nobody is needed in the middle. Or the transport does, once all members
-// have met: none of them waits on its device for another.
-absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
-  if (endpoint_.combines() && IsCombined(program_, op)) {
-    return TryCombined(op, issued);
-  }
-  const std::vector<Member>& members = members_[op.group];
-  const int count = static_cast<int>(members.size());
-  const int self = self_in_group_[op.group];
-  if (issued.meeting == 0) {
-    issued.meeting = ++met_[op.group];
-    for (int member = 0; member < count; ++member) {
-      Part part = {.time_s = issued.start_s,
-                   .payload = worker_.GivePart(issued.item.side_op, self,
-                                               member, count)};
-      if (member == self) {
-        meetings_[{op.group, issued.meeting}].parts[self] = std::move(part);
-        continue;
-      }
-      SendTo({members[member].replica, members[member].rank},
-             {.kind = RankMessage::Kind::kArrive,
-              .index = op.group,
-              .number = issued.meeting,
-              .time_s = part.time_s,
-              .payload = std::move(part.payload)});
-    }
-  }
-  const auto meeting = meetings_.find({op.group, issued.meeting});
-  if (static_cast<int>(meeting->second.parts.size()) < count) return false;
-  std::vector<Payload> parts;
-  for (auto& [member, part] : meeting->second.parts) {
-    issued.start_s = std::max(issued.start_s, part.time_s);
-    parts.push_back(std::move(part.payload));
-  }
-  meetings_.erase(meeting);
-  PW_RETURN_IF_ERROR(worker_.TakeParts(issued.item.side_op, self, parts));
-  return true;
-}
-
-absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
-  const std::vector<Member>& members = members_[op.group];
-  const int count = static_cast<int>(members.size());
-  const int self = self_in_group_[op.group];
-  const auto give = [&](int to) {
-    return worker_.GivePart(issued.item.side_op, self, to, count);
-  };
-  if (issued.meeting == 0) {
-    issued.meeting = ++met_[op.group];
-    auto collective = std::make_shared<Collective>();
-    collective->kind = op.kind;
-    collective->group = op.group;
-    collective->meeting = issued.meeting;
-    collective->self = self;
-    for (int to = 0; to < count; ++to) {
-      if (op.kind == OpKind::kReduceScatter || to == self) {
-        collective->give.push_back(give(to));
-      }
-    }
-    const uint64_t bytes = collective->give.front().bytes;
-    for (int member = 0; member < count; ++member) {
-      if (member == self) continue;
-      SendTo({members[member].replica, members[member].rank},
-             {.kind = RankMessage::Kind::kArrive,
-              .index = op.group,
-              .key = bytes,
-              .number = issued.meeting,
-              .time_s = issued.start_s});
-    }
-    meetings_[{op.group, issued.meeting}].parts[self] = {
-        .time_s = issued.start_s, .bytes = bytes};
-    combined_[{op.group, issued.meeting}].collective = std::move(collective);
-  }
-  const std::pair<int, int64_t> key = {op.group, issued.meeting};
-  Combined& combined = combined_.at(key);
-  if (!combined.begun) {
-    const Meeting& meeting = meetings_.at(key);
-    if (static_cast<int>(meeting.parts.size()) < count) return false;
-    for (const auto& [member, part] : meeting.parts) {
-      issued.start_s = std::max(issued.start_s, part.time_s);
-      combined.collective->bytes.push_back(part.bytes);
-    }
-    meetings_.erase(key);
-    combined.begun = true;
-    ++traffic_.under_way;
-    endpoint_.Combine(combined.collective);
-  }
-  if (!combined.ended) return false;
-  PW_RETURN_IF_ERROR(
-      worker_.TakeParts(issued.item.side_op, self, combined.collective->parts));
-  combined_.erase(key);
   return true;
 }
 

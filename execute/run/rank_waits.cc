@@ -353,13 +353,19 @@ absl::Status RankRun::Take(RankMessage message) {
     case RankMessage::Kind::kPush:
       worker_.TakePush(message.from, message.index, std::move(message.payload));
       return absl::OkStatus();
-    case RankMessage::Kind::kCopied:
-      copied_[message.index].push_back(
-          {.status = message.payload.bytes == 0
-                         ? absl::OkStatus()
-                         : absl::InternalError(TextOf(message.payload)),
-           .time_s = message.time_s});
+    case RankMessage::Kind::kCopied: {
+      Copied copied = {
+          .status = message.payload.bytes == 0
+                        ? absl::OkStatus()
+                        : absl::InternalError(TextOf(message.payload)),
+          .time_s = message.time_s};
+      if (message.number > 0) {
+        ended_beside_[message.number] = std::move(copied);
+      } else {
+        copied_[message.index].push_back(std::move(copied));
+      }
       return absl::OkStatus();
+    }
     default:
       return absl::InternalError("a message of a kind that nobody sends");
   }

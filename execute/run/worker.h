@@ -56,6 +56,10 @@ class Worker : public DeviceMemory {
   // host work, waits. Seconds that it took.
   virtual absl::StatusOr<double> RunSideOp(int32_t side_op,
                                            const Start& start) = 0;
+  // One that UsesHost, beside compute: the same on a thread; `ended` is called
+  // from any thread when it is over. Those of one stream end in order.
+  virtual void StartSideOp(int32_t side_op, const Start& start,
+                           std::function<void(absl::Status)> ended) = 0;
   // Between side operations of different ranks.
   virtual void TakeSideInput(int32_t side_op, int32_t channel,
                              Payload payload) = 0;

@@ -4,52 +4,23 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include <utility>
 
-#include "absl/status/status.h"
+#include "execute/train/work_thread.h"
 
 namespace pipewright {
 
 class CopyEngine {
  public:
   enum Direction { kToHost = 0, kToDevice = 1 };
-  using Copy = std::function<absl::Status()>;
-  using Ended = std::function<void(absl::Status)>;
+  using Ended = WorkThread::Ended;
 
-  // Ends what has been given first.
-  CopyEngine() = default;
-  CopyEngine(const CopyEngine&) = delete;
-
-  // `ended` is told on the thread what `copy` gives, or what it throws as an
-  // error. An exception of `ended` is lost: the waiting thread has a time-out.
-  void Start(Direction direction, Copy copy, Ended ended);
+  void Start(Direction direction, WorkThread::Work copy, Ended ended) {
+    lanes_[direction].Start(std::move(copy), std::move(ended));
+  }
 
  private:
-  struct Given {
-    Copy copy;
-    Ended ended;
-  };
-  class Lane {
-   public:
-    Lane() : thread_([this] { Run(); }) {}
-    ~Lane();
-    void Start(Given given);
-
-   private:
-    void Run();
-
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::deque<Given> waiting_;
-    bool stops_ = false;
-    std::thread thread_;
-  };
-
-  std::array<Lane, 2> lanes_;
+  std::array<WorkThread, 2> lanes_;
 };
 
 }  // namespace pipewright

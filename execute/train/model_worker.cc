@@ -1,5 +1,6 @@
-// Passes, copies and their data. model_worker_groups.cc has what it shares with
-// other ranks' workers, model_worker_step.cc the optimizer's step.
+// Passes and their data. model_worker_groups.cc has what it shares with other
+// ranks' workers, model_worker_step.cc the optimizer's step,
+// model_worker_host.cc what goes to the host.
 #include "execute/train/model_worker.h"
 
 #include <algorithm>
@@ -82,7 +83,9 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     for (const int stage : units_.OfRank(self_.rank, replica)) {
       PW_ASSIGN_OR_RETURN(
           (stages_[{stage, replica}]),
-          Stage::Create(model_, stage, handle_, arena_.get(), host_.get()));
+          Stage::Create(model_, stage, handle_, arena_.get(), host_.get(),
+                        options_.offload.active() ? Stage::States::kElsewhere
+                                                  : Stage::States::kHere));
       if (options_.sharded_step) {
         const auto [begin, end] = OwnShard(StageOf(stage, replica));
         shard_sums_[{stage, replica}].resize(end - begin);
@@ -97,16 +100,18 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     }
   }
   for (const SideOp& op : rank().side_ops) {
-    steps_weights_ |= op.kind == OpKind::kOptimizer;
+    steps_weights_ |=
+        op.kind == OpKind::kOptimizer || op.kind == OpKind::kHostAdam;
   }
   PW_RETURN_IF_ERROR(OpenOwner());
+  if (options_.offload.active()) PW_RETURN_IF_ERROR(MakeHostStep());
   record_.resident_bytes = arena_->used();
   MeasureMicrobatch();
   return absl::OkStatus();
 }
 
 ModelWorker::~ModelWorker() {
-  copies_.reset();
+  EndThreads();
   service_.reset();
   if (options_.record != nullptr && arena_ != nullptr) {
     record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
@@ -117,6 +122,7 @@ ModelWorker::~ModelWorker() {
   inputs_.clear();
   outputs_.clear();
   issued_.clear();
+  host_step_.reset();
   stages_.clear();
   stand_in_ = {};
   host_.reset();
@@ -230,7 +236,7 @@ absl::Status ModelWorker::BeginStart(const Start& start) {
 }
 
 void ModelWorker::Forget() {
-  copies_.reset();
+  EndThreads();
   inputs_.clear();
   outputs_.clear();
   issued_.clear();
@@ -374,48 +380,6 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
   if (local) std::get<1>(to) = next;
   (local ? inputs_ : outputs_)[to] = std::move(output);
   return absl::OkStatus();
-}
-
-absl::Status ModelWorker::IssueCopy(Pass pass, int stage) {
-  Stage& target = StageOf(stage, pass.direction());
-  const Stage::Key key = {pass.microbatch(), pass.slice()};
-  PW_ASSIGN_OR_RETURN(HostCopy copy, pass.kind() == PassKind::kOffload
-                                         ? target.BeginOffload(key)
-                                         : target.BeginLoad(key));
-  issued_[pass.bits()] = std::move(copy);
-  record_.peak_activations = std::max(record_.peak_activations, HeldNow());
-  return absl::OkStatus();
-}
-
-HostCopy ModelWorker::TakeIssued(Pass pass) {
-  const auto found = issued_.find(pass.bits());
-  PW_CHECK(found != issued_.end());
-  HostCopy copy = std::move(found->second);
-  issued_.erase(found);
-  return copy;
-}
-
-absl::StatusOr<double> ModelWorker::RunCopy(Pass pass, int) {
-  const HostCopy copy = TakeIssued(pass);
-  return Timed([&] { return copy.Run(handle_, handle_.stream); });
-}
-
-void ModelWorker::StartCopy(Pass pass, int,
-                            std::function<void(absl::Status)> ended) {
-  if (copies_ == nullptr) copies_ = std::make_unique<CopyEngine>();
-  const auto direction = pass.kind() == PassKind::kOffload
-                             ? CopyEngine::kToHost
-                             : CopyEngine::kToDevice;
-  copies_->Start(
-      direction,
-      [copy = TakeIssued(pass), handle = handle_,
-       stream = copy_streams_[direction]] { return copy.Run(handle, stream); },
-      std::move(ended));
-}
-
-absl::Status ModelWorker::FreeOffloaded(Pass pass, int stage) {
-  return StageOf(stage, pass.direction())
-      .FreeOffloaded({pass.microbatch(), pass.slice()});
 }
 
 }  // namespace pipewright

@@ -15,9 +15,12 @@
 #include "execute/run/worker.h"
 #include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
+#include "execute/train/host_optimizer.h"
 #include "execute/train/owners.h"
 #include "execute/train/stage.h"
 #include "execute/train/units.h"
+#include "execute/train/work_thread.h"
+#include "sim/program/lower.h"
 #include "sim/trace/export.h"
 
 namespace pipewright {
@@ -45,9 +48,10 @@ struct WorkerRecord {
   // the weights before it; the sum of the losses until then.
   std::vector<StageSnapshot> first_step;
   double first_loss_sum = 0;
-  size_t peak_bytes = 0;       // of activations, weights and all else
-  size_t resident_bytes = 0;   // weights, gradients, optimizer, workspace
-  size_t peak_host_bytes = 0;  // of activations that are offloaded
+  size_t peak_bytes = 0;      // of activations, weights and all else
+  size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
+  // Pinned: of activations that are offloaded, of an optimizer on the host.
+  size_t peak_host_bytes = 0;
   // Beside them: of messages on their way or waiting, and collectives; hangs on
   // how far ranks are apart.
   size_t message_bytes = 0;
@@ -82,6 +86,9 @@ struct WorkerOptions {
   // On a GPU: each rank has a part of its processors (green contexts), and no
   // rank waits for a token.
   bool parts = false;
+  // Where the optimizer's states are; the one that the program was lowered
+  // with.
+  OptimizerOffload offload;
   std::vector<int> snapshot_iterations;
   // For schedules with several steps in an iteration; a snapshot shows the last
   // step.
@@ -91,8 +98,8 @@ struct WorkerOptions {
 
 class ModelWorker : public Worker {
  public:
-  // `model` must outlive it. Not thread-safe; StartCopy runs copies on
-  // threads of its own.
+  // `model` must outlive it. Not thread-safe; StartCopy and StartSideOp run
+  // their work on threads of their own.
   static absl::StatusOr<std::unique_ptr<ModelWorker>> Create(
       const Program& program, Address self, const ExecutedModel& model,
       const PwKernels* kernels, int device_index, const WorkerOptions& options);
@@ -123,6 +130,8 @@ class ModelWorker : public Worker {
   absl::Status FreeOffloaded(Pass pass, int stage) override;
   absl::StatusOr<double> RunSideOp(int32_t side_op,
                                    const Start& start) override;
+  void StartSideOp(int32_t side_op, const Start& start,
+                   std::function<void(absl::Status)> ended) override;
   void TakeSideInput(int32_t side_op, int32_t channel,
                      Payload payload) override;
   Payload GiveSideOutput(int32_t side_op, int32_t channel) override;
@@ -195,6 +204,14 @@ class ModelWorker : public Worker {
   int MostOutputs() const;
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
+  absl::Status ForgetOthers();
+  void EndThreads();
+  absl::Status MakeHostStep();
+  absl::StatusOr<HostOptimizer::Step> BeginHostOp(int32_t side_op);
+  absl::StatusOr<double> RunHostStep(int32_t side_op);
+  absl::Status EndHostStep();
+  absl::Status CopyHostMaster(int stage, StageSnapshot* snapshot);
+  absl::Status PublishShared(Stage* stage);
   absl::Status TakeSnapshots(int iteration);
   // Of all stages, to the end of `snapshots`.
   absl::Status TakeSnapshots(int iteration,
@@ -279,6 +296,14 @@ class ModelWorker : public Worker {
   // What a forward has gathered stays until the backward has run.
   bool keeps_gathered_ = false;
   std::unique_ptr<OwnerService> service_;
+  std::unique_ptr<HostOptimizer> host_step_;  // null: states are on the device
+  bool stepping_ = false;  // what waits for the norm has begun
+  // What runs beside compute where time is real.
+  struct Beside {
+    PwStream* stream = nullptr;
+    std::unique_ptr<WorkThread> thread;
+  };
+  std::map<Stream, Beside> beside_;
 };
 
 }  // namespace pipewright

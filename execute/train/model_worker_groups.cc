@@ -99,7 +99,8 @@ Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
     }
     case OpKind::kAllGather: {
       const auto [begin, end] = OwnShard(stage);
-      failed_.Update(CopyFloats(stage.master() + begin, end - begin, &payload));
+      const Stage::Shared own = stage.SharedOf(begin, end);
+      failed_.Update(CopyOut(own.data, own.bytes, &payload));
       break;
     }
     default:
@@ -186,15 +187,11 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
         if (options_.alone && parts[member].bytes == 0) continue;
         const auto [begin, end] = ShardOf(stage, static_cast<int>(member),
                                           static_cast<int>(parts.size()));
-        PW_RETURN_IF_ERROR(Failed(
-            handle_.kernels->copy(handle_.device, handle_.stream,
-                                  PW_DEVICE_TO_DEVICE, stage.master() + begin,
-                                  parts[member].data.get(),
-                                  parts[member].bytes),
-            "gather"));
-        PW_CHECK(parts[member].bytes == static_cast<size_t>(end - begin) * 4);
+        PW_CHECK(parts[member].bytes == stage.SharedOf(begin, end).bytes);
+        PW_RETURN_IF_ERROR(
+            stage.TakeShared(begin, end, parts[member].data.get()));
       }
-      PW_RETURN_IF_ERROR(stage.Publish(0, stage.parameters()));
+      PW_RETURN_IF_ERROR(PublishShared(&stage));
       break;
     default:
       break;
@@ -210,8 +207,8 @@ Payload ModelWorker::ServePull(Address from, int32_t side_op) {
   const std::vector<Stage*> stages =
       StagesOf(theirs.ranks[from.rank].side_ops[side_op].stage);
   if (stages.empty()) return payload;
-  failed_.Update(
-      CopyFloats(stages[0]->master(), stages[0]->parameters(), &payload));
+  const Stage::Shared own = stages[0]->SharedOf(0, stages[0]->parameters());
+  failed_.Update(CopyOut(own.data, own.bytes, &payload));
   failed_.Update(Synchronize("pull"));
   return payload;
 }
@@ -220,11 +217,8 @@ void ModelWorker::TakePulled(int32_t side_op, Payload payload) {
   const std::vector<Stage*> stages = StagesOf(unit_of_op_[side_op]);
   if (stages.empty() || payload.bytes == 0) return;
   failed_.Update(
-      Failed(handle_.kernels->copy(handle_.device, handle_.stream,
-                                   PW_DEVICE_TO_DEVICE, stages[0]->master(),
-                                   payload.data.get(), payload.bytes),
-             "pull"));
-  failed_.Update(stages[0]->Publish(0, stages[0]->parameters()));
+      stages[0]->TakeShared(0, stages[0]->parameters(), payload.data.get()));
+  failed_.Update(PublishShared(stages[0]));
   failed_.Update(Synchronize("pull"));
 }
 

@@ -62,7 +62,9 @@ void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
   std::memcpy(&state, payload.data.get(), sizeof(state));
 }
 
-Payload ModelWorker::GiveSideOutput(int32_t, int32_t channel) {
+Payload ModelWorker::GiveSideOutput(int32_t side_op, int32_t channel) {
+  // A turn on a PCIe switch says nothing but that it has come.
+  if (OpOf(side_op).kind == OpKind::kWait) return {};
   const Channel& link = own().channels[channel];
   if (link.to_rank < self_.rank) return PayloadOf(full_);
   failed_.Update(PartialNorm());
@@ -79,6 +81,9 @@ absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
                                               const Start& start) {
   PW_RETURN_IF_ERROR(failed_);
   start_ = start;
+  if (host_step_ != nullptr && host_step_->Has(side_op)) {
+    return RunHostStep(side_op);
+  }
   const SideOp& op = OpOf(side_op);
   switch (op.kind) {
     case OpKind::kOptimizer:
@@ -146,13 +151,21 @@ absl::Status ModelWorker::StepAll(int64_t step, float scale) {
   }
   for (auto& [key, sums] : shard_sums_) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    // Parameters of others are as old as the last gather: a forward that does
-    // not wait for the next one shall fail its check.
-    if (options_.alone) continue;
-    PW_RETURN_IF_ERROR(stages_.at(key)->ForgetOthers(
-        OwnShard(*stages_.at(key)).first, OwnShard(*stages_.at(key)).second));
   }
+  PW_RETURN_IF_ERROR(ForgetOthers());
   return ShowWeights();
+}
+
+// Parameters of others are as old as the last gather: a forward that does not
+// wait for the next one shall fail its check.
+absl::Status ModelWorker::ForgetOthers() {
+  if (options_.alone) return absl::OkStatus();
+  for (const auto& [key, sums] : shard_sums_) {
+    Stage& stage = *stages_.at(key);
+    const auto [begin, end] = OwnShard(stage);
+    PW_RETURN_IF_ERROR(stage.ForgetOthers(begin, end));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ModelWorker::EndIteration(int iteration) {
@@ -163,6 +176,7 @@ absl::Status ModelWorker::EndIteration(int iteration) {
     }
     stage->ForgetLosses();
   }
+  PW_RETURN_IF_ERROR(EndHostStep());
   PW_RETURN_IF_ERROR(TakeSnapshots(iteration));
   for (auto& [key, stage] : stages_) stale_[key] = true;
   for (auto& [key, sums] : shard_sums_) {
@@ -210,6 +224,7 @@ absl::Status ModelWorker::TakeSnapshots(int iteration,
         {&snapshot.gradients, stage->gradients()},
         {&snapshot.weights, stage->master()}};
     for (const auto& [host, device] : sources) {
+      if (device == nullptr) continue;  // CopyHostMaster below
       PW_RETURN_IF_ERROR(
           Failed(handle_.kernels->copy(handle_.device, handle_.stream,
                                        PW_DEVICE_TO_HOST, host->data(), device,
@@ -220,6 +235,7 @@ absl::Status ModelWorker::TakeSnapshots(int iteration,
         Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
                "snapshot"));
     std::tie(snapshot.begin, snapshot.end) = OwnShard(*stage);
+    PW_RETURN_IF_ERROR(CopyHostMaster(key.first, &snapshot));
     snapshots->push_back(std::move(snapshot));
   }
   return absl::OkStatus();

@@ -9,12 +9,10 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-absl::StatusOr<std::unique_ptr<Stage>> Stage::Create(const ExecutedModel& model,
-                                                     int stage,
-                                                     DeviceHandle handle,
-                                                     MemoryPool* arena,
-                                                     MemoryPool* host) {
-  std::unique_ptr<Stage> created(new Stage(model, handle, arena, host));
+absl::StatusOr<std::unique_ptr<Stage>> Stage::Create(
+    const ExecutedModel& model, int stage, DeviceHandle handle,
+    MemoryPool* arena, MemoryPool* host, States states) {
+  std::unique_ptr<Stage> created(new Stage(model, handle, arena, host, states));
   PW_RETURN_IF_ERROR(created->Initialize(stage));
   return created;
 }
@@ -65,10 +63,16 @@ absl::Status Stage::Initialize(int stage) {
     table_ = parameters_;
     parameters_ += model_.TableElements();
   }
-  PW_ASSIGN_OR_RETURN(master_, NewFloats());
   PW_ASSIGN_OR_RETURN(gradients_, NewFloats());
-  PW_ASSIGN_OR_RETURN(moment1_, NewFloats());
-  PW_ASSIGN_OR_RETURN(moment2_, NewFloats());
+  if (elsewhere_) {
+    PW_ASSIGN_OR_RETURN(initial_,
+                        arena_.Take(static_cast<size_t>(parameters_) * 4));
+    master_ = static_cast<float*>(initial_.data.get());
+  } else {
+    PW_ASSIGN_OR_RETURN(master_, NewFloats());
+    PW_ASSIGN_OR_RETURN(moment1_, NewFloats());
+    PW_ASSIGN_OR_RETURN(moment2_, NewFloats());
+  }
   PW_ASSIGN_OR_RETURN(workspace_, arena_.Take(workspace));
   PW_ASSIGN_OR_RETURN(targets_, arena_.Take(IdsBytes()));
   PW_ASSIGN_OR_RETURN(token_losses_,

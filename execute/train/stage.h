@@ -44,11 +44,17 @@ class Stage {
   // (microbatch, slice).
   using Key = std::pair<int, int>;
 
+  // Where master weights and moments are: with kElsewhere the stage has the
+  // first of them only until ReleaseMaster, and no step is taken here
+  // (host_optimizer.h).
+  enum class States { kHere, kElsewhere };
+
   // With random weights. `arena` and `host`, of pinned memory, must outlive
   // it.
   static absl::StatusOr<std::unique_ptr<Stage>> Create(
       const ExecutedModel& model, int stage, DeviceHandle handle,
-      MemoryPool* arena, MemoryPool* host);
+      MemoryPool* arena, MemoryPool* host, States states = States::kHere);
+  void ReleaseMaster();
 
   // Of a tied model: the head here reads the table of `owner`, a stage of the
   // same rank, which must outlive it, and adds to its gradients.
@@ -124,12 +130,25 @@ class Stage {
   float* gradients() { return gradients_; }
   float* moment1() { return moment1_; }
   float* moment2() { return moment2_; }
+  // What replicas give each other of parameters [begin, end): master weights,
+  // or, where those are elsewhere, the weights that passes use.
+  struct Shared {
+    void* data = nullptr;
+    size_t bytes = 0;
+  };
+  Shared SharedOf(int64_t begin, int64_t end);
+  // What others have given, SharedOf(begin, end).bytes of it.
+  absl::Status TakeShared(int64_t begin, int64_t end, const void* from);
+  // The weights that passes use have been written from outside.
+  absl::Status FinishWeights() { return Quantize(weights_); }
   // AdamW on [begin, end), with gradients times `scale`, and the weights that
   // passes use from now on. A forward under way keeps those it has used.
   absl::Status Step(int64_t step, float scale, int64_t begin, int64_t end);
-  // The master's values become the weights that passes use.
+  // The master's values become the weights that passes use. Nothing to do
+  // where the master is elsewhere.
   absl::Status Publish(int64_t begin, int64_t end);
-  // Zeroes the master and the weights outside of [begin, end).
+  // Zeroes the master, where it is here, and the weights outside of [begin,
+  // end).
   absl::Status ForgetOthers(int64_t begin, int64_t end);
   // Weights that the optimizer is expected to have made after `steps` more
   // steps with the moments as they are: what forwards use until the next
@@ -193,8 +212,12 @@ class Stage {
   };
 
   Stage(const ExecutedModel& model, DeviceHandle handle, MemoryPool* arena,
-        MemoryPool* host)
-      : model_(model), handle_(handle), arena_(*arena), host_(*host) {}
+        MemoryPool* host, States states)
+      : model_(model),
+        handle_(handle),
+        arena_(*arena),
+        host_(*host),
+        elsewhere_(states == States::kElsewhere) {}
   absl::Status Initialize(int stage);
   absl::Status LayOut(Part* part, size_t* workspace);
   const std::vector<Place>& PlacesOf(const Part& part, int64_t sample,
@@ -240,6 +263,7 @@ class Stage {
   const DeviceHandle handle_;
   MemoryPool& arena_;
   MemoryPool& host_;
+  const bool elsewhere_;  // the optimizer's states
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
   int64_t counted_ = 0;
@@ -247,6 +271,7 @@ class Stage {
   Stage* table_owner_ = nullptr;
   size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
   std::vector<Payload> owned_;
+  Payload initial_;  // the master's memory until ReleaseMaster
   float* master_ = nullptr;
   float* gradients_ = nullptr;
   float* moment1_ = nullptr;

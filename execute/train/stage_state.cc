@@ -19,9 +19,10 @@ absl::Status Stage::Step(int64_t step, float scale, int64_t begin,
 }
 
 absl::Status Stage::Publish(int64_t begin, int64_t end) {
+  if (master_ == nullptr) return absl::OkStatus();
   predicted_ = {};
   if (model_.shape.type == PW_FP32 && !model_.keeps_versions &&
-      quantized_bytes_ == 0) {
+      quantized_bytes_ == 0 && !elsewhere_) {
     // The master itself; nobody owns it twice.
     weights_ = {.data = std::shared_ptr<void>(std::shared_ptr<void>(), master_),
                 .bytes = static_cast<size_t>(parameters_) * 4};
@@ -114,13 +115,36 @@ absl::Status Stage::ForgetOthers(int64_t begin, int64_t end) {
   const std::pair<int64_t, int64_t> ranges[] = {{0, begin}, {end, parameters_}};
   for (const auto& [from, to] : ranges) {
     if (from == to) continue;
-    PW_RETURN_IF_ERROR(Check(
-        handle_.kernels->zero(handle_.device, handle_.stream, master_ + from,
-                              static_cast<size_t>(to - from) * 4),
-        "zero"));
+    const Shared others = SharedOf(from, to);
+    PW_RETURN_IF_ERROR(
+        Check(handle_.kernels->zero(handle_.device, handle_.stream, others.data,
+                                    others.bytes),
+              "zero"));
     PW_RETURN_IF_ERROR(Publish(from, to));
   }
   return absl::OkStatus();
+}
+
+void Stage::ReleaseMaster() {
+  master_ = nullptr;
+  initial_ = {};
+}
+
+Stage::Shared Stage::SharedOf(int64_t begin, int64_t end) {
+  const auto count = static_cast<size_t>(end - begin);
+  if (!elsewhere_) return {master_ + begin, count * 4};
+  const size_t each = model_.type_bytes();
+  return {static_cast<char*>(weights_.data.get()) +
+              static_cast<size_t>(begin) * each,
+          count * each};
+}
+
+absl::Status Stage::TakeShared(int64_t begin, int64_t end, const void* from) {
+  const Shared own = SharedOf(begin, end);
+  return Check(
+      handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_DEVICE,
+                            own.data, from, own.bytes),
+      "gather");
 }
 
 absl::Status Stage::CopyFloats(const float* from, float* to) {

@@ -13,6 +13,7 @@
 #include "execute/train/reference_check.h"
 #include "execute/train/sequential.h"
 #include "execute/transport/process_group.h"
+#include "sim/memory/executor_memory.h"
 #include "sim/program/lower.h"
 
 namespace pipewright {
@@ -58,7 +59,7 @@ struct TrainedRun {
   std::vector<double> peak_bytes;        // [rank], all but messages
   std::vector<double> resident_bytes;    // [rank], without activations
   std::vector<double> message_bytes;     // [rank], see WorkerRecord
-  std::vector<double> peak_host_bytes;   // [rank], of offloaded activations
+  std::vector<double> peak_host_bytes;   // [rank], pinned, see WorkerRecord
   std::string device;
   std::string libraries;
 };
@@ -77,7 +78,13 @@ struct TrainingOptions {
 
 // What the worker has to know of how `program` was lowered.
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer);
+                               OptimizerMode optimizer,
+                               const OptimizerOffload& offload = {});
+
+// The subgroups of `rank`, whose stages `shards` replicas share.
+HostSubgroupCounts CountHostSubgroups(const Schedule& schedule,
+                                      const OptimizerOffload& offload, int rank,
+                                      int shards);
 
 // Does every stage add up its gradients in the order of the sequential run:
 // microbatches up, slices down, one replica?

@@ -1,6 +1,7 @@
 // What follows from a program for those who train under it and for the
 // sequential run.
 #include <algorithm>
+#include <cmath>
 
 #include "execute/train/training.h"
 #include "execute/train/units.h"
@@ -16,8 +17,10 @@ constexpr int kMostStepsInFull = 3;
 }  // namespace
 
 WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
-                               OptimizerMode optimizer) {
+                               OptimizerMode optimizer,
+                               const OptimizerOffload& offload) {
   WorkerOptions options;
+  options.offload = offload;
   options.sharded_step = TraitsOf(mode).shards_step && program.replicas > 1;
   options.synchronised = optimizer == OptimizerMode::kSynchronised;
   options.post_validated = optimizer == OptimizerMode::kPostValidated;
@@ -29,6 +32,23 @@ WorkerOptions WorkerOptionsFor(const Program& program, DataParallel mode,
     options.snapshot_iterations.push_back(iteration);
   }
   return options;
+}
+
+HostSubgroupCounts CountHostSubgroups(const Schedule& schedule,
+                                      const OptimizerOffload& offload, int rank,
+                                      int shards) {
+  const SubgroupPlan plan = PlanOf(schedule, offload, rank);
+  HostSubgroupCounts counts;
+  counts.parameters = std::llround(ParametersOf(schedule, offload, rank));
+  counts.held = counts.parameters * shards;
+  counts.subgroups = std::ssize(plan.steps);
+  counts.residents = plan.Count(SubgroupStep::kResident);
+  for (size_t index = 0; index < plan.steps.size(); ++index) {
+    if (plan.steps[index] != SubgroupStep::kDevice) continue;
+    counts.visitors.push_back(static_cast<int64_t>(index));
+  }
+  counts.early = offload.placement == OptimizerPlacement::kSuperOffload;
+  return counts;
 }
 
 // Of a table that two stages of one rank add to: the head first, then the

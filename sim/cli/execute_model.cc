@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibrate/grid.h"
 #include "execute/train/training.h"
 #include "execute/train/units.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_replicas.h"
+#include "sim/config/framework_memory.h"
 #include "sim/config/refuse_slow.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/run/describe_run.h"
@@ -66,6 +68,21 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   return absl::OkStatus();
 }
 
+// [rank]
+std::vector<OffloadedStates> HostStatesOf(const PreparedRun& run,
+                                          const ExecutorSpec& spec) {
+  std::vector<OffloadedStates> states;
+  const Schedule& schedule = *run.schedule.lowered;
+  const OptimizerOffload& offload = run.lower.offload;
+  const int shards =
+      TraitsOf(run.lower.data_parallel).shards_step ? run.lower.replicas : 1;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    states.push_back(ExecutorHostStates(
+        CountHostSubgroups(schedule, offload, rank, shards), spec));
+  }
+  return states;
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
@@ -114,7 +131,11 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
   spec.keeps_versions = versions.keeps_versions;
   spec.ties_table = run->prepared_model->spec.tied_embeddings;
   spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
-  TakeMemoryFramework(ExecutorMemory(spec), run);
+  spec.host_optimizer = run->lower.offload.active();
+  if (!spec.host_optimizer) {
+    return TakeMemoryFramework(ExecutorMemory(spec), run);
+  }
+  TakeMemoryFramework(ExecutorMemory(spec), HostStatesOf(*run, spec), run);
 }
 
 bool HasTimes(const PreparedRun& run) {
@@ -142,6 +163,12 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   if (training.tp * training.cp * training.ep > 1) {
     return absl::InvalidArgumentError(
         "strategy.tp, cp, ep: the executor does not run them; allowed: 1");
+  }
+  if (run.offload && !training.offloaded.all()) {
+    return BadValue(run.config.Field("strategy.offload_tensors"),
+                    absl::StrJoin(run.config.strategy.offload_tensors, ","),
+                    "input,attention,mlp (the executor copies all that a "
+                    "stage keeps)");
   }
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");

@@ -28,7 +28,8 @@ struct ExecuteReport {
   std::vector<double> peak_bytes;  // [rank]
   std::vector<double> resident_bytes;  // [rank]
   std::vector<double> message_bytes;   // [rank], beside peak_bytes
-  // [rank], of offloaded activations; empty without kernels
+  // [rank], pinned: offloaded activations, an optimizer's states; empty
+  // without kernels
   std::vector<double> peak_host_bytes;
   // Of the simulated run of the same program, where pass times are given.
   std::optional<double> predicted_iteration_s;

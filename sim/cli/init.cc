@@ -43,7 +43,7 @@ strategy:
   # slices: 1             # sequence slices of a microbatch
   # data_parallel: ddp    # none, ddp, zero1, zero2, fsdp, odc
   # waiting: buffered     # buffered, rendezvous, batched
-  # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, or a list of devices
+  # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, host-balance, or devices
   # shard_blocks: pass    # of zero2 and fsdp: pass, run, unit, layer
   # optimizer: none       # none, synchronised, post-validated
   # max_activations: 4    # limit per rank, in microbatches

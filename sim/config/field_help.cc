@@ -201,8 +201,9 @@ std::vector<FieldHelp> StrategyHelp() {
        "taken "
        "before any"},
       {"strategy.mapping", "dp-pp",
-       "where ranks are: dp-pp, pp-dp, bitpipe, or the device of each rank, "
-       "replica after replica (0,1,2,3)"},
+       "where ranks are: dp-pp, pp-dp, bitpipe, host-balance (each node has "
+       "early and late ranks), or the device of each rank, replica after "
+       "replica (0,1,2,3)"},
       {"strategy.optimizer",
        "none; synchronised with costs.analytic or costs.profile",
        "when ranks step: synchronised waits for the gradient norm of all "
@@ -271,6 +272,10 @@ std::vector<FieldHelp> StrategyHelp() {
       {"strategy.offload_sharing", "together",
        "copies of devices behind one PCIe switch: together, each with its part "
        "of the bandwidth, or one after the other in each direction"},
+      {"strategy.offload_tensors", "input,attention,mlp",
+       "which activations of a layer a copy takes: its input, those of "
+       "attention, those of the feed-forward part; what is kept outside of "
+       "layers goes with the input"},
   };
 }
 

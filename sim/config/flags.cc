@@ -67,6 +67,8 @@ const std::vector<ConfigFlag>& ConfigFlags() {
       {"--offload-chunks", "strategy.offload_chunks", "N[,N...]"},
       {"--offload-fraction", "strategy.offload_fraction", "0..1"},
       {"--offload-sharing", "strategy.offload_sharing", "together|in-turn"},
+      {"--offload-tensors", "strategy.offload_tensors",
+       "input|attention|mlp[,...]"},
       {"--attention", "strategy.attention", "KIND"},
       {"--precision", "strategy.precision", "KIND"},
       {"--layers", "strategy.layers", "N,N,..."},

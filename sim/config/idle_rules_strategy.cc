@@ -273,6 +273,12 @@ const std::vector<IdleRule>& TrainingRules() {
          return Unless(offload && offload->mode != OffloadMode::kNone,
                        "unless strategy.offload is selective or full");
        }},
+      {{"strategy.offload_tensors"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(facts.run().offload.has_value(),
+                       "where nothing is offloaded");
+       }},
       {{"strategy.offload_sharing"},
        [](const RunFacts& facts) {
          const auto& offload = facts.run().offload;

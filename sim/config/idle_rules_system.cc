@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/config/idle_rules.h"
 #include "sim/config/shape_params.h"
+#include "sim/topology/node_params.h"
 
 namespace pipewright {
 namespace {
@@ -32,14 +33,29 @@ const char* UsesSystem(const RunFacts& facts) {
                 "costs.analytic.device names another device");
 }
 
+// Do messages go by way of hosts?
+bool Stages(const RunFacts& facts) {
+  return facts.shape() != nullptr && HostTreeOf(*facts.shape()).stages_messages;
+}
+
 const char* CopiesToHost(const RunFacts& facts) {
+  if (Stages(facts) && facts.Crosses("/pcie", RunFacts::Load::kAny)) {
+    return nullptr;
+  }
   return Unless(
       !facts.run().lower.activation_bytes.empty() || facts.offload() != nullptr,
       "where no bytes are copied to the host, or where their time is given");
 }
 
-// Nothing but copies crosses the links of PCIe roots and NUMA nodes.
+// Nothing but copies, and messages that hosts stage, crosses the links of PCIe
+// roots and NUMA nodes.
 std::string WhyNodeParamIsIdle(const RunFacts& facts, const ShapeParam& param) {
+  if (param.key == kNetworkStaging) {
+    const char* const link = Stages(facts) ? "/pcie" : "nic";
+    return facts.Crosses(link, RunFacts::Load::kAny)
+               ? ""
+               : "since no message goes from node to node";
+  }
   const char* const copies = CopiesToHost(facts);
   if (copies != nullptr) return copies;
   if (facts.run().network.links.cluster == nullptr) return "";

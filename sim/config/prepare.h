@@ -97,10 +97,13 @@ struct PreparedOffload {
   // PipeOffload's k, by stage: O and L over F, B and W.
   double least_ratio = 0;
   double most_ratio = 0;
+  bool has_ratio = false;  // passes take time
   // Devices of this run that may use a PCIe switch at a time; 1: each has its
   // own, or nobody knows. And are they those of several ranks or replicas?
   int devices_on_switch = 1;
   bool ranks_share = false;
+  // What copies take of the activations of a stage, [stage]; empty: all.
+  std::vector<double> moved_part;
   std::vector<RankOffload> ranks;  // empty where nothing was planned
 };
 

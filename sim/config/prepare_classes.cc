@@ -10,6 +10,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_draws.h"
+#include "sim/config/offload_turns.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/refuse_slow.h"
 #include "sim/program/dp_classes.h"
@@ -284,6 +285,7 @@ absl::StatusOr<Program> LowerRun(const PreparedRun& run, DrawPlan* plan) {
   // A draw has links of its own.
   if (run.network.slow) program.network.cluster = run.network.links.cluster;
   if (run.slow) ScaleDevices(run.slow->OfRanks(), &program);
+  PW_RETURN_IF_ERROR(SettleCopyTurns(run, &program));
   return program;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/config/framework_memory.h"
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
@@ -27,13 +28,19 @@ std::shared_ptr<const ScheduleMemory> BuildMemory(
 }  // namespace
 
 void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
+                         std::vector<OffloadedStates> states,
                          PreparedRun* run) {
   if (!run->memory) return;
   const double context_bytes =
       framework->has_context ? MemoryOptions().context_bytes : 0;
   run->memory->memory =
       BuildMemory(run->config, *run->prepared_model, *run->schedule.lowered,
-                  context_bytes, std::move(framework), OffloadedStatesOf(*run));
+                  context_bytes, std::move(framework), std::move(states));
+}
+
+void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
+                         PreparedRun* run) {
+  TakeMemoryFramework(std::move(framework), OffloadedStatesOf(*run), run);
 }
 
 void TakeOffloadedStates(PreparedRun* run) {

@@ -12,6 +12,7 @@
 #include "sim/config/shape_params.h"
 #include "sim/config/system_cluster.h"
 #include "sim/program/network_time.h"
+#include "sim/topology/host_balance.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
@@ -112,7 +113,8 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
   for (const std::string& text : mapping) {
     if (!absl::SimpleAtoi(text, &device) || device < 0) {
       return BadValue(config.Field("strategy.mapping"), text,
-                      "dp-pp, pp-dp, bitpipe, or a device number a rank");
+                      "dp-pp, pp-dp, bitpipe, host-balance, or a device "
+                      "number a rank");
     }
     devices.push_back(device);
   }
@@ -121,14 +123,20 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
 
 absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                      const RunSizes& sizes,
+                                     const ShapeParams& params,
                                      std::vector<int> devices, int available) {
+  const std::vector<std::string>& given = config.strategy.mapping;
+  if (!given.empty() && given[0] == kHostBalance) {
+    PW_ASSIGN_OR_RETURN(devices, HostBalancedDevices(sizes.pp, sizes.dp,
+                                                     params.devices_per_node,
+                                                     sizes.tp * sizes.cp));
+  }
   if (!devices.empty()) {
     return RankMapping::FromList(std::move(devices), sizes.pp, sizes.dp,
                                  available, sizes.tp * sizes.cp);
   }
-  return RankMapping::FromOrder(
-      config.strategy.mapping.empty() ? "dp-pp" : config.strategy.mapping[0],
-      sizes.pp, sizes.dp, available, sizes.tp * sizes.cp);
+  return RankMapping::FromOrder(given.empty() ? "dp-pp" : given[0], sizes.pp,
+                                sizes.dp, available, sizes.tp * sizes.cp);
 }
 
 absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
@@ -147,8 +155,8 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   const absl::StatusOr<std::shared_ptr<const Cluster>> cluster =
       context->ClusterOf(params);
   PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
-  absl::StatusOr<RankMapping> mapping =
-      MapRanks(config, sizes, std::move(devices), (*cluster)->num_devices());
+  absl::StatusOr<RankMapping> mapping = MapRanks(
+      config, sizes, params, std::move(devices), (*cluster)->num_devices());
   PW_RETURN_IF_ERROR(
       Prefix(config.Field("strategy.mapping"), mapping.status()));
   if (sizes.pp > 1 && hop_bytes <= 0 && !config.costs.hop_bytes) {

@@ -8,11 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/pcie_switches.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
+#include "sim/offload/copy_turns.h"
 #include "sim/program/network_time.h"
 #include "sim/schedule/registry.h"
+#include "sim/topology/node_params.h"
 
 namespace pipewright {
 namespace {
@@ -71,65 +74,25 @@ double WorkOf(const StageCosts& stage) {
               : stage.backward_input_s + stage.backward_weight_s);
 }
 
-// Bytes of the activations of one microbatch, [stage].
-std::vector<double> ActivationBytes(const PreparedModel& model,
-                                    const Schedule& schedule) {
+// Of the activations of one microbatch, [stage], bytes.
+struct ActivationBytes {
+  std::vector<double> kept;
+  std::vector<double> moved;  // by copies
+};
+
+ActivationBytes BytesOfActivations(const PreparedModel& model,
+                                   const Schedule& schedule) {
   MemoryOptions options;
   options.shared = model.shared->memories();
   const ScheduleMemory memory = BuildScheduleMemory(
       model.spec, model.training, model.layout, schedule, options);
-  std::vector<double> bytes;
+  ActivationBytes bytes;
   for (const auto& stage : memory.stages) {
-    bytes.push_back(static_cast<double>(stage->kept) * schedule.slices);
+    bytes.kept.push_back(static_cast<double>(stage->kept) * schedule.slices);
+    bytes.moved.push_back(static_cast<double>(stage->away) * schedule.slices);
   }
   return bytes;
 }
-
-// How many devices may copy over one PCIe switch at a time.
-class Switches {
- public:
-  Switches(const Network& network, int replicas, int pp) : network_(network) {
-    for (int replica = 0; replica < replicas; ++replica) {
-      for (int rank = 0; rank < pp; ++rank) {
-        for (const LinkLoad& load :
-             HostFlows(network, replica, rank, true).loads) {
-          flows_[load.link] += load.flows;
-        }
-      }
-    }
-  }
-  // The switch of the first device of `rank`, of replica 0.
-  int Of(int rank) const {
-    return HostFlows(network_, 0, rank, true).loads.front().link;
-  }
-  // All devices of the run on the fullest switch of `rank`.
-  int DevicesOn(int rank) const {
-    int most = 1;
-    for (const LinkLoad& load : HostFlows(network_, 0, rank, true).loads) {
-      most = std::max(most, flows_.at(load.link));
-    }
-    return most;
-  }
-  // How many times as long a copy of `rank`, of replica 0, takes while all
-  // devices of the run copy: of one link, all devices over those of that rank.
-  double SharersOf(int rank) const {
-    const std::vector<LinkLoad> loads =
-        HostFlows(network_, 0, rank, true).loads;
-    const double alone = network_.cluster->RateOf(loads);
-    double most = 1;
-    for (const LinkLoad& load : loads) {
-      // A wide link, such as that of a root, may have many and still wait.
-      const double own =
-          network_.cluster->links()[load.link].bytes_per_s / load.flows;
-      most = std::max(most, flows_.at(load.link) / load.flows * (alone / own));
-    }
-    return most;
-  }
-
- private:
-  const Network& network_;
-  std::map<LinkId, int> flows_;
-};
 
 // Times of the copies in run->costs, or their bytes in run->lower where PCIe
 // decides; false where nothing tells them. `sizes` of the ranks.
@@ -174,7 +137,7 @@ absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
                         "kept there (--host-memory)");
   }
   run->lower.activation_bytes =
-      ActivationBytes(*run->prepared_model, *run->schedule.lowered);
+      BytesOfActivations(*run->prepared_model, *run->schedule.lowered).moved;
   return true;
 }
 
@@ -210,12 +173,15 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   offload->least_ratio = std::numeric_limits<double>::infinity();
   const bool by_links = !run.lower.activation_bytes.empty();
   const bool in_turn = run.lower.copies_in_turn;
-  const Switches switches(program.network, by_links ? program.replicas : 0,
-                          schedule.pp());
-  std::map<int, int> ranks_on;  // a switch
-  for (int rank = 0; rank < schedule.pp() && by_links && in_turn; ++rank) {
-    costs.switch_of_rank.push_back(switches.Of(rank));
-    ++ranks_on[costs.switch_of_rank.back()];
+  const PcieSwitches switches(program.network, by_links ? program.replicas : 0,
+                              schedule.pp());
+  std::map<int, double> hand_over_s;  // on a switch, from rank to rank
+  if (by_links && in_turn) {
+    costs.switch_of_rank.resize(schedule.pp());
+    for (const auto& [link, ranks] : switches.ranks()) {
+      hand_over_s[link] = HandOverSeconds(program, ranks);
+      for (const int rank : ranks) costs.switch_of_rank[rank] = link;
+    }
   }
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const StageCosts& own = run.costs.passes.stages[stage];
@@ -225,17 +191,12 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
     if (by_links) {
       const int rank = schedule.placement.RankOf(stage, 0);
       const double sharers = switches.SharersOf(rank);
-      // Other ranks of the replica take turns in the plan; other replicas, or
-      // all where nobody takes turns, leave a part.
-      const double part =
-          in_turn ? std::max(1.0, sharers / ranks_on.at(switches.Of(rank)))
-                  : sharers;
-      const auto seconds = [&](PassKind kind, double times) {
-        const Lane lane = {.bytes = run.lower.activation_bytes[stage] * times};
-        return CopySeconds(program, lane, kind, 0, rank);
-      };
-      out_s = seconds(PassKind::kOffload, part);
-      in_s = seconds(PassKind::kLoad, part);
+      const double times = in_turn ? switches.SharersInTurn(rank) : sharers;
+      const double turn_s = in_turn ? hand_over_s.at(switches.Of(rank)) : 0;
+      out_s = turn_s + ActivationCopySeconds(run, program, stage,
+                                             PassKind::kOffload, times);
+      in_s = turn_s +
+             ActivationCopySeconds(run, program, stage, PassKind::kLoad, times);
       both_s = AloneSeconds(program.network, rank,
                             run.lower.activation_bytes[stage]);
       offload->devices_on_switch =
@@ -246,6 +207,7 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
     costs.in_s.push_back(in_s);
     const double work_s = WorkOf(own);
     if (work_s <= 0) continue;
+    offload->has_ratio = true;
     offload->least_ratio = std::min(offload->least_ratio, both_s / work_s);
     offload->most_ratio = std::max(offload->most_ratio, both_s / work_s);
   }
@@ -301,12 +263,19 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   PW_ASSIGN_OR_RETURN(
       const Program program,
       Lower(run->schedule.lowered, PassesAlone(*run, sizes.dp)));
-  const size_t stages = run->costs.passes.stages.size();
-  const std::vector<double> weight =
-      run->prepared_model
-          ? ActivationBytes(*run->prepared_model, *run->schedule.lowered)
-          : std::vector<double>(stages, 1.0);
-  const OffloadCosts costs = CostsOf(*run, program, weight, &offload);
+  ActivationBytes bytes = {
+      .kept = std::vector<double>(run->costs.passes.stages.size(), 1.0)};
+  if (run->prepared_model) {
+    bytes = BytesOfActivations(*run->prepared_model, *run->schedule.lowered);
+  }
+  OffloadCosts costs = CostsOf(*run, program, bytes.kept, &offload);
+  if (run->prepared_model && !run->prepared_model->training.offloaded.all()) {
+    for (size_t stage = 0; stage < bytes.kept.size(); ++stage) {
+      const double kept = bytes.kept[stage];
+      offload.moved_part.push_back(kept > 0 ? bytes.moved[stage] / kept : 0);
+    }
+    costs.moved = std::move(bytes.moved);
+  }
   if (plans) {
     const StrategyChoice& strategy = config.strategy;
     OffloadChoice choice;
@@ -328,6 +297,14 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
         "engine fast: copies of ", offload.devices_on_switch,
         " devices over one PCIe switch do not slow each other down; engine "
         "simgrid shares it"));
+  }
+  const ShapeParams* const shape = run->network.system_shape();
+  if (run->engine == "fast" && shape != nullptr && shape->nodes > 1 &&
+      HostTreeOf(*shape).stages_messages) {
+    run->warnings.push_back(
+        "engine fast: copies and messages that hosts stage "
+        "(system.params.network_staging) do not slow each other down; engine "
+        "simgrid shares their PCIe links");
   }
   run->offload = std::move(offload);
   return absl::OkStatus();

@@ -32,6 +32,26 @@ absl::Status TakeRecomputeChunks(const RunConfig& config, int vpp,
   return absl::OkStatus();
 }
 
+absl::Status TakeOffloadedTensors(const RunConfig& config,
+                                  TrainingSpec* training) {
+  const std::vector<std::string>& tensors = config.strategy.offload_tensors;
+  if (tensors.empty()) return absl::OkStatus();
+  OffloadedTensors& offloaded = training->offloaded;
+  offloaded = {.input = false, .attention = false, .mlp = false};
+  for (const std::string& name : tensors) {
+    bool* const of = name == "input"       ? &offloaded.input
+                     : name == "attention" ? &offloaded.attention
+                     : name == "mlp"       ? &offloaded.mlp
+                                           : nullptr;
+    if (of == nullptr) {
+      return BadValue(config.Field("strategy.offload_tensors"), name,
+                      "input, attention, mlp");
+    }
+    *of = true;
+  }
+  return absl::OkStatus();
+}
+
 // FLOPs of all passes of one slice: what a block weighs in the balanced split.
 double BlockFlops(const ModelSpec& model, const TrainingSpec& training,
                   BlockKind kind, int64_t layer) {
@@ -148,6 +168,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.slices = sizes.slices;
   training.recompute = strategy.recompute.value_or(training.recompute);
   PW_RETURN_IF_ERROR(TakeRecomputeChunks(config, sizes.vpp, &training));
+  PW_RETURN_IF_ERROR(TakeOffloadedTensors(config, &training));
   training.flash_attention =
       strategy.flash_attention.value_or(training.flash_attention);
   training.fused_cross_entropy =

@@ -178,6 +178,8 @@ struct StrategyChoice {
   std::vector<int64_t> offload_chunks;
   std::optional<double> offload_fraction;
   std::optional<CopySharing> offload_sharing;  // default: together
+  // "input", "attention", "mlp"; empty: all.
+  std::vector<std::string> offload_tensors;
 };
 
 struct ScheduleChoice {

@@ -305,6 +305,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Real("strategy.offload_fraction", strategy.offload_fraction, 0, 1);
   visit.Choice("strategy.offload_sharing", strategy.offload_sharing,
                CopySharingChoices());
+  visit.Texts("strategy.offload_tensors", strategy.offload_tensors);
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);

@@ -23,17 +23,53 @@ constexpr Change kChanges[kNumPassKinds] = {
     {-1, 0},   // BW
     {0, 0},    // R
     {0, 0},    // O
-    {+1, 0},   // L, of what was given back
+    {0, 0},    // L: see AwayParts
     {0, 0},    // SYNC
-    {-1, 0},   // FREE
+    {0, 0},    // FREE: the same
+};
+
+// What FREE has taken away and L has not brought back.
+class AwayParts {
+ public:
+  AwayParts(const Schedule& schedule, int rank,
+            const std::vector<double>& moved)
+      : schedule_(schedule), rank_(rank), moved_(moved) {}
+
+  void Free(Pass pass) {
+    away_.insert(pass.activation());
+    sum_ += PartOf(pass);
+  }
+  // False of what was never given back: it is still there.
+  bool Load(Pass pass) {
+    if (away_.erase(pass.activation()) == 0) return false;
+    sum_ = away_.empty() ? 0 : sum_ - PartOf(pass);
+    return true;
+  }
+  double sum() const { return sum_; }
+
+ private:
+  double PartOf(Pass pass) const {
+    if (moved_.empty()) return 1;
+    return moved_[schedule_.placement.StageOf(rank_, pass.chunk(),
+                                              pass.direction())];
+  }
+
+  const Schedule& schedule_;
+  const int rank_;
+  const std::vector<double>& moved_;
+  absl::flat_hash_set<uint64_t> away_;
+  double sum_ = 0;
 };
 
 // Counts are integers, so that no error adds up over a long order.
-double PeakOfOrder(const RankOrder& order, double held_until_weight) {
+double PeakOfOrder(const RankOrder& order, double held_until_weight,
+                   AwayParts away) {
   int64_t whole = 0;
   int64_t weight_part = 0;
   double peak = 0;
-  absl::flat_hash_set<uint64_t> away;
+  const auto see = [&] {
+    peak = std::max(peak, whole + held_until_weight * weight_part - away.sum());
+  };
   const size_t size = order.size();
   for (size_t index = 0; index < size; ++index) {
     const Pass pass = order[index];
@@ -42,22 +78,20 @@ double PeakOfOrder(const RankOrder& order, double held_until_weight) {
       // A joint pair allocates at its common start and frees at its end.
       const Change second = kChanges[static_cast<int>(order[++index].kind())];
       whole += std::max<int>(change.whole, 0) + std::max<int>(second.whole, 0);
-      peak = std::max(peak, whole + held_until_weight * weight_part);
+      see();
       whole += std::min<int>(change.whole, 0) + std::min<int>(second.whole, 0);
       weight_part += change.weight_part + second.weight_part;
       continue;
     }
     if (pass.kind() == PassKind::kFree) [[unlikely]] {
-      away.insert(pass.activation());
+      away.Free(pass);
     }
-    // What was never given back is still there.
-    const bool loads = pass.kind() == PassKind::kLoad;
-    if (loads && away.erase(pass.activation()) == 0) [[unlikely]] {
+    if (pass.kind() == PassKind::kLoad && !away.Load(pass)) [[unlikely]] {
       continue;
     }
     whole += change.whole;
     weight_part += change.weight_part;
-    peak = std::max(peak, whole + held_until_weight * weight_part);
+    see();
   }
   return peak;
 }
@@ -65,15 +99,18 @@ double PeakOfOrder(const RankOrder& order, double held_until_weight) {
 }  // namespace
 
 std::vector<double> PeakActivations(const Schedule& schedule,
-                                    double held_until_weight) {
+                                    double held_until_weight,
+                                    const std::vector<double>& moved) {
   const double share = static_cast<double>(schedule.vpp()) * schedule.slices;
   std::vector<double> peaks;
   peaks.reserve(schedule.orders.size());
   if (schedule.backward == BackwardRule::kNone) {
     return std::vector<double>(schedule.pp(), 1 / share);
   }
-  for (const auto& rank_order : schedule.orders) {
-    peaks.push_back(PeakOfOrder(*rank_order, held_until_weight) / share);
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    peaks.push_back(PeakOfOrder(schedule.order(rank), held_until_weight,
+                                AwayParts(schedule, rank, moved)) /
+                    share);
   }
   return peaks;
 }

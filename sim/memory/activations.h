@@ -15,8 +15,10 @@ namespace pipewright {
 // it. FREE takes away and L adds the held activations of its pass; an O alone
 // gives nothing back. Where nothing is kept for a backward an F holds its own
 // only.
+// `moved`: the part that FREE and L move, [stage]; empty: all.
 std::vector<double> PeakActivations(const Schedule& schedule,
-                                    double held_until_weight);
+                                    double held_until_weight,
+                                    const std::vector<double>& moved = {});
 
 // What these numbers count, for reports.
 std::string PeakActivationsNote(double held_until_weight);

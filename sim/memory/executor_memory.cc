@@ -161,7 +161,8 @@ class PartWalk {
 // Passes read the master weights themselves where these are of their type and
 // nobody keeps older ones.
 bool ReadsMaster(const ExecutorSpec& spec) {
-  return spec.type_bytes == kFloat && !spec.fp8 && !spec.keeps_versions;
+  return spec.type_bytes == kFloat && !spec.fp8 && !spec.keeps_versions &&
+         !spec.host_optimizer;
 }
 
 // What so many elements take of weights, gradients and optimizer states.
@@ -214,7 +215,7 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
   stage.boundary = spec.type_bytes * tokens * model.hidden;
   if (parts.empty()) return stage;
   const PartWalk walk(std::move(parts), stage.boundary, spec.recompute);
-  stage.kept = walk.Kept();
+  stage.kept = stage.away = walk.Kept();
   stage.weight_part = walk.WeightPart();
   stage.recomputed = walk.Recomputed();
   stage.forward = walk.Forward();
@@ -249,6 +250,28 @@ MemoryBytes ExecutorFixed(const RankStages& of, const ExecutorSpec& spec) {
 }
 
 }  // namespace
+
+OffloadedStates ExecutorHostStates(const HostSubgroupCounts& of,
+                                   const ExecutorSpec& spec) {
+  // Master weight, both moments, and on the host the gradient.
+  constexpr int64_t kStates = 3 * kFloat;
+  constexpr int64_t kOnHost = kStates + kFloat;
+  const auto begin = [&](int64_t subgroup) {
+    return of.parameters * subgroup / of.subgroups;
+  };
+  const int64_t on_host = begin(of.subgroups - of.residents);
+  OffloadedStates states;
+  states.resident = static_cast<double>(of.parameters - on_host) /
+                    static_cast<double>(std::max<int64_t>(1, of.held));
+  states.host = kOnHost * on_host;
+  int64_t visitor = 0;
+  for (const int64_t subgroup : of.visitors) {
+    visitor = std::max(visitor, begin(subgroup + 1) - begin(subgroup));
+  }
+  states.device = kStates * visitor;
+  if (of.early && spec.type_bytes != kFloat) states.device += kFloat * on_host;
+  return states;
+}
 
 std::shared_ptr<const MemoryFramework> ExecutorMemory(
     const ExecutorSpec& spec) {

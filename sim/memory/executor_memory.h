@@ -7,9 +7,12 @@
 // collectives. How much that is hangs on how far ranks are apart.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "sim/memory/memory_framework.h"
+#include "sim/memory/schedule_memory.h"
 
 namespace pipewright {
 
@@ -22,6 +25,8 @@ struct ExecutorSpec {
   bool recompute = false;
   // Weights that passes read are never the master weights themselves.
   bool keeps_versions = false;
+  // The optimizer's states are on the host, and so are the master weights.
+  bool host_optimizer = false;
   // The head of a rank that has the embedding too reads its table; on another
   // rank it has a copy.
   bool ties_table = false;
@@ -32,5 +37,19 @@ struct ExecutorSpec {
 // The executor shards nothing: ZeRO's stages reduce and gather, but each device
 // has all gradients and optimizer states of its stages.
 std::shared_ptr<const MemoryFramework> ExecutorMemory(const ExecutorSpec& spec);
+
+// The subgroups of an optimizer on the host, as a rank of the executor has
+// them.
+struct HostSubgroupCounts {
+  int64_t parameters = 0;  // that the rank steps
+  int64_t held = 0;        // of its stages, shards of others included
+  int64_t subgroups = 1;
+  int64_t residents = 0;  // the last ones: their states stay on the device
+  std::vector<int64_t> visitors;  // whose states come to the device in turn
+  bool early = false;  // fp32 weights come back before the norm is known
+};
+// It has no copies of gradients beside those that it adds up in fp32.
+OffloadedStates ExecutorHostStates(const HostSubgroupCounts& of,
+                                   const ExecutorSpec& spec);
 
 }  // namespace pipewright

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "sim/memory/live_memory.h"
 #include "sim/memory/weight_versions.h"
 
 namespace pipewright {
@@ -34,147 +34,6 @@ int64_t FirstLayer(const std::vector<StageBlock>& blocks) {
   }
   return 0;
 }
-
-// The live bytes of a rank as its order is walked.
-class Live {
- public:
-  Live(const Schedule& schedule, const ScheduleMemory& memory,
-       const MemoryFramework& framework, int rank)
-      : schedule_(schedule),
-        memory_(memory),
-        hands_over_(framework.hands_over),
-        rank_(rank),
-        recompute_(ChunksWithRecompute(schedule, rank)),
-        held_(schedule.directions),
-        microbatch_(MicrobatchBytes()) {}
-
-  int StageOf(Pass pass) const {
-    return schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
-  }
-  const StageMemory& MemoryOf(Pass pass) const {
-    return *memory_.stages[StageOf(pass)];
-  }
-  bool HasRecompute(Pass pass) const {
-    return recompute_[pass.direction() * schedule_.vpp() + pass.chunk()];
-  }
-  const PassMemory* Peak(Pass pass) const {
-    return PeakOf(pass.kind(), MemoryOf(pass), HasRecompute(pass));
-  }
-
-  void Begin(Pass pass) {
-    const StageMemory& stage = MemoryOf(pass);
-    if (pass.kind() == PassKind::kForward && pass.slice() == 0) {
-      Hold(pass, stage.per_microbatch);
-    }
-    if (GivenHere(pass, -1)) handed_over -= stage.boundary;
-    if (ReadsActivations(pass.kind()) && loaded_.erase(pass.activation()) > 0) {
-      on_host -= stage.kept;
-    }
-  }
-  void End(Pass pass) {
-    const StageMemory& stage = MemoryOf(pass);
-    // FREE gives the device's memory back, O alone does not.
-    if (pass.kind() == PassKind::kOffload) {
-      on_host += stage.kept;
-      return;
-    }
-    if (pass.kind() == PassKind::kFree) away_.insert(pass.activation());
-    if (pass.kind() == PassKind::kLoad) {
-      loaded_.insert(pass.activation());
-      if (away_.erase(pass.activation()) == 0) return;
-    }
-    const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
-    Hold(pass, change.activations);
-    held_[pass.direction()] += change.recomputed;
-    recomputed += change.recomputed;
-    if (IsBackward(pass.kind()) && pass.slice() == 0) {
-      Hold(pass, -stage.per_microbatch);
-    }
-    if (GivenHere(pass, +1)) handed_over += stage.boundary;
-  }
-  // What waits for its transfer until the block of the pass is over.
-  int64_t SentBytes(Pass pass) const {
-    const int other = NeighbourOf(pass, +1);
-    const bool sends =
-        hands_over_ && other >= 0 &&
-        schedule_.placement.RankOf(other, pass.direction()) != rank_;
-    return sends ? MemoryOf(pass).boundary : 0;
-  }
-
-  int64_t total() const { return activations + recomputed + handed_over; }
-  // Held between passes, in microbatches through all stages of the rank.
-  double Microbatches() const {
-    double sum = 0;
-    for (size_t replica = 0; replica < held_.size(); ++replica) {
-      if (microbatch_[replica] == 0) continue;
-      sum += static_cast<double>(held_[replica]) /
-             static_cast<double>(microbatch_[replica]);
-    }
-    return sum;
-  }
-  // The same of what a forward is about to hold.
-  double Microbatches(Pass forward) const {
-    const int64_t microbatch = microbatch_[forward.direction()];
-    return microbatch == 0 ? 0
-                           : static_cast<double>(MemoryOf(forward).kept) /
-                                 static_cast<double>(microbatch);
-  }
-
-  int64_t activations = 0;
-  int64_t recomputed = 0;
-  int64_t handed_over = 0;
-  int64_t on_host = 0;
-
- private:
-  void Hold(Pass pass, int64_t bytes) {
-    activations += bytes;
-    held_[pass.direction()] += bytes;
-  }
-
-  // The stage that the pass has its input from (-1) or gives its output to
-  // (+1); below 0: none.
-  int NeighbourOf(Pass pass, int direction) const {
-    const bool forward = pass.kind() == PassKind::kForward;
-    if (!forward && !IsBackward(pass.kind())) return -1;
-    const int other = StageOf(pass) + (forward ? direction : -direction);
-    return other < schedule_.stages() ? other : -1;
-  }
-  bool GivenHere(Pass pass, int direction) const {
-    const int other = NeighbourOf(pass, direction);
-    return hands_over_ && other >= 0 &&
-           schedule_.placement.RankOf(other, pass.direction()) == rank_;
-  }
-
-  // [replica]: the most that one microbatch holds between two of its passes.
-  std::vector<int64_t> MicrobatchBytes() const {
-    std::vector<int64_t> bytes(schedule_.directions);
-    std::vector<bool> splits(schedule_.directions * schedule_.vpp());
-    for (const Pass pass : schedule_.order(rank_)) {
-      if (pass.kind() != PassKind::kBackwardInput) continue;
-      splits[pass.direction() * schedule_.vpp() + pass.chunk()] = true;
-    }
-    for (size_t index = 0; index < splits.size(); ++index) {
-      const int replica = static_cast<int>(index) / schedule_.vpp();
-      const int chunk = static_cast<int>(index) % schedule_.vpp();
-      const StageMemory& stage =
-          *memory_.stages[schedule_.placement.StageOf(rank_, chunk, replica)];
-      int64_t most = stage.kept + (recompute_[index] ? stage.recomputed : 0);
-      if (splits[index]) most = std::max(most, stage.weight_part);
-      bytes[replica] += schedule_.slices * most + stage.per_microbatch;
-    }
-    return bytes;
-  }
-
-  const Schedule& schedule_;
-  const ScheduleMemory& memory_;
-  const bool hands_over_;
-  const int rank_;
-  const std::vector<bool> recompute_;
-  absl::flat_hash_set<uint64_t> away_;
-  absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
-  std::vector<int64_t> held_;              // [replica], with what is recomputed
-  const std::vector<int64_t> microbatch_;  // [replica]
-};
 
 // Entries of one block: two in a joint pair, else one.
 template <typename Visit>
@@ -283,7 +142,7 @@ class PeakSearch {
 
   const RankOrder& order_;
   const ScheduleMemory& memory_;
-  Live live_;
+  LiveMemory live_;
   RankMemory& out_;
   int64_t highest_ = 0;
   MemoryBytes inside_;
@@ -328,11 +187,12 @@ PassChange ChangeOf(PassKind kind, const StageMemory& stage,
   const int64_t again = has_recompute ? stage.recomputed : 0;
   switch (kind) {
     case PassKind::kForward:
-    case PassKind::kLoad:
       return {.activations = stage.kept};
+    case PassKind::kLoad:
+      return {.activations = stage.away};
     case PassKind::kOffload:
     case PassKind::kFree:
-      return {.activations = -stage.kept};
+      return {.activations = -stage.away};
     case PassKind::kRecompute:
       return {.recomputed = stage.recomputed};
     case PassKind::kBackwardInput:

@@ -97,7 +97,8 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
 // A layer's first op keeps the layer's input, all of which full recomputation
 // keeps.
 void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
-              double boundary, Recompute recompute, std::vector<WalkOp>* walk) {
+              double boundary, Recompute recompute,
+              const OffloadedTensors& offloaded, std::vector<WalkOp>* walk) {
   const int first_block = walk->empty() ? 0 : walk->back().block + 1;
   int64_t first_layer = 0;
   for (const WalkOp& at : *walk) {
@@ -105,7 +106,9 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
   }
   for (int64_t copy = 0; copy < block.count; ++copy) {
     bool first = true;
+    bool behind = false;  // attention
     for (const ModelOp& op : ops) {
+      behind |= op.name == kFeedForwardNorm;
       WalkOp at;
       at.op = &op;
       at.part = block.part;
@@ -117,6 +120,9 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       const double input =
           std::min(boundary, op.saved_until_backward + op.saved_until_weight);
       Keep(here, first ? input : 0, &at);
+      at.offloaded = first || !IsLayer(block.kind) ? offloaded.input
+                     : behind                      ? offloaded.mlp
+                                                   : offloaded.attention;
       first = false;
       walk->push_back(std::move(at));
     }
@@ -187,11 +193,13 @@ StageMemory BuildStageMemory(const ModelSpec& model,
       rest.count -= run.count;
       ops.push_back(BlockOps(model, training, run.kind, run.first_layer));
       AddFixed(ops.back(), training, run, &stage);
-      AddBlock(ops.back(), run, boundary, recompute, &walk_ops);
+      AddBlock(ops.back(), run, boundary, recompute, training.offloaded,
+               &walk_ops);
     }
   }
   const StageWalk walk(std::move(walk_ops));
   stage.kept = std::llround(walk.Kept());
+  stage.away = std::llround(walk.Offloaded());
   stage.weight_part = std::llround(walk.WeightPart());
   stage.recomputed = std::llround(walk.Recomputed());
   stage.forward = walk.Forward();

@@ -79,6 +79,7 @@ struct StageMemory {
 
   // Of one slice of a microbatch.
   int64_t kept = 0;         // F leaves it, B or BW frees it
+  int64_t away = 0;         // of `kept`, what an O takes to the host
   int64_t weight_part = 0;  // B leaves it, W frees it: inputs, held gradients
   int64_t recomputed = 0;   // R leaves it, B or BW frees it
   // Of a whole microbatch: from the F of its first slice to the B of that one.

@@ -147,6 +147,12 @@ double StageWalk::Kept() const {
   return sum;
 }
 
+double StageWalk::Offloaded() const {
+  double sum = 0;
+  for (const WalkOp& at : ops_) sum += at.offloaded ? at.kept : 0;
+  return sum;
+}
+
 double StageWalk::WeightPart() const {
   double sum = 0;
   for (const WalkOp& at : ops_) sum += LeftToWeight(at);

@@ -17,11 +17,12 @@ struct WalkOp {
   int block = 0;
   int64_t layer = -1;  // index within its stage, from 0; -1: outside layers
 
-  double saved = 0;   // with nothing recomputed
-  double kept = 0;    // from F to B
-  double again = 0;   // saved - kept: made again for B
-  double linear = 0;  // of `saved`, what W needs
-  double stream = 0;  // gradient of the residual stream during its backward
+  double saved = 0;       // with nothing recomputed
+  double kept = 0;        // from F to B
+  double again = 0;       // saved - kept: made again for B
+  double linear = 0;      // of `saved`, what W needs
+  double stream = 0;      // gradient of the residual stream during its backward
+  bool offloaded = true;  // an O takes what is kept
   bool whole_block = false;  // full recomputation: made again block by block
 };
 
@@ -36,6 +37,7 @@ class StageWalk {
   PassMemory Weight() const;
 
   double Kept() const;
+  double Offloaded() const;  // of Kept()
   double WeightPart() const;
   double Recomputed() const;
 

@@ -48,7 +48,7 @@ void AddLayer(OpsBuilder& builder, bool has_experts) {
   } else {
     AddAttention(builder);
   }
-  builder.Norm("feed-forward norm", AsDouble(model.hidden),
+  builder.Norm(kFeedForwardNorm, AsDouble(model.hidden),
                builder.residual_tokens(), true);
   if (has_experts) {
     AddExperts(builder);

@@ -74,6 +74,9 @@ struct OpComm {
 // Which choice of Recompute, short of full, runs an op again before B.
 enum class RecomputeClass : uint8_t { kCore, kNormActivation, kOther };
 
+// The op between the attention of a layer and what is behind it.
+inline constexpr char kFeedForwardNorm[] = "feed-forward norm";
+
 struct ModelOp {
   std::string name;  // "qkv", "attention", "gate-up"
   OpClass kind = OpClass::kGemm;

@@ -50,6 +50,17 @@ struct ShardedLayers {
   friend bool operator==(const ShardedLayers&, const ShardedLayers&) = default;
 };
 
+// Which kept activations of a layer an O copies: what the layer begins from,
+// those of its attention, those behind it. What is kept outside of layers goes
+// with `input`.
+struct OffloadedTensors {
+  bool input = true;
+  bool attention = true;
+  bool mlp = true;
+
+  bool all() const { return input && attention && mlp; }
+};
+
 struct TrainingSpec {
   int tp = 1;                      // tensor parallelism
   bool sequence_parallel = false;  // norms and residuals split over tp too
@@ -69,6 +80,7 @@ struct TrainingSpec {
   Recompute recompute = Recompute::kNone;
   // Of each chunk of a rank whether `recompute` holds for it; empty: for all.
   std::vector<bool> recompute_chunks;
+  OffloadedTensors offloaded;
   // Fused attention that never stores the scores.
   bool flash_attention = true;
   // Cross-entropy that overwrites the logits in their own precision, against

@@ -50,6 +50,11 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
   }
 }
 
+double RankPlan::MovedOf(Pass pass) const {
+  return costs_.moved[schedule_.placement.StageOf(rank_, pass.chunk(),
+                                                  pass.direction())];
+}
+
 std::vector<int32_t> RankPlan::Candidates(const OffloadChoice& choice) const {
   std::vector<int32_t> all(activations_.size());
   std::iota(all.begin(), all.end(), 0);
@@ -81,6 +86,11 @@ std::vector<int32_t> RankPlan::Candidates(const OffloadChoice& choice) const {
     std::erase_if(all, [&](int32_t index) {
       return std::find(chunks.begin(), chunks.end(),
                        activations_[index].forward.chunk()) == chunks.end();
+    });
+  }
+  if (!costs_.moved.empty()) {
+    std::erase_if(all, [&](int32_t index) {
+      return MovedOf(activations_[index].forward) == 0;
     });
   }
   std::stable_sort(all.begin(), all.end(), lives_longer);
@@ -148,6 +158,9 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
         schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
     return costs_.weight[stage];
   };
+  const auto moved = [&](Pass pass) {
+    return costs_.moved.empty() ? weight(pass) : MovedOf(pass);
+  };
   const auto see = [&] {
     levels.push_back(now);
     highest.peak = std::max(highest.peak, now);
@@ -156,9 +169,9 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
   const auto copies_before = [&](int64_t position) {
     for (; next < copies.size() && copies[next].position <= position; ++next) {
       const Pass pass = copies[next].pass;
-      if (pass.kind() == PassKind::kFree) now -= weight(pass);
+      if (pass.kind() == PassKind::kFree) now -= moved(pass);
       if (pass.kind() != PassKind::kLoad) continue;
-      now += weight(pass);
+      now += moved(pass);
       see();
     }
   };

@@ -60,6 +60,7 @@ class RankPlan {
   RankOrder OrderWith(const std::vector<PlannedCopy>& copies) const;
 
  private:
+  double MovedOf(Pass pass) const;  // where costs say what copies take
   // The first entry that begins, or ends, at `time_s` or later.
   int64_t FirstStart(double time_s) const;
   int64_t FirstEnd(double time_s) const;

@@ -39,7 +39,9 @@ nlohmann::ordered_json OffloadToJson(const OffloadReport& report) {
   }
   nlohmann::ordered_json out = {
       {"mode", report.mode},
-      {"ratio", {report.least_ratio, report.most_ratio}},
+      {"ratio", report.has_ratio ? nlohmann::ordered_json::array(
+                                       {report.least_ratio, report.most_ratio})
+                                 : nlohmann::ordered_json()},
       {"devices_on_switch", report.devices_on_switch},
       {"exposed_s", report.exposed_s()},
       {"held_back_s", report.held_back_s()}};
@@ -58,7 +60,8 @@ std::string OffloadToText(const OffloadReport& report) {
     offloaded += rank.offloaded;
   }
   const std::string ratio =
-      report.most_ratio - report.least_ratio <= 0.005 * report.most_ratio
+      !report.has_ratio ? "none"
+      : report.most_ratio - report.least_ratio <= 0.005 * report.most_ratio
           ? absl::StrFormat("%.3g", report.most_ratio)
           : absl::StrFormat("%.3g to %.3g", report.least_ratio,
                             report.most_ratio);
@@ -69,8 +72,9 @@ std::string OffloadToText(const OffloadReport& report) {
           ? absl::StrFormat(" (%d more do not fit between their passes)",
                             candidates - offloaded)
           : "");
-  absl::StrAppendFormat(&out, "%-14s %10s  O and L over F, B and W of a chunk",
-                        "  k", ratio);
+  absl::StrAppendFormat(
+      &out, "%-14s %10s  O and L over F, B and W of a chunk%s", "  k", ratio,
+      report.has_ratio ? "" : ", which take no time");
   if (report.devices_on_switch > 1) {
     absl::StrAppendFormat(&out, ", %d devices copying over a PCIe switch",
                           report.devices_on_switch);

@@ -26,6 +26,7 @@ struct OffloadReport {
   // PipeOffload's k, (O + L) / (F + B + W), of the stages.
   double least_ratio = 0;
   double most_ratio = 0;
+  bool has_ratio = false;  // passes take time
   // Devices that may copy over a PCIe switch at a time.
   int devices_on_switch = 1;
   std::vector<RankOffloadReport> ranks;

@@ -214,6 +214,7 @@ OffloadReport ReportOffload(const PreparedRun& run, const Report& report) {
                                    : ChoiceName(OffloadChoices(), offload.mode),
                        .least_ratio = offload.least_ratio,
                        .most_ratio = offload.most_ratio,
+                       .has_ratio = offload.has_ratio,
                        .devices_on_switch = offload.devices_on_switch};
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const RankOrder& order =

@@ -4,6 +4,7 @@
 
 #include "sim/base/status.h"
 #include "sim/memory/activations.h"
+#include "sim/offload/copy_turns.h"
 #include "sim/report/class_report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/step_prediction.h"
@@ -26,6 +27,7 @@ void FreeCopies(DpClass* own) {
       rank.lanes[index].bytes = 0;
     }
   }
+  DropTurns(own);
 }
 
 // [class][rank] the most activations.
@@ -33,11 +35,16 @@ std::vector<std::vector<double>> PeaksOf(const PreparedRun& prepared,
                                          const Program& program) {
   const double held = prepared.costs.passes.held_until_weight;
   if (program.num_classes() == 1) {
-    return {PeakActivations(*prepared.schedule.lowered, held)};
+    return {PeakActivations(*prepared.schedule.lowered, held,
+                            prepared.offload ? prepared.offload->moved_part
+                                             : std::vector<double>())};
   }
   std::vector<std::vector<double>> peaks;
   for (int index = 0; index < program.num_classes(); ++index) {
-    peaks.push_back(PeakActivations(*program.dp_class(index).schedule, held));
+    peaks.push_back(PeakActivations(*program.dp_class(index).schedule, held,
+                                    prepared.offload
+                                        ? prepared.offload->moved_part
+                                        : std::vector<double>()));
   }
   return peaks;
 }

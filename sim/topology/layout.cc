@@ -97,6 +97,15 @@ void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links) const {
   }
 }
 
+void NodeLayout::AddDeviceLinks(int device, std::vector<LinkId>* links) const {
+  // The way back crosses the other direction of each link.
+  std::vector<LinkId> there;
+  AddHostLinks(device, &there);
+  for (auto link = there.rbegin(); link != there.rend(); ++link) {
+    links->push_back(*link + 1);
+  }
+}
+
 Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
                           Cluster::RouteFunction route) const {
   std::vector<Link> links = Links(params);
@@ -108,7 +117,16 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
       [layout, route = std::move(route)](int from, int to,
                                          std::vector<LinkId>* out) {
         if (layout.NodeOf(from) != layout.NodeOf(to)) {
+          if (!layout.tree_.stages_messages) return route(from, to, out);
+          // The device's share of its host's memory bounds its own copy; what
+          // the NIC reads and writes there is not counted once more.
+          layout.AddHostLinks(from, out);
+          if (layout.has_memory_) out->push_back(layout.HostMemory(from));
+          layout.AddDeviceLinks(layout.BesideNic(from), out);
           route(from, to, out);
+          layout.AddHostLinks(layout.BesideNic(to), out);
+          if (layout.has_memory_) out->push_back(layout.HostMemory(to));
+          layout.AddDeviceLinks(to, out);
           return;
         }
         out->push_back(layout.NvlinkUp(from));
@@ -120,12 +138,7 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
       },
       [layout](int device, std::vector<LinkId>* out) {
         if (layout.has_memory_) out->push_back(layout.HostMemory(device));
-        // The way back crosses the other direction of each link.
-        std::vector<LinkId> there;
-        layout.AddHostLinks(device, &there);
-        for (auto link = there.rbegin(); link != there.rend(); ++link) {
-          out->push_back(*link + 1);
-        }
+        layout.AddDeviceLinks(device, out);
       },
       [layout](int device, std::vector<LinkId>* out) {
         if (layout.has_memory_) out->push_back(layout.HostMemory(device));

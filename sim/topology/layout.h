@@ -76,13 +76,18 @@ class NodeLayout {
 
   // A Cluster of these devices and links (followed by `fabric`), with host
   // routes over PCIe (empty without it), and `route` between devices of
-  // different nodes.
+  // different nodes; where hosts stage messages, from host to host.
   Cluster Build(const ShapeParams& params, std::vector<Link> fabric,
                 Cluster::RouteFunction route) const;
 
  private:
-  // The links from a PCIe switch to the host, in that order.
+  // The links from a PCIe switch to the host, in that order, and back.
   void AddHostLinks(int device, std::vector<LinkId>* links) const;
+  void AddDeviceLinks(int device, std::vector<LinkId>* links) const;
+  // The first device behind the PCIe switch that the NIC of `device` is on.
+  int BesideNic(int device) const {
+    return NodeOf(device) * devices_ + NicOf(device) * devices_ / nics_;
+  }
 
   int nodes_;
   int devices_;  // of a node

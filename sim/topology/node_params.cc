@@ -15,6 +15,7 @@ constexpr char kNumaBandwidth[] = "numa_bandwidth";
 constexpr char kNumaLatency[] = "numa_latency";
 constexpr char kHostNuma[] = "host_numa";
 constexpr char kFirst[] = "first";
+constexpr char kThroughHost[] = "host";
 constexpr int kMostRoots = 1024;
 
 absl::Status CheckBlocks(const char* key, int value, absl::string_view of,
@@ -69,7 +70,14 @@ const std::vector<ShapeParam>& NodeParams() {
        .choices = {"local", kFirst},
        .fallback = "local",
        .help = "copies lie on the NUMA node of their device, or on the first",
-       .links = "numa"}};
+       .links = "numa"},
+      {.key = kNetworkStaging,
+       .kind = Kind::kChoice,
+       .choices = {"none", kThroughHost},
+       .fallback = "none",
+       .help = "messages between nodes go by way of the host's memory, or NICs "
+               "read and write devices (GPUDirect)",
+       .links = "pcie"}};
   return *params;
 }
 
@@ -80,7 +88,8 @@ HostTree HostTreeOf(const ShapeParams& params) {
           .numa_nodes = params.OwnInt(kNumaNodes),
           .numa = {params.OwnBandwidth(kNumaBandwidth),
                    params.OwnSeconds(kNumaLatency), ""},
-          .on_first = params.OwnChoice(kHostNuma) == kFirst};
+          .on_first = params.OwnChoice(kHostNuma) == kFirst,
+          .stages_messages = params.OwnChoice(kNetworkStaging) == kThroughHost};
 }
 
 absl::Status CheckHostTree(const ShapeParams& params) {
@@ -93,6 +102,11 @@ absl::Status CheckHostTree(const ShapeParams& params) {
   if (tree.crosses_numa() && tree.numa.bytes_per_s <= 0) {
     return MissingValue(absl::StrCat("params.", kNumaBandwidth),
                         "a bandwidth above 0, since params.host_numa is first");
+  }
+  if (tree.stages_messages && !params.has_pcie()) {
+    return BadValue(absl::StrCat("params.", kNetworkStaging), kThroughHost,
+                    "none without PCIe (system.pcie.bandwidth), which messages "
+                    "would cross");
   }
   return absl::OkStatus();
 }

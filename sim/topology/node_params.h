@@ -1,8 +1,8 @@
 // What lies between the PCIe switches of a node and the memory of its host:
 // roots, each of which serves a block of PCIe switches, and NUMA nodes, each of
-// which has a block of the roots. Every shape takes these as system.params
-// (NodeParams() in registry.h). Without them a copy crosses the link of its
-// PCIe switch alone.
+// which has a block of the roots; and whether messages between nodes go there.
+// Every shape takes these as system.params (NodeParams() in registry.h).
+// Without them a copy crosses the link of its PCIe switch alone.
 #pragma once
 
 #include "absl/status/status.h"
@@ -19,6 +19,9 @@ struct HostTree {
   // The host's part of copies lies in the memory of the first NUMA node, as
   // where nothing binds a process; else in that of the device.
   bool on_first = false;
+  // Messages between nodes are copied to the host and from there to the NIC,
+  // and the same way back; else a NIC reads and writes devices (GPUDirect).
+  bool stages_messages = false;
 
   bool has_roots() const { return root.bytes_per_s > 0; }
   bool crosses_numa() const { return on_first && numa_nodes > 1; }
@@ -26,6 +29,9 @@ struct HostTree {
 
 // Of complete, legal parameters.
 HostTree HostTreeOf(const ShapeParams& params);
+
+// The parameter of HostTree::stages_messages.
+inline constexpr char kNetworkStaging[] = "network_staging";
 
 // Blocks have to be equal, and a link that copies cross needs a bandwidth.
 // Error: kInvalidArgument about "params.KEY".

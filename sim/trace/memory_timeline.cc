@@ -1,6 +1,10 @@
 #include "sim/trace/memory_timeline.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace pipewright {
 namespace {
@@ -42,8 +46,10 @@ MemoryEffects::MemoryEffects(const Program& program,
   for (int index = 0; index < program.num_classes(); ++index) {
     const Schedule& schedule = *program.dp_class(index).schedule;
     std::vector<std::vector<bool>>& ranks = recomputed_.emplace_back();
+    std::vector<bool>& frees = frees_.emplace_back();
     for (int rank = 0; rank < schedule.pp(); ++rank) {
       ranks.push_back(ChunksWithRecompute(schedule, rank));
+      frees.push_back(HasKind(schedule.order(rank), PassKind::kFree));
     }
   }
 }
@@ -58,6 +64,10 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
       op.pass.chunk();
   const bool recomputed =
       recomputed_[program_.ClassOf(op.replica)][op.rank][chunk];
+  if (op.kind == OpKind::kOffload &&
+      frees_[program_.ClassOf(op.replica)][op.rank]) {
+    return effect;
+  }
   const StageMemory& stage = *memory_.stages[op.stage];
   PassKind kind = op.pass.kind();
   if (op.kind == OpKind::kOffload) kind = PassKind::kOffload;
@@ -71,6 +81,52 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
     effect.during = own->peak;
   }
   return effect;
+}
+
+std::vector<FreedMemory> FreesOf(const Program& program,
+                                 const ScheduleMemory& memory,
+                                 const std::vector<const TraceOp*>& ops) {
+  // Ends of the passes and offloads of each rank, by what they are of.
+  using Ends = absl::flat_hash_map<uint64_t, double>;
+  struct Told {
+    Ends passes;
+    Ends offloads;
+  };
+  std::map<std::tuple<int, int, int>, Told> told;
+  for (const TraceOp* const op : ops) {
+    const bool offloads = op->kind == OpKind::kOffload;
+    if (op->kind != OpKind::kPass && !offloads) continue;
+    Told& rank = told[{op->replica, op->iteration, op->rank}];
+    double& end_s = offloads ? rank.offloads[op->pass.activation()]
+                             : rank.passes[op->pass.bits()];
+    end_s = std::max(end_s, op->end_s);
+  }
+  std::vector<FreedMemory> freed;
+  for (const auto& [key, ends] : told) {
+    const auto [replica, iteration, rank] = key;
+    const Schedule& schedule = *program.OfReplica(replica).schedule;
+    double reached_s = 0;
+    for (const Pass pass : schedule.order(rank)) {
+      const auto ended = ends.passes.find(pass.bits());
+      if (ended != ends.passes.end()) {
+        reached_s = std::max(reached_s, ended->second);
+      }
+      if (pass.kind() != PassKind::kFree) continue;
+      const auto away = ends.offloads.find(pass.activation());
+      if (away == ends.offloads.end()) continue;
+      reached_s = std::max(reached_s, away->second);
+      const int stage =
+          schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
+      freed.push_back({.replica = replica,
+                       .iteration = iteration,
+                       .rank = rank,
+                       .time_s = reached_s,
+                       .activations = ChangeOf(PassKind::kFree,
+                                               *memory.stages[stage], false)
+                                          .activations});
+    }
+  }
+  return freed;
 }
 
 std::vector<std::vector<MemorySample>> MemoryOverTime(
@@ -87,6 +143,15 @@ std::vector<std::vector<MemorySample>> MemoryOverTime(
     end += effect.at_end;
     events[op.rank].push_back({op.start_s, begin});
     events[op.rank].push_back({op.end_s, end});
+  }
+  std::vector<const TraceOp*> own;
+  for (const TraceOp& op : ops) {
+    if (op.replica == replica && op.iteration == iteration) own.push_back(&op);
+  }
+  for (const FreedMemory& freed : FreesOf(program, memory, own)) {
+    Event event = {.time_s = freed.time_s};
+    event.change[MemoryKind::kActivations] = freed.activations;
+    events[freed.rank].push_back(event);
   }
   std::vector<std::vector<MemorySample>> out;
   for (size_t rank = 0; rank < events.size(); ++rank) {

@@ -28,14 +28,31 @@ class MemoryEffects {
   // classes, as stages take the same in all. Both must stay.
   MemoryEffects(const Program& program, const ScheduleMemory& memory);
 
-  // Nothing for operations other than passes, offloads and loads.
+  // Nothing for operations other than passes, offloads and loads; nor for
+  // offloads where FREE gives their memory back (FreesOf).
   MemoryEffect Of(const TraceOp& op) const;
 
  private:
   const Program& program_;
   const ScheduleMemory& memory_;
   std::vector<std::vector<std::vector<bool>>> recomputed_;  // [class][rank]
+  std::vector<std::vector<bool>> frees_;  // [class][rank] the order has FREE
 };
+
+// The device's memory of offloaded activations, given back where compute has
+// come to their FREE and their O has ended.
+struct FreedMemory {
+  int replica = 0;
+  int iteration = 0;
+  int rank = 0;
+  double time_s = 0;
+  int64_t activations = 0;  // below 0
+};
+
+// Of all replicas and iterations that `ops` tell of whole.
+std::vector<FreedMemory> FreesOf(const Program& program,
+                                 const ScheduleMemory& memory,
+                                 const std::vector<const TraceOp*>& ops);
 
 struct MemorySample {
   double time_s = 0;  // from here on, until the next one

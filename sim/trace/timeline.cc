@@ -281,6 +281,17 @@ std::vector<CounterBuilder> CountMemory(const Program& program,
     if (begin != 0) counter.Add(slice.start_ns, begin);
     if (end != 0) counter.Add(slice.end_ns, end);
   }
+  std::vector<const TraceOp*> ops;
+  std::map<std::pair<int, int>, int> process_of;  // replica and rank
+  for (const Timeline::Slice& slice : timeline.slices) {
+    ops.push_back(slice.op);
+    process_of[{slice.op->replica, slice.op->rank}] =
+        timeline.tracks[slice.track].process;
+  }
+  for (const FreedMemory& freed : FreesOf(program, *memory, ops)) {
+    counters[process_of.at({freed.replica, freed.rank})].Add(
+        Nanoseconds(freed.time_s), freed.activations);
+  }
   return counters;
 }
 

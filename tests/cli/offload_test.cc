@@ -138,18 +138,78 @@ TEST_CASE("offload: no schedule's step is longer on shared links",
         "--memory 1000GiB --microbatches 16 --engine simgrid --json "
         "--schedule ",
         schedule);
-    const BinaryResult with = Run(base + " --offload full");
-    INFO(with.err);
-    REQUIRE(with.exit_code == 0);
-    const json offload = json::parse(with.out)["offload"];
-    CHECK(offload["devices_on_switch"] == 2);
-    CHECK(offload["exposed_s"] == 0);
-    const double step_s = json::parse(with.out)["iteration_s"];
-    CHECK(offload["step_cost_s"].get<double>() < 1e-6 * step_s);
     const BinaryResult plain = Run(base + " --offload none");
-    CHECK(step_s == Approx(json::parse(plain.out)["iteration_s"].get<double>())
-                        .epsilon(1e-6));
+    const double plain_s = json::parse(plain.out)["iteration_s"];
+    for (const std::string sharing : {"together", "in-turn"}) {
+      CAPTURE(sharing);
+      const BinaryResult with =
+          Run(base + " --offload full --offload-sharing " + sharing);
+      INFO(with.err);
+      REQUIRE(with.exit_code == 0);
+      const json offload = json::parse(with.out)["offload"];
+      CHECK(offload["devices_on_switch"] == 2);
+      CHECK(offload["exposed_s"] == 0);
+      const double step_s = json::parse(with.out)["iteration_s"];
+      CHECK(offload["step_cost_s"].get<double>() < 1e-6 * step_s);
+      CHECK(step_s == Approx(plain_s).epsilon(1e-6));
+    }
   }
+}
+
+// One tensor of each layer, with and without what is computed again.
+TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
+  const std::string base =
+      "simulate --model llama3-8b --system dgx-a100 --analytic --pp 4 --vpp 2 "
+      "--microbatches 8 --engine fast --json --schedule interleaved-1f1b "
+      "--offload full --memory 1000GiB";
+  const auto host_bytes = [&](const std::string& more) {
+    const BinaryResult run = Run(base + more);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json report = json::parse(run.out);
+    // Bytes of one copied activation, where as many are copied at a time.
+    const json& row = report["offload"]["ranks"][1];
+    REQUIRE(row["offloaded"].get<int>() > 0);
+    CHECK(report["peak_activations"][1].get<double>() > 0);
+    return report["offload"]["ratio"][0].get<double>();
+  };
+  const double all = host_bytes("");
+  const double input = host_bytes(" --offload-tensors input");
+  const double attention = host_bytes(" --offload-tensors attention");
+  const double mlp = host_bytes(" --offload-tensors mlp");
+  CHECK(host_bytes(" --offload-tensors mlp,input,attention") == all);
+  // Two latencies of PCIe are in each.
+  CHECK(input + attention + mlp == Approx(all).epsilon(1e-3));
+  CHECK(std::min({input, attention, mlp}) > 0);
+  CHECK(host_bytes(" --offload-tensors attention,mlp") ==
+        Approx(attention + mlp).epsilon(1e-3));
+  // What is computed again is not copied: of recomputed chunks only the input
+  // is there, so that a choice without it leaves them on the device.
+  const std::string again = " --recompute full --recompute-chunks 0";
+  const BinaryResult mixed = Run(base + again + " --offload-tensors attention");
+  INFO(mixed.err);
+  REQUIRE(mixed.exit_code == 0);
+  const json ranks = json::parse(mixed.out)["offload"]["ranks"];
+  CHECK(ranks[1]["candidates"] == 8);
+  CHECK(ranks[1]["activations"] == 16);
+  // Half of what is held goes away: the peak falls by less.
+  const double held = json::parse(Run(base).out)["peak_activations"][0];
+  const double some = json::parse(
+      Run(base + " --offload-tensors attention").out)["peak_activations"][0];
+  const double none =
+      json::parse(Run(base + " --offload none").out)["peak_activations"][0];
+  CHECK(held < some);
+  CHECK(some < none);
+  const BinaryResult bad = Run(base + " --offload-tensors ffn");
+  CHECK(bad.exit_code == 2);
+  CHECK(absl::StrContains(
+      bad.err, "ffn is not allowed; allowed: input, attention, mlp"));
+  const BinaryResult executed =
+      Run("execute --model gpt-tiny --pp 2 --microbatches 4 --schedule 1f1b "
+          "--offload full --offload-ratio 0.7 --forward 5ms --backward 10ms "
+          "--offload-tensors mlp");
+  CHECK(executed.exit_code == 2);
+  CHECK(absl::StrContains(executed.err, "strategy.offload_tensors"));
 }
 
 TEST_CASE("offload: an O without FREE gives nothing back in a check",

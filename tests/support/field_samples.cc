@@ -178,6 +178,7 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.offload_chunks", "offloads", {"0", "1"}},
       {"strategy.offload_fraction", "offloads", {"0.1", "0.5"}},
       {"strategy.offload_sharing", "offloads", {"together", "in-turn"}},
+      {"strategy.offload_tensors", "offloads", {"input", "attention"}},
   };
 }
 

@@ -1,4 +1,4 @@
-#include "execute/train/copy_engine.h"
+#include "execute/train/work_thread.h"
 
 #include <utility>
 
@@ -6,11 +6,7 @@
 
 namespace pipewright {
 
-void CopyEngine::Start(Direction direction, Copy copy, Ended ended) {
-  lanes_[direction].Start({std::move(copy), std::move(ended)});
-}
-
-CopyEngine::Lane::~Lane() {
+WorkThread::~WorkThread() {
   {
     std::lock_guard lock(mutex_);
     stops_ = true;
@@ -19,15 +15,15 @@ CopyEngine::Lane::~Lane() {
   thread_.join();
 }
 
-void CopyEngine::Lane::Start(Given given) {
+void WorkThread::Start(Work work, Ended ended) {
   {
     std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(given));
+    waiting_.push_back({std::move(work), std::move(ended)});
   }
   wake_.notify_one();
 }
 
-void CopyEngine::Lane::Run() {
+void WorkThread::Run() {
   while (true) {
     Given given;
     {
@@ -37,11 +33,11 @@ void CopyEngine::Lane::Run() {
       given = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    absl::Status copied = WithoutExceptions(given.copy);
+    absl::Status done = WithoutExceptions(given.work);
     // What it holds is gone when the end is told.
-    given.copy = nullptr;
+    given.work = nullptr;
     WithoutExceptions([&] {
-      given.ended(std::move(copied));
+      given.ended(std::move(done));
       return absl::OkStatus();
     }).IgnoreError();
   }

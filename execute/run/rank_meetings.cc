@@ -1,0 +1,106 @@
+// Meetings of groups: collectives, by the ranks themselves or by the transport.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "execute/run/rank_run.h"
+#include "execute/transport/meetings.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+
+// Every member gives every other its part and makes of all parts the same, so
+// that nobody is needed in the middle. Or the transport does, once all members
+// have met: none of them waits on its device for another.
+absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
+  if (endpoint_.combines() && IsCombined(program_, op)) {
+    return TryCombined(op, issued);
+  }
+  const std::vector<Member>& members = members_[op.group];
+  const int count = static_cast<int>(members.size());
+  const int self = self_in_group_[op.group];
+  if (issued.meeting == 0) {
+    issued.meeting = ++met_[op.group];
+    for (int member = 0; member < count; ++member) {
+      Part part = {.time_s = issued.start_s,
+                   .payload = worker_.GivePart(issued.item.side_op, self,
+                                               member, count)};
+      if (member == self) {
+        meetings_[{op.group, issued.meeting}].parts[self] = std::move(part);
+        continue;
+      }
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .number = issued.meeting,
+              .time_s = part.time_s,
+              .payload = std::move(part.payload)});
+    }
+  }
+  const auto meeting = meetings_.find({op.group, issued.meeting});
+  if (static_cast<int>(meeting->second.parts.size()) < count) return false;
+  std::vector<Payload> parts;
+  for (auto& [member, part] : meeting->second.parts) {
+    issued.start_s = std::max(issued.start_s, part.time_s);
+    parts.push_back(std::move(part.payload));
+  }
+  meetings_.erase(meeting);
+  PW_RETURN_IF_ERROR(worker_.TakeParts(issued.item.side_op, self, parts));
+  return true;
+}
+
+absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
+  const std::vector<Member>& members = members_[op.group];
+  const int count = static_cast<int>(members.size());
+  const int self = self_in_group_[op.group];
+  const auto give = [&](int to) {
+    return worker_.GivePart(issued.item.side_op, self, to, count);
+  };
+  if (issued.meeting == 0) {
+    issued.meeting = ++met_[op.group];
+    auto collective = std::make_shared<Collective>();
+    collective->kind = op.kind;
+    collective->group = op.group;
+    collective->meeting = issued.meeting;
+    collective->self = self;
+    for (int to = 0; to < count; ++to) {
+      if (op.kind == OpKind::kReduceScatter || to == self) {
+        collective->give.push_back(give(to));
+      }
+    }
+    const uint64_t bytes = collective->give.front().bytes;
+    for (int member = 0; member < count; ++member) {
+      if (member == self) continue;
+      SendTo({members[member].replica, members[member].rank},
+             {.kind = RankMessage::Kind::kArrive,
+              .index = op.group,
+              .key = bytes,
+              .number = issued.meeting,
+              .time_s = issued.start_s});
+    }
+    meetings_[{op.group, issued.meeting}].parts[self] = {
+        .time_s = issued.start_s, .bytes = bytes};
+    combined_[{op.group, issued.meeting}].collective = std::move(collective);
+  }
+  const std::pair<int, int64_t> key = {op.group, issued.meeting};
+  Combined& combined = combined_.at(key);
+  if (!combined.begun) {
+    const Meeting& meeting = meetings_.at(key);
+    if (static_cast<int>(meeting.parts.size()) < count) return false;
+    for (const auto& [member, part] : meeting.parts) {
+      issued.start_s = std::max(issued.start_s, part.time_s);
+      combined.collective->bytes.push_back(part.bytes);
+    }
+    meetings_.erase(key);
+    combined.begun = true;
+    ++traffic_.under_way;
+    endpoint_.Combine(combined.collective);
+  }
+  if (!combined.ended) return false;
+  PW_RETURN_IF_ERROR(
+      worker_.TakeParts(issued.item.side_op, self, combined.collective->parts));
+  combined_.erase(key);
+  return true;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,40 @@
+#include "sim/config/offload_turns.h"
+
+#include <utility>
+#include <vector>
+
+#include "sim/config/pcie_switches.h"
+#include "sim/offload/copy_turns.h"
+
+namespace pipewright {
+
+absl::Status SettleCopyTurns(const PreparedRun& run, Program* program) {
+  if (!run.offload || !program->copies_in_turn || program->num_classes() > 1 ||
+      run.lower.activation_bytes.empty()) {
+    return absl::OkStatus();
+  }
+  const Schedule& schedule = *run.schedule.lowered;
+  const PcieSwitches switches(program->network, program->replicas,
+                              schedule.pp());
+  SwitchCopies copies;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const double times =
+        switches.SharersInTurn(schedule.placement.RankOf(stage, 0));
+    copies.out_s.push_back(
+        ActivationCopySeconds(run, *program, stage, PassKind::kOffload, times));
+    copies.in_s.push_back(
+        ActivationCopySeconds(run, *program, stage, PassKind::kLoad, times));
+  }
+  std::vector<SwitchCopies> settled;
+  for (const auto& [link, ranks] : switches.ranks()) {
+    copies.ranks = ranks;
+    settled.push_back(copies);
+    // Those of other replicas have their part of the link, as planned.
+    for (const int rank : ranks) {
+      if (switches.SharersInTurn(rank) > 1) program->copies_in_turn = false;
+    }
+  }
+  return HandTurns(settled, program);
+}
+
+}  // namespace pipewright

@@ -86,7 +86,18 @@ absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
         "one of one direction that is flushed, with replicas that differ or "
         "lengths");
   }
-  if (program.ranks[0].layers.empty()) return absl::OkStatus();
+  const bool layered = !program.ranks[0].layers.empty();
+  if (run.lower.offload.active() && (layered || program.num_classes() > 1)) {
+    return BadValue(
+        config.Field("strategy.optimizer_placement"),
+        TraitsOf(run.lower.offload.placement).name,
+        layered ? "gpu where replicas gather layers one by one (the executor "
+                  "steps on the host with strategy.data_parallel none, ddp, "
+                  "zero1, zero2, or fsdp with strategy.shard_blocks chunk)"
+                : "gpu where replicas differ (the executor steps on the host "
+                  "in replicas that run alike)");
+  }
+  if (!layered) return absl::OkStatus();
   const LayerOptions& layers = run.lower.layers;
   const bool odc = run.lower.data_parallel == DataParallel::kOdc;
   const auto refuse_group = [&](const char* field, int group) {

@@ -101,9 +101,8 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
                       ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
                                    seed, &executed->warnings));
   report->type = std::string(TypeName(model.shape));
-  training.worker =
-      WorkerOptionsFor(program, run.lower.data_parallel, run.lower.optimizer,
-                       run.lower.offload);
+  training.worker = WorkerOptionsFor(program, run.lower.data_parallel,
+                                     run.lower.optimizer, run.lower.offload);
   training.worker.owner_poll_s = run.lower.layers.poll_s;
   if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
   training.worker.parts = green_contexts;

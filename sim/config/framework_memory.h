@@ -14,7 +14,6 @@ namespace pipewright {
 // As TakeMemoryFramework (prepare.h). `states`: what that framework has of an
 // optimizer on the host, [rank]; empty: its states are on the device.
 void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
-                         std::vector<OffloadedStates> states,
-                         PreparedRun* run);
+                         std::vector<OffloadedStates> states, PreparedRun* run);
 
 }  // namespace pipewright

@@ -34,7 +34,7 @@ struct OffloadCosts {
   std::vector<double> in_s;
   // What its activations weigh against those of other stages: bytes, or 1.
   std::vector<double> weight;
-  std::vector<double> moved;  // of `weight`, what copies take; empty: all
+  std::vector<double> moved;     // of `weight`, what copies take; empty: all
   double held_until_weight = 1;  // as PassCosts
   // Ranks with the same number take turns on a PCIe switch; empty: each rank
   // has both directions to itself.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/offload/optimizer_plan.h"
 #include "sim/sequences/packer.h"
 
 namespace pipewright {
@@ -93,7 +94,7 @@ absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
         TraitsOf(run.lower.offload.placement).name,
         layered ? "gpu where replicas gather layers one by one (the executor "
                   "steps on the host with strategy.data_parallel none, ddp, "
-                  "zero1, zero2, or fsdp with strategy.shard_blocks chunk)"
+                  "zero1, zero2, or fsdp with strategy.shard_blocks pass)"
                 : "gpu where replicas differ (the executor steps on the host "
                   "in replicas that run alike)");
   }

@@ -59,6 +59,8 @@ struct OffloadedTensors {
   bool mlp = true;
 
   bool all() const { return input && attention && mlp; }
+  friend bool operator==(const OffloadedTensors&,
+                         const OffloadedTensors&) = default;
 };
 
 struct TrainingSpec {

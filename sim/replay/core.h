@@ -76,7 +76,7 @@ class ReplayCore {
                                    [](const ReplayRank& each) {
                                      return each.lane_factors != nullptr;
                                    })
-                   ? Times::kFactors
+                   ? Times::kScaled
                    : Times::kLanes) {}
 
   // In place of lanes and factors; `drawn` must outlive the runs.
@@ -96,8 +96,8 @@ class ReplayCore {
   template <class Observer>
   Outcome Advance(int rank, int64_t stop, Observer& observer) {
     switch (times_) {
-      case Times::kFactors:
-        return AdvanceImpl<Times::kFactors>(rank, stop, observer);
+      case Times::kScaled:
+        return AdvanceImpl<Times::kScaled>(rank, stop, observer);
       case Times::kDrawn:
         return AdvanceImpl<Times::kDrawn>(rank, stop, observer);
       case Times::kLanes:
@@ -112,8 +112,8 @@ class ReplayCore {
   template <class Observer>
   bool RunBlock(int rank, double earliest_s, Observer& observer) {
     switch (times_) {
-      case Times::kFactors:
-        return RunBlockImpl<Times::kFactors>(rank, earliest_s, observer);
+      case Times::kScaled:
+        return RunBlockImpl<Times::kScaled>(rank, earliest_s, observer);
       case Times::kDrawn:
         return RunBlockImpl<Times::kDrawn>(rank, earliest_s, observer);
       case Times::kLanes:
@@ -123,7 +123,7 @@ class ReplayCore {
   }
 
  private:
-  enum class Times { kLanes, kFactors, kDrawn };
+  enum class Times { kLanes, kScaled, kDrawn };
 
   template <Times kTimes>
   double Seconds(int number, const ReplayLane& lane, Pass pass) const {
@@ -132,7 +132,7 @@ class ReplayCore {
     }
     const ReplayRank& rank = ranks_[number];
     double seconds = lane.seconds;
-    if constexpr (kTimes == Times::kFactors) {
+    if constexpr (kTimes == Times::kScaled) {
       if (factor_ != nullptr) seconds *= factor_[pass.microbatch()];
       if (slice_factor_ != nullptr) seconds *= slice_factor_[pass.slice()];
       if (rank.lane_factors != nullptr) {

@@ -90,6 +90,12 @@ install_missing() {
 }
 
 deps() {
+  # npm does not look at the system's certificates by itself; a proxy's are only
+  # there.
+  local certificates=/etc/ssl/certs/ca-certificates.crt
+  if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
+    export NODE_EXTRA_CA_CERTS=$certificates
+  fi
   if ! install_missing "${BUILD_PACKAGES[@]}"; then
     # CMake looks for each library, wherever it comes from, and names the
     # first that it does not find.
@@ -151,12 +157,7 @@ browser() {
     return
   fi
   [[ ! $installed -nt tests/browser/package-lock.json ]] || return 0
-  # playwright-core drives Debian's Chromium and downloads no browser. npm does
-  # not look at the system's certificates by itself; a proxy's are only there.
-  local certificates=/etc/ssl/certs/ca-certificates.crt
-  if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
-    export NODE_EXTRA_CA_CERTS=$certificates
-  fi
+  # playwright-core drives Debian's Chromium and downloads no browser.
   if ! (cd tests/browser &&
     npm ci --ignore-scripts --no-audit --no-fund --fetch-retries 5); then
     [[ ${CI:-} != true ]] || fail "npm ci in tests/browser failed"
@@ -176,6 +177,8 @@ sanitize() {
   compile dev all
   note "tests with sanitizers"
   ctest --preset dev --parallel "$(parallel_jobs)"
+  # The next build in this folder compiles the cases that it links.
+  [[ -z ${1:-} ]] || cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS=
 }
 
 test_all() {

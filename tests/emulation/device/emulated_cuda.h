@@ -148,6 +148,17 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return bits;
 }
 
+// Bytes 0 to 3 are those of x, 4 to 7 those of y; a digit of `which` chooses
+// one (CUDA math API, "Integer Intrinsics").
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
+  const uint64_t both = static_cast<uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (int byte = 0; byte < 4; ++byte) {
+    const unsigned from = which >> (4 * byte) & 7u;
+    result |= static_cast<unsigned>(both >> (8 * from) & 0xffu) << (8 * byte);
+  }
+  return result;
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline void __nanosleep(unsigned) { emulated::Sleep(); }
 inline void __threadfence_system() {}

@@ -234,8 +234,10 @@ PwStatus LaunchBackward(PwDevice* device, cudaStream_t queue, int64_t rows,
     return launch(kernel, shared);
   };
   if constexpr (kWidth > 1) {
+    // Four vectors of bf16 with two sums a column do not fit in registers.
+    constexpr int kMost = kLayer && sizeof(T) == 2 ? 3 : 4;
     PwStatus status = PW_OK;
-    WithCount<1, 2, 3>(CeilDivide(vectors, threads), [&](auto items) {
+    WithCount<1, 2, 3, kMost>(CeilDivide(vectors, threads), [&](auto items) {
       constexpr int kItems = decltype(items)::kValue;
       if constexpr (kItems > 0) {
         status = launch(NormBackwardRowKernel<T, kWidth, kLayer, kItems>, 0);

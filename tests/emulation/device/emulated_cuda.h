@@ -47,6 +47,8 @@ struct Place {
   Index grid_size;
 };
 extern Place place;
+// Does a thread of a kernel run?
+extern bool inside;
 
 // What a launch asks for.
 struct KernelCall {
@@ -59,6 +61,9 @@ struct KernelCall {
 };
 // Queues it; what is wrong with it is cudaGetLastError's.
 void LaunchKernel(const KernelCall& call, cudaStream_t stream);
+// An argument of a launch on the calling thread's device: its memory, mapped
+// memory of the host, or null.
+void CheckPointer(const std::string& launch, int argument, const void* pointer);
 
 // A grid, and who launches it.
 struct Grid {
@@ -77,10 +82,20 @@ void Launch(void (*kernel)(Parameters...), Grid grid, dim3 block, size_t shared,
   const std::tuple<std::decay_t<Parameters>...> copies(
       static_cast<Parameters>(arguments)...);
   const std::string file = grid.where.file_name();
+  const std::string name = file.substr(file.rfind('/') + 1) + ":" +
+                           std::to_string(grid.where.line());
+  int argument = 0;
+  const auto check = [&](const auto& value) {
+    ++argument;
+    if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>) {
+      CheckPointer(
+          name, argument,
+          const_cast<const void*>(static_cast<const volatile void*>(value)));
+    }
+  };
+  std::apply([&](const auto&... values) { (check(values), ...); }, copies);
   LaunchKernel({grid.size, block, shared, reinterpret_cast<const void*>(kernel),
-                file.substr(file.rfind('/') + 1) + ":" +
-                    std::to_string(grid.where.line()),
-                [kernel, copies] { std::apply(kernel, copies); }},
+                name, [kernel, copies] { std::apply(kernel, copies); }},
                stream);
 }
 

@@ -14,6 +14,12 @@
 # Needs a build with libpipewright_cuda.so and libpipewright_nccl.so;
 # calibrate/gpu_run.sh makes one (its build/gpu/tree).
 set -uo pipefail
+# Slurm runs a copy of this file, from the folder of the call of sbatch.
+cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 1
+if [[ ! -f calibrate/run_steps.sh ]]; then
+  printf "slurm_run.sh: submit it from the repository's folder\n" >&2
+  exit 2
+fi
 
 usage() {
   cat << 'END'
@@ -81,42 +87,11 @@ fi
 mkdir -p "$out" || exit 1
 out=$(cd "$out" && pwd)
 build=$(cd "$build" && pwd)
-: > "$out/summary.txt"
-failures=0
-
-say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
-
-# step NAME COMMAND...: runs it with a limit and a log.
-step() {
-  local name=$1 seconds=$limit start=$SECONDS status left verdict=ok
-  shift
-  if [[ $deadline -gt 0 ]]; then
-    left=$((deadline - SECONDS))
-    if [[ $left -lt 1 ]]; then
-      say "$(printf '%-28s    - s  left out: the deadline has come' "$name")"
-      failures=$((failures + 1))
-      return 1
-    fi
-    if [[ $seconds -gt $left ]]; then seconds=$left; fi
-  fi
-  timeout --kill-after=20 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
-  status=$?
-  case $status in
-    0) ;;
-    124 | 137) verdict="FAILED: not done in $seconds s" ;;
-    *) verdict="FAILED: exit $status" ;;
-  esac
-  say "$(printf '%-28s %4d s  %s' "$name" "$((SECONDS - start))" "$verdict")"
-  if [[ $status -ne 0 ]]; then
-    failures=$((failures + 1))
-    tail -n 15 "$out/$name.log"
-  fi
-  return "$status"
-}
+. calibrate/run_steps.sh
 
 export PIPEWRIGHT_CUDA_LIBRARY=$build/libpipewright_cuda.so
 say "$(date -u '+%F %T') UTC, $nodes nodes, $ranks tasks: ${SLURM_JOB_NODELIST:-}"
-say "$("$build/pipewright" version)"
+say_version "$build/pipewright"
 
 # What each machine is; a task a machine.
 about() {
@@ -130,7 +105,7 @@ about() {
   return 0
 }
 export -f about
-step nodes srun --ntasks="$nodes" --ntasks-per-node=1 --label bash -c about
+step nodes 60 srun --ntasks="$nodes" --ntasks-per-node=1 --label bash -c about
 
 for library in libpipewright_cuda.so libpipewright_nccl.so; do
   if [[ ! -e $build/$library ]]; then
@@ -142,8 +117,8 @@ done
 # Transfers over NCCL between the machines, and the passes.
 profile=$out/$model.txtpb
 if [[ -e $build/libpipewright_mpi.so ]]; then
-  step "calibrate-$model" srun --mpi="$mpi" "$build/pipewright" calibrate \
-    --device cuda --model "$model" -o "$profile"
+  step "calibrate-$model" "$limit" srun --mpi="$mpi" \
+    "$build/pipewright" calibrate --device cuda --model "$model" -o "$profile"
 else
   say "no libpipewright_mpi.so: transfers between the tasks are not calibrated"
 fi
@@ -164,7 +139,8 @@ execute() { # NAME OPTIONS...
   local name=$1
   shift
   rm -f "$out/$name.job"*
-  step "$name" srun --kill-on-bad-exit=1 bash -c 'rank "$@"' rank "$name" "$@"
+  step "$name" "$limit" srun --kill-on-bad-exit=1 \
+    bash -c 'rank "$@"' rank "$name" "$@"
 }
 # The pipeline across the machines; then two copies of one half as long.
 execute execute-1f1b --schedule 1f1b --pp "$ranks" --microbatches $((2 * ranks))
@@ -175,9 +151,4 @@ if [[ $((ranks % 2)) -eq 0 && $ranks -ge 4 ]]; then
     --microbatches "$ranks" --data-parallel ddp
 fi
 
-say "$failures steps failed; results in $out"
-archive=$out.tar.gz
-if tar -C "$(dirname "$out")" -czf "$archive" "$(basename "$out")"; then
-  say "to send: $archive"
-fi
-[[ $failures -eq 0 ]]
+finish

@@ -13,15 +13,17 @@ IFS=: read -ra folders <<< "$2"
 flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wno-missing-field-initializers
   -Wno-unused-function -Werror -DPIPEWRIGHT_CUDNN -I"$root"
   -include "$here/versions/older.h")
-for folder in "${folders[@]}"; do flags+=(-isystem "$folder"); done
+has_nccl=no
+for folder in "${folders[@]}"; do
+  flags+=(-isystem "$folder")
+  if [[ -f $folder/nccl.h ]]; then has_nccl=yes; fi
+done
 failures=0
 
 for version in 12040 12080; do
-  for file in "$root"/kernels/cuda/*.cc "$root"/execute/transport/nccl/module.cc; do
-    if [[ $file == */nccl/* && $2 != *nccl* &&
-      ! -f ${folders[0]}/nccl.h ]]; then
-      continue
-    fi
+  for file in "$root"/kernels/cuda/*.cc \
+    "$root"/execute/transport/nccl/module.cc; do
+    if [[ $file == */nccl/* && $has_nccl == no ]]; then continue; fi
     if ! "$cxx" "${flags[@]}" -DOLDER=$version "$file"; then
       printf 'FAILED %s with the macros of %s\n' "${file#"$root/"}" $version
       failures=$((failures + 1))

@@ -26,7 +26,7 @@
 #endif
 #if OLDER < 12080
 #pragma GCC poison cudaStreamGetDevice cuStreamGetDevice cudaMemcpyBatchAsync
-#pragma GCC poison cudaMemcpy3DBatchAsync cuMemcpyBatchAsync
+#pragma GCC poison cudaMemcpy3DBatchAsync
 #pragma GCC poison CUBLASLT_MATMUL_DESC_A_SCALE_MODE
 #pragma GCC poison CUBLASLT_MATMUL_DESC_B_SCALE_MODE
 #pragma GCC poison CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0

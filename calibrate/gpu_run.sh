@@ -83,10 +83,7 @@ mkdir -p "$out" "$work" || exit 1
 out=$(cd "$out" && pwd)
 work=$(cd "$work" && pwd)
 [[ -z $carried ]] || carried=$(cd "$carried" && pwd)
-: > "$out/summary.txt"
-failures=0
-
-say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
+. calibrate/run_steps.sh
 
 wanted() {
   [[ ${#only[@]} -eq 0 ]] && return 0
@@ -97,114 +94,7 @@ wanted() {
   return 1
 }
 
-# step NAME SECONDS COMMAND...: runs it with a limit and a log.
-step() {
-  local name=$1 seconds=$2 start=$SECONDS status left
-  shift 2
-  if [[ $deadline -gt 0 ]]; then
-    left=$((deadline - SECONDS))
-    if [[ $left -lt 1 ]]; then
-      say "$(printf '%-24s    - s  left out: the deadline has come' "$name")"
-      failures=$((failures + 1))
-      return 1
-    fi
-    if [[ $seconds -gt $left ]]; then seconds=$left; fi
-  fi
-  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
-  status=$?
-  local verdict=ok
-  case $status in
-    0) ;;
-    77) verdict='skipped (see its log)' ;;
-    124 | 137) verdict="FAILED: not done in $seconds s" ;;
-    *) verdict="FAILED: exit $status" ;;
-  esac
-  say "$(printf '%-24s %4d s  %s' "$name" "$((SECONDS - start))" "$verdict")"
-  if [[ $status -ne 0 && $status -ne 77 ]]; then
-    failures=$((failures + 1))
-    tail -n 15 "$out/$name.log"
-  fi
-  return "$status"
-}
-
-# Folders that may have CUDA's libraries: the toolkit, then what Python
-# packages bring (site-packages/nvidia/*/lib).
-cuda=${CUDA_HOME:-${CUDA_PATH:-}}
-if [[ -z $cuda ]]; then
-  if nvcc=$(command -v nvcc); then
-    cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-  else
-    cuda=/usr/local/cuda
-  fi
-fi
-site=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' \
-  2> /dev/null)
-folders=()
-for folder in "$cuda/lib64" "$cuda/lib" ${site:+"$site"/*/lib}; do
-  [[ -d $folder ]] && folders+=("$folder")
-done
-
-# Prints the folder that has library $1, if one has.
-holder() {
-  local folder
-  for folder in "${folders[@]}"; do
-    if compgen -G "$folder/$1" > /dev/null; then
-      printf '%s' "$folder"
-      return 0
-    fi
-  done
-  ldconfig -p 2> /dev/null | awk -v name="$1" '
-    $1 == name { print $NF; found = 1; exit } END { exit !found }' |
-    xargs -r dirname
-}
-
-# Prints the folder with header $1, if there is one.
-header() {
-  local folder
-  for folder in "$cuda/include" ${site:+"$site"/*/include} /usr/include; do
-    if [[ -f $folder/$1 ]]; then
-      printf '%s' "$folder"
-      return 0
-    fi
-  done
-  return 1
-}
-
-# Libraries of one version of CUDA only: the toolkit's that builds, else the
-# newest that the driver takes. A folder of another version in the path would
-# be found first by whoever looks for a name that both have.
-major=$("$cuda/bin/nvcc" --version 2> /dev/null |
-  sed -n 's/.*release \([0-9]*\)\..*/\1/p')
-if [[ -z $major ]]; then
-  driver=$(nvidia-smi 2> /dev/null |
-    sed -n 's/.*CUDA Version: \([0-9]*\)\..*/\1/p')
-  for major in $(seq "${driver:-13}" -1 12) ''; do
-    if [[ -z $major || -n $(holder "libcublasLt.so.$major") ]]; then break; fi
-  done
-fi
-# Does folder $1 hold cuBLAS of another version and not of this one?
-of_another_version() {
-  compgen -G "$1/libcublasLt.so.*" > /dev/null &&
-    ! compgen -G "$1/libcublasLt.so.${major:-*}" > /dev/null
-}
-path=''
-for library in "libcublasLt.so.${major:-12}" libcudnn.so.9 libnccl.so.2; do
-  folder=$(holder "$library")
-  [[ -n $folder ]] || continue
-  say "$library: $folder"
-  if of_another_version "$folder"; then
-    say "  not taken: it has cuBLAS of another version of CUDA than $major"
-    continue
-  fi
-  case ":$path:" in *":$folder:"*) ;; *) path=${path:+$path:}$folder ;; esac
-done
-[[ $path == *[!:]* ]] || say "no CUDA library found under $cuda or in Python"
-for library in libcudnn.so.9:'attention uses the own kernels' \
-  libnccl.so.2:'the NCCL transport is left out'; do
-  [[ -n $(holder "${library%%:*}") ]] ||
-    say "${library%%:*} is missing: ${library#*:}"
-done
-export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+. calibrate/gpu_libraries.sh
 
 environment() {
   date -u
@@ -312,6 +202,10 @@ if [[ -x $checks ]]; then
 fi
 
 gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
+say_version "$tree/pipewright"
+say "$(date -u '+%F %T') UTC, $(nproc) CPU cores, $gpus GPUs"
+nvidia-smi --query-gpu=name,driver_version,memory.total \
+  --format=csv,noheader 2> /dev/null | tee -a "$out/summary.txt"
 
 # What `calibrate` measures between GPUs without being asked; says what it has.
 nccl_calibrated() {
@@ -435,15 +329,14 @@ run_verb execute
 
 # Ranks on GPUs of their own, where there are several: a process each, without
 # MPI. NCCL takes no two ranks on one GPU.
-execute_nccl() {
-  local gpus=$1 name=$2 model=$3 rank pids=() status=0
+execute_nccl() { # RANKS NAME OPTIONS...
+  local ranks=$1 name=$2 rank pids=() status=0
+  shift 2
   rm -f "$work/job"*
-  for ((rank = 0; rank < gpus; ++rank)); do
-    "$tree/pipewright" execute --schedule 1f1b --pp "$gpus" \
-      --microbatches $((2 * gpus)) --model "$model" --device cuda \
-      --clock real --steps 2 --transport nccl --timeout 60 --json \
-      --bootstrap "file:$work/job" --rank "$rank" --ranks "$gpus" \
-      -o "$out/$name.json" &
+  for ((rank = 0; rank < ranks; ++rank)); do
+    "$tree/pipewright" execute --device cuda --clock real --steps 2 \
+      --transport nccl --timeout 60 --json --bootstrap "file:$work/job" \
+      --rank "$rank" --ranks "$ranks" -o "$out/$name.json" "$@" &
     pids+=($!)
   done
   for rank in "${pids[@]}"; do wait "$rank" || status=$?; done
@@ -451,16 +344,25 @@ execute_nccl() {
 }
 export -f execute_nccl
 export tree out
+
+step_nccl() { # RANKS NAME OPTIONS...
+  step "$2" "$limit" bash -c 'execute_nccl "$@"' execute_nccl "$@"
+}
 if wanted execute && [[ -e $tree/libpipewright_nccl.so ]]; then
   if [[ $gpus -lt 2 ]]; then
     say "one GPU: ranks over NCCL are not executed, nor transfers calibrated"
   else
+    ranks=$((gpus < 8 ? gpus : 8))
     for model in "${models[@]}"; do
-      step "execute-nccl-$model" "$limit" bash -c 'execute_nccl "$@"' \
-        execute_nccl $((gpus < 4 ? gpus : 4)) "execute-nccl-$model" "$model"
+      step_nccl "$ranks" "execute-nccl-$model" --schedule 1f1b \
+        --pp "$ranks" --microbatches $((2 * ranks)) --model "$model"
+      if [[ $((ranks % 2)) -eq 0 && $ranks -ge 4 ]]; then
+        step_nccl "$ranks" "execute-nccl-ddp-$model" --schedule zb-h1 \
+          --pp $((ranks / 2)) --dp 2 --data-parallel ddp \
+          --microbatches "$ranks" --model "$model"
+      fi
     done
   fi
 fi
 
-say "$failures steps failed; results in $out"
-[[ $failures -eq 0 ]]
+finish

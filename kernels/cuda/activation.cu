@@ -134,16 +134,18 @@ __global__ void RotaryKernel(T* x, int64_t tokens, int64_t heads, int64_t half,
     T* high = low + half;
     float left[kWidth];
     float right[kWidth];
+    float cosine[kWidth];
+    float sine[kWidth];
     Load(low, left);
     Load(high, right);
+    LoadFloats(cosines + pair, cosine);
+    LoadFloats(sines + pair, sine);
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane) {
-      const float cosine = cosines[pair + lane];
-      const float sine = sines[pair + lane];
       const float a = left[lane];
       const float b = right[lane];
-      left[lane] = a * cosine - b * sine;
-      right[lane] = b * cosine + a * sine;
+      left[lane] = a * cosine[lane] - b * sine[lane];
+      right[lane] = b * cosine[lane] + a * sine[lane];
     }
     Store(left, low);
     Store(right, high);

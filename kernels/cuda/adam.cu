@@ -96,7 +96,7 @@ PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
       Dispatch(type, {count}, {gradients, master, moment1, moment2, weights},
                [&](auto shape) {
                  using T = typename decltype(shape)::Type;
-                 constexpr int kWidth = decltype(shape)::kWidth;
+                 constexpr int kWidth = decltype(shape)::kBesideFloats;
                  const int64_t vectors = count / kWidth;
                  Launch(AdamKernel<T, kWidth>, BlocksFor(vectors, kThreads),
                         kThreads, 0, queue, step, gradients, master, moment1,
@@ -124,7 +124,7 @@ PwStatus Predict(PwDevice* device, PwStream* stream, const PwAdam* adam,
   PW_RETURN_IF_FAILED(Dispatch(
       type, {count}, {master, moment1, moment2, predicted}, [&](auto shape) {
         using T = typename decltype(shape)::Type;
-        constexpr int kWidth = decltype(shape)::kWidth;
+        constexpr int kWidth = decltype(shape)::kBesideFloats;
         const int64_t vectors = count / kWidth;
         Launch(PredictKernel<T, kWidth>, BlocksFor(vectors, kThreads), kThreads,
                0, queue, step, rate, master, moment1, moment2,

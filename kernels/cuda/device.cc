@@ -71,6 +71,8 @@ PwStatus Prepare(PwDevice* device, int32_t part, int32_t parts) {
   if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) == cudaSuccess) {
     device->nvml = Nvml::Open(bus);
     device->numa_node = NumaNodeOf(bus);
+    // The thread that opens a device is the one that queues on it.
+    device->bound = BindThread(device->numa_node);
   }
   device->gemm_plans = std::make_unique<GemmPlans>();
   device->grouped_calls = std::make_unique<GroupedCalls>();
@@ -197,6 +199,7 @@ void Close(PwDevice* device) {
   if (device == nullptr || Enter(device) != PW_OK) return;
   ReleaseStreams(device);
   cudaDeviceSynchronize();
+  if (device->bound) UnbindThread();
   delete device;
 }
 

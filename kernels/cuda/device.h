@@ -68,6 +68,7 @@ struct PwDevice {
   int64_t cache_bytes = 0;
   int64_t shared_bytes = 0;  // at most, of one block
   int numa_node = -1;        // whose PCIe root it is behind; -1: not known
+  bool bound = false;        // the thread that opened it runs on that node
   PwStream own;              // behind a NULL stream
   // Streams that experts of a grouped GEMM are spread over, and the events
   // that fork and join them.

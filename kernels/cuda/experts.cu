@@ -1,6 +1,5 @@
 // Routing of tokens to experts. A warp chooses for a token; places are found
-// by counting, in an order that does not depend on how blocks run; rows come
-// together token by token, so that nothing is summed by atomics.
+// by counting, in an order that does not depend on how blocks run.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -145,76 +144,9 @@ __global__ void RouteBackwardKernel(const PwRoute route, const int32_t* ids,
   }
 }
 
-// One block a token, read once.
-template <typename T, int kWidth>
-__global__ void DispatchKernel(const T* x, const int32_t* places, T* rows,
-                               int32_t chosen, int64_t columns) {
-  const int64_t token = blockIdx.x;
-  for (int64_t column = static_cast<int64_t>(threadIdx.x) * kWidth;
-       column < columns; column += static_cast<int64_t>(blockDim.x) * kWidth) {
-    float values[kWidth];
-    Load(x + token * columns + column, values);
-    for (int32_t slot = 0; slot < chosen; ++slot) {
-      const int64_t row = places[token * chosen + slot];
-      Store(values, rows + row * columns + column);
-    }
-  }
-}
+int64_t SlotsOf(const PwRoute& route) { return route.tokens * route.chosen; }
 
-// One block a token.
-template <typename T, int kWidth>
-__global__ void CombineKernel(const T* rows, const int32_t* places,
-                              const float* weights, const T* residual, T* y,
-                              int32_t chosen, int64_t columns) {
-  const int64_t token = blockIdx.x;
-  for (int64_t column = static_cast<int64_t>(threadIdx.x) * kWidth;
-       column < columns; column += static_cast<int64_t>(blockDim.x) * kWidth) {
-    float sum[kWidth] = {};
-    if (residual != nullptr) Load(residual + token * columns + column, sum);
-    for (int32_t slot = 0; slot < chosen; ++slot) {
-      const int64_t row = places[token * chosen + slot];
-      const float weight =
-          weights == nullptr ? 1.0f : weights[token * chosen + slot];
-      float values[kWidth];
-      Load(rows + row * columns + column, values);
-#pragma unroll
-      for (int lane = 0; lane < kWidth; ++lane) {
-        sum[lane] += weight * values[lane];
-      }
-    }
-    Store(sum, y + token * columns + column);
-  }
-}
-
-// One block a slot.
-template <typename T, int kWidth>
-__global__ void CombineBackwardKernel(const T* dy, const T* rows,
-                                      const int32_t* places,
-                                      const float* weights, T* drows,
-                                      float* dweights, int32_t chosen,
-                                      int64_t columns) {
-  auto& shared = Shared<float[kWarp + 1]>();
-  const int64_t slot = blockIdx.x;
-  const int64_t token = slot / chosen;
-  const int64_t row = places[slot];
-  const float weight = weights[slot];
-  float product = 0;
-  for (int64_t column = static_cast<int64_t>(threadIdx.x) * kWidth;
-       column < columns; column += static_cast<int64_t>(blockDim.x) * kWidth) {
-    float gradient[kWidth];
-    float values[kWidth];
-    Load(dy + token * columns + column, gradient);
-    Load(rows + row * columns + column, values);
-#pragma unroll
-    for (int lane = 0; lane < kWidth; ++lane) {
-      product += gradient[lane] * values[lane];
-      gradient[lane] *= weight;
-    }
-    Store(gradient, drows + row * columns + column);
-  }
-  product = BlockSum(product, shared);
-  if (threadIdx.x == 0) dweights[slot] = product;
-}
+}  // namespace
 
 PwStatus CheckRoute(const char* operation, const PwRoute& route,
                     int64_t columns) {
@@ -230,10 +162,6 @@ PwStatus CheckRoute(const char* operation, const PwRoute& route,
   }
   return PW_OK;
 }
-
-int64_t SlotsOf(const PwRoute& route) { return route.tokens * route.chosen; }
-
-}  // namespace
 
 PwStatus RouteForward(PwDevice* device, PwStream* stream, const PwRoute* route,
                       const void* logits, int32_t* ids, float* weights,
@@ -281,66 +209,6 @@ PwStatus RouteCounts(PwDevice* device, PwStream* stream, const PwRoute* route,
   PW_CUDA(cudaStreamSynchronize(queue));
   std::copy(host.begin(), host.end(), tokens_of);
   return PW_OK;
-}
-
-PwStatus DispatchRows(PwDevice* device, PwStream* stream, const PwRoute* route,
-                      int64_t columns, const void* x, const int32_t* places,
-                      void* rows) {
-  PW_RETURN_IF_FAILED(Enter(device));
-  PW_RETURN_IF_FAILED(CheckRoute("dispatch_rows", *route, columns));
-  const cudaStream_t queue = StreamOf(device, stream)->stream;
-  PW_RETURN_IF_FAILED(
-      Dispatch(route->type, {columns}, {x, rows}, [&](auto kind) {
-        using T = typename decltype(kind)::Type;
-        constexpr int kWidth = decltype(kind)::kWidth;
-        Launch(DispatchKernel<T, kWidth>, static_cast<unsigned>(route->tokens),
-               ThreadsForRow(columns / kWidth, kThreads), 0, queue,
-               static_cast<const T*>(x), places, static_cast<T*>(rows),
-               route->chosen, columns);
-      }));
-  return Launched("dispatch_rows");
-}
-
-PwStatus CombineRows(PwDevice* device, PwStream* stream, const PwRoute* route,
-                     int64_t columns, const void* rows, const int32_t* places,
-                     const float* weights, const void* residual, void* y) {
-  PW_RETURN_IF_FAILED(Enter(device));
-  PW_RETURN_IF_FAILED(CheckRoute("combine_rows", *route, columns));
-  const cudaStream_t queue = StreamOf(device, stream)->stream;
-  const auto launch = [&](auto kind) {
-    using T = typename decltype(kind)::Type;
-    constexpr int kWidth = decltype(kind)::kWidth;
-    Launch(CombineKernel<T, kWidth>, static_cast<unsigned>(route->tokens),
-           ThreadsForRow(columns / kWidth, kThreads), 0, queue,
-           static_cast<const T*>(rows), places, weights,
-           static_cast<const T*>(residual), static_cast<T*>(y), route->chosen,
-           columns);
-  };
-  PW_RETURN_IF_FAILED(
-      Dispatch(route->type, {columns}, {rows, residual, y}, launch));
-  return Launched("combine_rows");
-}
-
-PwStatus CombineRowsBackward(PwDevice* device, PwStream* stream,
-                             const PwRoute* route, int64_t columns,
-                             const void* dy, const void* rows,
-                             const int32_t* places, const float* weights,
-                             void* drows, float* dweights) {
-  PW_RETURN_IF_FAILED(Enter(device));
-  PW_RETURN_IF_FAILED(CheckRoute("combine_rows_backward", *route, columns));
-  const cudaStream_t queue = StreamOf(device, stream)->stream;
-  const auto launch = [&](auto kind) {
-    using T = typename decltype(kind)::Type;
-    constexpr int kWidth = decltype(kind)::kWidth;
-    Launch(CombineBackwardKernel<T, kWidth>,
-           static_cast<unsigned>(SlotsOf(*route)),
-           ThreadsForRow(columns / kWidth, kThreads), 0, queue,
-           static_cast<const T*>(dy), static_cast<const T*>(rows), places,
-           weights, static_cast<T*>(drows), dweights, route->chosen, columns);
-  };
-  PW_RETURN_IF_FAILED(
-      Dispatch(route->type, {columns}, {dy, rows, drows}, launch));
-  return Launched("combine_rows_backward");
 }
 
 }  // namespace pipewright::cuda

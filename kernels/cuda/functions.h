@@ -81,6 +81,8 @@ PwStatus NormForward(PwDevice* device, PwStream* stream, PwNorm norm,
                      PwType type, int64_t rows, int64_t columns, float epsilon,
                      const void* x, const void* gamma, const void* beta,
                      void* y, float* statistics);
+
+// norm_backward.cu
 PwStatus NormBackward(PwDevice* device, PwStream* stream, PwNorm norm,
                       PwType type, int64_t rows, int64_t columns,
                       const void* dy, const void* x, const void* gamma,
@@ -154,6 +156,8 @@ PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   float* moment2, void* weights);
 
 // experts.cu
+PwStatus CheckRoute(const char* operation, const PwRoute& route,
+                    int64_t columns);
 PwStatus RouteForward(PwDevice* device, PwStream* stream, const PwRoute* route,
                       const void* logits, int32_t* ids, float* weights,
                       int32_t* places, int32_t* counts);
@@ -162,6 +166,8 @@ PwStatus RouteBackward(PwDevice* device, PwStream* stream, const PwRoute* route,
                        const float* dweights, void* dlogits);
 PwStatus RouteCounts(PwDevice* device, PwStream* stream, const PwRoute* route,
                      const int32_t* counts, int64_t* tokens_of);
+
+// experts_rows.cu
 PwStatus DispatchRows(PwDevice* device, PwStream* stream, const PwRoute* route,
                       int64_t columns, const void* x, const int32_t* places,
                       void* rows);

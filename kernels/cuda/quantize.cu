@@ -4,6 +4,7 @@
 
 #include <cfloat>
 
+#include "kernels/cuda/byte_tile.cuh"
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/vector.cuh"
 
@@ -17,14 +18,6 @@ constexpr int64_t kMostBlocks = 2048;
 
 constexpr float kLargestE4m3 = 448.0f;
 constexpr float kLargestE5m2 = 57344.0f;
-
-// Rows and columns of the tile that a block turns.
-constexpr int kTile = 64;
-// Columns that a thread reads at once, and rows that it writes.
-constexpr int kAcross = 8;
-constexpr int kDown = 16;
-// 17 words: a column's bytes are spread over the banks.
-constexpr int kPitch = kTile + 4;
 
 // Magnitudes are ordered as their bits are; fmaxf leaves NaNs out.
 template <typename T, int kWidth>
@@ -65,76 +58,55 @@ __device__ uint8_t CodeOf(float value) {
                                kE5m2 ? __NV_E5M2 : __NV_E4M3);
 }
 
-template <typename T>
-__device__ void LoadAcross(const T* from, float (&to)[kAcross]) {
-  constexpr int kWidth = kVectorBytes / sizeof(T);
-#pragma unroll
-  for (int first = 0; first < kAcross; first += kWidth) {
-    float part[kWidth];
-    Load(from + first, part);
-#pragma unroll
-    for (int lane = 0; lane < kWidth; ++lane) to[first + lane] = part[lane];
-  }
-}
-
-// Sizes that kDown (and so kAcross) divides, addresses of 16 bytes. A tile
-// goes through shared memory, so that both sides are written along their rows.
+// Sizes that kTileStep divides, addresses of 16 bytes. A thread reads 16 bytes
+// of each of four rows.
 template <typename T, bool kE5m2>
 __global__ void QuantizeTilesKernel(const T* x, int64_t rows, int64_t columns,
                                     const uint32_t* largest, uint8_t* to,
                                     uint8_t* to_transposed, float* scale) {
-  auto& tile = Shared<uint32_t[kTile * kPitch / 4]>();
+  constexpr int kAcross = kVectorBytes / sizeof(T);
+  auto& tile = Shared<AlignedWords<kTileWords>>();
   const float factor = FactorOf(*largest, kE5m2 ? kLargestE5m2 : kLargestE4m3);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale = __fdiv_rn(1.0f, factor);
   const int64_t tiles_across = (columns + kTile - 1) / kTile;
   const int64_t first_row = blockIdx.x / tiles_across * kTile;
   const int64_t first_column = blockIdx.x % tiles_across * kTile;
-  constexpr int kVectors = kTile / kAcross;
-  for (int index = static_cast<int>(threadIdx.x); index < kTile * kVectors;
-       index += kThreads) {
-    const int down = index / kVectors;
-    const int across = index % kVectors * kAcross;
-    const int64_t row = first_row + down;
-    const int64_t column = first_column + across;
+  constexpr int kPlaces = kTileWords / kAcross;
+  for (int index = static_cast<int>(threadIdx.x); index < kPlaces;
+       index += kTileThreads) {
+    const TilePlace place = PlaceOf<kAcross>(index);
+    const int64_t row = first_row + place.down;
+    const int64_t column = first_column + place.across;
     if (row >= rows || column >= columns) continue;
-    float values[kAcross];
-    LoadAcross(x + row * columns + column, values);
-    uint32_t codes[2] = {0, 0};
+    float values[4][kAcross];
 #pragma unroll
-    for (int lane = 0; lane < kAcross; ++lane) {
-      codes[lane / 4] |=
-          static_cast<uint32_t>(CodeOf<kE5m2>(values[lane] * factor))
-          << (lane % 4 * 8);
+    for (int down = 0; down < 4; ++down) {
+      Load(x + (row + down) * columns + column, values[down]);
     }
-    if (to != nullptr) {
-      *reinterpret_cast<uint2*>(to + row * columns + column) =
-          make_uint2(codes[0], codes[1]);
+    uint32_t codes[4][kAcross / 4] = {};
+#pragma unroll
+    for (int down = 0; down < 4; ++down) {
+#pragma unroll
+      for (int lane = 0; lane < kAcross; ++lane) {
+        codes[down][lane / 4] |=
+            static_cast<uint32_t>(CodeOf<kE5m2>(values[down][lane] * factor))
+            << (lane % 4 * 8);
+      }
+      if (to == nullptr) continue;
+      uint8_t* place_of_row = to + (row + down) * columns + column;
+      if constexpr (kAcross == 8) {
+        *reinterpret_cast<uint2*>(place_of_row) =
+            make_uint2(codes[down][0], codes[down][1]);
+      } else {
+        *reinterpret_cast<uint32_t*>(place_of_row) = codes[down][0];
+      }
     }
-    uint32_t* place = tile + (down * kPitch + across) / 4;
-    place[0] = codes[0];
-    place[1] = codes[1];
+    PutTurned<kAcross>(codes, place, tile.words);
   }
   if (to_transposed == nullptr) return;
   __syncthreads();
-  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(tile);
-  constexpr int kChunks = kTile / kDown;
-  for (int index = static_cast<int>(threadIdx.x); index < kTile * kChunks;
-       index += kThreads) {
-    const int across = index / kChunks;
-    const int down = index % kChunks * kDown;
-    const int64_t row = first_row + down;
-    const int64_t column = first_column + across;
-    if (row >= rows || column >= columns) continue;
-    uint32_t codes[kDown / 4] = {};
-#pragma unroll
-    for (int lane = 0; lane < kDown; ++lane) {
-      codes[lane / 4] |=
-          static_cast<uint32_t>(bytes[(down + lane) * kPitch + across])
-          << (lane % 4 * 8);
-    }
-    *reinterpret_cast<uint4*>(to_transposed + column * rows + row) =
-        make_uint4(codes[0], codes[1], codes[2], codes[3]);
-  }
+  WriteTurned<kAcross>(tile.words, first_row, first_column, rows, columns,
+                       to_transposed);
 }
 
 // Any size and address; no product takes what this makes.
@@ -164,7 +136,7 @@ void LaunchQuantize(cudaStream_t queue, bool tiles, int64_t rows,
   if (tiles) {
     const int64_t blocks = CeilDivide(rows, kTile) * CeilDivide(columns, kTile);
     Launch(QuantizeTilesKernel<T, kE5m2>, static_cast<unsigned>(blocks),
-           kThreads, 0, queue, from, rows, columns, largest, along, across,
+           kTileThreads, 0, queue, from, rows, columns, largest, along, across,
            scale);
   } else {
     Launch(QuantizeKernel<T, kE5m2>, BlocksFor(rows * columns, kThreads),
@@ -198,7 +170,7 @@ PwStatus Quantize(PwDevice* device, PwStream* stream, PwType type, int64_t rows,
            on->stream, static_cast<const T*>(x), vectors, largest);
   }));
   PW_RETURN_IF_FAILED(Launched("quantize"));
-  bool tiles = rows % kDown == 0 && columns % kDown == 0;
+  bool tiles = rows % kTileStep == 0 && columns % kTileStep == 0;
   for (const void* address : {x, static_cast<const void*>(to),
                               static_cast<const void*>(to_transposed)}) {
     tiles = tiles && AlignmentOf(address, kVectorBytes) == kVectorBytes;

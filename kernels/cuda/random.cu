@@ -21,7 +21,8 @@ __device__ inline float Widen(Fp8 value) { return FloatOfFp8(value.code); }
 
 __device__ inline void Narrow(float value, float* to) { *to = value; }
 __device__ inline void Narrow(float value, __nv_bfloat16* to) {
-  *to = __float2bfloat16_rn(value);
+  const __nv_bfloat16 narrow = __float2bfloat16_rn(value);
+  *to = narrow;
 }
 __device__ inline void Narrow(float value, Fp8* to) {
   to->code = Fp8OfFloat(value);

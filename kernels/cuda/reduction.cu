@@ -40,7 +40,8 @@ __global__ void AddColumnSumsKernel(const float* partial, int64_t rows,
 template <typename T, int kWidth>
 __global__ void ChunkSumsKernel(const T* dy, int64_t rows, int64_t columns,
                                 int64_t rows_per_chunk, float* partial) {
-  auto& sums = Shared<float[kDown][kAcross][kWidth]>();
+  // The lanes of a warp stand side by side.
+  auto& sums = Shared<float[kWidth][kDown][kAcross]>();
   const int64_t column =
       (static_cast<int64_t>(blockIdx.x) * kAcross + threadIdx.x) * kWidth;
   const int64_t first = blockIdx.y * rows_per_chunk;
@@ -57,17 +58,17 @@ __global__ void ChunkSumsKernel(const T* dy, int64_t rows, int64_t columns,
   }
 #pragma unroll
   for (int lane = 0; lane < kWidth; ++lane) {
-    sums[threadIdx.y][threadIdx.x][lane] = sum[lane];
+    sums[lane][threadIdx.y][threadIdx.x] = sum[lane];
   }
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
 #pragma unroll
   for (int lane = 0; lane < kWidth; ++lane) {
     for (int down = 1; down < kDown; ++down) {
-      sum[lane] += sums[down][threadIdx.x][lane];
+      sum[lane] += sums[lane][down][threadIdx.x];
     }
-    partial[blockIdx.y * columns + column + lane] = sum[lane];
   }
+  StoreFloats(sum, partial + blockIdx.y * columns + column);
 }
 
 // Sums of a block of warps, in thread 0, always added in the same order.

@@ -35,16 +35,34 @@ __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+// Moved at once: 16 bytes, or 8 where four elements of 2 bytes stand beside
+// four of fp32.
+template <size_t kBytes>
+struct Vector {
+  using Type = uint4;
+};
+template <>
+struct Vector<8> {
+  using Type = uint2;
+};
+
+// The elements of a vector that lies in registers.
+template <typename T, int kWidth, typename Whole>
+__device__ inline void Unpack(const Whole& from, float (&to)[kWidth]) {
+  static_assert(kWidth * sizeof(T) == sizeof(Whole));
+  alignas(kVectorBytes) T values[kWidth];
+  *reinterpret_cast<Whole*>(values) = from;
+#pragma unroll
+  for (int lane = 0; lane < kWidth; ++lane) to[lane] = ToFloat(values[lane]);
+}
+
 template <typename T, int kWidth>
 __device__ inline void Load(const T* from, float (&to)[kWidth]) {
   if constexpr (kWidth == 1) {
     to[0] = ToFloat(*from);
   } else {
-    static_assert(kWidth * sizeof(T) == kVectorBytes);
-    alignas(kVectorBytes) T values[kWidth];
-    *reinterpret_cast<uint4*>(values) = *reinterpret_cast<const uint4*>(from);
-#pragma unroll
-    for (int lane = 0; lane < kWidth; ++lane) to[lane] = ToFloat(values[lane]);
+    using Whole = typename Vector<kWidth * sizeof(T)>::Type;
+    Unpack<T>(*reinterpret_cast<const Whole*>(from), to);
   }
 }
 
@@ -53,13 +71,14 @@ __device__ inline void Store(const float (&from)[kWidth], T* to) {
   if constexpr (kWidth == 1) {
     *to = FromFloat<T>(from[0]);
   } else {
-    static_assert(kWidth * sizeof(T) == kVectorBytes);
+    using Whole = typename Vector<kWidth * sizeof(T)>::Type;
+    static_assert(kWidth * sizeof(T) == sizeof(Whole));
     alignas(kVectorBytes) T values[kWidth];
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane) {
       values[lane] = FromFloat<T>(from[lane]);
     }
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(values);
+    *reinterpret_cast<Whole*>(to) = *reinterpret_cast<const Whole*>(values);
   }
 }
 
@@ -105,7 +124,30 @@ template <typename T, int kElements>
 struct Shape {
   using Type = T;
   static constexpr int kWidth = kElements;
+  // Beside values of fp32: as many as those are in 16 bytes. With more, the
+  // lanes of a warp would leave gaps between their vectors of fp32.
+  static constexpr int kBesideFloats = kElements < 4 ? kElements : 4;
 };
+
+// A whole number that the compiler knows.
+template <int kNumber>
+struct Count {
+  static constexpr int kValue = kNumber;
+};
+
+// Calls function(Count<n>()) with the first n that is at least `items`, or
+// function(Count<0>()) where there is none.
+template <int... kNumbers, typename Function>
+void WithCount(int64_t items, Function function) {
+  bool done = false;
+  const auto one = [&](auto count) {
+    if (done || items > count.kValue) return;
+    function(count);
+    done = true;
+  };
+  (one(Count<kNumbers>()), ...);
+  if (!done) function(Count<0>());
+}
 
 // Calls function(Shape<T, width>()) with 16 bytes' worth of elements where
 // every length (in elements) is a multiple of that and every address aligned.

@@ -311,6 +311,20 @@ void Deadlock(Rank& self) {
   ncclCommAbort(self.comm);
 }
 
+// Memory of one device on a stream of another.
+void Fill(Rank& self) {
+  if (self.rank != 0) return;
+  float* const values = self.Device(Values(self.rank, kCount));
+  cudaStream_t other = nullptr;
+  cudaSetDevice(1);
+  cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+  self.Check(cudaMemsetAsync(values, 0, 4, other) != cudaSuccess,
+             "it is filled");
+  cudaGetLastError();
+  cudaStreamDestroy(other);
+  cudaSetDevice(0);
+}
+
 const std::map<std::string, void (*)(Rank&)> kCases = {
     {"collectives", Collectives},
     {"arguments", Arguments},
@@ -320,6 +334,7 @@ const std::map<std::string, void (*)(Rank&)> kCases = {
     {"types", Types},
     {"order", Order},
     {"deadlock", Deadlock},
+    {"fill", Fill},
 };
 
 void Run(const std::string& name, Rank self) {

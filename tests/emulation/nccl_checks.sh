@@ -51,6 +51,7 @@ for how in threads processes; do
   holds "$how" counts 2 99 'receive of 8 values .* meets send of 4 values'
   holds "$how" types 2 99 'of type 7 .* meets .* of type 2 |of type 2 .* meets .* of type 7 '
   holds "$how" order 2 99 'call number 0, .*all_(reduce|gather).* meets all_'
+  holds "$how" fill 2 99 'memory of device 0 is filled on a stream of device 1'
   EMULATION_PATIENCE=1 holds "$how" deadlock 3 99 \
     'member 1 of 3 .*waits for ever, in send of 4 .* to 0, for 0; member 0 waits in send of 4 .* to 1; member 2 waits for nobody'
 done

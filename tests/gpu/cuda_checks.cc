@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "kernels/cpu/fp8.h"
 #include "kernels/cuda/arithmetic.h"
@@ -207,6 +209,54 @@ KernelResult ExpertGraph(const PwKernels* kernels, PwDevice* device,
   return compare.Result();
 }
 
+// Two streams take turns at a sum, each waiting for the other's event; the
+// host reads it behind the last one.
+KernelResult Streams(const PwKernels* kernels, PwDevice* device, PwType) {
+  constexpr int kTurns = 16;
+  constexpr int64_t kCount = 1000;
+  KernelRig rig(kernels, device);
+  KernelCompare compare(&rig, 0);
+  Values ones(kCount, 1);
+  Values zeros(kCount);
+  const float* ones_there = static_cast<const float*>(rig.Put(&ones, PW_FP32));
+  float* sum = static_cast<float*>(rig.Put(&zeros, PW_FP32));
+  PwStream* streams[2] = {};
+  PwEvent* events[2] = {};
+  for (int index = 0; index < 2; ++index) {
+    rig.Ok(kernels->create_stream(device, 0, &streams[index]), "create_stream");
+    rig.Ok(kernels->create_event(device, &events[index]), "create_event");
+  }
+  // y = x + y, then y = y + y: another order gives another number.
+  double want = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int own = turn % 2;
+    if (turn > 0) {
+      rig.Ok(kernels->wait(device, streams[own], events[1 - own]), "wait");
+    }
+    const float* from = own == 0 ? ones_there : sum;
+    rig.Ok(kernels->accumulate(device, streams[own], kCount, from, sum),
+           "accumulate");
+    rig.Ok(kernels->record(device, streams[own], events[own]), "record");
+    want += own == 0 ? 1 : want;
+  }
+  std::vector<float> got(kCount);
+  void* pinned = nullptr;
+  const size_t bytes = kCount * sizeof(float);
+  rig.Ok(kernels->allocate_host(device, bytes, &pinned), "allocate_host");
+  rig.Ok(
+      kernels->copy(device, streams[1], PW_DEVICE_TO_HOST, pinned, sum, bytes),
+      "copy");
+  rig.Ok(kernels->synchronize(device, streams[1]), "synchronize");
+  memcpy(got.data(), pinned, bytes);
+  compare.Tensor("sum", Values(got.begin(), got.end()), Values(kCount, want));
+  kernels->release_host(device, pinned);
+  for (int index = 0; index < 2; ++index) {
+    kernels->destroy_event(device, events[index]);
+    kernels->destroy_stream(device, streams[index]);
+  }
+  return compare.Result();
+}
+
 // What is behind a hold starts at the release and not before; events say how
 // long it took.
 KernelResult Hold(const PwKernels* kernels, PwDevice* device, PwType) {
@@ -283,6 +333,7 @@ std::vector<KernelCheck> CudaChecks() {
       {"fp8 gemm, e5m2 gradients and scales", false, true, Fp8ScaledGemm},
       {"graph of a grouped gemm", false, false, Graph},
       {"graph of a layer of experts", false, false, ExpertGraph},
+      {"streams in turns", false, false, Streams},
       {"held stream", false, false, Hold},
   };
 }

@@ -2,10 +2,13 @@
 // said and never called.
 #include "kernels/cuda/library.h"
 
+#include <sched.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -118,6 +121,51 @@ TEST_CASE("kernels: the memory node of a device", "[kernels]") {
   // What Linux says where there is one node only, or where nothing is known.
   std::ofstream(device + "/numa_node") << "-1\n";
   CHECK(NumaNodeOf("0000:1B:00.0", root.Path("")) == -1);
+}
+
+// CPUs that the calling thread may run on.
+std::vector<int> Affinity() {
+  cpu_set_t cpus;
+  REQUIRE(sched_getaffinity(0, sizeof(cpus), &cpus) == 0);
+  std::vector<int> numbers;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) numbers.push_back(cpu);
+  }
+  return numbers;
+}
+
+TEST_CASE("kernels: a thread is bound to the node of its device",
+          "[kernels]") {
+  CHECK(NumbersOf("0-2,8\n") == std::vector<int>{0, 1, 2, 8});
+  CHECK(NumbersOf("").empty());
+  CHECK(NumbersOf("3-1").empty());
+  CHECK(NumbersOf("no list").empty());
+  CHECK(NumbersOf("0-99999999").empty());
+  const std::vector<int> before = Affinity();
+  const testing::TemporaryFolder root;
+  for (const char* node : {"/node0", "/node1", "/node2"}) {
+    std::filesystem::create_directories(root.Path("") + node);
+  }
+  // A thread of its own: whatever it is bound to ends with it.
+  std::thread thread([&] {
+    // What the process may not use is left out.
+    std::ofstream(root.Path("node0/cpulist")) << before.back() << ",1000-1020";
+    REQUIRE(BindThread(0, root.Path("")));
+    CHECK(Affinity() == std::vector<int>{before.back()});
+    // Another device's node is that of the process, not of the last binding.
+    std::ofstream(root.Path("node1/cpulist")) << before.front() << "\n";
+    REQUIRE(BindThread(1, root.Path("")));
+    CHECK(Affinity() == std::vector<int>{before.front()});
+    // Nothing that it may use, nothing known: as before.
+    std::ofstream(root.Path("node2/cpulist")) << "1000-1020\n";
+    CHECK_FALSE(BindThread(2, root.Path("")));
+    CHECK_FALSE(BindThread(3, root.Path("")));
+    CHECK_FALSE(BindThread(-1, root.Path("")));
+    CHECK(Affinity() == std::vector<int>{before.front()});
+    UnbindThread();
+    CHECK(Affinity() == before);
+  });
+  thread.join();
 }
 
 }  // namespace

@@ -224,7 +224,8 @@ std::vector<KernelCheck> ExpertChecks() {
           RunRoute(rig, compare, type, one);
         }));
   }
-  for (const int64_t columns : {1, 37, 64, 1000}) {
+  // The last ones: two and four vectors of a row for each thread, and more.
+  for (const int64_t columns : {1, 37, 64, 1000, 2056, 4104, 8200}) {
     checks.push_back(MakeKernelCheck(
         "expert rows" + ShapeText({columns}), false, false,
         [=](KernelRig* rig, KernelCompare* compare, PwType type) {

@@ -89,8 +89,8 @@ const void* PutFp8(KernelRig* rig, Values* values, int64_t rows,
 
 void RunProducts(KernelRig* rig, KernelCompare* compare, PwType type,
                  bool transposed, bool biased) {
-  constexpr int64_t kTokens = 48;
-  constexpr int64_t kInputs = 96;
+  constexpr int64_t kTokens = 144;
+  constexpr int64_t kInputs = 272;
   constexpr int64_t kOutputs = 64;
   Values x = RandomValues(kTokens * kInputs, 1, 4);
   Values w = RandomValues(kOutputs * kInputs, 2, 2);
@@ -153,7 +153,8 @@ std::vector<KernelCheck> Fp8Checks() {
   std::vector<KernelCheck> checks;
   for (const Fp8Format& format : {kE4m3, kE5m2}) {
     const std::string name = format.e5m2 ? "quantize e5m2" : "quantize e4m3";
-    const int64_t shapes[][2] = {{1, 1}, {16, 16}, {37, 53}, {80, 208}};
+    const int64_t shapes[][2] = {
+        {1, 1}, {16, 16}, {37, 53}, {80, 208}, {272, 144}};
     for (const int64_t(&shape)[2] : shapes) {
       const int64_t rows = shape[0];
       const int64_t columns = shape[1];

@@ -128,42 +128,40 @@ void RunRotary(KernelRig* rig, KernelCompare* compare, PwType type,
 }
 
 void RunActivation(KernelRig* rig, KernelCompare* compare, PwType type,
-                   PwActivation activation, double scale) {
+                   PwActivation activation, double scale, int64_t columns) {
   constexpr int64_t kRows = 9;
-  constexpr int64_t kColumns = 51;
-  const int64_t width = activation == PW_SWIGLU ? 2 * kColumns : kColumns;
+  const int64_t width = activation == PW_SWIGLU ? 2 * columns : columns;
   Values x = RandomValues(kRows * width, 1, scale);
-  Values dy = RandomValues(kRows * kColumns, 2, 1);
+  Values dy = RandomValues(kRows * columns, 2, 1);
   void* x_there = rig->Put(&x, type);
   void* dy_there = rig->Put(&dy, type);
-  void* y = rig->Space(kRows * kColumns, type);
+  void* y = rig->Space(kRows * columns, type);
   void* dx = rig->Space(kRows * width, type);
   rig->Ok(rig->kernels()->activation_forward(rig->device(), nullptr, activation,
-                                             type, kRows, kColumns, x_there, y),
+                                             type, kRows, columns, x_there, y),
           "activation_forward");
   rig->Ok(rig->kernels()->activation_backward(rig->device(), nullptr,
-                                              activation, type, kRows, kColumns,
+                                              activation, type, kRows, columns,
                                               x_there, dy_there, dx),
           "activation_backward");
-  compare->Device("y", y, type, RefActivation(activation, x, kRows, kColumns));
+  compare->Device("y", y, type, RefActivation(activation, x, kRows, columns));
   compare->Device("dx", dx, type,
-                  RefActivationBackward(activation, x, dy, kRows, kColumns));
+                  RefActivationBackward(activation, x, dy, kRows, columns));
 }
 
 void RunEmbedding(KernelRig* rig, KernelCompare* compare, PwType type,
-                  bool with_positions) {
+                  bool with_positions, int64_t hidden) {
   constexpr int64_t kTokens = 22;
   constexpr int64_t kSequence = 11;
   constexpr int64_t kFirst = 4;
-  constexpr int64_t kHidden = 37;
   constexpr int64_t kWords = 9;
   std::vector<int32_t> ids;
   for (int64_t token = 0; token < kTokens; ++token) {
     ids.push_back(pw_random_id(8, token, kWords));
   }
-  Values table = RandomValues(kWords * kHidden, 1, 1);
-  Values positions = RandomValues((kFirst + kSequence) * kHidden, 2, 1);
-  Values dy = RandomValues(kTokens * kHidden, 3, 1);
+  Values table = RandomValues(kWords * hidden, 1, 1);
+  Values positions = RandomValues((kFirst + kSequence) * hidden, 2, 1);
+  Values dy = RandomValues(kTokens * hidden, 3, 1);
   Values dtable = RandomValues(table.size(), 4, 1);
   Values dpositions = RandomValues(positions.size(), 5, 1);
   const int32_t* ids_there = static_cast<const int32_t*>(rig->PutIds(ids));
@@ -173,23 +171,23 @@ void RunEmbedding(KernelRig* rig, KernelCompare* compare, PwType type,
   void* dtable_there = rig->Put(&dtable, PW_FP32);
   void* dpositions_there =
       with_positions ? rig->Put(&dpositions, PW_FP32) : nullptr;
-  void* y = rig->Space(kTokens * kHidden, type);
+  void* y = rig->Space(kTokens * hidden, type);
   const PwKernels& kernels = *rig->kernels();
   rig->Ok(kernels.embedding_forward(rig->device(), nullptr, type, kTokens,
-                                    kHidden, kSequence, kFirst, ids_there,
+                                    hidden, kSequence, kFirst, ids_there,
                                     table_there, positions_there, y),
           "embedding_forward");
   rig->Ok(kernels.embedding_backward(rig->device(), nullptr, type, kTokens,
-                                     kHidden, kSequence, kFirst, ids_there,
+                                     hidden, kSequence, kFirst, ids_there,
                                      dy_there, Floats(dtable_there),
                                      Floats(dpositions_there)),
           "embedding_backward");
-  Values want(kTokens * kHidden);
-  for (int64_t index = 0; index < kTokens * kHidden; ++index) {
-    const int64_t token = index / kHidden;
-    const int64_t entry = ids[token] * kHidden + index % kHidden;
+  Values want(kTokens * hidden);
+  for (int64_t index = 0; index < kTokens * hidden; ++index) {
+    const int64_t token = index / hidden;
+    const int64_t entry = ids[token] * hidden + index % hidden;
     const int64_t place =
-        (kFirst + token % kSequence) * kHidden + index % kHidden;
+        (kFirst + token % kSequence) * hidden + index % hidden;
     want[index] = table[entry] + (with_positions ? positions[place] : 0);
     dtable[entry] += dy[index];
     dpositions[place] += dy[index];
@@ -256,6 +254,17 @@ std::vector<KernelCheck> PrimitiveChecks() {
       }
     }
   }
+  // Two, three and more vectors of a row for each thread.
+  for (const int64_t columns : {2056, 4104, 8200, 12296, 16392}) {
+    for (const PwNorm norm : {PW_RMS_NORM, PW_LAYER_NORM}) {
+      checks.push_back(MakeKernelCheck(
+          std::string(norm == PW_RMS_NORM ? "rms" : "layer") + " norm" +
+              ShapeText({3, columns}),
+          false, false, [=](Rig rig, Compare compare, PwType type) {
+            RunNorm(rig, compare, type, norm, 3, columns, true);
+          }));
+    }
+  }
   for (const int64_t count : {1, 15, 1000}) {
     checks.push_back(
         MakeKernelCheck("elements" + ShapeText({count}), false, false,
@@ -271,21 +280,30 @@ std::vector<KernelCheck> PrimitiveChecks() {
         }));
   }
   for (const PwActivation activation : {PW_GELU, PW_SWIGLU}) {
+    const std::string name = activation == PW_GELU ? "gelu" : "swiglu";
     for (const int64_t scale : {1, 12, 60}) {
       checks.push_back(MakeKernelCheck(
-          (activation == PW_GELU ? "gelu up to" : "swiglu up to") +
-              ShapeText({scale}),
-          false, false, [=](Rig rig, Compare compare, PwType type) {
-            RunActivation(rig, compare, type, activation, scale);
+          name + " up to" + ShapeText({scale}), false, false,
+          [=](Rig rig, Compare compare, PwType type) {
+            RunActivation(rig, compare, type, activation, scale, 51);
           }));
     }
+    checks.push_back(
+        MakeKernelCheck(name + " in vectors", false, false,
+                        [=](Rig rig, Compare compare, PwType type) {
+                          RunActivation(rig, compare, type, activation, 1, 304);
+                        }));
   }
   for (const bool positions : {false, true}) {
-    checks.push_back(MakeKernelCheck(
-        positions ? "embedding with positions" : "embedding", false, false,
-        [=](Rig rig, Compare compare, PwType type) {
-          RunEmbedding(rig, compare, type, positions);
-        }));
+    // 1160 columns: more than the block has threads, in vectors.
+    for (const int64_t hidden : {37, 1160}) {
+      checks.push_back(MakeKernelCheck(
+          (positions ? "embedding with positions" : "embedding") +
+              ShapeText({hidden}),
+          false, false, [=](Rig rig, Compare compare, PwType type) {
+            RunEmbedding(rig, compare, type, positions, hidden);
+          }));
+    }
   }
   for (const int64_t vocabulary : {2, 37, 1000}) {
     for (const int64_t offset : {0, 100}) {

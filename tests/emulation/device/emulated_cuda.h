@@ -47,6 +47,8 @@ struct Place {
   Index grid_size;
 };
 extern Place place;
+// Does a thread of a kernel run?
+extern bool inside;
 
 // What a launch asks for.
 struct KernelCall {
@@ -59,6 +61,9 @@ struct KernelCall {
 };
 // Queues it; what is wrong with it is cudaGetLastError's.
 void LaunchKernel(const KernelCall& call, cudaStream_t stream);
+// An argument of a launch on the calling thread's device: its memory, mapped
+// memory of the host, or null.
+void CheckPointer(const std::string& launch, int argument, const void* pointer);
 
 // A grid, and who launches it.
 struct Grid {
@@ -77,10 +82,20 @@ void Launch(void (*kernel)(Parameters...), Grid grid, dim3 block, size_t shared,
   const std::tuple<std::decay_t<Parameters>...> copies(
       static_cast<Parameters>(arguments)...);
   const std::string file = grid.where.file_name();
+  const std::string name = file.substr(file.rfind('/') + 1) + ":" +
+                           std::to_string(grid.where.line());
+  int argument = 0;
+  const auto check = [&](const auto& value) {
+    ++argument;
+    if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>) {
+      CheckPointer(
+          name, argument,
+          const_cast<const void*>(static_cast<const volatile void*>(value)));
+    }
+  };
+  std::apply([&](const auto&... values) { (check(values), ...); }, copies);
   LaunchKernel({grid.size, block, shared, reinterpret_cast<const void*>(kernel),
-                file.substr(file.rfind('/') + 1) + ":" +
-                    std::to_string(grid.where.line()),
-                [kernel, copies] { std::apply(kernel, copies); }},
+                name, [kernel, copies] { std::apply(kernel, copies); }},
                stream);
 }
 
@@ -148,6 +163,17 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return bits;
 }
 
+// Bytes 0 to 3 are those of x, 4 to 7 those of y; a digit of `which` chooses
+// one (CUDA math API, "Integer Intrinsics").
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
+  const uint64_t both = static_cast<uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (int byte = 0; byte < 4; ++byte) {
+    const unsigned from = which >> (4 * byte) & 7u;
+    result |= static_cast<unsigned>(both >> (8 * from) & 0xffu) << (8 * byte);
+  }
+  return result;
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline void __nanosleep(unsigned) { emulated::Sleep(); }
 inline void __threadfence_system() {}

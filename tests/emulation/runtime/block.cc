@@ -1,5 +1,6 @@
 #include "tests/emulation/runtime/block.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 namespace emulated {
 
 Place place;
+bool inside = false;
+Watcher watcher;
 
 // Leaves one stack for another: *from is where the first goes on, `to` where
 // the second does. Registers that a call preserves are on the stack (System V
@@ -48,8 +51,32 @@ constexpr int kPreserved = 6;
 constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr size_t kLineBytes = 64;
 constexpr size_t kSpreadBytes = size_t{32} << 10;
+constexpr size_t kPageBytes = 4096;
 
 Kernel* running = nullptr;
+
+// Says which kernel it was; the second time, the process ends as it would have.
+void OnFault(int signal_number, siginfo_t* info, void*) {
+  signal(signal_number, SIG_DFL);
+  if (!inside) return;
+  const char* const where = running->Behind(info->si_addr)
+                                ? "beyond dynamic shared memory"
+                                : "beyond an allocation or in freed memory";
+  std::fprintf(
+      stderr, "emulation: VIOLATION: %s: block %u, thread %u is %s, at %p\n",
+      running->name(), place.block.x, place.thread.x, where, info->si_addr);
+}
+
+void CatchFaults() {
+  static const bool caught = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = OnFault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+    return true;
+  }();
+  (void)caught;
+}
 
 std::vector<void*>& FreeStacks() {
   static std::vector<void*> stacks;
@@ -91,14 +118,33 @@ void Kernel::Enter() {
 }
 
 Kernel::Kernel(const KernelCall& call) : call_(call) {
+  CatchFaults();
   blocks_ = static_cast<int64_t>(call.grid.x) * call.grid.y * call.grid.z;
   threads_ = static_cast<int>(call.block.x * call.block.y * call.block.z);
+  if (call.dynamic_bytes == 0) return;
+  constexpr size_t kUnit = sizeof(float4);
+  const size_t bytes = (call.dynamic_bytes + kUnit - 1) / kUnit * kUnit;
+  const size_t pages = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  mapped_bytes_ = pages + kPageBytes;
+  mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped_ == MAP_FAILED) abort();
+  char* const end = static_cast<char*>(mapped_) + pages;
+  mprotect(end, kPageBytes, PROT_NONE);
+  dynamic_ = end - bytes;
+}
+
+bool Kernel::Behind(const void* address) const {
+  const char* const at = static_cast<const char*>(address);
+  const char* const begin = static_cast<const char*>(mapped_);
+  return mapped_ != nullptr && at >= begin && at < begin + mapped_bytes_;
 }
 
 Kernel::~Kernel() {
   for (const Fiber& fiber : fibers_) {
     if (fiber.stack != nullptr) FreeStacks().push_back(fiber.stack);
   }
+  if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
 }
 
 void Kernel::BeginBlock() {
@@ -114,8 +160,7 @@ void Kernel::BeginBlock() {
   if (Seed() > 1) std::shuffle(order_.begin(), order_.end(), Random());
   // Every bit set is NaN in each type of the kernels.
   shared_.clear();
-  dynamic_.resize(call_.dynamic_bytes / sizeof(float4) + 1);
-  std::memset(dynamic_.data(), 0xff, dynamic_.size() * sizeof(float4));
+  if (dynamic_ != nullptr) std::memset(dynamic_, 0xff, call_.dynamic_bytes);
   with_predicate_ = 0;
   ended_ = 0;
   inside_ = true;
@@ -134,7 +179,9 @@ void Kernel::Resume(int thread) {
     fiber.top = top;
   }
   fiber.wait = Wait::kNothing;
+  inside = true;
   emulated_switch(&host_, fiber.top);
+  inside = false;
   if (fiber.wait != Wait::kEnded) return;
   ++ended_;
   warps_[static_cast<size_t>(thread) / 32].gone |= 1u << (thread % 32);
@@ -214,11 +261,13 @@ bool Kernel::Step() {
     if (!inside_) {
       BeginBlock();
       place.block = IndexOf(begun_++, call_.grid);
+      if (watcher.block_begins) watcher.block_begins(call_);
     }
     bool slept = false;
     const bool moved = TurnOfAll(&slept);
     if (ended_ == threads_) {
       inside_ = false;
+      if (watcher.block_ends) watcher.block_ends();
     } else if (!OpenBarrier() && !moved) {
       if (!slept) Stuck();
       asleep = true;
@@ -271,13 +320,20 @@ const uint64_t* Kernel::Exchange(unsigned mask, uint64_t value) {
 void Kernel::BeginShared(void* memory, size_t bytes) {
   if (std::count(shared_.begin(), shared_.end(), memory) > 0) return;
   shared_.push_back(memory);
+  if (watcher.shared_begins) watcher.shared_begins(memory, bytes);
   std::memset(memory, 0xff, bytes);
 }
 
 void BeginShared(void* memory, size_t bytes) {
   running->BeginShared(memory, bytes);
 }
-float* DynamicShared() { return running->dynamic(); }
+float* DynamicShared() {
+  if (running->dynamic() == nullptr) {
+    Violation("dynamic shared memory of a launch that asked for none");
+    abort();
+  }
+  return running->dynamic();
+}
 int Barrier(bool predicate) { return running->Barrier(predicate); }
 int Lane() { return running->lane(); }
 void Sleep() { running->Sleep(); }

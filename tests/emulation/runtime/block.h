@@ -4,11 +4,20 @@
 #define PIPEWRIGHT_TESTS_EMULATION_RUNTIME_BLOCK_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tests/emulation/device/emulated_cuda.h"
 
 namespace emulated {
+
+// Who counts what kernels touch (../accesses); nobody unless set.
+struct Watcher {
+  std::function<void(const KernelCall& call)> block_begins;
+  std::function<void()> block_ends;
+  std::function<void(void* memory, size_t bytes)> shared_begins;
+};
+extern Watcher watcher;
 
 class Kernel {
  public:
@@ -27,7 +36,11 @@ class Kernel {
   void Sleep();
   void BeginShared(void* memory, size_t bytes);
   int lane() const { return current_ % 32; }
-  float* dynamic() { return reinterpret_cast<float*>(dynamic_.data()); }
+  float* dynamic() { return static_cast<float*>(dynamic_); }
+
+  // Is it in the page behind dynamic shared memory?
+  bool Behind(const void* address) const;
+  const char* name() const { return call_.name.c_str(); }
 
   // Where a fiber starts.
   static void Enter();
@@ -71,7 +84,10 @@ class Kernel {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<int> order_;
-  std::vector<float4> dynamic_;
+  // Up to the end of a page; what lies behind it ends the process.
+  void* dynamic_ = nullptr;
+  void* mapped_ = nullptr;
+  size_t mapped_bytes_ = 0;
   std::vector<void*> shared_;  // that the block has begun
 };
 

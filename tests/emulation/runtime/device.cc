@@ -71,6 +71,21 @@ cudaError_t MakeCurrent(int device) {
   return cudaSuccess;
 }
 
+void CheckPointer(const std::string& launch, int argument,
+                  const void* pointer) {
+  if (pointer == nullptr) return;
+  int device = 0;
+  const Kind kind = KindOf(pointer, nullptr, &device);
+  if (kind == Kind::kPageable) {
+    Violation("%s: argument %d is a pointer of the host", launch.c_str(),
+              argument);
+  } else if (kind == Kind::kDevice && device != current_device) {
+    Violation(
+        "%s: argument %d is memory of device %d, and device %d is current",
+        launch.c_str(), argument, device, current_device);
+  }
+}
+
 void LaunchKernel(const KernelCall& call, cudaStream_t stream) {
   const Call lock;
   stream = StreamOf(stream);

@@ -148,8 +148,15 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
                             cudaStream_t stream) {
   const Call call;
   size_t left = 0;
-  if (KindOf(memory, &left) == Kind::kPageable || left < bytes) {
+  int device = 0;
+  const Kind kind = KindOf(memory, &left, &device);
+  if (kind == Kind::kPageable || left < bytes) {
     Violation("%zu bytes are filled where %zu are", bytes, left);
+    return Give(cudaErrorInvalidValue);
+  }
+  if (kind == Kind::kDevice && device != emulated::DeviceOf(stream)) {
+    Violation("memory of device %d is filled on a stream of device %d", device,
+              emulated::DeviceOf(stream));
     return Give(cudaErrorInvalidValue);
   }
   emulated::Queue(stream, "fill",

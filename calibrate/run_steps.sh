@@ -1,0 +1,52 @@
+# Steps with a limit, a log and a line in the summary; gpu_run.sh and slurm_run.sh
+# read it. They set `out`, the folder of results, and `deadline`, seconds for all
+# of it or 0.
+: > "$out/summary.txt"
+failures=0
+
+say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
+
+# step NAME SECONDS COMMAND...: 77 is a step that has nothing to do here. It is
+# not done within SECONDS, or within what the deadline leaves: it failed.
+step() {
+  local name=$1 seconds=$2 start=$SECONDS status left verdict=ok
+  shift 2
+  if [[ $deadline -gt 0 ]]; then
+    left=$((deadline - SECONDS))
+    if [[ $left -lt 1 ]]; then
+      say "$(printf '%-28s    - s  left out: the deadline has come' "$name")"
+      failures=$((failures + 1))
+      return 1
+    fi
+    if [[ $seconds -gt $left ]]; then seconds=$left; fi
+  fi
+  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
+  status=$?
+  case $status in
+    0) ;;
+    77) verdict='skipped (see its log)' ;;
+    124 | 137) verdict="FAILED: not done in $seconds s" ;;
+    *) verdict="FAILED: exit $status" ;;
+  esac
+  say "$(printf '%-28s %4d s  %s' "$name" "$((SECONDS - start))" "$verdict")"
+  if [[ $status -ne 0 && $status -ne 77 ]]; then
+    failures=$((failures + 1))
+    tail -n 15 "$out/$name.log"
+  fi
+  return "$status"
+}
+
+# What was run, and where: the head of a summary that is sent to somebody.
+say_version() { # PROGRAM
+  say "$("$1" version 2>&1 | head -n 1), $(git log -1 --format='commit %h of %cs' \
+    2> /dev/null || echo 'no commit known')"
+}
+
+# The last lines; false where a step failed.
+finish() {
+  say "$failures steps failed; results in $out"
+  if tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"; then
+    printf 'to send: %s\n' "$out.tar.gz"
+  fi
+  [[ $failures -eq 0 ]]
+}

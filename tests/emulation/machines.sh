@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# machines.sh BUILD PIPEWRIGHT GPU_KERNELS NCCL_MODULE HOW: the scripts for
+# machines with GPUs, from begin to end, on emulated ones.
+#
+#   BUILD   folder of the build of tests/emulation
+#   HOW     one: calibrate/gpu_run.sh with one GPU; several: with four;
+#           slurm: calibrate/slurm_run.sh on two machines of two GPUs
+#
+# The program is the ordinary one. In front of it stands a script that shortens
+# `calibrate`, whose times mean nothing here, and lets `execute` train a smaller
+# model, without the profile, which has no times of it.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 2
+root=$(cd "$here/../.." && pwd) || exit 2
+build=$(cd "$1" && pwd) || exit 2
+pipewright=$2
+kernels=$3
+nccl=$4
+how=$5
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  printf 'machines.sh: %s\n' "$*" >&2
+  cat "$work/out/summary.txt" "$work/log" 2> /dev/null
+  exit 1
+}
+
+# What was built for such a machine.
+tree=$work/tree
+mkdir -p "$tree/tests/gpu" "$work/rooms" "$work/toolkit"
+ln -s "$build/libraries" "$work/toolkit/lib64"
+ln -s "$build/plain/libpipewright_cuda.so" "$tree/"
+ln -s "$nccl" "$tree/libpipewright_nccl.so"
+modules=$(dirname "$pipewright")
+for module in mpi onednn simgrid; do
+  [[ ! -e $modules/libpipewright_$module.so ]] ||
+    ln -s "$modules/libpipewright_$module.so" "$tree/"
+done
+# Eight layers, so that two stages of each of four ranks have one.
+sed 's/"num_hidden_layers":4/"num_hidden_layers":8/' "$here/tiny.json" \
+  > "$work/tiny.json"
+{
+  printf '#!/usr/bin/env bash\nprogram=%q model=%q\n' "$pipewright" \
+    "$work/tiny.json"
+  cat << 'END'
+verb=${1:-}
+if [[ $verb == calibrate ]]; then
+  EMULATION_CLOCK_ONLY=1 exec "$program" "$@" --quick --budget 2s
+fi
+if [[ $verb != execute || ${2:-} == --help ]]; then exec "$program" "$@"; fi
+arguments=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --model) arguments+=(--model "$model") && shift ;;
+    --profile | --p2p) shift ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+exec "$program" "${arguments[@]}"
+END
+} > "$tree/pipewright"
+printf '#!/bin/sh\nexec "%s" "${1:-norm 1x}"\n' "$kernels" \
+  > "$tree/tests/gpu/gpu_kernels"
+chmod +x "$tree/pipewright" "$tree/tests/gpu/gpu_kernels"
+
+export PATH=$here/machines:$PATH CUDA_HOME=$work/toolkit
+export EMULATION_ROOMS=$work/rooms LD_LIBRARY_PATH=$build/libraries
+export PIPEWRIGHT_NCCL_LIBRARY=$tree/libpipewright_nccl.so
+cd "$root" || exit 2
+
+case $how in
+  one | several)
+    devices=1
+    if [[ $how == several ]]; then devices=4; fi
+    EMULATION_DEVICES=$devices calibrate/gpu_run.sh --build "$tree" \
+      --out "$work/out" --work "$work/work" \
+      --limit 500 > "$work/log" 2>&1 || fail "gpu_run.sh: exit $?"
+    wanted=('^Emulated GPU of sm_90, ' '^calibrate-.* ok$' '^checks .* ok$'
+      '^execute-.*-zb-v .* ok$' '^replay-.*-1f1b-copies .* ok$')
+    if [[ $how == several ]]; then
+      wanted+=('[1-9][0-9]* transfers over NCCL' '^execute-nccl-.* ok$'
+        '^execute-nccl-ddp-.* ok$')
+    else
+      wanted+=('^one GPU: ')
+    fi
+    ;;
+  slurm)
+    export SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='here[1-2]'
+    EMULATION_DEVICES=4 SLURM_SUBMIT_DIR=$root calibrate/slurm_run.sh \
+      --build "$tree" --out "$work/out" \
+      --limit 500 > "$work/log" 2>&1 || fail "slurm_run.sh: exit $?"
+    wanted=('2 nodes, 4 tasks' '^nodes .* ok$' '^execute-1f1b .* ok$'
+      '^execute-zb-h1 .* ok$' '^execute-1f1b-ddp .* ok$')
+    if [[ -e $tree/libpipewright_mpi.so ]]; then
+      wanted+=('^calibrate-.* ok$')
+    fi
+    ;;
+  *) fail "no way $how" ;;
+esac
+for line in "${wanted[@]}"; do
+  grep -Eq -- "$line" "$work/out/summary.txt" || fail "no line \"$line\""
+done
+if grep -E 'FAILED|left out: the deadline' "$work/out/summary.txt"; then
+  fail "a step has failed"
+fi
+[[ -s $work/out.tar.gz ]] || fail "there is no archive"
+cat "$work/out/summary.txt"
+
+# A step that does not end is ended and named, and those behind it.
+if [[ $how == one ]]; then
+  printf '#!/bin/sh\nexec sleep 100\n' > "$tree/tests/gpu/gpu_kernels"
+  calibrate/gpu_run.sh --build "$tree" --out "$work/late" --work "$work/work" \
+    --only checks --deadline 3 > "$work/log" 2>&1 &&
+    fail "a step that never ends is no failure"
+  grep -Eq '^checks .* FAILED: not done in [0-9] s$' "$work/late/summary.txt" ||
+    fail "the step that never ends is not named"
+  grep -q 'left out: the deadline has come' "$work/late/summary.txt" ||
+    fail "the steps behind it are not named"
+fi

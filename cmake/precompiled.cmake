@@ -3,8 +3,8 @@
 # them GCC 12 warns of what it inlines from the standard library, wrongly. Every
 # file includes what it uses, and the builds without show what is missing.
 #
-# TESTS is for the test cases alone, where warnings count too: they are compiled
-# with little optimization, so they have none of these warnings.
+# TESTS is for test cases and what they share, where warnings count too: they are
+# compiled with little optimization, so they have none of these warnings.
 set(PIPEWRIGHT_PCH OFF CACHE STRING
   "Precompile the headers that most files include: OFF, ON, TESTS")
 set_property(CACHE PIPEWRIGHT_PCH PROPERTY STRINGS OFF ON TESTS)
@@ -12,7 +12,7 @@ set_property(CACHE PIPEWRIGHT_PCH PROPERTY STRINGS OFF ON TESTS)
 function(precompile_common_headers target)
   if(NOT PIPEWRIGHT_PCH OR
       (PIPEWRIGHT_PCH STREQUAL "TESTS" AND
-        NOT target STREQUAL "pipewright_tests"))
+        NOT target MATCHES "^pipewright_test"))
     return()
   endif()
   target_precompile_headers(${target} PRIVATE

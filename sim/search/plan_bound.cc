@@ -218,7 +218,13 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group,
     rate = per_node > 1 && rate > 0 ? std::min(rate, nic) : nic;
   }
   if (rate <= 0) return 0;
-  return bytes * (group.dp - 1) / group.dp / rate;
+  // What must be sent: of rings in two levels only so much leaves a node.
+  double parts = group.dp;
+  if (base.strategy.collectives.value_or(CollectiveAlgorithm::kRing) !=
+      CollectiveAlgorithm::kRing) {
+    parts = std::ceil(parts / per_node);
+  }
+  return bytes * (parts - 1) / parts / rate;
 }
 
 PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,

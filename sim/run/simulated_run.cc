@@ -99,6 +99,7 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
   const std::vector<std::vector<double>> peaks = PeaksOf(prepared, program);
   report = Summarize(program, result.summary, peaks[0]);
   ReportClasses(program, result.summary, peaks, &report);
+  report.collectives = ReportCollectives(program);
   report.held_until_weight = held;
   report.engine = engine->name;
   if (options.interval) {

@@ -1,0 +1,76 @@
+// What the report says of collectives of gradients, and that asking for the
+// fastest of them is no fault where it is the ring.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "sim/base/status.h"
+#include "sim/report/report.h"
+#include "sim/run/simulated_run.h"
+
+namespace pipewright {
+namespace {
+
+absl::StatusOr<Report> ReportOf(const std::string& gradient_bytes,
+                                const std::string& collectives, int nodes) {
+  PW_ASSIGN_OR_RETURN(
+      const RunConfig config,
+      ReadConfig("", "",
+                 {{{"system.preset", "dgx-h100", "test"},
+                   {"system.nodes", std::to_string(nodes), "test"},
+                   {"schedule.name", "1f1b", "test"},
+                   {"strategy.pp", "2", "test"},
+                   {"strategy.dp", std::to_string(4 * nodes), "test"},
+                   {"strategy.microbatches", "2", "test"},
+                   {"strategy.data_parallel", "ddp", "test"},
+                   {"strategy.collectives", collectives, "test"},
+                   {"costs.uniform.forward", "1ms", "test"},
+                   {"costs.uniform.backward", "2ms", "test"},
+                   {"costs.gradient_bytes", gradient_bytes, "test"}}}));
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(SimulatedRun run, Simulate(config, &context));
+  return std::move(run.report);
+}
+
+TEST_CASE("run: the report tells how each collective runs", "[run]") {
+  std::set<std::string> chosen;
+  for (const char* bytes : {"4KiB", "1MiB", "4MiB", "8GiB"}) {
+    const auto report = ReportOf(bytes, "fastest", 8);
+    INFO(bytes << " " << report.status());
+    REQUIRE(report.ok());
+    REQUIRE(report->collectives.size() == 2);  // a group for each rank
+    const auto json = nlohmann::json::parse(ReportToJson(*report));
+    for (const int rank : {0, 1}) {
+      const CollectiveReport& row = report->collectives[rank];
+      CHECK(row.ranks == std::vector<int>{rank});
+      CHECK(row.members == 32);
+      CHECK(row.kind == "all-reduce");
+      CHECK(row.seconds > 0);
+      chosen.insert(row.algorithm);
+      CHECK(json["collectives"][rank]["algorithm"] == row.algorithm);
+      CHECK(json["collectives"][rank]["bytes"] == row.bytes);
+      CHECK(absl::StrContains(ReportToText(*report), row.algorithm));
+    }
+  }
+  CHECK(chosen.size() >= 2);
+  CHECK(chosen.count("ring") == 1);
+  const auto rings = ReportOf("4MiB", "ring", 8);
+  REQUIRE(rings.ok());
+  CHECK(rings->collectives.empty());
+}
+
+TEST_CASE("run: a choice of collectives is refused where there is none",
+          "[run]") {
+  CHECK(ReportOf("8GiB", "fastest", 8).ok());
+  for (const char* collectives : {"tree", "hierarchical", "fastest"}) {
+    const auto one_node = ReportOf("8GiB", collectives, 1);
+    INFO(collectives << " " << one_node.status());
+    CHECK(!one_node.ok());
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -6,8 +6,8 @@
 namespace pipewright {
 namespace {
 
-// Passes that a device runs before their time has come: what it sends waits in
-// memory until then.
+// Passes that a device runs ahead of the clock each time that something comes to
+// it; the one behind them ends by a timer. What it sends waits in memory.
 constexpr int kMostAhead = 16;
 
 }  // namespace

@@ -29,6 +29,7 @@ absl::StatusOr<Report> ReportOf(const std::string& gradient_bytes,
                    {"strategy.collectives", collectives, "test"},
                    {"costs.uniform.forward", "1ms", "test"},
                    {"costs.uniform.backward", "2ms", "test"},
+                   {"costs.hop_bytes", "1MiB", "test"},
                    {"costs.gradient_bytes", gradient_bytes, "test"}}}));
   RunContext context;
   PW_ASSIGN_OR_RETURN(SimulatedRun run, Simulate(config, &context));

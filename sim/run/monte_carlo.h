@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/base/progress.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"

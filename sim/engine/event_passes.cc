@@ -252,6 +252,7 @@ void EventRun::EndBlock(int index) {
   device.received = false;
   NoteEnd(device.iteration, device.clock_s);
   summary_.simulated_ops += parts;
+  if (progress_ != nullptr) Tell();
   if (holds_) {
     device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
                                device.sequence, &device.received);

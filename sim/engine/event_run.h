@@ -367,7 +367,7 @@ class EventRun {
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;
   Progress* const progress_;
-  int64_t events_ = 0;  // that it could have been told of
+  int64_t events_ = 0;  // timers, flows and passes that it could be told of
   double all_ops_ = 0;  // of the iterations that are asked for
 };
 

@@ -1,5 +1,6 @@
 #include "sim/cli/progress_bar.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "absl/strings/str_format.h"
 
@@ -36,10 +38,18 @@ void WriteToError(const std::string& text) {
 
 }  // namespace
 
-ProgressBar::ProgressBar()
-    : shown_(IsTerminal(STDERR_FILENO)),
-      begin_(Clock::now()),
-      next_(begin_ + kBeforeBar) {}
+ProgressBar::ProgressBar() : begin_(Clock::now()), next_(begin_ + kBeforeBar) {
+  if (!IsTerminal(STDERR_FILENO)) return;
+  void* const page =
+      ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED) drawn_ = new (page) std::atomic<bool>(false);
+}
+
+ProgressBar::~ProgressBar() {
+  Wipe();
+  if (drawn_ != nullptr) ::munmap(drawn_, sizeof(std::atomic<bool>));
+}
 
 std::string ProgressBar::Line(double part, double elapsed_s) {
   part = std::clamp(part, 0.0, 1.0);
@@ -57,19 +67,18 @@ std::string ProgressBar::Line(double part, double elapsed_s) {
 }
 
 void ProgressBar::At(double part) {
-  if (!shown_) return;
+  if (drawn_ == nullptr) return;
   if (part >= 1) return Wipe();
   const Clock::time_point now = Clock::now();
   if (now < next_) return;
   next_ = now + kBetweenBars;
-  drawn_ = true;
+  *drawn_ = true;
   const std::chrono::duration<double> elapsed = now - begin_;
   WriteToError("\r\x1b[K" + Line(part, elapsed.count()));
 }
 
 void ProgressBar::Wipe() {
-  if (!drawn_) return;
-  drawn_ = false;
+  if (drawn_ == nullptr || !drawn_->exchange(false)) return;
   WriteToError("\r\x1b[K");
 }
 

@@ -1,8 +1,10 @@
 // A line on a terminal that says how far a long run is and what it will still
 // take. Nothing where the file is no terminal, where TERM is "dumb", or before
-// two seconds are over; it wipes itself out at the end.
+// two seconds are over; it wipes itself out at the end, also where a forked
+// child has drawn it and died.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <string>
 
@@ -14,7 +16,9 @@ class ProgressBar : public Progress {
  public:
   // Of standard error.
   ProgressBar();
-  ~ProgressBar() override { Wipe(); }
+  ~ProgressBar() override;
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
   void At(double part) override;
 
   // "[#####.....] 50 %, about 3 s left", without an end of line.
@@ -24,10 +28,9 @@ class ProgressBar : public Progress {
   using Clock = std::chrono::steady_clock;
   void Wipe();
 
-  const bool shown_;  // there is somebody to see it
   const Clock::time_point begin_;
-  Clock::time_point next_;  // when it is drawn again
-  bool drawn_ = false;
+  Clock::time_point next_;              // when it is drawn again
+  std::atomic<bool>* drawn_ = nullptr;  // children share it; null: not shown
 };
 
 }  // namespace pipewright

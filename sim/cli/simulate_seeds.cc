@@ -6,6 +6,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/parallel.h"
 #include "sim/base/status.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/run/monte_carlo.h"
 
 namespace pipewright {
@@ -77,11 +78,12 @@ absl::Status SimulateSeeds(const ConfigOptions& config,
   }
   PW_RETURN_IF_ERROR(files->Check());
   RunContext context;
+  ProgressBar bar;
   PW_ASSIGN_OR_RETURN(
       const MonteCarlo result,
       RunMonteCarlo(std::move(strategies), options.seeds,
                     options.workers > 0 ? options.workers : NumCores(),
-                    &context));
+                    &context, &bar));
   PrintWarnings(result.warnings);
   files->Put("-o", json ? absl::StrCat(MonteCarloToJson(result).dump(2), "\n")
                         : MonteCarloToText(result));

@@ -141,8 +141,12 @@ const std::vector<IdleRule>& StrategyRules() {
       {{"strategy.collectives"},
        [](const RunFacts& facts) {
          if (facts.shape() == nullptr) return NeedsSystem(facts);
-         return Unless(facts.run().lower.network.collectives ==
-                               CollectiveAlgorithm::kRing ||
+         const CollectiveAlgorithm wanted =
+             facts.run().lower.network.collectives;
+         // Who asks for the fastest may be told that it is the ring.
+         return Unless(wanted == CollectiveAlgorithm::kRing ||
+                           (wanted == CollectiveAlgorithm::kFastest &&
+                            facts.CollectivesSpanNodes()) ||
                            facts.LeavesRings(),
                        "where all collectives of gradients and parameters are "
                        "rings anyway");

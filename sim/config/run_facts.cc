@@ -1,6 +1,9 @@
 #include "sim/config/run_facts.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -101,6 +104,20 @@ bool AtSamePlaces(const Program& one, const Program& other) {
   return true;
 }
 
+// Of each group one of those that have the same plan.
+bool AnyCollective(const Program& program,
+                   const std::function<bool(const SideOp&)>& test) {
+  std::set<std::pair<int, CollectiveKey>> seen;
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (!IsCollective(op.kind)) continue;
+      const bool is_new = seen.emplace(op.group, CollectiveKeyOf(op)).second;
+      if (is_new && test(op)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool RunFacts::HasPair() const {
@@ -193,17 +210,30 @@ bool RunFacts::TableIsShared() const {
 
 bool RunFacts::LeavesRings() const {
   if (!program()) return true;
-  const auto leaves = [this](const SideOp& op) {
-    if (!IsCollective(op.kind)) return false;
+  return AnyCollective(*program(), [this](const SideOp& op) {
     const Group& group = program()->groups[op.group];
     return PlanCollective(*program(), op, GroupMembers(*program(), group, 0))
                .algorithm != CollectiveAlgorithm::kRing;
-  };
-  return std::any_of(program()->ranks.begin(), program()->ranks.end(),
-                     [&](const RankProgram& rank) {
-                       return std::any_of(rank.side_ops.begin(),
-                                          rank.side_ops.end(), leaves);
-                     });
+  });
+}
+
+bool RunFacts::CollectivesSpanNodes() const {
+  if (!program()) return true;
+  const Network& network = program()->network;
+  if (network.cluster == nullptr) return false;
+  return AnyCollective(*program(), [&](const SideOp& op) {
+    const Group& group = program()->groups[op.group];
+    std::set<int> nodes;
+    for (const Member& member : GroupMembers(*program(), group, 0)) {
+      const int each = network.mapping->devices_per_rank();
+      for (int index = 0; index < each; ++index) {
+        const int device =
+            network.mapping->DeviceOf(member.replica, member.rank, index);
+        nodes.insert(network.cluster->devices()[device].node);
+      }
+    }
+    return nodes.size() > 1;
+  });
 }
 
 bool RunFacts::SplitMatters() const {

@@ -81,6 +81,8 @@ class RunFacts {
   bool OverlapMatters() const;
   // Is any collective, of any rank, something else than a ring?
   bool LeavesRings() const;
+  // Are the members of any collective on several nodes?
+  bool CollectivesSpanNodes() const;
   // Does strategy.mapping place any rank elsewhere than its default?
   bool MappingMatters() const;
 

@@ -6,8 +6,8 @@
 namespace pipewright {
 namespace {
 
-// Passes that a device runs before their time has come: what it sends waits in
-// memory until then.
+// Passes that a device runs ahead of the clock each time that something comes to
+// it; the one behind them ends by a timer. What it sends waits in memory.
 constexpr int kMostAhead = 16;
 
 }  // namespace
@@ -252,6 +252,7 @@ void EventRun::EndBlock(int index) {
   device.received = false;
   NoteEnd(device.iteration, device.clock_s);
   summary_.simulated_ops += parts;
+  if (progress_ != nullptr) Tell();
   if (holds_) {
     device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
                                device.sequence, &device.received);

@@ -30,13 +30,11 @@ void EventRun::PlanPeers(int index, const SideOp& op) {
   }
 }
 
-// When owners have added what they are sent. One does it for one client after
-// the other, and a client sends all owners of its part as much at once: they
-// have the same to do all the time.
+// When owners have added what they see from `seen_s` on. One does it for one
+// client after the other, and a client sends all owners of its part as much at
+// once: they have the same to do all the time.
 double EventRun::AddAtOwners(const Device& device, const SideOp& op,
-                             double ready_s) {
-  const double seen_s = ready_s + op.seconds;
-  if (!share_links_) return seen_s + AddAllSeconds(op, program_.replicas);
+                             double seen_s) {
   const int owners = ClientsOf(op, program_.replicas);
   double& free_s =
       owners_free_s_[DeviceOf(device.replica / owners * owners, device.rank)];
@@ -55,8 +53,14 @@ void EventRun::BeginPeerStep(int index, Stream stream, double start_s) {
                        .start_s = start_s,
                        .of_peers = true};
   head.flying = 1;
-  if (head.step == static_cast<int32_t>(op.peers->steps.size())) {
-    transfer.alone_s = AddAtOwners(device, op, start_s) - start_s;
+  const auto steps = static_cast<int32_t>(op.peers->steps.size());
+  if (head.step >= steps) {
+    // Owners take turns by when they have seen a request, which is not the
+    // order in which requests come: a timer runs until then.
+    transfer.alone_s =
+        head.step > steps ? AddAtOwners(device, op, start_s) - start_s
+        : share_links_    ? op.seconds
+                          : op.seconds + AddAllSeconds(op, program_.replicas);
     transfer.beside = Transfer::Beside::kNone;
     return Begin(transfer);
   }
@@ -99,8 +103,9 @@ void EventRun::EndPeerTransfer(int index, Stream stream, double end_s) {
   const SideOp& op = device.program().side_ops[head.item.side_op];
   const auto steps = static_cast<int32_t>(op.peers->steps.size());
   ++head.step;
-  const bool has_rest = op.seconds > 0 || AddSeconds(op) > 0;
-  if (head.step < steps || (head.step == steps && has_rest)) {
+  const bool adds = AddSeconds(op) > 0;
+  if (head.step < steps || (head.step == steps && (op.seconds > 0 || adds)) ||
+      (head.step == steps + 1 && share_links_ && adds)) {
     return BeginPeerStep(index, stream, end_s);
   }
   EndStreamOp(index, stream, head.ready_s, end_s);

@@ -136,8 +136,10 @@ void EventRun::OnTimer(uint64_t code) {
 
 void EventRun::Tell() {
   constexpr int64_t kEvery = 4096;
-  if (summary_.timers % kEvery != 0) return;
-  progress_->At(static_cast<double>(summary_.simulated_ops) / all_ops_);
+  if (++events_ % kEvery != 0) return;
+  // One more iteration may be under way than is asked for.
+  progress_->At(std::min(
+      0.999, static_cast<double>(summary_.simulated_ops) / all_ops_));
 }
 
 void EventRun::Happen(uint64_t code) {
@@ -184,6 +186,7 @@ void EventRun::Happen(uint64_t code) {
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
   --outstanding_;
   if (stopped_) return;
+  if (progress_ != nullptr) Tell();
   EndTransfer(transfer, now_s);
   ContinueAll();
 }

@@ -238,7 +238,7 @@ class EventRun {
   void BeginOneSided(int device, Stream stream, const Issued& issued);
   void BeginPeerStep(int device, Stream stream, double start_s);
   void EndPeerTransfer(int device, Stream stream, double end_s);
-  double AddAtOwners(const Device& device, const SideOp& op, double ready_s);
+  double AddAtOwners(const Device& device, const SideOp& op, double seen_s);
   void BeginHostOp(int device, Stream stream, const Issued& issued);
   // `side_op`: which, where several of the stream are under way.
   void EndStreamOp(int device, Stream stream, double start_s, double end_s,
@@ -254,6 +254,8 @@ class EventRun {
   void PlanSideOps();
   void PlanHostOps(int device);
   void PlanPeers(int device, const SideOp& op);
+  int SourceOfPhase(const Meeting& meeting,
+                    const std::vector<LinkLoad>& loads) const;
   int AddSource(FlowBundle flows, bool overlaps_itself);
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
@@ -365,6 +367,7 @@ class EventRun {
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;
   Progress* const progress_;
+  int64_t events_ = 0;  // timers, flows and passes that it could be told of
   double all_ops_ = 0;  // of the iterations that are asked for
 };
 

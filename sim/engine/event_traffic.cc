@@ -160,6 +160,17 @@ void EventRun::PlanHostOps(int index) {
   }
 }
 
+// One that the meeting has already; -1: none.
+int EventRun::SourceOfPhase(const Meeting& meeting,
+                            const std::vector<LinkLoad>& loads) const {
+  for (const auto& [key, plan] : meeting.plans) {
+    for (const int source : plan.sources) {
+      if (source >= 0 && sources_[source].flows.loads == loads) return source;
+    }
+  }
+  return -1;
+}
+
 void EventRun::PlanSideOps() {
   for (size_t index = 0; index < devices_.size(); ++index) {
     const Device& device = devices_[index];
@@ -206,16 +217,12 @@ void EventRun::PlanSideOps() {
       Meeting::Plan& plan = known->second;
       static_cast<CollectivePlan&>(plan) =
           PlanCollective(program_, op, members);
-      // Phases over the same links are one source: they never meet.
+      // Phases over the same links are one source, whatever they carry: those
+      // of one meeting never meet.
       for (const CollectivePhase& phase : plan.phases) {
-        const auto alike = std::find_if(
-            plan.sources.begin(), plan.sources.end(), [&](int source) {
-              return source >= 0 && sources_[source].flows.loads == phase.loads;
-            });
-        plan.sources.push_back(
-            alike != plan.sources.end()
-                ? *alike
-                : AddSource({.loads = phase.loads}, false));
+        int source = SourceOfPhase(meeting, phase.loads);
+        if (source < 0) source = AddSource({.loads = phase.loads}, false);
+        plan.sources.push_back(source);
       }
       const bool sends = plan.ring && plan.bytes_per_edge > 0;
       // All rings of a group use the same links.

@@ -40,6 +40,11 @@ FastRun::FastRun(const Program& program, const EngineOptions& options,
              rows_.replicas[kind]);
     }
   }
+  for (const Row& row : state_) {
+    for (const RankProgram& rank : row.own->ranks) {
+      all_ += static_cast<int64_t>(rank.order->size()) * program.iterations;
+    }
+  }
   meetings_.resize(program.groups.size());
   for (size_t group = 0; group < program.groups.size(); ++group) {
     const Group& meets = program.groups[group];
@@ -204,24 +209,22 @@ bool FastRun::Sweep(Row& row) {
     int gained = 0;
     moved_ = false;
     for (int step = 0; step < program_.pp(); ++step) {
-      gained += Visit(row, up ? step : program_.pp() - 1 - step) ? 1 : 0;
+      const int rank = up ? step : program_.pp() - 1 - step;
+      const int64_t before = row.core.rank(rank).position;
+      gained += Visit(row, rank) ? 1 : 0;
+      done_ += row.core.rank(rank).position - before;
     }
     if (gained == 0 && !moved_) return progress;
-    if (progress_ != nullptr) Tell(row);
+    if (progress_ != nullptr) Tell();
     if (2 * gained < program_.pp()) up = !up;
   }
 }
 
-// By the last rank of the row, which runs as far as all others have.
-void FastRun::Tell(const Row& row) {
-  const ReplayRank& last = row.core.rank(program_.pp() - 1);
-  const auto passes = static_cast<double>(row.own->ranks.back().order->size());
-  const double of_row = static_cast<double>(last.position) / passes;
-  const double of_iteration =
-      (static_cast<double>(&row - state_.data()) + of_row) /
-      static_cast<double>(state_.size());
+// By the passes of all rows: each sweep goes as far as it comes in one of them,
+// and rows that meet take turns. False starts repeat passes.
+void FastRun::Tell() {
   progress_->At(
-      std::min(0.999, (iteration_ + of_iteration) / program_.iterations));
+      std::min(0.999, static_cast<double>(done_) / static_cast<double>(all_)));
 }
 
 bool FastRun::Ended(Row& row) {

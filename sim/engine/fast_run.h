@@ -121,7 +121,7 @@ class FastRun {
   void AddRow(int kind, int replica, int replicas);
   bool RunStart(const Start& start);
   bool Sweep(Row& row);
-  void Tell(const Row& row);
+  void Tell();
   bool Ended(Row& row);
   bool Visit(Row& row, int rank);
   bool VisitSlowly(Row& row, int rank);
@@ -161,6 +161,8 @@ class FastRun {
   const ReplicaRows rows_;
   const bool holds_;
   Progress* const progress_;
+  int64_t done_ = 0;  // positions that ranks have passed, in all iterations
+  int64_t all_ = 0;
   int iteration_ = 0;
   bool moved_ = false;       // something was posted in this sweep
   std::vector<Kind> kinds_;  // as rows_.times

@@ -1,7 +1,7 @@
 #include "sim/program/collective_phases.h"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -34,41 +34,38 @@ std::vector<Nodes> NodesOfGroup(const Network& network,
   return all;
 }
 
-// Edges of one kind, and what all of them put on the links.
+// Where devices of a rank straddle nodes, some of these may span more of them.
+bool OnAsManyNodes(const std::vector<Nodes>& groups) {
+  return std::all_of(groups.begin(), groups.end(), [&](const Nodes& nodes) {
+    return nodes.size() == groups[0].size();
+  });
+}
+
+// Edges that carry data at the same time, and what they put on the links.
 class Edges {
  public:
   explicit Edges(const Cluster& cluster) : cluster_(cluster) {}
 
-  void Add(int from, int to, double flows, std::map<LinkId, double>* on) {
+  void Add(int from, int to, double flows) {
     const std::vector<LinkId> route = cluster_.Route(from, to);
-    for (const LinkId link : route) (*on)[link] += flows;
+    for (const LinkId link : route) on_[link] += flows;
     latency_s_ = std::max(latency_s_, cluster_.Bundle({route}).latency_s);
-    routes_.push_back(route);
   }
   double latency_s() const { return latency_s_; }
-  // Of a flow of the slowest of them while `on` is on the links.
-  double RateOf(const std::map<LinkId, double>& on) const {
-    double rate = 0;
-    for (const std::vector<LinkId>& route : routes_) {
-      std::vector<LinkLoad> loads;
-      for (const LinkId link : route) loads.push_back({link, on.at(link)});
-      const double own = cluster_.RateOf(loads);
-      rate = rate == 0 ? own : std::min(rate, own);
-    }
-    return rate;
+  std::vector<LinkLoad> loads() const {
+    std::vector<LinkLoad> loads;
+    for (const auto& [link, flows] : on_) loads.push_back({link, flows});
+    return loads;
+  }
+  double StepSeconds(double bytes) const {
+    return latency_s_ + bytes / cluster_.RateOf(loads());
   }
 
  private:
   const Cluster& cluster_;
   double latency_s_ = 0;
-  std::vector<std::vector<LinkId>> routes_;
+  std::map<LinkId, double> on_;
 };
-
-std::vector<LinkLoad> LoadsOf(const std::map<LinkId, double>& on) {
-  std::vector<LinkLoad> loads;
-  for (const auto& [link, flows] : on) loads.push_back({link, flows});
-  return loads;
-}
 
 // The n-th rings of all devices of a rank turn at once.
 CollectivePhase RingPhase(const Cluster& cluster,
@@ -77,16 +74,54 @@ CollectivePhase RingPhase(const Cluster& cluster,
   const auto n = static_cast<double>(rings[0].size());
   const double rounds = all_reduce ? 2 : 1;
   Edges edges(cluster);
-  std::map<LinkId, double> on;
   for (const std::vector<int>& ring : rings) {
     for (size_t at = 0; at < ring.size(); ++at) {
-      edges.Add(ring[at], ring[(at + 1) % ring.size()], 1, &on);
+      edges.Add(ring[at], ring[(at + 1) % ring.size()], 1);
     }
   }
   return {.latency_s = rounds * (n - 1) * edges.latency_s(),
           .bytes = rounds * (n - 1) / n * bytes,
-          .loads = LoadsOf(on)};
+          .loads = edges.loads()};
 }
+
+// The way of a first chunk through a tree, step by step: what comes later is
+// not on the links yet.
+class Filling {
+ public:
+  enum Part { kChainUp, kTreeUp, kTreeDown, kChainDown };
+
+  explicit Filling(const Cluster& cluster) : cluster_(cluster) {}
+  // `step` of this part, from its first one.
+  void Add(Part part, int step, int from, int to, double flows) {
+    steps_.try_emplace({part, step}, cluster_)
+        .first->second.Add(from, to, flows);
+  }
+  double Seconds(double chunk) const {
+    double seconds = 0;
+    for (const auto& [step, edges] : steps_) {
+      seconds += edges.StepSeconds(chunk);
+    }
+    return seconds;
+  }
+
+ private:
+  const Cluster& cluster_;
+  std::map<std::pair<Part, int>, Edges> steps_;
+};
+
+// [node] how far it is from the root, and from its farthest leaf.
+struct TreePlaces {
+  explicit TreePlaces(int nodes) : depth(nodes + 1), height(nodes + 1) {
+    for (int node = 1; node <= nodes; ++node) {
+      for (int up = TreeParent(node, nodes); up != 0;
+           up = TreeParent(up, nodes)) {
+        height[up] = std::max(height[up], ++depth[node]);
+      }
+    }
+  }
+  std::vector<int> depth;
+  std::vector<int> height;
+};
 
 }  // namespace
 
@@ -106,28 +141,32 @@ std::vector<CollectivePhase> TreePhases(const Network& network, double bytes,
   const Cluster& cluster = *network.cluster;
   const std::vector<Nodes> groups = NodesOfGroup(network, members);
   const auto count = static_cast<int>(groups[0].size());
-  if (count < 2) return {};
+  if (count < 2 || !OnAsManyNodes(groups)) return {};
   size_t heads = members.size();
-  size_t longest = 1;
   for (const Nodes& nodes : groups) {
     for (const std::vector<int>& devices : nodes) {
       heads = std::min(heads, devices.size());
-      longest = std::max(longest, devices.size());
     }
   }
+  const TreePlaces places(count);
   // What climbs must come down again: both ways at once.
-  Edges chains(cluster);
-  Edges trees(cluster);
-  std::map<LinkId, double> on;
-  int depth = 0;
+  Edges all(cluster);
+  Filling filling(cluster);
+  const auto add = [&](Filling::Part part, int step, int from, int to,
+                       double flows) {
+    all.Add(from, to, flows);
+    filling.Add(part, step, from, to, flows);
+  };
   for (const Nodes& nodes : groups) {
     for (size_t head = 0; head < heads; ++head) {
       for (const std::vector<int>& devices : nodes) {
-        for (size_t at = 0; at + 1 < devices.size(); ++at) {
-          const int near = devices[(head + at) % devices.size()];
-          const int far = devices[(head + at + 1) % devices.size()];
-          chains.Add(far, near, 2, &on);  // for both trees
-          chains.Add(near, far, 2, &on);
+        const auto size = static_cast<int>(devices.size());
+        for (int at = 0; at + 1 < size; ++at) {
+          const int near = devices[(head + at) % size];
+          const int far = devices[(head + at + 1) % size];
+          // For both trees.
+          add(Filling::kChainUp, size - 2 - at, far, near, 2);
+          add(Filling::kChainDown, at, near, far, 2);
         }
       }
       for (const bool second : {false, true}) {
@@ -138,31 +177,22 @@ std::vector<CollectivePhase> TreePhases(const Network& network, double bytes,
               devices[head % devices.size()];
         }
         for (int place = 1; place <= count; ++place) {
-          int above = 0;
-          for (int up = TreeParent(place, count); up != 0;
-               up = TreeParent(up, count)) {
-            ++above;
-          }
-          depth = std::max(depth, above);
           const int parent = TreeParent(place, count);
           if (parent == 0) continue;
-          trees.Add(device_at[place], device_at[parent], 1, &on);
-          trees.Add(device_at[parent], device_at[place], 1, &on);
+          add(Filling::kTreeUp, places.height[place], device_at[place],
+              device_at[parent], 1);
+          add(Filling::kTreeDown, places.depth[place], device_at[parent],
+              device_at[place], 1);
         }
       }
     }
   }
   CollectivePhase phase = {.bytes = bytes / (2 * static_cast<double>(heads)),
-                           .loads = LoadsOf(on)};
-  const auto chain_steps = 2 * static_cast<double>(longest - 1);
-  const double tree_steps = 2 * depth;
-  const double chunk = std::min(kChunkBytes, phase.bytes);
-  // Until the last one has got its first chunk.
-  double fill_s = tree_steps * chunk / trees.RateOf(on) -
-                  chunk / cluster.RateOf(phase.loads);
-  if (chain_steps > 0) fill_s += chain_steps * chunk / chains.RateOf(on);
-  phase.latency_s = chain_steps * chains.latency_s() +
-                    tree_steps * trees.latency_s() + std::max(0.0, fill_s);
+                           .loads = all.loads()};
+  const double chunk = phase.bytes / std::ceil(phase.bytes / kChunkBytes);
+  // Until the last one has got its first chunk; the others follow it.
+  phase.latency_s = std::max(
+      0.0, filling.Seconds(chunk) - chunk / cluster.RateOf(phase.loads));
   return {phase};
 }
 
@@ -173,7 +203,7 @@ std::vector<CollectivePhase> HierarchicalPhases(
   const std::vector<Nodes> groups = NodesOfGroup(network, members);
   const size_t count = groups[0].size();
   const size_t each = groups[0][0].size();
-  if (count < 2 || each < 2) return {};
+  if (count < 2 || each < 2 || !OnAsManyNodes(groups)) return {};
   std::vector<std::vector<int>> inside;
   std::vector<std::vector<int>> between;
   for (const Nodes& nodes : groups) {

@@ -46,6 +46,10 @@ nlohmann::ordered_json OffloadToJson(const OffloadReport& report) {
       {"exposed_s", report.exposed_s()},
       {"held_back_s", report.held_back_s()}};
   if (report.step_cost_s) out["step_cost_s"] = *report.step_cost_s;
+  if (report.cost_left_out) {
+    out["step_cost_s"] = nullptr;
+    out["step_cost_left_out"] = true;
+  }
   out["ranks"] = std::move(ranks);
   return out;
 }

@@ -247,6 +247,9 @@ nlohmann::ordered_json ReportTree(const Report& report) {
     out["held_until_weight"] = *report.held_until_weight;
   }
   if (report.sequences) out["sequences"] = SequencesToJson(*report.sequences);
+  if (!report.collectives.empty()) {
+    out["collectives"] = CollectivesToJson(report.collectives);
+  }
   if (report.slow) out["slow"] = SlowToJson(*report.slow);
   if (report.reliability) {
     out["reliability"] = ReliabilityToJson(*report.reliability);
@@ -323,6 +326,7 @@ std::vector<std::string> ReportKeys() {
           "offload",
           "costs",
           "dp_classes",
+          "collectives",
           "slow",
           "reliability",
           "peak_memory_bytes",

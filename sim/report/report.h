@@ -12,6 +12,7 @@
 #include "sim/engine/step_interval.h"
 #include "sim/program/program.h"
 #include "sim/report/class_report.h"
+#include "sim/report/collective_report.h"
 #include "sim/report/cost_report.h"
 #include "sim/report/jitter_report.h"
 #include "sim/report/memory_report.h"
@@ -99,6 +100,8 @@ struct Report {
   std::optional<SequenceReport> sequences;  // where lengths are given
   std::optional<SlowReport> slow;           // where devices or links are slow
   std::optional<ReliabilityReport> reliability;  // where devices fail
+  // Where the configuration leaves rings.
+  std::vector<CollectiveReport> collectives;
   std::vector<RankReport> ranks;
   // Where not all data-parallel replicas run the same.
   std::optional<ClassesReport> dp_classes;

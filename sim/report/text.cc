@@ -111,6 +111,7 @@ std::string ReportToText(const Report& report) {
                           IntervalText(*report.interval, report.iteration_s));
   }
   if (report.sequences) out += SequencesToText(*report.sequences);
+  out += CollectivesToText(report.collectives);
   if (report.slow) out += SlowToText(*report.slow);
   if (report.offload) out += OffloadToText(*report.offload);
   if (report.throughput) out += ThroughputToText(*report.throughput);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -121,7 +122,17 @@ bool DrawsAnything(const PreparedRun& run) {
 
 absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
                                          int draws, int threads,
-                                         RunContext* context) {
+                                         RunContext* context,
+                                         Progress* progress) {
+  std::mutex telling;
+  double done = 0;
+  const double all =
+      static_cast<double>(draws) * static_cast<double>(strategies.size());
+  const auto tell = [&] {
+    if (progress == nullptr) return;
+    const std::lock_guard<std::mutex> lock(telling);
+    progress->At(++done / all);
+  };
   MonteCarlo result;
   result.draws = draws;
   std::vector<std::vector<double>> samples;
@@ -159,6 +170,7 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
             return Prefix(absl::StrCat("draw ", draw), seconds.status());
           }
           iterations_s[draw] = *seconds;
+          tell();
           return absl::OkStatus();
         })));
     samples.push_back(iterations_s);

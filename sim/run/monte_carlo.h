@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/base/progress.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
@@ -54,10 +55,11 @@ inline constexpr char kNothingDrawn[] =
 // Engine `fast` where none is given; with another one draw follows the other
 // (simulated_run.h). With noise and no iterations given, a draw is the period
 // after the first iteration. Errors: those of Prepare, Lower and the engine, of
-// the first draw that has one.
+// the first draw that has one. `progress` hears of draws, one call at a time.
 absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
                                          int draws, int threads,
-                                         RunContext* context);
+                                         RunContext* context,
+                                         Progress* progress = nullptr);
 
 std::string MonteCarloToText(const MonteCarlo& result);
 nlohmann::ordered_json MonteCarloToJson(const MonteCarlo& result);

@@ -65,7 +65,18 @@ bool HasCopies(const Program& program) {
 }
 
 // Operations of a run that is worth a second one.
-constexpr int64_t kMostRunTwice = 1000000;
+constexpr double kMostRunTwice = 1e6;
+
+// Of all replicas and iterations, whatever an engine makes of them.
+double OpsOf(const Program& program) {
+  double ops = 0;
+  const std::vector<int> replicas = program.ReplicasOfClasses();
+  for (int index = 0; index < program.num_classes(); ++index) {
+    ops += static_cast<double>(program.dp_class(index).num_ops()) *
+           replicas[index] * program.iterations;
+  }
+  return ops;
+}
 
 // How much shorter the step is when copies take no time.
 absl::StatusOr<double> CostOfCopies(const Program& program,
@@ -99,6 +110,7 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
   const std::vector<std::vector<double>> peaks = PeaksOf(prepared, program);
   report = Summarize(program, result.summary, peaks[0]);
   ReportClasses(program, result.summary, peaks, &report);
+  report.collectives = ReportCollectives(program);
   report.held_until_weight = held;
   report.engine = engine->name;
   if (options.interval) {
@@ -108,14 +120,14 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
   DescribeRun(prepared, &report);
   if (report.offload && !HasCopies(program)) {
     report.offload->step_cost_s = 0;
-  } else if (report.offload && result.summary.simulated_ops > kMostRunTwice) {
+  } else if (report.offload && OpsOf(program) > kMostRunTwice) {
     report.offload->cost_left_out = true;
   } else if (report.offload) {
     PW_ASSIGN_OR_RETURN(
         report.offload->step_cost_s,
         CostOfCopies(program, *engine,
-                     {.progress = options.progress,
-                      .native_flows = prepared.config.network == "native"},
+                     // Without progress: that of a run has ended.
+                     {.native_flows = prepared.config.network == "native"},
                      report.iteration_s));
   }
   DescribeResults(prepared, &report);

@@ -214,6 +214,13 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group,
     const double share =
         std::max(1.0, static_cast<double>(nics) / shape->devices_per_node);
     const double nic = per_node * share * shape->nic.bytes_per_s;
+    if (base.strategy.collectives.value_or(CollectiveAlgorithm::kRing) !=
+        CollectiveAlgorithm::kRing) {
+      // Two levels may use NVLink for less; so much must leave a node.
+      const double nodes = std::ceil(static_cast<double>(group.dp) * group.tp *
+                                     group.cp / space_->devices_per_node());
+      return nic > 0 ? bytes * (nodes - 1) / nodes / nic : 0;
+    }
     // A node of one device has no NVLink.
     rate = per_node > 1 && rate > 0 ? std::min(rate, nic) : nic;
   }

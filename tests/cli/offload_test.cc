@@ -156,6 +156,23 @@ TEST_CASE("offload: no schedule's step is longer on shared links",
   }
 }
 
+TEST_CASE("offload: a cost that is left out is null, and said so",
+          "[offload]") {
+  const std::string base =
+      "simulate --model llama3-8b --system dgx-a100 --analytic --pp 4 "
+      "--memory 1000GiB --microbatches 8 --engine fast --json --schedule 1f1b "
+      "--offload full --iterations ";
+  for (const bool long_run : {false, true}) {
+    const BinaryResult run = Run(base + (long_run ? "20000" : "2"));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json offload = json::parse(run.out)["offload"];
+    REQUIRE(offload.contains("step_cost_s"));
+    CHECK(offload["step_cost_s"].is_null() == long_run);
+    CHECK(offload.contains("step_cost_left_out") == long_run);
+  }
+}
+
 // One tensor of each layer, with and without what is computed again.
 TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
   const std::string base =

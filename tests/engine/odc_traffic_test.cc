@@ -419,7 +419,8 @@ TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
   const Nodes nodes = {4, 4};
   const Network network = nodes.Build();
   // [replica] the end of its push.
-  const auto ends = [&](const std::vector<double>& factors) {
+  const auto ends = [&](const std::vector<double>& factors,
+                        double first_poll_s = 0) {
     std::vector<Program> classes;
     std::vector<int> class_of_replica;
     for (const double factor : factors) {
@@ -427,6 +428,7 @@ TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
       options.layers.adds_bytes_per_s = 16;
       options.parameter_bytes = {0};
       options.costs.microbatch_factor = {factor};
+      if (classes.empty()) options.layers.poll_s = first_poll_s;
       classes.push_back(Lowered(Registered("1f1b", 1, 1), options));
       class_of_replica.push_back(static_cast<int>(classes.size()) - 1);
     }
@@ -455,6 +457,14 @@ TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
   for (int client = 0; client < 4; ++client) {
     const double factor = std::vector<double>{1, 5, 10, 20}[client];
     CHECK(apart[client] == Approx(3 * factor + 4.5 + 0.75));
+  }
+  // The first comes at 7.5 s and is seen 20 s later: the second, which comes at
+  // 19.5 s, does not wait for it, and neither does it for the second.
+  const std::vector<double> late = ends({1, 5, 10, 20}, 40);
+  const std::vector<double> expected = {19.5 + 0.75, 27.5 + 0.75, 34.5 + 0.75,
+                                        64.5 + 0.75};
+  for (int client = 0; client < 4; ++client) {
+    CHECK(late[client] == Approx(expected[client]));
   }
 }
 

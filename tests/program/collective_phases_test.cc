@@ -4,31 +4,21 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/trace/trace.h"
+#include "tests/support/collective_steps.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
-#include "tests/support/step_flows.h"
 
 namespace pipewright {
 namespace {
-
-// [node - 1] parents of the in-order tree over low..high, built from the root.
-void TreeByHalves(int low, int high, int parent, std::vector<int>* parents) {
-  if (low > high) return;
-  int size = 1;
-  while (2 * size <= high - low + 1) size *= 2;
-  const int root = low + size - 1;
-  (*parents)[root - 1] = parent;
-  TreeByHalves(low, root - 1, root, parents);
-  TreeByHalves(root + 1, high, root, parents);
-}
 
 TEST_CASE("collectives: two trees, one's leaves are the other's inner nodes",
           "[program]") {
@@ -79,158 +69,82 @@ Fabric MakeFabric(int nodes, int devices, int devices_per_card = 1) {
   return fabric;
 }
 
-// Adds steps, and knows which was the last one over each edge.
-class Steps {
- public:
-  explicit Steps(const Cluster& cluster) : cluster_(cluster) {}
-  int Add(int edge, int from, int to, double bytes, std::vector<int> after) {
-    const std::vector<LinkId> route = cluster_.Route(from, to);
-    const auto last = last_.find({edge, from, to});
-    if (last != last_.end()) after.push_back(last->second);
-    steps_.push_back({.links = route,
-                      .bytes = bytes,
-                      .latency_s = cluster_.Bundle({route}).latency_s,
-                      .after = std::move(after)});
-    return last_[{edge, from, to}] = static_cast<int>(steps_.size()) - 1;
+// [node] the devices of the members.
+CollectiveSteps::Nodes NodesOf(const Fabric& fabric) {
+  std::map<int, std::vector<int>> nodes;
+  for (const Member& member : fabric.members) {
+    const int device =
+        fabric.network.mapping->DeviceOf(member.replica, member.rank);
+    nodes[fabric.cluster->devices()[device].node].push_back(device);
   }
-  double LastEnd() const { return pipewright::LastEnd(cluster_, steps_); }
-
- private:
-  const Cluster& cluster_;
-  std::vector<StepFlow> steps_;
-  std::map<std::tuple<int, int, int>, int> last_;
-};
-
-// An all-reduce of `bytes` over one device a node, chunk by chunk.
-void AddTrees(int name, int nodes, double bytes, Steps* steps) {
-  const int chunks = static_cast<int>(std::ceil(bytes / 2 / 524288));
-  const double chunk = bytes / 2 / chunks;
-  for (const bool second : {false, true}) {
-    std::vector<int> device(nodes + 1);  // [place]
-    for (int node = 1; node <= nodes; ++node) {
-      device[second ? PlaceInSecondTree(node, nodes) : node] = node - 1;
-    }
-    std::vector<int> parents(nodes);
-    TreeByHalves(1, nodes, 0, &parents);
-    std::vector<std::vector<int>> children(nodes + 1);
-    for (int node = 1; node <= nodes; ++node) {
-      children[parents[node - 1]].push_back(node);
-    }
-    const int root = children[0][0];
-    std::vector<int> down_from_root{root};
-    for (size_t next = 0; next < down_from_root.size(); ++next) {
-      for (const int child : children[down_from_root[next]]) {
-        down_from_root.push_back(child);
-      }
-    }
-    const int up = 4 * name + 2 * (second ? 1 : 0);
-    for (int part = 0; part < chunks; ++part) {
-      std::vector<std::vector<int>> has(nodes + 1);  // [place] waits for
-      for (auto node = down_from_root.rbegin(); node != down_from_root.rend();
-           ++node) {
-        if (*node == root) continue;
-        const int parent = parents[*node - 1];
-        has[parent].push_back(
-            steps->Add(up, device[*node], device[parent], chunk, has[*node]));
-      }
-      std::vector<int> got(nodes + 1, -1);
-      for (const int node : down_from_root) {
-        for (const int child : children[node]) {
-          got[child] = steps->Add(
-              up + 1, device[node], device[child], chunk,
-              node == root ? has[root] : std::vector<int>{got[node]});
-        }
-      }
-    }
-  }
+  CollectiveSteps::Nodes all;
+  for (auto& [node, devices] : nodes) all.push_back(std::move(devices));
+  return all;
 }
 
-// Steps of rings of equal length, `rounds` times around. `before` and the
-// result: [device] what its next step waits for.
-std::vector<std::vector<int>> AddRings(
-    int name, const std::vector<std::vector<int>>& rings, int count,
-    double bytes, std::vector<std::vector<int>> before, Steps* steps) {
-  for (int step = 0; step < count; ++step) {
-    std::vector<std::vector<int>> after(before.size());
-    for (const std::vector<int>& ring : rings) {
-      for (size_t at = 0; at < ring.size(); ++at) {
-        const int to = ring[(at + 1) % ring.size()];
-        after[to].push_back(
-            steps->Add(name, ring[at], to, bytes, before[ring[at]]));
-      }
-    }
-    before = std::move(after);
-  }
-  return before;
-}
-
-void AddHierarchy(int name, int nodes, int devices, double bytes,
-                  Steps* steps) {
-  std::vector<std::vector<int>> inside(nodes);
-  std::vector<std::vector<int>> between(devices);
-  for (int device = 0; device < nodes * devices; ++device) {
-    inside[device / devices].push_back(device);
-    between[device % devices].push_back(device);
-  }
-  std::vector<std::vector<int>> state(nodes * devices);
-  const double part = bytes / devices;
-  state = AddRings(3 * name, inside, devices - 1, part, state, steps);
-  state = AddRings(3 * name + 1, between, 2 * (nodes - 1), part / nodes, state,
-                   steps);
-  AddRings(3 * name + 2, inside, devices - 1, part, state, steps);
-}
-
-// Several of these at once: the rates of all are so much smaller.
-double PhasesSeconds(const Cluster& cluster,
-                     const std::vector<CollectivePhase>& phases, int at_once) {
-  double seconds = 0;
-  for (const CollectivePhase& phase : phases) {
-    std::vector<StepFlow> flows;
-    double share = cluster.RateOf(phase.loads) / at_once;
-    seconds += phase.latency_s + phase.bytes / share;
-  }
-  return seconds;
-}
-
-TEST_CASE("collectives: trees are their chunks to 2 %, alone and meeting",
+// The distance that was measured between trees as one bundle and their chunks:
+// least where a tree sends a single chunk.
+TEST_CASE("collectives: trees are near their chunks for every size",
           "[program]") {
-  for (const int nodes : {16, 64}) {
-    const Fabric fabric = MakeFabric(nodes, 1);
-    const double bytes = 256e6;
-    const std::vector<CollectivePhase> phases =
-        TreePhases(fabric.network, bytes, fabric.members);
-    REQUIRE(phases.size() == 1);
-    for (const int at_once : {1, 2}) {
-      INFO(nodes << " nodes, at once " << at_once);
-      Steps steps(*fabric.cluster);
-      for (int name = 0; name < at_once; ++name) {
-        AddTrees(name, nodes, bytes, &steps);
-      }
-      const double expected_s = steps.LastEnd();
-      CHECK(PhasesSeconds(*fabric.cluster, phases, at_once) ==
-            Approx(expected_s).epsilon(0.02));
+  struct Case {
+    int nodes;
+    int devices;
+    double low;
+    double high;
+  };
+  for (const Case& shape : std::vector<Case>{{2, 1, 0.83, 1.01},
+                                             {3, 1, 0.87, 1.01},
+                                             {16, 1, 0.93, 1.07},
+                                             {64, 1, 0.93, 1.07},
+                                             {2, 8, 0.85, 1.11},
+                                             {5, 4, 0.89, 1.07},
+                                             {8, 8, 0.90, 1.06},
+                                             {16, 8, 0.90, 1.06}}) {
+    const Fabric fabric = MakeFabric(shape.nodes, shape.devices);
+    for (const double bytes : {1e4, 1e5, 1e6, 2e6, 8e6, 32e6, 128e6, 256e6}) {
+      if (bytes * shape.nodes * shape.devices > 1.7e10) continue;  // takes long
+      const std::vector<CollectivePhase> phases =
+          TreePhases(fabric.network, bytes, fabric.members);
+      REQUIRE(phases.size() == 1);
+      CollectiveSteps steps(*fabric.cluster);
+      steps.AddTrees(NodesOf(fabric), bytes);
+      const double ratio = SecondsOf(*fabric.cluster, phases) / steps.LastEnd();
+      INFO(shape.nodes << " nodes of " << shape.devices << ", " << bytes
+                       << " bytes: " << ratio);
+      const bool one_chunk = bytes <= 1e6;
+      CHECK(ratio >= (one_chunk ? 0.99 : shape.low));
+      CHECK(ratio <= (one_chunk ? 1.04 : shape.high));
+    }
+  }
+}
+
+TEST_CASE("collectives: trees of uneven nodes are near their chunks",
+          "[program]") {
+  for (const int left : {1, 4, 7}) {
+    Fabric fabric = MakeFabric(3, 8);
+    fabric.members.resize(16 + left);
+    for (const double bytes : {1e4, 1e6, 8e6, 64e6}) {
+      CollectiveSteps steps(*fabric.cluster);
+      steps.AddTrees(NodesOf(fabric), bytes);
+      INFO(left << " devices on the last node, " << bytes << " bytes");
+      CHECK(SecondsOf(*fabric.cluster,
+                      TreePhases(fabric.network, bytes, fabric.members)) ==
+            Approx(steps.LastEnd()).epsilon(0.25));
     }
   }
 }
 
 TEST_CASE("collectives: two levels of rings are their steps", "[program]") {
-  for (const int nodes : {2, 8}) {
-    const int devices = 8;
-    const Fabric fabric = MakeFabric(nodes, devices);
+  for (const int nodes : {2, 16, 64}) {
+    const Fabric fabric = MakeFabric(nodes, 8);
     const double bytes = 256e6;
     const std::vector<CollectivePhase> phases = HierarchicalPhases(
         fabric.network, CollectiveKind::kAllReduce, bytes, fabric.members);
     REQUIRE(phases.size() == 3);
-    for (const int at_once : {1, 2}) {
-      INFO(nodes << " nodes, at once " << at_once);
-      Steps steps(*fabric.cluster);
-      for (int name = 0; name < at_once; ++name) {
-        AddHierarchy(name, nodes, devices, bytes, &steps);
-      }
-      const double epsilon = at_once == 1 ? 1e-9 : 0.02;
-      CHECK(PhasesSeconds(*fabric.cluster, phases, at_once) ==
-            Approx(steps.LastEnd()).epsilon(epsilon));
-    }
+    CollectiveSteps steps(*fabric.cluster);
+    steps.AddHierarchy(NodesOf(fabric), bytes);
+    CHECK(SecondsOf(*fabric.cluster, phases) ==
+          Approx(steps.LastEnd()).epsilon(1e-9));
     // The halves of an all-reduce.
     const auto seconds = [&](CollectiveKind kind) {
       return SecondsOf(
@@ -256,6 +170,65 @@ TEST_CASE("collectives: not offered where there is one level", "[program]") {
   }
   CHECK(TreePhases(node.network, 1e6, node.members).empty());
   CHECK(TreePhases(uneven.network, 1e6, uneven.members).size() == 1);
+}
+
+// Three devices a rank, eight a node: device 2 of the second stage's first
+// replica is on another node than devices 0 and 1.
+TEST_CASE("collectives: not offered where devices of a rank straddle nodes",
+          "[program]") {
+  const Fabric fabric = MakeFabric(2, 8);
+  Network network = fabric.network;
+  const auto mapping = RankMapping::FromOrder("dp-pp", 2, 2, 16, 3);
+  REQUIRE(mapping.ok());
+  network.mapping = std::make_shared<const RankMapping>(*mapping);
+  bool straddles = false;
+  for (const int rank : {0, 1}) {
+    const std::vector<Member> members = {{0, rank}, {1, rank}};
+    std::vector<size_t> spans;
+    for (int index = 0; index < 3; ++index) {
+      std::set<int> nodes;
+      for (const Member& member : members) {
+        nodes.insert(fabric.cluster
+                         ->devices()[network.mapping->DeviceOf(member.replica,
+                                                               rank, index)]
+                         .node);
+      }
+      spans.push_back(nodes.size());
+    }
+    if (spans == std::vector<size_t>(3, spans[0])) continue;
+    straddles = true;
+    CHECK(TreePhases(network, 1e9, members).empty());
+    CHECK(HierarchicalPhases(network, CollectiveKind::kAllReduce, 1e9, members)
+              .empty());
+  }
+  CHECK(straddles);
+}
+
+// Several devices a rank: each of them has trees of its own, all at once.
+TEST_CASE("collectives: trees of two devices a rank are near their chunks",
+          "[program]") {
+  const Fabric fabric = MakeFabric(16, 8);
+  Network network = fabric.network;
+  const auto mapping = RankMapping::FromOrder("dp-pp", 1, 64, 128, 2);
+  REQUIRE(mapping.ok());
+  network.mapping = std::make_shared<const RankMapping>(*mapping);
+  std::vector<Member> members;
+  for (int replica = 0; replica < 64; ++replica)
+    members.push_back({replica, 0});
+  for (const double bytes : {1e5, 2e6, 32e6}) {
+    CollectiveSteps steps(*fabric.cluster);
+    for (int index = 0; index < 2; ++index) {
+      CollectiveSteps::Nodes nodes(16);
+      for (const Member& member : members) {
+        const int device = mapping->DeviceOf(member.replica, 0, index);
+        nodes[fabric.cluster->devices()[device].node].push_back(device);
+      }
+      steps.AddTrees(nodes, bytes);
+    }
+    INFO(bytes);
+    CHECK(SecondsOf(*fabric.cluster, TreePhases(network, bytes, members)) ==
+          Approx(steps.LastEnd()).epsilon(0.1));
+  }
 }
 
 Program AllReduces(const Fabric& fabric, CollectiveAlgorithm algorithm,
@@ -308,50 +281,63 @@ TEST_CASE("collectives: engines run every algorithm, and the fastest is it",
   CHECK(chosen.size() >= 2);
 }
 
-// Two groups, of even and of odd devices, that reduce at a time over the same
-// cards: half of them each. NVLink is nobody's but the own.
-TEST_CASE("collectives: phases of two groups share cards", "[program]") {
+// Two groups, of even and of odd devices, over the same cards. They start at
+// different times and have different sizes, so they meet for a part of them.
+TEST_CASE("collectives: two groups that meet are near their steps",
+          "[program][long]") {
   for (const CollectiveAlgorithm algorithm :
        {CollectiveAlgorithm::kTree, CollectiveAlgorithm::kHierarchical}) {
-    const Fabric fabric = MakeFabric(4, 4, 2);
-    std::vector<int> places(16);
-    std::iota(places.begin(), places.end(), 0);
-    const auto schedule =
-        Parsed("pp 2 vpp 1 microbatches 1\n0: F0 BW0\n1: F0 BW0");
-    LowerOptions options;
-    options.costs = CostsOf(
-        *schedule, {.forward = 0, .backward_input = 0, .backward_weight = 0});
-    options.data_parallel = DataParallel::kDdp;
-    options.replicas = 8;
-    options.gradient_bytes = {1e9, 1e9};
-    options.network = NetworkOf(fabric.cluster, places, 2, 8);
-    options.network.collectives = algorithm;
-    Program program = Lowered(schedule, options);
-    // No hops: both begin at once.
-    for (Channel& channel : program.channels) channel.bytes = 0;
-    const CollectivePlan plan =
-        PlanCollective(program, OpKind::kAllReduce, 1e9,
-                       GroupMembers(program, program.groups[0], 0));
-    REQUIRE(plan.algorithm == algorithm);
-    double expected_s = 0;
-    int limited = 0;
-    for (const CollectivePhase& phase : plan.phases) {
-      const double rate = fabric.cluster->RateOf(phase.loads);
-      const bool by_cards = std::any_of(
-          phase.loads.begin(), phase.loads.end(), [&](const LinkLoad& load) {
-            const Link& link = fabric.cluster->links()[load.link];
-            return link.bytes_per_s == 25e9 &&
-                   link.bytes_per_s / load.flows == rate;
-          });
-      limited += by_cards ? 1 : 0;
-      expected_s += phase.latency_s + phase.bytes / rate * (by_cards ? 2 : 1);
-    }
-    CHECK(limited == 1);
-    for (const bool native : {false, true}) {
-      const auto run = RunSimgrid(program, {.native_flows = native});
-      REQUIRE(run.ok());
-      CHECK(run->iteration_s() == Approx(expected_s).epsilon(1e-4));
-      CHECK(run->flows > 0);
+    const bool trees = algorithm == CollectiveAlgorithm::kTree;
+    for (const int nodes : {4, 16, 64}) {
+      const int devices = trees ? 2 : 4;  // a node; two share a card
+      const Fabric fabric = MakeFabric(nodes, devices, 2);
+      std::vector<int> places(nodes * devices);
+      std::iota(places.begin(), places.end(), 0);
+      const auto schedule =
+          Parsed("pp 2 vpp 1 microbatches 1\n0: F0 BW0\n1: F0 BW0");
+      LowerOptions options;
+      options.costs = CostsOf(
+          *schedule,
+          {.forward = 0, .backward_input = 0.003, .backward_weight = 0});
+      options.data_parallel = DataParallel::kDdp;
+      options.replicas = nodes * devices / 2;
+      options.gradient_bytes = {128e6, 256e6};
+      options.network = NetworkOf(fabric.cluster, places, 2, options.replicas);
+      options.network.collectives = algorithm;
+      Program program = Lowered(schedule, options);
+      for (Channel& channel : program.channels) channel.bytes = 0;
+      for (const bool native : {false, true}) {
+        INFO(trees << " " << nodes << " nodes, native " << native);
+        FullTrace trace;
+        const auto run =
+            RunSimgrid(program, {.trace = &trace, .native_flows = native});
+        INFO(run.status());
+        REQUIRE(run.ok());
+        std::vector<double> start_s(2, 1e9);  // [rank]
+        std::vector<double> end_s(2, 0);
+        for (const TraceOp& op : trace.ops()) {
+          if (op.kind != OpKind::kAllReduce || op.iteration > 0) continue;
+          start_s[op.rank] = std::min(start_s[op.rank], op.start_s);
+          end_s[op.rank] = std::max(end_s[op.rank], op.end_s);
+        }
+        REQUIRE(start_s[1] < start_s[0]);
+        REQUIRE(start_s[0] < end_s[1]);
+        CollectiveSteps steps(*fabric.cluster);
+        for (const int rank : {0, 1}) {
+          CollectiveSteps::Nodes group(nodes);
+          for (int device = rank; device < nodes * devices; device += 2) {
+            group[device / devices].push_back(device);
+          }
+          const double bytes = options.gradient_bytes[rank];
+          if (trees) {
+            steps.AddTrees(group, bytes, start_s[rank]);
+          } else {
+            steps.AddHierarchy(group, bytes, start_s[rank]);
+          }
+        }
+        CHECK(std::max(end_s[0], end_s[1]) ==
+              Approx(steps.LastEnd()).epsilon(0.02));
+      }
     }
   }
 }

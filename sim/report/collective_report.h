@@ -1,0 +1,34 @@
+// How the collectives of gradients and parameters run, where the configuration
+// leaves rings.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace pipewright {
+
+struct CollectiveReport {
+  int group = 0;
+  std::vector<int> ranks;  // of each of its replicas
+  int members = 0;
+  std::string kind;  // OpKindName
+  double bytes = 0;  // of the whole buffer
+  // "ring", "recursive doubling", "tree", "hierarchical" or "measured".
+  std::string algorithm;
+  double seconds = 0;  // alone on the network
+};
+
+// One for each kind and size of a group, and for each way that its instances
+// run it. Empty without a system, and with rings for all.
+std::vector<CollectiveReport> ReportCollectives(const Program& program);
+
+// Lines "collectives ...", ended; those of groups that are alike are one.
+std::string CollectivesToText(const std::vector<CollectiveReport>& report);
+// The value of the key "collectives".
+nlohmann::ordered_json CollectivesToJson(
+    const std::vector<CollectiveReport>& report);
+
+}  // namespace pipewright

@@ -1,0 +1,57 @@
+// Bounds of `plan` against the steps that they bound.
+#include "sim/search/plan_bound.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "sim/run/simulated_run.h"
+
+namespace pipewright {
+namespace {
+
+// Large gradients over two nodes of eight devices, hardly any work.
+PlanRequest Request(const std::string& collectives) {
+  PlanRequest request;
+  request.base = ReadConfig("", "",
+                            {{{"model.preset", "llama3-8b", "test"},
+                              {"system.preset", "dgx-h100", "test"},
+                              {"system.nodes", "2", "test"},
+                              {"system.memory", "10TB", "test"},
+                              {"strategy.collectives", collectives, "test"},
+                              {"strategy.sequence", "128", "test"},
+                              {"engine", "fast", "test"},
+                              {"costs.analytic.device", "auto", "test"}}})
+                     .value();
+  request.global_batch = 16;
+  request.fixed = {{"cp", {"1"}},          {"offload", {"none"}},
+                   {"layout", {"even"}},   {"recompute", {"none"}},
+                   {"schedule", {"1f1b"}}, {"microbatch_size", {"1"}}};
+  return request;
+}
+
+TEST_CASE("plan: no bound is above the step, whatever collectives run",
+          "[search]") {
+  for (const char* collectives : {"ring", "tree", "hierarchical", "fastest"}) {
+    RunContext context;
+    const auto space = PlanSpace::Make(Request(collectives), &context);
+    INFO(collectives << " " << space.status());
+    REQUIRE(space.ok());
+    PlanBounds bounds(space->get());
+    int reduced = 0;
+    for (const PlanGroup& group : (*space)->Groups()) {
+      for (const PlanPoint& point : (*space)->PointsOf(group)) {
+        const auto run = Simulate((*space)->ConfigOf(point), &context);
+        if (!run.ok()) continue;
+        INFO((*space)->NameOf(point));
+        CHECK(bounds.StepSeconds(point) <=
+              run->report.iteration_s * (1 + kBoundRounding));
+        reduced += bounds.StepSeconds(point) > bounds.StepSeconds(group);
+      }
+    }
+    // Gradients do count.
+    CHECK(reduced > 0);
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

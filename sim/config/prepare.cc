@@ -116,7 +116,8 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   }
   absl::StatusOr<PreparedCosts> costs =
       PrepareCosts(config, sizes, model ? &*model : nullptr, run.network,
-                   *std::move(profile), std::move(slice_factor), &run.warnings);
+                   *std::move(profile), std::move(slice_factor), context,
+                   &run.warnings);
   if (!costs.ok()) return refusal(costs.status());
   run.costs = *std::move(costs);
   PassCosts planned = run.costs.passes;

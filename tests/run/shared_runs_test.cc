@@ -162,7 +162,8 @@ TEST_CASE("shared runs: what throws leaves no empty value", "[run]") {
   const auto fails = []() -> std::string { throw std::bad_alloc(); };
   CHECK_THROWS_AS(FindOrMake(1, fails, &known), std::bad_alloc);
   CHECK(known.empty());
-  CHECK(FindOrMake(1, [] { return std::string("one"); }, &known) == "one");
+  CHECK(FindOrMake(
+            1, [] { return std::string("one"); }, &known) == "one");
   // It is known now.
   CHECK(FindOrMake(1, fails, &known) == "one");
 }

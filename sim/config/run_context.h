@@ -7,6 +7,7 @@
 // as long as it lives.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,7 +37,9 @@ namespace pipewright {
 
 class RunContext {
  public:
-  RunContext() = default;
+  // Keeps what runs share of so many models with their training at a time; as
+  // many as a sweep goes through again and again.
+  explicit RunContext(size_t most_models = 256) : shared_(most_models) {}
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 
@@ -111,8 +114,7 @@ class RunContext {
   Kept<absl::StatusOr<SiliconTables>> silicon_tables_;
   Files<ReadSchedule> schedules_;
   Files<std::shared_ptr<const std::vector<int64_t>>> lengths_;
-  // As many as a sweep goes through again and again.
-  Memo<std::pair<TrainingSpec, ModelSpec>, SharedModel> shared_{256};
+  Memo<std::pair<TrainingSpec, ModelSpec>, SharedModel> shared_;
   Memo<ShapeParams, const Cluster> clusters_{16};
   Memo<std::pair<std::string, DeviceSpec>, const Silicon> silicon_{16};
   std::mutex digests_mutex_;

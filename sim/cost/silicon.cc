@@ -99,9 +99,9 @@ Silicon::Silicon(std::shared_ptr<const std::vector<SiliconTable>> tables,
     : tables_(std::move(tables)), device_(std::move(device)) {}
 
 Silicon::Silicon(std::vector<SiliconTable> tables, DeviceSpec device)
-    : Silicon(std::make_shared<const std::vector<SiliconTable>>(
-                  std::move(tables)),
-              std::move(device)) {}
+    : Silicon(
+          std::make_shared<const std::vector<SiliconTable>>(std::move(tables)),
+          std::move(device)) {}
 
 Silicon::Silicon(std::string shipped, DeviceSpec device)
     : shipped_(std::move(shipped)), device_(std::move(device)) {}

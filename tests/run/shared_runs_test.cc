@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -98,6 +99,42 @@ TEST_CASE("shared runs: each is as it is alone, in any order", "[run]") {
     const size_t index = turn * 5 % configs.size();
     INFO("configuration " << index);
     CHECK(ReportOf(configs[index], &context) == alone[index]);
+  }
+}
+
+// With room for two models, so that threads forget what others still use.
+TEST_CASE("shared runs: threads of one context get what each gets alone",
+          "[run]") {
+  const std::vector<RunConfig> configs = Different();
+  std::vector<std::string> alone;
+  for (const RunConfig& config : configs) {
+    RunContext context;
+    alone.push_back(ReportOf(config, &context));
+  }
+  for (const size_t most : {2, 256}) {
+    RunContext context(most);
+    // Each thread in an order of its own: no step has a factor in common with
+    // the number of configurations, 21.
+    const std::vector<size_t> steps = {1, 2, 4, 5};
+    REQUIRE(configs.size() == 21);
+    std::vector<std::vector<std::string>> found(steps.size());
+    std::vector<std::thread> threads;
+    for (size_t own = 0; own < steps.size(); ++own) {
+      found[own].resize(configs.size());
+      threads.emplace_back([&, own] {
+        for (size_t turn = 0; turn < configs.size(); ++turn) {
+          const size_t index = turn * steps[own] % configs.size();
+          found[own][index] = ReportOf(configs[index], &context);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t own = 0; own < steps.size(); ++own) {
+      for (size_t index = 0; index < configs.size(); ++index) {
+        INFO(most << ", thread " << own << ", configuration " << index);
+        CHECK(found[own][index] == alone[index]);
+      }
+    }
   }
 }
 
@@ -259,20 +296,39 @@ TEST_CASE("memo: it forgets, but not what somebody holds", "[run]") {
 TEST_CASE("shared texts: a copy that changes leaves the others", "[run]") {
   SharedTexts texts;
   CHECK(texts.begin() == texts.end());
-  texts["memory"] = "sheet";
-  texts["flops"] = "sheet";
+  texts.Set("memory", "sheet");
+  texts.Set("flops", "sheet");
   SharedTexts copy = texts;
   CHECK(copy == texts);
-  copy["memory"] = "measured";
+  copy.Set("memory", "measured");
   CHECK(texts.at("memory") == "sheet");
   CHECK(copy.at("memory") == "measured");
   CHECK_FALSE(copy == texts);
   SharedTexts less = texts;
-  less.erase("none");
+  less.Erase("none");
   CHECK(less == texts);
-  less.erase("flops");
+  less.Erase("flops");
   CHECK(less.find("flops") == less.end());
   CHECK(texts.at("flops") == "sheet");
+}
+
+// The thread sanitizer sees where a change is made in what another reads.
+TEST_CASE("shared texts: one changes while another thread lets its copy go",
+          "[run]") {
+  for (int round = 0; round < 100; ++round) {
+    SharedTexts texts;
+    texts.Set("memory", "sheet");
+    auto copy = std::make_unique<SharedTexts>(texts);
+    std::string seen;
+    std::thread reader([&] {
+      seen = copy->at("memory");
+      copy.reset();
+    });
+    texts.Set("memory", "measured");
+    reader.join();
+    CHECK(seen == "sheet");
+    CHECK(texts.at("memory") == "measured");
+  }
 }
 
 }  // namespace

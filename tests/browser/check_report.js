@@ -12,9 +12,10 @@ import {join, resolve} from "node:path";
 import {pathToFileURL} from "node:url";
 import {chromium} from "playwright-core";
 
+import {checkWithoutCharts} from "./check_charts.js";
 import {
   checkHover, checkKeys, checkRuns, checkSearch, checkSliders, checkStreams,
-  checkTable, checkWithoutCharts, ready,
+  checkTable, ready,
 } from "./check_page.js";
 
 const ARGUMENTS = [

@@ -259,7 +259,7 @@ TEST_CASE("plot: reports give the interval of the step to its column",
   CHECK(read->points[1].ranges.empty());
 }
 
-// Hidden: writes the page that tests/browser opens; check_page.js knows its
+// Hidden: writes the page that tests/browser opens; check_charts.js knows its
 // numbers.
 TEST_CASE("plot: page for the browser test", "[.browser-pages]") {
   const char* folder = std::getenv("PIPEWRIGHT_BROWSER_PAGES");

@@ -1,6 +1,7 @@
 // Values that follow from a key alone, for keys that come again and again, from
-// any number of threads. Unlike Kept it forgets, so that it stays small however
-// many keys there are; who holds a value keeps it.
+// any number of threads. Unlike Kept it forgets: it has no more values than it
+// may, however many keys there are. How large those grow is theirs; who holds a
+// value keeps it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace pipewright {
 template <typename Key, typename Value>
 class Memo {
  public:
-  explicit Memo(size_t most) : most_(most) {}
+  // At least one.
+  explicit Memo(size_t most) : most_(std::max<size_t>(1, most)) {}
 
   // The value of `key`. Where it is not known `make()` makes it, a
   // std::shared_ptr<Value>; two threads may both make it. Null is not kept.

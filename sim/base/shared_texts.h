@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace pipewright {
 
@@ -25,10 +26,18 @@ class SharedTexts {
     return (**this).at(name);
   }
 
-  // Stays where it is until this is copied.
-  std::string& operator[](const std::string& name) { return Own()[name]; }
-  void erase(const std::string& name) {
-    if (find(name) != end()) Own().erase(name);
+  // A change always makes a map of its own: another thread may still read the
+  // old one, and how many hold it says nothing about that.
+  void Set(const std::string& name, std::string text) {
+    auto changed = std::make_shared<Map>(**this);
+    (*changed)[name] = std::move(text);
+    texts_ = std::move(changed);
+  }
+  void Erase(const std::string& name) {
+    if (find(name) == end()) return;
+    auto changed = std::make_shared<Map>(**this);
+    changed->erase(name);
+    texts_ = std::move(changed);
   }
 
   friend bool operator==(const SharedTexts& one, const SharedTexts& other) {
@@ -36,14 +45,7 @@ class SharedTexts {
   }
 
  private:
-  Map& Own() {
-    if (texts_ == nullptr || texts_.use_count() > 1) {
-      texts_ = std::make_shared<Map>(**this);
-    }
-    return *texts_;
-  }
-
-  std::shared_ptr<Map> texts_;
+  std::shared_ptr<const Map> texts_;
 };
 
 }  // namespace pipewright

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
+#include "sim/plot/figure.h"
 #include "sim/report/facts.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
@@ -60,6 +61,23 @@ absl::Status Draw(const RunConfig& config, RunContext* context,
   return absl::OkStatus();
 }
 
+// What the charts of the page show, where it has no charts and in print.
+std::string FigureOf(const Gallery& gallery, const std::string& y) {
+  Figure figure;
+  figure.x.path = kGalleryX;
+  figure.y.path = y;
+  for (const GalleryEntry& entry : gallery.entries) {
+    const std::vector<double>& peaks = entry.report.peak_activations;
+    if (!entry.refusal.empty() || peaks.empty()) continue;
+    FigurePoint& point = figure.points.emplace_back();
+    point.name = entry.name;
+    point.x = *std::max_element(peaks.begin(), peaks.end());
+    point.y = y == "iteration_s" ? entry.report.iteration_s
+                                 : entry.report.bubble_fraction.per_rank;
+  }
+  return figure.points.empty() ? "" : FigureSvg(figure);
+}
+
 }  // namespace
 
 absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
@@ -95,6 +113,10 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
     gallery.entries.push_back(std::move(entry));
   }
   if (drawn == 0) return refusal;
+  for (const char* y : kGalleryCharts) {
+    std::string svg = FigureOf(gallery, y);
+    if (!svg.empty()) gallery.figures.push_back(std::move(svg));
+  }
   // What matters to one of the pictures is no idle option.
   for (const auto& [warning, count] : idle) {
     if (count == drawn) gallery.warnings.push_back(warning);

@@ -114,9 +114,9 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
     run.network.hop_s *= scales->p2p;
     run.network.links.hop_s = run.network.hop_s;
   }
-  absl::StatusOr<PreparedCosts> costs =
-      PrepareCosts(config, sizes, model ? &*model : nullptr, run.network,
-                   *std::move(profile), std::move(slice_factor), &run.warnings);
+  absl::StatusOr<PreparedCosts> costs = PrepareCosts(
+      config, sizes, model ? &*model : nullptr, run.network,
+      *std::move(profile), std::move(slice_factor), context, &run.warnings);
   if (!costs.ok()) return refusal(costs.status());
   run.costs = *std::move(costs);
   PassCosts planned = run.costs.passes;

@@ -107,7 +107,7 @@ namespace {
 // The tables of measured rates that costs.analytic.silicon stands for; null for
 // none. Error: a file that cannot be read; "shipped" where none ship.
 absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
-    const RunConfig& config, const DeviceSpec& device) {
+    const RunConfig& config, const DeviceSpec& device, RunContext* context) {
   const std::string choice = config.costs.analytic_silicon.value_or("auto");
   const auto field = config.Field("costs.analytic.silicon");
   std::shared_ptr<const Silicon> none;
@@ -133,7 +133,7 @@ absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
                     "auto, shipped, none, or a file (with a '/' or a '.')");
   }
   absl::StatusOr<std::shared_ptr<const Silicon>> own =
-      Silicon::OfFile(choice, device);
+      context->SiliconOf(choice, device);
   if (!own.ok()) return Prefix(field, own.status());
   return own;
 }
@@ -143,7 +143,7 @@ absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
 // model, a known device or the links that it needs.
 absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
     const RunConfig& config, const PreparedModel* model,
-    const ShapeParams* shape) {
+    const ShapeParams* shape, RunContext* context) {
   if (!config.costs.analytic) return std::optional<AnalyticOptions>();
   for (const TimeOf& time : PassTimes(config.costs)) {
     if (!time.given()) continue;
@@ -181,7 +181,7 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                     absl::StrCat("bf16 (", spec->name, " has no fp8)"));
   }
   if (shape != nullptr) options.network = NetworkOf(*shape);
-  PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec));
+  PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec, context));
   options.sustained = config.costs.analytic_sustained.value_or(true);
   return std::optional<AnalyticOptions>(std::move(options));
 }
@@ -287,7 +287,8 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
 absl::StatusOr<PreparedCosts> PrepareCosts(
     const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
     const PreparedNetwork& network, std::optional<PreparedProfile> profile,
-    std::vector<double> slice_factor, std::vector<std::string>* warnings) {
+    std::vector<double> slice_factor, RunContext* context,
+    std::vector<std::string>* warnings) {
   const ShapeParams* shape = network.system_shape();
   PreparedCosts costs;
   costs.profile = std::move(profile);
@@ -295,7 +296,8 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
     PW_RETURN_IF_ERROR(
         TakeProfileTimes(config, *model, shape, &*costs.profile, warnings));
   }
-  PW_ASSIGN_OR_RETURN(costs.analytic, PrepareAnalytic(config, model, shape));
+  PW_ASSIGN_OR_RETURN(costs.analytic,
+                      PrepareAnalytic(config, model, shape, context));
   if (costs.analytic) costs.prices = model->shared->Prices(*costs.analytic);
   costs.device = DeviceOf(costs.analytic, shape);
   WarnOfDevice(config, network, costs, warnings);

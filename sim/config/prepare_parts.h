@@ -53,7 +53,8 @@ AnalyticNetwork NetworkOf(const ShapeParams& shape);
 absl::StatusOr<PreparedCosts> PrepareCosts(
     const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
     const PreparedNetwork& network, std::optional<PreparedProfile> profile,
-    std::vector<double> slice_factor, std::vector<std::string>* warnings);
+    std::vector<double> slice_factor, RunContext* context,
+    std::vector<std::string>* warnings);
 
 // What of the costs follows once the schedule is there: what its R passes take
 // off the backward, the step of both directions of a bidirectional one, noise

@@ -6,9 +6,7 @@
 #include "sim/base/digest.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
-#include "sim/cost/device.h"
 #include "sim/model/hf_config.h"
-#include "sim/profile/silicon_table.h"
 #include "sim/profile/store.h"
 #include "sim/sequences/lengths.h"
 #include "sim/topology/system.h"
@@ -98,6 +96,24 @@ absl::StatusOr<std::shared_ptr<const Profile>> RunContext::CalibrationProfile(
                        [&] { return ReadSharedProfile(name_or_path); });
 }
 
+const absl::StatusOr<RunContext::SiliconTables>& RunContext::TablesOf(
+    const std::string& path) {
+  return silicon_tables_.Get(path, [&]() -> absl::StatusOr<SiliconTables> {
+    PW_ASSIGN_OR_RETURN(std::vector<SiliconTable> tables,
+                        ReadSiliconFile(path));
+    return std::make_shared<const std::vector<SiliconTable>>(std::move(tables));
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const Silicon>> RunContext::SiliconOf(
+    const std::string& path, const DeviceSpec& device) {
+  const absl::StatusOr<SiliconTables>& tables = TablesOf(path);
+  PW_RETURN_IF_ERROR(tables.status());
+  return silicon_.Get({path, device}, [&] {
+    return std::make_shared<const Silicon>(*tables, device);
+  });
+}
+
 std::shared_ptr<SharedModel> RunContext::Shared(const ModelSpec& model,
                                                 const TrainingSpec& training) {
   return shared_.Get({training, model}, [&] {
@@ -140,13 +156,13 @@ absl::Status RunContext::ReadInput(const FieldPlace& field,
   if (input.field == "costs.profile") {
     return Prefix(field, CalibrationProfile(path).status());
   }
-  // Devices and silicon: a run reads them by itself.
+  // The digest is of the file's bytes, tables may be packed.
   const absl::StatusOr<std::string> text = ReadFile(path, InputKind::kProfile);
   PW_RETURN_IF_ERROR(Prefix(field, text.status()));
   KeepDigest(path, *text);
   return Prefix(field, input.field == "costs.analytic.device"
                            ? ReadDevice(*text, path).status()
-                           : ReadSiliconFile(path).status());
+                           : TablesOf(path).status());
 }
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 // as long as it lives.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,8 +24,11 @@
 #include "sim/base/memo.h"
 #include "sim/config/run_config.h"
 #include "sim/config/shared_model.h"
+#include "sim/cost/device.h"
+#include "sim/cost/silicon.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
+#include "sim/profile/silicon_table.h"
 #include "sim/schedule/text.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/registry.h"
@@ -33,7 +37,9 @@ namespace pipewright {
 
 class RunContext {
  public:
-  RunContext() = default;
+  // Keeps what runs share of so many models with their training at a time; as
+  // many as a sweep goes through again and again.
+  explicit RunContext(size_t most_models = 256) : shared_(most_models) {}
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 
@@ -48,6 +54,10 @@ class RunContext {
                                              const std::string& path);
   absl::StatusOr<std::shared_ptr<const Profile>> CalibrationProfile(
       const std::string& name_or_path);
+  // A user's tables of measured rates, of `device`. Runs of one file and device
+  // get the same, so that they share prices. Error: that of ReadSiliconFile.
+  absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
+      const std::string& path, const DeviceSpec& device);
 
   // What runs of this model and training share.
   std::shared_ptr<SharedModel> Shared(const ModelSpec& model,
@@ -78,6 +88,7 @@ class RunContext {
   std::string DigestOfFile(const std::string& path);
 
  private:
+  using SiliconTables = std::shared_ptr<const std::vector<SiliconTable>>;
   template <typename Value>
   struct File {
     absl::Status readable;
@@ -92,6 +103,7 @@ class RunContext {
                                const Parse& parse);
   absl::StatusOr<std::shared_ptr<const Profile>> ReadSharedProfile(
       const std::string& name_or_path);
+  const absl::StatusOr<SiliconTables>& TablesOf(const std::string& path);
   void KeepDigest(const std::string& path, absl::string_view text);
 
   Kept<absl::StatusOr<ShapeParams>> systems_;
@@ -99,11 +111,12 @@ class RunContext {
   Kept<absl::StatusOr<ModelSpec>> models_;
   Files<ModelSpec> model_files_;
   Kept<absl::StatusOr<std::shared_ptr<const Profile>>> profiles_;
+  Kept<absl::StatusOr<SiliconTables>> silicon_tables_;
   Files<ReadSchedule> schedules_;
   Files<std::shared_ptr<const std::vector<int64_t>>> lengths_;
-  // As many as a sweep goes through again and again.
-  Memo<std::pair<TrainingSpec, ModelSpec>, SharedModel> shared_{256};
+  Memo<std::pair<TrainingSpec, ModelSpec>, SharedModel> shared_;
   Memo<ShapeParams, const Cluster> clusters_{16};
+  Memo<std::pair<std::string, DeviceSpec>, const Silicon> silicon_{16};
   std::mutex digests_mutex_;
   std::map<std::string, std::string> digests_;  // by path
 };

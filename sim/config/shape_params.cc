@@ -59,7 +59,7 @@ void OverlayShapeParams(const SystemChoice& given, ShapeParams* params) {
   params->own.clear();
   for (const auto& [key, value] : given.params) {
     all[key] = value;
-    params->sources.erase(absl::StrCat("params.", key));
+    params->sources.Erase(absl::StrCat("params.", key));
   }
   const ShapeInfo* shape = FindShape(params->shape);
   if (shape == nullptr) return;  // BuildCluster refuses it

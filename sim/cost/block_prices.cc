@@ -1,5 +1,7 @@
 #include "sim/cost/block_prices.h"
 
+#include "sim/base/find_or_make.h"
+
 namespace pipewright {
 namespace {
 
@@ -33,13 +35,13 @@ BlockSeconds SumBlock(const std::vector<ModelOp>& ops,
 const std::vector<OpTime>& BlockPrices::Times(BlockKind kind,
                                               int64_t layer) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [known, is_new] =
-      times_.try_emplace({kind, inventory_->ClassOf(layer)});
-  if (is_new) {
-    known->second = BlockTimes(inventory_->model(), inventory_->training(),
-                               options_, kind, layer);
-  }
-  return known->second;
+  return FindOrMake(
+      {kind, inventory_->ClassOf(layer)},
+      [&] {
+        return BlockTimes(inventory_->model(), inventory_->training(), options_,
+                          kind, layer);
+      },
+      &times_);
 }
 
 const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
@@ -47,10 +49,9 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
   const std::vector<OpTime>& times = Times(kind, layer);
   const std::vector<ModelOp>& ops = inventory_->Ops(kind, layer);
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [known, is_new] =
-      sums_.try_emplace({kind, inventory_->ClassOf(layer), recompute});
-  if (is_new) known->second = SumBlock(ops, times, kind, recompute);
-  return known->second;
+  return FindOrMake(
+      {kind, inventory_->ClassOf(layer), recompute},
+      [&] { return SumBlock(ops, times, kind, recompute); }, &sums_);
 }
 
 }  // namespace pipewright

@@ -145,7 +145,7 @@ class DeviceReader {
                                "where the number is from"));
     }
     *value = number.value();
-    spec->sources[name] = number.source();
+    spec->sources.Set(name, number.source());
     return absl::OkStatus();
   }
 

@@ -94,8 +94,14 @@ SiliconTime Streamed(const SiliconTable& table, const DeviceSpec& device,
 
 }  // namespace
 
-Silicon::Silicon(std::vector<SiliconTable> tables, DeviceSpec device)
+Silicon::Silicon(std::shared_ptr<const std::vector<SiliconTable>> tables,
+                 DeviceSpec device)
     : tables_(std::move(tables)), device_(std::move(device)) {}
+
+Silicon::Silicon(std::vector<SiliconTable> tables, DeviceSpec device)
+    : Silicon(
+          std::make_shared<const std::vector<SiliconTable>>(std::move(tables)),
+          std::move(device)) {}
 
 Silicon::Silicon(std::string shipped, DeviceSpec device)
     : shipped_(std::move(shipped)), device_(std::move(device)) {}
@@ -123,15 +129,8 @@ bool IsSiliconFile(absl::string_view choice) {
   return absl::StrContains(choice, '/') || absl::StrContains(choice, '.');
 }
 
-absl::StatusOr<std::shared_ptr<const Silicon>> Silicon::OfFile(
-    const std::string& path, const DeviceSpec& device) {
-  PW_ASSIGN_OR_RETURN(std::vector<SiliconTable> tables, ReadSiliconFile(path));
-  return std::shared_ptr<const Silicon>(
-      std::make_shared<Silicon>(std::move(tables), device));
-}
-
 const SiliconTable* Silicon::Find(const std::vector<std::string>& words) const {
-  if (shipped_.empty()) return FindTable(tables_, words);
+  if (shipped_.empty()) return FindTable(*tables_, words);
   std::string file = absl::StrCat(shipped_, "_", words[0]);
   if (words[0] == "gemm") absl::StrAppend(&file, "_", words[1]);
   const std::vector<SiliconTable>* tables = ShippedSilicon(file);

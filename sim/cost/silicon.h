@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/cost/device.h"
 #include "sim/cost/silicon_grid.h"
@@ -27,10 +26,10 @@ class Silicon {
   // The shipped tables of a device ("h100"); null where it has none. Nothing is
   // unpacked before it is asked for.
   static std::shared_ptr<const Silicon> Shipped(const std::string& device);
-  // A user's tables, measured on `device`. Error: that of ReadSiliconFile.
-  static absl::StatusOr<std::shared_ptr<const Silicon>> OfFile(
-      const std::string& path, const DeviceSpec& device);
-  // Tables as they stand, for tests.
+  // A user's tables, measured on `device`.
+  Silicon(std::shared_ptr<const std::vector<SiliconTable>> tables,
+          DeviceSpec device);
+  // The same of tables that nobody else has.
   Silicon(std::vector<SiliconTable> tables, DeviceSpec device);
 
   // What the tables are of.
@@ -71,7 +70,7 @@ class Silicon {
   const SiliconTable* Find(const std::vector<std::string>& words) const;
 
   std::string shipped_;  // "" for tables of a user
-  std::vector<SiliconTable> tables_;
+  std::shared_ptr<const std::vector<SiliconTable>> tables_;
   DeviceSpec device_;
   mutable std::mutex mutex_;
   mutable std::map<const SiliconTable*, std::unique_ptr<SiliconGrid>> grids_;

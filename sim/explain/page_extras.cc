@@ -139,8 +139,9 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
   const Placement& placement = run.program.schedule->placement;
   const int pp = run.program.pp();
   std::vector<PageReplay::Slider> sliders;
-  const auto add = [&](const char* key, const char* name, double seconds) {
-    sliders.push_back({key, name, seconds});
+  const auto add = [&](const char* key, const char* name, double seconds,
+                       double least = 0) {
+    sliders.push_back({key, name, seconds, least});
   };
   if (has[static_cast<size_t>(ReplayFactor::kForward)]) {
     add("F", "F forward",
@@ -159,7 +160,8 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
     if (run.program.network.cluster == nullptr) {
       add("hop", "hop", run.program.network.hop_s);
     } else {
-      add("hop", "network, all links", 0);
+      // It divides bandwidths, so simulate refuses 0.
+      add("hop", "network, all links", 0, 0.01);
     }
   }
   return sliders;

@@ -21,14 +21,11 @@ class Inventory {
 
   const ModelSpec& model() const { return model_; }
   const TrainingSpec& training() const { return training_; }
-  bool IsOf(const ModelSpec& model, const TrainingSpec& training) const {
-    return training_ == training && model_ == model;
-  }
 
-  // Layers with one number have the same operations: those of a kind, but where
-  // some are frozen.
+  // Layers of a kind with one number have the same operations: the frozen ones,
+  // and the others. BlockOps asks no more of `layer`.
   int64_t ClassOf(int64_t layer) const {
-    return model_.frozen_layers == 0 ? 0 : layer;
+    return layer < model_.frozen_layers ? 1 : 0;
   }
 
   // Those of BlockOps.

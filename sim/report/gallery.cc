@@ -161,10 +161,18 @@ std::string Pictures(const Entries& drawn) {
   return out;
 }
 
-std::string Charts() {
-  return SectionHtml("trade", "Time against memory",
-                     "<div id=\"scatter\" class=\"charts\"></div>\n",
-                     kShownLive);
+std::string Charts(const Gallery& gallery) {
+  constexpr char kHeading[] = "Time against memory";
+  std::string out =
+      SectionHtml("trade", kHeading,
+                  "<div id=\"scatter\" class=\"charts\"></div>\n", kShownLive);
+  if (gallery.figures.empty()) return out;
+  std::string figures;
+  for (const std::string& svg : gallery.figures) {
+    absl::StrAppend(&figures, "<div class=\"grid scroll\" tabindex=\"0\">\n",
+                    svg, "</div>\n");
+  }
+  return out + SectionHtml("trade-figure", kHeading, figures, kShownNoCharts);
 }
 
 // One set of tools moves all timelines.
@@ -201,11 +209,9 @@ std::string Data(const Entries& drawn) {
   add("iteration_s", iteration);
   add("bubble_fraction.per_rank", per_rank);
   add("bubble_fraction.global", global);
-  add("peak_activations.max", peak);
+  add(kGalleryX, peak);
   PageData::Json charts = PageData::Json::array();
-  for (const char* y : {"bubble_fraction.per_rank", "iteration_s"}) {
-    charts.push_back({"peak_activations.max", y});
-  }
+  for (const char* y : kGalleryCharts) charts.push_back({kGalleryX, y});
   data.json()["points"] = {{"count", drawn.size()},
                            {"front", true},
                            {"columns", std::move(columns)},
@@ -229,7 +235,7 @@ std::string GalleryHtml(const Gallery& gallery) {
     absl::StrAppend(&body, "</ul>\n</section>\n");
   }
   absl::StrAppend(&body, Overview(drawn));
-  if (!drawn.empty()) absl::StrAppend(&body, Charts(), Tools());
+  if (!drawn.empty()) absl::StrAppend(&body, Charts(gallery), Tools());
   absl::StrAppend(&body, Pictures(drawn), Refused(gallery));
   return ChartPageHtml("Schedules", body, Data(drawn));
 }

@@ -28,7 +28,14 @@ struct Gallery {
   std::vector<std::string> facts;  // what is the same for all: "pp 4"
   std::vector<std::string> warnings;
   std::vector<GalleryEntry> entries;
+  // SVG: the numbers of kGalleryCharts against peak activations, in this order.
+  std::vector<std::string> figures;
 };
+
+// What stands against peak activations, as paths of the report.
+inline constexpr char kGalleryX[] = "peak_activations.max";
+inline constexpr const char* kGalleryCharts[] = {"bubble_fraction.per_rank",
+                                                 "iteration_s"};
 
 std::string GalleryHtml(const Gallery& gallery);
 

@@ -170,7 +170,8 @@ class RunWriter {
     for (const PageReplay::Slider& slider : replay.sliders) {
       sliders.push_back({{"key", slider.key},
                          {"name", slider.name},
-                         {"seconds", slider.seconds}});
+                         {"seconds", slider.seconds},
+                         {"least", slider.least}});
     }
     (*run)["replay"] = {
         {"ranks", program_.pp()},

@@ -55,6 +55,7 @@ struct PageReplay {
     std::string key;     // "F", "B", "W", "hop"
     std::string name;    // "F forward"
     double seconds = 0;  // 0: not one time for all ranks
+    double least = 0;    // smallest factor
   };
   std::vector<Node> nodes;
   std::vector<Slider> sliders;

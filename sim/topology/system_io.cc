@@ -48,13 +48,16 @@ class Reader {
         ReadCount(system, "nics_per_node", &params.nics_per_node));
     PW_RETURN_IF_ERROR(
         ReadCount(system, "pcie_per_switch", &params.pcie_per_switch));
+    std::string memory;
     PW_RETURN_IF_ERROR(ReadQuantity(system, &tree_, "memory", "memory",
                                     Unit::kBytes, &params.memory_bytes,
-                                    &params.sources["memory"]));
+                                    &memory));
+    params.sources.Set("memory", memory);
     if (system.has_host_memory()) {
-      PW_RETURN_IF_ERROR(ReadQuantity(
-          system, &tree_, "host_memory", "host_memory", Unit::kBytes,
-          &params.host_memory_bytes, &params.sources["host_memory"]));
+      PW_RETURN_IF_ERROR(ReadQuantity(system, &tree_, "host_memory",
+                                      "host_memory", Unit::kBytes,
+                                      &params.host_memory_bytes, &memory));
+      params.sources.Set("host_memory", memory);
     }
     // A node of one device has no NVLink.
     if (system.has_nvlink() || params.devices_per_node > 1) {
@@ -118,7 +121,7 @@ class Reader {
     }
     PW_RETURN_IF_ERROR(CheckSource(count, name, count.source(), &tree_, field));
     *value = count.value();
-    params_->sources[name] = count.source();
+    params_->sources.Set(name, count.source());
     return absl::OkStatus();
   }
 
@@ -182,7 +185,7 @@ class Reader {
       if (!params_->own.emplace(param.key(), param.value()).second) {
         return at(BadValue("params", param.key(), "each key once"));
       }
-      params_->sources[path] = param.source();
+      params_->sources.Set(path, param.source());
       if (shape == nullptr) continue;
       PW_RETURN_IF_ERROR(
           at(CheckOwnParams(*shape, {{param.key(), param.value()}})));

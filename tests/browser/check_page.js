@@ -1,6 +1,9 @@
-// Checks of what the script of a page draws: timelines, sliders, tables,
-// charts. Each takes a page that is ready, and fails with an AssertionError.
+// Checks of what the script of a page draws: timelines, sliders, tables; charts
+// are check_charts.js's. Each takes a page that is ready, and fails with an
+// AssertionError.
 import assert from 'node:assert/strict';
+
+import {checkChart} from './check_charts.js';
 
 export async function ready(page) {
   await page.waitForFunction(
@@ -186,6 +189,27 @@ export async function checkSliders(page, rows) {
               Math.abs(row.span_global_s / rows[0].span_global_s - 1) > 0.1),
       'factors without effect');
   await page.getByRole('button', {name: 'all × 1'}).click();
+  await checkLeast(page);
+}
+
+// Only the slider of a network does not take 0, as simulate refuses it.
+async function checkLeast(page) {
+  const sliders = await page.evaluate(
+      () => PW.replay.sliders.map(({key, name}) => ({key, name})));
+  for (const {key, name} of sliders) {
+    const least = name.startsWith('network') ? 0.01 : 0;
+    const range = page.locator(`#factor-${key}`);
+    const number = page.locator(`#factor-${key}-number`);
+    for (const input of [range, number])
+      assert.equal(Number(await input.getAttribute('min')), least, name);
+    await number.fill('0');
+    assert.equal(
+        Number(await range.inputValue()), least > 0 ? 1 : 0,
+        `${name}: the factor after 0`);
+    await number.fill('0.01');
+    assert.equal(Number(await range.inputValue()), 0.01, name);
+    await page.getByRole('button', {name: 'all × 1'}).click();
+  }
 }
 
 // Heads sort and filters leave what they say; `key`: a column of numbers.
@@ -276,68 +300,4 @@ export async function checkTable(page, selector) {
   assert.deepEqual(
       await column(), [...before].sort((one, other) => one - other),
       `${selector} does not sort`);
-}
-
-// A chart of uPlot: a rectangle zooms and a double click shows all again,
-// hovering names the run, error bars are as many as runs have a range.
-async function checkChart(page) {
-  const over = page.locator('#scatter .u-over').first();
-  await over.scrollIntoViewIfNeeded();
-  const box = await over.boundingBox();
-  const width = () => page.evaluate(() => {
-    const {min, max} = PW.scatters[0].chart.scales.x;
-    return max - min;
-  });
-  const whole = await width();
-  await page.mouse.move(box.x + 0.2 * box.width, box.y + 0.2 * box.height);
-  await page.mouse.down();
-  await page.mouse.move(
-      box.x + 0.6 * box.width, box.y + 0.8 * box.height, {steps: 4});
-  await page.mouse.up();
-  await page.waitForFunction(
-      (all) => {
-        const {min, max} = PW.scatters[0].chart.scales.x;
-        return Math.abs((max - min) / all - 0.4) < 0.02;
-      },
-      whole, {timeout: 5000});
-  await over.dblclick({position: {x: 5, y: 5}});
-  await page.waitForFunction(
-      (all) => {
-        const {min, max} = PW.scatters[0].chart.scales.x;
-        return Math.abs((max - min) / all - 1) < 1e-9;
-      },
-      whole, {timeout: 5000});
-  // A run that no other is near to, so that the place tells which it is.
-  const {row, x, y, name} = await page.evaluate(() => {
-    const chart = PW.scatters[0];
-    const away = (one, other) => Math.hypot(
-        ...chart.at(one).map((place, axis) => place - chart.at(other)[axis]));
-    const row = chart.usable.find(
-        (one) => chart.usable.every(
-            (other) => other === one || away(one, other) > 3));
-    const [x, y] = chart.at(row);
-    return {row, x, y, name: chart.data.names[row]};
-  });
-  const now = await page.locator('#scatter .u-over').first().boundingBox();
-  await page.mouse.move(now.x + x, now.y + y);
-  const tip = page.locator('#scatter .tip').first();
-  assert(await tip.isVisible(), 'a tip');
-  assert.equal(await tip.locator('b').textContent(), name, `run ${row}`);
-  const [drawn, expected] = await page.evaluate(() => {
-    const chart = PW.scatters[0];
-    let ranges = 0;
-    for (const index of [chart.x, chart.y]) {
-      const {low} = chart.data.columns[index];
-      for (const each of chart.usable) ranges += Number.isFinite(low?.[each]);
-    }
-    return [chart.bars, ranges];
-  });
-  assert.equal(drawn, expected, 'error bars');
-}
-
-// Without uPlot the static figure stands where the charts would.
-export async function checkWithoutCharts(page) {
-  assert(!await page.locator('#charts').isVisible(), 'empty charts');
-  assert(await page.locator('#figure svg').isVisible(), 'no static figure');
-  assert(await page.locator('#runs-table').isVisible(), 'the table of runs');
 }

@@ -12,9 +12,10 @@ import {join, resolve} from "node:path";
 import {pathToFileURL} from "node:url";
 import {chromium} from "playwright-core";
 
+import {checkWithoutCharts} from "./check_charts.js";
 import {
   checkHover, checkKeys, checkRuns, checkSearch, checkSliders, checkStreams,
-  checkTable, checkWithoutCharts, ready,
+  checkTable, ready,
 } from "./check_page.js";
 
 const ARGUMENTS = [
@@ -120,6 +121,13 @@ async function checkGallery(page) {
   assert.deepEqual(times, [...times].sort((one, other) => one - other),
                    "the fastest first");
   await checkTable(page, "#overview");
+  const live = await page.locator("#uplot").count() > 0;
+  assert.equal(await page.evaluate(() => PW.scatters.length), live ? 2 : 0);
+  assert.equal(await page.locator("#trade .chart canvas").count(), live ? 2 : 0);
+  assert.equal(await page.locator("#trade").isVisible(), live, "charts");
+  assert.equal(await page.locator("#trade-figure svg").count(), 2);
+  assert.equal(await page.locator("#trade-figure svg").first().isVisible(), !live,
+               "the static figure");
   await checkStreams(page);
   await checkSearch(page);
   // One axis moves all.

@@ -21,4 +21,10 @@ command -v node > /dev/null || skip "no node"
 rm -rf "$pages"
 mkdir -p "$pages"
 PIPEWRIGHT_BROWSER_PAGES=$pages "$tests" "[.browser-pages]"
+# Without uPlot the page shows its static figure, and no chart would be checked.
+if [ "${CI:-}" = true ] && ! grep -q 'id="uplot"' "$pages/plot.html"; then
+  echo "failed: $pages/plot.html has no uPlot; the configuration says why" \
+    "(Charts of pages)"
+  exit 1
+fi
 CHROMIUM=$chromium exec node "$here/check_report.js" "$pages"

@@ -160,6 +160,7 @@ TEST_CASE("page: the replay of a run equals simulate with the same factors",
     INFO(schedule << ": " << traced.extras.no_replay);
     REQUIRE(traced.extras.replay);
     CHECK(traced.extras.replay->sliders.back().key == "hop");
+    CHECK(traced.extras.replay->sliders.back().least == 0);
     for (const Factors& factors : kFactors)
       CheckReplay(config, traced, factors);
   }
@@ -184,6 +185,14 @@ TEST_CASE("page: the replay of a run on links equals simulate", "[explain]") {
     for (const Factors& factors : kFactors) {
       CheckReplay(config, traced, factors);
     }
+    // It ends where simulate still takes the factor.
+    const double least = traced.extras.replay->sliders.back().least;
+    CHECK(least == 0.01);
+    CheckReplay(config, traced, {1, 1, 1, least});
+    TimeScales none;
+    none.network = 0;
+    RunContext context;
+    CHECK_FALSE(PrepareScaled(config, none, &context).ok());
   }
 }
 
@@ -278,10 +287,16 @@ TEST_CASE("page: the critical path is a chain that ends with the iteration",
 TEST_CASE("page: pages with sliders for the browser test", "[.browser-pages]") {
   const char* folder = std::getenv("PIPEWRIGHT_BROWSER_PAGES");
   REQUIRE(folder != nullptr);
-  for (const char* schedule : {"1f1b", "interleaved-1f1b", "zb-h1"}) {
-    const RunConfig config = ConfigOf(schedule);
+  for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "network"}) {
+    const bool on_links = name == std::string("network");
+    RunConfig config = ConfigOf(on_links ? "1f1b" : name);
+    if (on_links) {
+      config.system.preset = "dgx-h100";
+      config.costs.p2p_s.reset();
+      config.costs.hop_bytes = 256e6;
+    }
     const Traced traced = Trace(config);
-    const std::string base = absl::StrCat(folder, "/what-if-", schedule);
+    const std::string base = absl::StrCat(folder, "/what-if-", name);
     REQUIRE(WriteFile(base + ".html",
                       ReportHtml(traced.run.report, traced.run.program,
                                  traced.ops, "", &traced.extras))

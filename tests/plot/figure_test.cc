@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -17,6 +18,7 @@
 #include "sim/plot/raster.h"
 #include "sim/plot/read_points.h"
 #include "sim/plot/report_path.h"
+#include "tests/support/page_block.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -192,7 +194,73 @@ TEST_CASE("plot: reports are one object, a list, or one a line", "[plot]") {
                           "no number"));
 }
 
-// Hidden: writes the page that tests/browser opens.
+TEST_CASE("plot: columns of a page have how far off their values may be",
+          "[plot]") {
+  Figure figure = Points({{1e9, 0.3}, {2e9, 0.2}, {3e9, 0.25}});
+  for (size_t index = 0; index < 3; ++index) {
+    figure.points[index].numbers = {{"iteration_s", 1.0 + index}};
+  }
+  figure.points[1].ranges = {{"iteration_s", {1.5, 2.75}}};
+  figure.points[2].y_range = {0.2, 0.5};
+  const testing::PageBlock page(FigureHtml(figure));
+  int with_ranges = 0;
+  const auto column = [&](const std::string& name) {
+    for (const auto& each : page.json()["points"]["columns"]) {
+      if (each["name"] == name) return each;
+    }
+    FAIL("no column " << name);
+    return nlohmann::json();
+  };
+  for (const auto& each : page.json()["points"]["columns"]) {
+    CHECK(each.contains("low") == each.contains("high"));
+    with_ranges += each.contains("low");
+  }
+  CHECK(with_ranges == 2);
+  const nlohmann::json step = column("iteration_s");
+  CHECK(page.Column<double>(step["values"]) == std::vector<double>{1, 2, 3});
+  const auto only = [&](const nlohmann::json& place, size_t row, double value) {
+    const std::vector<double> values = page.Column<double>(place);
+    REQUIRE(values.size() == 3);
+    for (size_t index = 0; index < 3; ++index) {
+      INFO(index);
+      CHECK(std::isnan(values[index]) == (index != row));
+    }
+    CHECK(values[row] == value);
+  };
+  only(step["low"], 1, 1.5);
+  only(step["high"], 1, 2.75);
+  const nlohmann::json bubble = column("bubble_fraction.per_rank");
+  only(bubble["low"], 2, 0.2);
+  only(bubble["high"], 2, 0.5);
+}
+
+TEST_CASE("plot: reports give the interval of the step to its column",
+          "[plot]") {
+  const TemporaryFolder folder;
+  RunContext context;
+  PointPaths paths = {"peak_activations.max", "bubble_fraction.global", ""};
+  paths.columns = true;
+  const auto read =
+      ReadPointsOf({folder.Write("r.json",
+                                 R"([{"schedule": "1f1b", "iteration_s": 2,
+                         "iteration_interval_s": [1.5, 3],
+                         "bubble_fraction": {"global": 0.1},
+                         "peak_activations": [4, 2]},
+                        {"schedule": "gpipe", "iteration_s": 2,
+                         "bubble_fraction": {"global": 0.2},
+                         "peak_activations": [8, 2]}])")},
+                   paths, &context);
+  INFO(read.status());
+  REQUIRE(read.ok());
+  REQUIRE(read->points.size() == 2);
+  using Ranges = decltype(FigurePoint::ranges);
+  CHECK(read->points[0].ranges == Ranges{{"iteration_s", {1.5, 3}}});
+  CHECK_FALSE(read->points[0].y_range);
+  CHECK(read->points[1].ranges.empty());
+}
+
+// Hidden: writes the page that tests/browser opens; check_charts.js knows its
+// numbers.
 TEST_CASE("plot: page for the browser test", "[.browser-pages]") {
   const char* folder = std::getenv("PIPEWRIGHT_BROWSER_PAGES");
   REQUIRE(folder != nullptr);

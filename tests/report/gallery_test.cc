@@ -50,13 +50,16 @@ TEST_CASE(
       drawn += refused ? 0 : 1;
     }
     CHECK(drawn > 3);
-    CHECK(Count(html, "<svg ") == drawn);
+    // And two figures, for where no charts are.
+    CHECK(Count(html, "<svg ") == drawn + 2);
     CHECK(Count(html, "href=\"#") == drawn);
   }
 }
 
 TEST_CASE("gallery: equal lengths are equal times in all pictures", "[html]") {
-  const std::string html = GalleryHtml(Collected(4, 8));
+  Gallery gallery = Collected(4, 8);
+  gallery.figures.clear();  // they have axes of their own
+  const std::string html = GalleryHtml(gallery);
   // "28 ms" would be a label of one axis only.
   const int pictures = Count(html, "<svg ");
   CHECK(Count(html, "time (ms)") == pictures);
@@ -64,6 +67,29 @@ TEST_CASE("gallery: equal lengths are equal times in all pictures", "[html]") {
   const size_t blank = html.find(' ', first + 13);
   const std::string width = html.substr(first, blank - first + 1);
   CHECK(Count(html, width) == pictures);
+}
+
+TEST_CASE("gallery: figures stand where charts cannot be drawn", "[html]") {
+  const Gallery gallery = Collected(4, 8);
+  int drawn = 0;
+  for (const GalleryEntry& entry : gallery.entries) {
+    drawn += entry.refusal.empty();
+  }
+  REQUIRE(gallery.figures.size() == std::size(kGalleryCharts));
+  for (size_t index = 0; index < gallery.figures.size(); ++index) {
+    const std::string& svg = gallery.figures[index];
+    CHECK(absl::StrContains(svg,
+                            absl::StrCat("aria-label=\"", kGalleryCharts[index],
+                                         " against peak_activations.max\"")));
+    // Each schedule has its mark.
+    CHECK(Count(svg, "<circle ") == drawn);
+    CHECK(absl::StrContains(svg, "<title>1f1b: "));
+  }
+  const std::string html = GalleryHtml(gallery);
+  CHECK(Count(html, "<section id=\"trade\" class=\"live-only\">") == 1);
+  CHECK(Count(html,
+              "<section id=\"trade-figure\" "
+              "class=\"static no-charts\">") == 1);
 }
 
 TEST_CASE("gallery: schedules that cut a sequence cut it alike", "[html]") {

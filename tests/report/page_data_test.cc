@@ -2,61 +2,15 @@
 // can leave its element.
 #include "sim/report/page_data.h"
 
-#include <zlib.h>
-
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
+#include "tests/support/page_block.h"
 #include "tests/support/xml_check.h"
 
 namespace pipewright {
 namespace {
-
-std::string Between(const std::string& text, const std::string& from,
-                    const std::string& to) {
-  const size_t start = text.find(from);
-  REQUIRE(start != std::string::npos);
-  const size_t begin = start + from.size();
-  return text.substr(begin, text.find(to, begin) - begin);
-}
-
-// As data.js does it, in plain C++.
-std::string Block(const std::string& elements) {
-  std::string packed;
-  REQUIRE(absl::Base64Unescape(
-      Between(elements, "id=\"pw-block\">", "</script>"), &packed));
-  z_stream zlib = {};
-  REQUIRE(inflateInit2(&zlib, 15 + 16) == Z_OK);
-  std::string out(1 << 20, '\0');
-  zlib.next_in = reinterpret_cast<Bytef*>(packed.data());
-  zlib.avail_in = static_cast<uInt>(packed.size());
-  zlib.next_out = reinterpret_cast<Bytef*>(out.data());
-  zlib.avail_out = static_cast<uInt>(out.size());
-  CHECK(inflate(&zlib, Z_FINISH) == Z_STREAM_END);
-  out.resize(zlib.total_out);
-  inflateEnd(&zlib);
-  return out;
-}
-
-template <typename Value>
-std::vector<Value> Column(const std::string& block,
-                          const nlohmann::json& place) {
-  const size_t count = place["n"];
-  const size_t at = place["at"];
-  std::vector<Value> out(count);
-  for (size_t index = 0; index < count; ++index) {
-    char bytes[sizeof(Value)];
-    for (size_t byte = 0; byte < sizeof(Value); ++byte) {
-      bytes[byte] = block.at(at + byte * count + index);
-    }
-    std::memcpy(&out[index], bytes, sizeof(Value));
-  }
-  return out;
-}
 
 TEST_CASE("page data: columns come back as they were", "[html]") {
   const std::vector<double> times = {0, 1.5e-300, -3, 0.1, 1e300};
@@ -73,14 +27,13 @@ TEST_CASE("page data: columns come back as they were", "[html]") {
   data.json()["none"] = data.Add(std::vector<double>{});
   const std::string elements = data.Elements();
   CHECK(elements == data.Elements());
-  const auto json =
-      nlohmann::json::parse(Between(elements, "id=\"pw-data\">", "</script>"));
-  const std::string block = Block(elements);
-  CHECK(Column<double>(block, json["times"]) == times);
-  CHECK(Column<uint32_t>(block, json["words"]) == words);
-  CHECK(Column<int32_t>(block, json["signs"]) == signs);
-  CHECK(Column<uint16_t>(block, json["shorts"]) == shorts);
-  CHECK(Column<uint8_t>(block, json["bytes"]) == bytes);
+  const testing::PageBlock page(elements);
+  const nlohmann::json& json = page.json();
+  CHECK(page.Column<double>(json["times"]) == times);
+  CHECK(page.Column<uint32_t>(json["words"]) == words);
+  CHECK(page.Column<int32_t>(json["signs"]) == signs);
+  CHECK(page.Column<uint16_t>(json["shorts"]) == shorts);
+  CHECK(page.Column<uint8_t>(json["bytes"]) == bytes);
   CHECK(json["none"]["n"] == 0);
   CHECK(json["times"]["t"] == "f64");
 }
@@ -92,8 +45,7 @@ TEST_CASE("page data: no text ends its element early", "[html]") {
   const std::string elements = data.Elements();
   CHECK(testing::Count(elements, "</script") == 2);
   CHECK(testing::XmlProblem("<a>" + elements + "</a>") == "");
-  const auto json =
-      nlohmann::json::parse(Between(elements, "id=\"pw-data\">", "</script>"));
+  const nlohmann::json json = testing::PageBlock(elements).json();
   // A broken byte becomes the replacement character.
   CHECK(json["name"] == "</script><b>&\"\\ \xef\xbf\xbd");
 }

@@ -1,17 +1,22 @@
 // What runs share through a RunContext changes none of their numbers, and is
 // shared only where it is the same.
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/find_or_make.h"
 #include "sim/base/memo.h"
 #include "sim/base/shared_texts.h"
 #include "sim/cost/block_prices.h"
 #include "sim/model/inventory.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
@@ -97,6 +102,42 @@ TEST_CASE("shared runs: each is as it is alone, in any order", "[run]") {
   }
 }
 
+// With room for two models, so that threads forget what others still use.
+TEST_CASE("shared runs: threads of one context get what each gets alone",
+          "[run]") {
+  const std::vector<RunConfig> configs = Different();
+  std::vector<std::string> alone;
+  for (const RunConfig& config : configs) {
+    RunContext context;
+    alone.push_back(ReportOf(config, &context));
+  }
+  for (const size_t most : {2, 256}) {
+    RunContext context(most);
+    // Each thread in an order of its own: no step has a factor in common with
+    // the number of configurations, 21.
+    const std::vector<size_t> steps = {1, 2, 4, 5};
+    REQUIRE(configs.size() == 21);
+    std::vector<std::vector<std::string>> found(steps.size());
+    std::vector<std::thread> threads;
+    for (size_t own = 0; own < steps.size(); ++own) {
+      found[own].resize(configs.size());
+      threads.emplace_back([&, own] {
+        for (size_t turn = 0; turn < configs.size(); ++turn) {
+          const size_t index = turn * steps[own] % configs.size();
+          found[own][index] = ReportOf(configs[index], &context);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t own = 0; own < steps.size(); ++own) {
+      for (size_t index = 0; index < configs.size(); ++index) {
+        INFO(most << ", thread " << own << ", configuration " << index);
+        CHECK(found[own][index] == alone[index]);
+      }
+    }
+  }
+}
+
 TEST_CASE("shared runs: what is the same is there once", "[run]") {
   RunContext context;
   RunConfig config = Estimated();
@@ -112,6 +153,56 @@ TEST_CASE("shared runs: what is the same is there once", "[run]") {
   const PreparedRun split = Prepare(config, &context).value();
   CHECK(split.costs.prices != first.costs.prices);
   CHECK(split.memory->memory->stages[0] != first.memory->memory->stages[0]);
+}
+
+TEST_CASE("shared runs: a user's tables are read once, and prices shared",
+          "[run]") {
+  const testing::TemporaryFolder folder;
+  RunConfig config = Estimated();
+  config.costs.analytic_silicon = folder.Write(
+      "own.csv",
+      "pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+      "8192,4096,4096,1000,5\n");
+  RunContext context;
+  const PreparedRun first = Prepare(config, &context).value();
+  config.strategy.microbatches = 16;
+  const PreparedRun second = Prepare(config, &context).value();
+  REQUIRE(first.costs.prices != nullptr);
+  CHECK(second.costs.prices == first.costs.prices);
+  CHECK(second.costs.analytic->silicon == first.costs.analytic->silicon);
+  // Another model shares the tables; another device does not, as its rates
+  // between measured shapes differ.
+  config.model.preset = "llama2-7b";
+  const PreparedRun model = Prepare(config, &context).value();
+  CHECK(model.costs.prices != first.costs.prices);
+  CHECK(model.costs.analytic->silicon == first.costs.analytic->silicon);
+  config.costs.analytic_device = "b200";
+  const PreparedRun device = Prepare(config, &context).value();
+  CHECK(device.costs.analytic->silicon != first.costs.analytic->silicon);
+  config.costs.analytic_device.reset();
+  config.model.preset = "llama3-8b";
+  config.costs.analytic_silicon = folder.Write(
+      "other.csv",
+      "pipewright-silicon 1\ntable gemm bfloat16 TN\nm,n,k,us,error_percent\n"
+      "8192,4096,4096,2000,5\n");
+  const PreparedRun file = Prepare(config, &context).value();
+  CHECK(file.costs.prices != first.costs.prices);
+  CHECK(file.costs.passes.stages[1].forward_s >
+        first.costs.passes.stages[1].forward_s);
+  config.costs.analytic_silicon = folder.Path("gone.csv");
+  CHECK_FALSE(Prepare(config, &context).ok());
+  CHECK_FALSE(Prepare(config, &context).ok());
+}
+
+TEST_CASE("shared runs: what throws leaves no empty value", "[run]") {
+  std::map<int, std::string> known;
+  const auto fails = []() -> std::string { throw std::bad_alloc(); };
+  CHECK_THROWS_AS(FindOrMake(1, fails, &known), std::bad_alloc);
+  CHECK(known.empty());
+  CHECK(FindOrMake(
+            1, [] { return std::string("one"); }, &known) == "one");
+  // It is known now.
+  CHECK(FindOrMake(1, fails, &known) == "one");
 }
 
 TEST_CASE("shared runs: frozen layers have prices of their own", "[run]") {
@@ -131,6 +222,50 @@ TEST_CASE("shared runs: frozen layers have prices of their own", "[run]") {
   CHECK(inventory->Ops(layer, 2)[0].Work(OpPass::kBackwardInput).bytes == 0);
   CHECK(prices.Sum(layer, 4, Recompute::kFull).recompute > 0);
   CHECK(prices.Sum(layer, 4, Recompute::kNone).recompute == 0);
+  // One list and one price for all that are frozen, one for all others.
+  CHECK(&inventory->Ops(layer, 0) == &inventory->Ops(layer, 2));
+  CHECK(&inventory->Ops(layer, 3) == &inventory->Ops(layer, 31));
+  CHECK(&inventory->Ops(layer, 2) != &inventory->Ops(layer, 3));
+  CHECK(&prices.Times(layer, 0) == &prices.Times(layer, 2));
+  CHECK(&prices.Sum(layer, 3, Recompute::kFull) ==
+        &prices.Sum(layer, 31, Recompute::kFull));
+}
+
+// What Inventory::ClassOf takes for granted.
+TEST_CASE("shared runs: layers of one class have the same operations",
+          "[run]") {
+  TrainingSpec training;
+  training.sequence = 4096;
+  for (const int64_t rank : {0, 8}) {
+    for (const int64_t frozen : {0, 3}) {
+      ModelSpec model = FindModel("llama3-8b").value();
+      model.frozen_layers = rank > 0 ? 0 : frozen;
+      model.lora_rank = rank;
+      const Inventory inventory(model, training);
+      for (const BlockKind kind :
+           {BlockKind::kEmbedding, BlockKind::kDenseLayer, BlockKind::kHead}) {
+        for (int64_t layer = 0; layer < 8; ++layer) {
+          INFO(rank << " " << frozen << " " << static_cast<int>(kind) << " "
+                    << layer);
+          const std::vector<ModelOp>& shared = inventory.Ops(kind, layer);
+          const std::vector<ModelOp> own =
+              BlockOps(model, training, kind, layer);
+          REQUIRE(shared.size() == own.size());
+          for (size_t index = 0; index < own.size(); ++index) {
+            for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput,
+                                      OpPass::kBackwardWeight}) {
+              CHECK(shared[index].Work(pass).flops ==
+                    own[index].Work(pass).flops);
+              CHECK(shared[index].Work(pass).bytes ==
+                    own[index].Work(pass).bytes);
+            }
+            CHECK(shared[index].saved_until_backward ==
+                  own[index].saved_until_backward);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("memo: it forgets, but not what somebody holds", "[run]") {
@@ -161,20 +296,39 @@ TEST_CASE("memo: it forgets, but not what somebody holds", "[run]") {
 TEST_CASE("shared texts: a copy that changes leaves the others", "[run]") {
   SharedTexts texts;
   CHECK(texts.begin() == texts.end());
-  texts["memory"] = "sheet";
-  texts["flops"] = "sheet";
+  texts.Set("memory", "sheet");
+  texts.Set("flops", "sheet");
   SharedTexts copy = texts;
   CHECK(copy == texts);
-  copy["memory"] = "measured";
+  copy.Set("memory", "measured");
   CHECK(texts.at("memory") == "sheet");
   CHECK(copy.at("memory") == "measured");
   CHECK_FALSE(copy == texts);
   SharedTexts less = texts;
-  less.erase("none");
+  less.Erase("none");
   CHECK(less == texts);
-  less.erase("flops");
+  less.Erase("flops");
   CHECK(less.find("flops") == less.end());
   CHECK(texts.at("flops") == "sheet");
+}
+
+// The thread sanitizer sees where a change is made in what another reads.
+TEST_CASE("shared texts: one changes while another thread lets its copy go",
+          "[run]") {
+  for (int round = 0; round < 100; ++round) {
+    SharedTexts texts;
+    texts.Set("memory", "sheet");
+    auto copy = std::make_unique<SharedTexts>(texts);
+    std::string seen;
+    std::thread reader([&] {
+      seen = copy->at("memory");
+      copy.reset();
+    });
+    texts.Set("memory", "measured");
+    reader.join();
+    CHECK(seen == "sheet");
+    CHECK(texts.at("memory") == "measured");
+  }
 }
 
 }  // namespace

@@ -64,7 +64,12 @@ PW.Scatter = class {
 
   // Arrow keys go along the front; 0 shows all.
   key(event) {
-    if (event.key === '0') this.draw();
+    if (event.key === '0') {
+      this.draw();
+      // It has made a new canvas.
+      this.chart?.ctx.canvas.focus({preventScroll: true});
+      return;
+    }
     const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (by === undefined || this.front.length === 0) return;
     event.preventDefault();

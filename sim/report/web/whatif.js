@@ -45,16 +45,16 @@ PW.whatIf = (root, run, timeline, replay, memory) => {
     memory?.stale(Object.values(factors).some((factor) => factor !== 1));
     timeline.draw();
   };
-  for (const {key, name, seconds} of replay.sliders) {
+  for (const {key, name, seconds, least} of replay.sliders) {
     const set = (value) => {
       const factor = Number(value);
-      if (!Number.isFinite(factor) || factor < 0) return;
+      if (!Number.isFinite(factor) || factor < least) return;
       factors[key] = factor;
       update();
     };
     const range = PW.element('input', {
       type: 'range',
-      min: 0,
+      min: least,
       max: 3,
       step: 0.01,
       value: 1,
@@ -64,7 +64,7 @@ PW.whatIf = (root, run, timeline, replay, memory) => {
     });
     const number = PW.element('input', {
       type: 'number',
-      min: 0,
+      min: least,
       step: 'any',
       value: 1,
       id: `factor-${key}-number`,

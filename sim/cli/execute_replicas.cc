@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,20 +52,26 @@ void ReduceInClasses(PreparedRun* run) {
   }
 }
 
+int64_t MostTokens(const PreparedSequences& sequences) {
+  int64_t most = 0;
+  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
+    most = std::max(most, std::accumulate(samples.begin(), samples.end(),
+                                          int64_t{0}));
+  }
+  return most;
+}
+
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model) {
   model->lengths = LengthsOf(*run.sequences);
   model->batch = 1;
-  model->sequence = 0;
+  model->sequence = MostTokens(*run.sequences);
   int64_t longest = 0;
   for (const std::vector<int64_t>& samples : model->lengths) {
-    int64_t tokens = 0;
-    for (const int64_t length : samples) {
-      longest = std::max(longest, length);
-      tokens += length;
-    }
-    model->sequence = std::max(model->sequence, tokens);
+    for (const int64_t length : samples) longest = std::max(longest, length);
   }
-  if (longest <= model->shape.sequence) return absl::OkStatus();
+  // Rotary positions go on as far as a sample does.
+  const bool learned = model->shape.style == PW_GPT;
+  if (!learned || longest <= model->shape.sequence) return absl::OkStatus();
   return BadValue("strategy.sequence", absl::StrCat(model->shape.sequence),
                   absl::StrCat("at least ", longest,
                                ", the longest sample, as positions are learned "

@@ -3,6 +3,7 @@
 // from each other.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,8 +17,11 @@ namespace pipewright {
 // gradients are reduced where no sizes are known.
 void ReduceInClasses(PreparedRun* run);
 
+// Of the longest microbatch that was dealt out.
+int64_t MostTokens(const PreparedSequences& sequences);
+
 // What packers have dealt out, instead of sequences of one length. Error: a
-// sample longer than the model has positions.
+// sample longer than a model with learned positions has of them.
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model);
 
 // What the executor cannot run of replicas that differ and of layers.

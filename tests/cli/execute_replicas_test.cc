@@ -1,5 +1,7 @@
 // Replicas that differ, on the command line of execute, and what has no layers.
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ constexpr char kModel[] =
 constexpr char kPacked[] =
     " --schedule 1f1b --pp 1 --dp 4 --lengths lognormal:24,0.6,4,64"
     " --minibatch 3 --packer lb-mini --no-reference --steps 2 ";
+
+using nlohmann::json;
 
 std::vector<std::string> Words(const std::string& text) {
   return absl::StrSplit(text, ' ', absl::SkipEmpty());
@@ -105,6 +109,65 @@ TEST_CASE("cli: what execute cannot do with replicas that differ",
     CHECK(run.exit_code == refusal.exit_code);
     CHECK(absl::StrContains(run.err, refusal.words));
   }
+}
+
+TEST_CASE("cli: the class that needs most memory decides, whichever it is",
+          "[cli][replicas][memory]") {
+  const std::string base = absl::StrCat(
+      "execute --schedule gpipe --pp 1 --data-parallel ddp --steps 1", kModel);
+  const auto run = [&](const std::string& options) {
+    return RunBinary(Words(absl::StrCat(base, options)));
+  };
+  double needed = 0;
+  for (const char* const order : {"1,6", "6,1"}) {
+    const std::string classes =
+        absl::StrCat(" --dp-classes 1,1 --dp-microbatches ", order);
+    const BinaryResult told = run(absl::StrCat(classes, " --json"));
+    INFO(order << told.err);
+    REQUIRE(told.exit_code == 0);
+    const json execute = json::parse(told.out)["execute"];
+    const double predicted = execute["predicted_peak_bytes"][0];
+    CHECK(execute["peak_bytes"][0].get<double>() == predicted);
+    CHECK(execute["predicted_peak_activations"][0] == 6);
+    if (needed == 0) needed = predicted;
+    CHECK(predicted == needed);
+    const auto limit = static_cast<int64_t>(predicted) - 1;
+    const BinaryResult refused =
+        run(absl::StrCat(classes, " --memory ", limit, "B"));
+    INFO(refused.err);
+    CHECK(refused.exit_code == 3);
+    CHECK(run(absl::StrCat(classes, " --memory ", limit + 1, "B")).exit_code ==
+          0);
+  }
+}
+
+// Two samples of 32 tokens are one row of 64, whatever microbatch_size says.
+TEST_CASE("cli: with lengths memory is that of what the packer has made",
+          "[cli][replicas][memory]") {
+  const BinaryResult run = RunBinary(Words(absl::StrCat(
+      "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel ddp --steps 1 "
+      "--json --lengths constant:32 --minibatch 2 --packer local-sort "
+      "--set strategy.microbatch_size=4",
+      kModel)));
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const json execute = json::parse(run.out)["execute"];
+  const double predicted = execute["predicted_peak_bytes"][0];
+  CHECK(execute["peak_bytes"][0].get<double>() ==
+        Approx(predicted).epsilon(0.02));
+  CHECK(absl::StrContains(run.err, "strategy.microbatch_size has no effect"));
+  CHECK_FALSE(absl::StrContains(run.err, "memory is that of microbatches"));
+}
+
+TEST_CASE("cli: rotary positions have no longest sample", "[cli][replicas]") {
+  const BinaryResult run = RunBinary(Words(absl::StrCat(
+      "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel odc --steps 1 "
+      "--lengths constant:96 --minibatch 2 --set strategy.sequence=64 "
+      "--set model.gated=true",
+      kModel)));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(Agrees(run.out));
 }
 
 TEST_CASE("cli: what has no layers as units is refused by name",

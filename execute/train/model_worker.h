@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -142,7 +143,8 @@ class ModelWorker : public Worker {
   void TakePulled(int32_t side_op, Payload payload) override;
   Payload GivePush(int32_t side_op) override;
   void TakePush(Address from, int32_t side_op, Payload payload) override;
-  absl::Status ReachOwners(int32_t side_op) override;
+  void StartReach(int32_t side_op,
+                  std::function<void(absl::Status)> ended) override;
 
  private:
   // Unit (Units) and direction in the schedule.
@@ -235,6 +237,8 @@ class ModelWorker : public Worker {
   absl::Status ShowWeights();
   // All clients' gradients have been added.
   absl::Status TakeSums();
+  absl::Status Pull(int32_t side_op);
+  absl::Status Push(int32_t side_op, const std::vector<float>& gradients);
   // The pass has run: forgets what others own.
   absl::Status Reshard(Pass pass);
   const std::vector<OwnerMemory*>& owners() const { return owner_memories_; }
@@ -296,6 +300,7 @@ class ModelWorker : public Worker {
   // What a forward has gathered stays until the backward has run.
   bool keeps_gathered_ = false;
   std::unique_ptr<OwnerService> service_;
+  std::atomic<bool> ends_{false};  // nobody needs what is under way
   std::unique_ptr<HostOptimizer> host_step_;  // null: states are on the device
   bool stepping_ = false;  // what waits for the norm has begun
   // What runs beside compute where time is real.
@@ -303,6 +308,7 @@ class ModelWorker : public Worker {
     PwStream* stream = nullptr;
     std::unique_ptr<WorkThread> thread;
   };
+  Beside& BesideOf(int32_t side_op);
   std::map<Stream, Beside> beside_;
 };
 

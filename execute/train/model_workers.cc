@@ -57,7 +57,8 @@ MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
     WorkerOptions worker_options = options.worker;
     worker_options.holds = options.execute.clock == ClockKind::kVirtual;
     worker_options.owners = owners;
-    worker_options.owner_patience_s = options.execute.timeout_s;
+    worker_options.owner_patience_s =
+        options.execute.patience * options.execute.timeout_s;
     worker_options.record =
         &(*records)[self.replica * program.pp() + self.rank];
     PW_ASSIGN_OR_RETURN(

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/offload/optimizer_plan.h"
 #include "sim/sequences/packer.h"
@@ -79,11 +80,11 @@ absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model) {
 }
 
 absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
-                           const std::string& device, bool replays) {
+                           const ReplicaChecks& checks) {
   const Schedule& schedule = *program.schedule;
   const RunConfig& config = run.config;
   const bool differ = program.num_classes() > 1 || run.sequences;
-  if (differ && replays) {
+  if (differ && checks.replays) {
     return FieldError("--replay-rank",
                       "runs the ranks of one replica for those of all; "
                       "allowed: replicas that run alike, without lengths");
@@ -117,12 +118,19 @@ absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
   };
   PW_RETURN_IF_ERROR(refuse_group("strategy.shard_group", layers.shard_group));
   PW_RETURN_IF_ERROR(refuse_group("strategy.near_group", layers.near_group));
-  if (odc && device != "cpu") {
-    return BadValue("--device", device,
+  if (odc && checks.device != "cpu") {
+    return BadValue("--device", checks.device,
                     "cpu with strategy.data_parallel odc (owners' memory is "
                     "shared on the host)");
   }
-  if (replays) {
+  // An owner that looks so rarely would seem to be lost.
+  if (odc && checks.kernels && 2 * layers.poll_s >= checks.timeout_s) {
+    return BadValue(config.Field("strategy.owner_poll"),
+                    FormatSeconds(layers.poll_s),
+                    absl::StrCat("less than half of --timeout (",
+                                 FormatSeconds(checks.timeout_s), ")"));
+  }
+  if (checks.replays) {
     return FieldError("--replay-rank",
                       "runs one rank alone; allowed: without layers that "
                       "replicas gather from each other");

@@ -24,9 +24,15 @@ int64_t MostTokens(const PreparedSequences& sequences);
 // sample longer than a model with learned positions has of them.
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model);
 
+struct ReplicaChecks {
+  std::string device;
+  bool replays = false;  // single ranks alone
+  bool kernels = true;   // or given times
+  double timeout_s = 0;
+};
+
 // What the executor cannot run of replicas that differ and of layers.
-// `replays`: single ranks alone.
 absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
-                           const std::string& device, bool replays);
+                           const ReplicaChecks& checks);
 
 }  // namespace pipewright

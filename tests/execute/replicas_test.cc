@@ -160,6 +160,36 @@ TEST_CASE("replicas: as many microbatches as each has", "[execute][replicas]") {
   CHECK(Agrees({.microbatches = {1, 4, 2, 3}}));
 }
 
+// With an owner that looks rarely.
+TEST_CASE("replicas: passes go on while a push is under way",
+          "[execute][replicas]") {
+  for (const bool one_stream : {true, false}) {
+    Trainable made = Make({.schedule = "gpipe", .one_stream = one_stream});
+    made.options.execute.clock = ClockKind::kReal;
+    made.options.execute.trace = true;
+    made.options.worker.owner_poll_s = 0.05;
+    const TrainedRun trained = Train(made);
+    INFO("one stream " << one_stream);
+    CHECK(trained.check.ok());
+    int pushes = 0;
+    int beside = 0;
+    for (const TraceOp& push : trained.run.ops) {
+      if (push.kind != OpKind::kPush) continue;
+      ++pushes;
+      for (const TraceOp& pass : trained.run.ops) {
+        beside += pass.kind == OpKind::kPass && pass.replica == push.replica &&
+                          pass.start_s > push.start_s &&
+                          pass.end_s < push.end_s
+                      ? 1
+                      : 0;
+      }
+    }
+    // Of two layers, two microbatches, two steps and two replicas.
+    CHECK(pushes == 16);
+    CHECK(beside > 0);
+  }
+}
+
 // Three microbatches of very different tokens on two replicas.
 Replicas Packed(DataParallel mode) {
   return {.microbatches = {2, 1},

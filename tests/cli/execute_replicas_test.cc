@@ -1,6 +1,7 @@
 // Replicas that differ, on the command line of execute, and what has no layers.
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -33,6 +34,16 @@ bool Agrees(const std::string& out) {
   return absl::StrContains(out, "agree with the sequential run");
 }
 
+// What runs have left in shared memory, by name.
+std::vector<std::string> SharedNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, "pipewright-")) names.push_back(name);
+  }
+  return names;
+}
+
 TEST_CASE("cli: execute runs replicas of several classes and lengths",
           "[cli][replicas]") {
   for (const char* const options :
@@ -63,6 +74,21 @@ TEST_CASE("cli: odc on four processes shares their memory",
   CHECK(job.Await() == std::vector<int>{0, 0, 0, 0});
   INFO(job.Err(0));
   CHECK(Agrees(job.Out(0)));
+  CHECK(SharedNames().empty());
+}
+
+TEST_CASE("cli: a process of odc that is killed leaves no memory behind",
+          "[cli][replicas][sockets]") {
+  ExecuteJob job(
+      4, Words(absl::StrCat(kModel, kPacked,
+                            "--data-parallel odc --no-check --timeout 2 "
+                            "--set strategy.owner_poll=0.5s")));
+  job.AwaitMeeting();
+  job.Kill(1, SIGKILL);
+  const std::vector<int> codes = job.Await();
+  INFO(job.Err(0));
+  CHECK(codes == std::vector<int>{1, -1, 1, 1});
+  CHECK(SharedNames().empty());
 }
 
 TEST_CASE("cli: odc under mpirun", "[cli][replicas][mpi]") {

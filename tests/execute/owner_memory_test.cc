@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -25,8 +26,11 @@ Owned MakeOwned(int64_t buffer) {
       {.clients = 2, .shards = {3, 1}, .buffer = buffer},
       {.clients = 2, .shards = {4, 2}, .buffer = buffer}};
   Owned owned;
-  owned.blocks =
+  absl::StatusOr<std::shared_ptr<SharedBlocks>> blocks =
       SharedBlocks::OfThreads({shapes[0].Bytes(), shapes[1].Bytes()});
+  INFO(blocks.status());
+  REQUIRE(blocks.ok());
+  owned.blocks = *std::move(blocks);
   for (size_t index = 0; index < shapes.size(); ++index) {
     owned.memories.emplace_back(shapes[index], owned.blocks->block(index));
   }
@@ -74,6 +78,15 @@ TEST_CASE("owners: every client's gradients are added once, in any rounds",
       CHECK(owned.all[owner]->added() == rounds(3 + owner));
     }
   }
+}
+
+TEST_CASE("owners: memory that is not there is refused with its size",
+          "[execute][replicas]") {
+  const absl::Status status =
+      SharedBlocks::OfThreads({size_t{1} << 50}).status();
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::StrContains(status.message(), "TiB of memory that ranks share"));
+  CHECK(absl::StrContains(status.message(), "fewer replicas"));
 }
 
 TEST_CASE("owners: who adds nothing is named", "[execute][replicas]") {

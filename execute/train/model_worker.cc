@@ -103,7 +103,9 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     steps_weights_ |=
         op.kind == OpKind::kOptimizer || op.kind == OpKind::kHostAdam;
   }
+  ShareScratch();
   PW_RETURN_IF_ERROR(OpenOwner());
+  CountOwnerBytes();
   if (options_.offload.active()) PW_RETURN_IF_ERROR(MakeHostStep());
   record_.resident_bytes = arena_->used();
   MeasureMicrobatch();

@@ -56,6 +56,9 @@ struct WorkerRecord {
   // Beside them: of messages on their way or waiting, and collectives; hangs on
   // how far ranks are apart.
   size_t message_bytes = 0;
+  // Beside them, of the host: sums of the own shard and, with owners, the block
+  // that clients share and the copy of the gradients that are pushed.
+  size_t owner_bytes = 0;
   // Held between passes, over the most that one microbatch through all stages
   // of the rank holds.
   double peak_activations = 0;
@@ -233,6 +236,9 @@ class ModelWorker : public Worker {
 
   // model_worker_owners.cc
   absl::Status OpenOwner();
+  // Layers of a stage use one workspace.
+  void ShareScratch();
+  void CountOwnerBytes();
   // The weights of the own part, for others to read.
   absl::Status ShowWeights();
   // All clients' gradients have been added.

@@ -38,6 +38,34 @@ absl::Status ModelWorker::OpenOwner() {
   return absl::OkStatus();
 }
 
+void ModelWorker::ShareScratch() {
+  std::map<StageKey, const Stage*> widest;  // [stage of the schedule, replica]
+  for (const auto& [key, stage] : stages_) {
+    const Stage*& most = widest[{units_.StageOf(key.first), key.second}];
+    if (most == nullptr || stage->workspace_bytes() > most->workspace_bytes()) {
+      most = stage.get();
+    }
+  }
+  for (auto& [key, stage] : stages_) {
+    const Stage* const most = widest[{units_.StageOf(key.first), key.second}];
+    if (most != stage.get()) stage->ShareScratch(*most);
+  }
+}
+
+void ModelWorker::CountOwnerBytes() {
+  for (const auto& [key, sums] : shard_sums_) {
+    record_.owner_bytes += sums.size() * sizeof(float);
+  }
+  if (owners().empty()) return;
+  record_.owner_bytes += owners()[self_.replica]->shape().Bytes();
+  // One push is under way at a time.
+  int64_t largest = 0;
+  for (const auto& [key, stage] : stages_) {
+    largest = std::max(largest, stage->parameters());
+  }
+  record_.owner_bytes += static_cast<size_t>(largest) * sizeof(float);
+}
+
 absl::Status ModelWorker::ShowWeights() {
   if (owners().empty()) return absl::OkStatus();
   for (const auto& [unit, place] : place_of_unit_) {

@@ -78,6 +78,7 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
   trained->peak_bytes.resize(pp);
   trained->resident_bytes.resize(pp);
   trained->message_bytes.resize(pp);
+  trained->owner_bytes.resize(pp);
   trained->peak_host_bytes.resize(pp);
   for (size_t index = 0; index < trained->records.size(); ++index) {
     const WorkerRecord& record = trained->records[index];
@@ -92,6 +93,8 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
     trained->message_bytes[rank] =
         std::max(trained->message_bytes[rank],
                  static_cast<double>(record.message_bytes));
+    trained->owner_bytes[rank] = std::max(
+        trained->owner_bytes[rank], static_cast<double>(record.owner_bytes));
     trained->peak_host_bytes[rank] =
         std::max(trained->peak_host_bytes[rank],
                  static_cast<double>(record.peak_host_bytes));

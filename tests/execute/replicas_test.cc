@@ -242,6 +242,23 @@ TEST_CASE("replicas: samples of a microbatch do not see each other",
   CHECK(longer.losses[0] * 17 - first.losses[0] * 9 > second);
 }
 
+// Layers have no scratch memory of their own, and what is on the host counts.
+TEST_CASE("replicas: memory of layers is that of their stages",
+          "[execute][replicas][memory]") {
+  const TrainedRun whole = Train(
+      Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
+  const TrainedRun layers = Train(Make({.mode = DataParallel::kFsdp}));
+  const TrainedRun odc = Train(Make({.mode = DataParallel::kOdc}));
+  // But for two sums of a norm that each layer has.
+  constexpr double kSums = 16;
+  CHECK(layers.resident_bytes[0] == whole.resident_bytes[0] + kSums);
+  CHECK(odc.resident_bytes[0] == layers.resident_bytes[0]);
+  // Sums of a shard are a half, and an owner has three times that and buffers.
+  CHECK(whole.owner_bytes[0] > 0);
+  CHECK(layers.owner_bytes[0] == Approx(whole.owner_bytes[0]).margin(8));
+  CHECK(odc.owner_bytes[0] > 4 * layers.owner_bytes[0]);
+}
+
 // Weights that are not there are zeros, and nobody's result is right.
 TEST_CASE("replicas: a layer that is not gathered is noticed",
           "[execute][replicas]") {

@@ -217,7 +217,7 @@ float ModelWorker::LossScale(int64_t sample) const {
     tokens = static_cast<double>(model_.batch) * model_.sequence *
              own().schedule->update_every * program_.replicas;
   }
-  if (options_.weighs_microbatches) {
+  if (options_.faults.weighs_microbatches) {
     tokens = static_cast<double>(model_.TokensOf(sample)) *
              static_cast<double>(microbatches_.all);
   }

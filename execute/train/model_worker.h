@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "execute/run/faults.h"
 #include "execute/run/worker.h"
 #include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
@@ -29,7 +30,7 @@ namespace pipewright {
 // What one rank has when an iteration is over, in memory of the host.
 struct StageSnapshot {
   int iteration = 0;
-  int stage = 0;
+  int stage = 0;          // a unit (Units)
   int bidirectional = 0;  // replica of the schedule
   // [parameters]; gradients as the optimizer took them (reduced), or as they
   // are at the end where there is none. Of a sharded optimizer only [begin,
@@ -72,9 +73,7 @@ struct WorkerOptions {
   std::shared_ptr<Owners> owners;
   double owner_poll_s = 100e-6;
   double owner_patience_s = 60;
-  // A fault on purpose: every microbatch counts the same, however many tokens
-  // it has.
-  bool weighs_microbatches = false;
+  Faults faults;  // those of a worker
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
   // Nobody is there but this rank: random numbers stand for what other ranks
@@ -164,8 +163,8 @@ class ModelWorker : public Worker {
   ModelWorker(const Program& program, Address self, const ExecutedModel& model,
               const WorkerOptions& options);
   absl::Status Initialize(const PwKernels* kernels, int device_index);
-  Stage& StageOf(int stage, int bidirectional) {
-    return *stages_.at({stage, bidirectional});
+  Stage& StageOf(int unit, int bidirectional) {
+    return *stages_.at({unit, bidirectional});
   }
   std::pair<int64_t, int64_t> ShardOf(const Stage& stage, int member,
                                       int members) const;
@@ -189,7 +188,7 @@ class ModelWorker : public Worker {
   };
   Reduced ReducedBy(int32_t side_op);
   // *held: what its kernels still read when it returns.
-  absl::Status RunKernels(Pass pass, int stage, Payload* held);
+  absl::Status RunKernels(Pass pass, int unit, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work,
                                bool held = false);
   absl::StatusOr<Payload> RandomBlock();
@@ -215,7 +214,7 @@ class ModelWorker : public Worker {
   absl::StatusOr<HostOptimizer::Step> BeginHostOp(int32_t side_op);
   absl::StatusOr<double> RunHostStep(int32_t side_op);
   absl::Status EndHostStep();
-  absl::Status CopyHostMaster(int stage, StageSnapshot* snapshot);
+  absl::Status CopyHostMaster(int unit, StageSnapshot* snapshot);
   absl::Status PublishShared(Stage* stage);
   absl::Status TakeSnapshots(int iteration);
   // Of all stages, to the end of `snapshots`.

@@ -25,17 +25,37 @@ absl::Status NameDevice(const PwKernels* kernels, int device_index,
   return known;
 }
 
+// What moves the data of a stage must say of which unit.
+absl::Status CheckUnits(const Program& program, const Units& units) {
+  for (int index = 0; index < program.num_classes(); ++index) {
+    for (const RankProgram& rank : program.dp_class(index).ranks) {
+      const std::vector<int> of_ops = units.OfSideOps(rank);
+      for (size_t op = 0; op < of_ops.size(); ++op) {
+        const SideOp& side_op = rank.side_ops[op];
+        const bool moves = IsCollective(side_op.kind) || IsOneSided(side_op.kind);
+        if (!moves || side_op.stage < 0 || of_ops[op] >= 0) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "strategy.shard_blocks: the executor does not know the layer of ",
+            OpKindName(side_op.kind), " ", op, " of stage ", side_op.stage,
+            "; allowed: layers without strategy.shard_group and near_group"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSupported(const Program& program,
                             const ExecutedModel& model) {
   const Schedule& schedule = *program.schedule;
-  const int units = Units(program).count();
-  if (units != model.num_stages()) {
+  const Units units(program);
+  if (units.count() != model.num_stages()) {
     return absl::InvalidArgumentError(
         absl::StrCat("strategy.layers: ", model.num_stages(),
-                     " stages of layers for a schedule of ", units));
+                     " stages of layers for a schedule of ", units.count()));
   }
+  PW_RETURN_IF_ERROR(CheckUnits(program, units));
   if (schedule.slices != model.slices) {
     return absl::InvalidArgumentError(
         absl::StrCat("strategy.slices: ", model.slices, " for a schedule of ",
@@ -56,6 +76,7 @@ MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
           records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
     WorkerOptions worker_options = options.worker;
     worker_options.holds = options.execute.clock == ClockKind::kVirtual;
+    worker_options.faults = options.execute.faults;
     worker_options.owners = owners;
     worker_options.owner_patience_s =
         options.execute.patience * options.execute.timeout_s;

@@ -58,7 +58,9 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
                          run.lower.replicas > 1;
   if (scattered && model.num_stages() > 1) {
-    return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
+    return BadValue(kField,
+                    absl::StrCat("true with strategy.data_parallel ",
+                                 TraitsOf(run.lower.data_parallel).name),
                     "false; none, ddp or zero1 (gradients are scattered after "
                     "every backward pass, stage by stage, and the shards of "
                     "two stages do not hold the same rows of the table)");

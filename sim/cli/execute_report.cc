@@ -1,5 +1,6 @@
 #include "sim/cli/execute_report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 

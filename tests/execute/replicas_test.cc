@@ -2,7 +2,9 @@
 // written one-sided, packed samples, against the sequential run.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -226,20 +228,23 @@ TEST_CASE("replicas: packed samples of one replica to the bit",
 
 TEST_CASE("replicas: samples of a microbatch do not see each other",
           "[execute][replicas]") {
-  // Losses of one microbatch of two samples are those of its samples alone.
-  const auto loss = [](std::vector<std::vector<int64_t>> lengths) {
+  // Sum over the tokens of the first microbatch.
+  const auto loss = [](std::vector<int64_t> lengths) {
+    const auto tokens = static_cast<double>(
+        std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
     Replicas replicas = {.microbatches = {1},
                          .mode = DataParallel::kNone,
-                         .lengths = std::move(lengths)};
-    return Train(Make(replicas)).check;
+                         .lengths = {std::move(lengths)}};
+    return Train(Make(replicas)).check.losses[0] * tokens;
   };
-  const TrainingCheck both = loss({{9, 4}});
-  const TrainingCheck first = loss({{9}});
-  // Tokens of a sample hang on the samples before it only.
-  const TrainingCheck longer = loss({{9, 8}});
-  const double second = both.losses[0] * 13 - first.losses[0] * 9;
-  CHECK(second / 4 == Approx(std::log(61.0)).epsilon(0.3));
-  CHECK(longer.losses[0] * 17 - first.losses[0] * 9 > second);
+  // Ids follow from their places, and a sample of n tokens takes n + 1 places:
+  // the last sample of both has the same ids behind samples that differ.
+  const double behind_one = loss({9, 4}) - loss({9});
+  const double behind_two = loss({4, 4, 4}) - loss({4, 4});
+  CHECK(behind_one == Approx(behind_two).epsilon(1e-9));
+  // The same tokens where they do see those before.
+  const double seeing = loss({14}) - loss({10});
+  CHECK(std::abs(seeing - behind_one) > 1e-4 * behind_one);
 }
 
 // Layers have no scratch memory of their own, and what is on the host counts.

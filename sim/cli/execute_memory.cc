@@ -39,13 +39,15 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   if (!run->prepared_model) return;
   TrainingSpec& training = run->prepared_model->training;
   const TrainingSpec given = training;
+  ExecutorSpec spec;
   if (run->sequences) {
     // As TakeLengths has it.
+    spec.positions = training.sequence;
+    spec.longest_sample = LongestSample(*run->sequences);
     training.microbatch_size = 1;
     training.sequence = MostTokens(*run->sequences);
   }
   const Schedule& schedule = *run->schedule.lowered;
-  ExecutorSpec spec;
   spec.gpu = device == "cuda";
   spec.type_bytes = spec.gpu ? 2 : 4;
   spec.fp8 = training.precision == Precision::kFp8;

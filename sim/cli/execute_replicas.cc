@@ -62,14 +62,19 @@ int64_t MostTokens(const PreparedSequences& sequences) {
   return most;
 }
 
+int64_t LongestSample(const PreparedSequences& sequences) {
+  int64_t longest = 0;
+  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
+    for (const int64_t length : samples) longest = std::max(longest, length);
+  }
+  return longest;
+}
+
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model) {
   model->lengths = LengthsOf(*run.sequences);
   model->batch = 1;
   model->sequence = MostTokens(*run.sequences);
-  int64_t longest = 0;
-  for (const std::vector<int64_t>& samples : model->lengths) {
-    for (const int64_t length : samples) longest = std::max(longest, length);
-  }
+  const int64_t longest = LongestSample(*run.sequences);
   // Rotary positions go on as far as a sample does.
   const bool learned = model->shape.style == PW_GPT;
   if (!learned || longest <= model->shape.sequence) return absl::OkStatus();

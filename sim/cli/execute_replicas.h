@@ -17,8 +17,9 @@ namespace pipewright {
 // gradients are reduced where no sizes are known.
 void ReduceInClasses(PreparedRun* run);
 
-// Of the longest microbatch that was dealt out.
+// Of the longest microbatch, and the longest sample, that were dealt out.
 int64_t MostTokens(const PreparedSequences& sequences);
+int64_t LongestSample(const PreparedSequences& sequences);
 
 // What packers have dealt out, instead of sequences of one length. Error: a
 // sample longer than a model with learned positions has of them.

@@ -43,7 +43,9 @@ class FixedWorker : public Worker {
   void TakePulled(int32_t, Payload) override {}
   Payload GivePush(int32_t) override { return {}; }
   void TakePush(Address, int32_t, Payload) override {}
-  absl::Status ReachOwners(int32_t) override { return absl::OkStatus(); }
+  void StartReach(int32_t, std::function<void(absl::Status)> ended) override {
+    ended(absl::OkStatus());
+  }
 };
 
 }  // namespace pipewright

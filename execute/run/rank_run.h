@@ -185,7 +185,7 @@ class RankRun {
   absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
   absl::StatusOr<bool> DrainUnordered(Stream stream);
   std::function<void(absl::Status)> TellsEnd(Stream stream, int64_t number);
-  absl::StatusOr<bool> TryOnHost(const SideOp& op, Issued& issued,
+  absl::StatusOr<bool> TryBeside(const SideOp& op, Issued& issued,
                                  double* end_s);
   const RankRecord::Block* TakenBlock();
   const double* TakenBeside(Stream stream);

@@ -127,19 +127,25 @@ std::function<void(absl::Status)> RankRun::TellsEnd(Stream stream,
   };
 }
 
-// Where time is real: a thread of the host does it. False until it has.
-absl::StatusOr<bool> RankRun::TryOnHost(const SideOp& op, Issued& issued,
+// A thread does it: the host's work where time is real, and what goes to
+// owners, so that the rank hears others meanwhile. False until it has.
+absl::StatusOr<bool> RankRun::TryBeside(const SideOp& op, Issued& issued,
                                         double* end_s) {
   if (issued.beside == 0) {
     issued.beside = ++beside_;
-    worker_.StartSideOp(issued.item.side_op, issued.start,
-                        TellsEnd(op.stream, issued.beside));
+    const auto ended = TellsEnd(op.stream, issued.beside);
+    if (IsOneSided(op.kind)) {
+      worker_.StartReach(issued.item.side_op, ended);
+    } else {
+      worker_.StartSideOp(issued.item.side_op, issued.start, ended);
+    }
   }
   const auto ended = ended_beside_.find(issued.beside);
   if (ended == ended_beside_.end()) return false;
   PW_RETURN_IF_ERROR(ended->second.status);
   *end_s = ended->second.time_s;
   ended_beside_.erase(ended);
+  if (IsOneSided(op.kind)) return true;
   if (options_.record != nullptr) {
     options_.record->beside[static_cast<size_t>(op.stream)].push_back(
         *end_s - issued.start_s);
@@ -268,8 +274,9 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     if (!met) return false;
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (IsOneSided(op.kind) && op.peers != nullptr) {
-    PW_RETURN_IF_ERROR(worker_.ReachOwners(index));
-    end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
+    PW_ASSIGN_OR_RETURN(const bool reached, TryBeside(op, issued, &end_s));
+    if (!reached) return false;
+    if (clock_->network_given()) end_s = issued.start_s + seconds;
   } else if (IsOneSided(op.kind)) {
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
@@ -288,7 +295,7 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     }
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (UsesHost(op.kind) && !clock_->computed()) {
-    PW_ASSIGN_OR_RETURN(const bool ended, TryOnHost(op, issued, &end_s));
+    PW_ASSIGN_OR_RETURN(const bool ended, TryBeside(op, issued, &end_s));
     if (!ended) return false;
   } else {
     PW_ASSIGN_OR_RETURN(end_s, RunOwn(op, issued));

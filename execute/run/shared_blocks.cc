@@ -2,18 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
-#include <random>
+#include <optional>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "execute/run/party.h"
 #include "execute/run/run_processes.h"
-#include "sim/base/check.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -22,103 +25,149 @@ namespace {
 // What the widest loads like, and more than a cache line.
 constexpr size_t kBlockAlignment = 4096;
 
-std::string BlockName(const std::string& run, size_t index) {
-  return absl::StrCat("/pipewright-", run, "-", index);
+absl::Status NotEnough(size_t bytes, absl::string_view there) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "strategy.data_parallel odc: owners need ",
+      FormatBytes(static_cast<double>(bytes)), " of memory that ranks share, ",
+      there, "; allowed: fewer replicas or a smaller model"));
 }
 
-// Nobody else's.
-std::string NewRunName() {
-  std::random_device random;
-  return absl::StrCat(getpid(), "-", random(), "-", random());
+// Of the machine, without swapping; nothing where the system does not say.
+std::optional<size_t> AvailableBytes() {
+  std::optional<size_t> available;
+  FILE* const file = fopen("/proc/meminfo", "r");
+  if (file == nullptr) return available;
+  char line[256];
+  while (fgets(line, sizeof(line), file) != nullptr) {
+    size_t kibibytes = 0;
+    if (sscanf(line, "MemAvailable: %zu kB", &kibibytes) == 1) {
+      available = kibibytes * 1024;
+    }
+  }
+  fclose(file);
+  return available;
 }
 
-absl::Status Failed(const std::string& name, const char* what, int code) {
-  const std::string text =
-      absl::StrCat("shared memory ", name, ": ", what, ": ", strerror(code));
-  return code == ENOSPC || code == ENOMEM ? absl::ResourceExhaustedError(text)
-                                          : absl::UnavailableError(text);
+// Memory that is not there would end the process when it touches it.
+absl::Status CheckAvailable(size_t bytes) {
+  const std::optional<size_t> available = AvailableBytes();
+  if (!available || bytes <= *available) return absl::OkStatus();
+  return NotEnough(
+      bytes, absl::StrCat("and ", FormatBytes(static_cast<double>(*available)),
+                          " are free"));
 }
 
-// Maps a block that is there or, with `creates`, makes it.
-absl::StatusOr<void*> Map(const std::string& name, size_t bytes, bool creates) {
-  const int file =
-      shm_open(name.c_str(), O_RDWR | (creates ? O_CREAT | O_EXCL : 0), 0600);
-  if (file < 0) return Failed(name, "cannot be opened", errno);
-  // Pages that are not there would kill the process when it touches them.
-  const int code =
-      creates ? posix_fallocate(file, 0, static_cast<off_t>(bytes)) : 0;
-  void* const memory = code != 0 ? MAP_FAILED
-                                 : mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                        MAP_SHARED, file, 0);
-  const int mapped = code != 0 ? code : errno;
+absl::StatusOr<char*> MapFile(int file, size_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory != MAP_FAILED) return static_cast<char*>(memory);
+  return NotEnough(bytes, absl::StrCat("which cannot be mapped: ",
+                                       strerror(errno)));
+}
+
+// The open file of a process, and which file that is: numbers of processes may
+// mean others elsewhere.
+struct OpenFile {
+  std::string path;
+  uint64_t number = 0;
+};
+
+absl::StatusOr<int> OpenOther(const OpenFile& other) {
+  constexpr char kAllowed[] =
+      "; allowed: processes of one user that see each other in /proc";
+  const int file = open(other.path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) {
+    return absl::UnavailableError(
+        absl::StrCat("memory of process 0, ", other.path,
+                     ", cannot be opened: ", strerror(errno), kAllowed));
+  }
+  struct stat is {};
+  if (fstat(file, &is) == 0 && is.st_ino == other.number) return file;
   close(file);
-  if (memory != MAP_FAILED) return memory;
-  if (creates) shm_unlink(name.c_str());
-  return Failed(name, "cannot be mapped", mapped);
+  return absl::UnavailableError(absl::StrCat("memory of process 0 is not ",
+                                             other.path, " here", kAllowed));
 }
 
 }  // namespace
 
-std::shared_ptr<SharedBlocks> SharedBlocks::OfThreads(
-    const std::vector<size_t>& bytes) {
-  std::shared_ptr<SharedBlocks> shared(new SharedBlocks);
+SharedBlocks::SharedBlocks(const std::vector<size_t>& bytes) {
   for (const size_t each : bytes) {
-    const size_t whole =
-        (each + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
-    void* const memory = aligned_alloc(kBlockAlignment, whole);
-    PW_CHECK(memory != nullptr);
-    memset(memory, 0, whole);
-    shared->blocks_.push_back({memory, whole, false});
+    begins_.push_back(bytes_);
+    bytes_ += (each + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   }
+}
+
+absl::StatusOr<std::shared_ptr<SharedBlocks>> SharedBlocks::OfThreads(
+    const std::vector<size_t>& bytes) {
+  std::shared_ptr<SharedBlocks> shared(new SharedBlocks(bytes));
+  PW_RETURN_IF_ERROR(CheckAvailable(shared->bytes_));
+  void* const memory = mmap(nullptr, shared->bytes_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return NotEnough(shared->bytes_, absl::StrCat("which cannot be mapped: ",
+                                                  strerror(errno)));
+  }
+  shared->memory_ = static_cast<char*>(memory);
   return shared;
 }
 
 absl::StatusOr<std::shared_ptr<SharedBlocks>> SharedBlocks::OfProcesses(
     ProcessGroup* job, double timeout_s, const std::vector<size_t>& bytes) {
-  std::shared_ptr<SharedBlocks> shared(new SharedBlocks);
-  shared->blocks_.resize(bytes.size());
-  const auto own = static_cast<size_t>(job->process());
-  const absl::StatusOr<std::string> run = FirstOfAll(job, timeout_s, [] {
-    return FirstWord{
-        absl::StrCat("machine (memory is shared within one): ", MachineName()),
-        NewRunName()};
-  });
-  PW_RETURN_IF_ERROR(run.status());
-  const auto map = [&](size_t index, bool creates) -> absl::Status {
-    PW_ASSIGN_OR_RETURN(void* const memory,
-                        Map(BlockName(*run, index), bytes[index], creates));
-    shared->blocks_[index] = {memory, bytes[index], true};
-    return absl::OkStatus();
+  std::shared_ptr<SharedBlocks> shared(new SharedBlocks(bytes));
+  // Open until all have it mapped.
+  struct File {
+    ~File() {
+      if (number >= 0) close(number);
+    }
+    int number = -1;
+  } own;
+  const auto make = [&]() -> absl::StatusOr<FirstWord> {
+    FirstWord word = {absl::StrCat(
+        "machine (memory is shared within one): ", MachineName())};
+    if (job->process() != 0) return word;
+    PW_RETURN_IF_ERROR(CheckAvailable(shared->bytes_));
+    own.number = memfd_create("pipewright-owners", MFD_CLOEXEC);
+    if (own.number < 0) {
+      return absl::UnavailableError(
+          absl::StrCat("memfd_create: ", strerror(errno)));
+    }
+    int code = EINTR;
+    while (code == EINTR) {
+      code = posix_fallocate(own.number, 0, static_cast<off_t>(shared->bytes_));
+    }
+    if (code != 0) {
+      return NotEnough(shared->bytes_,
+                       absl::StrCat("which are not there: ", strerror(code)));
+    }
+    struct stat is {};
+    if (fstat(own.number, &is) != 0) {
+      return absl::UnavailableError(absl::StrCat("fstat: ", strerror(errno)));
+    }
+    word.decision =
+        absl::StrCat("/proc/", getpid(), "/fd/", own.number, " ", is.st_ino);
+    return word;
   };
-  absl::Status made =
-      FirstOfAll(job, timeout_s, [&]() -> absl::StatusOr<FirstWord> {
-        PW_RETURN_IF_ERROR(map(own, true));
-        return FirstWord();
-      }).status();
-  if (made.ok()) {
-    made = FirstOfAll(job, timeout_s, [&]() -> absl::StatusOr<FirstWord> {
-             for (size_t index = 0; index < bytes.size(); ++index) {
-               if (index == own) continue;
-               PW_RETURN_IF_ERROR(map(index, false));
-             }
-             return FirstWord();
-           }).status();
-  }
-  // Whoever has it mapped keeps it; nothing stays behind, however the run ends.
-  if (shared->blocks_[own].mapped) shm_unlink(BlockName(*run, own).c_str());
-  PW_RETURN_IF_ERROR(made);
+  PW_ASSIGN_OR_RETURN(const std::string told,
+                      FirstOfAll(job, timeout_s, make));
+  const auto map = [&]() -> absl::StatusOr<FirstWord> {
+    if (job->process() != 0) {
+      const std::vector<std::string> words = absl::StrSplit(told, ' ');
+      OpenFile other;
+      if (words.size() != 2 || !absl::SimpleAtoi(words[1], &other.number)) {
+        return absl::InternalError(absl::StrCat("shared memory: ", told));
+      }
+      other.path = words[0];
+      PW_ASSIGN_OR_RETURN(own.number, OpenOther(other));
+    }
+    PW_ASSIGN_OR_RETURN(shared->memory_, MapFile(own.number, shared->bytes_));
+    return FirstWord();
+  };
+  PW_RETURN_IF_ERROR(FirstOfAll(job, timeout_s, map).status());
   return shared;
 }
 
 SharedBlocks::~SharedBlocks() {
-  for (const Block& block : blocks_) {
-    if (block.memory == nullptr) continue;
-    if (block.mapped) {
-      munmap(block.memory, block.bytes);
-    } else {
-      free(block.memory);
-    }
-  }
+  if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 
 }  // namespace pipewright

@@ -80,8 +80,11 @@ class Worker : public DeviceMemory {
 
   // One-sided with several peers (SideOp::peers), in the memory that all of
   // them share: reads theirs, or writes into it and awaits that their owners
-  // have added it. No other rank does anything for it meanwhile.
-  virtual absl::Status ReachOwners(int32_t side_op) = 0;
+  // have added it. No other rank does anything for it meanwhile, and this one
+  // computes on; `ended` is called from any thread when it is over. Those of
+  // one stream end in order.
+  virtual void StartReach(int32_t side_op,
+                          std::function<void(absl::Status)> ended) = 0;
 };
 
 }  // namespace pipewright

@@ -103,7 +103,9 @@ absl::Status ModelWorker::Initialize(const PwKernels* kernels,
     steps_weights_ |=
         op.kind == OpKind::kOptimizer || op.kind == OpKind::kHostAdam;
   }
+  ShareScratch();
   PW_RETURN_IF_ERROR(OpenOwner());
+  CountOwnerBytes();
   if (options_.offload.active()) PW_RETURN_IF_ERROR(MakeHostStep());
   record_.resident_bytes = arena_->used();
   MeasureMicrobatch();
@@ -215,7 +217,7 @@ float ModelWorker::LossScale(int64_t sample) const {
     tokens = static_cast<double>(model_.batch) * model_.sequence *
              own().schedule->update_every * program_.replicas;
   }
-  if (options_.weighs_microbatches) {
+  if (options_.faults.weighs_microbatches) {
     tokens = static_cast<double>(model_.TokensOf(sample)) *
              static_cast<double>(microbatches_.all);
   }

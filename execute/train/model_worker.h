@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "execute/run/faults.h"
 #include "execute/run/worker.h"
 #include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
@@ -28,7 +30,7 @@ namespace pipewright {
 // What one rank has when an iteration is over, in memory of the host.
 struct StageSnapshot {
   int iteration = 0;
-  int stage = 0;
+  int stage = 0;          // a unit (Units)
   int bidirectional = 0;  // replica of the schedule
   // [parameters]; gradients as the optimizer took them (reduced), or as they
   // are at the end where there is none. Of a sharded optimizer only [begin,
@@ -55,6 +57,9 @@ struct WorkerRecord {
   // Beside them: of messages on their way or waiting, and collectives; hangs on
   // how far ranks are apart.
   size_t message_bytes = 0;
+  // Beside them, of the host: sums of the own shard and, with owners, the block
+  // that clients share and the copy of the gradients that are pushed.
+  size_t owner_bytes = 0;
   // Held between passes, over the most that one microbatch through all stages
   // of the rank holds.
   double peak_activations = 0;
@@ -68,9 +73,7 @@ struct WorkerOptions {
   std::shared_ptr<Owners> owners;
   double owner_poll_s = 100e-6;
   double owner_patience_s = 60;
-  // A fault on purpose: every microbatch counts the same, however many tokens
-  // it has.
-  bool weighs_microbatches = false;
+  Faults faults;  // those of a worker
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
   // Nobody is there but this rank: random numbers stand for what other ranks
@@ -142,7 +145,8 @@ class ModelWorker : public Worker {
   void TakePulled(int32_t side_op, Payload payload) override;
   Payload GivePush(int32_t side_op) override;
   void TakePush(Address from, int32_t side_op, Payload payload) override;
-  absl::Status ReachOwners(int32_t side_op) override;
+  void StartReach(int32_t side_op,
+                  std::function<void(absl::Status)> ended) override;
 
  private:
   // Unit (Units) and direction in the schedule.
@@ -159,8 +163,8 @@ class ModelWorker : public Worker {
   ModelWorker(const Program& program, Address self, const ExecutedModel& model,
               const WorkerOptions& options);
   absl::Status Initialize(const PwKernels* kernels, int device_index);
-  Stage& StageOf(int stage, int bidirectional) {
-    return *stages_.at({stage, bidirectional});
+  Stage& StageOf(int unit, int bidirectional) {
+    return *stages_.at({unit, bidirectional});
   }
   std::pair<int64_t, int64_t> ShardOf(const Stage& stage, int member,
                                       int members) const;
@@ -184,7 +188,7 @@ class ModelWorker : public Worker {
   };
   Reduced ReducedBy(int32_t side_op);
   // *held: what its kernels still read when it returns.
-  absl::Status RunKernels(Pass pass, int stage, Payload* held);
+  absl::Status RunKernels(Pass pass, int unit, Payload* held);
   absl::StatusOr<double> Timed(const std::function<absl::Status()>& work,
                                bool held = false);
   absl::StatusOr<Payload> RandomBlock();
@@ -210,7 +214,7 @@ class ModelWorker : public Worker {
   absl::StatusOr<HostOptimizer::Step> BeginHostOp(int32_t side_op);
   absl::StatusOr<double> RunHostStep(int32_t side_op);
   absl::Status EndHostStep();
-  absl::Status CopyHostMaster(int stage, StageSnapshot* snapshot);
+  absl::Status CopyHostMaster(int unit, StageSnapshot* snapshot);
   absl::Status PublishShared(Stage* stage);
   absl::Status TakeSnapshots(int iteration);
   // Of all stages, to the end of `snapshots`.
@@ -231,10 +235,15 @@ class ModelWorker : public Worker {
 
   // model_worker_owners.cc
   absl::Status OpenOwner();
+  // Layers of a stage use one workspace.
+  void ShareScratch();
+  void CountOwnerBytes();
   // The weights of the own part, for others to read.
   absl::Status ShowWeights();
   // All clients' gradients have been added.
   absl::Status TakeSums();
+  absl::Status Pull(int32_t side_op);
+  absl::Status Push(int32_t side_op, const std::vector<float>& gradients);
   // The pass has run: forgets what others own.
   absl::Status Reshard(Pass pass);
   const std::vector<OwnerMemory*>& owners() const { return owner_memories_; }
@@ -296,6 +305,7 @@ class ModelWorker : public Worker {
   // What a forward has gathered stays until the backward has run.
   bool keeps_gathered_ = false;
   std::unique_ptr<OwnerService> service_;
+  std::atomic<bool> ends_{false};  // nobody needs what is under way
   std::unique_ptr<HostOptimizer> host_step_;  // null: states are on the device
   bool stepping_ = false;  // what waits for the norm has begun
   // What runs beside compute where time is real.
@@ -303,6 +313,7 @@ class ModelWorker : public Worker {
     PwStream* stream = nullptr;
     std::unique_ptr<WorkThread> thread;
   };
+  Beside& BesideOf(int32_t side_op);
   std::map<Stream, Beside> beside_;
 };
 

@@ -68,6 +68,7 @@ absl::Status ModelWorker::FreeOffloaded(Pass pass, int stage) {
 }
 
 void ModelWorker::EndThreads() {
+  ends_.store(true, std::memory_order_relaxed);
   copies_.reset();
   for (auto& [stream, beside] : beside_) {
     beside.thread.reset();
@@ -144,17 +145,23 @@ absl::StatusOr<double> ModelWorker::RunHostStep(int32_t side_op) {
   return SecondsOfThread() - start_s;
 }
 
+// That of the operation's stream.
+ModelWorker::Beside& ModelWorker::BesideOf(int32_t side_op) {
+  Beside& beside = beside_[OpOf(side_op).stream];
+  if (beside.thread == nullptr) {
+    beside.thread = std::make_unique<WorkThread>();
+    failed_.Update(Failed(
+        handle_.kernels->create_stream(handle_.device, 0, &beside.stream),
+        "stream beside compute"));
+  }
+  return beside;
+}
+
 void ModelWorker::StartSideOp(int32_t side_op, const Start& start,
                               std::function<void(absl::Status)> ended) {
   start_ = start;
-  Beside& beside = beside_[OpOf(side_op).stream];
-  absl::Status ready;
-  if (beside.thread == nullptr) {
-    beside.thread = std::make_unique<WorkThread>();
-    ready = Failed(
-        handle_.kernels->create_stream(handle_.device, 0, &beside.stream),
-        "stream beside compute");
-  }
+  Beside& beside = BesideOf(side_op);
+  absl::Status ready = failed_;
   absl::StatusOr<HostOptimizer::Step> step = BeginHostOp(side_op);
   ready.Update(step.status());
   beside.thread->Start(

@@ -38,6 +38,34 @@ absl::Status ModelWorker::OpenOwner() {
   return absl::OkStatus();
 }
 
+void ModelWorker::ShareScratch() {
+  std::map<StageKey, const Stage*> widest;  // [stage of the schedule, replica]
+  for (const auto& [key, stage] : stages_) {
+    const Stage*& most = widest[{units_.StageOf(key.first), key.second}];
+    if (most == nullptr || stage->workspace_bytes() > most->workspace_bytes()) {
+      most = stage.get();
+    }
+  }
+  for (auto& [key, stage] : stages_) {
+    const Stage* const most = widest[{units_.StageOf(key.first), key.second}];
+    if (most != stage.get()) stage->ShareScratch(*most);
+  }
+}
+
+void ModelWorker::CountOwnerBytes() {
+  for (const auto& [key, sums] : shard_sums_) {
+    record_.owner_bytes += sums.size() * sizeof(float);
+  }
+  if (owners().empty()) return;
+  record_.owner_bytes += owners()[self_.replica]->shape().Bytes();
+  // One push is under way at a time.
+  int64_t largest = 0;
+  for (const auto& [key, stage] : stages_) {
+    largest = std::max(largest, stage->parameters());
+  }
+  record_.owner_bytes += static_cast<size_t>(largest) * sizeof(float);
+}
+
 absl::Status ModelWorker::ShowWeights() {
   if (owners().empty()) return absl::OkStatus();
   for (const auto& [unit, place] : place_of_unit_) {
@@ -79,46 +107,74 @@ absl::Status ModelWorker::Reshard(Pass pass) {
   return stage.ForgetOthers(begin, end);
 }
 
-absl::Status ModelWorker::ReachOwners(int32_t side_op) {
-  PW_RETURN_IF_ERROR(failed_);
-  if (owners().empty()) return absl::OkStatus();
-  const SideOp& op = OpOf(side_op);
-  const int unit = unit_of_op_[side_op];
-  PW_CHECK(unit >= 0);
-  const int place = place_of_unit_.at(unit);
-  Stage& stage = StageOf(unit, 0);
-  const int replicas = program_.replicas;
-  if (op.kind == OpKind::kPull) {
-    for (const PeerPlan::Step& step : op.peers->steps) {
-      for (const PeerPlan::Peer& peer : step.peers) {
-        const int owner = op.peers->ReplicaOf(peer, self_.replica, replicas);
-        const auto [begin, end] = ShardOf(stage, owner, replicas);
-        PW_RETURN_IF_ERROR(Failed(
-            handle_.kernels->copy(handle_.device, handle_.stream,
-                                  PW_HOST_TO_DEVICE, stage.master() + begin,
-                                  owners()[owner]->weights(place),
-                                  static_cast<size_t>(end - begin) * 4),
-            "pull"));
-      }
-    }
-    PW_RETURN_IF_ERROR(stage.Publish(0, stage.parameters()));
-    return Synchronize("pull");
+// The thread has the unit's master weights, and the copy of its gradients, for
+// itself: no pass of the unit runs before a pull has ended, and the gradients of
+// the next microbatch begin at 0. On the CPU alone, where a stream is its
+// caller's (CheckReplicas).
+void ModelWorker::StartReach(int32_t side_op,
+                             std::function<void(absl::Status)> ended) {
+  if (owners().empty() || !failed_.ok()) return ended(failed_);
+  if (OpOf(side_op).kind == OpKind::kPull) {
+    BesideOf(side_op).thread->Start([this, side_op] { return Pull(side_op); },
+                                    std::move(ended));
+    return;
   }
+  Stage& stage = StageOf(unit_of_op_[side_op], 0);
   std::vector<float> gradients(static_cast<size_t>(stage.parameters()));
-  PW_RETURN_IF_ERROR(Failed(
+  failed_.Update(Failed(
       handle_.kernels->copy(handle_.device, handle_.stream, PW_DEVICE_TO_HOST,
                             gradients.data(), stage.gradients(),
                             gradients.size() * sizeof(float)),
       "push"));
-  PW_RETURN_IF_ERROR(stage.ZeroGradients());
-  PW_RETURN_IF_ERROR(Synchronize("push"));
+  failed_.Update(stage.ZeroGradients());
+  failed_.Update(Synchronize("push"));
+  if (!failed_.ok()) return ended(failed_);
+  BesideOf(side_op).thread->Start(
+      [this, side_op, gradients = std::move(gradients)] {
+        return Push(side_op, gradients);
+      },
+      std::move(ended));
+}
+
+absl::Status ModelWorker::Pull(int32_t side_op) {
+  const SideOp& op = OpOf(side_op);
+  const int unit = unit_of_op_[side_op];
+  const int place = place_of_unit_.at(unit);
+  Stage& stage = StageOf(unit, 0);
+  const int replicas = program_.replicas;
+  for (const PeerPlan::Step& step : op.peers->steps) {
+    for (const PeerPlan::Peer& peer : step.peers) {
+      const int owner = op.peers->ReplicaOf(peer, self_.replica, replicas);
+      const auto [begin, end] = ShardOf(stage, owner, replicas);
+      PW_RETURN_IF_ERROR(Failed(
+          handle_.kernels->copy(handle_.device, handle_.stream,
+                                PW_HOST_TO_DEVICE, stage.master() + begin,
+                                owners()[owner]->weights(place),
+                                static_cast<size_t>(end - begin) * 4),
+          "pull"));
+    }
+  }
+  PW_RETURN_IF_ERROR(stage.Publish(0, stage.parameters()));
+  return Synchronize("pull");
+}
+
+absl::Status ModelWorker::Push(int32_t side_op,
+                               const std::vector<float>& gradients) {
+  const int unit = unit_of_op_[side_op];
+  Stage& stage = StageOf(unit, 0);
   // Its own part goes the same way: sums have one writer.
   std::vector<int64_t> begins;
-  for (int owner = 0; owner < replicas; ++owner) {
-    begins.push_back(ShardOf(stage, owner, replicas).first);
+  for (int owner = 0; owner < program_.replicas; ++owner) {
+    begins.push_back(ShardOf(stage, owner, program_.replicas).first);
   }
-  return PushToOwners(owners(), self_.replica, place, gradients.data(), begins,
-                      options_.owner_patience_s);
+  return PushToOwners(owners(), self_.replica, place_of_unit_.at(unit),
+                      gradients.data(), begins, options_.owner_patience_s,
+                      [this]() -> absl::Status {
+                        if (!ends_.load(std::memory_order_relaxed)) {
+                          return absl::OkStatus();
+                        }
+                        return absl::CancelledError("the run has ended");
+                      });
 }
 
 }  // namespace pipewright

@@ -25,17 +25,37 @@ absl::Status NameDevice(const PwKernels* kernels, int device_index,
   return known;
 }
 
+// What moves the data of a stage must say of which unit.
+absl::Status CheckUnits(const Program& program, const Units& units) {
+  for (int index = 0; index < program.num_classes(); ++index) {
+    for (const RankProgram& rank : program.dp_class(index).ranks) {
+      const std::vector<int> of_ops = units.OfSideOps(rank);
+      for (size_t op = 0; op < of_ops.size(); ++op) {
+        const SideOp& side_op = rank.side_ops[op];
+        const bool moves = IsCollective(side_op.kind) || IsOneSided(side_op.kind);
+        if (!moves || side_op.stage < 0 || of_ops[op] >= 0) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "strategy.shard_blocks: the executor does not know the layer of ",
+            OpKindName(side_op.kind), " ", op, " of stage ", side_op.stage,
+            "; allowed: layers without strategy.shard_group and near_group"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSupported(const Program& program,
                             const ExecutedModel& model) {
   const Schedule& schedule = *program.schedule;
-  const int units = Units(program).count();
-  if (units != model.num_stages()) {
+  const Units units(program);
+  if (units.count() != model.num_stages()) {
     return absl::InvalidArgumentError(
         absl::StrCat("strategy.layers: ", model.num_stages(),
-                     " stages of layers for a schedule of ", units));
+                     " stages of layers for a schedule of ", units.count()));
   }
+  PW_RETURN_IF_ERROR(CheckUnits(program, units));
   if (schedule.slices != model.slices) {
     return absl::InvalidArgumentError(
         absl::StrCat("strategy.slices: ", model.slices, " for a schedule of ",
@@ -56,8 +76,10 @@ MakeWorker ModelWorkers(const Program& program, const ExecutedModel& model,
           records](Address self) -> absl::StatusOr<std::unique_ptr<Worker>> {
     WorkerOptions worker_options = options.worker;
     worker_options.holds = options.execute.clock == ClockKind::kVirtual;
+    worker_options.faults = options.execute.faults;
     worker_options.owners = owners;
-    worker_options.owner_patience_s = options.execute.timeout_s;
+    worker_options.owner_patience_s =
+        options.execute.patience * options.execute.timeout_s;
     worker_options.record =
         &(*records)[self.replica * program.pp() + self.rank];
     PW_ASSIGN_OR_RETURN(
@@ -77,6 +99,7 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
   trained->peak_bytes.resize(pp);
   trained->resident_bytes.resize(pp);
   trained->message_bytes.resize(pp);
+  trained->owner_bytes.resize(pp);
   trained->peak_host_bytes.resize(pp);
   for (size_t index = 0; index < trained->records.size(); ++index) {
     const WorkerRecord& record = trained->records[index];
@@ -91,6 +114,8 @@ absl::Status DescribeRun(const Program& program, const PwKernels* kernels,
     trained->message_bytes[rank] =
         std::max(trained->message_bytes[rank],
                  static_cast<double>(record.message_bytes));
+    trained->owner_bytes[rank] = std::max(
+        trained->owner_bytes[rank], static_cast<double>(record.owner_bytes));
     trained->peak_host_bytes[rank] =
         std::max(trained->peak_host_bytes[rank],
                  static_cast<double>(record.peak_host_bytes));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "execute/transport/steady_seconds.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -92,21 +93,30 @@ uint64_t OwnerMemory::added() const {
 
 OwnerService::OwnerService(OwnerMemory* memory, double poll_s)
     : thread_([this, memory, poll_s] {
-        while (!ends_.load(std::memory_order_relaxed)) {
+        const std::chrono::duration<double> poll(poll_s);
+        std::unique_lock lock(mutex_);
+        while (!ends_) {
+          lock.unlock();
           memory->Serve();
-          std::this_thread::sleep_for(std::chrono::duration<double>(poll_s));
+          std::this_thread::yield();
+          lock.lock();
+          wake_.wait_for(lock, poll, [this] { return ends_; });
         }
       }) {}
 
 OwnerService::~OwnerService() {
-  ends_.store(true, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_one();
   thread_.join();
 }
 
 absl::Status PushToOwners(const std::vector<OwnerMemory*>& owners, int client,
                           int unit, const float* values,
-                          const std::vector<int64_t>& begins,
-                          double patience_s) {
+                          const std::vector<int64_t>& begins, double patience_s,
+                          const std::function<absl::Status()>& ended) {
   bool more = true;
   for (int64_t begin = 0; more;) {
     more = false;
@@ -130,6 +140,7 @@ absl::Status PushToOwners(const std::vector<OwnerMemory*>& owners, int client,
               "s: lost",
               owner, client, patience_s));
         }
+        PW_RETURN_IF_ERROR(ended());
         std::this_thread::sleep_for(kClientLook);
       }
     }

@@ -10,8 +10,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -74,21 +77,25 @@ class OwnerMemory {
 class OwnerService {
  public:
   OwnerService(OwnerMemory* memory, double poll_s);
+  // At once, however long `poll_s` is.
   ~OwnerService();
   OwnerService(const OwnerService&) = delete;
 
  private:
-  std::atomic<bool> ends_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ends_ = false;
   std::thread thread_;
 };
 
 // Pushes one client's gradients of a unit to all owners: values + begins[owner]
 // are those of `owner`. Slices of as much as a buffer takes go to all owners at
 // once; then the client waits until all are added. kUnavailable where one is
-// not for `patience_s`.
+// not for `patience_s`, and what `ended` says where it gives an error, which it
+// is asked for while the client waits.
 absl::Status PushToOwners(const std::vector<OwnerMemory*>& owners, int client,
                           int unit, const float* values,
-                          const std::vector<int64_t>& begins,
-                          double patience_s);
+                          const std::vector<int64_t>& begins, double patience_s,
+                          const std::function<absl::Status()>& ended);
 
 }  // namespace pipewright

@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<Owners>> MakeOwners(const Program& program,
   for (const OwnerShape& shape : shapes) bytes.push_back(shape.Bytes());
   auto owners = std::make_shared<Owners>();
   if (job == nullptr) {
-    owners->blocks = SharedBlocks::OfThreads(bytes);
+    PW_ASSIGN_OR_RETURN(owners->blocks, SharedBlocks::OfThreads(bytes));
   } else {
     PW_ASSIGN_OR_RETURN(owners->blocks,
                         SharedBlocks::OfProcesses(job, timeout_s, bytes));

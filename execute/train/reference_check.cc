@@ -42,16 +42,20 @@ bool Steps(const Program& program) {
 
 class Worst {
  public:
-  Worst(double* error, std::string* name) : error_(*error), name_(*name) {}
+  // Of tensors of units.
+  Worst(const Units& units, double* error, std::string* name)
+      : units_(units), error_(*error), name_(*name) {}
   void Add(double difference, double scale, const ReferenceTensor& tensor) {
     double error = scale > 0 ? difference / scale : difference;
     if (!std::isfinite(error)) error = kInfinity;
     if (!name_.empty() && error <= error_) return;
     error_ = error;
-    name_ = absl::StrCat(tensor.name, " of stage ", tensor.stage);
+    name_ = absl::StrCat(tensor.name, " of stage ",
+                         units_.StageOf(tensor.stage));
   }
 
  private:
+  const Units& units_;
   double& error_;
   std::string& name_;
 };
@@ -222,8 +226,9 @@ ReferenceCheck CheckReference(const Program& program,
   }
   const bool weights = Steps(program) && !within && !fails;
   double weight_error = 0;
-  Worst worst_gradient(&check.gradient_error, &check.worst_gradient);
-  Worst worst_weight(&weight_error, &check.worst_weight);
+  const Units units(program);
+  Worst worst_gradient(units, &check.gradient_error, &check.worst_gradient);
+  Worst worst_weight(units, &weight_error, &check.worst_weight);
   std::vector<int> told(model.num_stages());
   double loss = 0;
   for (const WorkerRecord& record : records) {

@@ -69,6 +69,16 @@ class Stage {
   // behind them.
   int64_t counted() const { return counted_; }
 
+  // Uses the scratch memory of `other`, which has at least as much, in place of
+  // its own: no passes of the two run at a time, and one of them at most has
+  // the head.
+  void ShareScratch(const Stage& other) {
+    workspace_ = other.workspace_;
+    targets_ = other.targets_;
+    token_losses_ = other.token_losses_;
+  }
+  size_t workspace_bytes() const { return workspace_.bytes; }
+
   bool first() const { return parts_.front().spec.part == PW_EMBEDDING; }
   bool last() const { return parts_.back().spec.part == PW_HEAD; }
 

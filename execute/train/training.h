@@ -59,6 +59,7 @@ struct TrainedRun {
   std::vector<double> peak_bytes;        // [rank], all but messages
   std::vector<double> resident_bytes;    // [rank], without activations
   std::vector<double> message_bytes;     // [rank], see WorkerRecord
+  std::vector<double> owner_bytes;       // [rank], the same
   std::vector<double> peak_host_bytes;   // [rank], pinned, see WorkerRecord
   std::string device;
   std::string libraries;

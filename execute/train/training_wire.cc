@@ -48,6 +48,7 @@ void PutRecord(const WorkerRecord& record, WireWriter* writer) {
   writer->Put(record.peak_bytes);
   writer->Put(record.resident_bytes);
   writer->Put(record.message_bytes);
+  writer->Put(record.owner_bytes);
   writer->Put(record.peak_host_bytes);
   writer->Put(record.peak_activations);
   writer->PutAll(record.memory);
@@ -66,6 +67,7 @@ WorkerRecord GetRecord(WireReader* reader) {
   record.peak_bytes = reader->Get<size_t>();
   record.resident_bytes = reader->Get<size_t>();
   record.message_bytes = reader->Get<size_t>();
+  record.owner_bytes = reader->Get<size_t>();
   record.peak_host_bytes = reader->Get<size_t>();
   record.peak_activations = reader->Get<double>();
   record.memory = reader->GetAll<PassBytes>();

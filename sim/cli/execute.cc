@@ -16,6 +16,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"
 #include "sim/cli/execute_job.h"
+#include "sim/cli/execute_memory.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_predict.h"
 #include "sim/cli/execute_replicas.h"
@@ -24,7 +25,6 @@
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
-#include "sim/report/memory_report.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
 
@@ -183,9 +183,9 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
   PW_ASSIGN_OR_RETURN(
       run, PrepareToTrain(WithoutUnexecuted(read, way), &prepared->warnings));
   PW_RETURN_IF_ERROR(CheckPredictable(run, way));
+  if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());
-  if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
   WarnOfIdleInExecute(run,
                       {.paced = prepared->kind == ClockKind::kPaced,
                        .replays = !replay_rank.empty(),
@@ -195,7 +195,11 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                       &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, LowerRun(run));
   PW_RETURN_IF_ERROR(
-      CheckReplicas(run, prepared->program, device, !replay_rank.empty()));
+      CheckReplicas(run, prepared->program,
+                    {.device = device,
+                     .replays = !replay_rank.empty(),
+                     .kernels = prepared->kind != ClockKind::kPaced,
+                     .timeout_s = timeout_s}));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       TraitsOf(run.lower.data_parallel).shards_step &&
@@ -229,7 +233,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
   PW_RETURN_IF_ERROR(run.limit());
   if (run.memory && run.config.system.memory_bytes &&
       prepared->kind != ClockKind::kPaced) {
-    PW_RETURN_IF_ERROR(MemoryVerdict(*run.memory));
+    PW_RETURN_IF_ERROR(ExecutorMemoryVerdict(run));
   }
   if (processes.nccl != nullptr) {
     if (prepared->kind == ClockKind::kPaced) {

@@ -9,9 +9,7 @@
 #include "execute/train/units.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_replicas.h"
-#include "sim/config/framework_memory.h"
 #include "sim/config/refuse_slow.h"
-#include "sim/memory/executor_memory.h"
 #include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"
 
@@ -60,27 +58,14 @@ absl::Status CheckTied(const PreparedRun& run, const ExecutedModel& model) {
   const bool scattered = TraitsOf(run.lower.data_parallel).shards_gradients &&
                          run.lower.replicas > 1;
   if (scattered && model.num_stages() > 1) {
-    return BadValue(kField, "true with strategy.data_parallel zero2 or fsdp",
+    return BadValue(kField,
+                    absl::StrCat("true with strategy.data_parallel ",
+                                 TraitsOf(run.lower.data_parallel).name),
                     "false; none, ddp or zero1 (gradients are scattered after "
                     "every backward pass, stage by stage, and the shards of "
                     "two stages do not hold the same rows of the table)");
   }
   return absl::OkStatus();
-}
-
-// [rank]
-std::vector<OffloadedStates> HostStatesOf(const PreparedRun& run,
-                                          const ExecutorSpec& spec) {
-  std::vector<OffloadedStates> states;
-  const Schedule& schedule = *run.schedule.lowered;
-  const OptimizerOffload& offload = run.lower.offload;
-  const int shards =
-      TraitsOf(run.lower.data_parallel).shards_step ? run.lower.replicas : 1;
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    states.push_back(ExecutorHostStates(
-        CountHostSubgroups(schedule, offload, rank, shards), spec));
-  }
-  return states;
 }
 
 }  // namespace
@@ -114,28 +99,6 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
   }
   ReduceInClasses(&run);
   return run;
-}
-
-void TakeExecutorMemory(const std::string& device, PreparedRun* run) {
-  if (!run->prepared_model) return;
-  const TrainingSpec& training = run->prepared_model->training;
-  const Schedule& schedule = *run->schedule.lowered;
-  ExecutorSpec spec;
-  spec.gpu = device == "cuda";
-  spec.type_bytes = spec.gpu ? 2 : 4;
-  spec.fp8 = training.precision == Precision::kFp8;
-  spec.recompute =
-      training.recompute == Recompute::kFull || CountRecomputed(schedule) > 0;
-  ExecutedModel versions;
-  SetWeightVersions(schedule, &versions);
-  spec.keeps_versions = versions.keeps_versions;
-  spec.ties_table = run->prepared_model->spec.tied_embeddings;
-  spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
-  spec.host_optimizer = run->lower.offload.active();
-  if (!spec.host_optimizer) {
-    return TakeMemoryFramework(ExecutorMemory(spec), run);
-  }
-  TakeMemoryFramework(ExecutorMemory(spec), HostStatesOf(*run, spec), run);
 }
 
 bool HasTimes(const PreparedRun& run) {

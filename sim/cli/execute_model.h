@@ -17,10 +17,6 @@ namespace pipewright {
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings);
 
-// The memory of the run becomes that of the executor on a "cpu" or a "cuda"
-// device.
-void TakeExecutorMemory(const std::string& device, PreparedRun* run);
-
 // Are pass times known: given, measured or estimated?
 bool HasTimes(const PreparedRun& run);
 

@@ -8,7 +8,6 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_model.h"
-#include "sim/memory/activations.h"
 #include "sim/report/format.h"
 #include "sim/run/simulated_run.h"
 
@@ -100,21 +99,6 @@ absl::Status Predict(const PreparedRun& run, const Program& program,
   }
   report->predicted_by = predicted.report.engine;
   return absl::OkStatus();
-}
-
-// Without kernels nothing has bytes, so the passes of the schedule count.
-void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
-  if (report->clock == ClockKind::kPaced || !run.memory) {
-    report->predicted_peak_activations = PeakActivations(
-        *run.schedule.lowered, run.lower.costs.held_until_weight);
-    return;
-  }
-  for (const RankMemory& rank : run.memory->memory->ranks) {
-    report->predicted_peak_activations.push_back(rank.peak_microbatches);
-    report->predicted_peak_bytes.push_back(static_cast<double>(rank.peak()));
-    report->predicted_peak_host_bytes.push_back(
-        static_cast<double>(rank.peak_host()));
-  }
 }
 
 }  // namespace pipewright

@@ -25,9 +25,8 @@ absl::Status CheckPredictable(const PreparedRun& run, const WayToRun& way);
 // has given times. Only the paced clock uses these; the others measure.
 RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way);
 
-// The step and the ranks' spans, where pass times are given; peaks of memory.
+// The step and the ranks' spans, where pass times are given.
 absl::Status Predict(const PreparedRun& run, const Program& program,
                      ExecuteReport* report);
-void PredictMemory(const PreparedRun& run, ExecuteReport* report);
 
 }  // namespace pipewright

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/offload/optimizer_plan.h"
 #include "sim/sequences/packer.h"
@@ -51,20 +53,31 @@ void ReduceInClasses(PreparedRun* run) {
   }
 }
 
+int64_t MostTokens(const PreparedSequences& sequences) {
+  int64_t most = 0;
+  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
+    most = std::max(most, std::accumulate(samples.begin(), samples.end(),
+                                          int64_t{0}));
+  }
+  return most;
+}
+
+int64_t LongestSample(const PreparedSequences& sequences) {
+  int64_t longest = 0;
+  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
+    for (const int64_t length : samples) longest = std::max(longest, length);
+  }
+  return longest;
+}
+
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model) {
   model->lengths = LengthsOf(*run.sequences);
   model->batch = 1;
-  model->sequence = 0;
-  int64_t longest = 0;
-  for (const std::vector<int64_t>& samples : model->lengths) {
-    int64_t tokens = 0;
-    for (const int64_t length : samples) {
-      longest = std::max(longest, length);
-      tokens += length;
-    }
-    model->sequence = std::max(model->sequence, tokens);
-  }
-  if (longest <= model->shape.sequence) return absl::OkStatus();
+  model->sequence = MostTokens(*run.sequences);
+  const int64_t longest = LongestSample(*run.sequences);
+  // Rotary positions go on as far as a sample does.
+  const bool learned = model->shape.style == PW_GPT;
+  if (!learned || longest <= model->shape.sequence) return absl::OkStatus();
   return BadValue("strategy.sequence", absl::StrCat(model->shape.sequence),
                   absl::StrCat("at least ", longest,
                                ", the longest sample, as positions are learned "
@@ -72,11 +85,11 @@ absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model) {
 }
 
 absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
-                           const std::string& device, bool replays) {
+                           const ReplicaChecks& checks) {
   const Schedule& schedule = *program.schedule;
   const RunConfig& config = run.config;
   const bool differ = program.num_classes() > 1 || run.sequences;
-  if (differ && replays) {
+  if (differ && checks.replays) {
     return FieldError("--replay-rank",
                       "runs the ranks of one replica for those of all; "
                       "allowed: replicas that run alike, without lengths");
@@ -110,12 +123,19 @@ absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
   };
   PW_RETURN_IF_ERROR(refuse_group("strategy.shard_group", layers.shard_group));
   PW_RETURN_IF_ERROR(refuse_group("strategy.near_group", layers.near_group));
-  if (odc && device != "cpu") {
-    return BadValue("--device", device,
+  if (odc && checks.device != "cpu") {
+    return BadValue("--device", checks.device,
                     "cpu with strategy.data_parallel odc (owners' memory is "
                     "shared on the host)");
   }
-  if (replays) {
+  // An owner that looks so rarely would seem to be lost.
+  if (odc && checks.kernels && 2 * layers.poll_s >= checks.timeout_s) {
+    return BadValue(config.Field("strategy.owner_poll"),
+                    FormatSeconds(layers.poll_s),
+                    absl::StrCat("less than half of --timeout (",
+                                 FormatSeconds(checks.timeout_s), ")"));
+  }
+  if (checks.replays) {
     return FieldError("--replay-rank",
                       "runs one rank alone; allowed: without layers that "
                       "replicas gather from each other");

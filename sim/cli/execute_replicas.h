@@ -3,6 +3,7 @@
 // from each other.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,13 +17,23 @@ namespace pipewright {
 // gradients are reduced where no sizes are known.
 void ReduceInClasses(PreparedRun* run);
 
+// Of the longest microbatch, and the longest sample, that were dealt out.
+int64_t MostTokens(const PreparedSequences& sequences);
+int64_t LongestSample(const PreparedSequences& sequences);
+
 // What packers have dealt out, instead of sequences of one length. Error: a
-// sample longer than the model has positions.
+// sample longer than a model with learned positions has of them.
 absl::Status TakeLengths(const PreparedRun& run, ExecutedModel* model);
 
+struct ReplicaChecks {
+  std::string device;
+  bool replays = false;  // single ranks alone
+  bool kernels = true;   // or given times
+  double timeout_s = 0;
+};
+
 // What the executor cannot run of replicas that differ and of layers.
-// `replays`: single ranks alone.
 absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
-                           const std::string& device, bool replays);
+                           const ReplicaChecks& checks);
 
 }  // namespace pipewright

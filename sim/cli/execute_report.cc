@@ -1,5 +1,6 @@
 #include "sim/cli/execute_report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -211,6 +212,11 @@ std::string ReplayText(const ExecuteReport& report) {
   return text;
 }
 
+bool HasOwnerBytes(const ExecuteReport& report) {
+  return std::any_of(report.owner_bytes.begin(), report.owner_bytes.end(),
+                     [](double bytes) { return bytes > 0; });
+}
+
 std::string HostPeaksText(const ExecuteReport& report) {
   if (!HasHostPeaks(report)) return "";
   std::string text;
@@ -270,6 +276,7 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["message_bytes"] = report.message_bytes;
+  if (HasOwnerBytes(report)) execute["owner_bytes"] = report.owner_bytes;
   if (HasHostPeaks(report)) {
     execute["peak_host_bytes"] = report.peak_host_bytes;
     execute["predicted_peak_host_bytes"] = report.predicted_peak_host_bytes;
@@ -366,7 +373,12 @@ std::string ExecuteReportToText(const ExecuteReport& report,
     absl::StrAppend(&text, "; of it weights and optimizer ",
                     FormatBytes(report.resident_bytes[rank]),
                     "; messages beside it ",
-                    FormatBytes(report.message_bytes[rank]), "\n");
+                    FormatBytes(report.message_bytes[rank]));
+    if (HasOwnerBytes(report)) {
+      absl::StrAppend(&text, "; its shard on the host ",
+                      FormatBytes(report.owner_bytes[rank]));
+    }
+    absl::StrAppend(&text, "\n");
   }
   absl::StrAppend(&text, HostPeaksText(report));
   if (report.clock == ClockKind::kPaced) {

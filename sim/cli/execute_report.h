@@ -28,6 +28,7 @@ struct ExecuteReport {
   std::vector<double> peak_bytes;  // [rank]
   std::vector<double> resident_bytes;  // [rank]
   std::vector<double> message_bytes;   // [rank], beside peak_bytes
+  std::vector<double> owner_bytes;     // [rank], beside both, on the host
   // [rank], pinned: offloaded activations, an optimizer's states; empty
   // without kernels
   std::vector<double> peak_host_bytes;
@@ -95,8 +96,9 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
 // predicted_interval_s (list), steps_inside, predicted_span_s (list),
 // predicted_peak_activations (list), peak_bytes, predicted_peak_bytes,
-// resident_bytes, message_bytes, peak_host_bytes and predicted_peak_host_bytes
-// (where activations are offloaded), check {agrees, same_order, bits_owed,
+// resident_bytes, message_bytes, owner_bytes (where replicas have shards),
+// peak_host_bytes and predicted_peak_host_bytes (where activations are
+// offloaded), check {agrees, same_order, bits_owed,
 // same_bits, steps_in_full, missing, loss_error, gradient_error, weight_error,
 // losses, sequential_losses}, reference (null: none) {agrees, loss,
 // reference_loss, loss_error, gradient_error, worst_gradient, weight_error

@@ -149,6 +149,7 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
   report->peak_bytes = trained.peak_bytes;
   report->resident_bytes = trained.resident_bytes;
   report->message_bytes = trained.message_bytes;
+  report->owner_bytes = trained.owner_bytes;
   report->peak_host_bytes = trained.peak_host_bytes;
   report->device = trained.device;
   report->libraries = trained.libraries;

@@ -224,6 +224,11 @@ void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,
        "with --replay-rank, which checks no gradients");
   warn(flags.replays && flags.one_at_a_time, "--one-at-a-time",
        "with --replay-rank, which runs one rank at a time");
+  constexpr char kSize[] = "strategy.microbatch_size";
+  warn(run.sequences && !flags.paced && run.config.origins.contains(kSize),
+       run.config.Field(kSize),
+       "on what is trained with lengths, of which the packer makes the "
+       "microbatches");
   if (HasTimes(run)) return;
   for (const std::string& path : GivenPaths(run.config)) {
     const bool told =

@@ -127,10 +127,15 @@ const std::vector<IdleRule>& StrategyRules() {
        }},
       {{"strategy.pull_flows", "strategy.owner_poll"},
        [](const RunFacts& facts) {
-         if (facts.mode().mode != DataParallel::kOdc) {
-           return "unless strategy.data_parallel is odc";
-         }
-         return NeedsLayers(facts);
+         return Unless(facts.mode().mode == DataParallel::kOdc,
+                       "unless strategy.data_parallel is odc");
+       }},
+      {{"strategy.pull_flows"},
+       [](const RunFacts& facts) { return NeedsLayers(facts); }},
+      // A push waits for its owner where hops are free too.
+      {{"strategy.owner_poll"},
+       [](const RunFacts& facts) {
+         return Unless(facts.sizes().dp > 1, "with dp 1");
        }},
       {{"strategy.waiting"},
        [](const RunFacts& facts) {

@@ -138,6 +138,10 @@ struct PreparedSequences {
   int least_microbatches() const;
 };
 
+// In the warning that memory is that of another microbatch than the longest.
+inline constexpr char kMemoryOfBase[] =
+    ": memory is that of microbatches of ";
+
 struct PreparedRun;
 
 // Devices that fail, and the stretches of time that are drawn of it.

@@ -32,6 +32,10 @@ struct ExecutorSpec {
   bool ties_table = false;
   // A second set of master weights and moments, to go back to.
   bool keeps_last_step = false;
+  // With packed samples, where a sequence is a row of several: tokens of the
+  // longest, and positions that are learned. 0: those of a sequence.
+  int64_t longest_sample = 0;
+  int64_t positions = 0;
 };
 
 // The executor shards nothing: ZeRO's stages reduce and gather, but each device

@@ -123,13 +123,16 @@ int64_t NormWorkspace(const Sizes& sizes, const ExecutorSpec& spec) {
 // has a number for each query and head.
 int64_t AttentionWorkspace(const Sizes& sizes, const ExecutorSpec& spec) {
   const int64_t sequences = sizes.sliced ? 1 : sizes.batch;
-  const int64_t keys = sizes.sequence;
-  if (spec.gpu) return sequences * sizes.heads * sizes.slice * kFloat;
-  const int64_t strip = std::min(sizes.slice, kStripQueries);
+  // Packed samples run one after the other.
+  const bool packed = spec.longest_sample > 0;
+  const int64_t keys = packed ? spec.longest_sample : sizes.sequence;
+  const int64_t slice = packed ? spec.longest_sample : sizes.slice;
+  if (spec.gpu) return sequences * sizes.heads * slice * kFloat;
+  const int64_t strip = std::min(slice, kStripQueries);
   int64_t floats =
       2 * strip * (RoundUp(keys, kScoreRow) + kScoreRow) + 2 * strip;
   if (spec.type_bytes == 2) {
-    floats += 2 * 2 * (sizes.slice + keys) * sizes.head_dim;
+    floats += 2 * 2 * (slice + keys) * sizes.head_dim;
   }
   return floats * kFloat;
 }
@@ -231,9 +234,13 @@ void AddExperts(const Sizes& s, Inventory* list) {
   list->Add(kPass, "gradients of weights", rows, kFloat);
 }
 
-void AddEmbedding(const Sizes& s, Inventory* list) {
+void AddEmbedding(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
   list->Add(TensorSpan::kTable, "words", s.vocabulary * s.hidden);
-  if (!s.gated) list->AddLinear("positions", s.sequence, s.hidden, false);
+  if (!s.gated) {
+    list->AddLinear("positions",
+                    spec.positions > 0 ? spec.positions : s.sequence, s.hidden,
+                    false);
+  }
   list->Add(TensorSpan::kSource, "tokens", s.tokens, kIndex);
   list->Add(TensorSpan::kBackwardToWeight, "gradient of the output",
             s.tokens * s.hidden);
@@ -264,7 +271,7 @@ std::vector<ExecutorTensor> ExecutorTensors(const ModelSpec& model,
   Inventory list(sizes, spec);
   switch (kind) {
     case BlockKind::kEmbedding:
-      AddEmbedding(sizes, &list);
+      AddEmbedding(sizes, spec, &list);
       break;
     case BlockKind::kHead:
       AddHead(sizes, spec, &list);

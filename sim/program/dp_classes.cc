@@ -25,6 +25,7 @@ bool SameRun(const Program& one, const Program& other) {
          one.network.cluster == other.network.cluster &&
          one.network.mapping == other.network.mapping &&
          one.network.measured == other.network.measured &&
+         one.network.collectives == other.network.collectives &&
          one.wait_rule == other.wait_rule &&
          one.copies_in_turn == other.copies_in_turn &&
          one.replicas == other.replicas && one.iterations == other.iterations &&

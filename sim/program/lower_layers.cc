@@ -66,8 +66,9 @@ absl::Status Lowering::CheckLayers() const {
   }
   const std::vector<std::vector<LayerShare>>& stages = options_.layers.stages;
   if (static_cast<int>(stages.size()) != schedule_.stages()) {
-    return BadValue("layers of stages", absl::StrCat(stages.size()),
-                    absl::StrCat("pp * vpp = ", schedule_.stages()));
+    return BadValue("model.layers", absl::StrCat("on ", stages.size(), " stages"),
+                    absl::StrCat("layers on each of pp * vpp = ",
+                                 schedule_.stages(), " stages, ", with));
   }
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     size_t layers = 0;
@@ -75,13 +76,15 @@ absl::Status Lowering::CheckLayers() const {
       const auto& of_stage =
           stages[schedule_.placement.StageOf(rank, chunk, 0)];
       if (of_stage.empty()) {
-        return BadValue("layers of stages", "0", "1 or more");
+        return BadValue("model.layers", "none on a stage",
+                        absl::StrCat("1 or more on each stage, ", with));
       }
       layers += of_stage.size();
     }
     if (layers > Pass::kMaxChunks) {
-      return BadValue("layers of a rank", absl::StrCat(layers),
-                      absl::StrCat("at most ", Pass::kMaxChunks));
+      return BadValue("model.layers", absl::StrCat(layers, " on a rank"),
+                      absl::StrCat("at most ", Pass::kMaxChunks, " on a rank, ",
+                                   with));
     }
     for (const Pass pass : schedule_.order(rank)) {
       const bool copied =

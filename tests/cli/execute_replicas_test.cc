@@ -1,5 +1,8 @@
 // Replicas that differ, on the command line of execute, and what has no layers.
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,12 +24,24 @@ constexpr char kPacked[] =
     " --schedule 1f1b --pp 1 --dp 4 --lengths lognormal:24,0.6,4,64"
     " --minibatch 3 --packer lb-mini --no-reference --steps 2 ";
 
+using nlohmann::json;
+
 std::vector<std::string> Words(const std::string& text) {
   return absl::StrSplit(text, ' ', absl::SkipEmpty());
 }
 
 bool Agrees(const std::string& out) {
   return absl::StrContains(out, "agree with the sequential run");
+}
+
+// What runs have left in shared memory, by name.
+std::vector<std::string> SharedNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, "pipewright-")) names.push_back(name);
+  }
+  return names;
 }
 
 TEST_CASE("cli: execute runs replicas of several classes and lengths",
@@ -59,6 +74,21 @@ TEST_CASE("cli: odc on four processes shares their memory",
   CHECK(job.Await() == std::vector<int>{0, 0, 0, 0});
   INFO(job.Err(0));
   CHECK(Agrees(job.Out(0)));
+  CHECK(SharedNames().empty());
+}
+
+TEST_CASE("cli: a process of odc that is killed leaves no memory behind",
+          "[cli][replicas][sockets]") {
+  ExecuteJob job(
+      4, Words(absl::StrCat(kModel, kPacked,
+                            "--data-parallel odc --no-check --timeout 2 "
+                            "--set strategy.owner_poll=0.5s")));
+  job.AwaitMeeting();
+  job.Kill(1, SIGKILL);
+  const std::vector<int> codes = job.Await();
+  INFO(job.Err(0));
+  CHECK(codes == std::vector<int>{1, -1, 1, 1});
+  CHECK(SharedNames().empty());
 }
 
 TEST_CASE("cli: odc under mpirun", "[cli][replicas][mpi]") {
@@ -98,6 +128,9 @@ TEST_CASE("cli: what execute cannot do with replicas that differ",
            {"--data-parallel odc --dp 2 --lengths constant:96 --minibatch 2 "
             "--set strategy.sequence=64",
             2, "strategy.sequence: 64 is not allowed; allowed: at least 96"},
+           {"--data-parallel odc --dp 2 --microbatches 2 --timeout 10 "
+            "--set strategy.owner_poll=5s",
+            2, "allowed: less than half of --timeout (10 s)"},
        }) {
     const BinaryResult run =
         RunBinary(Words(absl::StrCat(base, refusal.options)));
@@ -105,6 +138,66 @@ TEST_CASE("cli: what execute cannot do with replicas that differ",
     CHECK(run.exit_code == refusal.exit_code);
     CHECK(absl::StrContains(run.err, refusal.words));
   }
+}
+
+TEST_CASE("cli: the class that needs most memory decides, whichever it is",
+          "[cli][replicas][memory]") {
+  const std::string base = absl::StrCat(
+      "execute --schedule gpipe --pp 1 --data-parallel ddp --steps 1", kModel);
+  const auto run = [&](const std::string& options) {
+    return RunBinary(Words(absl::StrCat(base, options)));
+  };
+  double needed = 0;
+  for (const char* const order : {"1,6", "6,1"}) {
+    const std::string classes =
+        absl::StrCat(" --dp-classes 1,1 --dp-microbatches ", order);
+    const BinaryResult told = run(absl::StrCat(classes, " --json"));
+    INFO(order << told.err);
+    REQUIRE(told.exit_code == 0);
+    const json execute = json::parse(told.out)["execute"];
+    const double predicted = execute["predicted_peak_bytes"][0];
+    CHECK(execute["peak_bytes"][0].get<double>() ==
+          Approx(predicted).epsilon(0.001));
+    CHECK(execute["predicted_peak_activations"][0] == 6);
+    if (needed == 0) needed = predicted;
+    CHECK(predicted == needed);
+    const auto limit = static_cast<int64_t>(predicted) - 1;
+    const BinaryResult refused =
+        run(absl::StrCat(classes, " --memory ", limit, "B"));
+    INFO(refused.err);
+    CHECK(refused.exit_code == 3);
+    CHECK(run(absl::StrCat(classes, " --memory ", limit + 1, "B")).exit_code ==
+          0);
+  }
+}
+
+// A microbatch is one sample of 32 tokens, whatever microbatch_size says.
+TEST_CASE("cli: with lengths memory is that of what the packer has made",
+          "[cli][replicas][memory]") {
+  const BinaryResult run = RunBinary(Words(absl::StrCat(
+      "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel ddp --steps 1 "
+      "--json --lengths constant:32 --minibatch 2 --packer local-sort "
+      "--set strategy.microbatch_size=4",
+      kModel)));
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const json execute = json::parse(run.out)["execute"];
+  const double predicted = execute["predicted_peak_bytes"][0];
+  CHECK(execute["peak_bytes"][0].get<double>() ==
+        Approx(predicted).epsilon(0.02));
+  CHECK(absl::StrContains(run.err, "strategy.microbatch_size has no effect"));
+  CHECK_FALSE(absl::StrContains(run.err, "memory is that of microbatches"));
+}
+
+TEST_CASE("cli: rotary positions have no longest sample", "[cli][replicas]") {
+  const BinaryResult run = RunBinary(Words(absl::StrCat(
+      "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel odc --steps 1 "
+      "--lengths constant:96 --minibatch 2 --set strategy.sequence=64 "
+      "--set model.gated=true",
+      kModel)));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(Agrees(run.out));
 }
 
 TEST_CASE("cli: what has no layers as units is refused by name",

@@ -418,7 +418,7 @@ TEST_CASE("odc: owners add what clients push, and look at times", "[engine]") {
 TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
   const Nodes nodes = {4, 4};
   const Network network = nodes.Build();
-  // [replica] the end of its push.
+  // [engine][replica] the end of its push.
   const auto ends = [&](const std::vector<double>& factors,
                         double first_poll_s = 0) {
     std::vector<Program> classes;
@@ -434,37 +434,53 @@ TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
     }
     const auto joined = JoinClasses(std::move(classes), class_of_replica);
     REQUIRE(joined.ok());
-    std::vector<double> pushed(4);
+    std::vector<std::vector<double>> pushed;
     for (const auto run : {&RunOnFluidClock, &RunSimgrid}) {
       FullTrace trace;
       EngineOptions traced;
       traced.trace = &trace;
       REQUIRE((*run)(*joined, traced).ok());
+      std::vector<double>& own = pushed.emplace_back(4);
       for (const TraceOp& op : trace.ops()) {
-        if (op.kind == OpKind::kPush) pushed[op.replica] = op.end_s;
+        if (op.kind == OpKind::kPush) own[op.replica] = op.end_s;
       }
     }
-    std::sort(pushed.begin(), pushed.end());
     return pushed;
   };
-  // Passes take 3 s; 36 bytes go up and come down a link of 8 bytes/s.
-  const std::vector<double> together = ends({1, 1, 1, 1});
-  for (int client = 0; client < 4; ++client) {
-    CHECK(together[client] == Approx(3 + 4.5 + 0.75 * (client + 1)));
+  // Passes take 3 s; 36 bytes go up and come down a link of 8 bytes/s. Who is
+  // first is not said.
+  for (std::vector<double>& together : ends({1, 1, 1, 1})) {
+    std::sort(together.begin(), together.end());
+    for (int client = 0; client < 4; ++client) {
+      CHECK(together[client] == Approx(3 + 4.5 + 0.75 * (client + 1)));
+    }
+  }
+  // Who has come a little earlier.
+  const std::vector<double> later = {1.03, 1.01, 1, 1.02};
+  const std::vector<int> place = {3, 1, 0, 2};
+  for (const std::vector<double>& closely : ends(later)) {
+    for (int client = 0; client < 4; ++client) {
+      INFO("client " << client);
+      CHECK(closely[client] == Approx(3 + 4.5 + 0.75 * (place[client] + 1)));
+    }
   }
   // Three times as long: nobody else is there any more.
-  const std::vector<double> apart = ends({1, 5, 10, 20});
-  for (int client = 0; client < 4; ++client) {
-    const double factor = std::vector<double>{1, 5, 10, 20}[client];
-    CHECK(apart[client] == Approx(3 * factor + 4.5 + 0.75));
+  const std::vector<double> factors = {1, 5, 10, 20};
+  for (const std::vector<double>& apart : ends(factors)) {
+    for (int client = 0; client < 4; ++client) {
+      INFO("client " << client);
+      CHECK(apart[client] == Approx(3 * factors[client] + 4.5 + 0.75));
+    }
   }
   // The first comes at 7.5 s and is seen 20 s later: the second, which comes at
   // 19.5 s, does not wait for it, and neither does it for the second.
-  const std::vector<double> late = ends({1, 5, 10, 20}, 40);
-  const std::vector<double> expected = {19.5 + 0.75, 27.5 + 0.75, 34.5 + 0.75,
+  const std::vector<double> expected = {27.5 + 0.75, 19.5 + 0.75, 34.5 + 0.75,
                                         64.5 + 0.75};
-  for (int client = 0; client < 4; ++client) {
-    CHECK(late[client] == Approx(expected[client]));
+  for (const std::vector<double>& late : ends(factors, 40)) {
+    for (int client = 0; client < 4; ++client) {
+      INFO("client " << client);
+      CHECK(late[client] == Approx(expected[client]));
+    }
   }
 }
 

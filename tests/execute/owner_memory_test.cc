@@ -4,10 +4,12 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "execute/run/shared_blocks.h"
+#include "execute/transport/steady_seconds.h"
 
 namespace pipewright {
 namespace {
@@ -24,8 +26,11 @@ Owned MakeOwned(int64_t buffer) {
       {.clients = 2, .shards = {3, 1}, .buffer = buffer},
       {.clients = 2, .shards = {4, 2}, .buffer = buffer}};
   Owned owned;
-  owned.blocks =
+  absl::StatusOr<std::shared_ptr<SharedBlocks>> blocks =
       SharedBlocks::OfThreads({shapes[0].Bytes(), shapes[1].Bytes()});
+  INFO(blocks.status());
+  REQUIRE(blocks.ok());
+  owned.blocks = *std::move(blocks);
   for (size_t index = 0; index < shapes.size(); ++index) {
     owned.memories.emplace_back(shapes[index], owned.blocks->block(index));
   }
@@ -48,7 +53,8 @@ TEST_CASE("owners: every client's gradients are added once, in any rounds",
             for (int at = 0; at < 7; ++at) {
               values.push_back(static_cast<float>(at + 10 * client));
             }
-            PushToOwners(owned.all, client, 0, values.data(), {0, 3}, 60)
+            PushToOwners(owned.all, client, 0, values.data(), {0, 3}, 60,
+                         [] { return absl::OkStatus(); })
                 .IgnoreError();
           }
         });
@@ -74,15 +80,45 @@ TEST_CASE("owners: every client's gradients are added once, in any rounds",
   }
 }
 
+TEST_CASE("owners: memory that is not there is refused with its size",
+          "[execute][replicas]") {
+  const absl::Status status =
+      SharedBlocks::OfThreads({size_t{1} << 50}).status();
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::StrContains(status.message(), "TiB of memory that ranks share"));
+  CHECK(absl::StrContains(status.message(), "fewer replicas"));
+}
+
 TEST_CASE("owners: who adds nothing is named", "[execute][replicas]") {
   Owned owned = MakeOwned(4);
   OwnerService only(owned.all[0], 10e-6);
   const std::vector<float> values(7, 1);
   const absl::Status status =
-      PushToOwners(owned.all, 1, 0, values.data(), {0, 3}, 0.05);
+      PushToOwners(owned.all, 1, 0, values.data(), {0, 3}, 0.05,
+                   [] { return absl::OkStatus(); });
   CHECK(absl::IsUnavailable(status));
   CHECK(absl::StrContains(status.message(),
                           "replica 1 has not added what replica 1 pushed"));
+}
+
+TEST_CASE("owners: a service ends at once, and so does a push",
+          "[execute][replicas]") {
+  const double begin_s = SteadySeconds();
+  {
+    Owned owned = MakeOwned(4);
+    // The next look is far away.
+    OwnerService first(owned.all[0], 1e6);
+    OwnerService second(owned.all[1], 1e6);
+    while (SteadySeconds() - begin_s < 0.05) std::this_thread::yield();
+    const std::vector<float> values(7, 1);
+    int asked = 0;
+    const absl::Status status =
+        PushToOwners(owned.all, 1, 0, values.data(), {0, 3}, 60, [&asked] {
+          return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("ends");
+        });
+    CHECK(absl::IsCancelled(status));
+  }
+  CHECK(SteadySeconds() - begin_s < 30);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // written one-sided, packed samples, against the sequential run.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,7 +90,7 @@ Trainable Make(const Replicas& replicas) {
   }
   made.options.worker =
       WorkerOptionsFor(made.program, replicas.mode, replicas.optimizer);
-  made.options.worker.weighs_microbatches = replicas.weighs_microbatches;
+  made.options.execute.faults.weighs_microbatches = replicas.weighs_microbatches;
   return made;
 }
 
@@ -160,6 +162,36 @@ TEST_CASE("replicas: as many microbatches as each has", "[execute][replicas]") {
   CHECK(Agrees({.microbatches = {1, 4, 2, 3}}));
 }
 
+// With an owner that looks rarely.
+TEST_CASE("replicas: passes go on while a push is under way",
+          "[execute][replicas]") {
+  for (const bool one_stream : {true, false}) {
+    Trainable made = Make({.schedule = "gpipe", .one_stream = one_stream});
+    made.options.execute.clock = ClockKind::kReal;
+    made.options.execute.trace = true;
+    made.options.worker.owner_poll_s = 0.05;
+    const TrainedRun trained = Train(made);
+    INFO("one stream " << one_stream);
+    CHECK(trained.check.ok());
+    int pushes = 0;
+    int beside = 0;
+    for (const TraceOp& push : trained.run.ops) {
+      if (push.kind != OpKind::kPush) continue;
+      ++pushes;
+      for (const TraceOp& pass : trained.run.ops) {
+        beside += pass.kind == OpKind::kPass && pass.replica == push.replica &&
+                          pass.start_s > push.start_s &&
+                          pass.end_s < push.end_s
+                      ? 1
+                      : 0;
+      }
+    }
+    // Of two layers, two microbatches, two steps and two replicas.
+    CHECK(pushes == 16);
+    CHECK(beside > 0);
+  }
+}
+
 // Three microbatches of very different tokens on two replicas.
 Replicas Packed(DataParallel mode) {
   return {.microbatches = {2, 1},
@@ -196,20 +228,40 @@ TEST_CASE("replicas: packed samples of one replica to the bit",
 
 TEST_CASE("replicas: samples of a microbatch do not see each other",
           "[execute][replicas]") {
-  // Losses of one microbatch of two samples are those of its samples alone.
-  const auto loss = [](std::vector<std::vector<int64_t>> lengths) {
+  // Sum over the tokens of the first microbatch.
+  const auto loss = [](std::vector<int64_t> lengths) {
+    const auto tokens = static_cast<double>(
+        std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
     Replicas replicas = {.microbatches = {1},
                          .mode = DataParallel::kNone,
-                         .lengths = std::move(lengths)};
-    return Train(Make(replicas)).check;
+                         .lengths = {std::move(lengths)}};
+    return Train(Make(replicas)).check.losses[0] * tokens;
   };
-  const TrainingCheck both = loss({{9, 4}});
-  const TrainingCheck first = loss({{9}});
-  // Tokens of a sample hang on the samples before it only.
-  const TrainingCheck longer = loss({{9, 8}});
-  const double second = both.losses[0] * 13 - first.losses[0] * 9;
-  CHECK(second / 4 == Approx(std::log(61.0)).epsilon(0.3));
-  CHECK(longer.losses[0] * 17 - first.losses[0] * 9 > second);
+  // Ids follow from their places, and a sample of n tokens takes n + 1 places:
+  // the last sample of both has the same ids behind samples that differ.
+  const double behind_one = loss({9, 4}) - loss({9});
+  const double behind_two = loss({4, 4, 4}) - loss({4, 4});
+  CHECK(behind_one == Approx(behind_two).epsilon(1e-9));
+  // The same tokens where they do see those before.
+  const double seeing = loss({14}) - loss({10});
+  CHECK(std::abs(seeing - behind_one) > 1e-4 * behind_one);
+}
+
+// Layers have no scratch memory of their own, and what is on the host counts.
+TEST_CASE("replicas: memory of layers is that of their stages",
+          "[execute][replicas][memory]") {
+  const TrainedRun whole = Train(
+      Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
+  const TrainedRun layers = Train(Make({.mode = DataParallel::kFsdp}));
+  const TrainedRun odc = Train(Make({.mode = DataParallel::kOdc}));
+  // But for two sums of a norm that each layer has.
+  CHECK(layers.resident_bytes[0] ==
+        Approx(whole.resident_bytes[0]).margin(256));
+  CHECK(odc.resident_bytes[0] == layers.resident_bytes[0]);
+  // Sums of a shard are a half, and an owner has three times that and buffers.
+  CHECK(whole.owner_bytes[0] > 0);
+  CHECK(layers.owner_bytes[0] == Approx(whole.owner_bytes[0]).margin(8));
+  CHECK(odc.owner_bytes[0] > 4 * layers.owner_bytes[0]);
 }
 
 // Weights that are not there are zeros, and nobody's result is right.

@@ -105,6 +105,12 @@ TEST_CASE("dp_classes: what cannot run together is refused", "[dp_classes]") {
     CHECK(Join(Of(4), Of(4, DataParallel::kNone)).status().code() ==
           absl::StatusCode::kInvalidArgument);
   }
+  SECTION("other algorithms of collectives") {
+    Program second = Of(4);
+    second.network.collectives = CollectiveAlgorithm::kTree;
+    CHECK(Join(Of(4), std::move(second)).status().code() ==
+          absl::StatusCode::kInvalidArgument);
+  }
   SECTION("stages elsewhere") {
     const auto of = [](const char* name) {
       LowerOptions options = Options(DataParallel::kDdp);

@@ -141,7 +141,7 @@ TEST_CASE("layers: what does not fit is refused", "[program]") {
   options.layers.shard_group = 0;
   options.layers.stages.pop_back();
   CHECK_THAT(Lower(schedule, options).status().ToString(),
-             Catch::Contains("layers of stages"));
+             Catch::Contains("model.layers: on 1 stages"));
   options.layers.stages.push_back({{}, {}});
   options.data_parallel = DataParallel::kZero2;
   CHECK_THAT(Lower(schedule, options).status().ToString(),

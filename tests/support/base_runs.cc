@@ -179,6 +179,11 @@ std::vector<BaseRun> Runs() {
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: odc}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
+      {"pulled layers, free hops",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: odc}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"shards",
        "schedule: {name: looped-bfs}\n"
        "model: {preset: gpt-tiny}\n"

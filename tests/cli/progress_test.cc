@@ -1,7 +1,14 @@
 // The line that says how far a long run is: on a terminal, and nowhere else.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "sim/cli/progress_bar.h"
 #include "tests/support/paths.h"
@@ -20,6 +27,51 @@ TEST_CASE("progress: the line", "[cli]") {
              Catch::EndsWith("] 33 %, about 8 s left"));
   CHECK(ProgressBar::Line(2, 3) ==
         "[" + std::string(30, '#') + "] 100 %, about 0 s left");
+}
+
+// In a process whose standard error is a terminal: what that has been told.
+std::string ShownBy(void (*process)()) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  const int other = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(other >= 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::dup2(other, STDERR_FILENO);
+    ::setenv("TERM", "xterm", 1);
+    process();
+    ::_exit(0);
+  }
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  std::string shown;
+  char buffer[4096];
+  REQUIRE(::fcntl(terminal, F_SETFL, O_NONBLOCK) == 0);
+  for (ssize_t count; (count = ::read(terminal, buffer, sizeof(buffer))) > 0;) {
+    shown.append(buffer, static_cast<size_t>(count));
+  }
+  ::close(other);
+  ::close(terminal);
+  return shown;
+}
+
+TEST_CASE("progress: what a child has drawn is wiped out by its parent",
+          "[cli]") {
+  const std::string shown = ShownBy([] {
+    ProgressBar bar;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bar.At(0.5);
+      ::_exit(1);
+    }
+    ::waitpid(child, nullptr, 0);
+  });
+  INFO(shown);
+  CHECK_THAT(shown, Catch::Contains("] 50 %"));
+  CHECK_THAT(shown, Catch::EndsWith("\r\x1b[K"));
 }
 
 // Some seconds of W1, with util-linux's script as the terminal.

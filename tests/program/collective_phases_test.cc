@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/engine/event_run.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/trace/trace.h"
@@ -279,6 +280,28 @@ TEST_CASE("collectives: engines run every algorithm, and the fastest is it",
   }
   // By size: none is the best for all of them.
   CHECK(chosen.size() >= 2);
+}
+
+// Meetings of a group follow each other, whatever their sizes.
+TEST_CASE("collectives: sizes of one group do not share links with each other",
+          "[program]") {
+  const Fabric fabric = MakeFabric(4, 4);
+  const auto schedule =
+      Parsed("pp 1 vpp 2 microbatches 1\n0: F0.0 F0.1 BW0.1 BW0.0");
+  LowerOptions options;
+  options.costs = CostsOf(
+      *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
+  options.data_parallel = DataParallel::kDdp;
+  options.replicas = 16;
+  options.gradient_bytes = {1e6, 3e6};
+  options.network = fabric.network;
+  options.network.collectives = CollectiveAlgorithm::kHierarchical;
+  const Program program = Lowered(schedule, options);
+  const EventRun run(program, {});
+  CHECK(run.sources().size() == 2);  // NVLink, cards
+  for (const SourcePlan& plan : run.plans()) {
+    CHECK(plan.sharing == Sharing::kNone);
+  }
 }
 
 // Two groups, of even and of odd devices, over the same cards. They start at

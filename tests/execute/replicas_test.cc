@@ -178,10 +178,11 @@ TEST_CASE("replicas: passes go on while a push is under way",
     for (const TraceOp& push : trained.run.ops) {
       if (push.kind != OpKind::kPush) continue;
       ++pushes;
+      // Of a pass's second layer, while its first has its backward.
       for (const TraceOp& pass : trained.run.ops) {
         beside += pass.kind == OpKind::kPass && pass.replica == push.replica &&
-                          pass.start_s > push.start_s &&
-                          pass.end_s < push.end_s
+                          pass.start_s < push.start_s &&
+                          push.start_s < pass.end_s && pass.end_s < push.end_s
                       ? 1
                       : 0;
       }

@@ -119,8 +119,8 @@ const std::vector<IdleRule>& StrategyRules() {
       // Owners add as much as their part is, where hops are free too.
       {{"strategy.shard_group"},
        [](const RunFacts& facts) {
-         const bool adds = facts.mode().mode == DataParallel::kOdc &&
-                           facts.sizes().dp > 1;
+         const bool adds =
+             facts.mode().mode == DataParallel::kOdc && facts.sizes().dp > 1;
          return adds ? Unless(true, "") : NeedsLayers(facts);
        }},
       {{"strategy.near_group"},

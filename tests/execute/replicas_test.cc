@@ -90,7 +90,8 @@ Trainable Make(const Replicas& replicas) {
   }
   made.options.worker =
       WorkerOptionsFor(made.program, replicas.mode, replicas.optimizer);
-  made.options.execute.faults.weighs_microbatches = replicas.weighs_microbatches;
+  made.options.execute.faults.weighs_microbatches =
+      replicas.weighs_microbatches;
   return made;
 }
 
@@ -251,8 +252,8 @@ TEST_CASE("replicas: samples of a microbatch do not see each other",
 // Layers have no scratch memory of their own, and what is on the host counts.
 TEST_CASE("replicas: memory of layers is that of their stages",
           "[execute][replicas][memory]") {
-  const TrainedRun whole = Train(
-      Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
+  const TrainedRun whole =
+      Train(Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
   const TrainedRun layers = Train(Make({.mode = DataParallel::kFsdp}));
   const TrainedRun odc = Train(Make({.mode = DataParallel::kOdc}));
   // But for two sums of a norm that each layer has.

@@ -61,8 +61,8 @@ absl::StatusOr<char*> MapFile(int file, size_t bytes) {
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory != MAP_FAILED) return static_cast<char*>(memory);
-  return NotEnough(bytes, absl::StrCat("which cannot be mapped: ",
-                                       strerror(errno)));
+  return NotEnough(bytes,
+                   absl::StrCat("which cannot be mapped: ", strerror(errno)));
 }
 
 // The open file of a process, and which file that is: numbers of processes may
@@ -104,8 +104,8 @@ absl::StatusOr<std::shared_ptr<SharedBlocks>> SharedBlocks::OfThreads(
   void* const memory = mmap(nullptr, shared->bytes_, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) {
-    return NotEnough(shared->bytes_, absl::StrCat("which cannot be mapped: ",
-                                                  strerror(errno)));
+    return NotEnough(shared->bytes_,
+                     absl::StrCat("which cannot be mapped: ", strerror(errno)));
   }
   shared->memory_ = static_cast<char*>(memory);
   return shared;
@@ -122,8 +122,8 @@ absl::StatusOr<std::shared_ptr<SharedBlocks>> SharedBlocks::OfProcesses(
     int number = -1;
   } own;
   const auto make = [&]() -> absl::StatusOr<FirstWord> {
-    FirstWord word = {absl::StrCat(
-        "machine (memory is shared within one): ", MachineName())};
+    FirstWord word = {
+        absl::StrCat("machine (memory is shared within one): ", MachineName())};
     if (job->process() != 0) return word;
     PW_RETURN_IF_ERROR(CheckAvailable(shared->bytes_));
     own.number = memfd_create("pipewright-owners", MFD_CLOEXEC);
@@ -147,8 +147,7 @@ absl::StatusOr<std::shared_ptr<SharedBlocks>> SharedBlocks::OfProcesses(
         absl::StrCat("/proc/", getpid(), "/fd/", own.number, " ", is.st_ino);
     return word;
   };
-  PW_ASSIGN_OR_RETURN(const std::string told,
-                      FirstOfAll(job, timeout_s, make));
+  PW_ASSIGN_OR_RETURN(const std::string told, FirstOfAll(job, timeout_s, make));
   const auto map = [&]() -> absl::StatusOr<FirstWord> {
     if (job->process() != 0) {
       const std::vector<std::string> words = absl::StrSplit(told, ' ');

@@ -1,10 +1,10 @@
-// Blocks of memory of a run that several ranks read and write themselves: of one
-// process, or of processes on one machine. All bytes are 0 at first. Who may
-// touch what, and when, is its users' affair.
+// Blocks of memory of a run that several ranks read and write themselves: of
+// one process, or of processes on one machine. All bytes are 0 at first. Who
+// may touch what, and when, is its users' affair.
 //
-// Memory of several processes has no name, so that nothing of it is left however
-// they end: process 0 makes it (memfd_create), and the others find it in /proc
-// as one of its open files, which processes of one user may open.
+// Memory of several processes has no name, so that nothing of it is left
+// however they end: process 0 makes it (memfd_create), and the others find it
+// in /proc as one of its open files, which processes of one user may open.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace pipewright {
 
 class SharedBlocks {
  public:
-  // `bytes`: of each block. Error: kResourceExhausted where there is not so much
-  // memory.
+  // `bytes`: of each block. Error: kResourceExhausted where there is not so
+  // much memory.
   static absl::StatusOr<std::shared_ptr<SharedBlocks>> OfThreads(
       const std::vector<size_t>& bytes);
   // All processes of the job call it alike. Errors: kInvalidArgument on several

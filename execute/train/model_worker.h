@@ -73,7 +73,7 @@ struct WorkerOptions {
   std::shared_ptr<Owners> owners;
   double owner_poll_s = 100e-6;
   double owner_patience_s = 60;
-  Faults faults;  // those of a worker
+  Faults faults;              // those of a worker
   bool synchronised = false;  // the norm of all ranks decides about clipping
   bool post_validated = false;
   // Nobody is there but this rank: random numbers stand for what other ranks
@@ -305,7 +305,7 @@ class ModelWorker : public Worker {
   // What a forward has gathered stays until the backward has run.
   bool keeps_gathered_ = false;
   std::unique_ptr<OwnerService> service_;
-  std::atomic<bool> ends_{false};  // nobody needs what is under way
+  std::atomic<bool> ends_{false};             // nobody needs what is under way
   std::unique_ptr<HostOptimizer> host_step_;  // null: states are on the device
   bool stepping_ = false;  // what waits for the norm has begun
   // What runs beside compute where time is real.

@@ -108,8 +108,8 @@ absl::Status ModelWorker::Reshard(Pass pass) {
 }
 
 // The thread has the unit's master weights, and the copy of its gradients, for
-// itself: no pass of the unit runs before a pull has ended, and the gradients of
-// the next microbatch begin at 0. On the CPU alone, where a stream is its
+// itself: no pass of the unit runs before a pull has ended, and the gradients
+// of the next microbatch begin at 0. On the CPU alone, where a stream is its
 // caller's (CheckReplicas).
 void ModelWorker::StartReach(int32_t side_op,
                              std::function<void(absl::Status)> ended) {

@@ -32,7 +32,8 @@ absl::Status CheckUnits(const Program& program, const Units& units) {
       const std::vector<int> of_ops = units.OfSideOps(rank);
       for (size_t op = 0; op < of_ops.size(); ++op) {
         const SideOp& side_op = rank.side_ops[op];
-        const bool moves = IsCollective(side_op.kind) || IsOneSided(side_op.kind);
+        const bool moves =
+            IsCollective(side_op.kind) || IsOneSided(side_op.kind);
         if (!moves || side_op.stage < 0 || of_ops[op] >= 0) continue;
         return absl::InvalidArgumentError(absl::StrCat(
             "strategy.shard_blocks: the executor does not know the layer of ",

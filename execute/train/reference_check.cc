@@ -50,8 +50,8 @@ class Worst {
     if (!std::isfinite(error)) error = kInfinity;
     if (!name_.empty() && error <= error_) return;
     error_ = error;
-    name_ = absl::StrCat(tensor.name, " of stage ",
-                         units_.StageOf(tensor.stage));
+    name_ =
+        absl::StrCat(tensor.name, " of stage ", units_.StageOf(tensor.stage));
   }
 
  private:

@@ -194,12 +194,11 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                        .seeded = seed != Execute().seed},
                       &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, LowerRun(run));
-  PW_RETURN_IF_ERROR(
-      CheckReplicas(run, prepared->program,
-                    {.device = device,
-                     .replays = !replay_rank.empty(),
-                     .kernels = prepared->kind != ClockKind::kPaced,
-                     .timeout_s = timeout_s}));
+  const ReplicaChecks checks = {.device = device,
+                                .replays = !replay_rank.empty(),
+                                .kernels = prepared->kind != ClockKind::kPaced,
+                                .timeout_s = timeout_s};
+  PW_RETURN_IF_ERROR(CheckReplicas(run, prepared->program, checks));
   PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
   if (run.lower.optimizer == OptimizerMode::kPostValidated &&
       TraitsOf(run.lower.data_parallel).shards_step &&

@@ -56,8 +56,8 @@ void ReduceInClasses(PreparedRun* run) {
 int64_t MostTokens(const PreparedSequences& sequences) {
   int64_t most = 0;
   for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
-    most = std::max(most, std::accumulate(samples.begin(), samples.end(),
-                                          int64_t{0}));
+    most = std::max(
+        most, std::accumulate(samples.begin(), samples.end(), int64_t{0}));
   }
   return most;
 }

@@ -99,6 +99,8 @@ const std::vector<IdleRule>& CostRules() {
          }
          if (!facts.has_copies()) return "with dp 1";
          if (!facts.synchronises()) return "where no gradients are reduced";
+         // Owners add them, where hops are free too.
+         if (facts.mode().mode == DataParallel::kOdc) return Unless(true, "");
          return NeedsSystem(facts);
        }},
       {{"costs.optimizer_time"},

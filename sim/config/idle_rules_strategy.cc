@@ -113,10 +113,16 @@ const std::vector<IdleRule>& StrategyRules() {
          if (facts.sizes().dp == 1) return "with dp 1";
          return Unless(!facts.free_network(), "while hops are free");
        }},
-      {{"strategy.reshard_after_forward", "strategy.shard_group",
-        "strategy.near_group", "strategy.gather_type",
-        "strategy.one_comm_stream"},
+      {{"strategy.reshard_after_forward", "strategy.near_group",
+        "strategy.gather_type", "strategy.one_comm_stream"},
        [](const RunFacts& facts) { return NeedsLayers(facts); }},
+      // Owners add as much as their part is, where hops are free too.
+      {{"strategy.shard_group"},
+       [](const RunFacts& facts) {
+         const bool adds =
+             facts.mode().mode == DataParallel::kOdc && facts.sizes().dp > 1;
+         return adds ? Unless(true, "") : NeedsLayers(facts);
+       }},
       {{"strategy.near_group"},
        [](const RunFacts& facts) {
          const bool kept =

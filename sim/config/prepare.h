@@ -139,8 +139,7 @@ struct PreparedSequences {
 };
 
 // In the warning that memory is that of another microbatch than the longest.
-inline constexpr char kMemoryOfBase[] =
-    ": memory is that of microbatches of ";
+inline constexpr char kMemoryOfBase[] = ": memory is that of microbatches of ";
 
 struct PreparedRun;
 

@@ -272,7 +272,8 @@ absl::Status FinishSequences(const RunConfig& config, const RunSizes& sizes,
   }
   if (model && most_tokens > base_tokens) {
     run->warnings.push_back(absl::StrCat(
-        config.Field("strategy.sequence"), kMemoryOfBase, base_tokens, " tokens, and the longest has ", most_tokens));
+        config.Field("strategy.sequence"), kMemoryOfBase, base_tokens,
+        " tokens, and the longest has ", most_tokens));
   }
   DrawPlan alone;
   DrawPlan& shared = plan == nullptr ? alone : *plan;

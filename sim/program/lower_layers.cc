@@ -66,9 +66,10 @@ absl::Status Lowering::CheckLayers() const {
   }
   const std::vector<std::vector<LayerShare>>& stages = options_.layers.stages;
   if (static_cast<int>(stages.size()) != schedule_.stages()) {
-    return BadValue("model.layers", absl::StrCat("on ", stages.size(), " stages"),
-                    absl::StrCat("layers on each of pp * vpp = ",
-                                 schedule_.stages(), " stages, ", with));
+    return BadValue(
+        "model.layers", absl::StrCat("on ", stages.size(), " stages"),
+        absl::StrCat("layers on each of pp * vpp = ", schedule_.stages(),
+                     " stages, ", with));
   }
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     size_t layers = 0;
@@ -82,9 +83,9 @@ absl::Status Lowering::CheckLayers() const {
       layers += of_stage.size();
     }
     if (layers > Pass::kMaxChunks) {
-      return BadValue("model.layers", absl::StrCat(layers, " on a rank"),
-                      absl::StrCat("at most ", Pass::kMaxChunks, " on a rank, ",
-                                   with));
+      return BadValue(
+          "model.layers", absl::StrCat(layers, " on a rank"),
+          absl::StrCat("at most ", Pass::kMaxChunks, " on a rank, ", with));
     }
     for (const Pass pass : schedule_.order(rank)) {
       const bool copied =

@@ -184,7 +184,7 @@ TEST_CASE("cli: with lengths memory is that of what the packer has made",
   const json execute = json::parse(run.out)["execute"];
   const double predicted = execute["predicted_peak_bytes"][0];
   CHECK(execute["peak_bytes"][0].get<double>() ==
-        Approx(predicted).epsilon(0.02));
+        Approx(predicted).epsilon(0.001));
   CHECK(absl::StrContains(run.err, "strategy.microbatch_size has no effect"));
   CHECK_FALSE(absl::StrContains(run.err, "memory is that of microbatches"));
 }

@@ -53,9 +53,9 @@ TEST_CASE("owners: every client's gradients are added once, in any rounds",
             for (int at = 0; at < 7; ++at) {
               values.push_back(static_cast<float>(at + 10 * client));
             }
-            PushToOwners(owned.all, client, 0, values.data(), {0, 3}, 60,
-                         [] { return absl::OkStatus(); })
-                .IgnoreError();
+            PushToOwners(owned.all, client, 0, values.data(), {0, 3}, 60, [] {
+              return absl::OkStatus();
+            }).IgnoreError();
           }
         });
       }

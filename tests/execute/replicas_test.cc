@@ -90,7 +90,8 @@ Trainable Make(const Replicas& replicas) {
   }
   made.options.worker =
       WorkerOptionsFor(made.program, replicas.mode, replicas.optimizer);
-  made.options.execute.faults.weighs_microbatches = replicas.weighs_microbatches;
+  made.options.execute.faults.weighs_microbatches =
+      replicas.weighs_microbatches;
   return made;
 }
 
@@ -178,10 +179,11 @@ TEST_CASE("replicas: passes go on while a push is under way",
     for (const TraceOp& push : trained.run.ops) {
       if (push.kind != OpKind::kPush) continue;
       ++pushes;
+      // Of a pass's second layer, while its first has its backward.
       for (const TraceOp& pass : trained.run.ops) {
         beside += pass.kind == OpKind::kPass && pass.replica == push.replica &&
-                          pass.start_s > push.start_s &&
-                          pass.end_s < push.end_s
+                          pass.start_s < push.start_s &&
+                          push.start_s < pass.end_s && pass.end_s < push.end_s
                       ? 1
                       : 0;
       }
@@ -250,8 +252,8 @@ TEST_CASE("replicas: samples of a microbatch do not see each other",
 // Layers have no scratch memory of their own, and what is on the host counts.
 TEST_CASE("replicas: memory of layers is that of their stages",
           "[execute][replicas][memory]") {
-  const TrainedRun whole = Train(
-      Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
+  const TrainedRun whole =
+      Train(Make({.mode = DataParallel::kFsdp, .blocks = ShardBlocks::kPass}));
   const TrainedRun layers = Train(Make({.mode = DataParallel::kFsdp}));
   const TrainedRun odc = Train(Make({.mode = DataParallel::kOdc}));
   // But for two sums of a norm that each layer has.

@@ -188,6 +188,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                             run.warnings.end());
   WarnOfIdleInExecute(run,
                       {.paced = prepared->kind == ClockKind::kPaced,
+                       .real = prepared->kind == ClockKind::kReal,
                        .replays = !replay_rank.empty(),
                        .no_check = no_check,
                        .one_at_a_time = one_at_a_time,

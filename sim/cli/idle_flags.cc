@@ -234,8 +234,11 @@ void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,
     const bool told =
         std::any_of(run.idle.begin(), run.idle.end(),
                     [&](const IdleOption& idle) { return idle.path == path; });
-    const bool read =
-        path == "system.memory" || path == "costs.held_until_weight";
+    const bool times_links =
+        !flags.real && IsOneOf(path, {"system.", "costs.p2p", "costs.hop_bytes",
+                                      "costs.gradient_bytes"});
+    const bool read = times_links || path == "system.memory" ||
+                      path == "costs.held_until_weight";
     warn(!told && !read &&
              IsOneOf(path, {"costs.", "system.", "engine", "network"}),
          run.config.Field(path),

@@ -27,6 +27,7 @@ std::vector<std::string> IdleInCheck(const RunConfig& config,
 // The flags of `execute` that depend on each other.
 struct ExecuteFlags {
   bool paced = false;    // --clock paced, which runs no kernels
+  bool real = false;     // --clock real, where links take what they take
   bool replays = false;  // --replay-rank
   bool no_check = false;
   bool one_at_a_time = false;

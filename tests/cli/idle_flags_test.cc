@@ -1,6 +1,7 @@
 // Flags that do nothing for a verb are refused or warned of by name, those
 // that stand for fields of the configuration and those of the verb's own.
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -138,6 +139,23 @@ TEST_CASE("flags: execute names what it makes nothing of", "[cli]") {
   for (const char* flag : {"--no-check", "--one-at-a-time", "--train-seed"}) {
     CHECK(absl::StrContains(
         paced.err, absl::StrCat(flag, " has no effect with --clock paced")));
+  }
+}
+
+TEST_CASE("flags: execute takes the time of links on clocks that compute it",
+          "[cli]") {
+  for (const std::string clock : {"virtual", "real"}) {
+    const BinaryResult run = RunHere(
+        {"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp", "2",
+         "--microbatches", "2", "--steps", "2", "--clock", clock, "--p2p",
+         "50ms", "--json"});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    CHECK(absl::StrContains(run.err, "costs.p2p has no effect") ==
+          (clock == "real"));
+    // 50 ms there and back.
+    const auto report = nlohmann::json::parse(run.out);
+    if (clock == "virtual") CHECK(report["iteration_s"].get<double>() > 0.1);
   }
 }
 

@@ -45,13 +45,17 @@ struct Solution {
     if (own != others) return own < others;
     return sets.front() < other.sets.front();
   }
-  void Sort() {
-    std::sort(sets.begin(), sets.end(),
-              [](const CostSet& a, const CostSet& b) { return b < a; });
+  // The first `sorted` sets are in order. Most merges bring a single set.
+  void Sort(size_t sorted) {
+    const auto larger = [](const CostSet& a, const CostSet& b) { return b < a; };
+    const auto middle = sets.begin() + static_cast<ptrdiff_t>(sorted);
+    std::sort(middle, sets.end(), larger);
+    std::inplace_merge(sets.begin(), middle, sets.end(), larger);
   }
   // The smallest of `other` to the largest own one, and so on.
   void Merge(Solution other) {
     const size_t first = count - other.sets.size();
+    const size_t untouched = std::min(first, sets.size());
     for (size_t place = first; place < count; ++place) {
       CostSet& taken = other.sets[count - 1 - place];
       if (place >= sets.size()) {
@@ -63,7 +67,7 @@ struct Solution {
         sets[place].Add(item);
       }
     }
-    Sort();
+    Sort(untouched);
   }
 };
 
@@ -83,7 +87,7 @@ std::vector<Solution> FirstSolutions(const std::vector<double>& costs,
       solution.sets.emplace_back();
       solution.sets.back().Add({order[place], costs[order[place]]});
     }
-    solution.Sort();
+    solution.Sort(0);
     solutions.push_back(std::move(solution));
   }
   return solutions;

@@ -47,7 +47,7 @@ TEST_CASE("devices: every number has a source", "[cost]") {
       INFO(field);
       CHECK(source.size() > 5);
     }
-    CHECK(device.sources.count("bf16_flops") == 1);
+    CHECK(device.sources.find("bf16_flops") != device.sources.end());
     // The A100 tables are taken only when asked for.
     CHECK(device.silicon_by_default != absl::StartsWith(device.name, "a100"));
   }

@@ -27,6 +27,8 @@ const std::map<std::string, std::string>& OwnWays() {
       {"sim/sweep/export.cc", "writes more rows than memory would hold"},
       {"execute/transport/socket_place.cc",
        "writes the place of a job of sockets"},
+      {"execute/run/shared_blocks.cc", "memory of processes, which has no name"},
+      {"sim/cli/progress_bar.cc", "memory that a child shares, no file"},
   };
   return ways;
 }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "execute/run/party.h"
 #include "execute/run/run_processes.h"
+#include "sim/base/input.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 
@@ -35,16 +36,15 @@ absl::Status NotEnough(size_t bytes, absl::string_view there) {
 // Of the machine, without swapping; nothing where the system does not say.
 std::optional<size_t> AvailableBytes() {
   std::optional<size_t> available;
-  FILE* const file = fopen("/proc/meminfo", "r");
-  if (file == nullptr) return available;
-  char line[256];
-  while (fgets(line, sizeof(line), file) != nullptr) {
+  const absl::StatusOr<std::string> text = ReadFile("/proc/meminfo");
+  if (!text.ok()) return available;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     size_t kibibytes = 0;
-    if (sscanf(line, "MemAvailable: %zu kB", &kibibytes) == 1) {
+    if (sscanf(std::string(line).c_str(), "MemAvailable: %zu kB", &kibibytes) ==
+        1) {
       available = kibibytes * 1024;
     }
   }
-  fclose(file);
   return available;
 }
 

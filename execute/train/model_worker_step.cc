@@ -64,7 +64,11 @@ void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
 
 Payload ModelWorker::GiveSideOutput(int32_t side_op, int32_t channel) {
   // A turn on a PCIe switch says nothing but that it has come.
-  if (OpOf(side_op).kind == OpKind::kWait) return {};
+  const SideOp& op = OpOf(side_op);
+  if (op.kind == OpKind::kWait &&
+      (op.stream == Stream::kD2H || op.stream == Stream::kH2D)) {
+    return {};
+  }
   const Channel& link = own().channels[channel];
   if (link.to_rank < self_.rank) return PayloadOf(full_);
   failed_.Update(PartialNorm());

@@ -26,10 +26,24 @@ const char* AlgorithmOf(const CollectivePlan& plan) {
   return plan.ring ? "ring" : "recursive doubling";
 }
 
+bool SpansNodes(const Network& network, const std::vector<Member>& members) {
+  std::set<int> nodes;
+  for (const Member& member : members) {
+    for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+      const int device =
+          network.mapping->DeviceOf(member.replica, member.rank, index);
+      nodes.insert(network.cluster->devices()[device].node);
+    }
+  }
+  return nodes.size() > 1;
+}
+
 }  // namespace
 
 std::vector<CollectiveReport> ReportCollectives(const Program& program) {
   std::vector<CollectiveReport> rows;
+  // Does the choice of the user decide anything?
+  bool chosen = false;
   if (program.network.cluster == nullptr ||
       program.network.collectives == CollectiveAlgorithm::kRing) {
     return rows;
@@ -52,6 +66,9 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
         }
         const CollectivePlan plan = PlanCollective(program, op, members);
         const std::string algorithm = AlgorithmOf(plan);
+        chosen |= plan.algorithm != CollectiveAlgorithm::kRing ||
+                  (program.network.collectives == CollectiveAlgorithm::kFastest &&
+                   SpansNodes(program.network, members));
         if (!seen.emplace(op.kind, op.bytes, algorithm, plan.seconds).second) {
           continue;
         }
@@ -65,6 +82,7 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
       }
     }
   }
+  if (!chosen) rows.clear();
   return rows;
 }
 

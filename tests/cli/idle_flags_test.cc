@@ -144,19 +144,24 @@ TEST_CASE("flags: execute names what it makes nothing of", "[cli]") {
 
 TEST_CASE("flags: execute takes the time of links on clocks that compute it",
           "[cli]") {
-  for (const std::string clock : {"virtual", "real"}) {
-    const BinaryResult run = RunHere(
-        {"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp", "2",
-         "--microbatches", "2", "--steps", "2", "--clock", clock, "--p2p",
-         "50ms", "--json"});
-    INFO(run.err);
-    REQUIRE(run.exit_code == 0);
-    CHECK(absl::StrContains(run.err, "costs.p2p has no effect") ==
-          (clock == "real"));
-    // 50 ms there and back.
-    const auto report = nlohmann::json::parse(run.out);
-    if (clock == "virtual") CHECK(report["iteration_s"].get<double>() > 0.1);
-  }
+  const std::vector<std::string> words = {
+      "execute", "--model", "gpt-tiny",       "--schedule", "1f1b",
+      "--pp",    "2",       "--microbatches", "2",          "--steps",
+      "2",       "--json"};
+  const BinaryResult hops = RunHere(Plus(words, {"--p2p", "50ms"}));
+  INFO(hops.err);
+  REQUIRE(hops.exit_code == 0);
+  CHECK_FALSE(absl::StrContains(hops.err, "no effect"));
+  // 50 ms there and back.
+  const auto report = nlohmann::json::parse(hops.out);
+  CHECK(report["iteration_s"].get<double>() > 0.1);
+  const BinaryResult links = RunHere(Plus(words, {"--system", "dgx-a100"}));
+  INFO(links.err);
+  REQUIRE(links.exit_code == 0);
+  CHECK_FALSE(absl::StrContains(links.err, "no effect"));
+  // Of the prediction alone, which there is none of.
+  const BinaryResult engine = RunHere(Plus(words, {"--engine", "fast"}));
+  CHECK(absl::StrContains(engine.err, "engine has no effect"));
 }
 
 TEST_CASE("flags: options of traces need a trace", "[cli]") {

@@ -97,13 +97,17 @@ HostRun MakeHostRun(const Case& of) {
   HostRun run;
   run.model = testing::SmallModel(PW_LLAMA, stages, 1);
   run.model.failing_steps = of.failing_steps;
+  // An early step that clips is one that fails.
+  if (of.placement == OptimizerPlacement::kSuperOffload) {
+    run.model.clip_norm = 0;
+  }
   LowerOptions lower;
   lower.costs = PassCosts::Uniform(
       of.pp, schedule->vpp(),
       {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
   lower.costs.optimizer_s = 1;
   lower.optimizer = OptimizerMode::kSynchronised;
-  lower.iterations = 3;
+  lower.iterations = of.failing_steps.empty() ? 3 : 5;
   lower.replicas = of.dp;
   lower.gradient_bytes.assign(stages, 4);
   lower.parameter_bytes.assign(stages, 4);

@@ -373,6 +373,9 @@ void AccessBench::Experts(std::vector<AccessCase>* cases) {
                           static_cast<int32_t*>(At(placed)),
                           static_cast<int32_t*>(At(counts)));
                     }});
+  cases->back().most_bytes = 2;
+  cases->back().cause =
+      "a block of each own expert reads the ids of all tokens, 4 bytes each";
   Operand kept_ids = ids;
   kept_ids.kept = true;
   kept_ids.times = 1;

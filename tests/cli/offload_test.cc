@@ -181,10 +181,11 @@ TEST_CASE("offload: a cost that is left out is null, and said so",
 
 // One tensor of each layer, with and without what is computed again.
 TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
-  const std::string base =
+  const std::string plain =
       "simulate --model llama3-8b --system dgx-a100 --analytic --pp 4 --vpp 2 "
       "--microbatches 8 --engine fast --json --schedule interleaved-1f1b "
-      "--offload full --memory 1000GiB";
+      "--memory 1000GiB --offload ";
+  const std::string base = plain + "full";
   // Of the stage whose copies take the smallest part of its passes' time.
   const auto least_ratio = [&](const std::string& more) {
     const BinaryResult run = Run(base + more);
@@ -218,7 +219,7 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
   const double some = json::parse(
       Run(base + " --offload-tensors attention").out)["peak_activations"][0];
   const double none =
-      json::parse(Run(base + " --offload none").out)["peak_activations"][0];
+      json::parse(Run(plain + "none").out)["peak_activations"][0];
   CHECK(held < some);
   CHECK(some < none);
   const BinaryResult bad = Run(base + " --offload-tensors ffn");

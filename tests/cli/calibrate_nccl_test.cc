@@ -92,7 +92,8 @@ TEST_CASE("calibrate: sizes that do not fit beside the passes are said",
 }
 
 // From the devices' clock to the profile's entries.
-TEST_CASE("calibrate: a profile has the transfers over NCCL", "[cli][nccl]") {
+TEST_CASE("calibrate: a profile has the transfers over NCCL",
+          "[cli][nccl][long]") {
   FakeNcclWorld world;
   constexpr double kBandwidth = 100e9;
   world.seconds = [](const std::string&, size_t bytes, size_t) {

@@ -85,7 +85,7 @@ RunSummary RunWith(const char* engine, const Program& program) {
 }
 
 TEST_CASE("engine: random programs of several classes on all engines",
-          "[engine][dp_classes]") {
+          "[engine][dp_classes][long]") {
   int compared = 0;
   int several = 0;
   int uneven = 0;

@@ -240,12 +240,28 @@ std::vector<FieldHelp> StrategyHelp() {
        "what the backward pass computes again instead of keeping it"},
       {"strategy.recompute_chunks", "all",
        "the chunks of a rank for which strategy.recompute holds"},
+      {"strategy.recompute_layers", "all",
+       "the first so many layers of each stage, for which strategy.recompute "
+       "holds"},
       {"strategy.attention", "flash",
        "flash never stores the scores, unfused does"},
       {"strategy.precision", "bf16",
-       "fp8 concerns the operands of linear layers"},
-      {"strategy.fused_cross_entropy", "true",
+       "of the operands of linear layers; recipes of 8 bit differ in their "
+       "scales: one a tensor, known (fp8) or searched (fp8-tensorwise), for 128 "
+       "values (fp8-block), for 32 (mxfp8); nvfp4 has 4 bit"},
+      {"strategy.fused_cross_entropy", "true; false with framework torchtitan "
+                                       "and deepspeed",
        "cross-entropy overwrites the logits; false keeps a copy in fp32"},
+      {"strategy.tp_overlap", "gradients; none with framework torchtitan",
+       "exchanges of tensor parallelism beside products: none, what B sums "
+       "beside W (gradients), or all of them in pieces (userbuffers, "
+       "asynchronous tensor parallelism)"},
+      {"strategy.whole_gradients", "false; true with framework torchtitan and "
+                                   "pp above 1",
+       "layer by layer: gradients are reduced once a step and kept whole until "
+       "then"},
+      {"strategy.framework", "",
+       "a training framework whose defaults hold for what is not given"},
       {"strategy.layers", "", "layers of each stage, pp * vpp numbers"},
       {"strategy.layout", "", "Megatron's layout string: Et*3|(tt|)*29,m|L"},
       {"strategy.split", "even",

@@ -71,6 +71,8 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "input|attention|mlp[,...]"},
       {"--attention", "strategy.attention", "KIND"},
       {"--precision", "strategy.precision", "KIND"},
+      {"--tp-overlap", "strategy.tp_overlap", "none|gradients|pieces"},
+      {"--framework", "strategy.framework", "NAME"},
       {"--layers", "strategy.layers", "N,N,..."},
       {"--layout", "strategy.layout", "STRING"},
       {"--split", "strategy.split", "KIND"},

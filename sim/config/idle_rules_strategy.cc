@@ -209,7 +209,8 @@ const std::vector<IdleRule>& TrainingRules() {
   static const std::vector<IdleRule> rules = {
       {{"strategy.master_bytes_per_parameter",
         "strategy.moment_bytes_per_parameter", "strategy.attention",
-        "strategy.precision", "strategy.fused_cross_entropy", "strategy.layers",
+        "strategy.precision", "strategy.fused_cross_entropy",
+        "strategy.framework", "strategy.layers",
         "strategy.layout", "strategy.split", "strategy.vocabulary",
         "strategy.memory_context", "strategy.fragmentation"},
        NeedsModel},
@@ -289,6 +290,26 @@ const std::vector<IdleRule>& TrainingRules() {
        [](const RunFacts& facts) {
          return Unless(facts.run().offload.has_value(),
                        "where nothing is offloaded");
+       }},
+      {{"strategy.tp_overlap"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         if (!facts.config().costs.analytic) {
+           return Unless(false, "without costs.analytic");
+         }
+         return Unless(facts.training()->tp > 1, "with tp = 1");
+       }},
+      {{"strategy.whole_gradients"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.run().lower.layers.stages.empty() &&
+                           facts.sizes().dp > 1,
+                       "unless layers are sharded over several replicas "
+                       "(strategy.shard_blocks layer)");
+       }},
+      {{"strategy.recompute_layers"},
+       [](const RunFacts& facts) {
+         return Unless(facts.recomputes(),
+                       "unless strategy.recompute is given");
        }},
       {{"strategy.recompute_chunks"},
        [](const RunFacts& facts) {

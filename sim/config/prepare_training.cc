@@ -169,6 +169,15 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.recompute = strategy.recompute.value_or(training.recompute);
   PW_RETURN_IF_ERROR(TakeRecomputeChunks(config, sizes.vpp, &training));
   PW_RETURN_IF_ERROR(TakeOffloadedTensors(config, &training));
+  training.recompute_layers = strategy.recompute_layers.value_or(0);
+  const bool plain_torch =
+      strategy.framework.value_or(Framework::kMegatron) != Framework::kMegatron;
+  training.plain_cross_entropy = plain_torch;
+  training.stops_early = strategy.framework == Framework::kTorchtitan;
+  training.tensor_overlap =
+      strategy.tensor_overlap.value_or(training.tensor_overlap);
+  training.whole_gradients =
+      strategy.whole_gradients.value_or(training.whole_gradients);
   training.flash_attention =
       strategy.flash_attention.value_or(training.flash_attention);
   training.fused_cross_entropy =

@@ -104,6 +104,9 @@ struct SystemChoice {
   bool given() const { return preset || file || shape; }
 };
 
+// Whose defaults the strategy has (framework.h).
+enum class Framework : uint8_t { kMegatron, kTorchtitan, kDeepSpeed };
+
 // In which precision a layer is gathered, and whether every pull is a flow of
 // its own.
 enum class GatherType { kBf16, kFp32 };
@@ -158,9 +161,13 @@ struct StrategyChoice {
   std::optional<double> moment_bytes_per_parameter;
   std::optional<Recompute> recompute;
   std::vector<int64_t> recompute_chunks;  // empty: all
+  std::optional<int> recompute_layers;    // of each stage; default: all
   std::optional<bool> flash_attention;
   std::optional<Precision> precision;
   std::optional<bool> fused_cross_entropy;
+  std::optional<TensorOverlap> tensor_overlap;
+  std::optional<bool> whole_gradients;
+  std::optional<Framework> framework;  // framework.h
   // At most one of the three.
   std::vector<int64_t> layers;  // of each stage
   std::optional<std::string> layout;

@@ -10,6 +10,7 @@
 #include "sim/cost/cast_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
+#include "sim/cost/overlap_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -40,6 +41,16 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
                           : architecture == "hopper"  ? 450e9
                                                       : 300e9;
   return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
+}
+
+// Of `count` more layers of a stage those that are recomputed.
+double RecomputedCount(const TrainingSpec& training, double count,
+                       double* before) {
+  if (training.recompute_layers == 0) return count;
+  const double left =
+      std::clamp(training.recompute_layers - *before, 0.0, count);
+  *before += count;
+  return left;
 }
 
 struct StageParameters {
@@ -159,12 +170,6 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     OpTime time;
     time.name = op.name;
-    double beside[kNumOpPasses] = {0, 0, 0};
-    for (const OpComm& comm : op.comms) {
-      const int pass = static_cast<int>(comm.pass);
-      const double seconds = CommSeconds(options, training, comm);
-      (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
-    }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       KernelEstimate kernel = EstimateKernel(options, own, model.causal, op,
                                              static_cast<OpPass>(pass));
@@ -173,9 +178,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
           CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm);
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
-      time.comm_seconds[pass] +=
-          std::max(0.0, beside[pass] - time.seconds[pass]);
     }
+    AddExposed(options, training, op, &time);
     times.push_back(std::move(time));
     after_norm = op.kind == OpClass::kNorm;
   }
@@ -282,6 +286,8 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   };
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
+    double hidden_s = 0;
+    double layers_before = 0;
     if (crosses(stage)) seconds.forward_s += gather_s;
     if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
@@ -290,7 +296,12 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
-      seconds.recompute_s += count * sum.recompute;
+      if (sum.recompute > 0) {
+        seconds.recompute_s +=
+            RecomputedCount(training, times, &layers_before) *
+            training.slices * sum.recompute;
+      }
+      hidden_s += count * sum.hidden;
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
     };
@@ -303,6 +314,10 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       }
     }
     seconds.backward_input_s += seconds.recompute_s;
+    if (hidden_s > 0) {
+      seconds.backward_full_s =
+          seconds.backward_input_s + seconds.backward_weight_s - hidden_s;
+    }
     costs.stages.push_back(seconds);
   }
   costs.optimizer_s =

@@ -44,6 +44,8 @@ struct OpTime {
   std::string name;
   double seconds[kNumOpPasses] = {0, 0, 0};       // computing
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
+  // What of the exchanges of B runs beside W where both are one pass.
+  double hidden_seconds = 0;
   // As KernelEstimate (op_time.h) has them.
   double error[kNumOpPasses] = {0, 0, 0};
   std::string how[kNumOpPasses];

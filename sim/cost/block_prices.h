@@ -20,6 +20,7 @@ namespace pipewright {
 struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double recompute = 0;
+  double hidden = 0;  // of B and W as one pass
   double saved_until_backward = 0;
   double saved_until_weight = 0;  // held gradients included
 };

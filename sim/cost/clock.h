@@ -18,12 +18,20 @@ namespace pipewright {
 
 // Half of the 90 % interval of the law on the pairs that it was fitted to, as a
 // part of the time (calibrate/silicon/check.py --part clock).
-inline constexpr double kClockError = 0.29;
+inline constexpr double kClockError = 0.12;
 
 // Lasting rate over that of a short run, at most 1. `flops_per_s` is that of
-// the short run, `type` the operands' ("bfloat16", "fp8", "nvfp4"): a FLOP of a
-// narrower type takes the energy of bf16 over the ratio of their peaks, which
-// stand for the same power. 1 where the device's power is not known.
+// the short run, `type` the operands' ("bfloat16", "fp8", "fp8_block",
+// "nvfp4"): EnergyOfType. 1 where the device's power is not known.
+// Energy of a FLOP of a type over that of bf16, by the parts that it has. A
+// multiplier's energy goes with the square of the significand's bits, and that
+// of moving operands with their bits; the sum is as wide for all types. With
+// bf16 (8 bits of significand, 16 of an operand) as 8-bit multiplication 0.2 pJ,
+// 32-bit addition 0.1 pJ and as much for operands as for both (M. Horowitz,
+// Computing's energy problem, ISSCC 2014, figure 1.1.9, the 8 and 32 bit rows):
+// fp8 (4, 8) 0.50, nvfp4 (2, 4 and the scale) 0.32.
+double EnergyOfType(absl::string_view type);
+
 double LastingClock(const DeviceSpec& device, absl::string_view type,
                     double flops_per_s);
 

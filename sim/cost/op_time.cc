@@ -34,6 +34,25 @@ Product ProductOf(const ModelOp& op, OpPass pass) {
   return {op.n, op.k, op.m, "NT"};
 }
 
+// The table of a precision's products. Those of 8 bit with a scale for 32 values
+// take that of one scale a tensor: the same units of the device multiply, and
+// apply the scales besides.
+const char* ProductType(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return "bfloat16";
+    case Precision::kFp8:
+    case Precision::kFp8Tensorwise:
+    case Precision::kMxfp8:
+      return "fp8";
+    case Precision::kFp8Block:
+      return "fp8_block";
+    case Precision::kNvfp4:
+      return "nvfp4";
+  }
+  return "bfloat16";
+}
+
 // Half of the 90 % interval of GroupedSeconds on what it was compared with.
 constexpr double kGroupedError = 0.24;
 
@@ -81,7 +100,7 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
       (op.count != 1 && !is_grouped)) {
     return {};
   }
-  const std::string type = precision == Precision::kFp8 ? "fp8" : "bfloat16";
+  const std::string type = ProductType(precision);
   std::optional<SiliconTime> time = options.silicon->Product(
       type, product.layout, product.m, product.n, product.k);
   if (!time) return {};

@@ -59,6 +59,17 @@ enum class CommKind : uint8_t {
   kRing,  // (members - 1) exchanges with a neighbour, each `bytes`
 };
 
+// What an exchange runs beside.
+enum class CommOverlap : uint8_t {
+  kNone,    // nothing: it runs before or behind the computation
+  kBeside,  // the computation of this op in the same pass (ring attention)
+  // In as many pieces as there are members, each beside the product of another
+  // piece.
+  kPieces,
+  // W of this op where B and W are one pass, else nothing.
+  kWeight,
+};
+
 struct OpComm {
   OpPass pass = OpPass::kForward;
   CommKind kind = CommKind::kAllReduce;
@@ -67,8 +78,7 @@ struct OpComm {
   // Whole buffer: of an all-gather what a device has afterwards, of a
   // reduce-scatter before; of an all-to-all what a device sends in all.
   double bytes = 0;
-  // Runs beside the computation of this op (ring attention), not before it.
-  bool overlaps = false;
+  CommOverlap overlap = CommOverlap::kNone;
 };
 
 // Which choice of Recompute, short of full, runs an op again before B.
@@ -110,6 +120,13 @@ struct ModelOp {
   double weight_workspace = 0;
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
+  // Of Recompute::kOpSelective: the part of the forward that runs again, and
+  // of saved_until_backward what is given back (ops_selective.cc).
+  double selective_part = 1;
+  double selective_backward = 0;
+  // Nothing that the backward of its layer needs comes out of it or behind it,
+  // so that recomputation may stop in front of it.
+  bool is_last_needed = false;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };
@@ -123,8 +140,13 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
 // next stage for one slice of a microbatch.
 double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training);
 
-// Does the backward run the forward of `op` again?
-bool IsRecomputed(const ModelOp& op, Recompute recompute);
+// The part of the forward of `op` that the backward runs again: 0 to 1.
+// `stops_early`: TrainingSpec::stops_early.
+double RecomputedPart(const ModelOp& op, Recompute recompute,
+                      bool stops_early = false);
+inline bool IsRecomputed(const ModelOp& op, Recompute recompute) {
+  return RecomputedPart(op, recompute) > 0;
+}
 
 // Bytes of them that cross a hop: where the receivers of a tensor-parallel
 // group gather (TrainingSpec::scatter_gather), one part of tp.

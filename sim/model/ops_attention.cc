@@ -30,13 +30,13 @@ void AddRing(const OpsBuilder& builder, double key_value_bytes, ModelOp& op) {
                       .group = CommGroup::kContext,
                       .members = members,
                       .bytes = key_value_bytes,
-                      .overlaps = true});
+                      .overlap = CommOverlap::kBeside});
   op.comms.push_back({.pass = OpPass::kBackwardInput,
                       .kind = CommKind::kRing,
                       .group = CommGroup::kContext,
                       .members = members,
                       .bytes = 2 * key_value_bytes,
-                      .overlaps = true});
+                      .overlap = CommOverlap::kBeside});
 }
 
 // Unfused: two products, with softmax and dropout between them. Scores are

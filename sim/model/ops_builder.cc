@@ -9,12 +9,13 @@ namespace pipewright {
 namespace {
 
 void AddComm(OpPass pass, CommKind kind, int members, double bytes,
-             ModelOp& op) {
+             CommOverlap overlap, ModelOp& op) {
   op.comms.push_back({.pass = pass,
                       .kind = kind,
                       .group = CommGroup::kTensor,
                       .members = members,
-                      .bytes = bytes});
+                      .bytes = bytes,
+                      .overlap = overlap});
 }
 
 }  // namespace
@@ -76,29 +77,52 @@ void OpsBuilder::FillGemm(ModelOp& op) const {
   }
 }
 
+// Megatron-LM and Transformer Engine: what B scatters or sums goes beside W
+// where both are one pass, and what W gathers beside the other gradient. All
+// others stand in the way of their product, unless they go in pieces beside it
+// (TrainingSpec::tensor_overlap).
 void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   const int members = training_.tp;
   if (members == 1 || split == Split::kReplicated) return;
-  // The side that is whole: input of a column, output of a row.
-  const double whole =
-      kElement * op.m * (split == Split::kColumn ? op.k : op.n);
   const bool column = split == Split::kColumn;
+  // The side that is whole: input of a column, output of a row.
+  const double elements = op.m * (column ? op.k : op.n);
+  const double whole = kElement * elements;
+  const TensorOverlap overlap = training_.tensor_overlap;
+  const CommOverlap behind =
+      op.has_weight_pass && overlap != TensorOverlap::kNone
+          ? CommOverlap::kWeight
+          : CommOverlap::kNone;
   if (!training_.sequence_parallel) {
     AddComm(column ? OpPass::kBackwardInput : OpPass::kForward,
-            CommKind::kAllReduce, members, whole, op);
+            CommKind::kAllReduce, members, whole,
+            column ? behind : CommOverlap::kNone, op);
     return;
   }
-  AddComm(OpPass::kForward,
-          column ? CommKind::kAllGather : CommKind::kReduceScatter, members,
-          whole, op);
-  AddComm(OpPass::kBackwardInput,
-          column ? CommKind::kReduceScatter : CommKind::kAllGather, members,
-          whole, op);
+  const CommOverlap pieces = overlap == TensorOverlap::kPieces && !is_head_
+                                 ? CommOverlap::kPieces
+                                 : CommOverlap::kNone;
+  // The head's products are no modules of Transformer Engine.
+  const Precision precision =
+      is_head_ ? Precision::kBf16 : training_.precision;
+  if (!column) {
+    AddComm(OpPass::kForward, CommKind::kReduceScatter, members, whole, pieces,
+            op);
+    AddComm(OpPass::kBackwardInput, CommKind::kAllGather, members,
+            GatheredBytes(precision, op.has_weight_pass) * elements, pieces,
+            op);
+    return;
+  }
+  const double gathered = GatheredBytes(precision, false) * elements;
+  AddComm(OpPass::kForward, CommKind::kAllGather, members, gathered, pieces,
+          op);
+  AddComm(OpPass::kBackwardInput, CommKind::kReduceScatter, members, whole,
+          behind, op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
-  if (column && op.has_weight_pass) {
-    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, whole, op);
-    op.comms.back().overlaps = true;
+  if (op.has_weight_pass) {
+    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, gathered,
+            CommOverlap::kBeside, op);
   }
 }
 

@@ -31,6 +31,8 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
       row.Integer("batch") / (*strategy.dp * *strategy.microbatch_size);
   strategy.sequence_parallel = false;
   strategy.recompute = Recompute::kFull;
+  // Megatron-LM of 2021 waited for what B sums.
+  strategy.tensor_overlap = TensorOverlap::kNone;
   strategy.flash_attention = false;
   strategy.gradient_bytes_per_parameter = kGradientBytes;
   strategy.overlap_gradients = false;

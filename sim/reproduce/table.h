@@ -16,6 +16,9 @@ class TableRow {
   explicit TableRow(std::map<std::string, std::string> cells)
       : cells_(std::move(cells)) {}
 
+  bool Has(const std::string& column) const {
+    return cells_.count(column) > 0;
+  }
   const std::string& Text(const std::string& column) const;
   int Integer(const std::string& column) const;
   double Number(const std::string& column) const;

@@ -1,21 +1,17 @@
 // experiments/papers/torchtitan.
+#include "absl/strings/match.h"
 #include "sim/reproduce/steps.h"
 
 namespace pipewright {
 namespace {
 
-// FSDP2 as torchtitan uses it: weights, gradients and moments in fp32, weights
-// gathered in bf16, kept between the passes where there is a pipeline
-// (reshard_after_forward "default"). Cross entropy is PyTorch's.
+// The defaults of torchtitan. From 2025 on the loss is compiled with the rest
+// (torchtitan/components/loss.py, build_cross_entropy_loss), which fuses it.
 void AsTorchtitan(const TableRow& row, RunConfig* config) {
-  StrategyChoice& strategy = config->strategy;
-  strategy.parameter_bytes_per_parameter = 4;
-  strategy.gradient_bytes_per_parameter = 4;
-  strategy.master_bytes_per_parameter = 0;
-  strategy.moment_bytes_per_parameter = 8;
-  strategy.gather_type = GatherType::kBf16;
-  strategy.fused_cross_entropy = false;
-  if (row.Integer("pp") > 1) strategy.reshard_after_forward = false;
+  config->strategy.framework = Framework::kTorchtitan;
+  if (absl::StrContains(row.Text("note"), "loss")) {
+    config->strategy.fused_cross_entropy = true;
+  }
 }
 
 const RegisterPaper kRow({

@@ -38,13 +38,13 @@ Fp8Weights Fp8WeightsOf(const PwModel& model) {
        {weights.out, weights.out_bias, shape.hidden, shape.attention},
        {weights.up, weights.up_bias, shape.up, shape.hidden},
        {weights.down, weights.down_bias, shape.hidden, shape.ffn}}};
-  const size_t scales = Aligned(kFp8Matrices * sizeof(float));
+  const size_t scales = Aligned(kFp8Matrices * PW_SCALE_ALIGNMENT);
   out.bytes = scales;
   size_t scale = 0;
   for (Fp8Matrix& matrix : out.matrices) {
     const size_t bytes = Aligned(matrix.outputs * matrix.inputs);
     matrix.scale = scale;
-    scale += sizeof(float);
+    scale += PW_SCALE_ALIGNMENT;
     matrix.rows = out.bytes;
     matrix.columns = out.bytes + bytes;
     out.bytes += 2 * bytes;
@@ -68,8 +68,8 @@ Fp8Kept Fp8KeptOf(const PartLayout& layout, const Fp8Weights& weights,
                            layout.inputs.normal2, layout.inputs.active};
   const size_t grads[] = {layout.grads.qkv, layout.grads.out, layout.grads.wide,
                           layout.grads.down};
-  Fp8Kept kept = {inputs[index], layout.inputs.scales + index * sizeof(float),
-                  grads[index], layout.grads.scales + index * sizeof(float),
+  Fp8Kept kept = {inputs[index], layout.inputs.scales + index * PW_SCALE_ALIGNMENT,
+                  grads[index], layout.grads.scales + index * PW_SCALE_ALIGNMENT,
                   layout.grads.biases};
   for (int before = 0; before < index; ++before) {
     kept.bias += weights.matrices[before].outputs * sizeof(float);

@@ -147,8 +147,8 @@ PartLayout LayerLayout(const PwKernels& kernels, PwDevice* device,
   }
   if (fp8) {
     layout.saved.attention = saved.Take(shape.tokens * shape.attention, size);
-    layout.inputs.scales = inputs.Take(kFp8Matrices, 4);
-    layout.grads.scales = grads.Take(kFp8Matrices, 4);
+    layout.inputs.scales = inputs.Take(kFp8Matrices, PW_SCALE_ALIGNMENT);
+    layout.grads.scales = grads.Take(kFp8Matrices, PW_SCALE_ALIGNMENT);
     layout.grads.biases = grads.Take(
         model.style == PW_GPT ? shape.qkv + shape.up + 2 * shape.hidden : 0, 4);
   }

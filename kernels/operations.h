@@ -12,6 +12,10 @@ extern "C" {
 
 typedef enum PwType { PW_FP32 = 0, PW_BF16 = 1, PW_FP8 = 2 } PwType;
 
+/* Bytes. cuBLASLt 13.1 on an H100 refuses a product whose scale lies at another
+ * multiple of 4. */
+#define PW_SCALE_ALIGNMENT 16
+
 typedef enum PwGemmPass {
   PW_GEMM_FORWARD = 0,         /* a = x[T,I], b = w[O,I] -> c = y[T,O] */
   PW_GEMM_BACKWARD_INPUT = 1,  /* a = dy[T,O], b = w[O,I] -> c = dx[T,I] */
@@ -30,7 +34,8 @@ typedef struct PwGemm {
    * ever (arXiv 2209.05433, section 3). */
   int32_t dy_e5m2;
   /* Factors: a stored value of a or b times its scale is what it stands for.
-   * One fp32 on the device each; NULL is 1. All groups have the same. */
+   * One fp32 on the device each, at a multiple of PW_SCALE_ALIGNMENT; NULL is
+   * 1. All groups have the same. */
   const float* a_scale;
   const float* b_scale;
   /* For PW_FP8 only. 1: the values that the products sum over lie side by

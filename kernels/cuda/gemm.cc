@@ -133,6 +133,13 @@ PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm) {
     return Fail(PW_INVALID,
                 "gemm: fp8 takes multiples of 16 only: " + Text(gemm));
   }
+  for (const float* scale : {gemm.a_scale, gemm.b_scale}) {
+    if (reinterpret_cast<uintptr_t>(scale) % PW_SCALE_ALIGNMENT != 0) {
+      return Fail(PW_INVALID,
+                  "gemm: a scale lies at a multiple of 16 bytes: " +
+                      Text(gemm));
+    }
+  }
   return PW_OK;
 }
 

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct Reproduce {
   std::vector<std::string> names;
-  std::string engine = "simgrid";
+  std::string engine = std::string(DefaultEngine());
   std::string old_file;
   bool json = false;
   OutputFiles files;

@@ -66,7 +66,12 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   PreparedRun run;
   run.config = given;
   run.warnings = given.notes;
-  run.engine = given.engine.value_or("simgrid");
+  run.engine = given.engine.value_or(std::string(DefaultEngine()));
+  if (!given.engine && run.engine == "fast") {
+    run.warnings.push_back(
+        "engine fast, which shares no links: simgrid is not in this build "
+        "(PIPEWRIGHT_SIMGRID=OFF)");
+  }
   PW_RETURN_IF_ERROR(CheckEngineNames(given, run.engine));
   PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
   RunConfig config = WithSequences(given, run.sequences);

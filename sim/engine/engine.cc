@@ -130,6 +130,10 @@ const std::vector<EngineInfo>& AllEngines() {
   return engines;
 }
 
+absl::string_view DefaultEngine() {
+  return SimgridIsBuilt() ? "simgrid" : "fast";
+}
+
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name) {
   std::vector<std::string> known;
   for (const EngineInfo& engine : AllEngines()) {

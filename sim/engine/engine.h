@@ -75,6 +75,8 @@ struct EngineInfo {
 
 // "fast", "simgrid".
 const std::vector<EngineInfo>& AllEngines();
+// "simgrid", or "fast" in a build without SimGrid.
+absl::string_view DefaultEngine();
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 
 // True when the two last periods of `iteration_end_s` agree to 1e-9, and no

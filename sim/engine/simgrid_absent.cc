@@ -11,4 +11,6 @@ absl::StatusOr<RunSummary> RunSimgrid(const Program&, const EngineOptions&) {
       "allowed: fast");
 }
 
+bool SimgridIsBuilt() { return false; }
+
 }  // namespace pipewright

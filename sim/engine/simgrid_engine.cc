@@ -196,4 +196,6 @@ absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
   });
 }
 
+bool SimgridIsBuilt() { return true; }
+
 }  // namespace pipewright

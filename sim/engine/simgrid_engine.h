@@ -12,4 +12,7 @@ namespace pipewright {
 absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
                                       const EngineOptions& options);
 
+// False in a build with PIPEWRIGHT_SIMGRID=OFF.
+bool SimgridIsBuilt();
+
 }  // namespace pipewright

@@ -53,10 +53,15 @@ KernelResult Fp8Product(const PwKernels* kernels, PwDevice* device,
   const void* x_there = PutFp8(&rig, &x, false, scales[0]);
   const void* w_there = PutFp8(&rig, &w, false, scales[1]);
   const void* dy_there = PutFp8(&rig, &dy, scaled, scales[2]);
-  const float* scales_there = static_cast<float*>(rig.Put(&scales, PW_FP32));
+  constexpr int64_t kStride = PW_SCALE_ALIGNMENT / sizeof(float);
+  Values spaced(3 * kStride, NAN);
+  for (int index = 0; index < 3; ++index) {
+    spaced[index * kStride] = scales[index];
+  }
+  const float* scales_there = static_cast<float*>(rig.Put(&spaced, PW_FP32));
   const auto scale_of = [&](const void* tensor) -> const float* {
     if (!scaled || tensor == x_there) return nullptr;
-    return scales_there + (tensor == w_there ? 1 : 2);
+    return scales_there + (tensor == w_there ? 1 : 2) * kStride;
   };
   void* y = rig.Space(kTokens * kOutputs, PW_BF16);
   void* dx = rig.Space(kTokens * kInputs, PW_BF16);
@@ -80,7 +85,16 @@ KernelResult Fp8Product(const PwKernels* kernels, PwDevice* device,
     want[index] += start[index];
   }
   compare.Device("dw", dw, PW_FP32, want);
-  return compare.Result();
+  KernelResult result = compare.Result();
+  // Beside the places that cuBLASLt takes: said, and not left to the library.
+  PwGemm gemm = {PW_GEMM_FORWARD, PW_FP8, kTokens, kInputs, kOutputs};
+  gemm.b_scale = scales_there + 1;
+  if (kernels->gemm(device, nullptr, &gemm, x_there, w_there, nullptr, y) !=
+          PW_INVALID &&
+      result.problem.empty()) {
+    result.problem = "a scale at a multiple of 4 bytes is taken";
+  }
+  return result;
 }
 
 KernelResult Fp8Gemm(const PwKernels* kernels, PwDevice* device, PwType) {

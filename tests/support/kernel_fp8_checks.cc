@@ -114,7 +114,12 @@ void RunProducts(KernelRig* rig, KernelCompare* compare, PwType type,
   Values dy_again = dy;
   const void* dy_turned =
       PutFp8(rig, &dy_again, kTokens, kOutputs, kE5m2, scales[2], transposed);
-  const auto* scale = static_cast<const float*>(rig->Put(&scales, PW_FP32));
+  constexpr int64_t kStride = PW_SCALE_ALIGNMENT / sizeof(float);
+  Values spaced(3 * kStride, NAN);
+  for (int index = 0; index < 3; ++index) {
+    spaced[index * kStride] = scales[index];
+  }
+  const auto* scale = static_cast<const float*>(rig->Put(&spaced, PW_FP32));
   const void* bias_there = rig->Put(&bias, type);
   void* y = rig->Space(kTokens * kOutputs, type);
   void* dx = rig->Space(kTokens * kInputs, type);
@@ -131,11 +136,13 @@ void RunProducts(KernelRig* rig, KernelCompare* compare, PwType type,
     rig->Ok(rig->kernels()->gemm(rig->device(), nullptr, &gemm, a, b, plus, c),
             "fp8 gemm");
   };
-  run(PW_GEMM_FORWARD, x_there, scale, w_there, scale + 1,
+  const float* w_scale = scale + kStride;
+  const float* dy_scale = scale + 2 * kStride;
+  run(PW_GEMM_FORWARD, x_there, scale, w_there, w_scale,
       biased ? bias_there : nullptr, y);
-  run(PW_GEMM_BACKWARD_INPUT, dy_there, scale + 2, w_turned, scale + 1, nullptr,
+  run(PW_GEMM_BACKWARD_INPUT, dy_there, dy_scale, w_turned, w_scale, nullptr,
       dx);
-  run(PW_GEMM_BACKWARD_WEIGHT, x_turned, scale, dy_turned, scale + 2, nullptr,
+  run(PW_GEMM_BACKWARD_WEIGHT, x_turned, scale, dy_turned, dy_scale, nullptr,
       dw_there);
   compare->Device(
       "y", y, type,

@@ -369,7 +369,11 @@ cublasStatus_t cublasLtMatmul(
   emulated::Check("D", d_at, product.d.bytes(), chosen.alignments[3]);
   emulated::Check("the workspace", workspace, workspace_bytes, 256);
   for (const float* scale : {operation.a_scale, operation.b_scale}) {
-    if (scale != nullptr) emulated::Check("a scale", scale, 4, 4);
+    // As an H100 does, whatever the manual says of it.
+    if (reinterpret_cast<uintptr_t>(scale) % 16 != 0) {
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    if (scale != nullptr) emulated::Check("a scale", scale, 4, 16);
   }
   if (operation.bias != nullptr) {
     const bool wide = product.d.type == CUDA_R_32F;

@@ -110,7 +110,9 @@ void KernelBench::AddGemms(const PartBench& bench,
         const bool fp8 = gemm.type == PW_FP8;
         const char* x = fp8 ? bench.arena().fp8() : At(places.gemm_x);
         const char* y = fp8 ? x + gemm.tokens * gemm.inputs : At(places.gemm_y);
-        return bench.RunGemm(gemm, experts, layer, x, y, At(places.gemm_out));
+        // There may be fewer heads than layers.
+        return bench.RunGemm(gemm, experts, layer % bench.layers(), x, y,
+                             At(places.gemm_out));
       };
       kernels->push_back(std::move(kernel));
     }

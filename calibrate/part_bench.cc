@@ -153,6 +153,7 @@ absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
 }
 
 const void* BenchWeights::weights(int layer) const {
+  PW_CHECK(layer < layers());
   return weights_[static_cast<size_t>(layer)].data();
 }
 

@@ -5,6 +5,7 @@ namespace {
 
 FakeDevice fake;
 int readings = 0;
+int releases = 0;
 std::vector<AdamCall> adam_calls;
 FakeGraphs graphs;
 
@@ -43,7 +44,7 @@ PwStatus HoldStream(PwDevice*, PwStream*) {
 
 PwStatus ReleaseStreams(PwDevice*) {
   if (fake.hear) fake.hear("release");
-  return PW_OK;
+  return ++releases == fake.failing_release ? PW_FAILED : PW_OK;
 }
 
 PwStatus Synchronize(PwDevice*, PwStream*) {
@@ -103,6 +104,7 @@ FakeGraphs GraphsOfFake() { return graphs; }
 const PwKernels* FakeKernels(const FakeDevice& device) {
   fake = device;
   readings = 0;
+  releases = 0;
   adam_calls.clear();
   graphs = {};
   static PwKernels table = *pw_cpu_kernels();

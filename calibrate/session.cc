@@ -234,7 +234,8 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
     AppendNoise(measured, measure.rule, &source.warnings);
     source.seconds = Now() - start;
     AppendLoadWarnings(before, CurrentLoad(), source.seconds, &source.warnings);
-    AppendRedFlags(profile, source, states, &source.warnings);
+    AppendRedFlags(profile, source, states, device->info().cache_bytes,
+                   &source.warnings);
     profile.sources.push_back(source);
   }
   for (const Subject& subject : subjects) {

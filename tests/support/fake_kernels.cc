@@ -55,6 +55,7 @@ PwStatus Synchronize(PwDevice*, PwStream*) {
 PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
               const void* a, const void* b, const void* bias, void* c) {
   if (fake.hear) fake.hear("gemm");
+  if (fake.multiplies) fake.multiplies(*gemm, bias != nullptr);
   if (gemm->type == PW_BF16 && (fake.types >> PW_BF16 & 1) != 0) return PW_OK;
   return pw_cpu_kernels()->gemm(device, stream, gemm, a, b, bias, c);
 }

@@ -30,6 +30,7 @@ struct FakeDevice {
   // Seconds between events instead of `seconds`, asked each time.
   std::function<double()> elapsed = nullptr;
   int failing_release = 0;  // of streams, counted from 1; 0: none fails
+  std::function<void(const PwGemm& gemm, bool bias)> multiplies = nullptr;
   // Told of "hold", "release", "wait" and "gemm".
   std::function<void(const std::string& call)> hear = nullptr;
 };

@@ -194,7 +194,8 @@ export PIPEWRIGHT_CUDA_LIBRARY=$tree/libpipewright_cuda.so
 checks=$tree/tests/gpu/gpu_kernels
 if [[ -x $checks ]]; then
   # A check of no such name: says whether there is a device.
-  "$checks" pipewright-has-no-such-check > "$out/device.log" 2>&1 < /dev/null
+  timeout 60 "$checks" pipewright-has-no-such-check > "$out/device.log" 2>&1 \
+    < /dev/null
   if [[ $? -eq 77 ]]; then
     say "$(tail -n 1 "$out/device.log")"
     exit 77

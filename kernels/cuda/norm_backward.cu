@@ -50,11 +50,18 @@ struct BlockMeans {
 #pragma unroll
     for (int index = 0; index < kCount; ++index) {
       values[index] = WarpReduce(values[index], Sum());
-      if (thread % kWarp == 0) parts[thread / kWarp][index] = values[index];
+    }
+    // By itself, so that the exchanges above do not wait for each other.
+    if (thread % kWarp == 0) {
+#pragma unroll
+      for (int index = 0; index < kCount; ++index) {
+        parts[thread / kWarp][index] = values[index];
+      }
     }
     __syncthreads();
     if (thread < kCount) {
       float total = parts[0][thread];
+#pragma unroll 8
       for (int warp = 1; warp < warps; ++warp) total += parts[warp][thread];
       means[thread] = total / width;
     }

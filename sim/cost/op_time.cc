@@ -165,11 +165,10 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   }
 }
 
-}  // namespace
-
-KernelEstimate EstimateKernel(const AnalyticOptions& options,
-                              const TrainingSpec& training, bool causal,
-                              const ModelOp& op, OpPass pass) {
+// Of the fused kernels.
+KernelEstimate Fused(const AnalyticOptions& options,
+                     const TrainingSpec& training, bool causal,
+                     const ModelOp& op, OpPass pass) {
   if (auto measured = Measured(options, training, causal, op, pass)) {
     return *std::move(measured);
   }
@@ -181,6 +180,25 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
   out.load.steady_joules =
       std::max(out.load.steady_joules,
                JoulesOfFlop(options.device, kBf16) * work.flops);
+  return out;
+}
+
+}  // namespace
+
+KernelEstimate EstimateKernel(const AnalyticOptions& options,
+                              const TrainingSpec& training, bool causal,
+                              const ModelOp& op, OpPass pass) {
+  KernelEstimate out = Fused(options, training, causal, op, pass);
+  const double factor =
+      FrameworkFactor(options.kernels, options.device, op, pass);
+  if (factor == 1) return out;
+  out.seconds *= factor;
+  // A slower kernel for the same FLOPs draws less; more traffic takes as much
+  // more energy.
+  out.load.clocked_s *= factor;
+  out.load.steady_s *= factor;
+  out.load.steady_joules *= factor;
+  absl::StrAppend(&out.how, ", framework");
   return out;
 }
 

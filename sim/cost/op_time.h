@@ -18,7 +18,8 @@ struct KernelEstimate {
   // Half of a 90 % interval, as a part of the time; 0: not known.
   double error = 0;
   // "curve"; "silicon"; ", outside" behind it beyond the measured sizes;
-  // ", grouped" behind products of experts (GroupedSeconds).
+  // ", grouped" behind products of experts (GroupedSeconds); ", framework"
+  // behind what AnalyticOptions::kernels makes longer.
   std::string how;
   // Measured rates alone follow the clock: the curves are of lasting loads.
   LoadedKernel load;

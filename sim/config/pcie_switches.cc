@@ -50,9 +50,9 @@ int PcieSwitches::DevicesOn(int rank) const {
 
 bool PcieSwitches::IsShared(int rank) const {
   const std::vector<LinkId> switches = SwitchLinks(network_, 0, rank, true);
-  return std::any_of(
-      switches.begin(), switches.end(),
-      [this](LinkId link) { return copies_.at(link).size() > 1; });
+  return std::any_of(switches.begin(), switches.end(), [this](LinkId link) {
+    return copies_.at(link).size() > 1;
+  });
 }
 
 template <typename FlowsOnLink>

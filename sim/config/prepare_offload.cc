@@ -201,7 +201,7 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
                             run.lower.activation_bytes[stage]);
       offload->devices_on_switch =
           std::max(offload->devices_on_switch, switches.DevicesOn(rank));
-      offload->ranks_share = offload->ranks_share || sharers > 1;
+      offload->ranks_share = offload->ranks_share || switches.IsShared(rank);
     }
     costs.out_s.push_back(out_s);
     costs.in_s.push_back(in_s);
@@ -287,6 +287,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                                                       program, choice, costs));
     run->schedule.lowered = std::move(plan.schedule);
     offload.ranks = std::move(plan.ranks);
+    offload.turns = std::move(plan.turns);
   } else {
     PW_ASSIGN_OR_RETURN(run->schedule.lowered,
                         WithFrees(run->schedule.lowered, program, costs));

@@ -143,8 +143,8 @@ bool EventRun::TakeTurn(const Transfer& copy) {
 }
 
 const std::vector<LinkId>& EventRun::SwitchesOf(const Transfer& copy) {
-  const auto [found, inserted] = switches_of_.try_emplace(
-      copy.source, std::vector<LinkId>());
+  const auto [found, inserted] =
+      switches_of_.try_emplace(copy.source, std::vector<LinkId>());
   if (inserted) {
     const Device& device = devices_[copy.index];
     found->second = SwitchLinks(program_.network, device.replica, device.rank,

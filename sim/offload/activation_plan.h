@@ -37,6 +37,9 @@ struct OffloadCosts {
   std::vector<double> weight;
   std::vector<double> moved;     // of `weight`, what copies take; empty: all
   double held_until_weight = 1;  // as PassCosts
+  // In the unit of `weight`, what a split B leaves to its W, which can be more
+  // than a forward leaves; empty: held_until_weight of `weight`.
+  std::vector<double> until_weight;
   // Ranks with the same number take turns on a PCIe switch; empty: each rank
   // has both directions to itself.
   std::vector<int> switch_of_rank;

@@ -1,4 +1,5 @@
-// Who shares a PCIe switch, and what plans and programs make of it.
+// Who shares a PCIe switch, and what plans and programs make of it; plans
+// against the memory report.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <numeric>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/config/pcie_switches.h"
+#include "sim/memory/schedule_memory.h"
 #include "sim/topology/registry.h"
 #include "tests/support/lowering.h"
 #include "tests/support/prepare.h"
@@ -103,6 +105,28 @@ TEST_CASE("prepare: turns of replicas that differ are not settled, and said so",
   const PreparedRun run = Prepared(absl::StrCat(
       kRun, "dp_classes: {replicas: [1, 1], microbatches: [8, 6]}}"));
   CHECK(Warns(run, "offload_sharing in-turn"));
+}
+
+// A split B leaves more to its W than the share of costs.held_until_weight
+// says.
+TEST_CASE("prepare: a plan's peaks are those of the memory report",
+          "[config][offload][memory]") {
+  for (const char* const schedule : {"1f1b", "zb-h1", "zb-v"}) {
+    const PreparedRun run = Prepared(absl::StrCat(
+        "schedule: {name: ", schedule,
+        "}\nmodel: {preset: gpt-tiny}\nsystem: {preset: dgx-a100}\n"
+        "costs: {uniform: {forward: 1s, backward_input: 1s, backward_weight: "
+        "1s}}\nstrategy: {pp: 4, microbatches: 8, offload: full}\n"));
+    REQUIRE(run.offload);
+    REQUIRE(run.offload->ranks.size() == 4);
+    for (int rank = 0; rank < 4; ++rank) {
+      CAPTURE(schedule, rank);
+      const RankOffload& planned = run.offload->ranks[rank];
+      CHECK(planned.peak_after ==
+            Approx(run.memory->memory->ranks[rank].peak_activations));
+      if (rank == 0) CHECK(planned.peak_after < planned.peak_before);
+    }
+  }
 }
 
 }  // namespace

@@ -100,7 +100,8 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
         std::max(kTolerance, Rounding(published, base.published));
     const std::string text = absl::StrFormat("%.3f", ratio);
     const std::string rounded = absl::StrFormat("%.3f", held_ratio);
-    // Those with copies miss the tolerance; the README says by how much and why.
+    // Those with copies miss the tolerance; the README says by how much and
+    // why.
     if (run.report.offload) {
       out.push_back({setting, "activations over 1F1B", text, held_ratio,
                      rounded, Comparison::Rule::kShown, tolerance * ratio});

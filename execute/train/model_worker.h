@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -225,6 +226,7 @@ class ModelWorker : public Worker {
   // What the gradients are multiplied with, from the norm that is known.
   float ClipScale(int iteration, const NormState& state) const;
   absl::Status Assemble();
+  absl::Status Assemble(StageKey key);
   absl::Status PartialNorm();
   // In memory of the host.
   static Payload PayloadOf(const NormState& state);
@@ -294,7 +296,8 @@ class ModelWorker : public Worker {
   // begins anew.
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
-  absl::Status failed_;  // of a function that cannot say so itself
+  std::set<StageKey> not_assembled_;  // whose gradients lack their sums
+  absl::Status failed_;               // of a function that cannot say so itself
   // [replica of the schedule]: bytes of one microbatch, see WorkerRecord.
   std::vector<double> microbatch_bytes_;
   WorkerRecord record_;

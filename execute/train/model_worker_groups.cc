@@ -180,6 +180,7 @@ absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
       for (size_t index = 0; index < host.size(); ++index) {
         total[index] += host[index];
       }
+      not_assembled_.insert({unit_of_op_[side_op], 0});
       break;
     }
     case OpKind::kAllGather:

@@ -110,7 +110,10 @@ absl::StatusOr<HostOptimizer::Step> ModelWorker::BeginHostOp(int32_t side_op) {
   if (options_.synchronised && (!host_step_->early() || repeats)) {
     step.adam.gradient_scale = ClipScale(start_.iteration, full_);
   }
-  if (host_step_->CopiesGradients(side_op)) PW_RETURN_IF_ERROR(Assemble());
+  // Other stages may still be adding up.
+  if (host_step_->CopiesGradients(side_op)) {
+    PW_RETURN_IF_ERROR(Assemble({OpOf(side_op).stage, 0}));
+  }
   if (!host_step_->NeedsNorm(side_op) || stepping_) return step;
   stepping_ = true;
   if (host_step_->early() && !options_.alone) {

@@ -93,6 +93,7 @@ absl::Status ModelWorker::TakeSums() {
     const size_t bytes = total.size() * sizeof(float);
     memcpy(total.data(), own.sums(place), bytes);
     memset(own.sums(place), 0, bytes);
+    not_assembled_.insert({unit, 0});
   }
   return absl::OkStatus();
 }

@@ -13,19 +13,26 @@ namespace pipewright {
 
 // Sharded gradients come together where the step takes them.
 absl::Status ModelWorker::Assemble() {
-  for (auto& [key, sums] : shard_sums_) {
-    Stage& stage = *stages_.at(key);
-    const auto [begin, end] = OwnShard(stage);
-    if (stale_[key]) continue;
-    PW_RETURN_IF_ERROR(Failed(
-        handle_.kernels->copy(handle_.device, handle_.stream, PW_HOST_TO_DEVICE,
-                              stage.gradients() + begin, sums.data(),
-                              sums.size() * 4),
-        "shard"));
-    PW_RETURN_IF_ERROR(Failed(
-        handle_.kernels->synchronize(handle_.device, handle_.stream), "shard"));
+  for (const auto& [key, sums] : shard_sums_) {
+    PW_RETURN_IF_ERROR(Assemble(key));
   }
   return absl::OkStatus();
+}
+
+// Once after each reduction: without one the stage may still be adding up, or
+// a thread may be copying what is there.
+absl::Status ModelWorker::Assemble(StageKey key) {
+  if (stale_[key] || not_assembled_.erase(key) == 0) return absl::OkStatus();
+  const std::vector<float>& sums = shard_sums_.at(key);
+  Stage& stage = *stages_.at(key);
+  const auto [begin, end] = OwnShard(stage);
+  PW_RETURN_IF_ERROR(
+      Failed(handle_.kernels->copy(handle_.device, handle_.stream,
+                                   PW_HOST_TO_DEVICE, stage.gradients() + begin,
+                                   sums.data(), sums.size() * 4),
+             "shard"));
+  return Failed(handle_.kernels->synchronize(handle_.device, handle_.stream),
+                "shard");
 }
 
 // Each stage counts once: both directions hold the same after the reduction,
@@ -156,6 +163,7 @@ absl::Status ModelWorker::StepAll(int64_t step, float scale) {
   for (auto& [key, sums] : shard_sums_) {
     std::fill(sums.begin(), sums.end(), 0.0f);
   }
+  not_assembled_.clear();
   PW_RETURN_IF_ERROR(ForgetOthers());
   return ShowWeights();
 }
@@ -186,6 +194,7 @@ absl::Status ModelWorker::EndIteration(int iteration) {
   for (auto& [key, sums] : shard_sums_) {
     std::fill(sums.begin(), sums.end(), 0.0f);
   }
+  not_assembled_.clear();
   return absl::OkStatus();
 }
 

@@ -298,7 +298,7 @@ const std::vector<IdleRule>& TrainingRules() {
        [](const RunFacts& facts) {
          const auto& offload = facts.run().offload;
          return Unless(offload && offload->ranks_share,
-                       "where no two ranks copy over one PCIe switch");
+                       "where no two ranks or replicas copy over one PCIe switch");
        }},
       {{"costs.offload_ratio"},
        [](const RunFacts& facts) {

@@ -27,12 +27,11 @@ absl::Status SettleCopyTurns(const PreparedRun& run, Program* program) {
   }
   std::vector<SwitchCopies> settled;
   for (const auto& [link, ranks] : switches.ranks()) {
+    const auto planned = run.offload->turns.find(link);
     copies.ranks = ranks;
+    copies.planned = planned == run.offload->turns.end() ? SwitchTurns()
+                                                         : planned->second;
     settled.push_back(copies);
-    // Those of other replicas have their part of the link, as planned.
-    for (const int rank : ranks) {
-      if (switches.SharersInTurn(rank) > 1) program->copies_in_turn = false;
-    }
   }
   return HandTurns(settled, program);
 }

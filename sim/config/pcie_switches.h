@@ -3,6 +3,8 @@
 #pragma once
 
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "sim/config/prepare.h"
@@ -22,16 +24,30 @@ class PcieSwitches {
   const std::map<int, std::vector<int>>& ranks() const { return ranks_; }
   // All devices of the run on the fullest switch of `rank`.
   int DevicesOn(int rank) const;
+  // Is a switch of `rank` also that of another rank, or of another replica?
+  bool IsShared(int rank) const;
   // How many times as long a copy of `rank`, of replica 0, takes while all
-  // devices of the run copy: of one link, all devices over those of that rank.
+  // devices of the run copy in both directions: of one link, all devices over
+  // those of that rank.
   double SharersOf(int rank) const;
-  // The same where ranks of a replica take turns and only other replicas leave
-  // a part.
+  // The same where one copy at a time is on each direction of a switch, of
+  // the turns of `rank` and its neighbours in replica 0. Other replicas on the
+  // switch copy between two of them.
   double SharersInTurn(int rank) const;
 
  private:
+  // A link whose flows are one copy's, as a part of those of all.
+  template <typename FlowsOnLink>
+  double Slowdown(int rank, const FlowsOnLink& flows_on) const;
+
   const Network& network_;
-  std::map<LinkId, int> flows_;
+  std::map<LinkId, int> out_flows_;
+  // Of both directions: a host's memory is in the routes of both.
+  std::map<LinkId, double> flows_;
+  // With one copy at a time on each switch.
+  std::map<LinkId, double> flows_in_turn_;
+  // [switch] replica and rank of each copy to the host.
+  std::map<LinkId, std::set<std::pair<int, int>>> copies_;
   std::map<int, std::vector<int>> ranks_;
 };
 

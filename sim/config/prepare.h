@@ -105,6 +105,7 @@ struct PreparedOffload {
   // What copies take of the activations of a stage, [stage]; empty: all.
   std::vector<double> moved_part;
   std::vector<RankOffload> ranks;  // empty where nothing was planned
+  std::map<int, SwitchTurns> turns;  // as in OffloadPlan
 };
 
 // A minibatch of samples of different lengths, dealt out to the data-parallel

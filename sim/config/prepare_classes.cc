@@ -271,6 +271,13 @@ absl::StatusOr<PreparedRun> PrepareClasses(
     if (limit && !limit->ok()) run.schedule.limit = limit;
   }
   if (run.tokens) run.tokens = tokens;
+  if (run.lower.copies_in_turn && run.offload && run.offload->ranks_share) {
+    warnings.push_back(
+        "strategy.offload_sharing in-turn: replicas have different orders of "
+        "passes (strategy.dp_classes), so turns on a PCIe switch are not "
+        "settled before the run: the copy that could begin first goes first, "
+        "and passes can wait that the plan would not let wait");
+  }
   run.warnings = std::move(warnings);
   run.classes = std::move(classes);
   return run;

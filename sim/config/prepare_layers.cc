@@ -5,6 +5,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/cost/device.h"
 #include "sim/model/ops.h"
 
@@ -88,6 +89,13 @@ absl::Status PrepareLayers(const RunConfig& config,
         odc ? "odc" : "layer",
         "with a model (--model), whose layers are gathered and reduced one by "
         "one");
+  }
+  // The order's copies are those of a plan, not of the schedule.
+  if (run->offload && run->offload->mode != OffloadMode::kNone) {
+    return BadValue(config.Field("strategy.offload"),
+                    ChoiceName(OffloadChoices(), run->offload->mode),
+                    odc ? "none with strategy.data_parallel odc"
+                        : "none with strategy.shard_blocks layer");
   }
   LayerOptions& layers = lower.layers;
   layers.stages = LayerShares(*run->prepared_model);

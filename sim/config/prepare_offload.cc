@@ -77,7 +77,8 @@ double WorkOf(const StageCosts& stage) {
 // Of the activations of one microbatch, [stage], bytes.
 struct ActivationBytes {
   std::vector<double> kept;
-  std::vector<double> moved;  // by copies
+  std::vector<double> moved;         // by copies
+  std::vector<double> until_weight;  // B leaves them to W
 };
 
 ActivationBytes BytesOfActivations(const PreparedModel& model,
@@ -90,6 +91,8 @@ ActivationBytes BytesOfActivations(const PreparedModel& model,
   for (const auto& stage : memory.stages) {
     bytes.kept.push_back(static_cast<double>(stage->kept) * schedule.slices);
     bytes.moved.push_back(static_cast<double>(stage->away) * schedule.slices);
+    bytes.until_weight.push_back(static_cast<double>(stage->weight_part) *
+                                 schedule.slices);
   }
   return bytes;
 }
@@ -164,12 +167,12 @@ LowerOptions PassesAlone(const PreparedRun& run, int replicas) {
 
 // What the plan counts with: copies that have their part of a shared switch.
 OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
-                     const std::vector<double>& weight,
-                     PreparedOffload* offload) {
+                     const ActivationBytes& bytes, PreparedOffload* offload) {
   const Schedule& schedule = *run.schedule.lowered;
   OffloadCosts costs;
-  costs.weight = weight;
+  costs.weight = bytes.kept;
   costs.held_until_weight = run.costs.passes.held_until_weight;
+  costs.until_weight = bytes.until_weight;
   offload->least_ratio = std::numeric_limits<double>::infinity();
   const bool by_links = !run.lower.activation_bytes.empty();
   const bool in_turn = run.lower.copies_in_turn;
@@ -201,7 +204,7 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
                             run.lower.activation_bytes[stage]);
       offload->devices_on_switch =
           std::max(offload->devices_on_switch, switches.DevicesOn(rank));
-      offload->ranks_share = offload->ranks_share || sharers > 1;
+      offload->ranks_share = offload->ranks_share || switches.IsShared(rank);
     }
     costs.out_s.push_back(out_s);
     costs.in_s.push_back(in_s);
@@ -268,7 +271,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   if (run->prepared_model) {
     bytes = BytesOfActivations(*run->prepared_model, *run->schedule.lowered);
   }
-  OffloadCosts costs = CostsOf(*run, program, bytes.kept, &offload);
+  OffloadCosts costs = CostsOf(*run, program, bytes, &offload);
   if (run->prepared_model && !run->prepared_model->training.offloaded.all()) {
     for (size_t stage = 0; stage < bytes.kept.size(); ++stage) {
       const double kept = bytes.kept[stage];
@@ -287,6 +290,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                                                       program, choice, costs));
     run->schedule.lowered = std::move(plan.schedule);
     offload.ranks = std::move(plan.ranks);
+    offload.turns = std::move(plan.turns);
   } else {
     PW_ASSIGN_OR_RETURN(run->schedule.lowered,
                         WithFrees(run->schedule.lowered, program, costs));

@@ -19,8 +19,11 @@ constexpr char kPlacement[] = "strategy.optimizer_placement";
 // host; the states that visit a device, and the gradient beside them.
 constexpr double kHostBytesEach = 16;
 constexpr double kVisitingBytesEach = 12 + 4;
-constexpr double kStagedBytesEach = 4 + 4;  // superoffload: both directions
-constexpr double kGradientBytesEach = 2;    // bf16
+// superoffload: weights of all early steps come back in fp32 and wait for the
+// norm, gradients leave subgroup by subgroup.
+constexpr double kArrivedBytesEach = 4;
+constexpr double kLeavingBytesEach = 4;
+constexpr double kGradientBytesEach = 2;  // bf16
 
 absl::Status Needs(const RunConfig& config, absl::string_view field,
                    absl::string_view name, absl::string_view what) {
@@ -212,7 +215,8 @@ OffloadedStates OptimizerHostBytes(const Schedule& schedule,
   bytes.resident = plan.Count(SubgroupStep::kResident) / subgroups;
   bytes.host = std::llround(kHostBytesEach * parameters * (1 - bytes.resident));
   if (offload.placement == OptimizerPlacement::kSuperOffload) {
-    bytes.device = std::llround(kStagedBytesEach * subgroup);
+    bytes.device = std::llround(kArrivedBytesEach * parameters +
+                                kLeavingBytesEach * subgroup);
   } else if (const int visits = plan.Count(SubgroupStep::kDevice)) {
     bytes.device = std::llround(
         (kVisitingBytesEach + kGradientBytesEach * visits) * subgroup);

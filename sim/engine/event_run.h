@@ -234,6 +234,8 @@ class EventRun {
   bool TakeInputs(Device& device, Stream stream, Issued& issued);
   void BeginCopy(int device, Stream stream, const Issued& issued);
   bool TakeTurn(const Transfer& copy);
+  // The PCIe switches that a copy of activations crosses.
+  const std::vector<LinkId>& SwitchesOf(const Transfer& copy);
   void EndTurn(const Transfer& copy, double now_s);
   void BeginOneSided(int device, Stream stream, const Issued& issued);
   void BeginPeerStep(int device, Stream stream, double start_s);
@@ -356,7 +358,9 @@ class EventRun {
     uint32_t last = 0;  // the one, when it is one
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
-  // Where copies take turns: links in use, and copies that wait for theirs.
+  // Where copies take turns: switches of each source, links in use, and copies
+  // that wait for theirs.
+  std::map<int, std::vector<LinkId>> switches_of_;
   std::vector<bool> link_taken_;
   std::vector<Transfer> waiting_copies_;
   int64_t outstanding_ = 0;  // timers and flows that will come back

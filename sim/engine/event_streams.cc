@@ -119,30 +119,38 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
   if (TakeTurn(transfer)) Begin(transfer);
 }
 
-// Takes the links of a copy that has them to itself while it runs. False: it
-// waits for them.
+// Takes the PCIe switches of a copy that has them to itself while it runs; what
+// lies behind a switch, such as a root or the host's memory, is shared. False:
+// it waits for them.
 bool EventRun::TakeTurn(const Transfer& copy) {
   if (!program_.copies_in_turn || copy.source < 0 || !share_links_) return true;
-  const std::vector<LinkLoad>& loads = sources_[copy.source].flows.loads;
+  const std::vector<LinkId>& switches = SwitchesOf(copy);
   link_taken_.resize(program_.network.cluster->links().size());
   // Who came first to one of these links goes first.
   const auto meets = [&](const Transfer& other) {
-    const std::vector<LinkLoad>& others = sources_[other.source].flows.loads;
-    return std::any_of(others.begin(), others.end(), [&](const LinkLoad& one) {
-      return std::any_of(loads.begin(), loads.end(), [&](const LinkLoad& load) {
-        return load.link == one.link;
-      });
-    });
+    const std::vector<LinkId>& others = SwitchesOf(other);
+    return std::find_first_of(others.begin(), others.end(), switches.begin(),
+                              switches.end()) != others.end();
   };
-  if (std::any_of(
-          loads.begin(), loads.end(),
-          [&](const LinkLoad& load) { return link_taken_[load.link]; }) ||
+  if (std::any_of(switches.begin(), switches.end(),
+                  [&](LinkId link) { return link_taken_[link]; }) ||
       std::any_of(waiting_copies_.begin(), waiting_copies_.end(), meets)) {
     waiting_copies_.push_back(copy);
     return false;
   }
-  for (const LinkLoad& load : loads) link_taken_[load.link] = true;
+  for (const LinkId link : switches) link_taken_[link] = true;
   return true;
+}
+
+const std::vector<LinkId>& EventRun::SwitchesOf(const Transfer& copy) {
+  const auto [found, inserted] =
+      switches_of_.try_emplace(copy.source, std::vector<LinkId>());
+  if (inserted) {
+    const Device& device = devices_[copy.index];
+    found->second = SwitchLinks(program_.network, device.replica, device.rank,
+                                copy.stream == Stream::kD2H);
+  }
+  return found->second;
 }
 
 void EventRun::EndTurn(const Transfer& copy, double now_s) {
@@ -150,9 +158,7 @@ void EventRun::EndTurn(const Transfer& copy, double now_s) {
       !copy.takes_turn) {
     return;
   }
-  for (const LinkLoad& load : sources_[copy.source].flows.loads) {
-    link_taken_[load.link] = false;
-  }
+  for (const LinkId link : SwitchesOf(copy)) link_taken_[link] = false;
   std::vector<Transfer> waiting = std::move(waiting_copies_);
   waiting_copies_.clear();
   for (Transfer& next : waiting) {

@@ -82,7 +82,14 @@ absl::StatusOr<OffloadPlan> PlanOffload(
     }
     std::vector<RankOrder> orders;
     std::vector<RankOffload> planned;
-    PlanSwitch(ranks, choice, &orders, &planned);
+    SwitchTurns turns;
+    PlanSwitch(ranks, choice, &orders, &planned, &turns);
+    if (members.size() > 1) {
+      for (std::vector<PlannedTurn>* const each : {&turns.out, &turns.in}) {
+        for (PlannedTurn& turn : *each) turn.rank = members[turn.rank];
+      }
+      plan.turns[number] = std::move(turns);
+    }
     for (size_t index = 0; index < members.size(); ++index) {
       with.orders[members[index]] =
           std::make_shared<const RankOrder>(std::move(orders[index]));

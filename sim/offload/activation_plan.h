@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct OffloadCosts {
   std::vector<double> weight;
   std::vector<double> moved;     // of `weight`, what copies take; empty: all
   double held_until_weight = 1;  // as PassCosts
+  // In the unit of `weight`, what a split B leaves to its W, which can be more
+  // than a forward leaves; empty: held_until_weight of `weight`.
+  std::vector<double> until_weight;
   // Ranks with the same number take turns on a PCIe switch; empty: each rank
   // has both directions to itself.
   std::vector<int> switch_of_rank;
@@ -50,9 +54,24 @@ struct RankOffload {
   double peak_after = 0;
 };
 
+// An O or L and the rank that has it in its order.
+struct PlannedTurn {
+  int rank = 0;
+  Pass pass;
+};
+
+// The copies of ranks that share a switch, in the order in which they are
+// booked. Everything that one of them waits for is booked before it.
+struct SwitchTurns {
+  std::vector<PlannedTurn> out;
+  std::vector<PlannedTurn> in;
+};
+
 struct OffloadPlan {
   std::shared_ptr<const Schedule> schedule;
   std::vector<RankOffload> ranks;
+  // By the number in `switch_of_rank`, where several ranks have it.
+  std::map<int, SwitchTurns> turns;
 };
 
 // `program` is lowered from `schedule`, which has no O and no L; only its

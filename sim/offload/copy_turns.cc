@@ -1,7 +1,6 @@
 #include "sim/offload/copy_turns.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -9,115 +8,18 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/base/status.h"
+#include "sim/engine/fast_engine.h"
+#include "sim/offload/deal_turns.h"
 #include "sim/offload/pass_times.h"
 #include "sim/program/network_time.h"
+#include "sim/trace/trace.h"
 
 namespace pipewright {
 namespace {
 
-// Sums of times round.
-constexpr double kSlack = 1e-9;
-
 bool IsTurn(const SideOp& op) {
   return op.kind == OpKind::kWait &&
          (op.stream == Stream::kD2H || op.stream == Stream::kH2D);
-}
-
-// How well a part of the copies has been dealt out.
-struct Dealt {
-  double late_s = std::numeric_limits<double>::infinity();  // the latest copy
-  double end_s = 0;
-
-  bool operator<(const Dealt& other) const {
-    return late_s != other.late_s ? late_s < other.late_s : end_s < other.end_s;
-  }
-};
-
-Dealt Then(const Dealt& before, const TurnJob& job, double hand_over_s) {
-  Dealt after;
-  after.end_s = std::max(before.end_s + hand_over_s, job.ready_s) + job.takes_s;
-  const double late_s = after.end_s - job.due_s * (1 + kSlack);
-  after.late_s = std::max({before.late_s, 0.0, late_s});
-  return after;
-}
-
-// The best way to have run so many of each, by who was last.
-std::vector<TurnJob> DealToTwo(const std::vector<TurnJob>& one,
-                               const std::vector<TurnJob>& other,
-                               double hand_over_s) {
-  const size_t width = other.size() + 1;
-  using Cell = std::array<Dealt, 2>;  // [who was last]
-  std::vector<Cell> row(width);
-  // Who was last before that one.
-  std::vector<std::array<int8_t, 2>> from((one.size() + 1) * width);
-  for (size_t i = 0; i <= one.size(); ++i) {
-    for (size_t j = 0; j < width; ++j) {
-      Cell cell;
-      if (i == 0 && j == 0) {
-        cell[0] = cell[1] = {0, 0};
-        row[j] = cell;
-        continue;
-      }
-      for (const int last : {0, 1}) {
-        if ((last == 0 ? i : j) == 0) continue;
-        const TurnJob& job = last == 0 ? one[i - 1] : other[j - 1];
-        // Row i - 1 still stands at j, and cell j - 1 is of this row.
-        const Cell& before = last == 0 ? row[j] : row[j - 1];
-        const bool none = i + j == 1;
-        for (const int previous : {0, 1}) {
-          const Dealt dealt = Then(before[previous], job,
-                                   previous == last || none ? 0 : hand_over_s);
-          if (!(dealt < cell[last])) continue;
-          cell[last] = dealt;
-          from[i * width + j][last] = static_cast<int8_t>(previous);
-        }
-      }
-      row[j] = cell;
-    }
-  }
-  std::vector<TurnJob> turns;
-  int last = row[width - 1][1] < row[width - 1][0] ? 1 : 0;
-  for (size_t i = one.size(), j = other.size(); i + j > 0;) {
-    const int previous = from[i * width + j][last];
-    turns.push_back(last == 0 ? one[--i] : other[--j]);
-    last = previous;
-  }
-  std::reverse(turns.begin(), turns.end());
-  return turns;
-}
-
-std::vector<TurnJob> DealToMany(const std::vector<std::vector<TurnJob>>& jobs,
-                                double hand_over_s) {
-  std::vector<size_t> next(jobs.size());
-  std::vector<TurnJob> turns;
-  double free_s = 0;
-  while (true) {
-    const TurnJob* best = nullptr;
-    double best_start_s = 0;
-    for (size_t rank = 0; rank < jobs.size(); ++rank) {
-      if (next[rank] == jobs[rank].size()) continue;
-      const TurnJob& job = jobs[rank][next[rank]];
-      const bool same = turns.empty() || turns.back().rank == job.rank;
-      const double start_s =
-          std::max(free_s + (same ? 0 : hand_over_s), job.ready_s);
-      // The link does not idle while somebody could copy.
-      const bool sooner = best != nullptr && start_s != best_start_s
-                              ? start_s < best_start_s
-                              : best == nullptr || job.due_s < best->due_s;
-      if (!sooner) continue;
-      best = &job;
-      best_start_s = start_s;
-    }
-    if (best == nullptr) return turns;
-    free_s = best_start_s + best->takes_s;
-    for (size_t rank = 0; rank < jobs.size(); ++rank) {
-      if (next[rank] < jobs[rank].size() && best == &jobs[rank][next[rank]]) {
-        ++next[rank];
-        break;
-      }
-    }
-    turns.push_back(*best);
-  }
 }
 
 // The orders without copies, and where their entries stood.
@@ -147,6 +49,34 @@ Bare WithoutCopies(const Program& program) {
   return bare;
 }
 
+// When copies run while each rank has its links to itself, and passes wait at
+// FREE and for loads.
+class CopyTimes : public TraceSink {
+ public:
+  explicit CopyTimes(int pp) : of_rank_(pp) {}
+
+  void OnOp(const TraceOp& op) override {
+    const bool copies = op.kind == OpKind::kOffload || op.kind == OpKind::kLoad;
+    if (!copies || op.replica != 0) return;
+    of_rank_[op.rank][op.pass.bits()] = {op.start_s, op.end_s};
+  }
+  // Start and end.
+  std::pair<double, double> Of(int rank, Pass pass) const {
+    return of_rank_[rank].at(pass.bits());
+  }
+
+ private:
+  std::vector<absl::flat_hash_map<uint64_t, std::pair<double, double>>>
+      of_rank_;
+};
+
+// One iteration; interference would only change how long things take.
+bool RunsOnce(Program program, TraceSink* trace) {
+  program.iterations = 1;
+  program.interference = nullptr;
+  return RunFast(program, {.trace = trace}).ok();
+}
+
 // The jobs of one rank, of both directions, each in its order.
 struct RankJobs {
   std::vector<TurnJob> out;
@@ -154,7 +84,7 @@ struct RankJobs {
 };
 
 RankJobs JobsOf(const Program& program, int rank, int place,
-                const std::vector<int64_t>& before, const PassTimes& early,
+                const std::vector<int64_t>& before, const CopyTimes& alone,
                 const PassTimes& late, const SwitchCopies& copies) {
   const RankProgram& rank_program = program.ranks[rank];
   const RankOrder& order = *rank_program.order;
@@ -179,17 +109,18 @@ RankJobs JobsOf(const Program& program, int rank, int place,
                pass.kind() == PassKind::kLoad) {
       const bool out = pass.kind() == PassKind::kOffload;
       const int stage = rank_program.lanes[pass.lane()].stage;
-      const auto at = before[position];
+      const auto [ready_s, done_s] = alone.Of(rank, pass);
       auto& due = out ? free_s : read_s;
       (out ? jobs.out : jobs.in)
           .push_back({.rank = place,
                       .position = position,
-                      .ready_s = at == 0 ? 0 : early.end_s[at - 1],
+                      .ready_s = ready_s,
                       .due_s = due.contains(whole.activation())
                                    ? due.at(whole.activation())
                                    : std::numeric_limits<double>::infinity(),
                       .takes_s = (out ? copies.out_s : copies.in_s)[stage] /
-                                 program.schedule->slices});
+                                 program.schedule->slices,
+                      .done_s = done_s});
     }
   }
   std::reverse(jobs.out.begin(), jobs.out.end());
@@ -257,13 +188,54 @@ class Additions {
   std::vector<std::vector<Added>> of_rank_;
 };
 
-}  // namespace
+// [rank] where each O and L stands.
+using Positions = std::vector<absl::flat_hash_map<uint64_t, int64_t>>;
 
-std::vector<TurnJob> DealTurns(const std::vector<std::vector<TurnJob>>& jobs,
-                               double hand_over_s) {
-  return jobs.size() == 2 ? DealToTwo(jobs[0], jobs[1], hand_over_s)
-                          : DealToMany(jobs, hand_over_s);
+Positions PositionsOfCopies(const Program& program) {
+  Positions positions(program.pp());
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    const RankOrder& order = *program.ranks[rank].order;
+    for (size_t at = 0; at < order.size(); ++at) {
+      if (!IsCopyEntry(order[at].kind())) continue;
+      positions[rank][order[at].bits()] = static_cast<int64_t>(at);
+    }
+  }
+  return positions;
 }
+
+// False where nothing was planned, or the program cannot run so.
+bool WithPlannedTurns(const std::vector<SwitchCopies>& switches,
+                      Program* program) {
+  const Positions positions = PositionsOfCopies(*program);
+  Program with = *program;
+  Additions additions(&with);
+  bool any = false;
+  for (const SwitchCopies& copies : switches) {
+    for (const bool out : {true, false}) {
+      std::vector<TurnJob> turns;
+      for (const PlannedTurn& turn :
+           out ? copies.planned.out : copies.planned.in) {
+        const auto place =
+            std::find(copies.ranks.begin(), copies.ranks.end(), turn.rank);
+        const auto at = positions[turn.rank].find(turn.pass.bits());
+        if (place == copies.ranks.end() || at == positions[turn.rank].end()) {
+          return false;
+        }
+        turns.push_back({.rank = static_cast<int>(place - copies.ranks.begin()),
+                         .position = at->second});
+      }
+      any |= !turns.empty();
+      additions.Chain(turns, copies.ranks, out ? Stream::kD2H : Stream::kH2D);
+    }
+  }
+  if (!any) return false;
+  additions.Attach();
+  if (!RunsOnce(with, nullptr)) return false;
+  *program = std::move(with);
+  return true;
+}
+
+}  // namespace
 
 double HandOverSeconds(const Program& program, const std::vector<int>& ranks) {
   double most = 0;
@@ -285,21 +257,22 @@ absl::Status HandTurns(const std::vector<SwitchCopies>& switches,
   for (const RankProgram& rank : program->ranks) {
     if (rank.later_start > 0) return absl::OkStatus();
   }
+  if (WithPlannedTurns(switches, program)) return absl::OkStatus();
   const Bare bare = WithoutCopies(*program);
-  PW_ASSIGN_OR_RETURN(const std::vector<PassTimes> early,
-                      EarliestTimes(bare.program));
-  std::vector<PassTimes> late = early;
+  PW_ASSIGN_OR_RETURN(std::vector<PassTimes> late, EarliestTimes(bare.program));
   DelayWarmUp(bare.program, &late);
-  Additions additions(program);
+  CopyTimes alone(program->pp());
+  if (!RunsOnce(*program, &alone)) return absl::OkStatus();
+  Program with = *program;
+  Additions additions(&with);
   for (const SwitchCopies& copies : switches) {
     if (copies.ranks.size() < 2) continue;
     std::vector<std::vector<TurnJob>> out;
     std::vector<std::vector<TurnJob>> in;
     for (size_t place = 0; place < copies.ranks.size(); ++place) {
       const int rank = copies.ranks[place];
-      RankJobs jobs =
-          JobsOf(*program, rank, static_cast<int>(place), bare.before[rank],
-                 early[rank], late[rank], copies);
+      RankJobs jobs = JobsOf(*program, rank, static_cast<int>(place),
+                             bare.before[rank], alone, late[rank], copies);
       out.push_back(std::move(jobs.out));
       in.push_back(std::move(jobs.in));
     }
@@ -308,6 +281,7 @@ absl::Status HandTurns(const std::vector<SwitchCopies>& switches,
     additions.Chain(DealTurns(in, hand_over_s), copies.ranks, Stream::kH2D);
   }
   additions.Attach();
+  if (RunsOnce(with, nullptr)) *program = std::move(with);
   return absl::OkStatus();
 }
 

@@ -161,6 +161,13 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
   const auto moved = [&](Pass pass) {
     return costs_.moved.empty() ? weight(pass) : MovedOf(pass);
   };
+  const auto left_to_weight = [&](Pass pass) {
+    if (costs_.until_weight.empty()) {
+      return weight(pass) * costs_.held_until_weight;
+    }
+    return costs_.until_weight[schedule_.placement.StageOf(rank_, pass.chunk(),
+                                                           pass.direction())];
+  };
   const auto see = [&] {
     levels.push_back(now);
     highest.peak = std::max(highest.peak, now);
@@ -176,7 +183,6 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
     }
   };
   const auto size = static_cast<int64_t>(order_.size());
-  const double held = costs_.held_until_weight;
   for (int64_t position = 0; position < size;) {
     copies_before(position);
     const int64_t behind =
@@ -185,14 +191,17 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
       if (order_[at].kind() == PassKind::kForward) now += weight(order_[at]);
     }
     see();
+    const double during = now;
     for (int64_t at = position; at < behind; ++at) {
       const Pass pass = order_[at];
       if (pass.kind() == PassKind::kBackwardFull) now -= weight(pass);
       if (pass.kind() == PassKind::kBackwardInput) {
-        now -= weight(pass) * (1 - held);
+        now -= weight(pass) - left_to_weight(pass);
       }
-      if (pass.kind() == PassKind::kBackwardWeight) now -= weight(pass) * held;
+      if (pass.kind() == PassKind::kBackwardWeight) now -= left_to_weight(pass);
     }
+    // Gradients that W needs can weigh more than what B gives back.
+    if (now > during) see();
     position = behind;
   }
   copies_before(size);

@@ -74,6 +74,26 @@ Booked Finish(const std::vector<RankPlan>& ranks,
   return booked;
 }
 
+// The copies of one direction in the order of their times; those of a rank stay
+// in its order.
+std::vector<PlannedTurn> TurnsOf(const Booked& booked, PassKind kind) {
+  std::vector<std::pair<double, PlannedTurn>> timed;
+  for (size_t rank = 0; rank < booked.copies.size(); ++rank) {
+    for (const PlannedCopy& copy : booked.copies[rank]) {
+      if (copy.pass.kind() != kind) continue;
+      timed.push_back({copy.time_s, {static_cast<int>(rank), copy.pass}});
+    }
+  }
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const auto& one, const auto& other) {
+                     return one.first < other.first;
+                   });
+  std::vector<PlannedTurn> turns;
+  turns.reserve(timed.size());
+  for (const auto& [time_s, turn] : timed) turns.push_back(turn);
+  return turns;
+}
+
 // One after the other in `order`, each O as early and each L as late as what is
 // booked already allows; what does not fit is left out.
 Booked BookInGaps(const std::vector<RankPlan>& ranks,
@@ -294,7 +314,8 @@ class Search {
 }  // namespace
 
 void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
-                std::vector<RankOrder>* orders, std::vector<RankOffload>* out) {
+                std::vector<RankOrder>* orders, std::vector<RankOffload>* out,
+                SwitchTurns* turns) {
   std::vector<Candidate> candidates;
   const Booked none = BookInGaps(ranks, candidates);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -324,6 +345,8 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
     (*out)[rank].offloaded = best.offloaded[rank];
     (*out)[rank].peak_after = best.peaks[rank];
   }
+  turns->out = TurnsOf(best, PassKind::kOffload);
+  turns->in = TurnsOf(best, PassKind::kLoad);
 }
 
 }  // namespace pipewright

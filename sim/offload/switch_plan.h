@@ -12,8 +12,9 @@ namespace pipewright {
 
 // Searches the set and the order of copies whose highest peak, and then whose
 // sum of peaks, is lowest. [rank of `ranks`]: orders with their copies, and
-// what was planned.
+// what was planned. `turns` count their ranks as `ranks` does.
 void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
-                std::vector<RankOrder>* orders, std::vector<RankOffload>* out);
+                std::vector<RankOrder>* orders, std::vector<RankOffload>* out,
+                SwitchTurns* turns);
 
 }  // namespace pipewright

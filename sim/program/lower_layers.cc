@@ -107,7 +107,8 @@ absl::Status Lowering::CheckLayers() const {
                     absl::StrCat("none, synchronised ", with));
   }
   if (options_.offload.active()) {
-    return BadValue("strategy.optimizer_placement", "the host",
+    return BadValue("strategy.optimizer_placement",
+                    TraitsOf(options_.offload.placement).name,
                     absl::StrCat("gpu ", with));
   }
   PW_RETURN_IF_ERROR(CheckPart(options_.layers.shard_group, options_.replicas,

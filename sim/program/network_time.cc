@@ -48,6 +48,22 @@ FlowBundle HostFlows(const Network& network, int replica, int rank,
   });
 }
 
+std::vector<LinkId> SwitchLinks(const Network& network, int replica, int rank,
+                                bool to_host) {
+  std::vector<LinkId> links;
+  if (network.cluster == nullptr) return links;
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+    const int device = network.mapping->DeviceOf(replica, rank, index);
+    const std::vector<LinkId> route =
+        to_host ? network.cluster->DeviceToHost(device)
+                : network.cluster->HostToDevice(device);
+    if (!route.empty()) links.push_back(to_host ? route.front() : route.back());
+  }
+  std::sort(links.begin(), links.end());
+  links.erase(std::unique(links.begin(), links.end()), links.end());
+  return links;
+}
+
 double SecondsOf(const Cluster& cluster, const FlowBundle& flows,
                  double bytes) {
   return flows.latency_s + bytes / cluster.RateOf(flows.loads);
@@ -114,8 +130,7 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
   const Network& network = program.network;
   if (network.cluster == nullptr) return network.hop_s;
   const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
-  return flows.loads.empty() ? 0
-                             : SecondsOf(*network.cluster, flows, op.bytes);
+  return flows.loads.empty() ? 0 : SecondsOf(*network.cluster, flows, op.bytes);
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,

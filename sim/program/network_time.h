@@ -34,6 +34,9 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
 // O and pushes to the host (to_host) or L.
 FlowBundle HostFlows(const Network& network, int replica, int rank,
                      bool to_host);
+// Of these routes the links of PCIe switches, in the order of their ids.
+std::vector<LinkId> SwitchLinks(const Network& network, int replica, int rank,
+                                bool to_host);
 
 // A host copy of `rank`, or what work of its host takes of the host's memory:
 // then a flow is so many parameters. Empty where no link is known.

@@ -45,28 +45,77 @@ std::string Change(const MemoryChange& change) {
                                          ", not enough alone)"));
 }
 
+// What the devices of a node keep there.
+struct HostBytes {
+  int64_t activations = 0;
+  int64_t optimizer = 0;
+  double needed() const { return static_cast<double>(activations + optimizer); }
+};
+
+HostBytes FullestHost(const MemoryReport& report) {
+  const std::vector<RankMemory>& ranks = report.memory->ranks;
+  HostBytes fullest;
+  const auto see = [&](const HostBytes& host) {
+    if (host.needed() > fullest.needed()) fullest = host;
+  };
+  if (report.devices_on_node.empty()) {
+    for (const RankMemory& rank : ranks) {
+      see({.activations = rank.peak_host_activations,
+           .optimizer = rank.host_optimizer});
+    }
+  }
+  for (const std::vector<int>& devices : report.devices_on_node) {
+    HostBytes host;
+    for (size_t rank = 0; rank < devices.size(); ++rank) {
+      host.activations += devices[rank] * ranks[rank].peak_host_activations;
+      host.optimizer += devices[rank] * ranks[rank].host_optimizer;
+    }
+    see(host);
+  }
+  return fullest;
+}
+
+// What fills it is what there should be less of.
+std::string HostAdvice(const MemoryReport& report, const HostBytes& host) {
+  std::vector<std::string> advice;
+  if (host.activations > 0) {
+    advice.push_back(
+        "fewer activations on the host (strategy.offload selective, a smaller "
+        "strategy.offload_fraction)");
+  }
+  if (host.optimizer > 0) {
+    advice.push_back(
+        "fewer optimizer states on the host (strategy.optimizer_placement gpu, "
+        "or twinflow with a smaller strategy.optimizer_ratio)");
+  }
+  if (host.optimizer > host.activations) {
+    std::reverse(advice.begin(), advice.end());
+  }
+  if (report.devices_on_node.size() > 1) {
+    advice.push_back(
+        "ranks that keep much and ranks that keep little on one node "
+        "(strategy.mapping)");
+  }
+  return absl::StrJoin(advice, ", or ");
+}
+
+std::string HostVerdictLine(const MemoryReport& report) {
+  const HostBytes host = FullestHost(report);
+  return absl::StrCat(
+      "host memory: ",
+      report.devices_on_node.empty() ? "one device keeps "
+                                     : "the devices of one node keep ",
+      FormatBytes(host.needed()), " of ", FormatBytes(*report.host_limit_bytes),
+      " there; what would help: ", HostAdvice(report, host));
+}
+
 }  // namespace
 
 bool MemoryReport::fits_host() const {
   return !host_limit_bytes || HostNeeded() <= *host_limit_bytes;
 }
 
-double MemoryReport::HostNeeded() const {
-  int64_t most = 0;
-  if (devices_on_node.empty()) {
-    for (const RankMemory& rank : memory->ranks) {
-      most = std::max(most, rank.peak_host());
-    }
-  }
-  for (const std::vector<int>& devices : devices_on_node) {
-    int64_t sum = 0;
-    for (size_t rank = 0; rank < devices.size(); ++rank) {
-      sum += devices[rank] * memory->ranks[rank].peak_host();
-    }
-    most = std::max(most, sum);
-  }
-  return static_cast<double>(most);
-}
+double MemoryReport::HostNeeded() const { return FullestHost(*this).needed(); }
 
 bool MemoryReport::fits() const { return fits_device() && fits_host(); }
 
@@ -104,32 +153,15 @@ std::string MemoryVerdictLine(const MemoryReport& report) {
                : absl::StrCat("fits, ", FormatBytes(-over), " left"));
 }
 
-namespace {
-
-absl::Status HostVerdict(const MemoryReport& report) {
-  const double needed = report.HostNeeded();
-  return WithValue(
-      AboutField(
-          "system.host_memory",
-          absl::ResourceExhaustedError(absl::StrCat(
-              "host memory: ",
-              report.devices_on_node.empty() ? "one device keeps "
-                                             : "the devices of one node keep ",
-              FormatBytes(needed), " of ",
-              FormatBytes(*report.host_limit_bytes),
-              " there; what would help: fewer activations on the host "
-              "(strategy.offload selective, a smaller "
-              "strategy.offload_fraction), or ranks that keep much and ranks "
-              "that keep little on one node (strategy.mapping)"))),
-      FormatBytes(*report.host_limit_bytes),
-      absl::StrCat(FormatBytes(needed), " or more"));
-}
-
-}  // namespace
-
 absl::Status MemoryVerdict(const MemoryReport& report) {
   if (report.fits()) return absl::OkStatus();
-  if (report.fits_device()) return HostVerdict(report);
+  if (report.fits_device()) {
+    return WithValue(
+        AboutField("system.host_memory",
+                   absl::ResourceExhaustedError(HostVerdictLine(report))),
+        FormatBytes(*report.host_limit_bytes),
+        absl::StrCat(FormatBytes(report.HostNeeded()), " or more"));
+  }
   std::vector<std::string> changes;
   for (const MemoryChange& change : report.changes) {
     changes.push_back(Change(change));
@@ -138,7 +170,8 @@ absl::Status MemoryVerdict(const MemoryReport& report) {
       "memory: ", MemoryVerdictLine(report),
       changes.empty() ? ""
                       : absl::StrCat("; what would help most: ",
-                                     absl::StrJoin(changes, "; "))));
+                                     absl::StrJoin(changes, "; ")),
+      report.fits_host() ? "" : absl::StrCat("; ", HostVerdictLine(report))));
   const RankMemory& row = report.memory->ranks[report.memory->WorstRank()];
   return WithValue(
       AboutField("system.memory", verdict), FormatBytes(*report.limit_bytes),

@@ -61,6 +61,8 @@ class Cluster {
 
   // Links from one device to another; empty when from == to.
   std::vector<LinkId> Route(int from, int to) const;
+  // The link of the device's PCIe switch is the first on the way to the host
+  // and the last on the way back.
   std::vector<LinkId> DeviceToHost(int device) const;
   std::vector<LinkId> HostToDevice(int device) const;
   // What work of the host on behalf of a device crosses; both routes above

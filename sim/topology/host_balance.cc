@@ -10,6 +10,13 @@ namespace pipewright {
 absl::StatusOr<std::vector<int>> HostBalancedDevices(int pp, int dp,
                                                      int devices_per_node,
                                                      int devices_per_rank) {
+  if (devices_per_node % devices_per_rank != 0) {
+    return BadValue(
+        "devices of a rank", absl::StrCat(devices_per_rank),
+        absl::StrCat("with order ", kHostBalance, " a divisor of the ",
+                     devices_per_node,
+                     " devices of a node, so that no rank is on two"));
+  }
   const int per_node = devices_per_node / devices_per_rank;  // ranks
   const bool fits = pp <= per_node;
   if (!fits && (per_node == 0 || per_node % 2 != 0 || pp % per_node != 0)) {

@@ -15,9 +15,9 @@ namespace pipewright {
 inline constexpr char kHostBalance[] = "host-balance";
 
 // The first device of each rank, [replica * pp + rank], for
-// RankMapping::FromList. A pipeline that one node holds stands there. Error:
-// kInvalidArgument where a pipeline does not fill nodes, or halves of a node
-// are no whole number of ranks.
+// RankMapping::FromList. A pipeline that is no longer than a node stands in the
+// order of its ranks. Error: kInvalidArgument where a pipeline does not fill
+// nodes, or a node and its halves are no whole number of ranks.
 absl::StatusOr<std::vector<int>> HostBalancedDevices(int pp, int dp,
                                                      int devices_per_node,
                                                      int devices_per_rank);

@@ -216,9 +216,7 @@ TEST_CASE("cli: what has no layers as units is refused by name",
              {"--schedule dualpipe-v --pp 2",
               "without overlapped pairs of passes"},
              {"--schedule 1f1b --pp 4 --offload full --offload-ratio 0.1",
-              "without copies to the host"},
-             {"--schedule 1f1b --pp 2 --optimizer-placement zero-offload",
-              "allowed: gpu with"},
+              "full is not allowed; allowed: none with"},
              {"--schedule zb-h1 --pp 2 --optimizer post-validated",
               "allowed: none, synchronised with"},
              {"--schedule pipedream-2bw --pp 2", "that is flushed"},
@@ -230,6 +228,17 @@ TEST_CASE("cli: what has no layers as units is refused by name",
       CHECK(run.exit_code == 2);
       CHECK(absl::StrContains(run.err, refusal.words));
     }
+    const BinaryResult on_host = RunBinary(Words(absl::StrCat(
+        "simulate --model gpt-tiny --forward 1ms --backward-input 1ms "
+        "--backward-weight 1ms --engine fast --dp 2 --microbatches 8 "
+        "--schedule 1f1b --pp 2 --optimizer-placement zero-offload --system "
+        "dgx-a100 --set system.host.memory_bandwidth=36GBps --set "
+        "system.host.flush_rate=1e9 ",
+        mode)));
+    INFO(on_host.err);
+    CHECK(on_host.exit_code == 2);
+    CHECK(absl::StrContains(on_host.err,
+                            "zero-offload is not allowed; allowed: gpu with "));
   }
   const BinaryResult zero2 = RunBinary(Words(absl::StrCat(
       base,

@@ -148,6 +148,12 @@ TEST_CASE("prepare: memory of an optimizer on the host",
   CHECK(visited.host_optimizer == 16 * parameters);
   CHECK(visited.peak() - on_host.peak() ==
         Approx(16 * size + 2 * size * (subgroups / 2)).margin(1));
+
+  // All weights wait in fp32 for the norm.
+  const RankMemory early = memory("optimizer_placement: superoffload");
+  CHECK(early.host_optimizer == 16 * parameters);
+  CHECK(early.peak() - on_host.peak() ==
+        Approx(4 * parameters + 4 * size).margin(1));
 }
 
 }  // namespace

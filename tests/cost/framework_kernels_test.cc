@@ -22,7 +22,7 @@ namespace {
 // name and size.
 std::map<std::string, double> MeasuredShort() {
   const auto text = ReadFile(
-      SourcePath("experiments/h100_load/mixtures.csv"), InputKind::kProfile);
+      testing::SourcePath("experiments/h100_load/mixtures.csv"), InputKind::kProfile);
   REQUIRE(text.ok());
   std::map<std::string, double> times;
   for (const std::string& line : absl::StrSplit(*text, '\n')) {

@@ -195,44 +195,6 @@ TEST_CASE("contention: copies on one PCIe switch", "[engine]") {
   }
 }
 
-// PipeOffload's staggered copies: each has all of the link, in turn.
-TEST_CASE("contention: copies on one PCIe switch in turn", "[engine]") {
-  const auto schedule =
-      Parsed("pp 1 vpp 1 microbatches 1\n0: F0 O0 FREE0 L0 BW0");
-  LowerOptions options;
-  options.costs = CostsOf(
-      *schedule, {.forward = 2, .backward_input = 1, .backward_weight = 1});
-  options.activation_bytes = {16};
-  options.iterations = 1;
-  options.copies_in_turn = true;
-  ShapeParams params = SmallFabric(1, 4, 0);
-  params.pcie_per_switch = 2;
-  options.replicas = 4;
-  options.network = Fabric(params, {0, 1, 2, 3}, 1, 4);
-  FullTrace trace;
-  const RunSummary summary = Simgrid(Lowered(schedule, options), &trace);
-  constexpr double kCopy = 0.125 + 16 / 8.0;
-  const std::vector<TraceOp> out = Told(trace, OpKind::kOffload);
-  const std::vector<TraceOp> in = Told(trace, OpKind::kLoad);
-  REQUIRE(out.size() == 4);
-  REQUIRE(in.size() == 4);
-  for (int replica = 0; replica < 4; ++replica) {
-    CAPTURE(replica);
-    const int turn = replica % 2;
-    CHECK(out[replica].start_s == Is(2 + turn * kCopy));
-    CHECK(out[replica].end_s == Is(2 + (turn + 1) * kCopy));
-    // The other direction is free by then.
-    CHECK(in[replica].start_s == Is(out[replica].end_s));
-    CHECK(in[replica].end_s == Is(2 + (turn + 2) * kCopy));
-    CHECK(summary.times[replica][0].late_free_s == Is((turn + 1) * kCopy));
-    CHECK(summary.times[replica][0].late_load_s == Is(kCopy));
-  }
-  CHECK(summary.iteration_s() == Is(2 + 3 * kCopy + 2));
-  // Each copy has the link alone where nothing is shared.
-  const RunSummary fast = Fast(Lowered(schedule, options));
-  CHECK(fast.iteration_s() == Is(2 + 2 * kCopy + 2));
-}
-
 // Nothing but side operations: passes take no time, transfers no bytes.
 Program Idle(int pp, int dp, Network network) {
   const auto schedule = Registered("gpipe", pp, 1);

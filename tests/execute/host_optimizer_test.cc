@@ -251,8 +251,21 @@ TEST_CASE("execute: replicas share what their hosts step",
         .ratio = 0.5},
         Case{.placement = OptimizerPlacement::kSuperOffload,
         .dp = 2,
+        .data_parallel = DataParallel::kZero1},
+        // A chunk is flushed while another one still adds up.
+        Case{.schedule = "interleaved-1f1b",
+        .dp = 2,
+        .data_parallel = DataParallel::kZero1,
+        .flush = GradientFlush::kBlocking},
+        Case{.schedule = "zb-v",
+        .dp = 2,
+        .data_parallel = DataParallel::kZero1},
+        Case{.schedule = "zb-v",
+        .placement = OptimizerPlacement::kSuperOffload,
+        .dp = 2,
         .data_parallel = DataParallel::kZero1}}) {
-    INFO(TraitsOf(of.placement).name << " " << TraitsOf(of.data_parallel).name);
+    INFO(of.schedule << " " << TraitsOf(of.placement).name << " "
+                     << TraitsOf(of.data_parallel).name);
     const HostRun run = MakeHostRun(of);
     const TrainedRun on_device = TrainIt(run, false);
     for (const ClockKind clock : {ClockKind::kVirtual, ClockKind::kReal}) {

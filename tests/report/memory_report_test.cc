@@ -1,7 +1,9 @@
 #include "sim/report/memory_report.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "sim/report/memory_svg.h"
@@ -43,6 +45,39 @@ TEST_CASE("memory report: fits, and by how much not", "[report][memory]") {
     INFO(verdict.message());
     CHECK(absl::StrContains(verdict.message(), part));
   }
+}
+
+TEST_CASE("memory report: advice on the host is about what fills it",
+          "[report][memory][offload]") {
+  MemoryReport report = MemoryExample().report;
+  auto memory = std::make_shared<ScheduleMemory>(*report.memory);
+  for (RankMemory& rank : memory->ranks) {
+    rank.peak_host_activations = 0;
+    rank.host_optimizer = 1000;
+  }
+  report.memory = memory;
+  report.devices_on_node = {{1, 1}};
+  report.host_limit_bytes = 1500;
+  const auto verdict = [&] {
+    return std::string(MemoryVerdict(report).message());
+  };
+  CHECK(report.HostNeeded() == 2000);
+  CHECK(absl::StrContains(verdict(), "strategy.optimizer_placement gpu"));
+  CHECK_FALSE(absl::StrContains(verdict(), "strategy.offload"));
+  // One node has all ranks, however they are mapped.
+  CHECK_FALSE(absl::StrContains(verdict(), "strategy.mapping"));
+  memory->ranks[1].peak_host_activations = 4000;
+  CHECK(report.HostNeeded() == 6000);
+  CHECK(verdict().find("strategy.offload") <
+        verdict().find("strategy.optimizer_placement"));
+  report.devices_on_node = {{1, 0}, {0, 1}};
+  CHECK(report.HostNeeded() == 5000);
+  CHECK(absl::StrContains(verdict(), "strategy.mapping"));
+  // Neither fits: both are told.
+  report.limit_bytes = 5;
+  report.limit_source = "system.memory";
+  CHECK(absl::StrContains(verdict(), "(system.memory): does not fit"));
+  CHECK(absl::StrContains(verdict(), "host memory: the devices of one node"));
 }
 
 TEST_CASE("memory report: JSON holds every category of every rank",

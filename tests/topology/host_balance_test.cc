@@ -43,6 +43,10 @@ TEST_CASE("host balance: each node has first and last ranks",
         "of them where they are an even number"));
   }
   CHECK_FALSE(HostBalancedDevices(9, 1, 3, 1).ok());
+  // The third rank would have been on devices 6 to 8, of two nodes.
+  CHECK(absl::StrContains(
+      HostBalancedDevices(4, 1, 8, 3).status().message(),
+      "with order host-balance a divisor of the 8 devices of a node"));
 }
 
 TEST_CASE("cli: host-balance needs less memory of the fullest host",

@@ -1,0 +1,133 @@
+// Who shares a PCIe switch, and what plans and programs make of it; plans
+// against the memory report.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "sim/config/pcie_switches.h"
+#include "sim/memory/schedule_memory.h"
+#include "sim/topology/registry.h"
+#include "tests/support/lowering.h"
+#include "tests/support/prepare.h"
+#include "tests/support/random_program.h"
+
+namespace pipewright {
+namespace {
+
+using testing::Prepared;
+using testing::Warns;
+
+// 8 devices on four switches of 8 GB/s.
+ShapeParams Node() {
+  ShapeParams params = SmallFabric(1, 8, 0);
+  params.pcie_per_switch = 2;
+  params.pcie = {.bytes_per_s = 8e9, .latency_s = 0};
+  return params;
+}
+
+// One device a rank, the ranks of a replica next to each other.
+Network Ranks(const ShapeParams& params, int pp, int dp) {
+  std::vector<int> devices(pp * dp);
+  std::iota(devices.begin(), devices.end(), 0);
+  return NetworkOf(std::make_shared<Cluster>(BuildCluster(params).value()),
+                   std::move(devices), pp, dp);
+}
+
+TEST_CASE("pcie switches: a root serves one copy of each switch at a time",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  const Network bare = Ranks(params, 8, 1);
+  CHECK(PcieSwitches(bare, 1, 8).SharersOf(0) == Approx(2));
+  CHECK(PcieSwitches(bare, 1, 8).SharersInTurn(0) == Approx(1));
+  // Wide enough for four copies at once.
+  params.own["root_bandwidth"] = "32GBps";
+  const Network wide = Ranks(params, 8, 1);
+  CHECK(PcieSwitches(wide, 1, 8).SharersOf(0) == Approx(2));
+  CHECK(PcieSwitches(wide, 1, 8).SharersInTurn(0) == Approx(1));
+  params.own["root_bandwidth"] = "16GBps";
+  const Network narrow = Ranks(params, 8, 1);
+  CHECK(PcieSwitches(narrow, 1, 8).SharersOf(0) == Approx(4));
+  CHECK(PcieSwitches(narrow, 1, 8).SharersInTurn(0) == Approx(2));
+}
+
+TEST_CASE("pcie switches: both directions share the memory of the host",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.pcie_per_switch = 1;
+  params.host.bytes_per_s = 10e9;
+  const Network network = Ranks(params, 8, 1);
+  const PcieSwitches switches(network, 1, 8);
+  // O and L at 5 GB/s each rather than 8.
+  CHECK(switches.SharersOf(0) == Approx(1.6));
+  CHECK(switches.SharersInTurn(0) == Approx(1.6));
+  CHECK(switches.DevicesOn(0) == 1);
+  CHECK_FALSE(switches.IsShared(0));
+}
+
+TEST_CASE("pcie switches: other replicas copy between two turns",
+          "[config][offload]") {
+  const ShapeParams params = Node();
+  // Two replicas of rank 0 on one switch.
+  const auto cluster = std::make_shared<Cluster>(BuildCluster(params).value());
+  const Network side_by_side =
+      NetworkOf(cluster, {0, 2, 4, 6, 1, 3, 5, 7}, 4, 2);
+  const PcieSwitches switches(side_by_side, 2, 4);
+  CHECK(switches.IsShared(0));
+  CHECK(switches.ranks().size() == 4);
+  CHECK(switches.SharersInTurn(0) == Approx(2));
+  const Network one_after_the_other = Ranks(params, 4, 2);
+  CHECK(PcieSwitches(one_after_the_other, 2, 4).SharersInTurn(0) == Approx(1));
+}
+
+constexpr char kRun[] =
+    "schedule: {name: 1f1b}\nmodel: {preset: gpt-tiny}\n"
+    "system: {preset: dgx-a100}\nengine: simgrid\n"
+    "costs: {uniform: {forward: 1s, backward_input: 1s, backward_weight: "
+    "1s}}\n"
+    "strategy: {pp: 4, offload: full, offload_sharing: in-turn, ";
+
+// Replicas next to each other had parts of the bandwidth instead.
+TEST_CASE("prepare: replicas on one switch copy in turn, too",
+          "[config][offload]") {
+  const PreparedRun run =
+      Prepared(absl::StrCat(kRun, "dp: 2, microbatches: 8}"));
+  REQUIRE(run.offload);
+  CHECK(run.offload->ranks_share);
+  CHECK(LowerRun(run).value().copies_in_turn);
+  CHECK_FALSE(Warns(run, "offload_sharing"));
+}
+
+TEST_CASE("prepare: turns of replicas that differ are not settled, and said so",
+          "[config][offload][dp_classes]") {
+  const PreparedRun run = Prepared(absl::StrCat(
+      kRun, "dp_classes: {replicas: [1, 1], microbatches: [8, 6]}}"));
+  CHECK(Warns(run, "offload_sharing in-turn"));
+}
+
+// A split B leaves more to its W than the share of costs.held_until_weight
+// says.
+TEST_CASE("prepare: a plan's peaks are those of the memory report",
+          "[config][offload][memory]") {
+  for (const char* const schedule : {"1f1b", "zb-h1", "zb-v"}) {
+    const PreparedRun run = Prepared(absl::StrCat(
+        "schedule: {name: ", schedule,
+        "}\nmodel: {preset: gpt-tiny}\nsystem: {preset: dgx-a100}\n"
+        "costs: {uniform: {forward: 1s, backward_input: 1s, backward_weight: "
+        "1s}}\nstrategy: {pp: 4, microbatches: 8, offload: full}\n"));
+    REQUIRE(run.offload);
+    REQUIRE(run.offload->ranks.size() == 4);
+    for (int rank = 0; rank < 4; ++rank) {
+      CAPTURE(schedule, rank);
+      const RankOffload& planned = run.offload->ranks[rank];
+      CHECK(planned.peak_after ==
+            Approx(run.memory->memory->ranks[rank].peak_activations));
+      if (rank == 0) CHECK(planned.peak_after < planned.peak_before);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -47,8 +47,8 @@ bool IsClockMeasured(absl::string_view device, absl::string_view type);
 // known.
 double JoulesOfFlop(const DeviceSpec& device, absl::string_view type);
 
-// Of an attention's FLOP over that of a product: exponentials beside them. H100,
-// cuDNN 9.19, d = 128, causal (experiments/h100_load).
+// Of an attention's FLOP over that of a product: exponentials beside them.
+// H100, cuDNN 9.19, d = 128, causal (experiments/h100_load).
 inline constexpr double kAttentionForwardJoules = 1.24;
 inline constexpr double kAttentionBackwardJoules = 1.35;
 

@@ -120,11 +120,11 @@ std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
     return AttentionSeconds(device, pass, causal, flops, op.n);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return Computing(kBf16,
-                   JoulesOfFlop(options.device, kBf16) * flops *
-                       (forward ? kAttentionForwardJoules
-                                : kAttentionBackwardJoules),
-                   *time);
+  return Computing(
+      kBf16,
+      JoulesOfFlop(options.device, kBf16) * flops *
+          (forward ? kAttentionForwardJoules : kAttentionBackwardJoules),
+      *time);
 }
 
 std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
@@ -137,11 +137,10 @@ std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
            StreamSeconds(options.silicon->device(), bytes), &*time);
   // Measured without the boundary between kernels.
   time->seconds += kKernelGapSeconds;
-  return KernelEstimate{
-      .seconds = time->seconds,
-      .error = time->error,
-      .how = time->is_inside ? "silicon" : "silicon, outside",
-      .load = Streaming(time->seconds, bytes)};
+  return KernelEstimate{.seconds = time->seconds,
+                        .error = time->error,
+                        .how = time->is_inside ? "silicon" : "silicon, outside",
+                        .load = Streaming(time->seconds, bytes)};
 }
 
 std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
@@ -177,9 +176,8 @@ KernelEstimate Fused(const AnalyticOptions& options,
   KernelEstimate out = {.seconds = seconds, .how = "curve"};
   out.load = Streaming(seconds, work.bytes);
   // Products that no table has, too: their rate stays, their power counts.
-  out.load.steady_joules =
-      std::max(out.load.steady_joules,
-               JoulesOfFlop(options.device, kBf16) * work.flops);
+  out.load.steady_joules = std::max(
+      out.load.steady_joules, JoulesOfFlop(options.device, kBf16) * work.flops);
   return out;
 }
 
@@ -207,13 +205,12 @@ void LowerClock(const DeviceSpec& device, double clock,
   const double clocked_s = estimate->load.clocked_s;
   if (clock >= 1 || clocked_s <= 0) return;
   estimate->seconds =
-      std::max(estimate->least_s,
-               estimate->load.steady_s + clocked_s / clock);
+      std::max(estimate->least_s, estimate->load.steady_s + clocked_s / clock);
   const bool is_measured = IsClockMeasured(device.name, estimate->type);
-  estimate->error = std::hypot(
-      estimate->error, is_measured && device.architecture == "hopper"
-                           ? kHopperClockError
-                           : kClockError);
+  estimate->error =
+      std::hypot(estimate->error, is_measured && device.architecture == "hopper"
+                                      ? kHopperClockError
+                                      : kClockError);
   if (!is_measured) absl::StrAppend(&estimate->how, ", clock transferred");
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "sim/base/file.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/kernel_time.h"
@@ -21,11 +22,12 @@ namespace {
 // Microseconds of the rows `short` of experiments/h100_load/mixtures.csv, by
 // name and size.
 std::map<std::string, double> MeasuredShort() {
-  const auto text = ReadFile(
-      testing::SourcePath("experiments/h100_load/mixtures.csv"), InputKind::kProfile);
+  const auto text =
+      ReadFile(testing::SourcePath("experiments/h100_load/mixtures.csv"),
+               InputKind::kProfile);
   REQUIRE(text.ok());
   std::map<std::string, double> times;
-  for (const std::string& line : absl::StrSplit(*text, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     const std::vector<std::string> cells = absl::StrSplit(line, ',');
     if (cells[0] != "short") continue;
     double us = 0;
@@ -73,10 +75,10 @@ TEST_CASE("framework: factors are those that were measured", "[cost]") {
       StreamSeconds(h100, 4.0 * 16384 * 40 * 128) + kKernelGapSeconds;
   const double loss_s =
       StreamSeconds(h100, 4.0 * 16384 * 128256) + kKernelGapSeconds;
-  CHECK(Factor(kCompiled, OpClass::kElementwise, "rotary embedding",
-               kForward) == Approx(1e-6 * us.at("rotary complex forward 0") /
-                                   rotary_s)
-                                .epsilon(0.03));
+  CHECK(
+      Factor(kCompiled, OpClass::kElementwise, "rotary embedding", kForward) ==
+      Approx(1e-6 * us.at("rotary complex forward 0") / rotary_s)
+          .epsilon(0.03));
   CHECK(Factor(kCompiled, OpClass::kLoss, "loss", kForward) ==
         Approx(1e-6 * us.at("cross_entropy fp32 forward 0") / loss_s)
             .epsilon(0.03));

@@ -22,6 +22,22 @@ namespace {
 
 using Cells = std::map<std::string, std::string>;
 
+// Quoted cells have commas inside, and no quotation marks.
+std::vector<std::string> CellsOf(absl::string_view line) {
+  std::vector<std::string> cells(1);
+  bool is_quoted = false;
+  for (const char letter : absl::StripSuffix(line, "\r")) {
+    if (letter == '"') {
+      is_quoted = !is_quoted;
+    } else if (letter == ',' && !is_quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back().push_back(letter);
+    }
+  }
+  return cells;
+}
+
 std::vector<Cells> Rows(absl::string_view file) {
   const auto text = ReadFile(
       testing::SourcePath(absl::StrCat("experiments/h100_load/", file)),
@@ -30,8 +46,7 @@ std::vector<Cells> Rows(absl::string_view file) {
   std::vector<Cells> rows;
   std::vector<std::string> columns;
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
-    const std::vector<std::string> cells =
-        absl::StrSplit(absl::StripSuffix(line, "\r"), ',');
+    const std::vector<std::string> cells = CellsOf(line);
     if (columns.empty()) {
       columns = cells;
       continue;

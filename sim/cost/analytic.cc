@@ -161,16 +161,21 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   std::vector<KernelEstimate> kernels;
   std::vector<double> casts;
   std::vector<LoadedKernel> loads;
+  const double streamed =
+      options.device.hbm_bytes_per_s * options.device.hbm_sustained;
   double idle_s = 0;
   bool after_norm = false;
   for (const ModelOp& op : ops) {
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       kernels.push_back(EstimateKernel(options, own, model.causal, op,
-                                       static_cast<OpPass>(pass)));
+                                       static_cast<OpPass>(pass),
+                                       !model.layer_norm));
       loads.push_back(kernels.back().load);
       casts.push_back(
           CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm));
-      idle_s += casts.back();
+      if (casts.back() > 0) {
+        loads.push_back(Streaming(casts.back(), casts.back() * streamed));
+      }
     }
     for (const OpComm& comm : op.comms) {
       if (!comm.overlaps) idle_s += CommSeconds(options, training, comm);
@@ -178,7 +183,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     after_norm = op.kind == OpClass::kNorm;
   }
   // The passes of a block follow each other as long as the step lasts, so their
-  // mean power decides. Exchanges and casts draw little.
+  // mean power decides. Exchanges draw little; what a device waits outside of
+  // its passes is not counted.
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;

@@ -16,7 +16,9 @@ constexpr double kFp8Joules = 1.07;
 }  // namespace
 
 bool IsClockMeasured(absl::string_view device, absl::string_view type) {
-  if (device == "h100") return type == "bfloat16" || type == "fp8";
+  if (device == "h100") {
+    return type == "bfloat16" || type == "fp8" || type == "attention";
+  }
   return device == "b200" && type == "bfloat16";
 }
 
@@ -35,21 +37,28 @@ double JoulesOfFlop(const DeviceSpec& device, absl::string_view type) {
   return factor * device.bf16_joules_per_flop * device.bf16_flops / peak;
 }
 
+double LoadedKernel::Seconds(double clock) const {
+  return std::max(least_s, steady_s + clocked_s / clock);
+}
+
 double ClockUnder(const DeviceSpec& device,
                   absl::Span<const LoadedKernel> kernels, double idle_s) {
-  LoadedKernel sum;
-  sum.steady_s = idle_s;
+  double clocked_s = 0;
+  double clocked_joules = 0;
+  double steady_joules = 0;
   for (const LoadedKernel& kernel : kernels) {
-    sum.clocked_s += kernel.clocked_s;
-    sum.steady_s += kernel.steady_s;
-    sum.clocked_joules += kernel.clocked_joules;
-    sum.steady_joules += kernel.steady_joules;
+    clocked_s += kernel.clocked_s;
+    clocked_joules += kernel.clocked_joules;
+    steady_joules += kernel.steady_joules;
   }
   const double limit = device.board_watts - device.idle_watts;
-  if (device.board_watts <= 0 || sum.clocked_s <= 0) return 1;
+  if (device.board_watts <= 0 || clocked_s <= 0) return 1;
   const auto holds = [&](double clock) {
-    return sum.clocked_joules * clock * clock + sum.steady_joules <=
-           limit * (sum.clocked_s / clock + sum.steady_s);
+    double seconds = idle_s;
+    for (const LoadedKernel& kernel : kernels) {
+      seconds += kernel.Seconds(clock);
+    }
+    return clocked_joules * clock * clock + steady_joules <= limit * seconds;
   };
   if (holds(1)) return 1;
   double low = kLeastClock;

@@ -26,19 +26,24 @@ namespace pipewright {
 struct LoadedKernel {
   double clocked_s = 0;  // goes by the clock
   double steady_s = 0;   // does not
+  double least_s = 0;    // of both, whatever the clock; the rest is waiting
   // Above the idle power's, of each part.
   double clocked_joules = 0;
   double steady_joules = 0;
+
+  double Seconds(double clock) const;
 };
 
 // Half of the 90 % interval of the law, as a part of the time: on the pairs of
 // B200 that it was fitted to (calibrate/silicon/check.py --part clock), and on
-// products of bf16 and fp8 on an H100 (experiments/h100_load).
+// mixtures on one H100, whose products alone gave the energies
+// (experiments/h100_load).
 inline constexpr double kClockError = 0.29;
 inline constexpr double kHopperClockError = 0.03;
 
 // Was the law measured on the chip of this device ("h100", "b200", ...) for
-// operands of `type` ("bfloat16", "fp8", ...)? Elsewhere it is carried over.
+// products with operands of `type` ("bfloat16", "fp8", ...), or for
+// "attention"? Elsewhere it is carried over.
 bool IsClockMeasured(absl::string_view device, absl::string_view type);
 
 // Of a product's FLOP, above the idle power. A FLOP of fp8 takes 1.07 times the
@@ -53,7 +58,9 @@ inline constexpr double kAttentionForwardJoules = 1.24;
 inline constexpr double kAttentionBackwardJoules = 1.35;
 
 // Of a byte read or written in the device's memory: a copy at 3.03 TB/s draws
-// 404 W above an H100's idle power (experiments/h100_load).
+// 404 W above an H100's idle power (experiments/h100_load). Other devices are
+// taken to need the same. The energy of a product's FLOP has its own traffic
+// inside, 4 % of it.
 inline constexpr double kJoulesOfByte = 133e-12;
 
 // That of a load of `kernels`, one after the other, and `idle_s` in which none

@@ -16,9 +16,9 @@ struct DeviceSpec {
   std::string device_name;  // as systems say: "H100 SXM5 80GB"
   // "hopper"; of the links, for NCCL's tuner.
   std::string architecture;
-  double bf16_flops = 0;    // a second, dense; fp16 alike
-  double fp8_flops = 0;     // 0: none
-  double fp4_flops = 0;     // 0: none
+  double bf16_flops = 0;  // a second, dense; fp16 alike
+  double fp8_flops = 0;   // 0: none
+  double fp4_flops = 0;   // 0: none
   double hbm_bytes_per_s = 0;
   double memory_bytes = 0;
   int multiprocessors = 0;

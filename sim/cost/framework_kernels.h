@@ -15,14 +15,18 @@ enum class FrameworkKernels : uint8_t {
   kEager,     // PyTorch without it
 };
 
-// The time of a pass of an operation over that of the fused kernel. PyTorch
-// runs FlashAttention-2 unless told otherwise, which Hopper's tensor cores do
-// not fill; rotary embeddings in complex numbers and cross-entropy in fp32,
-// which torch.compile leaves as they are; and, without it, norms in five
-// kernels. Measured on an H100 (experiments/h100_load, mixtures.csv: heads of
-// 128 at 8192 tokens, 16384 rows of 4096, 128256 words). Activations and
-// residuals keep their time. The factor of attention is Hopper's alone.
+// The time of a pass of an operation over what the tables or curves say.
+// PyTorch runs FlashAttention-2 unless told otherwise, which Hopper's tensor
+// cores do not fill; rotary embeddings in complex numbers, which torch.compile
+// does not generate code for; cross-entropy in fp32, outside of what is
+// compiled; and, eager, RMS norms in five kernels (`is_rms`; a layer norm is
+// one). All were measured eager on an H100 (experiments/h100_load,
+// mixtures.csv: heads of 128 at 8192 tokens, 16384 rows of 4096, 128256 words);
+// nothing was measured compiled, and other devices are taken to need the same
+// traffic. Activations and residuals keep their time. The factor of attention
+// is Hopper's alone. `fused_cross_entropy`: what the op's bytes are of.
 double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
-                       const ModelOp& op, OpPass pass);
+                       bool is_rms, bool fused_cross_entropy, const ModelOp& op,
+                       OpPass pass);
 
 }  // namespace pipewright

@@ -46,11 +46,6 @@ KernelEstimate Computing(const std::string& type, double joules,
   return out;
 }
 
-// One that waits for memory.
-LoadedKernel Streaming(double seconds, double bytes) {
-  return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
-}
-
 // From the device of the tables to that of the options, by the curves.
 void Transfer(double here_s, double there_s, SiliconTime* time) {
   time->seconds *= here_s / there_s;
@@ -92,7 +87,7 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
     const double bytes = op.Work(pass).bytes;
     out.seconds =
         GroupedSeconds(options.device, bytes, op.count, time->seconds);
-    out.least_s = op.count * kGroupSeconds;
+    out.load.least_s = op.count * kGroupSeconds;
     const LoadedKernel traffic =
         Streaming(StreamSeconds(options.device, bytes), bytes);
     out.load.steady_s = traffic.steady_s;
@@ -176,26 +171,39 @@ KernelEstimate Fused(const AnalyticOptions& options,
   KernelEstimate out = {.seconds = seconds, .how = "curve"};
   out.load = Streaming(seconds, work.bytes);
   // Products that no table has, too: their rate stays, their power counts.
-  out.load.steady_joules = std::max(
-      out.load.steady_joules, JoulesOfFlop(options.device, kBf16) * work.flops);
+  // It is of a lasting load, so at most the board's.
+  const bool is_product =
+      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  const bool is_fp8 = is_product && training.precision == Precision::kFp8;
+  const double joules =
+      JoulesOfFlop(options.device, is_fp8 ? "fp8" : kBf16) * work.flops;
+  const double most =
+      std::max(0.0, options.device.board_watts - options.device.idle_watts) *
+      seconds;
+  out.load.steady_joules =
+      std::max(out.load.steady_joules, std::min(joules, most));
   return out;
 }
 
 }  // namespace
 
+LoadedKernel Streaming(double seconds, double bytes) {
+  return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
+}
+
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
-                              const ModelOp& op, OpPass pass) {
+                              const ModelOp& op, OpPass pass, bool is_rms) {
   KernelEstimate out = Fused(options, training, causal, op, pass);
-  const double factor =
-      FrameworkFactor(options.kernels, options.device, op, pass);
+  const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
+                                        training.fused_cross_entropy, op, pass);
   if (factor == 1) return out;
   out.seconds *= factor;
   // A slower kernel for the same FLOPs draws less; more traffic takes as much
   // more energy.
   out.load.clocked_s *= factor;
   out.load.steady_s *= factor;
-  out.load.steady_joules *= factor;
+  if (op.Work(pass).flops <= 0) out.load.steady_joules *= factor;
   absl::StrAppend(&out.how, ", framework");
   return out;
 }
@@ -204,8 +212,7 @@ void LowerClock(const DeviceSpec& device, double clock,
                 KernelEstimate* estimate) {
   const double clocked_s = estimate->load.clocked_s;
   if (clock >= 1 || clocked_s <= 0) return;
-  estimate->seconds =
-      std::max(estimate->least_s, estimate->load.steady_s + clocked_s / clock);
+  estimate->seconds = estimate->load.Seconds(clock);
   const bool is_measured = IsClockMeasured(device.name, estimate->type);
   estimate->error =
       std::hypot(estimate->error, is_measured && device.architecture == "hopper"

@@ -23,8 +23,7 @@ struct KernelEstimate {
   std::string how;
   // Measured rates alone follow the clock: the curves are of lasting loads.
   LoadedKernel load;
-  double least_s = 0;  // whatever the clock
-  std::string type;    // of the operands, where they are measured
+  std::string type;  // that IsClockMeasured takes, where rates are measured
 };
 
 // Under a lasting load's clock: a longer time, the law's error, and ", clock
@@ -32,9 +31,13 @@ struct KernelEstimate {
 void LowerClock(const DeviceSpec& device, double clock,
                 KernelEstimate* estimate);
 
-// In a short run.
+// That of a kernel that waits for memory, with `seconds` and `bytes`.
+LoadedKernel Streaming(double seconds, double bytes);
+
+// In a short run. `is_rms`: the model's norms are RMS norms.
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
-                              const ModelOp& op, OpPass pass);
+                              const ModelOp& op, OpPass pass,
+                              bool is_rms = true);
 
 }  // namespace pipewright

@@ -18,7 +18,7 @@ constexpr double kBeyondError = 0.10;
 struct Place {
   int low = 0;
   int high = 0;
-  double part = 0;     // of high
+  double part = 0;       // of high
   double doublings = 0;  // beyond an end
 };
 
@@ -66,8 +66,8 @@ SiliconGrid::SiliconGrid(const SiliconTable& table) {
   logs_.assign(cells, kNothing);
   errors_.assign(cells, 0);
   const auto place = [](const std::vector<double>& axis, double size) {
-    return static_cast<int>(
-        std::lower_bound(axis.begin(), axis.end(), size) - axis.begin());
+    return static_cast<int>(std::lower_bound(axis.begin(), axis.end(), size) -
+                            axis.begin());
   };
   for (int row = 0; row < table.rows(); ++row) {
     const double* sizes = table.row(row);
@@ -122,15 +122,15 @@ void SiliconGrid::FillHoles() {
           const double span = std::log(sizes[high] / sizes[low]);
           const double part = std::log(sizes[at] / sizes[low]) / span;
           // Times are in proportion to the size between like neighbours.
-          const double log =
-              (1 - part) * (log_at(low) - std::log(sizes[low])) +
-              part * (log_at(high) - std::log(sizes[high])) +
-              std::log(sizes[at]);
+          const double log = (1 - part) * (log_at(low) - std::log(sizes[low])) +
+                             part * (log_at(high) - std::log(sizes[high])) +
+                             std::log(sizes[at]);
           const double weight = 1 / ((span + 0.05) * (span + 0.05));
           sum += weight * log;
           weights += weight;
-          error += weight * (errors_[index + (low - at) * steps[axis]] +
-                             errors_[index + (high - at) * steps[axis]]) /
+          error += weight *
+                   (errors_[index + (low - at) * steps[axis]] +
+                    errors_[index + (high - at) * steps[axis]]) /
                    2;
         }
         if (weights == 0) {
@@ -157,8 +157,8 @@ SiliconTime SiliconGrid::At(double m, double n, double k,
     inside[axis] =
         std::clamp(sizes[axis], axes_[axis].front(), axes_[axis].back());
     doublings += places[axis].doublings;
-    between = std::max(
-        between, 4 * places[axis].part * (1 - places[axis].part));
+    between =
+        std::max(between, 4 * places[axis].part * (1 - places[axis].part));
   }
   double weights = 0;
   double by_work = 0;
@@ -180,25 +180,22 @@ SiliconTime SiliconGrid::At(double m, double n, double k,
     const double corner_k = axes_[2][cell[2]];
     weights += weight;
     by_work += weight * (log - std::log(corner_m * corner_n * corner_k));
-    by_model +=
-        weight * (log - std::log(model(corner_m, corner_n, corner_k)));
+    by_model += weight * (log - std::log(model(corner_m, corner_n, corner_k)));
     error += weight * errors_[Index(cell[0], cell[1], cell[2])];
   }
   SiliconTime time;
   if (weights == 0) return time;
   const double log =
-      0.5 * (by_work / weights +
-             std::log(inside[0] * inside[1] * inside[2])) +
+      0.5 * (by_work / weights + std::log(inside[0] * inside[1] * inside[2])) +
       0.5 * (by_model / weights +
              std::log(model(inside[0], inside[1], inside[2])));
   time.seconds = std::exp(log);
   time.is_inside = doublings == 0;
   if (!time.is_inside) {
-    time.seconds *=
-        model(m, n, k) / model(inside[0], inside[1], inside[2]);
+    time.seconds *= model(m, n, k) / model(inside[0], inside[1], inside[2]);
   }
-  time.error = std::hypot(
-      error / weights, between * kHalfWayError, doublings * kBeyondError);
+  time.error = std::hypot(error / weights, between * kHalfWayError,
+                          doublings * kBeyondError);
   return time;
 }
 

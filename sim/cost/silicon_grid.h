@@ -11,7 +11,7 @@ namespace pipewright {
 
 struct SiliconTime {
   double seconds = 0;
-  double error = 0;      // half of a 90 % interval, as a part of the time
+  double error = 0;       // half of a 90 % interval, as a part of the time
   bool is_inside = true;  // of the measured sizes
 };
 

@@ -75,8 +75,7 @@ TEST_CASE("devices: a file is read, and refused with line and field",
       {"bf16_flops {", "bf16_flop {", "bf16_flop"},
   };
   for (const auto& bad : cases) {
-    const std::string changed =
-        absl::StrReplaceAll(text, {{bad.from, bad.to}});
+    const std::string changed = absl::StrReplaceAll(text, {{bad.from, bad.to}});
     REQUIRE(changed != text);
     const auto device = ReadDevice(changed, "d.textproto");
     INFO(bad.from << " -> " << bad.to);

@@ -283,8 +283,60 @@ TEST_CASE("clock: an H100 under products and attention", "[cost]") {
   CHECK(attention(532e12, kAttentionBackwardJoules) ==
         Approx(0.879).epsilon(0.01));
   // A copy at the memory's rate stays below the limit: 524 W.
-  CHECK(h100.idle_watts + kJoulesOfByte * 3.03e12 ==
-        Approx(524).epsilon(0.01));
+  CHECK(h100.idle_watts + kJoulesOfByte * 3.03e12 == Approx(524).epsilon(0.01));
+}
+
+// A group whose host is slower than the device waits, and waiting draws
+// nothing.
+TEST_CASE("clock: what the host holds up leaves power to others", "[cost]") {
+  const DeviceSpec h100 = *FindDevice("h100");
+  const LoadedKernel product = {.clocked_s = 1e-3, .clocked_joules = 0.8};
+  LoadedKernel held = product;
+  held.least_s = 4e-3;
+  CHECK(held.Seconds(1) == 4e-3);
+  CHECK(ClockUnder(h100, {product, product}, 0) < 1);
+  CHECK(ClockUnder(h100, {product, held}, 0) == 1);
+}
+
+// All products and attention of a block have one clock, higher where exchanges
+// of tensor parallelism give the board a rest.
+TEST_CASE("clock: passes of a layer share it", "[cost]") {
+  const ModelSpec* model = nullptr;
+  for (const ModelSpec& each : AllModels()) {
+    if (each.name == "llama3-8b") model = &each;
+  }
+  REQUIRE(model != nullptr);
+  TrainingSpec training;
+  training.sequence = 8192;
+  AnalyticOptions options = {.device = *FindDevice("h100"),
+                             .silicon = Silicon::Shipped("h100")};
+  options.network = {.nvlink_bytes_per_s = 450e9, .nic_bytes_per_s = 50e9};
+  const auto clocks = [&] {
+    options.sustained = true;
+    const auto lasting =
+        BlockTimes(*model, training, options, BlockKind::kDenseLayer, 0);
+    options.sustained = false;
+    const auto burst =
+        BlockTimes(*model, training, options, BlockKind::kDenseLayer, 0);
+    std::vector<double> found;
+    for (size_t op = 0; op < burst.size(); ++op) {
+      for (int pass = 0; pass < kNumOpPasses; ++pass) {
+        const double clock =
+            burst[op].seconds[pass] / lasting[op].seconds[pass];
+        if (burst[op].seconds[pass] > 0 && clock < 1) found.push_back(clock);
+      }
+    }
+    return found;
+  };
+  const std::vector<double> alone = clocks();
+  // Four products and attention, three and two passes.
+  CHECK(alone.size() == 14);
+  for (const double clock : alone) CHECK(clock == Approx(alone[0]));
+  CHECK(alone[0] > 0.8);
+  training.tp = 2;
+  const std::vector<double> apart = clocks();
+  REQUIRE(!apart.empty());
+  CHECK(apart[0] > alone[0]);
 }
 
 ModelOp ProductOp() {
@@ -298,6 +350,18 @@ ModelOp ProductOp() {
     work.bytes = 2 * (op.m * op.n + op.n * op.k + op.m * op.k);
   }
   return op;
+}
+
+// Tables of attention alone: products are of the curves, which are of lasting
+// loads and so take no power from attention.
+TEST_CASE("clock: curves take no more than the board gives", "[cost]") {
+  const DeviceSpec h100 = *FindDevice("h100");
+  const TrainingSpec training;
+  const AnalyticOptions options = {.device = h100};
+  const KernelEstimate curve =
+      EstimateKernel(options, training, true, ProductOp(), OpPass::kForward);
+  CHECK(curve.load.steady_joules <=
+        (h100.board_watts - h100.idle_watts) * curve.seconds * (1 + 1e-12));
 }
 
 TEST_CASE("silicon: an estimate says where its time is from", "[cost]") {
@@ -356,8 +420,8 @@ TEST_CASE("silicon: tables carry over to a card with other limits", "[cost]") {
     KernelEstimate estimate =
         EstimateKernel(options, training, true, op, OpPass::kForward);
     if (sustained) {
-      LowerClock(options.device,
-                 ClockUnder(options.device, {estimate.load}, 0), &estimate);
+      LowerClock(options.device, ClockUnder(options.device, {estimate.load}, 0),
+                 &estimate);
     }
     return estimate.seconds;
   };

@@ -213,8 +213,9 @@ absl::StatusOr<double> CopyBench::Time(CopyDirection direction, int64_t bytes,
   PW_RETURN_IF_ERROR(QueueOn(nullptr, direction, bytes, 1));
   PW_RETURN_IF_ERROR(watch_.Mark());
   std::vector<double> seconds;
-  PW_RETURN_IF_ERROR(watch_.Stop(&seconds));
+  const absl::Status stopped = watch_.Stop(&seconds);
   if (beside) PW_RETURN_IF_ERROR(device_->Wait(stream(opposite)));
+  PW_RETURN_IF_ERROR(stopped);
   return seconds[0];
 }
 

@@ -134,10 +134,11 @@ absl::Status Stopwatch::Mark() {
 
 absl::Status Stopwatch::Stop(std::vector<double>* seconds) {
   const PwKernels* kernels = device_->kernels();
-  PW_RETURN_IF_ERROR(device_->Check(kernels->release_streams(device_->handle()),
-                                    "release the stream"));
+  const absl::Status released = device_->Check(
+      kernels->release_streams(device_->handle()), "release the stream");
   PW_RETURN_IF_ERROR(device_->Check(
       kernels->synchronize(device_->handle(), nullptr), "wait for the stream"));
+  if (!released.ok()) return absl::DeadlineExceededError(released.message());
   seconds->clear();
   for (size_t mark = 1; mark < marks_; ++mark) {
     double elapsed = 0;

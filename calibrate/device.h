@@ -96,7 +96,8 @@ class Stopwatch {
   absl::Status Start();
   absl::Status Mark();
   // Lets it run, waits and returns the seconds between each mark and the next.
-  // Error: the hold had ended by itself, so the timed work had gaps.
+  // Error: kDeadlineExceeded when the hold had ended by itself, so that the
+  // timed work had gaps; all of it has ended then, too.
   absl::Status Stop(std::vector<double>* seconds);
 
  private:

@@ -194,7 +194,8 @@ export PIPEWRIGHT_CUDA_LIBRARY=$tree/libpipewright_cuda.so
 checks=$tree/tests/gpu/gpu_kernels
 if [[ -x $checks ]]; then
   # A check of no such name: says whether there is a device.
-  "$checks" pipewright-has-no-such-check > "$out/device.log" 2>&1 < /dev/null
+  timeout 60 "$checks" pipewright-has-no-such-check > "$out/device.log" 2>&1 \
+    < /dev/null
   if [[ $? -eq 77 ]]; then
     say "$(tail -n 1 "$out/device.log")"
     exit 77
@@ -257,17 +258,24 @@ has_fp8() {
     awk 'NR == 1 { found = $1 >= 8.9 } END { exit !found }'
 }
 
+# Half of what the step gets: setting up and the last round are not in a budget.
+budget() {
+  local seconds
+  seconds=$(($(granted "$limit") / 2))
+  echo "$((seconds > 0 ? seconds : 1))s"
+}
+
 calibrate_model() { # MODEL
   local model=$1 profile=$out/$1.txtpb
   step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
-    --device cuda --model "$model" -o "$profile"
+    --device cuda --model "$model" --budget "$(budget)" -o "$profile"
   if [[ $gpus -gt 1 && -e $tree/libpipewright_nccl.so ]]; then
     nccl_calibrated "$profile"
   fi
   if has_fp8; then
     step "calibrate-fp8-$model" "$limit" "$tree/pipewright" calibrate \
       --device cuda --model "$model" --type fp8 --transport threads \
-      -o "$out/$model-fp8.txtpb"
+      --budget "$(budget)" -o "$out/$model-fp8.txtpb"
   fi
 }
 
@@ -276,16 +284,19 @@ calibrate_model() { # MODEL
 # the other in wall time, then the same with copies to the host beside them (the
 # copies' own times are measured; those given are the prediction's alone).
 execute_model() { # MODEL
-  local model=$1 schedule name file options sizes=(--pp 4 --microbatches 8)
+  local model=$1 schedule name file options row=()
+  local sizes=(--pp 4 --microbatches 8)
   options=(--model "$model" --device cuda --steps 3 --json)
   if [[ -s $out/$model.txtpb ]]; then
     options+=(--profile "$out/$model.txtpb" --p2p 0ms)
+    # A row is of a prediction; without a profile it would be refused.
+    row=(--row "$out/predicted.csv")
   fi
   for schedule in 1f1b zb-h1 zb-v; do
     name=execute-$model-$schedule
     step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
       "${sizes[@]}" "${options[@]}" --clock virtual -o "$out/$name.json" \
-      --trace "$out/$name.trace.json" --row "$out/predicted.csv"
+      --trace "$out/$name.trace.json" "${row[@]}"
     name=replay-$model-$schedule
     step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
       "${sizes[@]}" "${options[@]}" --clock real --replay-rank all \
@@ -299,14 +310,21 @@ execute_model() { # MODEL
   done
 }
 
+say_counts() { # STEP: how many checks passed, were refused and failed
+  local counts
+  counts=$(grep -E '^[0-9]+ passed, ' "$out/$1.log" 2> /dev/null | tail -n 1)
+  [[ -z $counts ]] || say "$1: $counts"
+}
+
 check_kernels() {
   if [[ ! -x $checks ]]; then
     say "no gpu_kernels in $tree: the kernels are not checked"
     return
   fi
   step checks 400 "$checks"
-  tail -n 1 "$out/checks.log"
+  say_counts checks
   PIPEWRIGHT_CUDNN=off step checks-own-attention 200 "$checks" attention
+  say_counts checks-own-attention
   if [[ -x $tree/tests/gpu/gpu_nccl ]]; then
     step checks-nccl 120 "$tree/tests/gpu/gpu_nccl" \
       "$tree/libpipewright_nccl.so"

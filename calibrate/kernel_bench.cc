@@ -75,9 +75,10 @@ void KernelBench::AddGemms(const PartBench& bench,
   for (const PwPassKind pass : {PW_PASS_F, PW_PASS_B, PW_PASS_W}) {
     int32_t groups[8];
     pw_pass_groups(&shape().model, &shape().work, bench.part(), pass, groups);
-    int index = 0;
-    for (const PwGemm& gemm : bench.Gemms(pass)) {
-      const int32_t experts = groups[index++];
+    const std::vector<PwGemm> gemms = bench.Gemms(pass);
+    for (size_t index = 0; index < gemms.size(); ++index) {
+      const PwGemm& gemm = gemms[index];
+      const int32_t experts = groups[index];
       const auto tokens = static_cast<double>(gemm.tokens);
       const auto inputs = static_cast<double>(gemm.inputs);
       const auto outputs = static_cast<double>(gemm.outputs);
@@ -106,11 +107,13 @@ void KernelBench::AddGemms(const PartBench& bench,
           break;
       }
       kernel.names_implementation = true;
-      kernel.run = [this, gemm, experts, places, &bench](int layer) {
+      kernel.run = [this, gemm, pass, index, places, &bench](int layer) {
         const bool fp8 = gemm.type == PW_FP8;
         const char* x = fp8 ? bench.arena().fp8() : At(places.gemm_x);
         const char* y = fp8 ? x + gemm.tokens * gemm.inputs : At(places.gemm_y);
-        return bench.RunGemm(gemm, experts, layer, x, y, At(places.gemm_out));
+        // There may be fewer heads than layers.
+        return bench.RunGemm(pass, index, layer % bench.layers(), x, y,
+                             At(places.gemm_out));
       };
       kernels->push_back(std::move(kernel));
     }

@@ -79,17 +79,6 @@ absl::Status OtherDevice(const KinetoRank& rank, const std::string& named,
                                fits.empty() ? "" : " fits"));
 }
 
-const DeviceSpec* FastestThatFits(const TraceDevice& traced) {
-  const DeviceSpec* found = nullptr;
-  for (const DeviceSpec& device : AllDevices()) {
-    if (traced.name.empty() || !IsDevice(traced, device)) continue;
-    if (found == nullptr || device.bf16_flops > found->bf16_flops) {
-      found = &device;
-    }
-  }
-  return found;
-}
-
 // [rows, inner] by [inner, columns].
 struct ProductSize {
   int64_t rows = 0;
@@ -228,6 +217,17 @@ bool IsDevice(const TraceDevice& traced, const DeviceSpec& device) {
   return traced.memory_bytes <= 0 || device.memory_bytes <= 0 ||
          std::abs(static_cast<double>(traced.memory_bytes) -
                   device.memory_bytes) <= kMemoryDiffers * device.memory_bytes;
+}
+
+const DeviceSpec* FastestThatFits(const TraceDevice& traced) {
+  const DeviceSpec* found = nullptr;
+  for (const DeviceSpec& device : AllDevices()) {
+    if (traced.name.empty() || !IsDevice(traced, device)) continue;
+    if (found == nullptr || device.bf16_flops > found->bf16_flops) {
+      found = &device;
+    }
+  }
+  return found;
 }
 
 bool NamesOneDevice(absl::string_view one, absl::string_view other) {

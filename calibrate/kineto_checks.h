@@ -21,6 +21,9 @@ namespace pipewright {
 // memory, as far as the trace has them.
 bool IsDevice(const TraceDevice& traced, const DeviceSpec& device);
 
+// The fastest shipped device that it is; null where none is.
+const DeviceSpec* FastestThatFits(const TraceDevice& traced);
+
 // Do two texts name one device: has one all words of the other, or both the
 // same word with letters and digits?
 bool NamesOneDevice(absl::string_view one, absl::string_view other);

@@ -1,5 +1,6 @@
 #include "calibrate/machine.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -55,6 +56,22 @@ std::string UtcDate() {
   return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02dZ", parts.tm_year + 1900,
                          parts.tm_mon + 1, parts.tm_mday, parts.tm_hour,
                          parts.tm_min, parts.tm_sec);
+}
+
+int AllowedCpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+    return std::max(1, CPU_COUNT(&allowed));
+  }
+  // More of them than the set has places for.
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+int64_t HostCacheBytes() {
+  int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  if (bytes <= 0) bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return std::max<int64_t>(bytes, 0);
 }
 
 double ThreadSeconds() {

@@ -1,6 +1,7 @@
 // Facts about the machine: name of the system, date, how busy it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,11 @@ std::string UtcDate();     // ISO 8601
 
 // CPU time of the calling thread alone.
 double ThreadSeconds();
+
+// CPUs that the calling thread, and threads that it starts, may run on.
+int AllowedCpus();
+// The host's last-level cache, one of them if there are several; 0: not known.
+int64_t HostCacheBytes();
 
 struct MachineLoad {
   double runnable = 0;  // one-minute load average; below 0: not known

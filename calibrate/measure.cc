@@ -13,12 +13,17 @@ namespace {
 
 // Fewer rounds say nothing about the drift.
 constexpr int kLeastRounds = 3;
+// A lost visit takes as long as a hold: a few show that the next is lost too.
+constexpr int kMostLost = 3;
 // Longer visits warm up themselves.
 constexpr double kShortVisit = 0.02;
 
 struct Record {
   std::vector<Rounds> samples;  // by series
   double seconds = 0;
+  int made = 0;  // visits
+  int lost = 0;
+  std::string reason;  // of the last one that was lost
 };
 
 class Measurer {
@@ -56,6 +61,11 @@ class Measurer {
           measured_.imprecise.push_back(subjects_[index].series[series].key);
         }
       }
+      const Record& record = records_[index];
+      if (record.lost == 0) continue;
+      measured_.lost.push_back(absl::StrCat(
+          subjects_[index].name, ": ", record.lost, " of ",
+          record.lost + record.made, " timings were lost: ", record.reason));
     }
     return std::move(measured_);
   }
@@ -72,13 +82,15 @@ class Measurer {
 
   absl::Status FirstVisits(double start, int rounds) {
     double least_round = 0;
-    for (const Subject& subject : subjects_) {
+    for (size_t index = 0; index < subjects_.size(); ++index) {
+      const Subject& subject = subjects_[index];
       if (!GoOn(subject, 0, rounds)) return absl::OkStatus();
       const double begin = hooks_.now();
       PW_RETURN_IF_ERROR(BeginRound(subject, 0));
       const double visit = hooks_.now();
       std::vector<double> samples(subject.series.size());
-      PW_RETURN_IF_ERROR(Prefix(subject.name, Visit(subject, &samples)));
+      PW_RETURN_IF_ERROR(Prefix(
+          subject.name, Visit(subject, &records_[index], &samples).status()));
       const double seconds = hooks_.now() - visit;
       const int visits =
           options_.least_visits + (seconds > kShortVisit ? 0 : 1);
@@ -89,18 +101,26 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  // A clock that fails must not become a median: what is not a number has no
-  // place in an order.
-  static absl::Status Visit(const Subject& subject,
-                            std::vector<double>* samples) {
-    PW_RETURN_IF_ERROR(subject.visit(samples));
+  // False where the visit is lost. A clock that fails must not become a median:
+  // what is not a number has no place in an order.
+  static absl::StatusOr<bool> Visit(const Subject& subject, Record* record,
+                                    std::vector<double>* samples) {
+    const absl::Status status = subject.visit(samples);
+    if (absl::IsDeadlineExceeded(status)) {
+      ++record->lost;
+      record->reason = std::string(status.message());
+      if (record->made == 0 && record->lost >= kMostLost) return status;
+      return false;
+    }
+    PW_RETURN_IF_ERROR(status);
+    ++record->made;
     for (size_t series = 0; series < samples->size(); ++series) {
       if (std::isfinite((*samples)[series])) continue;
       return absl::InternalError(
           absl::StrCat(subject.series[series].key, ": measured as ",
                        (*samples)[series], ", which is no time"));
     }
-    return absl::OkStatus();
+    return true;
   }
 
   static absl::Status BeginRound(const Subject& subject, int round) {
@@ -126,19 +146,24 @@ class Measurer {
                             Record* record) {
     const double start = hooks_.now();
     std::vector<double> samples(subject.series.size());
-    PW_RETURN_IF_ERROR(Visit(subject, &samples));
+    PW_ASSIGN_OR_RETURN(bool made, Visit(subject, record, &samples));
     const bool keep_first = hooks_.now() - start > kShortVisit;
     for (Rounds& kept : record->samples) kept.emplace_back();
     int visits = 0;
-    if (keep_first) Keep(samples, &visits, record);
+    int lost = made ? 0 : 1;
+    if (made && keep_first) Keep(samples, &visits, record);
     while (visits < options_.least_visits ||
            (visits < options_.most_visits && hooks_.now() - start < share)) {
       if (hooks_.stop()) {
         measured_.interrupted = true;
         break;
       }
-      PW_RETURN_IF_ERROR(Visit(subject, &samples));
-      Keep(samples, &visits, record);
+      PW_ASSIGN_OR_RETURN(made, Visit(subject, record, &samples));
+      if (made) {
+        Keep(samples, &visits, record);
+      } else if (++lost >= kMostLost) {
+        break;
+      }
     }
     record->seconds += hooks_.now() - start;
     return absl::OkStatus();

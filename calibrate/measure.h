@@ -30,7 +30,8 @@ struct Subject {
   std::string name;
   double share = 1;  // of the time, relative to other subjects
   std::vector<Series> series;
-  // Takes one sample of each series, in their order.
+  // Takes one sample of each series, in their order. With kDeadlineExceeded the
+  // visit is lost, and another may succeed.
   std::function<absl::Status(std::vector<double>* samples)> visit;
   // Runs before the first visit of a round. It renews what a fresh process
   // would get anew and times depend on: buffers and threads. May be empty.
@@ -65,6 +66,7 @@ struct Measured {
   int rounds = 0;
   double minimum_s = 0;                // estimate: see MeasureHooks
   std::vector<std::string> imprecise;  // keys that did not become precise
+  std::vector<std::string> lost;       // subjects that lost visits, and why
 };
 
 // First it visits every subject once: the first visit sets things up and shows
@@ -76,7 +78,9 @@ struct Measured {
 // other subjects. Three rounds are made whatever the budget. No further round
 // begins when the budget is spent, so a run whose minimum is within the budget
 // ends at most one round after it. Adds to `start`. Errors, with the subject's
-// name in front: that of a visit, kInternal for a sample that is not finite.
+// name in front: that of a visit, unless it is only lost; kInternal for a
+// sample that is not finite; kDeadlineExceeded for a subject that has lost
+// three visits and made none.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

@@ -1,6 +1,7 @@
 #include "calibrate/memory_subjects.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -133,7 +134,8 @@ class Triad {
  public:
   Triad(int threads, int64_t elements)
       : start_(threads + 1), end_(threads + 1) {
-    seconds_.resize(static_cast<size_t>(threads));
+    spans_.resize(static_cast<size_t>(threads));
+    written_.resize(spans_.size());
     for (int index = 0; index < threads; ++index) {
       threads_.emplace_back([this, index, elements] { Loop(index, elements); });
     }
@@ -147,26 +149,36 @@ class Triad {
   double Run(int64_t elements) {
     start_.Wait();
     end_.Wait();
-    double rate = 0;
-    for (const double seconds : seconds_) {
-      rate += 3 * sizeof(double) * static_cast<double>(elements) / seconds;
+    Span all = spans_[0];
+    for (const Span& span : spans_) {
+      all.start = std::min(all.start, span.start);
+      all.end = std::max(all.end, span.end);
     }
-    return rate;
+    const double bytes = 3 * sizeof(double) * static_cast<double>(elements) *
+                         static_cast<double>(spans_.size());
+    return bytes / std::chrono::duration<double>(all.end - all.start).count();
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct Span {
+    Clock::time_point start, end;
+  };
+
   void Loop(int index, int64_t elements) {
     const auto count = static_cast<size_t>(elements);
     std::vector<double> a(count, 1.0);
+    // Else the compiler may see that nobody reads what is written.
+    written_[static_cast<size_t>(index)] = a.data();
     const std::vector<double> b(count, 2.0 + index);
     const std::vector<double> c(count, 0.5);
     while (true) {
       start_.Wait();
       if (quit_) return;
-      // Time of the thread: one that was preempted did not use the memory.
-      const double start = ThreadSeconds();
+      Span& span = spans_[static_cast<size_t>(index)];
+      span.start = Clock::now();
       for (size_t at = 0; at < count; ++at) a[at] = b[at] + 3.0 * c[at];
-      seconds_[static_cast<size_t>(index)] = ThreadSeconds() - start;
+      span.end = Clock::now();
       end_.Wait();
     }
   }
@@ -174,7 +186,8 @@ class Triad {
   Barrier start_;
   Barrier end_;
   bool quit_ = false;
-  std::vector<double> seconds_;
+  std::vector<Span> spans_;
+  std::vector<const double*> written_;
   std::vector<std::thread> threads_;
 };
 
@@ -230,12 +243,13 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
   return subjects;
 }
 
-Subject HostMemorySubject(int64_t cache_bytes) {
-  // Three arrays a thread, together four caches, but no more than 768 MiB.
-  const int threads =
-      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int64_t bytes =
-      std::clamp<int64_t>(4 * cache_bytes, 48 << 20, 768 << 20);
+Subject HostMemorySubject() {
+  // Three arrays a thread, together four caches, but no more than 768 MiB; and
+  // 16 MiB each, because many threads have several caches.
+  const int threads = AllowedCpus();
+  const int64_t bytes = std::max<int64_t>(
+      std::clamp<int64_t>(4 * HostCacheBytes(), 48 << 20, 768 << 20),
+      threads * (int64_t{16} << 20));
   const int64_t elements =
       bytes / (3 * static_cast<int64_t>(sizeof(double)) * threads);
   auto triad = std::make_shared<Triad>(threads, elements);

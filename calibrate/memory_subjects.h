@@ -16,8 +16,10 @@ absl::StatusOr<std::vector<Subject>> OptimizerSubjects(MeasuredDevice* device,
                                                        PwType type,
                                                        int64_t parameters);
 
-// a = b + s c over arrays larger than the cache, a thread a core (the triad of
-// McCalpin's STREAM; bytes read and written, no write-allocate counted).
-Subject HostMemorySubject(int64_t cache_bytes);
+// a = b + s c over arrays larger than the host's caches, a thread for each CPU
+// that this one may run on (the triad of McCalpin's STREAM; bytes read and
+// written, no write-allocate counted), from the first thread's start to the
+// last one's end.
+Subject HostMemorySubject();
 
 }  // namespace pipewright

@@ -153,6 +153,7 @@ absl::StatusOr<std::shared_ptr<BenchWeights>> BenchWeights::Create(
 }
 
 const void* BenchWeights::weights(int layer) const {
+  PW_CHECK(layer < layers());
   return weights_[static_cast<size_t>(layer)].data();
 }
 
@@ -211,6 +212,12 @@ absl::StatusOr<std::unique_ptr<PartBench>> PartBench::Create(
           device->handle(), nullptr, bench->ids_.as<int32_t>(), tokens, 5,
           static_cast<int32_t>(shape.model.vocabulary / shape.model.tp)),
       "draw token ids"));
+  if (bench->arena_->fp8_bytes() > 0) {
+    PW_ASSIGN_OR_RETURN(bench->scales_,
+                        device->Allocate(2 * PW_SCALE_ALIGNMENT));
+    PW_RETURN_IF_ERROR(device->Randomize(PW_FP32, bench->scales_.data(),
+                                         bench->scales_.bytes(), 6, 1));
+  }
   return bench;
 }
 
@@ -272,31 +279,44 @@ absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
   // random numbers.
   char* const tail =
       arena_->data() + arena_->bytes() - GemmBytes(shape_, part_);
-  int32_t groups[8];
-  pw_pass_groups(&shape_.model, &shape_.work, part_, pass, groups);
-  int index = 0;
-  for (const PwGemm& gemm : Gemms(pass)) {
-    const int32_t experts = groups[index++];
-    const Matrices bytes = BytesOfGemm(gemm);
-    const bool fp8 = gemm.type == PW_FP8;
+  const std::vector<PwGemm> gemms = Gemms(pass);
+  for (size_t index = 0; index < gemms.size(); ++index) {
+    const Matrices bytes = BytesOfGemm(gemms[index]);
+    const bool fp8 = gemms[index].type == PW_FP8;
     char* x = fp8 ? arena_->fp8() : tail;
     char* y = x + Aligned(bytes.x);
     char* out = fp8 ? tail : y + Aligned(bytes.y);
-    PW_RETURN_IF_ERROR(RunGemm(gemm, experts, layer, x, y, out));
+    PW_RETURN_IF_ERROR(RunGemm(pass, index, layer, x, y, out));
   }
   return absl::OkStatus();
 }
 
-absl::Status PartBench::RunGemm(const PwGemm& gemm, int32_t groups, int layer,
+// Of GPT's style: all four linear layers, of experts' layers attention's two.
+bool PartBench::HasBias(PwPassKind pass, size_t index) const {
+  return pass == PW_PASS_F && shape_.model.style == PW_GPT &&
+         (part_ == PW_LAYER || (part_ == PW_EXPERT_LAYER && index < 2));
+}
+
+absl::Status PartBench::RunGemm(PwPassKind pass, size_t index, int layer,
                                 const void* x, const void* y, void* out) const {
-  const void* w = gemm.type == PW_FP8 ? weights_->quantized(layer)
-                                      : weights_->weights(layer);
+  PwGemm gemm = Gemms(pass)[index];
+  int32_t all_groups[8];
+  pw_pass_groups(&shape_.model, &shape_.work, part_, pass, all_groups);
+  const int32_t groups = all_groups[index];
+  const void* w = weights_->weights(layer);
+  // Any weights do.
+  const void* bias = HasBias(pass, index) ? w : nullptr;
+  if (gemm.type == PW_FP8) {
+    w = weights_->quantized(layer);
+    gemm.a_scale = scales_.as<float>();
+    gemm.b_scale = gemm.a_scale + PW_SCALE_ALIGNMENT / sizeof(float);
+  }
   const auto run = [&](const void* a, const void* b, void* c) {
     const PwKernels* kernels = device_->kernels();
     PwDevice* device = device_->handle();
     if (groups == 1) {
       return device_->Check(
-          kernels->gemm(device, nullptr, &gemm, a, b, nullptr, c),
+          kernels->gemm(device, nullptr, &gemm, a, b, bias, c),
           "run a matrix product");
     }
     std::vector<int64_t> rows_of(static_cast<size_t>(groups));

@@ -86,10 +86,12 @@ class PartBench {
   const void* place() const { return arena_->data(); }
   // Queues the matrix products of F, B or W alone.
   absl::Status RunGemms(PwPassKind pass, int layer);
-  // Queues one of them with any numbers x and y of its type; the result goes to
-  // `out`. Several groups are one product for each expert, balanced.
-  absl::Status RunGemm(const PwGemm& gemm, int32_t groups, int layer,
-                       const void* x, const void* y, void* out) const;
+  // Queues the pass's product `index` of Gemms() with any numbers x and y of
+  // its type; the result goes to `out`. As in the pass it has a bias or scales,
+  // by which libraries choose. An expert layer's may be one product for each
+  // expert, balanced.
+  absl::Status RunGemm(PwPassKind pass, size_t index, int layer, const void* x,
+                       const void* y, void* out) const;
 
   int layers() const { return weights_->layers(); }
   int64_t parameters() const { return weights_->parameters(); }
@@ -105,6 +107,7 @@ class PartBench {
  private:
   PartBench() = default;
   PwPartMemory Memory(int layer) const;
+  bool HasBias(PwPassKind pass, size_t index) const;
 
   MeasuredDevice* device_ = nullptr;
   Shape shape_ = {};
@@ -113,6 +116,7 @@ class PartBench {
   std::shared_ptr<BenchWeights> weights_;
   std::shared_ptr<Arena> arena_;
   Buffer ids_;
+  Buffer scales_;  // of products in fp8; empty without
 };
 
 }  // namespace pipewright

@@ -278,8 +278,10 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
       if (!whole && !IsLayer(part)) continue;
       auto& own = weights[WeightsKeyOf(part, shape)];
       if (own == nullptr) {
-        PW_ASSIGN_OR_RETURN(own, BenchWeights::Create(device, shape, part,
-                                                      CopiesOf(part, memory)));
+        PW_ASSIGN_OR_RETURN(
+            own,
+            BenchWeights::Create(device, shape, part,
+                                 memory.copies.at(WeightsKeyOf(part, shape))));
       }
       PW_ASSIGN_OR_RETURN(std::shared_ptr<PartBench> bench,
                           PartBench::Create(device, shape, part, own, arena));

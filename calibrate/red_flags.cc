@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibrate/device_limits.h"
 #include "sim/base/quantity.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/profile/transport_names.h"
@@ -14,37 +15,21 @@
 namespace pipewright {
 namespace {
 
-// Limits for one GPU of the H100 and H200 class. Peak of dense bf16: 989
-// TFLOP/s, NVIDIA H100 data sheet; measured with random inputs 798, with
-// zeros 894.
-constexpr double kGemmFlops = 850e12;
-// Of dense fp8, 1979 TFLOP/s in the same data sheet: the same share.
-constexpr double kFp8Flops = 1700e12;
-// cuDNN 9.19 on H200: up to 702 (NVIDIA/cudnn-frontend, benchmark/).
-constexpr double kAttentionFlops = 750e12;
-// HBM3 of the H100, data sheet; what is faster was in L2. H200: 4.8 TB/s.
-constexpr double kMemory = 3.35e12;
-constexpr double kMemoryH200 = 4.8e12;
-// PCIe 5.0 x16: 63 GB/s each way before the protocol's overhead.
-constexpr double kPcie = 60e9;
-// NVLink 4: 900 GB/s both ways, data sheet; measured 380 one way
-// (NVIDIA/nccl issue 1264). No algorithm gets more out of a GPU or into it.
-constexpr double kNvlink = 450e9;
 // A kernel's launch takes 2 to 4 us, and NCCL's model has 6.6 us before the
 // first byte (src/graph/tuning.cc of v2.28.9). A faster transfer has sent
 // nothing.
 constexpr double kLeastTransfer = 2e-6;
-// Below it the device is capped: data sheet, boost 1.98 GHz.
-constexpr double kClockMhz = 1400;
 // The clock of the fastest round over that of the slowest.
 constexpr double kClockChange = 1.1;
 // NVML, nvmlClocksEventReasonGpuIdle: no throttling.
 constexpr int64_t kGpuIdle = 1;
-// No core and no socket is faster; faster work was not done at all.
-constexpr double kCpuFlops = 20e12;
 // F and W have the same FLOPs in linear layers; only F has attention and norms.
 constexpr double kLeastFOverW = 0.9;
 constexpr double kMostFOverW = 1.5;
+// In W of a layer of experts each has a product of its own, small and many.
+constexpr double kLeastFOverWOfExperts = 0.5;
+// In shorter passes launches and small kernels take the time.
+constexpr double kShortPass = 100e-6;
 // In fp8 the linear layers take half as long, and the rest of F takes as long
 // as before: 2 * 1.5 - 1.
 constexpr double kMostFOverWFp8 = 2;
@@ -54,17 +39,20 @@ constexpr double kChain = 0.03;
 class Flags {
  public:
   Flags(const Profile& profile, const ProfileSource& source,
-        const std::vector<ProfileState>& rounds,
+        const std::vector<ProfileState>& rounds, int64_t cache_bytes,
         std::vector<std::string>* warnings)
       : profile_(profile),
-        source_(source),
-        rounds_(rounds),
+        states_(rounds),
         warnings_(warnings),
-        gpu_(source.backend == "cuda") {}
+        gpu_(source.backend == "cuda") {
+    if (states_.empty()) states_ = {source.before, source.after};
+    limits_ = gpu_ ? LimitsOfGpu(source, states_, cache_bytes) : LimitsOfCpu();
+  }
 
   void Append() {
     MeasuredDevice();
     Kernels();
+    OwnAttention();
     Passes();
     Chains();
     Copies();
@@ -75,12 +63,10 @@ class Flags {
   void Flag(const std::string& text) { warnings_->push_back(text); }
 
   void MeasuredDevice() {
-    std::vector<ProfileState> states = rounds_;
-    if (states.empty()) states = {source_.before, source_.after};
     int64_t throttle = 0;
     double lowest = 0;
     double highest = 0;
-    for (const ProfileState& state : states) {
+    for (const ProfileState& state : states_) {
       if (state.throttle > 0) throttle |= state.throttle & ~kGpuIdle;
       if (state.clock_mhz <= 0) continue;
       lowest = lowest > 0 ? std::min(lowest, state.clock_mhz) : state.clock_mhz;
@@ -89,11 +75,11 @@ class Flags {
     if (throttle != 0) {
       Flag(absl::StrFormat("the device throttled (reasons 0x%x)", throttle));
     }
-    if (gpu_ && lowest > 0 && lowest < kClockMhz) {
+    if (lowest > 0 && lowest < limits_.clock_mhz) {
       Flag(
           absl::StrFormat("SM clock of %.0f MHz under load: below %.0f MHz the "
                           "device is capped",
-                          lowest, kClockMhz));
+                          lowest, limits_.clock_mhz));
     }
     if (highest > kClockChange * lowest) {
       Flag(absl::StrFormat("the clock was between %.0f and %.0f MHz", lowest,
@@ -101,11 +87,13 @@ class Flags {
     }
   }
 
-  static double GemmLimit(bool fp8) { return fp8 ? kFp8Flops : kGemmFlops; }
+  double GemmLimit(bool fp8) const {
+    return fp8 ? limits_.fp8_flops : limits_.bf16_flops;
+  }
 
   void Rate(const std::string& what, double flops, double seconds,
             double limit) {
-    if (seconds <= 0 || flops / seconds <= limit) return;
+    if (seconds <= 0 || limit <= 0 || flops / seconds <= limit) return;
     Flag(absl::StrFormat(
         "%s: %.0f TFLOP/s, more than the %.0f that are plausible (inputs of "
         "zeros, or wrong FLOPs)",
@@ -114,25 +102,28 @@ class Flags {
 
   void Bandwidth(const std::string& what, double bytes, double seconds,
                  double limit) {
-    if (seconds <= 0 || bytes / seconds <= limit) return;
+    if (seconds <= 0 || limit <= 0 || bytes / seconds <= limit) return;
     Flag(absl::StrCat(what, ": ", FormatBandwidth(bytes / seconds),
                       ", more than the ", FormatBandwidth(limit),
                       " that are plausible"));
   }
 
+  // `bytes` read and written. No kernel here writes more than it reads, and
+  // what it leaves in the cache it has not paid for.
   void MemoryRate(const std::string& what, double bytes, double seconds) {
-    Bandwidth(
-        what, bytes, seconds,
-        absl::StrContains(source_.device, "H200") ? kMemoryH200 : kMemory);
+    double unpaid = bytes / 2;
+    if (limits_.cache_bytes >= 0) {
+      unpaid = std::min(unpaid, static_cast<double>(limits_.cache_bytes));
+    }
+    Bandwidth(what, bytes - unpaid, seconds, limits_.memory);
   }
 
   void Kernels() {
     for (const KernelEntry& entry : profile_.kernels) {
       const bool attention = absl::StartsWith(entry.name, "attention");
-      Rate(KeyOf(entry), entry.flops, entry.time.median_s,
-           !gpu_       ? kCpuFlops
-           : attention ? kAttentionFlops
-                       : GemmLimit(entry.type == "fp8"));
+      Rate(
+          KeyOf(entry), entry.flops, entry.time.median_s,
+          attention ? limits_.attention_flops : GemmLimit(entry.type == "fp8"));
       // A kernel without products moves bytes, with a cold cache.
       if (gpu_ && entry.flops <= 0) {
         MemoryRate(KeyOf(entry), entry.bytes, entry.time.median_s);
@@ -140,18 +131,30 @@ class Flags {
     }
   }
 
+  // It is right, and takes tens of times as long.
+  void OwnAttention() {
+    constexpr absl::string_view kOwn = "own attention; ";
+    for (const KernelEntry& entry : profile_.kernels) {
+      if (!absl::StartsWith(entry.implementation, kOwn)) continue;
+      Flag(absl::StrCat(KeyOf(entry),
+                        ": our own slow kernels ran, as cuDNN has "
+                        "no plan: ",
+                        entry.implementation.substr(kOwn.size())));
+    }
+  }
+
   void Passes() {
     struct Pair {
       double forward = 0;
       double weight = 0;
+      double least = kLeastFOverW;
       double most = kMostFOverW;
     };
     std::map<std::string, Pair> forward_and_weight;
     for (const PassEntry& entry : profile_.passes) {
       // Embedding and head of an fp8 run are in bf16.
       const bool fp8 = entry.type == "fp8" && entry.part == ProfilePart::kLayer;
-      Rate(KeyOf(entry), entry.flops, entry.time.median_s,
-           gpu_ ? GemmLimit(fp8) : kCpuFlops);
+      Rate(KeyOf(entry), entry.flops, entry.time.median_s, GemmLimit(fp8));
       if (entry.gemm_s > 0 && entry.gemm_s > 1.05 * entry.time.median_s) {
         Flag(absl::StrCat(KeyOf(entry), ": its matrix products alone take ",
                           FormatSeconds(entry.gemm_s), ", the whole pass ",
@@ -162,6 +165,9 @@ class Flags {
       shape.pass = ProfilePass::kForward;
       Pair& pair = forward_and_weight[KeyOf(shape)];
       if (fp8) pair.most = kMostFOverWFp8;
+      if (entry.part == ProfilePart::kExpertLayer) {
+        pair.least = kLeastFOverWOfExperts;
+      }
       if (entry.pass == ProfilePass::kForward) {
         pair.forward = entry.time.median_s;
       }
@@ -171,11 +177,11 @@ class Flags {
     }
     if (!gpu_) return;
     for (const auto& [key, pair] : forward_and_weight) {
-      if (pair.forward <= 0 || pair.weight <= 0) continue;
+      if (pair.forward < kShortPass || pair.weight <= 0) continue;
       const double ratio = pair.forward / pair.weight;
-      if (ratio < kLeastFOverW || ratio > pair.most) {
+      if (ratio < pair.least || ratio > pair.most) {
         Flag(absl::StrFormat("%s: F / W is %.2f; plausible are %.1f to %.1f",
-                             key, ratio, kLeastFOverW, pair.most));
+                             key, ratio, pair.least, pair.most));
       }
     }
   }
@@ -214,7 +220,7 @@ class Flags {
         // Read and written.
         MemoryRate(KeyOf(entry), 2 * bytes, entry.time.median_s);
       } else {
-        Bandwidth(KeyOf(entry), bytes, entry.time.median_s, kPcie);
+        Bandwidth(KeyOf(entry), bytes, entry.time.median_s, limits_.pcie);
       }
     }
   }
@@ -226,7 +232,7 @@ class Flags {
       // The switch may add up (NVLink SHARP). Then a GPU sends its buffer once
       // and receives it once.
       const double least = std::min(BusBytes(entry), double(entry.bytes));
-      Bandwidth(KeyOf(entry), least, seconds, kNvlink);
+      Bandwidth(KeyOf(entry), least, seconds, limits_.nvlink);
       if (seconds > 0 && seconds < kLeastTransfer) {
         Flag(absl::StrCat(KeyOf(entry), ": ", FormatSeconds(seconds),
                           ", less than a kernel takes to start"));
@@ -235,8 +241,8 @@ class Flags {
   }
 
   const Profile& profile_;
-  const ProfileSource& source_;
-  const std::vector<ProfileState>& rounds_;
+  std::vector<ProfileState> states_;
+  DeviceLimits limits_;
   std::vector<std::string>* warnings_;
   bool gpu_;
 };
@@ -245,8 +251,8 @@ class Flags {
 
 void AppendRedFlags(const Profile& profile, const ProfileSource& source,
                     const std::vector<ProfileState>& rounds,
-                    std::vector<std::string>* warnings) {
-  Flags(profile, source, rounds, warnings).Append();
+                    int64_t cache_bytes, std::vector<std::string>* warnings) {
+  Flags(profile, source, rounds, cache_bytes, warnings).Append();
 }
 
 }  // namespace pipewright

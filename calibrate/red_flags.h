@@ -2,6 +2,7 @@
 // warnings.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,12 @@
 namespace pipewright {
 
 // Looks at all entries of `profile` and at the clocks and the throttling of
-// `source`, which also says whether it is a GPU (limits of an H100-class device
-// apply) or a CPU. `rounds`: the device's states under load, one a round;
-// without any, those of `source` before and after.
+// `source`, which also says which GPU or CPU it is: its limits apply
+// (device_limits.h), and none where they are not known. `rounds`: the device's
+// states under load, one a round; without any, those of `source` before and
+// after. `cache_bytes`: of the last level, 0: not known.
 void AppendRedFlags(const Profile& profile, const ProfileSource& source,
                     const std::vector<ProfileState>& rounds,
-                    std::vector<std::string>* warnings);
+                    int64_t cache_bytes, std::vector<std::string>* warnings);
 
 }  // namespace pipewright

@@ -6,19 +6,25 @@ failures=0
 
 say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
 
+# What a step of so many seconds gets of what the deadline leaves; 0: nothing.
+granted() { # SECONDS
+  local seconds=$1 left=$((deadline - SECONDS))
+  if [[ $deadline -gt 0 && $seconds -gt $left ]]; then
+    seconds=$((left > 0 ? left : 0))
+  fi
+  echo "$seconds"
+}
+
 # step NAME SECONDS COMMAND...: 77 is a step that has nothing to do here. It is
 # not done within SECONDS, or within what the deadline leaves: it failed.
 step() {
-  local name=$1 seconds=$2 start=$SECONDS status left verdict=ok
+  local name=$1 seconds start=$SECONDS status verdict=ok
+  seconds=$(granted "$2")
   shift 2
-  if [[ $deadline -gt 0 ]]; then
-    left=$((deadline - SECONDS))
-    if [[ $left -lt 1 ]]; then
-      say "$(printf '%-28s    - s  left out: the deadline has come' "$name")"
-      failures=$((failures + 1))
-      return 1
-    fi
-    if [[ $seconds -gt $left ]]; then seconds=$left; fi
+  if [[ $seconds -lt 1 ]]; then
+    say "$(printf '%-28s    - s  left out: the deadline has come' "$name")"
+    failures=$((failures + 1))
+    return 1
   fi
   timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
   status=$?

@@ -136,6 +136,7 @@ absl::Status CheckResume(const Profile& done, const ProfileSource& now,
 
 void AppendNoise(const Measured& measured, const StoppingRule& rule,
                  std::vector<std::string>* warnings) {
+  warnings->insert(warnings->end(), measured.lost.begin(), measured.lost.end());
   if (measured.imprecise.empty()) return;
   warnings->push_back(absl::StrFormat(
       "%d medians are known less well than to %.3g %% (the noisiest things "
@@ -233,7 +234,8 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
     AppendNoise(measured, measure.rule, &source.warnings);
     source.seconds = Now() - start;
     AppendLoadWarnings(before, CurrentLoad(), source.seconds, &source.warnings);
-    AppendRedFlags(profile, source, states, &source.warnings);
+    AppendRedFlags(profile, source, states, device->info().cache_bytes,
+                   &source.warnings);
     profile.sources.push_back(source);
   }
   for (const Subject& subject : subjects) {

@@ -44,8 +44,7 @@ absl::StatusOr<std::vector<Subject>> SideSubjects(
     append(TransferSubjects(transport, quick, measured.size() == 1));
   }
   if (quick) return all;
-  all.push_back(
-      HostMemorySubject(device->is_cpu() ? device->info().cache_bytes : 0));
+  all.push_back(HostMemorySubject());
   PW_ASSIGN_OR_RETURN(std::vector<Subject> interference,
                       InterferenceSubjects(device, std::move(bench), measured));
   append(std::move(interference));

@@ -45,11 +45,17 @@ PwStatus Run(PwDevice* device, PwStream* stream, const PwAttention& shape,
   PW_RETURN_IF_FAILED(Check(shape));
   PwStream* on = StreamOf(device, stream);
   size_t workspace = 0;
-  if (Aligned(tensors) &&
-      device->attention_plans->Takes(shape, backward, &workspace)) {
-    return device->attention_plans->Run(device, on, shape, backward, tensors);
-  }
   device->implementation = "own attention";
+  if (Aligned(tensors)) {
+    AttentionPlans& plans = *device->attention_plans;
+    if (plans.Takes(shape, backward, &workspace)) {
+      return plans.Run(device, on, shape, backward, tensors);
+    }
+    // Ours take tens of times as long, so it must not go unseen.
+    if (!plans.Refusal().empty()) {
+      device->implementation += "; " + plans.Refusal();
+    }
+  }
   return backward ? PlainAttentionBackward(device, on, shape, tensors)
                   : PlainAttentionForward(device, on, shape, tensors);
 }

@@ -107,6 +107,9 @@ PwStatus Launched(const char* what);
 
 PwStream* StreamOf(PwDevice* device, PwStream* stream);
 
+// "1 of 2 bytes are free", of the current device's memory.
+std::string FreeText();
+
 // Opens lane `index` of a device, with its events.
 PwStatus OpenLane(PwDevice* device, size_t index);
 

@@ -135,9 +135,8 @@ PwStatus CheckGemm(const PwDevice* device, const PwGemm& gemm) {
   }
   for (const float* scale : {gemm.a_scale, gemm.b_scale}) {
     if (reinterpret_cast<uintptr_t>(scale) % PW_SCALE_ALIGNMENT != 0) {
-      return Fail(PW_INVALID,
-                  "gemm: a scale lies at a multiple of 16 bytes: " +
-                      Text(gemm));
+      return Fail(PW_INVALID, "gemm: a scale lies at a multiple of 16 bytes: " +
+                                  Text(gemm));
     }
   }
   return PW_OK;
@@ -274,9 +273,16 @@ PwStatus Choose(cublasLtHandle_t handle, const GemmKey& key, GemmPlan* plan) {
                             plan->c, preference, 1, &result, &found);
   }
   Lt().drop_preference(preference);
-  const std::string what = "cublasLt has no algorithm for " + Text(key.gemm);
-  PW_RETURN_IF_FAILED(FromLt(status, what.c_str()));
-  if (found == 0) return Fail(PW_INVALID, what);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
+    // It refuses places too, and wants memory.
+    const std::string what =
+        "cublasLt has no algorithm for " + Text(key.gemm) + ", operands at " +
+        std::to_string(key.a_alignment) + ", " +
+        std::to_string(key.b_alignment) + " and " +
+        std::to_string(key.c_alignment) + " bytes; " + FreeText();
+    PW_RETURN_IF_FAILED(FromLt(status, what.c_str()));
+    return Fail(PW_INVALID, what);
+  }
   plan->algorithm = result.algo;
   plan->name = AlgorithmName(result.algo);
   return PW_OK;

@@ -121,7 +121,8 @@ struct GemmKey {
            left.gemm.dy_e5m2 == right.gemm.dy_e5m2 &&
            left.gemm.transposed == right.gemm.transposed &&
            left.gemm.fp32_output == right.gemm.fp32_output &&
-           left.Scales() == right.Scales() && left.bias == right.bias && left.a_alignment == right.a_alignment &&
+           left.Scales() == right.Scales() && left.bias == right.bias &&
+           left.a_alignment == right.a_alignment &&
            left.b_alignment == right.b_alignment &&
            left.c_alignment == right.c_alignment;
   }

@@ -6,19 +6,23 @@
 
 namespace pipewright::cuda {
 
+std::string FreeText() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  return std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
+         " bytes are free";
+}
+
 PwStatus Allocate(PwDevice* device, size_t bytes, void** memory) {
   *memory = nullptr;
   PW_RETURN_IF_FAILED(Enter(device));
   const cudaError_t error = cudaMalloc(memory, std::max<size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    cudaMemGetInfo(&free_bytes, &total_bytes);
     return Fail(PW_NO_MEMORY, std::to_string(bytes) +
                                   " bytes of device memory asked for, " +
-                                  std::to_string(free_bytes) + " of " +
-                                  std::to_string(total_bytes) + " are free");
+                                  FreeText());
   }
   return FromCuda(error, "cudaMalloc");
 }

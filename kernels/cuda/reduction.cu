@@ -10,6 +10,8 @@ namespace {
 // Threads of a block: kAcross columns, kDown rows at a time.
 constexpr int kAcross = 32;
 constexpr int kDown = 8;
+// Of the second stage: few rows, each thread reads all of its own at once.
+constexpr int kSumDown = 32;
 
 // Rows that one block of the first stage adds up at least.
 constexpr int64_t kRowsPerChunk = 128;
@@ -17,23 +19,31 @@ constexpr int64_t kRowsPerChunk = 128;
 constexpr int kSquareThreads = 256;
 constexpr int64_t kSquareBlocks = 1024;
 
-__global__ void AddColumnSumsKernel(const float* partial, int64_t rows,
-                                    int64_t columns, float* y) {
-  auto& sums = Shared<float[kDown][kAcross]>();
+__global__ void __launch_bounds__(kAcross* kSumDown)
+    AddColumnSumsKernel(const float* partial, int64_t rows, int64_t columns,
+                        float* first, float* second) {
+  auto& sums = Shared<float[kSumDown][kAcross]>();
   const int64_t column =
       static_cast<int64_t>(blockIdx.x) * kAcross + threadIdx.x;
+  partial += blockIdx.y * rows * columns;
   float sum = 0;
   if (column < columns) {
-#pragma unroll 4
-    for (int64_t row = threadIdx.y; row < rows; row += kDown) {
+#pragma unroll 8
+    for (int64_t row = threadIdx.y; row < rows; row += kSumDown) {
       sum += partial[row * columns + column];
     }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
+  for (int distance = kSumDown / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.y) < distance) {
+      sums[threadIdx.y][threadIdx.x] +=
+          sums[threadIdx.y + distance][threadIdx.x];
+    }
+  }
   if (threadIdx.y != 0 || column >= columns) return;
-  for (int down = 1; down < kDown; ++down) sum += sums[down][threadIdx.x];
-  y[column] += sum;
+  float* y = blockIdx.y == 0 ? first : second;
+  y[column] += sums[0][threadIdx.x];
 }
 
 // partial[chunk, columns] = sum of the chunk's rows of dy.
@@ -124,9 +134,10 @@ __global__ void SquareSumEndKernel(const double* partial, int blocks,
 }  // namespace
 
 PwStatus AddColumnSums(cudaStream_t queue, const float* partial, int64_t rows,
-                       int64_t columns, float* y) {
-  Launch(AddColumnSumsKernel, BlocksFor(columns, kAcross), dim3(kAcross, kDown),
-         0, queue, partial, rows, columns, y);
+                       int64_t columns, float* y, float* second) {
+  const dim3 grid(BlocksFor(columns, kAcross), second == nullptr ? 1 : 2);
+  Launch(AddColumnSumsKernel, grid, dim3(kAcross, kSumDown), 0, queue, partial,
+         rows, columns, y, second);
   return Launched("column sums");
 }
 
@@ -157,7 +168,7 @@ PwStatus BiasBackward(PwDevice* device, PwStream* stream, PwType type,
            partial);
   }));
   PW_RETURN_IF_FAILED(Launched("bias_backward"));
-  return AddColumnSums(on->stream, partial, chunks, columns, dbias);
+  return AddColumnSums(on->stream, partial, chunks, columns, dbias, nullptr);
 }
 
 PwStatus SquareSum(PwDevice* device, PwStream* stream, int64_t count,

@@ -46,20 +46,32 @@ struct AttentionPlans::State {
     SdpaShape shape;
     bool backward;
     std::unique_ptr<SdpaGraph> graph;  // NULL: cuDNN does not take it
+    std::string refusal;
   };
 
-  // NULL where there is no plan.
+  // NULL where there is no plan; `refusal` says why.
   SdpaGraph* Find(const PwAttention& attention, bool backward) {
+    refusal.clear();
     if (api == nullptr || !Fits(attention)) return nullptr;
+    if (!broken.empty()) {
+      refusal = broken;
+      return nullptr;
+    }
     const SdpaShape shape = ShapeOf(attention);
     for (const Entry& entry : entries) {
       if (entry.backward == backward && entry.shape == shape) {
+        refusal = entry.refusal;
         return entry.graph.get();
       }
     }
-    if (handle == nullptr && api->create(&handle) != CUDNN_STATUS_SUCCESS) {
-      api = nullptr;
-      return nullptr;
+    if (handle == nullptr) {
+      const cudnnStatus_t status = api->create(&handle);
+      if (status != CUDNN_STATUS_SUCCESS) {
+        handle = nullptr;
+        broken = name + ": cudnnCreate: " + api->error_string(status);
+        refusal = broken;
+        return nullptr;
+      }
     }
     auto graph = std::make_unique<SdpaGraph>(api);
     if (backward) {
@@ -67,16 +79,21 @@ struct AttentionPlans::State {
     } else {
       graph->AddForward(shape);
     }
-    if (!graph->Plan(handle)) graph.reset();
+    if (!graph->Plan(handle)) {
+      refusal = name + ": " + graph->error();
+      graph.reset();
+    }
     // A plan that fails may leave an error in the runtime behind.
     cudaGetLastError();
-    entries.push_back({shape, backward, std::move(graph)});
+    entries.push_back({shape, backward, std::move(graph), refusal});
     return entries.back().graph.get();
   }
 
   const CudnnApi* api = nullptr;
   cudnnHandle_t handle = nullptr;
   std::string name;
+  std::string broken;  // why no shape has a plan
+  std::string refusal;
   std::vector<Entry> entries;
 };
 
@@ -98,6 +115,8 @@ AttentionPlans::~AttentionPlans() {
 }
 
 std::string AttentionPlans::Library() const { return state_->name; }
+
+const std::string& AttentionPlans::Refusal() const { return state_->refusal; }
 
 bool AttentionPlans::Takes(const PwAttention& shape, bool backward,
                            size_t* workspace) {
@@ -169,10 +188,14 @@ PwStatus AttentionPlans::Run(PwDevice* device, PwStream* on,
 
 namespace pipewright::cuda {
 
-struct AttentionPlans::State {};
+struct AttentionPlans::State {
+  std::string refusal;
+};
 
-AttentionPlans::AttentionPlans() = default;
+AttentionPlans::AttentionPlans() : state_(std::make_unique<State>()) {}
 AttentionPlans::~AttentionPlans() = default;
+
+const std::string& AttentionPlans::Refusal() const { return state_->refusal; }
 
 std::string AttentionPlans::Library() const { return "built without cudnn"; }
 

@@ -38,6 +38,10 @@ class AttentionPlans {
   // of workspace that takes.
   bool Takes(const PwAttention& shape, bool backward, size_t* workspace);
 
+  // Why the shape that Takes() was last asked for has no plan although cuDNN is
+  // there and shapes of this kind are its; "" else.
+  const std::string& Refusal() const;
+
   // Queues a pass that Takes().
   PwStatus Run(PwDevice* device, PwStream* on, const PwAttention& shape,
                bool backward, const AttentionTensors& tensors);

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
+#include "sim/profile/store.h"
 #include "sim/report/calibration_report.h"
 
 namespace pipewright {
@@ -277,6 +279,17 @@ absl::Status Calibration::PrepareAndMeasure() {
   return Print(CalibrationReport(profile, json_));
 }
 
+// A profile that ships by its name; everything else is a file.
+absl::StatusOr<Profile> ReadOne(const std::string& name_or_file) {
+  const std::vector<std::string> shipped = ProfileNames();
+  if (std::binary_search(shipped.begin(), shipped.end(), name_or_file)) {
+    return FindProfile(name_or_file);
+  }
+  PW_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(name_or_file, InputKind::kProfile));
+  return ReadProfile(text, name_or_file);
+}
+
 struct Show {
   std::string file;
   std::string model;
@@ -286,9 +299,7 @@ struct Show {
     OutputFiles outputs;
     outputs.Reads("PROFILE", file);
     PW_RETURN_IF_ERROR(outputs.Check());
-    PW_ASSIGN_OR_RETURN(const std::string text,
-                        ReadFile(file, InputKind::kProfile));
-    PW_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(text, file));
+    PW_ASSIGN_OR_RETURN(const Profile profile, ReadOne(file));
     if (model.empty()) return Print(CalibrationReport(profile, json));
     PW_ASSIGN_OR_RETURN(const ModelSpec spec, FindModel(model));
     PW_ASSIGN_OR_RETURN(const std::string report,
@@ -301,9 +312,7 @@ absl::StatusOr<std::vector<Profile>> ReadAll(
     const std::vector<std::string>& files) {
   std::vector<Profile> profiles;
   for (const std::string& file : files) {
-    PW_ASSIGN_OR_RETURN(const std::string text,
-                        ReadFile(file, InputKind::kProfile));
-    PW_ASSIGN_OR_RETURN(Profile profile, ReadProfile(text, file));
+    PW_ASSIGN_OR_RETURN(Profile profile, ReadOne(file));
     profiles.push_back(std::move(profile));
   }
   return profiles;

@@ -71,7 +71,8 @@ std::vector<std::string> RivalsOf(const std::string& path) {
   std::vector<std::string> found;
   // These say how to estimate, not to estimate: beside given times they
   // contradict them.
-  if (path == "costs.analytic.clock" || path == "costs.analytic.silicon") {
+  if (path == "costs.analytic.clock" || path == "costs.analytic.silicon" ||
+      path == "costs.analytic.kernels") {
     return found;
   }
   for (const auto& [one, other] : *rivals) {

@@ -350,6 +350,10 @@ std::vector<FieldHelp> CostHelp() {
        "clocks of measured rates: sustained lowers them to what the board's "
        "power allows for long, burst leaves them as measured in "
        "milliseconds"},
+      {"costs.analytic.kernels", "fused",
+       "kernels of the framework: fused as Megatron-LM with Transformer "
+       "Engine, compiled as PyTorch with torch.compile, eager as PyTorch "
+       "without it"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
       {"sequences.lengths", "",

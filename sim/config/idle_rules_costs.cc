@@ -172,6 +172,11 @@ const std::vector<IdleRule>& CostRules() {
              "on any time where no operation draws more than the board "
              "gives");
        }},
+      {{"costs.analytic.kernels"},
+       [](const RunFacts& facts) {
+         return Unless(facts.run().costs.analytic.has_value(),
+                       "without estimated times (costs.analytic)");
+       }},
       {{"costs.price_per_device_hour"},
        [](const RunFacts& facts) {
          return Unless(facts.run().tokens.has_value(),

@@ -183,6 +183,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   if (shape != nullptr) options.network = NetworkOf(*shape);
   PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec, context));
   options.sustained = config.costs.analytic_sustained.value_or(true);
+  options.kernels =
+      config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
   return std::optional<AnalyticOptions>(std::move(options));
 }
 

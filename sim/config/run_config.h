@@ -18,6 +18,7 @@
 #include "sim/config/config_edit.h"
 #include "sim/config/dp_class_choice.h"
 #include "sim/config/reality_choice.h"
+#include "sim/cost/framework_kernels.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/offload_mode.h"
@@ -225,6 +226,7 @@ struct CostChoice {
   // Tables of measured rates: "auto" (absent), "shipped", "none" or a file.
   std::optional<std::string> analytic_silicon;
   std::optional<bool> analytic_sustained;       // clocks; absent: true
+  std::optional<FrameworkKernels> analytic_kernels;
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;

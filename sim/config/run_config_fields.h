@@ -147,6 +147,14 @@ inline const std::vector<ChoiceRow>& ClockChoices() {
   return rows;
 }
 
+inline const std::vector<ChoiceRow>& KernelsChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"fused", static_cast<int>(FrameworkKernels::kFused)},
+      {"compiled", static_cast<int>(FrameworkKernels::kCompiled)},
+      {"eager", static_cast<int>(FrameworkKernels::kEager)}};
+  return rows;
+}
+
 inline const std::vector<ChoiceRow>& PrecisionChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"bf16", static_cast<int>(Precision::kBf16)},
@@ -355,6 +363,8 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Text("costs.analytic.silicon", costs.analytic_silicon);
   visit.Choice("costs.analytic.clock", costs.analytic_sustained,
                ClockChoices());
+  visit.Choice("costs.analytic.kernels", costs.analytic_kernels,
+               KernelsChoices());
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

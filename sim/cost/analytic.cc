@@ -8,6 +8,7 @@
 
 #include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
+#include "sim/cost/clock.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
@@ -155,29 +156,52 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   // The head's products are no modules of Transformer Engine: 16 bit.
   TrainingSpec own = training;
   if (kind == BlockKind::kHead) own.precision = Precision::kBf16;
+  const std::vector<ModelOp> ops = BlockOps(model, training, kind, layer);
+  // [op * kNumOpPasses + pass], in a short run.
+  std::vector<KernelEstimate> kernels;
+  std::vector<double> casts;
+  std::vector<LoadedKernel> loads;
+  double idle_s = 0;
   bool after_norm = false;
-  for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
-    OpTime time;
-    time.name = op.name;
-    double beside[kNumOpPasses] = {0, 0, 0};
+  for (const ModelOp& op : ops) {
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      kernels.push_back(EstimateKernel(options, own, model.causal, op,
+                                       static_cast<OpPass>(pass)));
+      loads.push_back(kernels.back().load);
+      casts.push_back(
+          CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm));
+      idle_s += casts.back();
+    }
     for (const OpComm& comm : op.comms) {
+      if (!comm.overlaps) idle_s += CommSeconds(options, training, comm);
+    }
+    after_norm = op.kind == OpClass::kNorm;
+  }
+  // The passes of a block follow each other as long as the step lasts, so their
+  // mean power decides. Exchanges and casts draw little.
+  const double clock = options.silicon != nullptr && options.sustained
+                           ? ClockUnder(options.device, loads, idle_s)
+                           : 1;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    OpTime time;
+    time.name = ops[index].name;
+    double beside[kNumOpPasses] = {0, 0, 0};
+    for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
       (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      KernelEstimate kernel = EstimateKernel(options, own, model.causal, op,
-                                             static_cast<OpPass>(pass));
-      time.seconds[pass] =
-          kernel.seconds +
-          CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm);
+      const size_t at = index * kNumOpPasses + pass;
+      KernelEstimate& kernel = kernels[at];
+      LowerClock(options.device, clock, &kernel);
+      time.seconds[pass] = kernel.seconds + casts[at];
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
     }
     times.push_back(std::move(time));
-    after_norm = op.kind == OpClass::kNorm;
   }
   return times;
 }

@@ -11,6 +11,7 @@
 
 #include "sim/cost/collective_time.h"
 #include "sim/cost/device.h"
+#include "sim/cost/framework_kernels.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/model/stages.h"
 
@@ -35,6 +36,7 @@ struct AnalyticOptions {
   std::shared_ptr<const Silicon> silicon;
   // Measured rates at the clock of a lasting load, or of a short run.
   bool sustained = true;
+  FrameworkKernels kernels = FrameworkKernels::kFused;
   friend bool operator==(const AnalyticOptions&,
                          const AnalyticOptions&) = default;
 };

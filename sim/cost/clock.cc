@@ -1,25 +1,73 @@
 #include "sim/cost/clock.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/match.h"
 
 namespace pipewright {
+namespace {
 
-double LastingClock(const DeviceSpec& device, absl::string_view type,
-                    double flops_per_s) {
-  if (device.board_watts <= 0 || flops_per_s <= 0) return 1;
+// Below it no board goes; it ends the search where a sheet is nonsense.
+constexpr double kLeastClock = 0.1;
+// The clock is found to 1e-12: halvings of the interval.
+constexpr int kHalvings = 40;
+constexpr double kFp8Joules = 1.07;
+
+}  // namespace
+
+bool IsClockMeasured(absl::string_view device, absl::string_view type) {
+  if (device == "h100") return type == "bfloat16" || type == "fp8";
+  return device == "b200" && type == "bfloat16";
+}
+
+double JoulesOfFlop(const DeviceSpec& device, absl::string_view type) {
+  if (device.board_watts <= 0) return 0;
   double peak = device.bf16_flops;
+  double factor = 1;
   if (absl::StartsWith(type, "fp8") && device.fp8_flops > 0) {
     peak = device.fp8_flops;
+    factor = kFp8Joules;
   }
   if (absl::StrContains(type, "fp4") && device.fp4_flops > 0) {
     peak = device.fp4_flops;
+    factor = kFp8Joules;
   }
-  const double joules = device.bf16_joules_per_flop * device.bf16_flops / peak;
-  return std::min(1.0, std::cbrt((device.board_watts - device.idle_watts) /
-                                 (joules * flops_per_s)));
+  return factor * device.bf16_joules_per_flop * device.bf16_flops / peak;
+}
+
+double ClockUnder(const DeviceSpec& device,
+                  absl::Span<const LoadedKernel> kernels, double idle_s) {
+  LoadedKernel sum;
+  sum.steady_s = idle_s;
+  for (const LoadedKernel& kernel : kernels) {
+    sum.clocked_s += kernel.clocked_s;
+    sum.steady_s += kernel.steady_s;
+    sum.clocked_joules += kernel.clocked_joules;
+    sum.steady_joules += kernel.steady_joules;
+  }
+  const double limit = device.board_watts - device.idle_watts;
+  if (device.board_watts <= 0 || sum.clocked_s <= 0) return 1;
+  const auto holds = [&](double clock) {
+    return sum.clocked_joules * clock * clock + sum.steady_joules <=
+           limit * (sum.clocked_s / clock + sum.steady_s);
+  };
+  if (holds(1)) return 1;
+  double low = kLeastClock;
+  double high = 1;
+  for (int step = 0; step < kHalvings; ++step) {
+    const double middle = (low + high) / 2;
+    (holds(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+double LastingClock(const DeviceSpec& device, absl::string_view type,
+                    double flops_per_s) {
+  if (flops_per_s <= 0) return 1;
+  const LoadedKernel second = {
+      .clocked_s = 1,
+      .clocked_joules = JoulesOfFlop(device, type) * flops_per_s};
+  return ClockUnder(device, {&second, 1}, 0);
 }
 
 }  // namespace pipewright

@@ -2,28 +2,67 @@
 // of measured rates are made, have the clock of the sheet; a board that draws
 // more than its limit lowers it within a second.
 //
-// The law: power = idle + energy * rate * (f / f0)^2, where `rate` is the
-// FLOP/s at clock f, which is itself in proportion to f: switching a gate takes
-// energy in proportion to the square of the voltage, and the voltage follows
-// the clock. So the rate falls to the cube root of (board - idle) / (energy *
-// rate at f0) where that is below 1. Only `energy` is fitted, on B200 pairs of
-// the same product in milliseconds and in seconds; calibrate/silicon/README.md
-// has the fit, its spread and the check on another card.
+// The law: a kernel that computes takes its time over the clock, and its energy
+// times the square of the clock (switching takes energy in proportion to the
+// square of the voltage, which follows the clock); a kernel that waits for
+// memory keeps both. The clock is the largest, at most 1, at which the mean
+// power of the kernels that run in turn is the board's limit: the regulator is
+// slower than they are. For a single product that is the cube root of (board -
+// idle) / (energy of a FLOP * rate).
+//
+// `clock` is the part of the short run's rate that is left, not that of the
+// frequency: on an H100 products keep 0.85 of their rate at 0.70 of it.
 #pragma once
 
+#include <string>
+
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "sim/cost/device.h"
 
 namespace pipewright {
 
-// Half of the 90 % interval of the law on the pairs that it was fitted to, as a
-// part of the time (calibrate/silicon/check.py --part clock).
-inline constexpr double kClockError = 0.29;
+// What a kernel is to the clock, in a short run.
+struct LoadedKernel {
+  double clocked_s = 0;  // goes by the clock
+  double steady_s = 0;   // does not
+  // Above the idle power's, of each part.
+  double clocked_joules = 0;
+  double steady_joules = 0;
+};
 
-// Lasting rate over that of a short run, at most 1. `flops_per_s` is that of
-// the short run, `type` the operands' ("bfloat16", "fp8", "nvfp4"): a FLOP of a
-// narrower type takes the energy of bf16 over the ratio of their peaks, which
-// stand for the same power. 1 where the device's power is not known.
+// Half of the 90 % interval of the law, as a part of the time: on the pairs of
+// B200 that it was fitted to (calibrate/silicon/check.py --part clock), and on
+// products of bf16 and fp8 on an H100 (experiments/h100_load).
+inline constexpr double kClockError = 0.29;
+inline constexpr double kHopperClockError = 0.03;
+
+// Was the law measured on the chip of this device ("h100", "b200", ...) for
+// operands of `type` ("bfloat16", "fp8", ...)? Elsewhere it is carried over.
+bool IsClockMeasured(absl::string_view device, absl::string_view type);
+
+// Of a product's FLOP, above the idle power. A FLOP of fp8 takes 1.07 times the
+// energy of bf16 over the ratio of their peaks (measured on an H100: 0.637 and
+// 1.19 pJ); of 4 bit, that over the ratio. 0 where the device's power is not
+// known.
+double JoulesOfFlop(const DeviceSpec& device, absl::string_view type);
+
+// Of an attention's FLOP over that of a product: exponentials beside them.
+// H100, cuDNN 9.19, d = 128, causal (experiments/h100_load).
+inline constexpr double kAttentionForwardJoules = 1.24;
+inline constexpr double kAttentionBackwardJoules = 1.35;
+
+// Of a byte read or written in the device's memory: a copy at 3.03 TB/s draws
+// 404 W above an H100's idle power (experiments/h100_load).
+inline constexpr double kJoulesOfByte = 133e-12;
+
+// That of a load of `kernels`, one after the other, and `idle_s` in which none
+// runs. 1 where the device's power is not known.
+double ClockUnder(const DeviceSpec& device,
+                  absl::Span<const LoadedKernel> kernels, double idle_s);
+
+// That of one product which runs again and again at `flops_per_s` in a short
+// run.
 double LastingClock(const DeviceSpec& device, absl::string_view type,
                     double flops_per_s);
 

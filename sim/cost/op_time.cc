@@ -12,9 +12,7 @@
 namespace pipewright {
 namespace {
 
-// What the law of the clock was fitted on.
-constexpr char kFittedDevice[] = "b200";
-constexpr char kFittedType[] = "bfloat16";
+constexpr char kBf16[] = "bfloat16";
 
 struct Product {
   double m, n, k;
@@ -37,25 +35,20 @@ Product ProductOf(const ModelOp& op, OpPass pass) {
 // Half of the 90 % interval of GroupedSeconds on what it was compared with.
 constexpr double kGroupedError = 0.24;
 
-// A burst time under the clock of the options.
-KernelEstimate UnderClock(const AnalyticOptions& options,
-                          const std::string& type, double flops,
-                          const SiliconTime& burst) {
+// One that computes, with the energy of its FLOPs.
+KernelEstimate Computing(const std::string& type, double joules,
+                         const SiliconTime& burst) {
   KernelEstimate out = {
       .seconds = burst.seconds, .error = burst.error, .how = "silicon"};
-  if (options.sustained) {
-    const double clock =
-        LastingClock(options.device, type, flops / burst.seconds);
-    out.seconds /= clock;
-    if (clock < 1) {
-      out.error = std::hypot(out.error, kClockError);
-      if (options.device.name != kFittedDevice || type != kFittedType) {
-        absl::StrAppend(&out.how, ", clock transferred");
-      }
-    }
-  }
+  out.load = {.clocked_s = burst.seconds, .clocked_joules = joules};
+  out.type = type;
   if (!burst.is_inside) absl::StrAppend(&out.how, ", outside");
   return out;
+}
+
+// One that waits for memory.
+LoadedKernel Streaming(double seconds, double bytes) {
+  return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
 }
 
 // From the device of the tables to that of the options, by the curves.
@@ -81,7 +74,7 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
       (op.count != 1 && !is_grouped)) {
     return {};
   }
-  const std::string type = precision == Precision::kFp8 ? "fp8" : "bfloat16";
+  const std::string type = precision == Precision::kFp8 ? "fp8" : kBf16;
   std::optional<SiliconTime> time = options.silicon->Product(
       type, product.layout, product.m, product.n, product.k);
   if (!time) return {};
@@ -93,10 +86,17 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
                        op.Work(pass).bytes);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  KernelEstimate out = UnderClock(options, type, flops, *time);
+  KernelEstimate out =
+      Computing(type, JoulesOfFlop(options.device, type) * flops, *time);
   if (is_grouped) {
-    out.seconds = GroupedSeconds(options.device, op.Work(pass).bytes, op.count,
-                                 out.seconds);
+    const double bytes = op.Work(pass).bytes;
+    out.seconds =
+        GroupedSeconds(options.device, bytes, op.count, time->seconds);
+    out.least_s = op.count * kGroupSeconds;
+    const LoadedKernel traffic =
+        Streaming(StreamSeconds(options.device, bytes), bytes);
+    out.load.steady_s = traffic.steady_s;
+    out.load.steady_joules = traffic.steady_joules;
     out.error = std::hypot(out.error, kGroupedError);
     absl::StrAppend(&out.how, ", grouped");
   }
@@ -120,7 +120,11 @@ std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
     return AttentionSeconds(device, pass, causal, flops, op.n);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return UnderClock(options, kFittedType, flops, *time);
+  return Computing(
+      kBf16,
+      JoulesOfFlop(options.device, kBf16) * flops *
+          (forward ? kAttentionForwardJoules : kAttentionBackwardJoules),
+      *time);
 }
 
 std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
@@ -133,10 +137,10 @@ std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
            StreamSeconds(options.silicon->device(), bytes), &*time);
   // Measured without the boundary between kernels.
   time->seconds += kKernelGapSeconds;
-  return KernelEstimate{
-      .seconds = time->seconds,
-      .error = time->error,
-      .how = time->is_inside ? "silicon" : "silicon, outside"};
+  return KernelEstimate{.seconds = time->seconds,
+                        .error = time->error,
+                        .how = time->is_inside ? "silicon" : "silicon, outside",
+                        .load = Streaming(time->seconds, bytes)};
 }
 
 std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
@@ -160,16 +164,54 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   }
 }
 
+// Of the fused kernels.
+KernelEstimate Fused(const AnalyticOptions& options,
+                     const TrainingSpec& training, bool causal,
+                     const ModelOp& op, OpPass pass) {
+  if (auto measured = Measured(options, training, causal, op, pass)) {
+    return *std::move(measured);
+  }
+  const double seconds = OpSeconds(options.device, training, causal, op, pass);
+  const OpWork& work = op.Work(pass);
+  KernelEstimate out = {.seconds = seconds, .how = "curve"};
+  out.load = Streaming(seconds, work.bytes);
+  // Products that no table has, too: their rate stays, their power counts.
+  out.load.steady_joules = std::max(
+      out.load.steady_joules, JoulesOfFlop(options.device, kBf16) * work.flops);
+  return out;
+}
+
 }  // namespace
 
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
                               const ModelOp& op, OpPass pass) {
-  if (auto measured = Measured(options, training, causal, op, pass)) {
-    return *std::move(measured);
-  }
-  return {.seconds = OpSeconds(options.device, training, causal, op, pass),
-          .how = "curve"};
+  KernelEstimate out = Fused(options, training, causal, op, pass);
+  const double factor =
+      FrameworkFactor(options.kernels, options.device, op, pass);
+  if (factor == 1) return out;
+  out.seconds *= factor;
+  // A slower kernel for the same FLOPs draws less; more traffic takes as much
+  // more energy.
+  out.load.clocked_s *= factor;
+  out.load.steady_s *= factor;
+  out.load.steady_joules *= factor;
+  absl::StrAppend(&out.how, ", framework");
+  return out;
+}
+
+void LowerClock(const DeviceSpec& device, double clock,
+                KernelEstimate* estimate) {
+  const double clocked_s = estimate->load.clocked_s;
+  if (clock >= 1 || clocked_s <= 0) return;
+  estimate->seconds =
+      std::max(estimate->least_s, estimate->load.steady_s + clocked_s / clock);
+  const bool is_measured = IsClockMeasured(device.name, estimate->type);
+  estimate->error =
+      std::hypot(estimate->error, is_measured && device.architecture == "hopper"
+                                      ? kHopperClockError
+                                      : kClockError);
+  if (!is_measured) absl::StrAppend(&estimate->how, ", clock transferred");
 }
 
 }  // namespace pipewright

@@ -1,4 +1,5 @@
 // experiments/papers/torchtitan.
+#include "absl/strings/match.h"
 #include "sim/reproduce/steps.h"
 
 namespace pipewright {
@@ -6,7 +7,8 @@ namespace {
 
 // FSDP2 as torchtitan uses it: weights, gradients and moments in fp32, weights
 // gathered in bf16, kept between the passes where there is a pipeline
-// (reshard_after_forward "default"). Cross entropy is PyTorch's.
+// (reshard_after_forward "default"). Cross entropy, rotary embeddings and
+// attention are PyTorch's, and what the row does not compile is eager.
 void AsTorchtitan(const TableRow& row, RunConfig* config) {
   StrategyChoice& strategy = config->strategy;
   strategy.parameter_bytes_per_parameter = 4;
@@ -15,6 +17,9 @@ void AsTorchtitan(const TableRow& row, RunConfig* config) {
   strategy.moment_bytes_per_parameter = 8;
   strategy.gather_type = GatherType::kBf16;
   strategy.fused_cross_entropy = false;
+  const bool is_eager = absl::StrContains(row.Text("note"), "eager");
+  config->costs.analytic_kernels =
+      is_eager ? FrameworkKernels::kEager : FrameworkKernels::kCompiled;
   if (row.Integer("pp") > 1) strategy.reshard_after_forward = false;
 }
 

@@ -80,6 +80,34 @@ TEST_CASE("calibrate: layers in fp8, all else as without", "[calibrate]") {
   CheckFp8(1 << PW_FP32 | 1 << PW_BF16, "bf16", 2);
 }
 
+// Libraries choose by both, so products alone have what the passes' have.
+TEST_CASE("calibrate: products have the scales and the biases of the passes",
+          "[calibrate]") {
+  for (const bool gpt : {true, false}) {
+    for (const bool fp8 : {true, false}) {
+      CalibrateOptions options = TinyCalibration();
+      options.model.gated = !gpt;
+      if (fp8) options.type = "fp8";
+      int wrong = 0;
+      const auto look = [&](const PwGemm& gemm, bool bias) {
+        const bool layer = gemm.outputs != options.model.vocabulary;
+        const bool forward = gemm.pass == PW_GEMM_FORWARD;
+        for (const float* scale : {gemm.a_scale, gemm.b_scale}) {
+          if ((scale != nullptr) != (gemm.type == PW_FP8)) ++wrong;
+        }
+        if ((gemm.type == PW_FP8) != (fp8 && layer)) ++wrong;
+        if (bias != (gpt && layer && forward)) ++wrong;
+      };
+      // No matrix of a layer has as many rows as the head's.
+      options.model.vocabulary = 48;
+      CHECK(
+          Calibrate(FakeKernels({.multiplies = look}), options, kNoHooks).ok());
+      INFO("gpt " << gpt << ", fp8 " << fp8);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("calibrate: fp8 is refused where the device or the model has none",
           "[calibrate]") {
   CalibrateOptions options = TinyCalibration();

@@ -49,8 +49,7 @@ TEST_CASE("import: kernel times of several kinds become tables",
   const auto tables = std::move(importer).Finish();
   INFO(tables.status());
   REQUIRE(tables.ok());
-  const SiliconTable* products =
-      FindTable(*tables, {"gemm", "bfloat16", "TN"});
+  const SiliconTable* products = FindTable(*tables, {"gemm", "bfloat16", "TN"});
   REQUIRE(products != nullptr);
   // The geometric mean of both campaigns; they are far apart.
   CHECK(products->seconds(0) == Approx(20e-6));

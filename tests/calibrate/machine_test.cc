@@ -1,6 +1,12 @@
 #include "calibrate/machine.h"
 
+#include <sched.h>
+
 #include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "calibrate/memory_subjects.h"
 
 namespace pipewright {
 namespace {
@@ -49,6 +55,28 @@ TEST_CASE("calibrate: the machine's own reading grows with what we use",
   CHECK(after.own_s >= before.own_s + 0.05);
   CHECK(after.cores >= 1);
   if (before.busy_s >= 0) CHECK(after.busy_s >= before.busy_s);
+}
+
+TEST_CASE("calibrate: the host's bandwidth is of the CPUs we may use",
+          "[calibrate]") {
+  const int all = AllowedCpus();
+  CHECK(all >= 1);
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+  CHECK(AllowedCpus() == 1);
+  Subject subject = HostMemorySubject();
+  std::vector<double> samples;
+  CHECK(subject.visit(&samples).ok());
+  REQUIRE(samples.size() == 1);
+  // No CPU has so much, and none so little.
+  CHECK(samples[0] > 1e7);
+  CHECK(samples[0] < 1e12);
+  sched_setaffinity(0, sizeof(before), &before);
+  CHECK(AllowedCpus() == all);
 }
 
 }  // namespace

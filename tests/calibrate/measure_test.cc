@@ -2,9 +2,13 @@
 #include "calibrate/measure.h"
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "absl/strings/match.h"
 
 namespace pipewright {
 namespace {
@@ -209,6 +213,54 @@ TEST_CASE("measure: a failing visit is named", "[calibrate]") {
   };
   const auto measured = MeasureAll(subjects, {}, script.Hooks(), {});
   CHECK(measured.status().message() == "A: the device is gone");
+}
+
+// A hold that ran out: that sample is wrong, the others are not.
+TEST_CASE("measure: lost visits are made up for and named", "[calibrate]") {
+  MeasureOptions options;
+  options.rounds = 3;
+  options.budget_s = 0;
+  const auto losing = [&](Script* script, std::function<bool(int)> lost) {
+    Subject subject = script->Make('A', 1, [] { return 5.0; });
+    const auto visit = subject.visit;
+    auto visits = std::make_shared<int>(0);
+    subject.visit = [=](std::vector<double>* samples) {
+      const absl::Status status = visit(samples);
+      samples->assign(1, 1e9);
+      if (lost((*visits)++)) return absl::DeadlineExceededError("too late");
+      samples->assign(1, 5.0);
+      return status;
+    };
+    return MeasureAll({subject, script->Make('B', 1, [] { return 7.0; })},
+                      options, script->Hooks(), {});
+  };
+  // The first visit, one in a round, the last one.
+  for (const int lost : {0, 3, 6}) {
+    Script script;
+    const Measured measured =
+        losing(&script, [=](int visit) { return visit == lost; }).value();
+    CHECK(measured.profile.optimizers[0].time.count == 6);
+    CHECK(measured.profile.optimizers[0].time.max_s == 5);
+    CHECK(measured.profile.optimizers[1].time.count == 6);
+    REQUIRE(measured.lost.size() == 1);
+    CHECK(absl::StartsWith(measured.lost[0], "A: 1 of "));
+    CHECK(absl::StrContains(measured.lost[0], "lost: too late"));
+  }
+  // A round that loses all ends, and the others count.
+  Script script;
+  const Measured measured = losing(&script, [](int visit) {
+                              return visit >= 3 && visit < 6;
+                            }).value();
+  CHECK(measured.rounds == 3);
+  CHECK(measured.profile.optimizers[0].time.count == 4);
+  CHECK(measured.lost ==
+        std::vector<std::string>{"A: 3 of 8 timings were lost: too late"});
+  // Nothing will come of it.
+  Script never;
+  const absl::Status status = losing(&never, [](int) { return true; }).status();
+  CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(status.message() == "A: too late");
+  CHECK(never.now < 6);
 }
 
 }  // namespace

@@ -14,13 +14,20 @@ ProfileSource Gpu() {
   ProfileSource source;
   source.backend = "cuda";
   source.device = "NVIDIA H100 80GB HBM3";
+  source.cores = 132;
+  source.memory_bytes = 85017493504;
+  source.before.max_clock_mhz = source.after.max_clock_mhz = 1980;
+  source.before.pcie_generation = source.after.pcie_generation = 5;
+  source.before.pcie_width = source.after.pcie_width = 16;
   return source;
 }
+
+constexpr int64_t kCache = 50 << 20;
 
 std::vector<std::string> FlagsOf(const Profile& profile,
                                  const ProfileSource& source) {
   std::vector<std::string> warnings;
-  AppendRedFlags(profile, source, {}, &warnings);
+  AppendRedFlags(profile, source, {}, kCache, &warnings);
   return warnings;
 }
 
@@ -94,13 +101,67 @@ TEST_CASE("red flags: copies faster than the wires", "[calibrate]") {
   CHECK(FlagsOf(profile, Gpu()).empty());
   profile.copies[0].time.median_s = (1 << 30) / 65e9;
   CheckOne(profile, Gpu(), "65 GBps");
-  // Read and written: 4 TB/s is more than an H100 has, but not an H200.
+  // Read and written, but for what stays in the cache: 4 TB/s is more than an
+  // H100 has, but not an H200.
   profile.copies[0].direction = CopyDirection::kDeviceToDevice;
-  profile.copies[0].time.median_s = (1 << 30) / 2e12;
+  profile.copies[0].time.median_s = (2.0 * (1 << 30) - kCache) / 4e12;
   CheckOne(profile, Gpu(), "4 TBps");
   ProfileSource h200 = Gpu();
   h200.device = "NVIDIA H200";
+  h200.memory_bytes = 150754820096;
   CHECK(FlagsOf(profile, h200).empty());
+  // Half of a PCIe 4.0's 16 lanes, or an unknown number of them.
+  ProfileSource narrow = Gpu();
+  narrow.before.pcie_generation = narrow.after.pcie_generation = 4;
+  profile.copies[0].direction = CopyDirection::kHostToDevice;
+  profile.copies[0].time.median_s = (1 << 30) / 35e9;
+  CheckOne(profile, narrow, "more than the 30 GBps");
+  narrow.before.pcie_generation = narrow.after.pcie_generation = -1;
+  CHECK(FlagsOf(profile, narrow).empty());
+}
+
+// An H100 copied 16 MiB at "3.4 TB/s": what it wrote was still in its L2.
+TEST_CASE("red flags: writes that stay in the cache are not counted",
+          "[calibrate]") {
+  Profile profile;
+  profile.copies = {
+      {.direction = CopyDirection::kDeviceToDevice, .bytes = 16 << 20}};
+  profile.copies[0].time.median_s = 9.872e-6;
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.copies[0].time.median_s = (16 << 20) / 3.6e12;
+  CheckOne(profile, Gpu(), "3.6 TBps");
+  Profile kernel;
+  kernel.kernels = {{.name = "swiglu.forward", .bytes = 150e6}};
+  kernel.kernels[0].time.median_s = 150e6 / 4.5e12;
+  CHECK(FlagsOf(kernel, Gpu()).empty());
+  kernel.kernels[0].time.median_s = 150e6 / 6e12;
+  CheckOne(kernel, Gpu(), "swiglu.forward");
+}
+
+TEST_CASE("red flags: limits are the device's own", "[calibrate]") {
+  // Nothing is known of this one but that none is so fast.
+  ProfileSource other = Gpu();
+  other.device = "NVIDIA Something";
+  CHECK(FlagsOf(WithPass(ProfilePass::kForward, 1e-3, 3000e9), other).empty());
+  CheckOne(WithPass(ProfilePass::kForward, 1e-3, 30000e9), other,
+           "30000 TFLOP/s");
+  ProfileSource a100 = Gpu();
+  a100.device = "NVIDIA A100-SXM4-80GB";
+  a100.cores = 108;
+  a100.before.clock_mhz = a100.after.clock_mhz = 1200;
+  a100.before.max_clock_mhz = a100.after.max_clock_mhz = 1410;
+  CHECK(FlagsOf(WithPass(ProfilePass::kForward, 1e-3, 300e9), a100).empty());
+  CheckOne(WithPass(ProfilePass::kForward, 1e-3, 320e9), a100,
+           "more than the 312");
+}
+
+TEST_CASE("red flags: attention that cuDNN refused", "[calibrate]") {
+  Profile profile;
+  profile.kernels = {{.name = "attention.causal.forward"}};
+  profile.kernels[0].implementation = "own attention";
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.kernels[0].implementation = "own attention; cudnn 9.19.0: no engine";
+  CheckOne(profile, Gpu(), "no plan: cudnn 9.19.0: no engine");
 }
 
 TEST_CASE("red flags: transfers faster than NVLink", "[calibrate]") {
@@ -143,6 +204,22 @@ TEST_CASE("red flags: F over W", "[calibrate]") {
   CHECK(FlagsOf(profile, Gpu()).empty());
   profile.passes[1].time.median_s = 1.5e-3;
   CheckOne(profile, Gpu(), "F / W is 2.00");
+  // W of experts has many small products.
+  profile.passes[0].time.median_s = 1.04e-3;
+  CheckOne(profile, Gpu(), "F / W is 0.69");
+  for (PassEntry& entry : profile.passes) {
+    entry.part = ProfilePart::kExpertLayer;
+  }
+  CHECK(FlagsOf(profile, Gpu()).empty());
+  profile.passes[0].time.median_s = 0.6e-3;
+  CheckOne(profile, Gpu(), "plausible are 0.5 to 1.5");
+  // Launches take longer than what they launch.
+  for (PassEntry& entry : profile.passes) {
+    entry.part = ProfilePart::kLayer;
+    entry.time.median_s = 25e-6;
+  }
+  profile.passes[0].time.median_s = 75e-6;
+  CHECK(FlagsOf(profile, Gpu()).empty());
 }
 
 TEST_CASE("red flags: clocks and throttling", "[calibrate]") {
@@ -164,7 +241,7 @@ TEST_CASE("red flags: clocks and throttling", "[calibrate]") {
   ProfileState round;
   round.clock_mhz = 1755;
   round.throttle = 8 | 1;
-  AppendRedFlags({}, source, {round, round}, &flags);
+  AppendRedFlags({}, source, {round, round}, kCache, &flags);
   REQUIRE(flags.size() == 1);
   CHECK(absl::StrContains(flags[0], "throttled (reasons 0x8)"));
 }

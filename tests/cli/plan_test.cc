@@ -118,8 +118,8 @@ TEST_CASE("cli: plan finds the best of an exhaustive search", "[cli][long]") {
                     }));
 }
 
-PlanOutcome SmallPlan(PlanObjective objective) {
-  PlanRequest request = SmallRequest("80GiB");
+PlanOutcome SmallPlan(PlanObjective objective, const char* memory = "80GiB") {
+  PlanRequest request = SmallRequest(memory);
   request.objective = objective;
   RunContext context;
   PlanOptions options;
@@ -141,9 +141,18 @@ TEST_CASE("cli: of what is as fast plan takes what needs least memory",
   CHECK(as_fast > 0);
   const auto report = nlohmann::json::parse(PlanToJson(plan), nullptr, false);
   CHECK(report["margin"].get<double>() > 1e-9);
-  const std::string text = PlanToText(plan);
-  CHECK(absl::StrContains(text, "as fast as the best: "));
-  CHECK(absl::StrContains(text, "keeps out what takes at most"));
+  CHECK(absl::StrContains(PlanToText(plan), "as fast as the best: "));
+}
+
+TEST_CASE("cli: plan says what too little memory keeps out", "[cli]") {
+  const PlanOutcome plan = SmallPlan(PlanObjective::kTokensPerSecond, "40GiB");
+  REQUIRE(plan.kept_out);
+  CHECK(plan.kept_out_s < plan.ranked[0].score);
+  CHECK(absl::StrContains(PlanToText(plan), "keeps out what takes at most"));
+  const PlanOutcome plenty =
+      SmallPlan(PlanObjective::kTokensPerSecond, "1000GiB");
+  CHECK_FALSE(
+      absl::StrContains(PlanToText(plenty), "keeps out what takes at most"));
 }
 
 TEST_CASE("cli: bounds of plan are seconds of a step for each objective",

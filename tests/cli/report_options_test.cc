@@ -221,11 +221,40 @@ TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
   }
 }
 
-TEST_CASE("cli: there are no profiles, which is no error", "[cli]") {
+TEST_CASE("cli: profiles that ship have a name, a device and a model",
+          "[cli]") {
   const BinaryResult list = RunBinary({"list", "profiles", "--json"});
   CHECK(list.exit_code == 0);
-  CHECK(json::parse(list.out)["profiles"] == json::array());
-  CHECK(absl::StrContains(list.err, "no calibration profile"));
+  CHECK(list.err == "");
+  const json rows = json::parse(list.out)["profiles"];
+  CHECK(rows.size() >= 4);
+  for (const json& row : rows) {
+    INFO(row);
+    CHECK(absl::StrContains(row["summary"].get<std::string>(), ", 20"));
+    CHECK_FALSE(row["layers"].empty());
+    CHECK(row["passes"] > 0);
+  }
+  const BinaryResult shown =
+      RunBinary({"calibrate", "show", "h100-gpt-1.7b", "--json"});
+  INFO(shown.err);
+  CHECK(shown.exit_code == 0);
+  CHECK(json::parse(shown.out)["complete"] == true);
+}
+
+TEST_CASE("cli: the measured times of a profile that ships are those of a run",
+          "[cli]") {
+  for (const char* precision : {"bf16", "fp8"}) {
+    const BinaryResult run = RunBinary(
+        {"simulate", "--model", "llama3-8b", "--sequence", "8192",
+         "--precision", precision, "--profile", "h100-llama3-8b", "--schedule",
+         "zb-h1", "--pp", "8", "--microbatches", "16", "--p2p", "0us",
+         "--engine", "fast", "--memory", "1TiB", "--json"});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json costs = json::parse(run.out)["costs"];
+    CHECK(costs["profile"] == "h100-llama3-8b");
+    CHECK(costs["type"] == precision);
+  }
 }
 
 TEST_CASE("cli: an output that is a full device is exit 1", "[cli]") {

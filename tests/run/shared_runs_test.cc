@@ -71,6 +71,9 @@ std::vector<RunConfig> Different() {
   add([](RunConfig& config) { config.costs.analytic_device = "b200"; });
   add([](RunConfig& config) { config.costs.analytic_silicon = "none"; });
   add([](RunConfig& config) { config.costs.analytic_sustained = false; });
+  add([](RunConfig& config) {
+    config.costs.analytic_kernels = FrameworkKernels::kCompiled;
+  });
   return configs;
 }
 

@@ -5,6 +5,7 @@ namespace {
 
 FakeDevice fake;
 int readings = 0;
+int releases = 0;
 std::vector<AdamCall> adam_calls;
 FakeGraphs graphs;
 
@@ -43,7 +44,7 @@ PwStatus HoldStream(PwDevice*, PwStream*) {
 
 PwStatus ReleaseStreams(PwDevice*) {
   if (fake.hear) fake.hear("release");
-  return PW_OK;
+  return ++releases == fake.failing_release ? PW_FAILED : PW_OK;
 }
 
 PwStatus Synchronize(PwDevice*, PwStream*) {
@@ -54,6 +55,7 @@ PwStatus Synchronize(PwDevice*, PwStream*) {
 PwStatus Gemm(PwDevice* device, PwStream* stream, const PwGemm* gemm,
               const void* a, const void* b, const void* bias, void* c) {
   if (fake.hear) fake.hear("gemm");
+  if (fake.multiplies) fake.multiplies(*gemm, bias != nullptr);
   if (gemm->type == PW_BF16 && (fake.types >> PW_BF16 & 1) != 0) return PW_OK;
   return pw_cpu_kernels()->gemm(device, stream, gemm, a, b, bias, c);
 }
@@ -103,6 +105,7 @@ FakeGraphs GraphsOfFake() { return graphs; }
 const PwKernels* FakeKernels(const FakeDevice& device) {
   fake = device;
   readings = 0;
+  releases = 0;
   adam_calls.clear();
   graphs = {};
   static PwKernels table = *pw_cpu_kernels();

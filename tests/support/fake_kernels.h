@@ -29,6 +29,8 @@ struct FakeDevice {
   int64_t cache_bytes = -1;  // that the device claims; below 0: the CPU's
   // Seconds between events instead of `seconds`, asked each time.
   std::function<double()> elapsed = nullptr;
+  int failing_release = 0;  // of streams, counted from 1; 0: none fails
+  std::function<void(const PwGemm& gemm, bool bias)> multiplies = nullptr;
   // Told of "hold", "release", "wait" and "gemm".
   std::function<void(const std::string& call)> hear = nullptr;
 };

@@ -59,6 +59,12 @@ void KernelCompare::Device(const std::string& name, const void* got,
   Tensor(name, rig_.Get(got, want.size(), type), want);
 }
 
+void KernelCompare::WithFp8Cores(double tolerance) {
+  PwDeviceInfo info = {};
+  rig_.Ok(rig_.kernels()->info(rig_.device(), &info), "info");
+  if (info.fp8_gemm == 1) result_.tolerance = tolerance;
+}
+
 void KernelCompare::Bits(const std::string& name,
                          const std::vector<uint8_t>& first,
                          const std::vector<uint8_t>& second) {

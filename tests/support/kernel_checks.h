@@ -59,6 +59,8 @@ class KernelCompare {
   void Tensor(const std::string& name, const Values& got, const Values& want);
   void Device(const std::string& name, const void* got, PwType type,
               const Values& want);
+  // On a device that computes fp8 in tensor cores, errors up to `tolerance`.
+  void WithFp8Cores(double tolerance);
   // A difference between two runs that must be equal in all bits.
   void Bits(const std::string& name, const std::vector<uint8_t>& first,
             const std::vector<uint8_t>& second);
@@ -68,6 +70,12 @@ class KernelCompare {
   KernelRig& rig_;
   KernelResult result_;
 };
+
+// Of products in fp8 with fp32 results. Hopper's tensor cores keep about 14
+// bits of partial sums, without fast accumulation too (DeepSeek-V3, arXiv
+// 2412.19437, section 3.3.2): each of a sum's about 10 steps of 32 products
+// cuts off up to 2^-13. On an H100 errors were up to 4.4e-4.
+constexpr double kFp8PartialSums = 1e-3;
 
 // A check of one primitive: `run` calls it and compares. The tolerance, 2e-6 in
 // fp32 (one rounding of the result and of its sums) and 8e-3 in bf16 (8 bits),

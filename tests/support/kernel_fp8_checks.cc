@@ -89,6 +89,7 @@ const void* PutFp8(KernelRig* rig, Values* values, int64_t rows,
 
 void RunProducts(KernelRig* rig, KernelCompare* compare, PwType type,
                  bool transposed, bool biased) {
+  if (type == PW_FP32) compare->WithFp8Cores(kFp8PartialSums);
   constexpr int64_t kTokens = 144;
   constexpr int64_t kInputs = 272;
   constexpr int64_t kOutputs = 64;
@@ -208,7 +209,6 @@ std::vector<KernelCheck> Fp8Checks() {
           [=](KernelRig* rig, KernelCompare* compare, PwType type) {
             RunProducts(rig, compare, type, transposed, biased);
           },
-          // Tensor cores keep less than fp32 of partial sums.
           2));
     }
   }

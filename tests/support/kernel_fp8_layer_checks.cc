@@ -160,6 +160,7 @@ KernelResult CheckLayer(const PwKernels* kernels, PwDevice* device, PwType type,
                         const LayerCase& one) {
   KernelRig rig(kernels, device);
   KernelCompare compare(&rig, type == PW_FP32 ? 5e-6 : 4e-2);
+  if (type == PW_FP32) compare.WithFp8Cores(kFp8PartialSums);
   const PwModel model = ModelOf(one, type);
   const PwWork work = {2, 48, 0, 48};
   PassRun run(&rig, model, work, one.slices, PW_LAYER, 21);
@@ -193,7 +194,11 @@ KernelResult CheckLayer(const PwKernels* kernels, PwDevice* device, PwType type,
 KernelResult CheckLoss(const PwKernels* kernels, PwDevice* device, PwType type,
                        const LayerCase& one) {
   KernelRig rig(kernels, device);
-  KernelCompare compare(&rig, 0.1875);
+  constexpr double kRounding = 0.1875;
+  KernelCompare compare(&rig, kRounding);
+  // Partial sums that are cut off round some operands the other way: 0.189 on
+  // an H100.
+  compare.WithFp8Cores(kRounding + 0x1p-6);
   const PwModel model = ModelOf(one, type);
   const PwWork work = {2, 48, 0, 48};
   PassRun run(&rig, model, work, one.slices, PW_LAYER, 22);

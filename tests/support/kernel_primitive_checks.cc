@@ -254,14 +254,19 @@ std::vector<KernelCheck> PrimitiveChecks() {
       }
     }
   }
-  // Two, three and more vectors of a row for each thread.
-  for (const int64_t columns : {2056, 4104, 8200, 12296, 16392}) {
+  // Two, three and more vectors of a row for each thread; several rows for each
+  // block.
+  const int64_t shapes[][2] = {{3, 2056},  {3, 2312},  {3, 4104}, {3, 8200},
+                               {3, 12296}, {3, 16392}, {600, 64}, {600, 1160}};
+  for (const int64_t(&shape)[2] : shapes) {
+    const int64_t rows = shape[0];
+    const int64_t columns = shape[1];
     for (const PwNorm norm : {PW_RMS_NORM, PW_LAYER_NORM}) {
       checks.push_back(MakeKernelCheck(
           std::string(norm == PW_RMS_NORM ? "rms" : "layer") + " norm" +
-              ShapeText({3, columns}),
+              ShapeText({rows, columns}),
           false, false, [=](Rig rig, Compare compare, PwType type) {
-            RunNorm(rig, compare, type, norm, 3, columns, true);
+            RunNorm(rig, compare, type, norm, rows, columns, true);
           }));
     }
   }

@@ -2,6 +2,7 @@
 // its graph, and any graph has one.
 #include <cudnn_graph.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -178,6 +179,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const handle,
   }
 }
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
+  if (Of(handle)->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+      std::getenv("EMULATION_CUDNN_REFUSES") != nullptr) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   Of(handle)->finalized = true;
   return CUDNN_STATUS_SUCCESS;
 }

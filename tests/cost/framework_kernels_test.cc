@@ -1,0 +1,127 @@
+// Kernels of a framework that does not fuse, against what was measured.
+#include "sim/cost/framework_kernels.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "sim/base/file.h"
+#include "sim/cost/analytic.h"
+#include "sim/cost/kernel_time.h"
+#include "sim/cost/op_time.h"
+#include "tests/support/paths.h"
+
+namespace pipewright {
+namespace {
+
+// Microseconds of the rows `short` of experiments/h100_load/mixtures.csv, by
+// name and size.
+std::map<std::string, double> MeasuredShort() {
+  const auto text =
+      ReadFile(testing::SourcePath("experiments/h100_load/mixtures.csv"),
+               InputKind::kProfile);
+  REQUIRE(text.ok());
+  std::map<std::string, double> times;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    const std::vector<std::string> cells = absl::StrSplit(line, ',');
+    if (cells[0] != "short") continue;
+    double us = 0;
+    REQUIRE(absl::SimpleAtod(cells[7], &us));
+    times[absl::StrCat(cells[1], " ", cells[3])] = us;
+  }
+  return times;
+}
+
+double Factor(FrameworkKernels kernels, OpClass kind, const char* name,
+              OpPass pass, const char* device = "h100") {
+  ModelOp op;
+  op.kind = kind;
+  op.name = name;
+  return FrameworkFactor(kernels, *FindDevice(device), op, pass);
+}
+
+TEST_CASE("framework: factors are those that were measured", "[cost]") {
+  using enum FrameworkKernels;
+  using enum OpPass;
+  const std::map<std::string, double> us = MeasuredShort();
+  CHECK(Factor(kCompiled, OpClass::kAttention, "attention", kForward) ==
+        Approx(us.at("sdpa flash forward 8192") /
+               us.at("sdpa cudnn forward 8192"))
+            .epsilon(0.01));
+  CHECK(Factor(kCompiled, OpClass::kAttention, "attention", kBackwardInput) ==
+        Approx(us.at("sdpa flash backward 8192") /
+               us.at("sdpa cudnn backward 8192"))
+            .epsilon(0.01));
+  // Shorter sequences keep within 5 % of it.
+  CHECK(us.at("sdpa flash forward 2048") / us.at("sdpa cudnn forward 2048") ==
+        Approx(1.87).epsilon(0.05));
+  CHECK(Factor(kEager, OpClass::kNorm, "attention norm", kForward) ==
+        Approx(us.at("rms_norm eager forward 0") /
+               us.at("rms_norm fused forward 0"))
+            .epsilon(0.01));
+  CHECK(Factor(kEager, OpClass::kNorm, "attention norm", kBackwardInput) ==
+        Approx(us.at("rms_norm eager backward 0") /
+               us.at("rms_norm fused backward 0"))
+            .epsilon(0.01));
+  // Against the estimate of the same elements: 16384 x 40 heads of 128, read
+  // and written in 16 bit; 16384 x 128256 words, 4 bytes each.
+  const DeviceSpec h100 = *FindDevice("h100");
+  const double rotary_s =
+      StreamSeconds(h100, 4.0 * 16384 * 40 * 128) + kKernelGapSeconds;
+  const double loss_s =
+      StreamSeconds(h100, 4.0 * 16384 * 128256) + kKernelGapSeconds;
+  CHECK(
+      Factor(kCompiled, OpClass::kElementwise, "rotary embedding", kForward) ==
+      Approx(1e-6 * us.at("rotary complex forward 0") / rotary_s)
+          .epsilon(0.03));
+  CHECK(Factor(kCompiled, OpClass::kLoss, "loss", kForward) ==
+        Approx(1e-6 * us.at("cross_entropy fp32 forward 0") / loss_s)
+            .epsilon(0.03));
+  CHECK(Factor(kCompiled, OpClass::kLoss, "loss", kBackwardInput) ==
+        Approx(1e-6 * us.at("cross_entropy fp32 backward 0") / loss_s)
+            .epsilon(0.03));
+}
+
+TEST_CASE("framework: what stays as it is", "[cost]") {
+  using enum FrameworkKernels;
+  using enum OpPass;
+  for (const OpClass kind :
+       {OpClass::kGemm, OpClass::kAttention, OpClass::kNorm, OpClass::kLoss,
+        OpClass::kElementwise, OpClass::kLookup}) {
+    CHECK(Factor(kFused, kind, "rotary embedding", kForward) == 1);
+  }
+  CHECK(Factor(kCompiled, OpClass::kNorm, "last norm", kForward) == 1);
+  CHECK(Factor(kEager, OpClass::kGemm, "up", kForward) == 1);
+  CHECK(Factor(kEager, OpClass::kElementwise, "activation", kForward) == 1);
+  // FlashAttention-2 fills an A100, whose curves are of it.
+  CHECK(Factor(kEager, OpClass::kAttention, "attention", kForward,
+               "a100-80gb") == 1);
+  CHECK(Factor(kEager, OpClass::kAttention, "attention", kForward, "h200") >
+        1.5);
+}
+
+TEST_CASE("framework: a longer kernel says so, and draws no more", "[cost]") {
+  const TrainingSpec training;
+  AnalyticOptions options = {.device = *FindDevice("h100")};
+  ModelOp op;
+  op.kind = OpClass::kAttention;
+  op.n = 8192;
+  op.k = 128;
+  op.work[0] = {.flops = 5e11, .bytes = 1e8};
+  const KernelEstimate fused =
+      EstimateKernel(options, training, true, op, OpPass::kForward);
+  options.kernels = FrameworkKernels::kCompiled;
+  const KernelEstimate longer =
+      EstimateKernel(options, training, true, op, OpPass::kForward);
+  CHECK(longer.seconds == Approx(1.87 * fused.seconds));
+  CHECK(longer.how == fused.how + ", framework");
+  CHECK(longer.load.clocked_joules == fused.load.clocked_joules);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -126,6 +126,32 @@ TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
   }
 }
 
+// A FREE stood in front of its own forward: exit code 4.
+TEST_CASE("offload: stages without layers leave nothing to copy", "[offload]") {
+  const std::string base =
+      "simulate --model gpt-1.7b --system dgx-a100 --analytic --engine fast "
+      "--memory 1000GiB --optimizer none --offload full --json ";
+  for (const char* const split :
+       {"--schedule interleaved-1f1b --pp 4 --vpp 2 --microbatches 8 --layers "
+        "4,4,4,4,4,0,2,2 --set system.pcie.bandwidth=200GBps",
+        // More stages than layers.
+        "--schedule po-f --pp 8 --vpp 4 --microbatches 16 --split balanced",
+        "--schedule zb-v --pp 16 --microbatches 32 --split balanced"}) {
+    const BinaryResult run = Run(base + split);
+    INFO(split << run.err);
+    REQUIRE(run.exit_code == 0);
+    const json offload = json::parse(run.out)["offload"];
+    int64_t activations = 0;
+    int64_t candidates = 0;
+    for (const json& rank : offload["ranks"]) {
+      activations += rank["activations"].get<int64_t>();
+      candidates += rank["candidates"].get<int64_t>();
+    }
+    CHECK(candidates > 0);
+    CHECK(candidates < activations);
+  }
+}
+
 // Copies that matter, over switches that two devices share.
 TEST_CASE("offload: no schedule's step is longer on shared links",
           "[offload]") {
@@ -201,7 +227,8 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
         Approx(attention + mlp).epsilon(1e-3));
   // What is computed again is not copied: of recomputed chunks only the input
   // is there, so that a choice without it leaves them on the device.
-  const std::string again = " --recompute full --set strategy.recompute_chunks=0";
+  const std::string again =
+      " --recompute full --set strategy.recompute_chunks=0";
   const BinaryResult mixed = Run(base + again + " --offload-tensors attention");
   INFO(mixed.err);
   REQUIRE(mixed.exit_code == 0);

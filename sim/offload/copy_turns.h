@@ -5,8 +5,8 @@
 // A plan of copies (activation_plan.h) has booked its turns. Of a file's orders
 // they are dealt out: an order tells when a copy can begin, where it stands,
 // and when it must have ended: an O at its FREE, an L at the pass that reads.
-// Of two ranks the turns are those with the least delay, of more the one that
-// is due first goes first.
+// Of two ranks the turns are those with the least delay, of more, or of very many
+// copies, the one that is due first goes first.
 //
 // Ranks never wait in a circle: a plan's turns are in the order of times at
 // which all passes and copies can run. Turns that are dealt out follow a run

@@ -68,6 +68,41 @@ TEST_CASE("offload: refusals name field, value and what is allowed",
   }
 }
 
+// They stood still, or lost the turns of their copies.
+TEST_CASE("offload: only buffered hops go with copies", "[offload]") {
+  const std::string base =
+      "simulate --microbatches 8 --engine fast --model gpt-tiny "
+      "--system dgx-a100 --forward 1ms --backward-input 1ms "
+      "--backward-weight 1ms ";
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("copies.pws");
+  const BinaryResult written = Run(
+      "schedule 1f1b --pp 4 --microbatches 8 --offload full --offload-ratio "
+      "0.5 -o " +
+      file);
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  for (const std::string rule : {"batched", "rendezvous"}) {
+    for (const std::string& copies :
+         {std::string("--schedule 1f1b --offload full"),
+          "--schedule " + file}) {
+      CAPTURE(rule, copies);
+      const BinaryResult run =
+          Run(absl::StrCat(base, "--pp 4 ", copies, " --waiting ", rule));
+      INFO(run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(absl::StrContains(run.err, "strategy.waiting: " + rule));
+      CHECK(absl::StrContains(run.err, "allowed: buffered with activations"));
+    }
+    // One rank waits for nobody.
+    const BinaryResult one = Run(absl::StrCat(
+        base, "--schedule 1f1b --pp 1 --offload full", " --waiting ", rule));
+    INFO(one.err);
+    CHECK(one.exit_code == 0);
+  }
+  CHECK(Run(base + "--schedule 1f1b --pp 4 --waiting batched").exit_code == 0);
+}
+
 TEST_CASE("offload: a system without PCIe or host memory is refused",
           "[offload]") {
   const std::string base =

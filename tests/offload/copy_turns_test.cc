@@ -281,6 +281,7 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
                 .iteration_s();
         Program program = Lowered(run.plan.schedule, run.options);
         REQUIRE(HandTurns(run.copies, &program).ok());
+        CHECK_FALSE(program.turns_dropped);
         const absl::StatusOr<RunSummary> summary = RunSimgrid(program, {});
         INFO(summary.status());
         REQUIRE(summary.ok());
@@ -289,6 +290,7 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
         for (SwitchCopies& copies : run.copies) copies.planned = {};
         program = Lowered(run.plan.schedule, run.options);
         REQUIRE(HandTurns(run.copies, &program).ok());
+        CHECK_FALSE(program.turns_dropped);
         const absl::StatusOr<RunSummary> dealt = RunSimgrid(program, {});
         INFO(dealt.status());
         REQUIRE(dealt.ok());
@@ -297,6 +299,20 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
     }
   }
   CHECK(offloaded > 1000);
+}
+
+TEST_CASE("offload: a program says where its turns are dropped", "[offload]") {
+  OnSwitches run = Planned("1f1b", 4, 0.4, 0.125);
+  // 1F1B stands still where hops block one by one.
+  run.options.wait_rule = WaitRule::kRendezvous;
+  Program program = Lowered(run.plan.schedule, run.options);
+  REQUIRE(HandTurns(run.copies, &program).ok());
+  CHECK(program.turns_dropped);
+  // Nobody shares a switch.
+  for (SwitchCopies& copies : run.copies) copies.ranks.resize(1);
+  program.turns_dropped = false;
+  REQUIRE(HandTurns(run.copies, &program).ok());
+  CHECK_FALSE(program.turns_dropped);
 }
 
 }  // namespace

@@ -68,9 +68,9 @@ Fp8Kept Fp8KeptOf(const PartLayout& layout, const Fp8Weights& weights,
                            layout.inputs.normal2, layout.inputs.active};
   const size_t grads[] = {layout.grads.qkv, layout.grads.out, layout.grads.wide,
                           layout.grads.down};
-  Fp8Kept kept = {inputs[index], layout.inputs.scales + index * PW_SCALE_ALIGNMENT,
-                  grads[index], layout.grads.scales + index * PW_SCALE_ALIGNMENT,
-                  layout.grads.biases};
+  const size_t scale = index * PW_SCALE_ALIGNMENT;
+  Fp8Kept kept = {inputs[index], layout.inputs.scales + scale, grads[index],
+                  layout.grads.scales + scale, layout.grads.biases};
   for (int before = 0; before < index; ++before) {
     kept.bias += weights.matrices[before].outputs * sizeof(float);
   }

@@ -1,5 +1,5 @@
-// The products of all experts in one call of cuBLAS. On an H100 with cuBLAS 13.1
-// it takes 128 experts and 16 (experiments/h100).
+// The products of all experts in one call of cuBLAS. On an H100 with cuBLAS
+// 13.1 it takes 128 experts and 16 (experiments/h100).
 #ifndef PIPEWRIGHT_KERNELS_CUDA_GROUPED_CALL_H_
 #define PIPEWRIGHT_KERNELS_CUDA_GROUPED_CALL_H_
 

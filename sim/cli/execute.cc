@@ -24,6 +24,7 @@
 #include "sim/cli/execute_verb.h"
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/offload_turns.h"
 #include "sim/config/prepare.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
@@ -195,6 +196,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                        .seeded = seed != Execute().seed},
                       &prepared->warnings);
   PW_ASSIGN_OR_RETURN(prepared->program, LowerRun(run));
+  WarnOfDroppedTurns(prepared->program, &prepared->warnings);
   const ReplicaChecks checks = {.device = device,
                                 .replays = !replay_rank.empty(),
                                 .kernels = prepared->kind != ClockKind::kPaced,

@@ -78,6 +78,7 @@ absl::Status SimulateVerb::Run() {
         files.path("--memory-svg"), "with a model (--model)");
   }
   PrintWarnings(prepared.warnings);
+  const auto warned = std::ssize(prepared.warnings);
   const bool whole = traces();
   // What pictures may be of: the first replica of each class.
   std::vector<int> drawn;
@@ -104,6 +105,8 @@ absl::Status SimulateVerb::Run() {
   PW_ASSIGN_OR_RETURN(SimulatedRun simulated,
                       Simulate(std::move(prepared), options));
   const PreparedRun& run = simulated.prepared;
+  // Some are known only of the program.
+  PrintWarnings({run.warnings.begin() + warned, run.warnings.end()});
   const Program& program = simulated.program;
   Report& report = simulated.report;
   // On the terminal they already stand beside the text.

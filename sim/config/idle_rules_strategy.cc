@@ -297,8 +297,9 @@ const std::vector<IdleRule>& TrainingRules() {
       {{"strategy.offload_sharing"},
        [](const RunFacts& facts) {
          const auto& offload = facts.run().offload;
-         return Unless(offload && offload->ranks_share,
-                       "where no two ranks or replicas copy over one PCIe switch");
+         return Unless(
+             offload && offload->ranks_share,
+             "where no two ranks or replicas copy over one PCIe switch");
        }},
       {{"costs.offload_ratio"},
        [](const RunFacts& facts) {

@@ -1,8 +1,10 @@
 #include "sim/config/offload_turns.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/offload/copy_turns.h"
 
@@ -29,11 +31,24 @@ absl::Status SettleCopyTurns(const PreparedRun& run, Program* program) {
   for (const auto& [link, ranks] : switches.ranks()) {
     const auto planned = run.offload->turns.find(link);
     copies.ranks = ranks;
-    copies.planned = planned == run.offload->turns.end() ? SwitchTurns()
-                                                         : planned->second;
+    copies.planned =
+        planned == run.offload->turns.end() ? SwitchTurns() : planned->second;
     settled.push_back(copies);
   }
   return HandTurns(settled, program);
+}
+
+void WarnOfDroppedTurns(const Program& program,
+                        std::vector<std::string>* warnings) {
+  if (!program.turns_dropped) return;
+  const bool twice = !program.false_starts.empty();
+  warnings->push_back(absl::StrCat(
+      "strategy.offload_sharing in-turn: ",
+      twice ? "an iteration begins twice (strategy.rollback_iterations)"
+            : "with turns ranks would wait for each other in a circle",
+      ", so turns on a PCIe switch are not settled before the run: the copy "
+      "that could begin first goes first, and passes can wait that the plan "
+      "would not let wait"));
 }
 
 }  // namespace pipewright

@@ -177,6 +177,17 @@ absl::StatusOr<Program> LowerHealthy(const PreparedRun& run, DrawPlan* plan) {
                      : Prefix("strategy.dp_classes", joined.status());
 }
 
+bool OrdersDiffer(const std::vector<PreparedClass>& classes) {
+  const Schedule& first = *classes[0].run->schedule.lowered;
+  for (const PreparedClass& each : classes) {
+    const Schedule& own = *each.run->schedule.lowered;
+    for (int rank = 0; rank < first.pp(); ++rank) {
+      if (own.order(rank) != first.order(rank)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::Status RefuseSlow(const RunConfig& config, absl::string_view verb) {
@@ -272,11 +283,13 @@ absl::StatusOr<PreparedRun> PrepareClasses(
   }
   if (run.tokens) run.tokens = tokens;
   if (run.lower.copies_in_turn && run.offload && run.offload->ranks_share) {
-    warnings.push_back(
-        "strategy.offload_sharing in-turn: replicas have different orders of "
-        "passes (strategy.dp_classes), so turns on a PCIe switch are not "
-        "settled before the run: the copy that could begin first goes first, "
-        "and passes can wait that the plan would not let wait");
+    warnings.push_back(absl::StrCat(
+        "strategy.offload_sharing in-turn: ",
+        OrdersDiffer(classes) ? "replicas have different orders of passes"
+                              : "passes of replicas take different times",
+        " (strategy.dp_classes), so turns on a PCIe switch are not settled "
+        "before the run: the copy that could begin first goes first, and "
+        "passes can wait that the plan would not let wait"));
   }
   run.warnings = std::move(warnings);
   run.classes = std::move(classes);

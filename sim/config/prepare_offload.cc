@@ -218,6 +218,21 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   return costs;
 }
 
+// A hop that holds its ranks also holds back what stands behind it: an O for
+// whose FREE the other rank waits may never begin.
+absl::Status CheckWaiting(const RunConfig& config, const Schedule& schedule) {
+  const WaitRule waiting =
+      config.strategy.waiting.value_or(WaitRule::kBuffered);
+  const bool copies =
+      schedule.Has(PassKind::kOffload) || schedule.Has(PassKind::kLoad);
+  if (waiting == WaitRule::kBuffered || schedule.pp() == 1 || !copies) {
+    return absl::OkStatus();
+  }
+  return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
+                  "buffered with activations that wait on the host "
+                  "(strategy.offload, or O and L in a file)");
+}
+
 }  // namespace
 
 absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
@@ -296,6 +311,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                         WithFrees(run->schedule.lowered, program, costs));
   }
   if (plans) run->schedule.written = run->schedule.lowered;
+  PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
   if (run->engine == "fast" && offload.devices_on_switch > 1) {
     run->warnings.push_back(absl::StrCat(
         "engine fast: copies of ", offload.devices_on_switch,

@@ -6,10 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/offload/pass_times.h"
 #include "sim/offload/rank_plan.h"
 #include "sim/offload/switch_plan.h"
+#include "sim/schedule/verify.h"
 
 namespace pipewright {
 namespace {
@@ -95,6 +97,12 @@ absl::StatusOr<OffloadPlan> PlanOffload(
           std::make_shared<const RankOrder>(std::move(orders[index]));
       plan.ranks[members[index]] = planned[index];
     }
+  }
+  // An error of the plan, not of who asked for it.
+  const absl::Status runs = VerifySchedule(with);
+  if (!runs.ok()) {
+    return absl::InternalError(
+        absl::StrCat("a plan of copies cannot run: ", runs.message()));
   }
   plan.schedule = std::make_shared<const Schedule>(std::move(with));
   return plan;

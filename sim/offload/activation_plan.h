@@ -77,7 +77,7 @@ struct OffloadPlan {
 // `program` is lowered from `schedule`, which has no O and no L; only its
 // passes and transfers count. Time O(passes * log(passes)) with a factor that
 // falls as passes grow. Errors: kFailedPrecondition when the ranks wait for
-// each other.
+// each other, kInternal when those of the plan would.
 absl::StatusOr<OffloadPlan> PlanOffload(
     std::shared_ptr<const Schedule> schedule, const Program& program,
     const OffloadChoice& choice, const OffloadCosts& costs);

@@ -232,6 +232,7 @@ bool WithPlannedTurns(const std::vector<SwitchCopies>& switches,
   additions.Attach();
   if (!RunsOnce(with, nullptr)) return false;
   *program = std::move(with);
+  program->turns_dropped = false;
   return true;
 }
 
@@ -253,6 +254,12 @@ double HandOverSeconds(const Program& program, const std::vector<int>& ranks) {
 
 absl::Status HandTurns(const std::vector<SwitchCopies>& switches,
                        Program* program) {
+  const bool shared = std::any_of(
+      switches.begin(), switches.end(),
+      [](const SwitchCopies& copies) { return copies.ranks.size() > 1; });
+  if (!shared) return absl::OkStatus();
+  // Until they are settled.
+  program->turns_dropped = true;
   if (!program->false_starts.empty()) return absl::OkStatus();
   for (const RankProgram& rank : program->ranks) {
     if (rank.later_start > 0) return absl::OkStatus();
@@ -281,7 +288,9 @@ absl::Status HandTurns(const std::vector<SwitchCopies>& switches,
     additions.Chain(DealTurns(in, hand_over_s), copies.ranks, Stream::kH2D);
   }
   additions.Attach();
-  if (RunsOnce(with, nullptr)) *program = std::move(with);
+  if (!RunsOnce(with, nullptr)) return absl::OkStatus();
+  *program = std::move(with);
+  program->turns_dropped = false;
   return absl::OkStatus();
 }
 

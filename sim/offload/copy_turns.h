@@ -5,8 +5,8 @@
 // A plan of copies (activation_plan.h) has booked its turns. Of a file's orders
 // they are dealt out: an order tells when a copy can begin, where it stands,
 // and when it must have ended: an O at its FREE, an L at the pass that reads.
-// Of two ranks the turns are those with the least delay, of more the one that
-// is due first goes first.
+// Of two ranks the turns are those with the least delay, of more, or of very
+// many copies, the one that is due first goes first.
 //
 // Ranks never wait in a circle: a plan's turns are in the order of times at
 // which all passes and copies can run. Turns that are dealt out follow a run
@@ -31,9 +31,9 @@ struct SwitchCopies {
 };
 
 // Puts turns on each switch into `program`, whose schedule has O and L. Left as
-// it is where an iteration begins twice, and where ranks would wait in a circle
-// for other reasons, such as hops that wait for their receivers. Error: as
-// EarliestTimes.
+// it is, but for turns_dropped, where an iteration begins twice, and where
+// ranks would wait in a circle for other reasons, such as hops that wait for
+// their receivers. Error: as EarliestTimes.
 absl::Status HandTurns(const std::vector<SwitchCopies>& switches,
                        Program* program);
 

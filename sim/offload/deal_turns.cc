@@ -11,6 +11,9 @@ namespace {
 // Sums of times round.
 constexpr double kSlack = 1e-9;
 
+// Of DealToTwo, two bytes each.
+constexpr double kMostCells = 1e7;
+
 // May not wait for `job`, whatever is due: it may wait for this one.
 bool GoesBefore(const TurnJob& one, const TurnJob& job) {
   return one.done_s <= job.ready_s && one.ready_s < job.ready_s;
@@ -126,8 +129,12 @@ std::vector<TurnJob> DealToMany(const std::vector<std::vector<TurnJob>>& jobs,
 
 std::vector<TurnJob> DealTurns(const std::vector<std::vector<TurnJob>>& jobs,
                                double hand_over_s) {
-  return jobs.size() == 2 ? DealToTwo(jobs[0], jobs[1], hand_over_s)
-                          : DealToMany(jobs, hand_over_s);
+  const bool searches =
+      jobs.size() == 2 && static_cast<double>(jobs[0].size() + 1) *
+                                  static_cast<double>(jobs[1].size() + 1) <=
+                              kMostCells;
+  return searches ? DealToTwo(jobs[0], jobs[1], hand_over_s)
+                  : DealToMany(jobs, hand_over_s);
 }
 
 }  // namespace pipewright

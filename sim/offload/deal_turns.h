@@ -20,6 +20,9 @@ struct TurnJob {
 
 // `jobs` of each rank, each in its order; all of them in the order of their
 // turns. `hand_over_s`: from the end of a copy to the begin of another rank's.
+// Of two ranks the best turns, as long as the product of their copies is at
+// most 1e7; else time and memory would have no end, and the one that is due
+// first goes first, as of more ranks.
 std::vector<TurnJob> DealTurns(const std::vector<std::vector<TurnJob>>& jobs,
                                double hand_over_s);
 

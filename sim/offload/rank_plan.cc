@@ -37,22 +37,35 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
       const int stage =
           schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
       index[pass.activation()] = static_cast<int32_t>(activations_.size());
-      activations_.push_back({.forward = pass,
-                              .ready_s = times.end_s[position],
-                              .needed_s = -1,
-                              .out_s = costs.out_s[stage] / schedule.slices,
-                              .in_s = costs.in_s[stage] / schedule.slices});
+      activations_.push_back(
+          {.forward = pass,
+           .forward_s = times.end_s[position] - times.start_s[position],
+           .ready_s = times.end_s[position],
+           .needed_s = -1,
+           .out_s = costs.out_s[stage] / schedule.slices,
+           .in_s = costs.in_s[stage] / schedule.slices});
     } else if (ReadsActivations(pass.kind())) {
       PlannedActivation& activation = activations_[index.at(pass.activation())];
       if (activation.needed_s >= 0) continue;  // an R came first
       activation.needed_s = times.start_s[position];
+      const bool second =
+          position > 0 && order_[position - 1].joint_with_next();
+      activation.needed_at = static_cast<int64_t>(position) - (second ? 1 : 0);
     }
   }
 }
 
 double RankPlan::MovedOf(Pass pass) const {
-  return costs_.moved[schedule_.placement.StageOf(rank_, pass.chunk(),
-                                                  pass.direction())];
+  const int stage =
+      schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
+  return costs_.moved.empty() ? costs_.weight[stage] : costs_.moved[stage];
+}
+
+// A stage without layers leaves nothing; where weights do not say so, neither
+// its forward nor its copies take time.
+bool RankPlan::LeavesNothing(const PlannedActivation& activation) const {
+  return MovedOf(activation.forward) == 0 ||
+         (activation.forward_s == 0 && activation.out_s + activation.in_s == 0);
 }
 
 std::vector<int32_t> RankPlan::Candidates(const OffloadChoice& choice) const {
@@ -88,11 +101,8 @@ std::vector<int32_t> RankPlan::Candidates(const OffloadChoice& choice) const {
                        activations_[index].forward.chunk()) == chunks.end();
     });
   }
-  if (!costs_.moved.empty()) {
-    std::erase_if(all, [&](int32_t index) {
-      return MovedOf(activations_[index].forward) == 0;
-    });
-  }
+  std::erase_if(
+      all, [&](int32_t index) { return LeavesNothing(activations_[index]); });
   std::stable_sort(all.begin(), all.end(), lives_longer);
   const double share =
       choice.half && schedule_.vpp() == 1 ? 0.5 : choice.fraction;
@@ -114,22 +124,33 @@ int64_t RankPlan::FirstEnd(double time_s) const {
          times_.end_s.begin();
 }
 
-// Compute comes to a FREE when the entry behind it can begin, to an L when the
-// entry before it has ended.
-bool RankPlan::Helps(double away_s, double back_s) const {
-  return away_s <= back_s && FirstStart(away_s) < FirstEnd(back_s);
+// Compute comes to a FREE when the entry behind it can begin, to an O or L when
+// the entry before it has ended. Of passes that take no time a time alone does
+// not tell which are before it.
+RankPlan::Places RankPlan::PlacesOf(int32_t index, double out_s,
+                                    double in_s) const {
+  const PlannedActivation& activation = activations_[index];
+  const int64_t out = FirstEnd(out_s);
+  return {.out = out,
+          .free = std::max(out, FirstStart(out_s + activation.out_s)),
+          .in = std::min(FirstEnd(in_s), activation.needed_at)};
+}
+
+bool RankPlan::Helps(int32_t index, double out_s, double in_s) const {
+  const Places places = PlacesOf(index, out_s, in_s);
+  return out_s + activations_[index].out_s <= in_s && places.free < places.in;
 }
 
 void RankPlan::Place(int32_t index, double out_s, double in_s,
                      std::vector<PlannedCopy>* copies) const {
   const PlannedActivation& activation = activations_[index];
-  const double away_s = out_s + activation.out_s;
+  const Places places = PlacesOf(index, out_s, in_s);
   const auto add = [&](int64_t position, double time_s, PassKind kind) {
     copies->push_back({position, time_s, Copy(kind, activation.forward)});
   };
-  add(FirstEnd(out_s), out_s, PassKind::kOffload);
-  add(FirstStart(away_s), away_s, PassKind::kFree);
-  add(FirstEnd(in_s), in_s, PassKind::kLoad);
+  add(places.out, out_s, PassKind::kOffload);
+  add(places.free, out_s + activation.out_s, PassKind::kFree);
+  add(places.in, in_s, PassKind::kLoad);
 }
 
 // At one time an O comes before its FREE, and what gives memory back before
@@ -158,9 +179,6 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
         schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
     return costs_.weight[stage];
   };
-  const auto moved = [&](Pass pass) {
-    return costs_.moved.empty() ? weight(pass) : MovedOf(pass);
-  };
   const auto left_to_weight = [&](Pass pass) {
     if (costs_.until_weight.empty()) {
       return weight(pass) * costs_.held_until_weight;
@@ -176,9 +194,9 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
   const auto copies_before = [&](int64_t position) {
     for (; next < copies.size() && copies[next].position <= position; ++next) {
       const Pass pass = copies[next].pass;
-      if (pass.kind() == PassKind::kFree) now -= moved(pass);
+      if (pass.kind() == PassKind::kFree) now -= MovedOf(pass);
       if (pass.kind() != PassKind::kLoad) continue;
-      now += moved(pass);
+      now += MovedOf(pass);
       see();
     }
   };

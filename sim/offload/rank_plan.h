@@ -15,10 +15,12 @@ namespace pipewright {
 // What a forward leaves, and when it can be away.
 struct PlannedActivation {
   Pass forward;
-  double ready_s = 0;   // the forward has ended
-  double needed_s = 0;  // the first pass that needs it begins
-  double out_s = 0;     // its O takes
-  double in_s = 0;      // its L takes
+  double forward_s = 0;   // the forward takes
+  double ready_s = 0;     // the forward has ended
+  double needed_s = 0;    // the first pass that needs it begins
+  int64_t needed_at = 0;  // the position of that pass, or of its block
+  double out_s = 0;       // its O takes
+  double in_s = 0;        // its L takes
   double lifespan_s() const { return needed_s - ready_s; }
 };
 
@@ -47,10 +49,10 @@ class RankPlan {
   // Indices of those that the choice names, the longest-lived first.
   std::vector<int32_t> Candidates(const OffloadChoice& choice) const;
 
-  // Does any pass run while the activation is away, between an O that ends at
-  // `away_s` and an L that begins at `back_s`?
-  bool Helps(double away_s, double back_s) const;
-  // The copies of an activation whose O begins at `out_s`, its L at `in_s`.
+  // Does any pass run while the activation is away, between its O that begins
+  // at `out_s` and its L that begins at `in_s`?
+  bool Helps(int32_t activation, double out_s, double in_s) const;
+  // The copies of an activation for which this helps.
   void Place(int32_t activation, double out_s, double in_s,
              std::vector<PlannedCopy>* copies) const;
   // Puts copies in the order of the rank.
@@ -60,7 +62,15 @@ class RankPlan {
   RankOrder OrderWith(const std::vector<PlannedCopy>& copies) const;
 
  private:
-  double MovedOf(Pass pass) const;  // where costs say what copies take
+  // The entries in front of which they stand.
+  struct Places {
+    int64_t out = 0;
+    int64_t free = 0;
+    int64_t in = 0;
+  };
+  Places PlacesOf(int32_t activation, double out_s, double in_s) const;
+  double MovedOf(Pass pass) const;  // of `weight`, what copies take
+  bool LeavesNothing(const PlannedActivation& activation) const;
   // The first entry that begins, or ends, at `time_s` or later.
   int64_t FirstStart(double time_s) const;
   int64_t FirstEnd(double time_s) const;

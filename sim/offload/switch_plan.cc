@@ -108,7 +108,7 @@ Booked BookInGaps(const std::vector<RankPlan>& ranks,
         rank.activations()[candidate.activation];
     const double out_s = out.Earliest(activation.ready_s, activation.out_s);
     const double in_s = in.Latest(activation.needed_s, activation.in_s);
-    if (!rank.Helps(out_s + activation.out_s, in_s)) continue;
+    if (!rank.Helps(candidate.activation, out_s, in_s)) continue;
     out.Book(out_s, out_s + activation.out_s);
     in.Book(in_s, in_s + activation.in_s);
     chosen.push_back(candidate);
@@ -220,11 +220,10 @@ class Queues {
   bool DropLate() {
     std::vector<std::pair<double, size_t>> late;
     for (size_t index = 0; index < chosen_.size(); ++index) {
-      const double away_s = times_[index].out_s + Of(index).out_s;
-      if (ranks_[chosen_[index].rank].Helps(away_s, times_[index].in_s)) {
-        continue;
-      }
-      late.emplace_back(away_s - times_[index].in_s, index);
+      const auto [out_s, in_s] = times_[index];
+      const auto [rank, activation] = chosen_[index];
+      if (ranks_[rank].Helps(activation, out_s, in_s)) continue;
+      late.emplace_back(out_s + Of(index).out_s - in_s, index);
     }
     if (late.empty()) return false;
     std::sort(late.rbegin(), late.rend());

@@ -325,6 +325,8 @@ struct Program : DpClass {
   // order in which they could begin, not side by side. Of engines that share
   // links; on others each copy has its links alone either way.
   bool copies_in_turn = false;
+  // Of these, where turns were to be settled before the run, and could not be.
+  bool turns_dropped = false;
   int replicas = 1;  // data-parallel copies of the whole pipeline
   // Upper limit; an engine stops earlier once the period is constant, but
   // only if `until_steady`.

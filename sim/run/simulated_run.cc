@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/base/status.h"
+#include "sim/config/offload_turns.h"
 #include "sim/memory/activations.h"
 #include "sim/offload/copy_turns.h"
 #include "sim/report/class_report.h"
@@ -142,6 +143,7 @@ absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
                                       const SimulateOptions& options) {
   SimulatedRun run;
   PW_ASSIGN_OR_RETURN(run.program, LowerRun(prepared));
+  WarnOfDroppedTurns(run.program, &prepared.warnings);
   PW_ASSIGN_OR_RETURN(ProgramResult result,
                       SimulateProgram(prepared, run.program, options));
   run.prepared = std::move(prepared);

@@ -68,6 +68,41 @@ TEST_CASE("offload: refusals name field, value and what is allowed",
   }
 }
 
+// They stood still, or lost the turns of their copies.
+TEST_CASE("offload: only buffered hops go with copies", "[offload]") {
+  const std::string base =
+      "simulate --microbatches 8 --engine fast --model gpt-tiny "
+      "--system dgx-a100 --forward 1ms --backward-input 1ms "
+      "--backward-weight 1ms ";
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("copies.pws");
+  const BinaryResult written = Run(
+      "schedule 1f1b --pp 4 --microbatches 8 --offload full --offload-ratio "
+      "0.5 -o " +
+      file);
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  for (const std::string rule : {"batched", "rendezvous"}) {
+    for (const std::string& copies :
+         {std::string("--schedule 1f1b --offload full"),
+          "--schedule " + file}) {
+      CAPTURE(rule, copies);
+      const BinaryResult run =
+          Run(absl::StrCat(base, "--pp 4 ", copies, " --waiting ", rule));
+      INFO(run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(absl::StrContains(run.err, "strategy.waiting: " + rule));
+      CHECK(absl::StrContains(run.err, "allowed: buffered with activations"));
+    }
+    // One rank waits for nobody.
+    const BinaryResult one = Run(absl::StrCat(
+        base, "--schedule 1f1b --pp 1 --offload full", " --waiting ", rule));
+    INFO(one.err);
+    CHECK(one.exit_code == 0);
+  }
+  CHECK(Run(base + "--schedule 1f1b --pp 4 --waiting batched").exit_code == 0);
+}
+
 TEST_CASE("offload: a system without PCIe or host memory is refused",
           "[offload]") {
   const std::string base =
@@ -123,6 +158,32 @@ TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
       CHECK(offloaded["memory"]["ranks"][rank]["peak_activation_bytes"] <
             plain["memory"]["ranks"][rank]["peak_activation_bytes"]);
     }
+  }
+}
+
+// A FREE stood in front of its own forward: exit code 4.
+TEST_CASE("offload: stages without layers leave nothing to copy", "[offload]") {
+  const std::string base =
+      "simulate --model gpt-1.7b --system dgx-a100 --analytic --engine fast "
+      "--memory 1000GiB --optimizer none --offload full --json ";
+  for (const char* const split :
+       {"--schedule interleaved-1f1b --pp 4 --vpp 2 --microbatches 8 --layers "
+        "4,4,4,4,4,0,2,2 --set system.pcie.bandwidth=200GBps",
+        // More stages than layers.
+        "--schedule po-f --pp 8 --vpp 4 --microbatches 16 --split balanced",
+        "--schedule zb-v --pp 16 --microbatches 32 --split balanced"}) {
+    const BinaryResult run = Run(base + split);
+    INFO(split << run.err);
+    REQUIRE(run.exit_code == 0);
+    const json offload = json::parse(run.out)["offload"];
+    int64_t activations = 0;
+    int64_t candidates = 0;
+    for (const json& rank : offload["ranks"]) {
+      activations += rank["activations"].get<int64_t>();
+      candidates += rank["candidates"].get<int64_t>();
+    }
+    CHECK(candidates > 0);
+    CHECK(candidates < activations);
   }
 }
 
@@ -201,7 +262,8 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
         Approx(attention + mlp).epsilon(1e-3));
   // What is computed again is not copied: of recomputed chunks only the input
   // is there, so that a choice without it leaves them on the device.
-  const std::string again = " --recompute full --set strategy.recompute_chunks=0";
+  const std::string again =
+      " --recompute full --set strategy.recompute_chunks=0";
   const BinaryResult mixed = Run(base + again + " --offload-tensors attention");
   INFO(mixed.err);
   REQUIRE(mixed.exit_code == 0);

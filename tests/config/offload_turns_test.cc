@@ -1,14 +1,17 @@
 // Who shares a PCIe switch, and what plans and programs make of it; plans
 // against the memory report.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/memory/schedule_memory.h"
+#include "sim/run/simulated_run.h"
 #include "sim/topology/registry.h"
 #include "tests/support/lowering.h"
 #include "tests/support/prepare.h"
@@ -104,7 +107,41 @@ TEST_CASE("prepare: turns of replicas that differ are not settled, and said so",
           "[config][offload][dp_classes]") {
   const PreparedRun run = Prepared(absl::StrCat(
       kRun, "dp_classes: {replicas: [1, 1], microbatches: [8, 6]}}"));
-  CHECK(Warns(run, "offload_sharing in-turn"));
+  CHECK(Warns(run,
+              "offload_sharing in-turn: replicas have different orders of "
+              "passes (strategy.dp_classes)"));
+  const PreparedRun slower =
+      Prepared(absl::StrCat(kRun,
+                            "dp_classes: {replicas: [1, 1], microbatches: [8, "
+                            "8], slower: [1, 1.3]}}"));
+  CHECK(Warns(slower,
+              "offload_sharing in-turn: passes of replicas take "
+              "different times (strategy.dp_classes)"));
+}
+
+TEST_CASE(
+    "simulate: turns are dropped where an iteration begins twice, and "
+    "said so",
+    "[config][offload]") {
+  const auto warnings = [](const std::string& more) {
+    return Simulate(Prepared(absl::StrCat(kRun, "microbatches: 8", more, "}")),
+                    {})
+        .value()
+        .report.warnings;
+  };
+  const auto says = [](const std::string& warning) {
+    return absl::StartsWith(
+        warning,
+        "strategy.offload_sharing in-turn: an iteration begins twice "
+        "(strategy.rollback_iterations), so turns on a PCIe switch are not "
+        "settled");
+  };
+  const std::string validated = ", optimizer: post-validated";
+  const auto once = warnings(validated);
+  CHECK(std::none_of(once.begin(), once.end(), says));
+  const auto twice =
+      warnings(validated + ", rollback_iterations: [1], validation: no-wait");
+  CHECK(std::count_if(twice.begin(), twice.end(), says) == 1);
 }
 
 // A split B leaves more to its W than the share of costs.held_until_weight

@@ -89,7 +89,7 @@ void CheckHidden(const Setting& setting, const OffloadPlan& plan) {
   REQUIRE(without.ok());
   CHECK(with->iteration_s() == Approx(without->iteration_s()).epsilon(1e-9));
   for (const RankTimes& rank : with->times[0]) {
-    CHECK(rank.late_load_s < 1e-9 * with->iteration_s());
+    CHECK(rank.late_load_s <= 1e-9 * with->iteration_s());
   }
 }
 
@@ -376,6 +376,52 @@ TEST_CASE(
       CHECK(rank.peak_after <= rank.peak_before);
     }
   }
+}
+
+// A FREE stood in front of its own forward where that takes no time.
+TEST_CASE("offload plan: stages whose passes or copies take no time",
+          "[offload]") {
+  PlanCosts costs;
+  costs.forward = costs.backward_input = costs.backward_weight = 1;
+  int64_t offloaded = 0;
+  for (const ScheduleInfo* info : AllSchedules()) {
+    const absl::StatusOr<Schedule> built =
+        BuildOf(info->name, 4, info->default_vpp, 8);
+    REQUIRE(built.ok());
+    if (built->update_every > 0) continue;
+    const auto schedule = std::make_shared<const Schedule>(*built);
+    const int stages = schedule->stages();
+    // Which stages, and what of them is nothing.
+    for (int stride = 1; stride <= 3; ++stride) {
+      for (int what = 0; what < 8; ++what) {
+        CAPTURE(info->name, stride, what);
+        Setting setting = SettingOf(schedule, costs, 0.25);
+        for (int stage = stride - 1; stage < stages; stage += stride) {
+          StageCosts& own = setting.options.costs.stages[stage];
+          if ((what & 1) != 0) {
+            own = {.offload_s = own.offload_s, .load_s = own.load_s};
+          }
+          if ((what & 2) != 0) {
+            own.offload_s = own.load_s = 0;
+            setting.costs.out_s[stage] = setting.costs.in_s[stage] = 0;
+          }
+          if ((what & 4) != 0) setting.costs.weight[stage] = 0;
+        }
+        const OffloadPlan plan = PlanOf(setting, {});
+        CheckHidden(setting, plan);
+        for (int rank = 0; rank < 4; ++rank) {
+          offloaded += plan.ranks[rank].offloaded;
+          for (const Pass pass : plan.schedule->order(rank)) {
+            if (pass.kind() != PassKind::kOffload) continue;
+            const int stage = schedule->placement.StageOf(rank, pass.chunk(),
+                                                          pass.direction());
+            CHECK(setting.costs.weight[stage] > 0);
+          }
+        }
+      }
+    }
+  }
+  CHECK(offloaded > 1000);
 }
 
 // A planted fault: copies that take longer than planned are seen.

@@ -141,6 +141,36 @@ TEST_CASE("offload: turns of more ranks keep the orders of each", "[offload]") {
   CHECK(DealTurns({{}, {}}, 0).empty());
 }
 
+// A table for two ranks with 40,000 copies each would have 1.6e9 cells.
+TEST_CASE("offload: turns of very many copies are not searched", "[offload]") {
+  for (const int count : {2, 4000}) {
+    CAPTURE(count);
+    // The second rank is in time only if the link idles for it.
+    Jobs jobs = {{{.due_s = 100, .takes_s = 4, .done_s = 4}},
+                 {{.rank = 1,
+                   .ready_s = 0.5,
+                   .due_s = 1.5,
+                   .takes_s = 1,
+                   .done_s = 1.5}}};
+    for (int job = 1; job < count; ++job) {
+      for (const int rank : {0, 1}) {
+        const double ready_s = 8 * job + 2 * rank;
+        jobs[rank].push_back({.rank = rank,
+                              .position = job,
+                              .ready_s = ready_s,
+                              .due_s = ready_s + 2,
+                              .takes_s = 1,
+                              .done_s = ready_s + 1});
+      }
+    }
+    const std::vector<TurnJob> turns = DealTurns(jobs, 0);
+    CHECK(turns.front().rank == (count == 2 ? 1 : 0));
+    std::vector<int64_t> next(2);
+    for (const TurnJob& job : turns) CHECK(job.position == next[job.rank]++);
+    CHECK(next == std::vector<int64_t>{count, count});
+  }
+}
+
 // Rank 0 could copy first, but its memory is needed last: rank 1 gives back
 // before its second forward.
 TEST_CASE("offload: who is due first copies first, on every engine",
@@ -251,6 +281,7 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
                 .iteration_s();
         Program program = Lowered(run.plan.schedule, run.options);
         REQUIRE(HandTurns(run.copies, &program).ok());
+        CHECK_FALSE(program.turns_dropped);
         const absl::StatusOr<RunSummary> summary = RunSimgrid(program, {});
         INFO(summary.status());
         REQUIRE(summary.ok());
@@ -259,6 +290,7 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
         for (SwitchCopies& copies : run.copies) copies.planned = {};
         program = Lowered(run.plan.schedule, run.options);
         REQUIRE(HandTurns(run.copies, &program).ok());
+        CHECK_FALSE(program.turns_dropped);
         const absl::StatusOr<RunSummary> dealt = RunSimgrid(program, {});
         INFO(dealt.status());
         REQUIRE(dealt.ok());
@@ -267,6 +299,20 @@ TEST_CASE("offload: in turn ranks never wait in a circle, no step is longer",
     }
   }
   CHECK(offloaded > 1000);
+}
+
+TEST_CASE("offload: a program says where its turns are dropped", "[offload]") {
+  OnSwitches run = Planned("1f1b", 4, 0.4, 0.125);
+  // 1F1B stands still where hops block one by one.
+  run.options.wait_rule = WaitRule::kRendezvous;
+  Program program = Lowered(run.plan.schedule, run.options);
+  REQUIRE(HandTurns(run.copies, &program).ok());
+  CHECK(program.turns_dropped);
+  // Nobody shares a switch.
+  for (SwitchCopies& copies : run.copies) copies.ranks.resize(1);
+  program.turns_dropped = false;
+  REQUIRE(HandTurns(run.copies, &program).ok());
+  CHECK_FALSE(program.turns_dropped);
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda.h>
-#include <cuda_runtime_api.h>
+// With its C++ part, which uses newer names.
+#include <cuda_runtime.h>
 
 #undef CUDA_VERSION
 #undef CUDART_VERSION

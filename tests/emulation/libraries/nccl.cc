@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -70,6 +71,14 @@ double SecondsOf(const Operation& operation, int members) {
   return seconds;
 }
 
+// All machines of an emulated job are this one; Slurm's number of a node tells
+// their GPUs apart.
+std::string PlaceOf(int device) {
+  const char* const node = std::getenv("SLURM_NODEID");
+  if (node == nullptr) return DeviceName(device);
+  return Text("node ", node, ", ", DeviceName(device));
+}
+
 ncclComm_t Make(const std::string& name, int members, int self,
                 const ncclConfig_t* config) {
   auto* const comm = new ncclComm;
@@ -77,7 +86,7 @@ ncclComm_t Make(const std::string& name, int members, int self,
   comm->blocking = config == nullptr || config->blocking != 0;
   comm->member = std::make_shared<Member>(
       name, emulated_nccl::FileBoard(FolderOf(name)), members, self,
-      DeviceName(comm->device),
+      PlaceOf(comm->device),
       emulated_nccl::Rules{.violation =
                                [](const std::string& text) {
                                  Violation("NCCL: %s", text.c_str());

@@ -1,13 +1,42 @@
+#include <set>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/profile_device.h"
 
 namespace pipewright {
+namespace {
+
+// Times measured on one device and links of another are no system that exists.
+void WarnOfProfile(const RunConfig& config, const PreparedProfile& profile,
+                   const ShapeParams& shape,
+                   std::vector<std::string>* warnings) {
+  if (profile.profile->sources.empty() ||
+      IsOfDevice(*profile.profile, shape.device_name)) {
+    return;
+  }
+  std::set<std::string> devices;
+  for (const ProfileSource& source : profile.profile->sources) {
+    devices.insert(source.device.empty() ? "a device that it does not name"
+                                         : source.device);
+  }
+  warnings->push_back(absl::StrCat(
+      config.Field("costs.profile"), ": times are those of ",
+      absl::StrJoin(devices, ", "), ", links and memory those of ", shape.name,
+      " (", shape.device_name, ")"));
+}
+
+}  // namespace
 
 void WarnOfDevice(const RunConfig& config, const PreparedNetwork& network,
                   const PreparedCosts& costs,
                   std::vector<std::string>* warnings) {
   const std::optional<ShapeParams>& shape = network.shape;
-  if (!costs.analytic || !shape || shape->device_name.empty() ||
+  if (!shape || shape->device_name.empty()) return;
+  if (costs.profile) WarnOfProfile(config, *costs.profile, *shape, warnings);
+  if (!costs.analytic ||
       shape->device_name == costs.analytic->device.device_name) {
     return;
   }

@@ -77,6 +77,32 @@ TEST_CASE("prepare: a CPU's profile has no context of CUDA in memory",
   CHECK(context(Tiny(Written(profile, "context"))) == int64_t{1} << 30);
 }
 
+TEST_CASE("prepare: times of one device and links of another are warned of",
+          "[config]") {
+  Profile profile = TinyProfile();
+  profile.sources[0].device = "NVIDIA H100 80GB HBM3";
+  RunConfig config = Tiny(Written(profile, "device"));
+  const auto warnings = [&] {
+    const absl::StatusOr<PreparedRun> run = Prepare(config);
+    INFO(run.status());
+    REQUIRE(run.ok());
+    return run->warnings;
+  };
+  CHECK(!Mentions(warnings(), "links and memory those of"));
+  config.system.preset = "dgx-h100";
+  CHECK(!Mentions(warnings(), "links and memory those of"));
+  config.system.preset = "dgx-a100";
+  CHECK(Mentions(warnings(),
+                 "times are those of NVIDIA H100 80GB HBM3, links and memory "
+                 "those of dgx-a100 (A100 SXM4 80GB)"));
+  // One source of another device is enough.
+  config.system.preset = "dgx-h100";
+  profile.sources.push_back(profile.sources[0]);
+  profile.sources[1].device = "NVIDIA H200";
+  config.costs.profile = Written(profile, "device");
+  CHECK(Mentions(warnings(), "NVIDIA H100 80GB HBM3, NVIDIA H200"));
+}
+
 TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
           "[config]") {
   const std::string path = Written(TinyProfile(), "gives");

@@ -29,6 +29,12 @@ TEST_CASE("sockets: processes train what the sequential run trains",
   REQUIRE(report.is_object());
   CHECK(report["execute"]["transport"] == "sockets");
   CHECK(report["execute"]["check"]["same_bits"] == true);
+  // What the other process has held comes over too: two microbatches in flight
+  // on the first rank, one on the second.
+  CHECK(report["peak_activations"].size() == 2);
+  CHECK(report["peak_activations"] ==
+        report["execute"]["predicted_peak_activations"]);
+  CHECK(report["peak_activations"][1] > 0);
   // One speaks for all, and nothing is left behind.
   CHECK(job.Out(1).empty());
   CHECK(job.Files() ==

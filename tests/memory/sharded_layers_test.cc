@@ -106,6 +106,15 @@ TEST_CASE("sharded layers: the peak by hand", "[memory]") {
   // A forward keeps sbh(34 + 5as/h) of every layer (arXiv 2205.05198) without
   // dropout's masks, of this model's kinds of layers less.
   CHECK(passes > kLayers * 16 * kWidth * 30);
+  // So from ZeRO 2 on there are none.
+  for (const int zero : {0, 1, 2}) {
+    TrainingSpec blocks = LayerByLayer(kReplicas);
+    blocks.sharded = {};
+    blocks.zero = zero;
+    INFO("ZeRO " << zero);
+    CHECK((MemoryOf(blocks).fixed[MemoryKind::kPlaceholders] > 0) ==
+          (zero < 2));
+  }
   const int64_t shard = 16 * kLayers * kParameters / kReplicas;
   const int64_t gathered = 2 * 2 * kParameters;
   const int64_t gradient = 2 * kParameters;

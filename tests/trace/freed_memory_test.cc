@@ -53,6 +53,8 @@ TEST_CASE("trace: memory is given back at FREE", "[trace][memory][offload]") {
       memory.stages[0]
           ->forward.peak.of[static_cast<int>(MemoryKind::kActivations)];
   CHECK(at(9) == 2 * kept + inside);
+  // What is loaded is there from the begin of its copy, which ends at 13.
+  CHECK(at(12.5) == 3 * kept);
   int64_t highest = 0;
   for (const MemorySample& sample : samples[0]) {
     highest = std::max(highest, sample.bytes.total());

@@ -84,6 +84,8 @@ shape: "nic-switch"            # pipewright list topologies
 device_name: "H100 SXM5 80GB"  # as in profiles and estimates
 memory { value: "81559MiB" source: "nvidia-smi" }
 host_memory { value: "2TB" source: "data sheet" }
+# Of the host's memory, one device's share: for copies and steps on the host.
+# host_memory_bandwidth { value: "50GBps" source: "STREAM over 8 devices" }
 devices_per_node { value: 8 source: "data sheet" }
 nics_per_node { value: 8 source: "data sheet" }
 # Bandwidths are those of one direction. A latency is that of one link: a

@@ -112,11 +112,26 @@ std::string TextAt(absl::string_view path, const ConfigMessage& target) {
              : at.message->GetReflection()->GetString(*at.message, at.field);
 }
 
+// Was how to estimate given by --set? Then the section stays beside a choice that
+// excludes it, which is an error and no silence.
+bool SaysHowToEstimate(const ConfigMessage& target) {
+  for (const char* path : {"costs.analytic.clock", "costs.analytic.kernels",
+                           "costs.analytic.silicon"}) {
+    const auto origin = target.origins.find(path);
+    if (origin != target.origins.end() &&
+        absl::StartsWith(origin->second.flag, "--set ")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
                         ConfigMessage* target) {
   const std::string schedule = TextAt("schedule.name", *target);
   for (const ConfigEdit& edit : layer) {
     for (const std::string& rival : RivalsOf(edit.path)) {
+      if (rival == "costs.analytic" && SaysHowToEstimate(*target)) continue;
       ClearPath(rival, target, [&](const ConfigOrigin* origin) {
         return IsDetail(rival) && origin != nullptr &&
                absl::StartsWith(origin->flag, "--set ");

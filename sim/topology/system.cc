@@ -54,6 +54,9 @@ std::string ToString(const ShapeParams& params) {
   if (params.host_memory_bytes != 0) {
     add("host_memory", FormatBytes(params.host_memory_bytes));
   }
+  if (params.host.bytes_per_s != 0) {
+    add("host_memory_bandwidth", FormatBandwidth(params.host.bytes_per_s));
+  }
   AddLink("nvlink", params.nvlink, &lines);
   AddLink("nic", params.nic, &lines);
   AddLink("pcie", params.pcie, &lines);

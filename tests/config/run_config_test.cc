@@ -252,6 +252,18 @@ costs: {per_stage: {forward: [1ms, 2ms]}}
                  {{{"costs.uniform.forward", "1ms", "--forward"}}});
   REQUIRE(times.ok());
   CHECK(!times->costs.analytic);
+
+  // How to estimate stays beside times that are given, and is refused there.
+  for (const char* choice : {"costs.profile", "costs.uniform.forward"}) {
+    const auto both =
+        ReadConfig("costs: {p2p: 1ms}\n", "a.yaml",
+                   {{{"costs.analytic.kernels", "eager",
+                      "--set costs.analytic.kernels=eager"}},
+                    {{choice, "1ms", "--forward"}}});
+    INFO(choice);
+    REQUIRE(both.ok());
+    CHECK(both->costs.analytic);
+  }
 }
 
 TEST_CASE("config: paths in a file are relative to it", "[config]") {

@@ -59,8 +59,8 @@ TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
   CHECK(SystemNames() ==
         std::vector<std::string>{"a100-roce", "dgx-a100", "dgx-b200",
                                  "dgx-b300", "dgx-h100", "dgx-h200",
-                                 "gb200-nvl72", "gb300-nvl72", "mi300x-node",
-                                 "tpu-v5p", "two-site-h100"});
+                                 "gb200-nvl72", "gb300-nvl72", "gh200",
+                                 "mi300x-node", "tpu-v5p", "two-site-h100"});
   const ShapeParams a100 = FindSystem("dgx-a100").value();
   CHECK(a100.nvlink.bytes_per_s == 300e9);
   CHECK(a100.nic.bytes_per_s == 25e9);
@@ -73,9 +73,8 @@ TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
     ShapeParams params = FindSystem(name).value();
     CHECK(params.name == name);
     // A rack whose GPUs have one NVLink domain is one node.
-    const int devices = absl::EndsWith(name, "nvl72") ? 72
-                        : name == "tpu-v5p"           ? 1
-                                                      : 8;
+    const bool alone = name == "tpu-v5p" || name == "gh200";
+    const int devices = absl::EndsWith(name, "nvl72") ? 72 : alone ? 1 : 8;
     CHECK(params.devices_per_node == devices);
     CHECK(params.memory_bytes > 79 * 1073741824.0);
     CHECK(params.memory_bytes <= 288e9);
@@ -86,6 +85,23 @@ TEST_CASE("system: the shipped ones have the published numbers", "[topology]") {
     CHECK(cluster.BandwidthOf(cluster.Route(0, 16 * devices - 1)) ==
           params.nic.bytes_per_s);
   }
+}
+
+TEST_CASE("system: a superchip's host has a memory of known speed",
+          "[topology]") {
+  ShapeParams gh200 = FindSystem("gh200").value();
+  CHECK(gh200.host.bytes_per_s == 448e9);
+  CHECK(absl::StrContains(ToString(gh200), "host_memory_bandwidth"));
+  gh200.nodes = 2;
+  const Cluster cluster = BuildCluster(gh200).value();
+  // Chip to chip, then the host's memory, which is the narrower of the two.
+  CHECK(cluster.BandwidthOf(cluster.DeviceToHost(0)) == 448e9);
+  CHECK(FindSystem("dgx-h100")->host.bytes_per_s == 0);
+  std::string bad(kSystem);
+  bad += "host_memory_bandwidth { value: \"9 apples\" source: \"sheet\" }\n";
+  const auto refused = ParseSystem(bad, "box.textproto");
+  CHECK(absl::StrContains(refused.status().message(),
+                          "host_memory_bandwidth"));
 }
 
 TEST_CASE("system: every number prints with its source", "[topology]") {

@@ -16,10 +16,13 @@
 namespace pipewright {
 namespace {
 
-// Bytes that Adam moves for a parameter that it updates: reads the fp32
-// gradient, master weight and two moments, writes the last three and the
-// bf16 weight (4 * 4 + 3 * 4 + 2).
-constexpr double kOptimizerBytes = 30;
+// Bytes that a step moves for a parameter that the device updates, each a kernel
+// of its own over fp32: the norm reads the gradient, clipping scales it, Adam
+// reads it with master weight and two moments and writes the last three.
+constexpr double kUpdateBytes = 4 + 2 * 4 + 7 * 4;
+// Megatron-LM then casts the master weight to bf16 (distrib_optimizer.py); in
+// PyTorch's FSDP the gather does.
+constexpr double kCastBytes = 4 + 2;
 // To predict it: reads the master weight and both moments, writes the bf16
 // weight.
 constexpr double kPredictionBytes = 14;
@@ -48,13 +51,20 @@ struct StageParameters {
   double expert = 0;
 };
 
-// By one device.
-double Updated(const TrainingSpec& training, double dense_parameters,
-               double expert_parameters) {
-  const double shards = training.zero >= 1 ? training.shards() : 1;
-  const double expert_shards =
-      training.zero >= 1 ? training.expert_shards() : 1;
-  return dense_parameters / shards + expert_parameters / expert_shards;
+// Of what is sharded from this stage of ZeRO on, by one device.
+double PartOf(const TrainingSpec& training, int stage,
+              const StageParameters& all) {
+  if (training.zero < stage) return all.dense + all.expert;
+  return all.dense / training.shards() + all.expert / training.expert_shards();
+}
+
+// What Megatron-LM's buffer of gradients adds, parameter by parameter of the
+// device (NVIDIA/Megatron-LM, core/distributed/param_and_grad_buffer.py): it is
+// zeroed, looked through for NaN (--check-for-nan-in-loss-and-grad, on by
+// default) and, where replicas are averaged, scaled.
+double BufferBytes(const TrainingSpec& training, const StageParameters& all) {
+  const double passes = 2 + (training.shards() > 1 ? 2 : 0);
+  return passes * training.gradient_bytes * PartOf(training, 2, all);
 }
 
 }  // namespace
@@ -222,11 +232,16 @@ double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
   return training.slices * CommSeconds(options, training, gather);
 }
 
-double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
-                        double dense_parameters, double expert_parameters) {
-  return StreamSeconds(
-      device,
-      kOptimizerBytes * Updated(training, dense_parameters, expert_parameters));
+double OptimizerSeconds(const AnalyticOptions& options,
+                        const TrainingSpec& training, double dense_parameters,
+                        double expert_parameters) {
+  const StageParameters all = {.dense = dense_parameters,
+                               .expert = expert_parameters};
+  double bytes = kUpdateBytes * PartOf(training, 1, all);
+  if (options.kernels == FrameworkKernels::kFused) {
+    bytes += kCastBytes * PartOf(training, 1, all) + BufferBytes(training, all);
+  }
+  return StreamSeconds(options.device, bytes);
 }
 
 double MostUpdatedParameters(const ModelSpec& model,
@@ -238,10 +253,12 @@ double MostUpdatedParameters(const ModelSpec& model,
                                rank_of_stage, directions);
 }
 
-double MostUpdatedParameters(const Inventory& inventory,
-                             const StageLayout& layout,
-                             const std::vector<int>& rank_of_stage,
-                             int directions) {
+namespace {
+
+// [rank] what one of its devices trains.
+std::vector<StageParameters> ParametersOfRanks(
+    const Inventory& inventory, const StageLayout& layout,
+    const std::vector<int>& rank_of_stage, int directions) {
   const int last_rank =
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
@@ -269,10 +286,19 @@ double MostUpdatedParameters(const Inventory& inventory,
       }
     }
   }
+  return parameters;
+}
+
+}  // namespace
+
+double MostUpdatedParameters(const Inventory& inventory,
+                             const StageLayout& layout,
+                             const std::vector<int>& rank_of_stage,
+                             int directions) {
   double most = 0;
-  for (const StageParameters& sizes : parameters) {
-    most = std::max(most,
-                    Updated(inventory.training(), sizes.dense, sizes.expert));
+  for (const StageParameters& all :
+       ParametersOfRanks(inventory, layout, rank_of_stage, directions)) {
+    most = std::max(most, PartOf(inventory.training(), 1, all));
   }
   return most;
 }
@@ -281,10 +307,14 @@ double AnalyticOptimizerSeconds(const BlockPrices& prices,
                                 const StageLayout& layout,
                                 const std::vector<int>& rank_of_stage,
                                 int directions) {
-  return StreamSeconds(
-      prices.options().device,
-      kOptimizerBytes * MostUpdatedParameters(prices.inventory(), layout,
-                                              rank_of_stage, directions));
+  double most_s = 0;
+  for (const StageParameters& all : ParametersOfRanks(
+           prices.inventory(), layout, rank_of_stage, directions)) {
+    most_s = std::max(
+        most_s, OptimizerSeconds(prices.options(), prices.inventory().training(),
+                                 all.dense, all.expert));
+  }
+  return most_s;
 }
 
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
@@ -337,7 +367,10 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   }
   costs.optimizer_s =
       AnalyticOptimizerSeconds(prices, layout, rank_of_stage, 1);
-  costs.prediction_s = costs.optimizer_s * kPredictionBytes / kOptimizerBytes;
+  costs.prediction_s = StreamSeconds(
+      prices.options().device,
+      kPredictionBytes * MostUpdatedParameters(prices.inventory(), layout,
+                                               rank_of_stage, 1));
   costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
   return costs;
 }

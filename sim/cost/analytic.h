@@ -90,8 +90,11 @@ double MostUpdatedParameters(const ModelSpec& model,
                              const std::vector<int>& rank_of_stage,
                              int directions);
 
-// Adam over the parameters that one device updates.
-double OptimizerSeconds(const DeviceSpec& device, const TrainingSpec& training,
-                        double dense_parameters, double expert_parameters);
+// A step of a device with these parameters: Adam over those that it updates, and
+// what a framework does around it with gradients and weights. With `fused`
+// kernels that is Megatron-LM, else PyTorch.
+double OptimizerSeconds(const AnalyticOptions& options,
+                        const TrainingSpec& training, double dense_parameters,
+                        double expert_parameters);
 
 }  // namespace pipewright

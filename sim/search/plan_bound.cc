@@ -191,8 +191,8 @@ double PlanBounds::OptimizerSeconds(const PlanGroup& group,
     most = std::max(most, sum);
   }
   TrainingSpec training = space_->TrainingOf(group);
-  return pipewright::OptimizerSeconds(costs.analytic->device, training,
-                                      most / shards, 0);
+  return pipewright::OptimizerSeconds(*costs.analytic, training, most / shards,
+                                      0);
 }
 
 double PlanBounds::CollectiveSeconds(const PlanGroup& group,

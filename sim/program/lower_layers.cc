@@ -315,10 +315,15 @@ void Lowering::HookReductions(int rank) {
   const LayerGroups& groups = layer_groups_[rank];
   const size_t lanes = target.lanes.size();
   const bool sums = groups.across >= 0 && !is_odc();
+  const int64_t every =
+      options_.layers.reduces_once
+          ? int64_t{schedule_.microbatches} * schedule_.slices
+          : 1;
   LaneHook reduce = {.place = LaneHook::Place::kAfter,
+                     .every = every,
                      .window = kReductionsBehind};
   reduce.side_ops.assign(lanes, -1);
-  LaneHook sum = {.place = LaneHook::Place::kAfter};
+  LaneHook sum = {.place = LaneHook::Place::kAfter, .every = every};
   sum.side_ops.assign(lanes, -1);
   // The compute stream stands still until the last reduction of a backward.
   LaneHook end = sum;

@@ -328,7 +328,13 @@ class MegatronReader {
     On("use-flash-attn");
     On("bf16");
     if (On("fp8-format") || On("fp8")) {
-      Set("strategy.precision", "fp8", "fp8-format");
+      const std::string recipe = Text("fp8-recipe");
+      Set("strategy.precision",
+          recipe == "tensorwise"  ? "fp8-tensorwise"
+          : recipe == "blockwise" ? "fp8-block"
+          : recipe == "mxfp8"     ? "mxfp8"
+                                  : "fp8",
+          "fp8-format");
     }
   }
 

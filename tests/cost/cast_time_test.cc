@@ -112,6 +112,60 @@ TEST_CASE("cast: input before F, gradient before B, none before W", "[cost]") {
   }
 }
 
+TEST_CASE("cast: what each recipe adds", "[cost]") {
+  const ModelOp op = Linear(8192, 4096, 16384);
+  const double elements = 8192.0 * 16384;
+  const auto cast = [&](const char* device, Precision precision,
+                        bool after_norm = false) {
+    TrainingSpec training;
+    training.precision = precision;
+    return CastSeconds(On(device), training, op, OpPass::kForward, after_norm);
+  };
+  // Bytes a value, read and written, in parts of the measured cast's 3.
+  const double one = cast("b200", Precision::kFp8) / 3;
+  CHECK(cast("b200", Precision::kFp8Tensorwise) / one ==
+        Approx(3 + 2).epsilon(0.05));
+  CHECK(cast("b200", Precision::kMxfp8) / one ==
+        Approx(2 + 2 * (1 + 1.0 / 32)).epsilon(0.05));
+  CHECK(cast("b200", Precision::kFp8Block) / one ==
+        Approx(2 + 2 * (1 + 4.0 / 128)).epsilon(0.05));
+  CHECK(cast("b200", Precision::kNvfp4) / one ==
+        Approx(2 + 2 * (2 + 9.0 / 16)).epsilon(0.05));
+  CHECK(cast("b200", Precision::kBf16) == 0);
+  // A norm casts its output itself with a scale that it knows.
+  CHECK(cast("b200", Precision::kFp8, true) == 0);
+  for (const Precision precision : {Precision::kFp8Tensorwise,
+                                    Precision::kMxfp8, Precision::kNvfp4}) {
+    CHECK(cast("b200", precision, true) == cast("b200", precision));
+  }
+  // Casts inside measured products: one kernel, by its bytes.
+  const AnalyticOptions options = On("b200");
+  const double inside = options.silicon->Cast("static", elements)->seconds;
+  CHECK(CastInside(options, "nvfp4", 1e12, elements) ==
+        Approx(inside * (2 + 9.0 / 16) / 3));
+  CHECK(CastInside(options, "fp8_block", 1e12, elements) ==
+        Approx(inside * (3 + 4.0 / 128) / 3));
+}
+
+// Of 8 bit one table whatever the scales; of 4 bit its own.
+TEST_CASE("cast: products take the table of their type", "[cost]") {
+  AnalyticOptions options = On("b200");
+  options.sustained = false;
+  const auto seconds = [&](Precision precision) {
+    TrainingSpec training;
+    training.precision = precision;
+    const KernelEstimate estimate = EstimateKernel(
+        options, training, true, Linear(8192, 8192, 8192), OpPass::kForward);
+    CHECK(estimate.how == "silicon");
+    return estimate.seconds;
+  };
+  const double fp8 = seconds(Precision::kFp8);
+  CHECK(seconds(Precision::kFp8Tensorwise) == fp8);
+  CHECK(seconds(Precision::kMxfp8) == fp8);
+  CHECK(seconds(Precision::kNvfp4) < 0.75 * fp8);
+  CHECK(seconds(Precision::kBf16) > 1.5 * fp8);
+}
+
 // Ten of 75 measurements (MooreThreads/SimuMax 4dcaae513ba7, Transformer
 // Engine's grouped products on B200 under a lasting load): groups, rows of one,
 // outputs, inputs, ms. None is fitted to but the shortest.

@@ -51,6 +51,10 @@ std::vector<RunConfig> Different() {
   });
   add([](RunConfig& config) { config.strategy.sequence = 4096; });
   add([](RunConfig& config) { config.strategy.precision = Precision::kFp8; });
+  add([](RunConfig& config) { config.strategy.precision = Precision::kMxfp8; });
+  add([](RunConfig& config) {
+    config.strategy.recompute = Recompute::kOpSelective;
+  });
   add([](RunConfig& config) { config.strategy.flash_attention = false; });
   add([](RunConfig& config) { config.strategy.layers = {7, 8, 8, 9}; });
   add([](RunConfig& config) {

@@ -212,6 +212,12 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       KernelEstimate& kernel = kernels[at];
       LowerClock(options.device, clock, &kernel);
       time.seconds[pass] = kernel.seconds + casts[at];
+      time.cast_seconds[pass] = casts[at];
+      const LoadedKernel& load = kernel.load;
+      if (load.least_s > 0 && load.clocked_s > 0) {
+        time.held_seconds[pass] = std::max(
+            0.0, kernel.seconds - load.steady_s - load.clocked_s / clock);
+      }
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
       time.comm_seconds[pass] +=

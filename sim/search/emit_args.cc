@@ -148,6 +148,14 @@ std::vector<std::string> Emitter::Memory() {
           "Megatron-LM has no recomputation by operations (op-selective)");
       break;
     case Recompute::kFull:
+      if (training.recompute_layers > 0) {
+        flags.push_back(
+            absl::StrCat("--recompute-granularity full --recompute-method "
+                         "block --recompute-num-layers ",
+                         training.recompute_layers));
+        Hold("strategy.recompute_layers");
+        break;
+      }
       flags.push_back(
           "--recompute-granularity full --recompute-method uniform "
           "--recompute-num-layers 1");
@@ -217,6 +225,10 @@ void Emitter::Megatron() {
                                                           : "tensorwise"));
     }
     if (config.strategy.precision) Hold("strategy.precision");
+  }
+  if (training.precision == Precision::kNvfp4) {
+    flags.push_back("--fp4-format e2m1");
+    Hold("strategy.precision");
   }
   flags.push_back(absl::StrCat("--attention-backend ",
                                training.flash_attention ? "flash" : "unfused"));

@@ -80,7 +80,9 @@ class Defaults {
       if (pipeline) {
         Switch("strategy.reshard_after_forward",
                strategy.reshard_after_forward, false);
-        Switch("strategy.whole_gradients", strategy.whole_gradients, true);
+        if (!strategy.shard_group) {
+          Switch("strategy.whole_gradients", strategy.whole_gradients, true);
+        }
       }
     }
     Types(4, 4, 0, 8);

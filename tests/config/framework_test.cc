@@ -105,6 +105,7 @@ TEST_CASE("framework: none, no defaults", "[config]") {
 TEST_CASE("framework: a run that fits without fragmentation fits tightly",
           "[config][memory]") {
   RunConfig config = Run(Framework::kMegatron);
+  config.strategy.data_parallel = DataParallel::kZero1;
   const auto run = Prepare(config);
   REQUIRE(run.ok());
   const MemoryReport& wide = *run->memory;

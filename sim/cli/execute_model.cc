@@ -10,6 +10,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/execute_replicas.h"
 #include "sim/config/refuse_slow.h"
+#include "sim/model/precision.h"
 #include "sim/run/describe_run.h"
 #include "sim/schedule/schedule.h"
 
@@ -132,6 +133,15 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                     absl::StrJoin(run.config.strategy.offload_tensors, ","),
                     "input,attention,mlp (the executor copies all that a "
                     "stage keeps)");
+  }
+  if (IsNarrow(training.precision) && training.precision != Precision::kFp8) {
+    return BadValue("strategy.precision", PrecisionName(training.precision),
+                    "bf16, fp8");
+  }
+  if (training.recompute_layers > 0) {
+    return BadValue("strategy.recompute_layers",
+                    absl::StrCat(training.recompute_layers),
+                    "absent (the executor recomputes every layer or none)");
   }
   if (training.vocabulary == VocabularyPlacement::kSpread) {
     return BadValue("strategy.vocabulary", "spread", "ends");

@@ -240,12 +240,31 @@ std::vector<FieldHelp> StrategyHelp() {
        "what the backward pass computes again instead of keeping it"},
       {"strategy.recompute_chunks", "all",
        "the chunks of a rank for which strategy.recompute holds"},
+      {"strategy.recompute_layers", "all",
+       "the first so many layers of each stage, for which strategy.recompute "
+       "holds"},
+      {"strategy.recompute_stops_early",
+       "false; true with framework torchtitan and deepspeed",
+       "the forward that runs again ends with the last operation that the "
+       "backward needs (early_stop of torch.utils.checkpoint)"},
       {"strategy.attention", "flash",
        "flash never stores the scores, unfused does"},
       {"strategy.precision", "bf16",
-       "fp8 concerns the operands of linear layers"},
-      {"strategy.fused_cross_entropy", "true",
+       "of the operands of linear layers; recipes of 8 bit differ in their "
+       "scales: one a tensor, known (fp8) or searched (fp8-tensorwise), for 128 "
+       "values (fp8-block), for 32 (mxfp8); nvfp4 has 4 bit"},
+      {"strategy.fused_cross_entropy", "true; false with a framework",
        "cross-entropy overwrites the logits; false keeps a copy in fp32"},
+      {"strategy.plain_cross_entropy",
+       "false; true with framework torchtitan and deepspeed",
+       "cross-entropy without fusion as plain PyTorch computes it, in fp32 with "
+       "a copy for each step of it; false: in place, as Megatron-LM does"},
+      {"strategy.whole_gradients", "false; true with framework torchtitan and "
+                                   "pp above 1",
+       "layer by layer: gradients are reduced once a step and kept whole until "
+       "then"},
+      {"strategy.framework", "",
+       "a training framework whose defaults hold for what is not given"},
       {"strategy.layers", "", "layers of each stage, pp * vpp numbers"},
       {"strategy.layout", "", "Megatron's layout string: Et*3|(tt|)*29,m|L"},
       {"strategy.split", "even",

@@ -71,6 +71,7 @@ const std::vector<ConfigFlag>& ConfigFlags() {
        "input|attention|mlp[,...]"},
       {"--attention", "strategy.attention", "KIND"},
       {"--precision", "strategy.precision", "KIND"},
+      {"--framework", "strategy.framework", "NAME"},
       {"--layers", "strategy.layers", "N,N,..."},
       {"--layout", "strategy.layout", "STRING"},
       {"--split", "strategy.split", "KIND"},

@@ -41,7 +41,12 @@ std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
                                         const RunSizes& sizes) {
   const RunFacts facts(run, sizes);
   std::vector<IdleOption> idle;
+  const std::vector<std::string>& defaulted = run.config.defaulted;
   for (const std::string& path : GivenPaths(run.config)) {
+    if (std::find(defaulted.begin(), defaulted.end(), path) !=
+        defaulted.end()) {
+      continue;
+    }
     const std::string why = WhyIdle(facts, path);
     if (why.empty()) continue;
     idle.push_back(

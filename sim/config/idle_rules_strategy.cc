@@ -224,10 +224,17 @@ const std::vector<IdleRule>& TrainingRules() {
   static const std::vector<IdleRule> rules = {
       {{"strategy.master_bytes_per_parameter",
         "strategy.moment_bytes_per_parameter", "strategy.attention",
-        "strategy.precision", "strategy.fused_cross_entropy", "strategy.layers",
-        "strategy.layout", "strategy.split", "strategy.vocabulary",
-        "strategy.memory_context", "strategy.fragmentation"},
+        "strategy.precision", "strategy.fused_cross_entropy",
+        "strategy.framework", "strategy.layers", "strategy.layout",
+        "strategy.split", "strategy.vocabulary", "strategy.memory_context",
+        "strategy.fragmentation"},
        NeedsModel},
+      {{"strategy.plain_cross_entropy"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         return Unless(!facts.training()->fused_cross_entropy,
+                       "with strategy.fused_cross_entropy true");
+       }},
       {{"strategy.parameter_bytes_per_parameter"},
        [](const RunFacts& facts) {
          const std::optional<PreparedModel>& model = facts.run().prepared_model;
@@ -305,6 +312,28 @@ const std::vector<IdleRule>& TrainingRules() {
        [](const RunFacts& facts) {
          return Unless(facts.run().offload.has_value(),
                        "where nothing is offloaded");
+       }},
+      {{"strategy.whole_gradients"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.run().lower.layers.stages.empty() &&
+                           facts.sizes().dp > 1,
+                       "unless layers are sharded over several replicas "
+                       "(strategy.shard_blocks layer)");
+       }},
+      {{"strategy.recompute_layers"},
+       [](const RunFacts& facts) {
+         return Unless(facts.recomputes(),
+                       "unless strategy.recompute is given");
+       }},
+      {{"strategy.recompute_stops_early"},
+       [](const RunFacts& facts) {
+         const bool whole =
+             facts.recomputes() &&
+             facts.training()->recompute == Recompute::kFull;
+         if (!whole) return "unless strategy.recompute is full";
+         return Unless(facts.config().costs.analytic ||
+                           facts.run().sequences.has_value(),
+                       "without estimated times (costs.analytic)");
        }},
       {{"strategy.recompute_chunks"},
        [](const RunFacts& facts) {

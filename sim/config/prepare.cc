@@ -5,6 +5,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
+#include "sim/config/framework.h"
 #include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/time_scales.h"
@@ -204,13 +205,13 @@ absl::StatusOr<PreparedRun> PrepareWith(const RunConfig& config,
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                                     RunContext* context) {
-  return PrepareWith(config, nullptr, context);
+  return PrepareWith(WithFramework(config), nullptr, context);
 }
 
 absl::StatusOr<PreparedRun> PrepareScaled(const RunConfig& config,
                                           const TimeScales& scales,
                                           RunContext* context) {
-  return PrepareWith(config, &scales, context);
+  return PrepareWith(WithFramework(config), &scales, context);
 }
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {

@@ -8,8 +8,10 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/silicon.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -176,9 +178,14 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                    Prefix(shape->device_name, spec.status()))
           : Prefix(config.Field("costs.analytic.device"), spec.status()));
   options.device = *spec;
-  if (training.precision == Precision::kFp8 && spec->fp8_flops == 0) {
-    return BadValue(config.Field("strategy.precision"), "fp8",
-                    absl::StrCat("bf16 (", spec->name, " has no fp8)"));
+  const bool is_fp4 = training.precision == Precision::kNvfp4;
+  const double peak = is_fp4 ? spec->fp4_flops : spec->fp8_flops;
+  if (IsNarrow(training.precision) && peak == 0) {
+    return BadValue(
+        config.Field("strategy.precision"),
+        ChoiceName(PrecisionChoices(), training.precision),
+        absl::StrCat("bf16", spec->fp8_flops > 0 ? " or fp8" : "", " (",
+                     spec->name, " has no ", is_fp4 ? "fp4" : "fp8", ")"));
   }
   if (shape != nullptr) options.network = NetworkOf(*shape);
   PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec, context));

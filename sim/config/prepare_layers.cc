@@ -102,6 +102,7 @@ absl::Status PrepareLayers(const RunConfig& config,
   layers.reshard_after_forward = strategy.reshard_after_forward.value_or(true);
   layers.shard_group = strategy.shard_group.value_or(0);
   layers.near_group = strategy.near_group.value_or(0);
+  layers.reduces_once = strategy.whole_gradients.value_or(false);
   layers.one_stream = strategy.one_comm_stream.value_or(true);
   layers.pulls_apart = strategy.pull_flows == PullFlows::kApart;
   layers.poll_s = strategy.owner_poll_s.value_or(kOwnerPoll);

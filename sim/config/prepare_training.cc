@@ -169,6 +169,11 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.recompute = strategy.recompute.value_or(training.recompute);
   PW_RETURN_IF_ERROR(TakeRecomputeChunks(config, sizes.vpp, &training));
   PW_RETURN_IF_ERROR(TakeOffloadedTensors(config, &training));
+  training.recompute_layers = strategy.recompute_layers.value_or(0);
+  training.plain_cross_entropy = strategy.plain_cross_entropy.value_or(false);
+  training.stops_early = strategy.recompute_stops_early.value_or(false);
+  training.whole_gradients =
+      strategy.whole_gradients.value_or(training.whole_gradients);
   training.flash_attention =
       strategy.flash_attention.value_or(training.flash_attention);
   training.fused_cross_entropy =

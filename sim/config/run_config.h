@@ -105,6 +105,9 @@ struct SystemChoice {
   bool given() const { return preset || file || shape; }
 };
 
+// Whose defaults the strategy has (framework.h).
+enum class Framework : uint8_t { kMegatron, kTorchtitan, kDeepSpeed };
+
 // In which precision a layer is gathered, and whether every pull is a flow of
 // its own.
 enum class GatherType { kBf16, kFp32 };
@@ -159,9 +162,14 @@ struct StrategyChoice {
   std::optional<double> moment_bytes_per_parameter;
   std::optional<Recompute> recompute;
   std::vector<int64_t> recompute_chunks;  // empty: all
+  std::optional<int> recompute_layers;    // of each stage; default: all
+  std::optional<bool> recompute_stops_early;
   std::optional<bool> flash_attention;
   std::optional<Precision> precision;
   std::optional<bool> fused_cross_entropy;
+  std::optional<bool> plain_cross_entropy;
+  std::optional<bool> whole_gradients;
+  std::optional<Framework> framework;  // framework.h
   // At most one of the three.
   std::vector<int64_t> layers;  // of each stage
   std::optional<std::string> layout;
@@ -262,6 +270,8 @@ struct RunConfig {
   std::string source;  // the file, "" without one
   // How something was read that can be read in several ways.
   std::vector<std::string> notes;
+  // Fields that nobody has given: strategy.framework has set them.
+  std::vector<std::string> defaulted;
 
   // "run.yaml:3: strategy.pp": how a message about a field begins. Where it
   // was not given, "run.yaml: strategy.pp", or without a file the path alone.

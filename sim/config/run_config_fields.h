@@ -126,6 +126,7 @@ inline const std::vector<ChoiceRow>& RecomputeChoices() {
       {"none", static_cast<int>(Recompute::kNone)},
       {"selective", static_cast<int>(Recompute::kSelective)},
       {"norm-activation", static_cast<int>(Recompute::kNormActivation)},
+      {"op-selective", static_cast<int>(Recompute::kOpSelective)},
       {"full", static_cast<int>(Recompute::kFull)},
   };
   return rows;
@@ -159,6 +160,19 @@ inline const std::vector<ChoiceRow>& PrecisionChoices() {
   static const std::vector<ChoiceRow> rows = {
       {"bf16", static_cast<int>(Precision::kBf16)},
       {"fp8", static_cast<int>(Precision::kFp8)},
+      {"fp8-tensorwise", static_cast<int>(Precision::kFp8Tensorwise)},
+      {"fp8-block", static_cast<int>(Precision::kFp8Block)},
+      {"mxfp8", static_cast<int>(Precision::kMxfp8)},
+      {"nvfp4", static_cast<int>(Precision::kNvfp4)},
+  };
+  return rows;
+}
+
+inline const std::vector<ChoiceRow>& FrameworkChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"megatron", static_cast<int>(Framework::kMegatron)},
+      {"torchtitan", static_cast<int>(Framework::kTorchtitan)},
+      {"deepspeed", static_cast<int>(Framework::kDeepSpeed)},
   };
   return rows;
 }
@@ -294,10 +308,16 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.recompute", strategy.recompute, RecomputeChoices());
   visit.Ints("strategy.recompute_chunks", strategy.recompute_chunks, 0,
              Pass::kMaxChunks - 1);
+  visit.Int("strategy.recompute_layers", strategy.recompute_layers, 1,
+            kMostLayers);
+  visit.Bool("strategy.recompute_stops_early", strategy.recompute_stops_early);
   visit.Choice("strategy.attention", strategy.flash_attention,
                AttentionChoices());
   visit.Choice("strategy.precision", strategy.precision, PrecisionChoices());
   visit.Bool("strategy.fused_cross_entropy", strategy.fused_cross_entropy);
+  visit.Bool("strategy.plain_cross_entropy", strategy.plain_cross_entropy);
+  visit.Bool("strategy.whole_gradients", strategy.whole_gradients);
+  visit.Choice("strategy.framework", strategy.framework, FrameworkChoices());
   visit.Ints("strategy.layers", strategy.layers, 0, kMostLayers);
   visit.Text("strategy.layout", strategy.layout);
   visit.Choice("strategy.split", strategy.split, SplitChoices());

@@ -46,6 +46,16 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
   return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
 }
 
+// Of `count` more layers of a stage those that are recomputed.
+double RecomputedCount(const TrainingSpec& training, double count,
+                       double* before) {
+  if (training.recompute_layers == 0) return count;
+  const double left =
+      std::clamp(training.recompute_layers - *before, 0.0, count);
+  *before += count;
+  return left;
+}
+
 struct StageParameters {
   double dense = 0;
   double expert = 0;
@@ -212,6 +222,12 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       KernelEstimate& kernel = kernels[at];
       LowerClock(options.device, clock, &kernel);
       time.seconds[pass] = kernel.seconds + casts[at];
+      time.cast_seconds[pass] = casts[at];
+      const LoadedKernel& load = kernel.load;
+      if (load.least_s > 0 && load.clocked_s > 0) {
+        time.held_seconds[pass] = std::max(
+            0.0, kernel.seconds - load.steady_s - load.clocked_s / clock);
+      }
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
       time.comm_seconds[pass] +=
@@ -342,6 +358,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   };
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
+    double layers_before = 0;
     if (crosses(stage)) seconds.forward_s += gather_s;
     if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
@@ -350,7 +367,11 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
-      seconds.recompute_s += count * sum.recompute;
+      if (sum.recompute > 0) {
+        seconds.recompute_s +=
+            RecomputedCount(training, times, &layers_before) *
+            training.slices * sum.recompute;
+      }
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
     };

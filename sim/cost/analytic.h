@@ -46,6 +46,9 @@ struct OpTime {
   std::string name;
   double seconds[kNumOpPasses] = {0, 0, 0};       // computing
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
+  // Of `seconds`: casts, and what groups wait for the host to start them.
+  double cast_seconds[kNumOpPasses] = {0, 0, 0};
+  double held_seconds[kNumOpPasses] = {0, 0, 0};
   // As KernelEstimate (op_time.h) has them.
   double error[kNumOpPasses] = {0, 0, 0};
   std::string how[kNumOpPasses];

@@ -7,7 +7,7 @@ namespace {
 
 BlockSeconds SumBlock(const std::vector<ModelOp>& ops,
                       const std::vector<OpTime>& times, BlockKind kind,
-                      Recompute recompute) {
+                      Recompute recompute, bool stops_early) {
   BlockSeconds sum;
   const bool is_layer =
       kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
@@ -19,8 +19,9 @@ BlockSeconds SumBlock(const std::vector<ModelOp>& ops,
       sum.passes[pass] += seconds;
       runs_backward |= pass > 0 && seconds > 0;
     }
-    if (is_layer && IsRecomputed(ops[index], recompute)) {
-      sum.recompute += times[index].seconds[0] + times[index].comm_seconds[0];
+    if (is_layer) {
+      sum.recompute += RecomputedPart(ops[index], recompute, stops_early) *
+                       (times[index].seconds[0] + times[index].comm_seconds[0]);
     }
     sum.saved_until_backward += ops[index].saved_until_backward;
     sum.saved_until_weight +=
@@ -51,7 +52,11 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
   const std::lock_guard<std::mutex> lock(mutex_);
   return FindOrMake(
       {kind, inventory_->ClassOf(layer), recompute},
-      [&] { return SumBlock(ops, times, kind, recompute); }, &sums_);
+      [&] {
+        return SumBlock(ops, times, kind, recompute,
+                        inventory_->training().stops_early);
+      },
+      &sums_);
 }
 
 }  // namespace pipewright

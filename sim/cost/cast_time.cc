@@ -5,12 +5,12 @@
 
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/silicon.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
 
 constexpr double kWideBytes = 2;
-constexpr double kNarrowBytes = 1;
 // Read and written for each value by the measured cast.
 constexpr double kMeasuredBytes = 3;
 // Above it the table of products has one campaign (UNFILLED_FLOP there).
@@ -30,32 +30,84 @@ double CastOfBytes(const AnalyticOptions& options, double bytes) {
   return StreamSeconds(options.device, bytes) + kKernelGapSeconds;
 }
 
+// What a recipe does to a tensor that a product takes.
+struct Recipe {
+  double searches = 0;  // passes that read it for its largest value
+  double casts = 1;     // kernels that read it and write operands
+  double written = 1;   // bytes of a value
+  bool norm_casts = false;
+};
+
+// Transformer Engine 2 (transformer_engine/pytorch/tensor, common/cast): one
+// kernel casts along both dimensions; a norm casts its output itself with
+// delayed scaling alone, as all other scales depend on what it has made. Of
+// nvfp4 one pass finds the largest values, of the tensor and of its rotated
+// transpose, and each of both copies has a kernel of its own.
+Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
+  const double one = OperandBytes(precision);
+  const double both = for_weight ? 2 * one : one;
+  switch (precision) {
+    case Precision::kBf16:
+      break;
+    case Precision::kFp8:
+      return {.written = transposes ? both : one, .norm_casts = true};
+    case Precision::kFp8Tensorwise:
+      return {.searches = 1, .written = transposes ? both : one};
+    case Precision::kFp8Block:
+    case Precision::kMxfp8:
+      return {.written = both};
+    case Precision::kNvfp4:
+      return {.searches = 1,
+              .casts = for_weight ? 2.0 : 1.0,
+              .written = both};
+  }
+  return {.casts = 0, .written = 0};
+}
+
 }  // namespace
 
 double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, OpPass pass, bool after_norm) {
   const bool is_linear =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  if (!is_linear || training.precision != Precision::kFp8 ||
+  if (!is_linear || !IsNarrow(training.precision) ||
       op.Work(pass).flops <= 0 || pass == OpPass::kBackwardWeight) {
     return 0;
   }
   const bool transposes = options.device.architecture != "blackwell";
-  const double copies = op.has_weight_pass && transposes ? 2 : 1;
+  const Recipe recipe =
+      RecipeOf(training.precision, op.has_weight_pass, transposes);
   const bool is_forward = pass == OpPass::kForward;
   const double elements = op.m * op.count * (is_forward ? op.k : op.n);
-  const double written = copies * kNarrowBytes;
-  if (is_forward && after_norm) {
+  if (is_forward && after_norm && recipe.norm_casts) {
     // The norm has written 16 bit (its own time); the rest is more.
-    return CastOfBytes(options, elements * std::max(0.0, written - kWideBytes));
+    return CastOfBytes(options,
+                       elements * std::max(0.0, recipe.written - kWideBytes));
   }
-  return CastOfBytes(options, elements * (kWideBytes + written));
+  double seconds = 0;
+  for (int search = 0; search < recipe.searches; ++search) {
+    seconds += CastOfBytes(options, elements * kWideBytes);
+  }
+  for (int cast = 0; cast < recipe.casts; ++cast) {
+    seconds += CastOfBytes(
+        options, elements * (kWideBytes + recipe.written / recipe.casts));
+  }
+  return seconds;
 }
 
 double CastInside(const AnalyticOptions& options, const std::string& type,
                   double flops, double elements) {
-  if (type != "fp8" || options.silicon == nullptr) return 0;
+  if (type == "bfloat16" || options.silicon == nullptr) return 0;
   const Silicon& silicon = *options.silicon;
+  if (type != "fp8") {
+    // One kernel reads the values and writes operands and scales.
+    const auto cast = silicon.Cast("static", elements);
+    const Precision precision =
+        type == "nvfp4" ? Precision::kNvfp4 : Precision::kFp8Block;
+    return cast ? cast->seconds * (kWideBytes + OperandBytes(precision)) /
+                      kMeasuredBytes
+                : 0;
+  }
   const auto tensor = silicon.Cast("tensor", elements);
   const auto token = silicon.Cast("token", elements);
   if (!tensor || !token) return 0;

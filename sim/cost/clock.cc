@@ -30,9 +30,9 @@ double JoulesOfFlop(const DeviceSpec& device, absl::string_view type) {
     peak = device.fp8_flops;
     factor = kFp8Joules;
   }
-  if (absl::StrContains(type, "fp4") && device.fp4_flops > 0) {
-    peak = device.fp4_flops;
-    factor = kFp8Joules;
+  if (absl::StrContains(type, "fp4") && device.fp8_flops > 0) {
+    peak = device.fp8_flops;
+    factor = kFp8Joules / 2;
   }
   return factor * device.bf16_joules_per_flop * device.bf16_flops / peak;
 }

@@ -14,9 +14,11 @@ struct RatioInterval {
 };
 
 // The 90 % interval of a step over its estimate. Errors of one kernel are the
-// same in all layers; those of different kernels are independent; what another
-// device of the kind and another campaign would change, and the law of the
-// clock, are common to all.
+// same in all layers; those of different kernels are independent. Common to all
+// kernels that they concern are the assumptions: what another campaign would
+// change, the law of grouped products, casts, collectives, energies that were
+// not measured; of each the ends are priced. Some go one way only, so the
+// interval is not even.
 RatioInterval EstimateError(const ModelSpec& model,
                             const TrainingSpec& training,
                             const AnalyticOptions& options,

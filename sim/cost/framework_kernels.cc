@@ -18,14 +18,15 @@ constexpr Factor kWideCrossEntropy = {24.9, 25.7};
 // What the inventory has (AddLoss in sim/model/ops.cc).
 constexpr Factor kFusedLogit = {4, 4};
 constexpr Factor kWideLogit = {18, 10};
+constexpr Factor kPlainLogit = {22, 26};
 // 1025 and 2376 us against 132 and 315 us.
 constexpr Factor kEagerNorm = {7.8, 7.5};
 
 }  // namespace
 
 double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
-                       bool is_rms, bool fused_cross_entropy, const ModelOp& op,
-                       OpPass pass) {
+                       bool is_rms, const TrainingSpec& training,
+                       const ModelOp& op, OpPass pass) {
   if (kernels == FrameworkKernels::kFused) return 1;
   const auto of = [pass](const Factor& factor) {
     return pass == OpPass::kForward ? factor.forward : factor.backward;
@@ -35,7 +36,9 @@ double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
       return device.architecture == "hopper" ? of(kFlashAttention2) : 1;
     case OpClass::kLoss:
       return of(kWideCrossEntropy) /
-             of(fused_cross_entropy ? kFusedLogit : kWideLogit);
+             of(training.fused_cross_entropy   ? kFusedLogit
+                : training.plain_cross_entropy ? kPlainLogit
+                                               : kWideLogit);
     case OpClass::kNorm:
       return kernels == FrameworkKernels::kEager && is_rms ? of(kEagerNorm) : 1;
     case OpClass::kElementwise:

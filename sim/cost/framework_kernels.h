@@ -6,6 +6,7 @@
 
 #include "sim/cost/device.h"
 #include "sim/model/ops.h"
+#include "sim/model/training.h"
 
 namespace pipewright {
 
@@ -24,9 +25,9 @@ enum class FrameworkKernels : uint8_t {
 // mixtures.csv: heads of 128 at 8192 tokens, 16384 rows of 4096, 128256 words);
 // nothing was measured compiled, and other devices are taken to need the same
 // traffic. Activations and residuals keep their time. The factor of attention
-// is Hopper's alone. `fused_cross_entropy`: what the op's bytes are of.
+// is Hopper's alone. `training`: whose cross-entropy the op's bytes are of.
 double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
-                       bool is_rms, bool fused_cross_entropy, const ModelOp& op,
-                       OpPass pass);
+                       bool is_rms, const TrainingSpec& training,
+                       const ModelOp& op, OpPass pass);
 
 }  // namespace pipewright

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/model/precision.h"
+
 namespace pipewright {
 namespace {
 
@@ -36,7 +38,10 @@ constexpr Fill kCausalFill = {935, 1330};
 constexpr Fill kFullFill = {250, 490};
 
 double PeakFlops(const DeviceSpec& device, Precision precision) {
-  return precision == Precision::kFp8 && device.fp8_flops > 0
+  if (precision == Precision::kNvfp4 && device.fp4_flops > 0) {
+    return device.fp4_flops * device.fp8_sustained;
+  }
+  return IsNarrow(precision) && device.fp8_flops > 0
              ? device.fp8_flops * device.fp8_sustained
              : device.bf16_flops * device.bf16_sustained;
 }

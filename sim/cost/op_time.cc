@@ -32,6 +32,25 @@ Product ProductOf(const ModelOp& op, OpPass pass) {
   return {op.n, op.k, op.m, "NT"};
 }
 
+// The table of a precision's products. Those of 8 bit with a scale for 32 values
+// take that of one scale a tensor: the same units of the device multiply, and
+// apply the scales besides.
+const char* ProductType(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return kBf16;
+    case Precision::kFp8:
+    case Precision::kFp8Tensorwise:
+    case Precision::kMxfp8:
+      return "fp8";
+    case Precision::kFp8Block:
+      return "fp8_block";
+    case Precision::kNvfp4:
+      return "nvfp4";
+  }
+  return kBf16;
+}
+
 // Half of the 90 % interval of GroupedSeconds on what it was compared with.
 constexpr double kGroupedError = 0.24;
 
@@ -69,7 +88,7 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
       (op.count != 1 && !is_grouped)) {
     return {};
   }
-  const std::string type = precision == Precision::kFp8 ? "fp8" : kBf16;
+  const std::string type = ProductType(precision);
   std::optional<SiliconTime> time = options.silicon->Product(
       type, product.layout, product.m, product.n, product.k);
   if (!time) return {};
@@ -174,9 +193,9 @@ KernelEstimate Fused(const AnalyticOptions& options,
   // It is of a lasting load, so at most the board's.
   const bool is_product =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  const bool is_fp8 = is_product && training.precision == Precision::kFp8;
-  const double joules =
-      JoulesOfFlop(options.device, is_fp8 ? "fp8" : kBf16) * work.flops;
+  const char* const type =
+      is_product ? ProductType(training.precision) : kBf16;
+  const double joules = JoulesOfFlop(options.device, type) * work.flops;
   const double most =
       std::max(0.0, options.device.board_watts - options.device.idle_watts) *
       seconds;
@@ -196,7 +215,7 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const ModelOp& op, OpPass pass, bool is_rms) {
   KernelEstimate out = Fused(options, training, causal, op, pass);
   const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
-                                        training.fused_cross_entropy, op, pass);
+                                        training, op, pass);
   if (factor == 1) return out;
   out.seconds *= factor;
   // A slower kernel for the same FLOPs draws less; more traffic takes as much

@@ -10,6 +10,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_lookup.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -44,9 +45,22 @@ absl::Status CheckSupported(const TrainingSpec& training) {
                     "1 with costs.profile (no pass is measured with context "
                     "parallelism)");
   }
-  if (training.recompute == Recompute::kNormActivation) {
-    return BadValue("strategy.recompute", "norm-activation",
+  if (training.recompute == Recompute::kNormActivation ||
+      training.recompute == Recompute::kOpSelective) {
+    return BadValue("strategy.recompute",
+                    training.recompute == Recompute::kOpSelective
+                        ? "op-selective"
+                        : "norm-activation",
                     "none, full with costs.profile");
+  }
+  if (training.recompute_layers > 0) {
+    return BadValue("strategy.recompute_layers",
+                    absl::StrCat(training.recompute_layers),
+                    "absent with costs.profile");
+  }
+  if (IsNarrow(training.precision) && training.precision != Precision::kFp8) {
+    return BadValue("strategy.precision", PrecisionName(training.precision),
+                    "bf16, fp8 with costs.profile");
   }
   if (!training.flash_attention) {
     return BadValue("strategy.attention", "unfused",

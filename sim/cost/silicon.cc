@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/cost/kernel_time.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -150,9 +151,10 @@ std::optional<SiliconTime> Silicon::Product(const std::string& type,
     if (made == nullptr) made = std::make_unique<SiliconGrid>(*table);
     grid = made.get();
   }
-  const Precision precision =
-      type == "bfloat16" ? Precision::kBf16 : Precision::kFp8;
-  const double element = type == "bfloat16" ? kElementBytes : 1;
+  const Precision precision = type == "bfloat16" ? Precision::kBf16
+                              : type == "nvfp4"  ? Precision::kNvfp4
+                                                 : Precision::kFp8;
+  const double element = OperandBytes(precision);
   const SiliconTime time =
       grid->At(m, n, k, [&](double rows, double columns, double inner) {
         const double bytes =

@@ -66,6 +66,7 @@ MemoryBytes FixedOf(const RankStages& of) {
   int64_t gathered = 0;
   int64_t all_gathered = 0;
   int64_t layer_gradient = 0;
+  int64_t whole_gradients = 0;
   bool grouped = false;
   bool sends_gradients = false;
   int64_t boundary = 0;
@@ -81,6 +82,7 @@ MemoryBytes FixedOf(const RankStages& of) {
       shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
       gathered = std::max(gathered, stage.gathered_layer);
       all_gathered += stage.gathered_layers;
+      whole_gradients += stage.whole_gradients;
       layer_gradient = std::max(layer_gradient, stage.layer_gradient);
       grouped |= stage.has_grouped_layers;
       boundary = std::max(boundary, stage.boundary);
@@ -114,6 +116,9 @@ MemoryBytes FixedOf(const RankStages& of) {
   }
   if (shards && training.zero >= 2)
     fixed[MemoryKind::kBuffers] += layer_gradient;
+  if (shards && training.whole_gradients) {
+    fixed[MemoryKind::kBuffers] += whole_gradients;
+  }
   return fixed;
 }
 

@@ -25,6 +25,8 @@ void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   at->kept = at->saved;
   if (at->whole_block) {
     at->kept = checkpoint;
+  } else if (recompute == Recompute::kOpSelective) {
+    at->kept -= at->part * (op.selective_backward + op.recomputable_weight);
   } else if (IsRecomputed(op, recompute)) {
     at->kept -= at->part * (op.recomputable_backward + op.recomputable_weight);
   }
@@ -92,12 +94,14 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
   stage->gathered_layers += std::llround(whole * parameters * copies);
   stage->layer_gradient = std::max<int64_t>(
       stage->layer_gradient, std::llround(whole * trained * block.part));
+  stage->whole_gradients +=
+      std::llround(training.gradient_bytes * trained * copies);
 }
 
 // A layer's first op keeps the layer's input, all of which full recomputation
 // keeps.
 void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
-              double boundary, Recompute recompute,
+              double boundary, Recompute recompute, int recompute_layers,
               const OffloadedTensors& offloaded, std::vector<WalkOp>* walk) {
   const int first_block = walk->empty() ? 0 : walk->back().block + 1;
   int64_t first_layer = 0;
@@ -114,9 +118,12 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       at.part = block.part;
       at.block = first_block + static_cast<int>(copy);
       if (IsLayer(block.kind)) at.layer = first_layer + copy;
-      at.whole_block = IsLayer(block.kind) && recompute == Recompute::kFull;
+      const bool again =
+          IsLayer(block.kind) &&
+          (recompute_layers == 0 || first_layer + copy < recompute_layers);
+      const Recompute here = again ? recompute : Recompute::kNone;
+      at.whole_block = here == Recompute::kFull;
       at.stream = IsLayer(block.kind) ? boundary : 0;
-      const Recompute here = IsLayer(block.kind) ? recompute : Recompute::kNone;
       const double input =
           std::min(boundary, op.saved_until_backward + op.saved_until_weight);
       Keep(here, first ? input : 0, &at);
@@ -193,8 +200,8 @@ StageMemory BuildStageMemory(const ModelSpec& model,
       rest.count -= run.count;
       ops.push_back(BlockOps(model, training, run.kind, run.first_layer));
       AddFixed(ops.back(), training, run, &stage);
-      AddBlock(ops.back(), run, boundary, recompute, training.offloaded,
-               &walk_ops);
+      AddBlock(ops.back(), run, boundary, recompute, training.recompute_layers,
+               training.offloaded, &walk_ops);
     }
   }
   const StageWalk walk(std::move(walk_ops));

@@ -69,6 +69,7 @@ struct StageMemory {
   int64_t gathered_layer = 0;
   int64_t gathered_layers = 0;  // all of them
   int64_t layer_gradient = 0;
+  int64_t whole_gradients = 0;  // of all of them, in their own type
   // Outputs and inputs of linear layers that are trained, for placeholders.
   std::vector<std::pair<int64_t, int64_t>> weight_shapes;
   bool has_grouped_layers = false;

@@ -78,18 +78,20 @@ double RecomputedFlopsPerToken(const ModelSpec& model,
   double flops = 0;
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     if (recompute[stage] == Recompute::kNone) continue;
+    int64_t before = 0;  // layers of this stage
     for (const StageBlock& block : layout.stages[stage]) {
       if (!IsLayer(block.kind)) continue;
       // Frozen and trained layers may stand in one run of layers.
       for (int64_t at = 0; at < block.count; ++at) {
+        const int most = training.recompute_layers;
+        if (most > 0 && before++ >= most) break;
         bool runs_backward = false;
         double again = 0;
         for (const ModelOp& op :
              inventory.Ops(block.kind, block.first_layer + at)) {
           runs_backward |= Runs(op, OpPass::kBackwardInput);
-          if (IsRecomputed(op, recompute[stage])) {
-            again += ForwardFlops(model, op, halve_causal);
-          }
+          again += RecomputedPart(op, recompute[stage], training.stops_early) *
+                   ForwardFlops(model, op, halve_causal);
         }
         if (runs_backward) flops += block.part * again;
       }

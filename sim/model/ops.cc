@@ -103,22 +103,44 @@ void AddEmbedding(OpsBuilder& builder) {
   if (model.dropout) builder.Residual("embedding dropout");
 }
 
+// Bytes of a logit that the loss reads and writes, keeps and needs.
+struct LossBytes {
+  double forward, backward, kept, forward_workspace, backward_workspace;
+};
+
+LossBytes LossBytesOf(const TrainingSpec& training) {
+  const double element = OpsBuilder::kElement;
+  if (training.fused_cross_entropy) {
+    return {2 * element, 2 * element, element, 0, 0};
+  }
+  if (!training.plain_cross_entropy) {
+    return {3 * element + 3 * 4, element + 2 * 4, 4, element, element};
+  }
+  // PyTorch's cross_entropy on logits.float(): a cast; log_softmax, which reads
+  // its row for the largest, for the sum and once more, as a row does not fit
+  // on chip; backward: the gradient of the loss (zeros, filled at the target),
+  // that of log_softmax, which reads both of its inputs and the first one twice,
+  // and the cast back (aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cu). Kept:
+  // the result of log_softmax. Beside it stand the fp32 copy of the logits,
+  // later both gradients.
+  return {element + 4 + 4 * 4, 4 + 4 * 4 + 4 + element, 4, element + 4, 2 * 4};
+}
+
 // `logits`: the width of the vocabulary on this device.
 void AddLoss(OpsBuilder& builder, double vocabulary) {
   const double logits = builder.tokens() * vocabulary;
-  const double element = OpsBuilder::kElement;
-  const bool fused = builder.training().fused_cross_entropy;
+  const LossBytes bytes = LossBytesOf(builder.training());
   ModelOp op;
   op.name = "loss";
   op.kind = OpClass::kLoss;
-  op.work[static_cast<int>(OpPass::kForward)] = {
-      .bytes = (fused ? 2 * element : 3 * element + 3 * 4) * logits};
+  op.work[static_cast<int>(OpPass::kForward)] = {.bytes =
+                                                     bytes.forward * logits};
   op.work[static_cast<int>(OpPass::kBackwardInput)] = {
-      .bytes = (fused ? 2 * element : element + 2 * 4) * logits};
+      .bytes = bytes.backward * logits};
   // The softmax, over the logits or in fp32 beside them.
-  op.saved_until_backward = (fused ? element : 4) * logits;
-  op.forward_workspace = fused ? 0 : element * logits;
-  op.backward_workspace = fused ? 0 : element * logits;
+  op.saved_until_backward = bytes.kept * logits;
+  op.forward_workspace = bytes.forward_workspace * logits;
+  op.backward_workspace = bytes.backward_workspace * logits;
   if (builder.training().tp > 1) {
     // Largest logit, its own logit and sum of each token, in fp32.
     op.comms.push_back({.pass = OpPass::kForward,
@@ -196,6 +218,7 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
                               int64_t layer) {
   const bool only_forward = OnlyForward(model, kind, layer);
   OpsBuilder builder(model, training, only_forward);
+  if (kind == BlockKind::kHead) builder.set_is_head();
   switch (kind) {
     case BlockKind::kEmbedding:
       AddEmbedding(builder);
@@ -214,6 +237,9 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
       break;
   }
   std::vector<ModelOp> ops = std::move(builder).Take();
+  if (kind != BlockKind::kEmbedding && kind != BlockKind::kHead) {
+    MarkSelective(model, ops);
+  }
   if (only_forward) KeepNothing(ops);
   return ops;
 }
@@ -229,18 +255,21 @@ double HopBytes(const ModelSpec& model, const TrainingSpec& training) {
   return training.gathers_hops() ? bytes / training.tp : bytes;
 }
 
-bool IsRecomputed(const ModelOp& op, Recompute recompute) {
+double RecomputedPart(const ModelOp& op, Recompute recompute,
+                      bool stops_early) {
   switch (recompute) {
     case Recompute::kNone:
-      return false;
+      return 0;
     case Recompute::kSelective:
-      return op.recompute == RecomputeClass::kCore;
+      return op.recompute == RecomputeClass::kCore ? 1 : 0;
     case Recompute::kNormActivation:
-      return op.recompute == RecomputeClass::kNormActivation;
+      return op.recompute == RecomputeClass::kNormActivation ? 1 : 0;
+    case Recompute::kOpSelective:
+      return op.selective_part;
     case Recompute::kFull:
-      return true;
+      return stops_early && op.is_last_needed ? 0 : 1;
   }
-  return false;
+  return 0;
 }
 
 }  // namespace pipewright

@@ -110,6 +110,13 @@ struct ModelOp {
   double weight_workspace = 0;
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
+  // Of Recompute::kOpSelective: the part of the forward that runs again, and
+  // of saved_until_backward what is given back (ops_selective.cc).
+  double selective_part = 1;
+  double selective_backward = 0;
+  // Nothing that the backward of its layer needs comes out of it or behind it,
+  // so that recomputation may stop in front of it.
+  bool is_last_needed = false;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };
@@ -123,8 +130,13 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
 // next stage for one slice of a microbatch.
 double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training);
 
-// Does the backward run the forward of `op` again?
-bool IsRecomputed(const ModelOp& op, Recompute recompute);
+// The part of the forward of `op` that the backward runs again: 0 to 1.
+// `stops_early`: TrainingSpec::stops_early.
+double RecomputedPart(const ModelOp& op, Recompute recompute,
+                      bool stops_early = false);
+inline bool IsRecomputed(const ModelOp& op, Recompute recompute) {
+  return RecomputedPart(op, recompute) > 0;
+}
 
 // Bytes of them that cross a hop: where the receivers of a tensor-parallel
 // group gather (TrainingSpec::scatter_gather), one part of tp.

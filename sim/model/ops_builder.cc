@@ -79,25 +79,31 @@ void OpsBuilder::FillGemm(ModelOp& op) const {
 void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   const int members = training_.tp;
   if (members == 1 || split == Split::kReplicated) return;
-  // The side that is whole: input of a column, output of a row.
-  const double whole =
-      kElement * op.m * (split == Split::kColumn ? op.k : op.n);
   const bool column = split == Split::kColumn;
+  // The side that is whole: input of a column, output of a row.
+  const double elements = op.m * (column ? op.k : op.n);
+  const double whole = kElement * elements;
   if (!training_.sequence_parallel) {
     AddComm(column ? OpPass::kBackwardInput : OpPass::kForward,
             CommKind::kAllReduce, members, whole, op);
     return;
   }
-  AddComm(OpPass::kForward,
-          column ? CommKind::kAllGather : CommKind::kReduceScatter, members,
-          whole, op);
-  AddComm(OpPass::kBackwardInput,
-          column ? CommKind::kReduceScatter : CommKind::kAllGather, members,
-          whole, op);
+  // What a module gathers it has cast before (GatheredBytes); sums are of 16
+  // bit.
+  const double gathered = GatheredBytes(precision(), false) * elements;
+  if (!column) {
+    AddComm(OpPass::kForward, CommKind::kReduceScatter, members, whole, op);
+    AddComm(OpPass::kBackwardInput, CommKind::kAllGather, members,
+            GatheredBytes(precision(), op.has_weight_pass) * elements, op);
+    return;
+  }
+  AddComm(OpPass::kForward, CommKind::kAllGather, members, gathered, op);
+  AddComm(OpPass::kBackwardInput, CommKind::kReduceScatter, members, whole, op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
-  if (column && op.has_weight_pass) {
-    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, whole, op);
+  if (op.has_weight_pass) {
+    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, gathered,
+            op);
     op.comms.back().overlaps = true;
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/model/ops.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 
@@ -58,10 +59,14 @@ class OpsBuilder {
 
   // Bytes of an activation; of the operand of a linear layer.
   static constexpr double kElement = 2;
-  double operand_bytes() const {
-    return training_.precision == Precision::kFp8 ? 1 : kElement;
+  double operand_bytes() const { return OperandBytes(training_.precision); }
+  // Of what is cast before it is gathered.
+  Precision precision() const {
+    return is_head_ ? Precision::kBf16 : training_.precision;
   }
   bool is_frozen() const { return is_frozen_; }
+  // The head's products are no modules of Transformer Engine: 16 bit.
+  void set_is_head() { is_head_ = true; }
 
   void FillGemm(ModelOp& op) const;
 
@@ -72,6 +77,7 @@ class OpsBuilder {
   const ModelSpec& model_;
   const TrainingSpec& training_;
   bool is_frozen_;
+  bool is_head_ = false;
   double tokens_;
   double residual_tokens_;
   std::vector<ModelOp> ops_;
@@ -83,5 +89,8 @@ void AddLatentAttention(OpsBuilder& builder);
 void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                     const std::string& prefix);
 void AddExperts(OpsBuilder& builder);
+
+// Sets what Recompute::kOpSelective does to the ops of a whole layer.
+void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops);
 
 }  // namespace pipewright

@@ -22,13 +22,23 @@ enum class Recompute : uint8_t {
   // Outputs of norms and of the activation function (and dropout): what is
   // cheap and large (PipeOffload, arXiv 2503.01328).
   kNormActivation,
+  // All but attention and every second product of a layer (torchtitan,
+  // torchtitan/parallelisms/parallelize_llama.py, _save_list: outputs of
+  // attention and of the first, third, ... matrix product are kept).
+  kOpSelective,
   // The whole layer from its input.
   kFull,
 };
 
+// Of the operands of linear layers; the rest is in bf16 (fp16 counts alike).
+// precision.h has what each means.
 enum class Precision : uint8_t {
-  kBf16,  // fp16 counts alike
-  kFp8,   // operands of linear layers in 8 bit, the rest as in bf16
+  kBf16,
+  kFp8,            // a scale a tensor, known from steps before (delayed)
+  kFp8Tensorwise,  // a scale a tensor, found by a pass of its own (current)
+  kFp8Block,       // a scale for 128 values, for 128 x 128 of weights
+  kMxfp8,          // a scale for 32 values
+  kNvfp4,          // 4 bit, a scale for 16 values and one a tensor
 };
 
 // Where embedding and output head are.
@@ -80,6 +90,9 @@ struct TrainingSpec {
   int64_t sequence = 0;     // tokens of a sample, before cp and slices
   int slices = 1;           // of the sequence
   Recompute recompute = Recompute::kNone;
+  // Only the first so many layers of each stage (Megatron's method "block"); 0:
+  // all.
+  int recompute_layers = 0;
   // Of each chunk of a rank whether `recompute` holds for it; empty: for all.
   std::vector<bool> recompute_chunks;
   OffloadedTensors offloaded;
@@ -88,6 +101,15 @@ struct TrainingSpec {
   // Cross-entropy that overwrites the logits in their own precision, against
   // a copy in fp32.
   bool fused_cross_entropy = true;
+  // Without fusion: as plain PyTorch computes it, in fp32 with a copy for each
+  // step of it, against Megatron's, which works in place.
+  bool plain_cross_entropy = false;
+  // Recomputation of a layer stops when the backward has what it needs
+  // (torch.utils.checkpoint, early_stop).
+  bool stops_early = false;
+  // Gradients of sharded layers are reduced once a step, and until then kept
+  // whole (FSDP2 under a pipeline).
+  bool whole_gradients = false;
   Precision precision = Precision::kBf16;
   // Bytes of a parameter: weight, gradient, master weight, both moments
   // together (mixed-precision Adam: 2 + 4 + 4 + 8).

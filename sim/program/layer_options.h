@@ -32,6 +32,9 @@ struct LayerOptions {
   // Replicas among which the backward gathers (ZeRO++ hpZ); of odc every
   // gather but one a minibatch. 0: as many as are sharded over.
   int near_group = 0;
+  // Gradients are reduced with the last microbatch alone, and kept whole until
+  // then.
+  bool reduces_once = false;
   // Gathers and reductions take turns on one stream.
   bool one_stream = true;
 

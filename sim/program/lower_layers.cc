@@ -102,6 +102,13 @@ absl::Status Lowering::CheckLayers() const {
     return BadValue("schedule.name", schedule_.name,
                     absl::StrCat("one that is flushed, ", with));
   }
+  const int shards = options_.layers.shard_group;
+  if (options_.layers.reduces_once &&
+      (is_odc() || (shards > 0 && shards != options_.replicas))) {
+    return BadValue("strategy.whole_gradients", "true",
+                    is_odc() ? "false with strategy.data_parallel odc"
+                             : "false with a strategy.shard_group below dp");
+  }
   if (options_.optimizer == OptimizerMode::kPostValidated) {
     return BadValue("strategy.optimizer", "post-validated",
                     absl::StrCat("none, synchronised ", with));
@@ -310,7 +317,31 @@ void Lowering::HookGathers(int rank) {
   target.hooks.push_back(std::move(gather));
 }
 
+// With the last microbatch alone; the optimizer waits for them, no pass does.
+void Lowering::HookLastReductions(int rank) {
+  RankProgram& target = program_.ranks[rank];
+  const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
+  LaneHook reduce = {
+      .place = LaneHook::Place::kAfter,
+      .every = int64_t{schedule_.microbatches} * schedule_.slices,
+      .window = kReductionsBehind,
+      .output = event};
+  reduce.side_ops.assign(target.lanes.size(), -1);
+  for (int chunk = 0; chunk < static_cast<int>(target.layers.size()); ++chunk) {
+    const int32_t op = AddSideOp(rank, ReductionOf(rank, chunk));
+    for (const PassKind kind : kReducingKinds) {
+      reduce.side_ops[Pass::LaneOf(kind, chunk, 0)] = op;
+    }
+  }
+  target.hooks.push_back(std::move(reduce));
+  synced_[rank].push_back(event);
+}
+
 void Lowering::HookReductions(int rank) {
+  if (options_.layers.reduces_once) {
+    HookLastReductions(rank);
+    return;
+  }
   RankProgram& target = program_.ranks[rank];
   const LayerGroups& groups = layer_groups_[rank];
   const size_t lanes = target.lanes.size();

@@ -150,6 +150,7 @@ class Lowering {
   void AddLayerShards();
   void HookGathers(int rank);
   void HookReductions(int rank);
+  void HookLastReductions(int rank);
   SideOp GatherOf(int rank, int chunk, bool backward);
   SideOp ReductionOf(int rank, int chunk);
   struct LayerGroups {

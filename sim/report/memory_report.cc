@@ -122,7 +122,14 @@ bool MemoryReport::fits() const { return fits_device() && fits_host(); }
 bool MemoryReport::fits_device() const {
   if (!limit_bytes) return true;
   const RankMemory& worst = memory->ranks[memory->WorstRank()];
-  return static_cast<double>(worst.needed()) <= *limit_bytes;
+  return static_cast<double>(worst.needed() - worst.fragmentation) <=
+         *limit_bytes;
+}
+
+bool MemoryReport::fits_tightly() const {
+  if (!limit_bytes || !fits_device()) return false;
+  const RankMemory& worst = memory->ranks[memory->WorstRank()];
+  return static_cast<double>(worst.needed()) > *limit_bytes;
 }
 
 std::optional<double> MemoryReport::allocator_limit() const {
@@ -145,6 +152,15 @@ std::string MemoryVerdictLine(const MemoryReport& report) {
   const RankMemory& row = report.memory->ranks[worst];
   const double needed = static_cast<double>(row.needed());
   const double over = needed - *report.limit_bytes;
+  if (report.fits_tightly()) {
+    return absl::StrCat(
+        "rank ", worst, " needs ",
+        FormatBytes(needed - static_cast<double>(row.fragmentation)), " of ",
+        FormatBytes(*report.limit_bytes), " (", report.limit_source,
+        "): fits tightly, without the ",
+        FormatBytes(static_cast<double>(row.fragmentation)),
+        " of fragmentation");
+  }
   return absl::StrCat(
       "rank ", worst, " needs ", FormatBytes(needed), " of ",
       FormatBytes(*report.limit_bytes), " (", report.limit_source, "): ",

@@ -36,7 +36,11 @@ struct MemoryReport {
   std::vector<std::vector<int>> devices_on_node;
 
   bool fits() const;
+  // Without what the allocator holds beyond its peak: PyTorch gives that back
+  // before it fails.
   bool fits_device() const;
+  // Only without it.
+  bool fits_tightly() const;
   bool fits_host() const;
   // The most that the devices of one node keep on their host.
   double HostNeeded() const;

@@ -67,15 +67,10 @@ absl::Status TakeShape(const StepTable& table, const std::string& name,
       absl::StrCat("the shape of ", name, " is not known"));
 }
 
-// Recipes of 8 bit differ in their scales, which no field says.
-std::string OperandsOf(const std::string& recipe) {
-  return recipe == "mxfp8" || recipe == "fp8-tensorwise" ? "fp8" : recipe;
-}
-
 absl::Status TakePrecision(const std::string& text, StrategyChoice* strategy) {
   if (text.empty()) return absl::InvalidArgumentError("precision not stated");
   for (const ChoiceRow& choice : PrecisionChoices()) {
-    if (choice.name != OperandsOf(text)) continue;
+    if (choice.name != text) continue;
     strategy->precision = static_cast<Precision>(choice.value);
     return absl::OkStatus();
   }
@@ -174,13 +169,6 @@ std::string KeyOf(const TableRow& row) {
 std::string NoteOf(const TableRow& row) {
   std::vector<std::string> notes;
   if (!row.Text("note").empty()) notes.push_back(row.Text("note"));
-  const std::string& recipe = row.Text("precision");
-  if (OperandsOf(recipe) != recipe) {
-    notes.push_back(absl::StrCat(recipe, " taken as fp8"));
-  }
-  if (row.Text("recompute") == "op-selective") {
-    notes.push_back("op-selective recomputation taken as norm-activation");
-  }
   return absl::StrJoin(notes, "; ");
 }
 
@@ -236,7 +224,7 @@ absl::StatusOr<RunConfig> ConfigOfStep(const StepTable& table,
   const std::string& recompute = row.Text("recompute");
   if (recompute == "full") config.strategy.recompute = Recompute::kFull;
   if (recompute == "op-selective") {
-    config.strategy.recompute = Recompute::kNormActivation;
+    config.strategy.recompute = Recompute::kOpSelective;
   }
   if (table.adjust != nullptr) table.adjust(row, &config);
   return config;

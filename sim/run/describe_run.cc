@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/model/flops.h"
+#include "sim/model/precision.h"
 #include "sim/sequences/minibatch_time.h"
 
 namespace pipewright {
@@ -55,10 +56,16 @@ SequenceReport DescribeSequences(const PreparedSequences& sequences) {
 }
 
 DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
-  const bool fp8 = precision == Precision::kFp8 && device.fp8_flops > 0;
-  const double flops = fp8 ? device.fp8_flops : device.bf16_flops;
+  const bool fp8 = IsFp8(precision) && device.fp8_flops > 0;
+  const bool fp4 = precision == Precision::kNvfp4 && device.fp4_flops > 0;
+  const double flops = fp4   ? device.fp4_flops
+                       : fp8 ? device.fp8_flops
+                             : device.bf16_flops;
   return {.name = absl::StrFormat("%g TFLOP/s, %s %s", flops / 1e12,
-                                  device.name, fp8 ? "fp8" : "bf16"),
+                                  device.name,
+                                  fp4   ? "fp4"
+                                  : fp8 ? "fp8"
+                                        : "bf16"),
           .flops = flops};
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/status.h"
+#include "sim/model/precision.h"
 #include "sim/schedule/registry.h"
 #include "sim/search/foreign_args.h"
 #include "sim/search/foreign_table.h"
@@ -142,7 +143,19 @@ std::vector<std::string> Emitter::Memory() {
           "Megatron-LM recomputes norms and, of experts, activation functions: "
           "less than norm-activation does in dense layers");
       break;
+    case Recompute::kOpSelective:
+      out.notes.push_back(
+          "Megatron-LM has no recomputation by operations (op-selective)");
+      break;
     case Recompute::kFull:
+      if (training.recompute_layers > 0) {
+        flags.push_back(
+            absl::StrCat("--recompute-granularity full --recompute-method "
+                         "block --recompute-num-layers ",
+                         training.recompute_layers));
+        Hold("strategy.recompute_layers");
+        break;
+      }
       flags.push_back(
           "--recompute-granularity full --recompute-method uniform "
           "--recompute-num-layers 1");
@@ -201,9 +214,21 @@ void Emitter::Megatron() {
   }
   for (std::string& flag : Memory()) flags.push_back(std::move(flag));
   flags.push_back("--bf16");
-  if (training.precision == Precision::kFp8) {
+  if (IsFp8(training.precision)) {
+    // megatron/training/arguments.py, --fp8-recipe.
     flags.push_back("--fp8-format hybrid");
+    const bool block = training.precision == Precision::kFp8Block;
+    const bool mx = training.precision == Precision::kMxfp8;
+    if (training.precision != Precision::kFp8) {
+      flags.push_back(absl::StrCat("--fp8-recipe ", block ? "blockwise"
+                                                    : mx  ? "mxfp8"
+                                                          : "tensorwise"));
+    }
     if (config.strategy.precision) Hold("strategy.precision");
+  }
+  if (training.precision == Precision::kNvfp4) {
+    flags.push_back("--fp4-format e2m1");
+    Hold("strategy.precision");
   }
   flags.push_back(absl::StrCat("--attention-backend ",
                                training.flash_attention ? "flash" : "unfused"));

@@ -302,8 +302,11 @@ class MegatronReader {
       }
     }
     if (granularity == "full") {
-      On("recompute-method");
-      On("recompute-num-layers");
+      const bool block = Text("recompute-method") == "block";
+      const std::string layers = Text("recompute-num-layers");
+      if (block && !layers.empty()) {
+        Set("strategy.recompute_layers", layers, "recompute-num-layers");
+      }
     }
     Set("strategy.recompute", recompute, "recompute-granularity");
     std::string sharding = On("use-distributed-optimizer") ? "zero1" : "ddp";
@@ -328,7 +331,17 @@ class MegatronReader {
     On("use-flash-attn");
     On("bf16");
     if (On("fp8-format") || On("fp8")) {
-      Set("strategy.precision", "fp8", "fp8-format");
+      const std::string recipe = Text("fp8-recipe");
+      Set("strategy.precision",
+          recipe == "tensorwise"  ? "fp8-tensorwise"
+          : recipe == "blockwise" ? "fp8-block"
+          : recipe == "mxfp8"     ? "mxfp8"
+                                  : "fp8",
+          "fp8-format");
+    }
+    if (On("fp4-format")) {
+      Text("fp4-recipe");
+      Set("strategy.precision", "nvfp4", "fp4-format");
     }
   }
 

@@ -50,7 +50,8 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   const ModelSpec& model = *space_->model();
   const RunConfig& base = space_->request().base;
   const Recompute recompute =
-      base.strategy.recompute_chunks.empty() && !base.costs.recompute_s
+      base.strategy.recompute_chunks.empty() &&
+              !base.strategy.recompute_layers && !base.costs.recompute_s
           ? group.recompute
           : Recompute::kNone;
   const int frozen = layer < model.frozen_layers ? 1 : 0;

@@ -79,8 +79,11 @@ PassWorks WorksOf(const ModelSpec& model, const TrainingSpec& training,
       [&](BlockKind kind, const ModelOp& op, double count) {
         Add(op, count * op.Work(OpPass::kForward).flops, &works.forward);
         double backward = op.Work(OpPass::kBackwardInput).flops;
-        if (kind != BlockKind::kHead && IsRecomputed(op, training.recompute)) {
-          backward += recomputed * op.Work(OpPass::kForward).flops;
+        if (kind != BlockKind::kHead) {
+          backward +=
+              recomputed *
+              RecomputedPart(op, training.recompute, training.stops_early) *
+              op.Work(OpPass::kForward).flops;
         }
         Add(op, count * backward, &works.backward_input);
         Add(op, count * op.Work(OpPass::kBackwardWeight).flops,

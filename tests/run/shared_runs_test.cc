@@ -51,6 +51,10 @@ std::vector<RunConfig> Different() {
   });
   add([](RunConfig& config) { config.strategy.sequence = 4096; });
   add([](RunConfig& config) { config.strategy.precision = Precision::kFp8; });
+  add([](RunConfig& config) { config.strategy.precision = Precision::kMxfp8; });
+  add([](RunConfig& config) {
+    config.strategy.recompute = Recompute::kOpSelective;
+  });
   add([](RunConfig& config) { config.strategy.flash_attention = false; });
   add([](RunConfig& config) { config.strategy.layers = {7, 8, 8, 9}; });
   add([](RunConfig& config) {
@@ -117,9 +121,9 @@ TEST_CASE("shared runs: threads of one context get what each gets alone",
   for (const size_t most : {2, 256}) {
     RunContext context(most);
     // Each thread in an order of its own: no step has a factor in common with
-    // the number of configurations, 22.
-    const std::vector<size_t> steps = {1, 3, 5, 7};
-    REQUIRE(configs.size() == 22);
+    // the number of configurations, 24.
+    const std::vector<size_t> steps = {1, 5, 7, 11};
+    REQUIRE(configs.size() == 24);
     std::vector<std::vector<std::string>> found(steps.size());
     std::vector<std::thread> threads;
     for (size_t own = 0; own < steps.size(); ++own) {

@@ -1,0 +1,201 @@
+#include "sim/config/framework.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/config/run_config_fields.h"
+
+namespace pipewright {
+namespace {
+
+// What the allocator of PyTorch holds beyond its peak, as a part of it: median
+// of ten runs that print both (MooreThreads/SimuMax 4dcaae513ba7, 2.8 to 9.3 %).
+constexpr double kFragmentation = 0.058;
+
+class Defaults {
+ public:
+  explicit Defaults(RunConfig* config) : config_(*config) {}
+
+  template <class Value, class Default>
+  void Set(const char* field, std::optional<Value>& value, Default given,
+           const std::string& text) {
+    if (value) return;
+    value = given;
+    set_.emplace_back(field, text);
+  }
+  template <class Value>
+  void Number(const char* field, std::optional<Value>& value, double given) {
+    Set(field, value, static_cast<Value>(given), absl::StrCat(given));
+  }
+  void Switch(const char* field, std::optional<bool>& value, bool given) {
+    Set(field, value, given, given ? "true" : "false");
+  }
+
+  // NVIDIA/Megatron-LM, megatron/training/arguments.py: what no flag asks for.
+  // bf16 gradients are summed and reduced in fp32 unless --grad-reduce-in-bf16;
+  // --use-distributed-optimizer, --overlap-grad-reduce, --sequence-parallel and
+  // --cross-entropy-loss-fusion are off.
+  void Megatron() {
+    StrategyChoice& strategy = config_.strategy;
+    if (!strategy.zero) {
+      Set("strategy.data_parallel", strategy.data_parallel, DataParallel::kDdp,
+          "ddp");
+    }
+    Switch("strategy.overlap_gradients", strategy.overlap_gradients, false);
+    if (strategy.tp.value_or(1) > 1) {
+      Switch("strategy.sequence_parallel", strategy.sequence_parallel, false);
+    }
+    Types(2, 4, 4, 8);
+    Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
+    Batched();
+    Memory();
+  }
+
+  // pytorch/torchtitan 004b3148a92b: torchtitan/config_manager.py (parameters
+  // in bfloat16, reductions in float32, training.compile off) and
+  // torchtitan/parallelisms/parallelize_llama.py (fully_shard of each layer; no
+  // reshard after forward under a pipeline; loss and sequence in parallel).
+  // Under a pipeline gradients are reduced with the last microbatch alone
+  // (pytorch/pytorch, torch/distributed/pipelining/stage.py,
+  // set_requires_gradient_sync) and until then kept whole in the type of the
+  // reduction (torch/distributed/fsdp, FSDPParam.to_accumulated_grad_if_needed).
+  // torch.utils.checkpoint stops early unless told otherwise.
+  void Torchtitan() {
+    StrategyChoice& strategy = config_.strategy;
+    const bool pipeline = strategy.pp.value_or(1) > 1;
+    const bool shards = strategy.dp.value_or(1) > 1;
+    if (shards && !strategy.zero) {
+      Set("strategy.data_parallel", strategy.data_parallel,
+          DataParallel::kFsdp, "fsdp");
+    }
+    if (shards && strategy.data_parallel == DataParallel::kFsdp) {
+      Set("strategy.shard_blocks", strategy.shard_blocks, ShardBlocks::kLayer,
+          "layer");
+      Set("strategy.gather_type", strategy.gather_type, GatherType::kBf16,
+          "bf16");
+      if (pipeline) {
+        Switch("strategy.reshard_after_forward",
+               strategy.reshard_after_forward, false);
+        if (!strategy.shard_group) {
+          Switch("strategy.whole_gradients", strategy.whole_gradients, true);
+        }
+      }
+    }
+    Types(4, 4, 0, 8);
+    Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
+    Switch("strategy.plain_cross_entropy", strategy.plain_cross_entropy, true);
+    Switch("strategy.recompute_stops_early", strategy.recompute_stops_early,
+           true);
+    if (config_.costs.analytic) {
+      Set("costs.analytic.kernels", config_.costs.analytic_kernels,
+          FrameworkKernels::kEager, "eager");
+    }
+    Batched();
+    Memory();
+  }
+
+  // microsoft/DeepSpeed, deepspeed/runtime/bf16_optimizer.py (fp32 gradients of
+  // the whole model, fp32 weights and moments in parts) and
+  // deepspeed/runtime/pipe/engine.py (gradients are reduced behind the last
+  // pass; stages 2 and 3 do not go with a pipeline). The model is PyTorch's.
+  void DeepSpeed() {
+    StrategyChoice& strategy = config_.strategy;
+    if (!strategy.zero) {
+      Set("strategy.data_parallel", strategy.data_parallel,
+          DataParallel::kZero1, "zero1");
+    }
+    Types(2, 4, 4, 8);
+    Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
+    Switch("strategy.plain_cross_entropy", strategy.plain_cross_entropy, true);
+    Switch("strategy.recompute_stops_early", strategy.recompute_stops_early,
+           true);
+    Switch("strategy.overlap_gradients", strategy.overlap_gradients, false);
+    Memory();
+  }
+
+  std::string Note(const char* framework, const char* source) const {
+    std::vector<std::string> all;
+    for (const auto& [field, text] : set_) {
+      all.push_back(absl::StrCat(field, " ", text));
+    }
+    return absl::StrCat("strategy.framework ", framework, " sets ",
+                        absl::StrJoin(all, ", "), " (", source, ")");
+  }
+  bool any() const { return !set_.empty(); }
+  std::vector<std::string> Fields() const {
+    std::vector<std::string> fields;
+    for (const auto& [field, text] : set_) fields.push_back(field);
+    return fields;
+  }
+
+ private:
+  // Bytes of a weight, gradient, master weight, both moments.
+  void Types(int weight, int gradient, double master, double moments) {
+    StrategyChoice& strategy = config_.strategy;
+    Number("strategy.parameter_bytes_per_parameter",
+           strategy.parameter_bytes_per_parameter, weight);
+    Number("strategy.gradient_bytes_per_parameter",
+           strategy.gradient_bytes_per_parameter, gradient);
+    Number("strategy.master_bytes_per_parameter",
+           strategy.master_bytes_per_parameter, master);
+    Number("strategy.moment_bytes_per_parameter",
+           strategy.moment_bytes_per_parameter, moments);
+  }
+
+  // The plain schedules of Megatron-LM and of PyTorch post the transfers of a
+  // forward and a backward together; the interleaved ones overlap them.
+  void Batched() {
+    StrategyChoice& strategy = config_.strategy;
+    if (config_.schedule.name == "1f1b" && strategy.pp.value_or(1) > 1) {
+      Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
+    }
+  }
+
+  void Memory() {
+    Number("strategy.fragmentation", config_.strategy.fragmentation,
+           kFragmentation);
+  }
+
+  RunConfig& config_;
+  std::vector<std::pair<std::string, std::string>> set_;
+};
+
+}  // namespace
+
+RunConfig WithFramework(RunConfig config) {
+  if (!config.strategy.framework) return config;
+  Defaults defaults(&config);
+  const char* source = "";
+  switch (*config.strategy.framework) {
+    case Framework::kMegatron:
+      source = "NVIDIA/Megatron-LM, megatron/training/arguments.py";
+      defaults.Megatron();
+      break;
+    case Framework::kTorchtitan:
+      source =
+          "pytorch/torchtitan, config_manager.py and parallelize_llama.py; "
+          "pytorch/pytorch, pipelining/stage.py and fsdp";
+      defaults.Torchtitan();
+      break;
+    case Framework::kDeepSpeed:
+      source =
+          "microsoft/DeepSpeed, runtime/bf16_optimizer.py and "
+          "runtime/pipe/engine.py";
+      defaults.DeepSpeed();
+      break;
+  }
+  if (defaults.any()) {
+    config.notes.push_back(defaults.Note(
+        ChoiceName(FrameworkChoices(), *config.strategy.framework), source));
+    const std::vector<std::string> fields = defaults.Fields();
+    config.defaulted.insert(config.defaulted.end(), fields.begin(),
+                            fields.end());
+  }
+  return config;
+}
+
+}  // namespace pipewright

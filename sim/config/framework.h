@@ -1,0 +1,13 @@
+// Defaults of training frameworks: what strategy.framework says where the
+// strategy says nothing else.
+#pragma once
+
+#include "sim/config/run_config.h"
+
+namespace pipewright {
+
+// `config` with the defaults of its framework, and a note of each of them; as
+// it is without a framework.
+RunConfig WithFramework(RunConfig config);
+
+}  // namespace pipewright

@@ -190,6 +190,38 @@ def thin(shapes, most_heads=2048):
             if plain(shape[0]) and plain(shape[1]) and shape[0] <= most_heads}
 
 
+def latent(source, name):
+    """{(batch * heads, seq): {campaign: seconds}} of latent attention forward,
+    causal, 192 wide queries and 128 wide values: a width of 160."""
+    shapes = {}
+    for row in rows_of(source, "silicon", name + "_mla.csv.gz"):
+        length, heads = int(row["isl"]), int(row["heads"])
+        # The other framework's kernels were replaced since.
+        if length < 256 or not row["campaign"].startswith("trtllm"):
+            continue
+        shape = (int(row["batch"]) * heads, length)
+        key = (row["campaign"], row["batch"], heads)
+        shapes.setdefault(shape, {})[key] = float(row["latency_ms"]) * 1e-3
+    return shapes
+
+
+def windows(source):
+    """{gpu: {(pass, head_dim): {(heads, seq, window): {row: seconds}}}}."""
+    out = {}
+    for number, row in enumerate(rows_of(source, "sdpa", "sdpa.csv")):
+        if row["dtype"] != "bfloat16" or not row["window"]:
+            continue
+        if row["q_len"] != row["kv_len"] or row["deterministic"] == "1":
+            continue
+        key = (row["pass"], int(row["head_dim_qk"]))
+        shape = (int(row["batch"]) * int(row["heads"]), int(row["q_len"]),
+                 int(row["window"]))
+        tables = out.setdefault(row["gpu"].lower(), {})
+        tables.setdefault(key, {}).setdefault(shape, {})[number] = \
+            float(row["time_ms"]) * 1e-3
+    return out
+
+
 def sdpa(source):
     """{gpu: {(pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
     out = {}
@@ -285,6 +317,7 @@ CAST_COLUMNS = (1024, 2048, 4096, 8192, 16384)
 def distil(source, output):
     os.makedirs(output, exist_ok=True)
     of_sdpa, of_norms = sdpa(source), norms(source)
+    of_windows = windows(source)
     for name, device in DEVICES:
         types = gemm(source, name, device)
         for kind in GEMM_TYPES:
@@ -297,7 +330,7 @@ def distil(source, output):
                  notes,
                  [table_text(["gemm", kind, "TN"], ["m", "n", "k"],
                              combine(types[kind]))])
-        pack_attention(source, output, name, device, of_sdpa)
+        pack_attention(source, output, name, device, of_sdpa, of_windows)
         pack_norms(output, device, of_norms)
         if device != "a100":
             pack(os.path.join(output, device + "_cast.csv.gz"), [CONFIGURATOR],
@@ -311,7 +344,7 @@ def distil(source, output):
              tables)
 
 
-def pack_attention(source, output, name, device, of_sdpa):
+def pack_attention(source, output, name, device, of_sdpa, of_windows):
     notes, tables = [CONFIGURATOR + ": forward, causal"], []
     for head_dim, shapes in sorted(
             attention_forward(source, name, device).items()):
@@ -332,6 +365,16 @@ def pack_attention(source, output, name, device, of_sdpa):
                        for text in tables):
                     continue
             tables.append(table_text(words, ["heads", "seq"], values))
+    # Without the other source's forward, latent attention has its own.
+    words = ["attention", "bfloat16", "fwd", "causal", "160"]
+    if not any(text.startswith("table " + " ".join(words) + "\n")
+               for text in tables):
+        tables.append(table_text(words, ["heads", "seq"],
+                                 combine(thin(latent(source, name)))))
+    for (way, dim), shapes in sorted(of_windows.get(other, {}).items()):
+        tables.append(table_text(["window", "bfloat16", way, str(dim)],
+                                 ["heads", "seq", "window"],
+                                 combine(shapes)))
     pack(os.path.join(output, device + "_attention.csv.gz"), notes, tables)
 
 

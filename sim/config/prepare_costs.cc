@@ -9,6 +9,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -185,6 +186,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   options.sustained = config.costs.analytic_sustained.value_or(true);
   options.kernels =
       config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
+  options.launch_s =
+      config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
   return std::optional<AnalyticOptions>(std::move(options));
 }
 

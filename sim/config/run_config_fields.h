@@ -8,6 +8,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/config/choice_row.h"
+#include "sim/config/execution_fields.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/reality_fields.h"
 #include "sim/config/run_config.h"
@@ -235,6 +236,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
+  VisitExecution(strategy.execution, visit);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
   auto& classes = strategy.dp_classes;
   visit.Ints("strategy.dp_classes.replicas", classes.replicas, 1,
@@ -365,6 +367,8 @@ void VisitFields(Config& config, Visitor& visit) {
                ClockChoices());
   visit.Choice("costs.analytic.kernels", costs.analytic_kernels,
                KernelsChoices());
+  visit.Quantity("costs.analytic.launch_time", costs.analytic_launch_s,
+                 Unit::kTime);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

@@ -39,6 +39,8 @@ struct AnalyticOptions {
   FrameworkKernels kernels = FrameworkKernels::kFused;
   friend bool operator==(const AnalyticOptions&,
                          const AnalyticOptions&) = default;
+  // What the host takes to launch a kernel; 0: nothing.
+  double launch_s = 0;
 };
 
 // One op of one slice of a microbatch, for people and tests.
@@ -46,6 +48,11 @@ struct OpTime {
   std::string name;
   double seconds[kNumOpPasses] = {0, 0, 0};       // computing
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
+  // Exchanging beside the passes of another microbatch.
+  double beside_seconds[kNumOpPasses] = {0, 0, 0};
+  // The host's: launches (host_time.h), and what they take.
+  double launches[kNumOpPasses] = {0, 0, 0};
+  double host_seconds[kNumOpPasses] = {0, 0, 0};
   // As KernelEstimate (op_time.h) has them.
   double error[kNumOpPasses] = {0, 0, 0};
   std::string how[kNumOpPasses];

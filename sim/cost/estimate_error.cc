@@ -49,8 +49,9 @@ RatioInterval EstimateError(const ModelSpec& model,
   std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> known;
   for (const std::vector<StageBlock>& blocks : layout.stages) {
     for (const StageBlock& block : blocks) {
-      // Layers of a kind are alike but where some are frozen.
-      const int64_t layer = model.frozen_layers == 0 ? 0 : block.first_layer;
+      // Layers of a kind are alike but where some are frozen or have a window:
+      // the first of a run stands for it.
+      const int64_t layer = model.layers_differ() ? block.first_layer : 0;
       auto found = known.find({block.kind, layer});
       if (found == known.end()) {
         found = known

@@ -98,12 +98,29 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
   return out;
 }
 
+// Windows were measured at few sizes; their kernels work off one tile of
+// queries after the other, so a time for each FLOP is what carries over.
+std::optional<KernelEstimate> MeasuredWindow(const AnalyticOptions& options,
+                                             const ModelOp& op, double flops,
+                                             bool forward) {
+  std::optional<SiliconTime> time =
+      options.silicon->Window(forward, op.k, op.window, flops);
+  if (!time) return {};
+  const OpPass pass = forward ? OpPass::kForward : OpPass::kBackwardInput;
+  const auto curve = [&](const DeviceSpec& device) {
+    return AttentionSeconds(device, pass, true, flops, op.window);
+  };
+  Transfer(curve(options.device), curve(options.silicon->device()), &*time);
+  return UnderClock(options, kFittedType, flops, *time);
+}
+
 std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
                                                 bool causal, const ModelOp& op,
                                                 OpPass pass) {
   const double flops = op.Work(pass).flops;
   if (flops <= 0 || op.n < 1 || op.k < 1) return {};
   const bool forward = pass == OpPass::kForward;
+  if (op.window > 0) return MeasuredWindow(options, op, flops, forward);
   // Sequences times heads that make the FLOPs of a whole sequence; slices and
   // parts of one count by their work.
   const double heads = flops / (4 * op.n * op.n * op.k * (causal ? 0.5 : 1) *

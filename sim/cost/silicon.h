@@ -47,6 +47,11 @@ class Silicon {
                                        double head_dim, double heads,
                                        double sequence) const;
 
+  // The same with a causal window of so many tokens: so many FLOPs at the rate
+  // of the measured kernels, by the nearest head_dim and window.
+  std::optional<SiliconTime> Window(bool is_forward, double head_dim,
+                                    double window, double flops) const;
+
   // A norm that moves so many bytes to and from HBM.
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;
 

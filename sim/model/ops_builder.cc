@@ -8,13 +8,16 @@
 namespace pipewright {
 namespace {
 
-void AddComm(OpPass pass, CommKind kind, int members, double bytes,
-             ModelOp& op) {
+void AddComm(const TrainingSpec& training, OpPass pass, CommKind kind,
+             double bytes, ModelOp& op) {
+  const bool overlaps = training.execution.overlap_tensor;
   op.comms.push_back({.pass = pass,
                       .kind = kind,
                       .group = CommGroup::kTensor,
-                      .members = members,
-                      .bytes = bytes});
+                      .members = training.tp,
+                      .bytes = bytes,
+                      .overlaps = overlaps,
+                      .pieces = overlaps ? training.tp : 0});
 }
 
 }  // namespace
@@ -77,28 +80,27 @@ void OpsBuilder::FillGemm(ModelOp& op) const {
 }
 
 void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
-  const int members = training_.tp;
-  if (members == 1 || split == Split::kReplicated) return;
+  if (training_.tp == 1 || split == Split::kReplicated) return;
   // The side that is whole: input of a column, output of a row.
   const double whole =
       kElement * op.m * (split == Split::kColumn ? op.k : op.n);
   const bool column = split == Split::kColumn;
   if (!training_.sequence_parallel) {
-    AddComm(column ? OpPass::kBackwardInput : OpPass::kForward,
-            CommKind::kAllReduce, members, whole, op);
+    AddComm(training_, column ? OpPass::kBackwardInput : OpPass::kForward,
+            CommKind::kAllReduce, whole, op);
     return;
   }
-  AddComm(OpPass::kForward,
-          column ? CommKind::kAllGather : CommKind::kReduceScatter, members,
-          whole, op);
-  AddComm(OpPass::kBackwardInput,
-          column ? CommKind::kReduceScatter : CommKind::kAllGather, members,
-          whole, op);
+  AddComm(training_, OpPass::kForward,
+          column ? CommKind::kAllGather : CommKind::kReduceScatter, whole, op);
+  AddComm(training_, OpPass::kBackwardInput,
+          column ? CommKind::kReduceScatter : CommKind::kAllGather, whole, op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
   if (column && op.has_weight_pass) {
-    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, whole, op);
+    AddComm(training_, OpPass::kBackwardWeight, CommKind::kAllGather, whole,
+            op);
     op.comms.back().overlaps = true;
+    op.comms.back().pieces = 0;
   }
 }
 
@@ -187,6 +189,10 @@ ModelOp& OpsBuilder::Elementwise(const std::string& name, double forward_bytes,
   op.work[static_cast<int>(OpPass::kForward)] = {.bytes = forward_bytes};
   op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = backward_bytes};
   return Add(std::move(op));
+}
+
+void OpsBuilder::MarkAll(LayerPart part) {
+  for (ModelOp& op : ops_) op.part = part;
 }
 
 ModelOp& OpsBuilder::Add(ModelOp op) {

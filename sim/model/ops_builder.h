@@ -53,6 +53,12 @@ class OpsBuilder {
   ModelOp& Elementwise(const std::string& name, double forward_bytes,
                        double backward_bytes);
 
+  // Of the layer; 0: attention looks back on all tokens.
+  void set_window(int64_t tokens) { window_ = AsDouble(tokens); }
+  double window() const { return window_; }
+  // All ops so far are of that part.
+  void MarkAll(LayerPart part);
+
   ModelOp& Add(ModelOp op);
   std::vector<ModelOp> Take() && { return std::move(ops_); }
 
@@ -74,6 +80,7 @@ class OpsBuilder {
   bool is_frozen_;
   double tokens_;
   double residual_tokens_;
+  double window_ = 0;
   std::vector<ModelOp> ops_;
 };
 

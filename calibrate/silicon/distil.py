@@ -222,6 +222,36 @@ def windows(source):
     return out
 
 
+EXPERT_TOKENS = (2048, 4096, 8192, 16384, 32768, 65536)
+
+
+def experts(source, name):
+    """{type: {(groups, rows, hidden, inner): {campaign: seconds}}} of whole
+    gated layers of experts, by the fastest kernel of a campaign."""
+    out = {}
+    for row in rows_of(source, "silicon", name + "_moe.csv.gz"):
+        kind, kernel = row["dtype"], row["kernel"]
+        if kind not in ("bfloat16", "fp8") or row["moe_tp"] != "1":
+            continue
+        # Two matrices, or kernels for a handful of tokens.
+        if "nongated" in kernel or "min_latency" in kernel:
+            continue
+        # Triton's kernels reach two thirds of the other campaign's.
+        if "triton" in kernel or int(row["tokens"]) not in EXPERT_TOKENS:
+            continue
+        groups = int(row["experts"]) // int(row["moe_ep"])
+        rows, rest = divmod(int(row["tokens"]) * int(row["topk"]),
+                            int(row["experts"]))
+        if rest or rows < 32 or groups < 1:
+            continue
+        shape = (groups, rows, int(row["hidden"]), int(row["inter"]))
+        times = out.setdefault(kind, {}).setdefault(shape, {})
+        seconds = float(row["latency_ms"]) * 1e-3
+        campaign = row["campaign"]
+        times[campaign] = min(seconds, times.get(campaign, seconds))
+    return out
+
+
 def sdpa(source):
     """{gpu: {(pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
     out = {}
@@ -332,6 +362,7 @@ def distil(source, output):
                              combine(types[kind]))])
         pack_attention(source, output, name, device, of_sdpa, of_windows)
         pack_norms(output, device, of_norms)
+        pack_experts(source, output, name, device)
         if device != "a100":
             pack(os.path.join(output, device + "_cast.csv.gz"), [CONFIGURATOR],
                  [table_text(["cast", "fp8", scale], ["rows", "cols"],
@@ -376,6 +407,15 @@ def pack_attention(source, output, name, device, of_sdpa, of_windows):
                                  ["heads", "seq", "window"],
                                  combine(shapes)))
     pack(os.path.join(output, device + "_attention.csv.gz"), notes, tables)
+
+
+def pack_experts(source, output, name, device):
+    if device == "a100":
+        return
+    pack(os.path.join(output, device + "_experts.csv.gz"), [CONFIGURATOR],
+         [table_text(["experts", kind], ["groups", "rows", "hidden", "inner"],
+                     combine(shapes))
+          for kind, shapes in sorted(experts(source, name).items())])
 
 
 def pack_norms(output, device, of_norms):

@@ -17,6 +17,7 @@ struct ExecutionChoice {
   std::optional<double> expert_load;
   std::optional<int> expert_nodes;
   std::optional<ExpertDispatch> dispatch;
+  std::optional<bool> fused_experts;
   std::optional<bool> overlap_experts;
   std::optional<bool> overlap_tensor;
   std::optional<ContextExchange> context;

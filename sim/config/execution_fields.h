@@ -21,10 +21,10 @@ inline const std::vector<ChoiceRow>& LaunchChoices() {
 // Of strategy.graph_parts.
 inline const std::vector<ChoiceRow>& GraphPartChoices() {
   static const std::vector<ChoiceRow> rows = {
-      {"attention", static_cast<int>(LayerPart::kAttention)},
-      {"dense", static_cast<int>(LayerPart::kDense)},
-      {"router", static_cast<int>(LayerPart::kRouter)},
-      {"experts", static_cast<int>(LayerPart::kExperts)},
+      {"attention", static_cast<int>(OpPart::kAttention)},
+      {"dense", static_cast<int>(OpPart::kDense)},
+      {"router", static_cast<int>(OpPart::kRouter)},
+      {"experts", static_cast<int>(OpPart::kExperts)},
   };
   return rows;
 }
@@ -56,6 +56,7 @@ void VisitExecution(Choice& execution, Visitor& visit) {
   visit.Choice("strategy.dispatch", execution.dispatch, DispatchChoices());
   visit.Int("strategy.expert_nodes", execution.expert_nodes, 1, kMost);
   visit.Real("strategy.expert_load", execution.expert_load, 1, kMostLoad);
+  visit.Bool("strategy.fused_experts", execution.fused_experts);
   visit.Bool("strategy.overlap_experts", execution.overlap_experts);
   visit.Bool("strategy.overlap_tensor", execution.overlap_tensor);
   visit.Choice("strategy.launch", execution.launch, LaunchChoices());

@@ -19,6 +19,9 @@ std::vector<FieldHelp> ExecutionHelp() {
        "nodes that the experts of a token are on at most"},
       {"strategy.expert_load", "1",
        "tokens of the busiest device's experts over the mean"},
+      {"strategy.fused_experts", "false",
+       "products of experts, their activation and casts as one kernel, at the "
+       "rates of measured layers"},
       {"strategy.overlap_experts", "false",
        "exchanges with experts run beside the passes of another microbatch"},
       {"strategy.overlap_tensor", "false",

@@ -61,6 +61,15 @@ const std::vector<IdleRule>& ExecutionRules() {
                        "where experts are on one node");
        }},
       {{"strategy.expert_load"}, &NeedsExperts},
+      {{"strategy.fused_experts"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsExperts(facts)) return why;
+         if (!facts.model()->gated) return "without model.gated";
+         if (const char* why = NeedsEstimate(facts)) return why;
+         return Unless(facts.run().costs.analytic->silicon != nullptr,
+                       "without tables of measured rates "
+                       "(costs.analytic.silicon)");
+       }},
       {{"strategy.overlap_experts"}, &NeedsExchange},
       {{"strategy.overlap_tensor"},
        [](const RunFacts& facts) {

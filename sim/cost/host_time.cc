@@ -33,7 +33,7 @@ struct Count {
 Count CountOf(const ModelOp& op) {
   switch (op.kind) {
     case OpClass::kGemm:
-      if (op.part == LayerPart::kRouter) {
+      if (op.part == OpPart::kRouter) {
         // Casts, product, scores, top-k, two scatters, load-balancing loss,
         // sums of both maps.
         return {{16, 12, 1}, {0, 0, 0}};
@@ -65,7 +65,7 @@ Count CountOf(const ModelOp& op) {
 
 bool CastsInput(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   const bool is_linear =
-      op.part != LayerPart::kRouter &&
+      op.part != OpPart::kRouter &&
       (op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm);
   return is_linear && training.precision != Precision::kBf16 &&
          pass != OpPass::kBackwardWeight;
@@ -94,7 +94,7 @@ double HostLaunches(const TrainingSpec& training, const ModelOp& op,
   // router and of the permutation two and two.
   if (compiled) {
     const bool small =
-        op.part == LayerPart::kRouter || op.kind == OpClass::kRouting;
+        op.part == OpPart::kRouter || op.kind == OpClass::kRouting;
     if (small) launches = std::max(1.0, launches / 2);
   } else {
     launches += kModule * count.modules[index];

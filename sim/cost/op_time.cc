@@ -51,14 +51,76 @@ void Transfer(double here_s, double there_s, SiliconTime* time) {
   time->seconds *= here_s / there_s;
 }
 
-// The least that is left of a measured product without the cast inside: both
-// are measured, so their difference is noisy where products are small.
-constexpr double kLeastBare = 0.5;
+// A product of all rows of a device's experts, without the group's traffic; no
+// cast inside.
+double WholeProduct(const AnalyticOptions& options, Precision precision,
+                    const std::string& type, double m, double n, double k) {
+  const double element = precision == Precision::kBf16 ? 2 : 1;
+  std::optional<SiliconTime> time =
+      options.silicon->Product(type, "TN", m, n, k);
+  const double curve_s = GemmSeconds(options.silicon->device(), precision, m, n,
+                                     k, 1, element * (m + n) * k + 2 * m * n);
+  if (!time) return curve_s;
+  const double cast_s = CastInside(options, type, 2 * m * n * k, m * k);
+  return std::max(kLeastBare * time->seconds, time->seconds - cast_s);
+}
+
+// A gated layer of experts by its parts: two products, each no shorter than
+// its traffic. The measured time over this one is what interpolates well.
+double LayerOfExperts(const AnalyticOptions& options, Precision precision,
+                      const std::string& type, double groups, double rows,
+                      double hidden, double inner) {
+  const double element = precision == Precision::kBf16 ? 2 : 1;
+  const DeviceSpec& device = options.silicon->device();
+  const auto product = [&](double n, double k) {
+    const double bytes =
+        element * (groups * n * k + groups * rows * k) + 2 * groups * rows * n;
+    return std::max(WholeProduct(options, precision, type, groups * rows, n, k),
+                    StreamSeconds(device, bytes));
+  };
+  return product(2 * inner, hidden) + product(hidden, inner);
+}
+
+// Of a fused layer of experts: its measured time, shared by the FLOPs of its
+// two products. The measured layer also ranks and permutes its rows, which the
+// inventory has as operations of their own: both are streams.
+std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
+                                              Precision precision,
+                                              const std::string& type,
+                                              const ModelOp& op, OpPass pass) {
+  const bool is_first = op.n == 2 * op.inner && op.k != op.inner;
+  const double hidden = is_first ? op.k : op.n;
+  const auto reference = [&](double groups, double rows, double width,
+                             double inner) {
+    return LayerOfExperts(options, precision, type, groups, rows, width, inner);
+  };
+  std::optional<SiliconTime> time = options.silicon->Experts(
+      type, op.count, op.m, hidden, op.inner, reference);
+  if (!time) return {};
+  const double rows = op.m * op.count;
+  const DeviceSpec& measured = options.silicon->device();
+  const double permuted_s = 2 * StreamSeconds(measured, 4 * rows * hidden);
+  time->seconds =
+      std::max(kLeastBare * time->seconds, time->seconds - permuted_s);
+  const double flops = op.Work(pass).flops;
+  const double layer_flops = 6 * rows * hidden * op.inner;
+  time->seconds *= flops / layer_flops;
+  const auto curve = [&](const DeviceSpec& device) {
+    return GemmSeconds(device, precision, rows, op.n, op.k, 1,
+                       op.Work(pass).bytes);
+  };
+  Transfer(curve(options.device), curve(measured), &*time);
+  KernelEstimate out =
+      Computing(type, JoulesOfFlop(options.device, type) * flops, *time);
+  absl::StrAppend(&out.how, ", fused");
+  return out;
+}
 
 // Of a group all rows as one product.
 std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
-                                              Precision precision,
+                                              const TrainingSpec& training,
                                               const ModelOp& op, OpPass pass) {
+  const Precision precision = training.precision;
   ModelOp whole;
   whole.m = op.m * op.count;
   whole.n = op.n;
@@ -70,6 +132,13 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
     return {};
   }
   const std::string type = precision == Precision::kFp8 ? "fp8" : kBf16;
+  // W adds to gradients in fp32 and has no fused form.
+  if (is_grouped && op.inner > 0 && training.execution.fused_experts &&
+      pass != OpPass::kBackwardWeight) {
+    if (auto fused = MeasuredExperts(options, precision, type, op, pass)) {
+      return fused;
+    }
+  }
   std::optional<SiliconTime> time = options.silicon->Product(
       type, product.layout, product.m, product.n, product.k);
   if (!time) return {};
@@ -98,6 +167,12 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
   return out;
 }
 
+double AttentionJoules(const AnalyticOptions& options, const std::string& type,
+                       double flops, bool forward) {
+  return JoulesOfFlop(options.device, type) * flops *
+         (forward ? kAttentionForwardJoules : kAttentionBackwardJoules);
+}
+
 // Windows were measured at few sizes; their kernels work off one tile of
 // queries after the other, so a time for each FLOP is what carries over.
 std::optional<KernelEstimate> MeasuredWindow(const AnalyticOptions& options,
@@ -111,7 +186,8 @@ std::optional<KernelEstimate> MeasuredWindow(const AnalyticOptions& options,
     return AttentionSeconds(device, pass, true, flops, op.window);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return UnderClock(options, kFittedType, flops, *time);
+  return Computing(kBf16, AttentionJoules(options, kBf16, flops, forward),
+                   *time);
 }
 
 std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
@@ -132,11 +208,8 @@ std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
     return AttentionSeconds(device, pass, causal, flops, op.n);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return Computing(
-      kBf16,
-      JoulesOfFlop(options.device, kBf16) * flops *
-          (forward ? kAttentionForwardJoules : kAttentionBackwardJoules),
-      *time);
+  return Computing(kBf16, AttentionJoules(options, kBf16, flops, forward),
+                   *time);
 }
 
 std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
@@ -166,7 +239,7 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   switch (op.kind) {
     case OpClass::kGemm:
     case OpClass::kGroupedGemm:
-      return MeasuredProduct(options, training.precision, op, pass);
+      return MeasuredProduct(options, training, op, pass);
     case OpClass::kAttention:
       return MeasuredAttention(options, causal, op, pass);
     case OpClass::kNorm:

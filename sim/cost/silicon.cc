@@ -135,7 +135,9 @@ bool IsSiliconFile(absl::string_view choice) {
 
 const SiliconTable* Silicon::Find(const std::vector<std::string>& words) const {
   if (shipped_.empty()) return FindTable(*tables_, words);
-  std::string file = absl::StrCat(shipped_, "_", words[0]);
+  // Windows stand beside the attention without them.
+  std::string file = absl::StrCat(
+      shipped_, "_", words[0] == "window" ? "attention" : words[0]);
   if (words[0] == "gemm") absl::StrAppend(&file, "_", words[1]);
   const std::vector<SiliconTable>* tables = ShippedSilicon(file);
   return tables == nullptr ? nullptr : FindTable(*tables, words);

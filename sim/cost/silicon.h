@@ -3,6 +3,7 @@
 // clock under a lasting load is clock.h's. It knows no training run.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,15 @@ class Silicon {
   // of the measured kernels, by the nearest head_dim and window.
   std::optional<SiliconTime> Window(bool is_forward, double head_dim,
                                     double window, double flops) const;
+
+  // A gated layer of experts forward, as one kernel: `groups` experts of the
+  // device with so many rows each. `reference` is what the time is
+  // interpolated in: seconds of such a layer by its parts.
+  using ExpertsReference = std::function<double(double groups, double rows,
+                                                double hidden, double inner)>;
+  std::optional<SiliconTime> Experts(const std::string& type, double groups,
+                                     double rows, double hidden, double inner,
+                                     const ExpertsReference& reference) const;
 
   // A norm that moves so many bytes to and from HBM.
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;

@@ -15,7 +15,7 @@ enum class Launch : uint8_t {
 };
 
 // Parts of a layer that can be in a graph, a bit each.
-enum class LayerPart : uint8_t {
+enum class OpPart : uint8_t {
   kAttention = 1,
   kDense = 2,    // norms, dense feed-forward, embedding, head
   kRouter = 4,   // up to the counts of tokens of each expert
@@ -39,7 +39,7 @@ enum class ExpertDispatch : uint8_t {
 
 struct Execution {
   Launch launch = Launch::kEager;
-  // Of LayerPart. How many tokens an expert gets is only known on the device,
+  // Of OpPart, a bit each. How many tokens an expert gets is only known on the device,
   // so its kernels are launched once the host knows it too: not in a graph,
   // unless buffers have a fixed size.
   uint8_t graph_parts = 7;
@@ -55,8 +55,10 @@ struct Execution {
   // Exchanges of tensor parallelism run beside their own product, in pieces.
   bool overlap_tensor = false;
   ContextExchange context = ContextExchange::kRing;
+  // Products of experts, their activation and casts as one kernel.
+  bool fused_experts = false;
 
-  bool graphs(LayerPart part) const {
+  bool graphs(OpPart part) const {
     return launch == Launch::kGraphs &&
            (graph_parts & static_cast<uint8_t>(part)) != 0;
   }

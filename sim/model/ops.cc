@@ -49,7 +49,7 @@ void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
   } else {
     AddAttention(builder);
   }
-  builder.MarkAll(LayerPart::kAttention);
+  builder.MarkAll(OpPart::kAttention);
   builder.Norm(kFeedForwardNorm, AsDouble(model.hidden),
                builder.residual_tokens(), true);
   if (has_experts) {

@@ -120,9 +120,11 @@ struct ModelOp {
   double weight_workspace = 0;
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
-  LayerPart part = LayerPart::kDense;
+  OpPart part = OpPart::kDense;
   // Of attention: tokens that a query looks back on; 0: all before.
   double window = 0;
+  // Of a product of gated experts: width inside of one.
+  double inner = 0;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };

@@ -191,7 +191,7 @@ ModelOp& OpsBuilder::Elementwise(const std::string& name, double forward_bytes,
   return Add(std::move(op));
 }
 
-void OpsBuilder::MarkAll(LayerPart part) {
+void OpsBuilder::MarkAll(OpPart part) {
   for (ModelOp& op : ops_) op.part = part;
 }
 

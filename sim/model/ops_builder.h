@@ -57,7 +57,7 @@ class OpsBuilder {
   void set_window(int64_t tokens) { window_ = AsDouble(tokens); }
   double window() const { return window_; }
   // All ops so far are of that part.
-  void MarkAll(LayerPart part);
+  void MarkAll(OpPart part);
 
   ModelOp& Add(ModelOp op);
   std::vector<ModelOp> Take() && { return std::move(ops_); }

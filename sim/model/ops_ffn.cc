@@ -21,8 +21,9 @@ ModelOp& AddActivation(OpsBuilder& builder, const std::string& name,
   return op;
 }
 
+// `width`: that inside an expert.
 ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
-                double outputs, double inputs, double experts) {
+                double outputs, double inputs, double experts, double width) {
   ModelOp op;
   op.name = name;
   op.kind = OpClass::kGroupedGemm;
@@ -32,7 +33,8 @@ ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
   op.count = experts;
   op.parameters = experts * outputs * inputs;
   op.is_expert = true;
-  op.part = LayerPart::kExperts;
+  if (builder.model().gated) op.inner = width;
+  op.part = OpPart::kExperts;
   op.is_frozen = builder.is_frozen();
   builder.FillGemm(op);
   const double element = OpsBuilder::kElement;
@@ -117,7 +119,7 @@ void AddExperts(OpsBuilder& builder) {
   builder.FillGemm(router);
   // Probabilities in fp32.
   router.saved_until_backward = 4 * router.m * router.n;
-  router.part = LayerPart::kRouter;
+  router.part = OpPart::kRouter;
   builder.Add(router);
 
   ModelOp dispatch;
@@ -131,14 +133,15 @@ void AddExperts(OpsBuilder& builder) {
   dispatch.forward_workspace = element * rows * hidden;
   dispatch.backward_workspace = 2 * element * rows * hidden;
   AddExchange(builder, element * own_rows * hidden, true, dispatch);
-  dispatch.part = LayerPart::kExperts;
+  dispatch.part = OpPart::kExperts;
   builder.Add(dispatch);
 
   builder.Add(Grouped(builder, "experts gate-up", rows,
-                      width * (model.gated ? 2 : 1), hidden, experts));
+                      width * (model.gated ? 2 : 1), hidden, experts, width));
   AddActivation(builder, "experts activation", rows, width).part =
-      LayerPart::kExperts;
-  builder.Add(Grouped(builder, "experts down", rows, hidden, width, experts));
+      OpPart::kExperts;
+  builder.Add(
+      Grouped(builder, "experts down", rows, hidden, width, experts, width));
 
   ModelOp combine;
   combine.name = "combine";
@@ -154,7 +157,7 @@ void AddExperts(OpsBuilder& builder) {
   combine.forward_workspace = copies * element * rows * hidden;
   combine.backward_workspace = copies * element * rows * hidden;
   AddExchange(builder, element * own_rows * hidden, false, combine);
-  combine.part = LayerPart::kExperts;
+  combine.part = OpPart::kExperts;
   builder.Add(combine);
 
   if (model.shared_ffn_hidden > 0) {

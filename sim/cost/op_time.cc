@@ -35,6 +35,10 @@ Product ProductOf(const ModelOp& op, OpPass pass) {
 // Half of the 90 % interval of GroupedSeconds on what it was compared with.
 constexpr double kGroupedError = 0.24;
 
+// The least that is left of a measured product without the cast inside: both
+// are measured, so their difference is noisy where products are small.
+constexpr double kLeastBare = 0.5;
+
 // One that computes, with the energy of its FLOPs.
 KernelEstimate Computing(const std::string& type, double joules,
                          const SiliconTime& burst) {

@@ -44,6 +44,8 @@ std::vector<FieldSample> ModelSamples() {
       {"model.mtp_layers", latent, {"1", "2"}},
       {"model.frozen_layers", "model", {"2", "4"}},
       {"model.lora_rank", "model", {"4", "8"}},
+      {"model.window", "windows", {"32", "64"}},
+      {"model.full_attention_every", "windows", {"2", "4"}},
   };
 }
 
@@ -117,6 +119,16 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.dp_classes.schedule",
        "classes of replicas",
        {"1f1b,gpipe", "1f1b,1f1b"}},
+      {"strategy.context", "estimates", {"ring", "all-gather", "all-to-all"}},
+      {"strategy.etp", "experts over tensor parallelism", {"1", "2"}},
+      {"strategy.dispatch", "experts over nodes", {"all-to-all", "once"}},
+      {"strategy.expert_nodes", "experts over nodes", {"1", "2"}},
+      {"strategy.expert_load", "experts over nodes", {"1", "2"}},
+      {"strategy.fused_experts", "experts over nodes", {"true", "false"}},
+      {"strategy.overlap_experts", "experts over nodes", {"true", "false"}},
+      {"strategy.overlap_tensor", "estimates", {"true", "false"}},
+      {"strategy.launch", "estimates", {"eager", "compiled", "graphs"}},
+      {"strategy.graph_parts", "experts", {"attention", "dense,experts"}},
       {"strategy.microbatches", "delay", {"4", "8"}},
       {"strategy.microbatch_size", "model", {"1", "2"}},
       {"strategy.sequence", "model", {"128", "256"}},
@@ -229,6 +241,7 @@ std::vector<FieldSample> OtherSamples() {
       {"costs.analytic.kernels",
        "large products",
        {"fused", "compiled", "eager"}},
+      {"costs.analytic.launch_time", "estimates", {"1us", "1ms"}},
       {"costs.price_per_device_hour", "model", {"1", "2"}},
       {"sequences.lengths", "lengths", {"FOLDER/lengths.csv", "longalign"}},
       {"sequences.histogram",

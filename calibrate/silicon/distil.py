@@ -253,10 +253,10 @@ def experts(source, name):
 
 
 def sdpa(source):
-    """{gpu: {(pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
+    """{gpu: {(type, pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
     out = {}
     for number, row in enumerate(rows_of(source, "sdpa", "sdpa.csv")):
-        if row["dtype"] != "bfloat16" or row["window"]:
+        if row["dtype"] not in ("bfloat16", "fp8") or row["window"]:
             continue
         if row["q_len"] != row["kv_len"] or row["deterministic"] == "1":
             continue
@@ -264,7 +264,7 @@ def sdpa(source):
             continue  # three decimals only
         mask = "causal" if row["mask"] == "top_left" else "full"
         head_dim = (int(row["head_dim_qk"]) + int(row["head_dim_v"])) // 2
-        key = (row["pass"], mask, head_dim)
+        key = (row["dtype"], row["pass"], mask, head_dim)
         shape = (int(row["batch"]) * int(row["heads"]), int(row["q_len"]))
         tables = out.setdefault(row["gpu"].lower(), {})
         tables.setdefault(key, {}).setdefault(shape, {})[number] = \
@@ -386,11 +386,13 @@ def pack_attention(source, output, name, device, of_sdpa, of_windows):
     if other in of_sdpa:
         notes.append("%s, on %s: the rest" % (FRONTEND, other.upper()))
         for key, shapes in sorted(of_sdpa[other].items()):
-            if key[:2] == ("fwd", "causal") and device != other:
+            # Forward and causal the other source measured on the device.
+            is_other = key[:3] == ("bfloat16", "fwd", "causal")
+            if is_other and device != other:
                 continue
-            words = ["attention", "bfloat16", key[0], key[1], str(key[2])]
+            words = ["attention"] + [str(word) for word in key]
             values = combine(shapes)
-            if key[:2] == ("fwd", "causal"):
+            if is_other:
                 # A file may have a table once: the other source's wins.
                 if any(text.startswith("table " + " ".join(words) + "\n")
                        for text in tables):

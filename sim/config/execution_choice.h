@@ -18,6 +18,7 @@ struct ExecutionChoice {
   std::optional<int> expert_nodes;
   std::optional<ExpertDispatch> dispatch;
   std::optional<bool> fused_experts;
+  std::optional<bool> fp8_attention;
   std::optional<bool> overlap_experts;
   std::optional<bool> overlap_tensor;
   std::optional<ContextExchange> context;

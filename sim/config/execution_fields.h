@@ -51,6 +51,7 @@ void VisitExecution(Choice& execution, Visitor& visit) {
   // More than any group of experts has devices, and than any node has.
   constexpr int kMost = 1 << 20;
   constexpr double kMostLoad = 1024;
+  visit.Bool("strategy.fp8_attention", execution.fp8_attention);
   visit.Choice("strategy.context", execution.context, ContextChoices());
   visit.Int("strategy.etp", execution.etp, 1, kMost);
   visit.Choice("strategy.dispatch", execution.dispatch, DispatchChoices());

@@ -4,6 +4,9 @@ namespace pipewright {
 
 std::vector<FieldHelp> ExecutionHelp() {
   return {
+      {"strategy.fp8_attention", "false",
+       "products of fused attention in 8 bit, where rates of such were "
+       "measured; kept values stay in 16 bit"},
       {"strategy.context", "ring",
        "how keys and values of a sequence over cp meet its queries: round a "
        "ring beside the computation, gathered before it, or dealt out by heads "

@@ -1,5 +1,6 @@
 // Of how layers are launched and exchanged.
 #include "sim/config/idle_rules.h"
+#include "sim/cost/silicon.h"
 
 namespace pipewright {
 namespace {
@@ -33,6 +34,24 @@ bool ExpertsCrossNodes(const RunFacts& facts) {
 
 const std::vector<IdleRule>& ExecutionRules() {
   static const std::vector<IdleRule> rules = {
+      {{"strategy.fp8_attention"}, &NeedsEstimate},
+      {{"strategy.fp8_attention"},
+       [](const RunFacts& facts) {
+         const AnalyticOptions& analytic = *facts.run().costs.analytic;
+         const TrainingSpec& training = *facts.training();
+         if (!training.flash_attention)
+           return "with strategy.attention unfused";
+         const double dim =
+             0.5 * static_cast<double>(facts.model()->QueryDim() +
+                                       facts.model()->ValueDim());
+         return Unless(
+             analytic.silicon != nullptr &&
+                 analytic.silicon
+                     ->Attention("fp8", true, facts.model()->causal, dim, 1,
+                                 static_cast<double>(training.sequence))
+                     .has_value(),
+             "where no such kernel of this width of heads was measured");
+       }},
       {{"strategy.context"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;

@@ -43,6 +43,7 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   out.expert_nodes = choice.expert_nodes.value_or(out.expert_nodes);
   out.dispatch = choice.dispatch.value_or(out.dispatch);
   out.fused_experts = choice.fused_experts.value_or(out.fused_experts);
+  out.fp8_attention = choice.fp8_attention.value_or(out.fp8_attention);
   out.overlap_experts = choice.overlap_experts.value_or(out.overlap_experts);
   out.overlap_tensor = choice.overlap_tensor.value_or(out.overlap_tensor);
   out.context = choice.context.value_or(out.context);

@@ -195,6 +195,7 @@ std::optional<KernelEstimate> MeasuredWindow(const AnalyticOptions& options,
 }
 
 std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
+                                                const TrainingSpec& training,
                                                 bool causal, const ModelOp& op,
                                                 OpPass pass) {
   const double flops = op.Work(pass).flops;
@@ -205,15 +206,22 @@ std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
   // parts of one count by their work.
   const double heads = flops / (4 * op.n * op.n * op.k * (causal ? 0.5 : 1) *
                                 (forward ? 1 : 2.5));
-  std::optional<SiliconTime> time =
-      options.silicon->Attention(forward, causal, op.k, heads, op.n);
+  std::string type = kBf16;
+  std::optional<SiliconTime> time;
+  if (training.execution.fp8_attention) {
+    time =
+        options.silicon->Attention("fp8", forward, causal, op.k, heads, op.n);
+    if (time) type = "fp8";
+  }
+  if (!time) {
+    time = options.silicon->Attention(type, forward, causal, op.k, heads, op.n);
+  }
   if (!time) return {};
   const auto curve = [&](const DeviceSpec& device) {
     return AttentionSeconds(device, pass, causal, flops, op.n);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return Computing(kBf16, AttentionJoules(options, kBf16, flops, forward),
-                   *time);
+  return Computing(type, AttentionJoules(options, type, flops, forward), *time);
 }
 
 std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
@@ -245,7 +253,7 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
     case OpClass::kGroupedGemm:
       return MeasuredProduct(options, training, op, pass);
     case OpClass::kAttention:
-      return MeasuredAttention(options, causal, op, pass);
+      return MeasuredAttention(options, training, causal, op, pass);
     case OpClass::kNorm:
       return MeasuredNorm(options, op, pass);
     default:

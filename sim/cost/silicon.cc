@@ -169,7 +169,8 @@ std::optional<SiliconTime> Silicon::Product(const std::string& type,
   return time;
 }
 
-std::optional<SiliconTime> Silicon::Attention(bool is_forward, bool is_causal,
+std::optional<SiliconTime> Silicon::Attention(const std::string& type,
+                                              bool is_forward, bool is_causal,
                                               double head_dim, double heads,
                                               double sequence) const {
   const char* const way = is_forward ? "fwd" : "bwd";
@@ -179,7 +180,7 @@ std::optional<SiliconTime> Silicon::Attention(bool is_forward, bool is_causal,
   double measured_dim = 0;
   for (const double dim : {64.0, 96.0, 128.0, 160.0, 192.0, 256.0}) {
     const SiliconTable* const other =
-        Find({"attention", "bfloat16", way, mask, absl::StrCat(dim)});
+        Find({"attention", type, way, mask, absl::StrCat(dim)});
     if (other == nullptr) continue;
     const double distance = std::abs(std::log2(dim / head_dim));
     if (table != nullptr && distance >= least) continue;

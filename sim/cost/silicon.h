@@ -43,10 +43,10 @@ class Silicon {
                                      const std::string& layout, double m,
                                      double n, double k) const;
 
-  // Fused attention in bf16 over so many sequences times heads.
-  std::optional<SiliconTime> Attention(bool is_forward, bool is_causal,
-                                       double head_dim, double heads,
-                                       double sequence) const;
+  // Fused attention in `type` over so many sequences times heads.
+  std::optional<SiliconTime> Attention(const std::string& type, bool is_forward,
+                                       bool is_causal, double head_dim,
+                                       double heads, double sequence) const;
 
   // The same with a causal window of so many tokens: so many FLOPs at the rate
   // of the measured kernels, by the nearest head_dim and window.

@@ -57,6 +57,8 @@ struct Execution {
   ContextExchange context = ContextExchange::kRing;
   // Products of experts, their activation and casts as one kernel.
   bool fused_experts = false;
+  // Products of fused attention in 8 bit.
+  bool fp8_attention = false;
 
   bool graphs(OpPart part) const {
     return launch == Launch::kGraphs &&

@@ -33,6 +33,7 @@ void TakeRecipe(const TableRow& row, RunConfig* config) {
         absl::StrSplit(recipe.Text("graph_parts"), ' ', absl::SkipEmpty());
     Take(DispatchChoices(), recipe.Text("dispatch"), &execution.dispatch);
     execution.overlap_experts = recipe.Integer("overlap_experts") != 0;
+    execution.fp8_attention = recipe.Integer("fp8_attention") != 0;
     execution.fused_experts = recipe.Integer("fused_experts") != 0;
     Take(RecomputeChoices(), recipe.Text("recompute"), &strategy.recompute);
     return;

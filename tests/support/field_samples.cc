@@ -119,6 +119,7 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.dp_classes.schedule",
        "classes of replicas",
        {"1f1b,gpipe", "1f1b,1f1b"}},
+      {"strategy.fp8_attention", "large products", {"true", "false"}},
       {"strategy.context", "estimates", {"ring", "all-gather", "all-to-all"}},
       {"strategy.etp", "experts over tensor parallelism", {"1", "2"}},
       {"strategy.dispatch", "experts over nodes", {"all-to-all", "once"}},

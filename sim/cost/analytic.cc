@@ -143,7 +143,10 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                        !model.layer_norm));
       loads.push_back(kernels.back().load);
       casts.push_back(
-          CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm));
+          IsInFusedExperts(options, own, op, static_cast<OpPass>(pass))
+              ? 0
+              : CastSeconds(options, own, op, static_cast<OpPass>(pass),
+                            after_norm));
       if (casts.back() > 0) {
         loads.push_back(Streaming(casts.back(), casts.back() * streamed));
       }

@@ -37,10 +37,10 @@ struct AnalyticOptions {
   // Measured rates at the clock of a lasting load, or of a short run.
   bool sustained = true;
   FrameworkKernels kernels = FrameworkKernels::kFused;
-  friend bool operator==(const AnalyticOptions&,
-                         const AnalyticOptions&) = default;
   // What the host takes to launch a kernel; 0: nothing.
   double launch_s = 0;
+  friend bool operator==(const AnalyticOptions&,
+                         const AnalyticOptions&) = default;
 };
 
 // One op of one slice of a microbatch, for people and tests.

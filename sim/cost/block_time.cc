@@ -1,7 +1,6 @@
 #include "sim/cost/block_time.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "sim/cost/host_time.h"
 
@@ -44,16 +43,59 @@ void HideBesidePasses(const AnalyticOptions& options, Sums* sums) {
   add(kInput, forward_s);
 }
 
+// The first op behind the wait of the host for the device: it must know how
+// many rows each expert gets before it launches the exchange. In Megatron-Core
+// both dispatchers wait in every forward, the all-to-all for a copy of the
+// counts, DeepEP and HybridEP in their blocking dispatch; backward takes the
+// same numbers. -1 where it never waits: without experts, or with experts in a
+// graph.
+int FirstAfterWait(const TrainingSpec& training,
+                   const std::vector<ModelOp>& ops) {
+  for (size_t index = 0; index < ops.size(); ++index) {
+    const ModelOp& op = ops[index];
+    if (op.kind != OpClass::kRouting) continue;
+    return training.execution.graphs(op.part) ? -1 : static_cast<int>(index);
+  }
+  return -1;
+}
+
+// A forward of like layers, one after the other, in which the host has no lead
+// behind each wait: an operation starts when it is launched and the one before
+// it is done. That takes so much longer than the larger of both.
+double WaitingSeconds(const std::vector<OpTime>& times, int first) {
+  const int count = static_cast<int>(times.size());
+  double host_s = 0;
+  double sum_s = 0;
+  double end_s = 0;
+  for (int index = 0; index < count; ++index) {
+    const OpTime& time = times[(first + index) % count];
+    const double own_s = time.seconds[kForward] + time.comm_seconds[kForward];
+    host_s += time.host_seconds[kForward];
+    sum_s += own_s;
+    if (own_s > 0) end_s = std::max(end_s, host_s) + own_s;
+  }
+  return std::max(0.0, end_s - std::max(host_s, sum_s));
+}
+
 }  // namespace
 
-BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
-                      const AnalyticOptions& options, BlockKind kind,
-                      int64_t layer, Recompute recompute) {
+double HostSeconds(const TrainingSpec& training, const AnalyticOptions& options,
+                   const std::vector<ModelOp>& ops,
+                   const std::vector<OpTime>& times, OpPass pass) {
+  double seconds = options.launch_s * GraphLaunches(training, ops, pass);
+  for (const OpTime& time : times) {
+    seconds += time.host_seconds[static_cast<int>(pass)];
+  }
+  return seconds;
+}
+
+BlockSeconds SumBlock(const TrainingSpec& training,
+                      const AnalyticOptions& options,
+                      const std::vector<ModelOp>& ops,
+                      const std::vector<OpTime>& times, BlockKind kind,
+                      Recompute recompute) {
   BlockSeconds sum;
   Sums sums;
-  const std::vector<ModelOp> ops = BlockOps(model, training, kind, layer);
-  const std::vector<OpTime> times =
-      BlockTimes(model, training, options, kind, layer);
   const bool is_layer =
       kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
   bool runs_backward = false;
@@ -63,7 +105,6 @@ BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
       const double seconds = time.seconds[pass] + time.comm_seconds[pass];
       sums.device[pass] += seconds;
       sums.beside[pass] += time.beside_seconds[pass];
-      sums.host[pass] += time.host_seconds[pass];
       runs_backward |= pass > 0 && seconds > 0;
     }
     if (is_layer && IsRecomputed(ops[index], recompute)) {
@@ -77,8 +118,8 @@ BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
         ops[index].saved_until_weight + ops[index].held_for_weight;
   }
   for (int pass = 0; pass < kNumOpPasses; ++pass) {
-    sums.host[pass] += options.launch_s *
-                       GraphLaunches(training, ops, static_cast<OpPass>(pass));
+    sums.host[pass] = HostSeconds(training, options, ops, times,
+                                  static_cast<OpPass>(pass));
   }
   HideBesidePasses(options, &sums);
   for (int pass = 0; pass < kNumOpPasses; ++pass) {
@@ -88,6 +129,14 @@ BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
                       sums.host[kInput] + sums.host[kWeight]);
   if (runs_backward) {
     sum.recompute = std::max(sums.recomputed_device, sums.recomputed_host);
+  }
+  const int first = FirstAfterWait(training, ops);
+  if (first >= 0 && options.launch_s > 0) {
+    const double waiting_s = WaitingSeconds(times, first);
+    sum.passes[kForward] += waiting_s;
+    if (runs_backward && recompute == Recompute::kFull) {
+      sum.recompute += waiting_s;
+    }
   }
   return sum;
 }

@@ -2,11 +2,14 @@
 // them, and the host that launches them.
 #pragma once
 
+#include <vector>
+
 #include "sim/cost/analytic.h"
+#include "sim/model/ops.h"
 
 namespace pipewright {
 
-// Times of one slice.
+// One slice of a microbatch through a block.
 struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double full = 0;  // B and W as one pass
@@ -15,8 +18,16 @@ struct BlockSeconds {
   double saved_until_weight = 0;  // held gradients included
 };
 
-BlockSeconds SumBlock(const ModelSpec& model, const TrainingSpec& training,
-                      const AnalyticOptions& options, BlockKind kind,
-                      int64_t layer, Recompute recompute);
+// `times`: those of BlockTimes, one for each of `ops`.
+BlockSeconds SumBlock(const TrainingSpec& training,
+                      const AnalyticOptions& options,
+                      const std::vector<ModelOp>& ops,
+                      const std::vector<OpTime>& times, BlockKind kind,
+                      Recompute recompute);
+
+// What the host does for a pass of the block, graphs included.
+double HostSeconds(const TrainingSpec& training, const AnalyticOptions& options,
+                   const std::vector<ModelOp>& ops,
+                   const std::vector<OpTime>& times, OpPass pass);
 
 }  // namespace pipewright

@@ -6,25 +6,42 @@ namespace pipewright {
 namespace {
 
 // torch.nn.Linear forward in bf16, one kernel, on the host of a DGX H100 (Xeon
-// Platinum 8480C): NVIDIA/TransformerEngine, issue 2053.
+// Platinum 8480C): NVIDIA/TransformerEngine, issue 2053. The unit of all counts
+// below.
 constexpr double kLaunchSeconds = 13.48e-6;
-// A module of Transformer Engine does its own work in Python besides the
-// product: 99.66 and 90.53 us against 37.08 and 33.17 us for torch.nn.Linear on
-// GB200 and GH200, in bf16 (NVIDIA/TransformerEngine, issue 2053).
-constexpr double kModule = 1.7;
+
+// What a module of Transformer Engine does on the host beside its kernels, in
+// torch.nn.Linear's time (37.08 us on GB200, the same issue). Of te.Linear on
+// GB200 there are two measurements, in us: forward in bf16 99.66 (issue 2053,
+// August 2025) and 59.19 (pull request 3523, September 2026), whose geometric
+// mean is 76.8; by the pull request alone forward and backward 311.30, in MXFP8
+// 114.51 and 440.93. Forward: 76.8 / 37.08 less one kernel, and in 8 bit 1.93
+// times as much less a product and a cast. Backward: 252.11 / 37.08 less two
+// products, in 8 bit 326.42 / 37.08 less a cast more.
+struct ModuleWork {
+  double forward, backward;
+};
+constexpr ModuleWork kModule = {1.07, 4.80};
+constexpr ModuleWork kEightBitModule = {2.00, 5.80};
+
+// The fused layer of experts: 1.2 ms forward and 2.1 ms backward, W included,
+// with 64 experts on GB200 (NVIDIA/TransformerEngine, issue 2897), over 37.08
+// us. Shared by its two products.
+constexpr ModuleWork kFusedExperts = {16, 28};
+
 // One product of a group, launched by C++: 9 us (kGroupSeconds, fitted on
 // grouped products of B200) over the 13.48 us of a torch.nn.Linear on such a
-// host (the same issue). A cast of one expert's rows is a kernel of that loop
-// too.
+// host. Assumed: a cast of one expert's rows takes as much, as it allocates as
+// many tensors (NVIDIA/TransformerEngine, issue 1499).
 constexpr double kOfGroup = 0.67;
 // A collective: the call and the events on both streams (torch.distributed,
-// ProcessGroupNCCL).
+// ProcessGroupNCCL). Assumed: each takes a kernel's time.
 constexpr double kCollective = 2;
 
 // Kernels and modules of an operation in F, B and W, counted in Megatron-Core
 // 0.14 and Transformer Engine 2.8 with their fusions (rotary embedding, SwiGLU,
 // permutation, bias-dropout-add): a class of constants of its own, "counted in
-// source".
+// source". Assumed: each kernel takes what torch.nn.Linear's takes.
 struct Count {
   double kernels[kNumOpPasses];
   double modules[kNumOpPasses];
@@ -63,10 +80,6 @@ Count CountOf(const ModelOp& op) {
   return {};
 }
 
-// Of modules in 8 bit: scheduling te.Linear takes more than twice what it takes
-// in bf16 (NVIDIA/TransformerEngine, issue 761).
-constexpr double kEightBitModule = 2;
-
 bool CastsInput(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   const bool is_linear =
       op.part != OpPart::kRouter &&
@@ -90,6 +103,17 @@ double HostLaunches(const TrainingSpec& training, const ModelOp& op,
                     OpPass pass) {
   const Execution& execution = training.execution;
   if (!Runs(op, pass) || execution.graphs(op.part)) return 0;
+  if (execution.fused_experts && op.inner > 0) {
+    if (op.kind != OpClass::kGroupedGemm) return 0;
+    switch (pass) {
+      case OpPass::kForward:
+        return kFusedExperts.forward;
+      case OpPass::kBackwardInput:
+        return kFusedExperts.backward;
+      case OpPass::kBackwardWeight:
+        return 0;  // counted in B
+    }
+  }
   const Count count = CountOf(op);
   const int index = static_cast<int>(pass);
   const bool compiled = execution.launch == Launch::kCompiled;
@@ -101,8 +125,10 @@ double HostLaunches(const TrainingSpec& training, const ModelOp& op,
         op.part == OpPart::kRouter || op.kind == OpClass::kRouting;
     if (small) launches = std::max(1.0, launches / 2);
   } else {
-    const double work = CastsInput(training, op, pass) ? kEightBitModule : 1;
-    launches += work * kModule * count.modules[index];
+    const ModuleWork& work =
+        CastsInput(training, op, pass) ? kEightBitModule : kModule;
+    launches += count.modules[index] *
+                (pass == OpPass::kForward ? work.forward : work.backward);
   }
   const double casts = CastsInput(training, op, pass) ? 1 : 0;
   if (op.kind == OpClass::kGroupedGemm) {

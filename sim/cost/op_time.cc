@@ -136,9 +136,7 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
     return {};
   }
   const std::string type = precision == Precision::kFp8 ? "fp8" : kBf16;
-  // W adds to gradients in fp32 and has no fused form.
-  if (is_grouped && op.inner > 0 && training.execution.fused_experts &&
-      pass != OpPass::kBackwardWeight) {
+  if (is_grouped && IsInFusedExperts(options, training, op, pass)) {
     if (auto fused = MeasuredExperts(options, precision, type, op, pass)) {
       return fused;
     }
@@ -293,9 +291,23 @@ LoadedKernel Streaming(double seconds, double bytes) {
   return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
 }
 
+// W adds to gradients in fp32 and has no fused form.
+bool IsInFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op,
+                      OpPass pass) {
+  return training.execution.fused_experts && op.inner > 0 &&
+         pass != OpPass::kBackwardWeight && options.silicon != nullptr &&
+         options.silicon->HasExperts(
+             training.precision == Precision::kFp8 ? "fp8" : kBf16);
+}
+
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
                               const ModelOp& op, OpPass pass, bool is_rms) {
+  if (op.kind == OpClass::kElementwise &&
+      IsInFusedExperts(options, training, op, pass)) {
+    return {.how = "fused"};
+  }
   KernelEstimate out = Fused(options, training, causal, op, pass);
   const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
                                         training.fused_cross_entropy, op, pass);

@@ -61,13 +61,14 @@ class Silicon {
   std::optional<SiliconTime> Experts(const std::string& type, double groups,
                                      double rows, double hidden, double inner,
                                      const ExpertsReference& reference) const;
+  // Are there such layers?
+  bool HasExperts(const std::string& type) const;
 
   // A norm that moves so many bytes to and from HBM.
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;
 
   // A bf16 matrix of so many elements to fp8, with a scale that is known
-  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a
-  // row
+  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a row
   // ("token").
   std::optional<SiliconTime> Cast(const std::string& scale,
                                   double elements) const;

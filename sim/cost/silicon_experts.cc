@@ -15,11 +15,16 @@ constexpr int kNeighbours = 4;
 
 }  // namespace
 
+bool Silicon::HasExperts(const std::string& type) const {
+  const SiliconTable* const table = Find({"experts", type});
+  return table != nullptr && table->rows() > 0;
+}
+
 std::optional<SiliconTime> Silicon::Experts(
     const std::string& type, double groups, double rows, double hidden,
     double inner, const ExpertsReference& reference) const {
   const SiliconTable* const table = Find({"experts", type});
-  if (table == nullptr || groups < 1 || rows < 1) return {};
+  if (!HasExperts(type) || groups < 1 || rows < 1) return {};
   std::vector<std::pair<double, int>> order;  // squared distance, row
   const double sizes[] = {groups, rows, hidden, inner};
   for (int row = 0; row < table->rows(); ++row) {

@@ -39,9 +39,9 @@ enum class ExpertDispatch : uint8_t {
 
 struct Execution {
   Launch launch = Launch::kEager;
-  // Of OpPart, a bit each. How many tokens an expert gets is only known on the device,
-  // so its kernels are launched once the host knows it too: not in a graph,
-  // unless buffers have a fixed size.
+  // Of OpPart, a bit each. How many tokens an expert gets is only known on the
+  // device, so its kernels are launched once the host knows it too: not in a
+  // graph, unless buffers have a fixed size.
   uint8_t graph_parts = 7;
   // Tensor parallelism of experts; 0: that of the rest.
   int etp = 0;
@@ -59,6 +59,8 @@ struct Execution {
   bool fused_experts = false;
   // Products of fused attention in 8 bit.
   bool fp8_attention = false;
+
+  friend bool operator==(const Execution&, const Execution&) = default;
 
   bool graphs(OpPart part) const {
     return launch == Launch::kGraphs &&

@@ -123,7 +123,8 @@ struct ModelOp {
   OpPart part = OpPart::kDense;
   // Of attention: tokens that a query looks back on; 0: all before.
   double window = 0;
-  // Of a product of gated experts: width inside of one.
+  // Of the products of gated experts and the activation between them: width
+  // inside of one.
   double inner = 0;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }

@@ -138,8 +138,10 @@ void AddExperts(OpsBuilder& builder) {
 
   builder.Add(Grouped(builder, "experts gate-up", rows,
                       width * (model.gated ? 2 : 1), hidden, experts, width));
-  AddActivation(builder, "experts activation", rows, width).part =
-      OpPart::kExperts;
+  ModelOp& activation =
+      AddActivation(builder, "experts activation", rows, width);
+  activation.part = OpPart::kExperts;
+  if (model.gated) activation.inner = width;
   builder.Add(
       Grouped(builder, "experts down", rows, hidden, width, experts, width));
 

@@ -75,6 +75,7 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
+    known->backward_full_s = block.stages[0].backward_full_s;
   }
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     if (op.is_frozen || op.is_tied) continue;
@@ -147,6 +148,7 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
           sum.forward_s += times * one.forward_s;
           sum.backward_input_s += times * one.backward_input_s;
           sum.backward_weight_s += times * one.backward_weight_s;
+          sum.backward_full_s += times * one.backward_full_s;
           sum.parameters += times * one.parameters;
           sum.stepped += times * one.stepped;
         }

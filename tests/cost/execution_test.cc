@@ -5,6 +5,7 @@
 #include "sim/cost/block_time.h"
 #include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
+#include "sim/cost/silicon.h"
 
 namespace pipewright {
 namespace {
@@ -30,6 +31,14 @@ const ModelOp& Named(const std::vector<ModelOp>& ops, const char* name) {
   return ops.front();
 }
 
+BlockSeconds SumOf(const ModelSpec& model, const TrainingSpec& training,
+                   const AnalyticOptions& options, BlockKind kind,
+                   Recompute recompute = Recompute::kNone) {
+  return SumBlock(training, options, BlockOps(model, training, kind, 0),
+                  BlockTimes(model, training, options, kind, 0), kind,
+                  recompute);
+}
+
 constexpr auto kForward = OpPass::kForward;
 constexpr auto kInput = OpPass::kBackwardInput;
 constexpr auto kWeight = OpPass::kBackwardWeight;
@@ -41,17 +50,27 @@ TEST_CASE("execution: launches are counted by who makes them", "[cost]") {
   const auto ops = [&] {
     return BlockOps(SmallMixture(), training, BlockKind::kExpertLayer, 1);
   };
-  // One kernel, and 1.7 of them for the module.
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == Approx(2.7));
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kWeight) == Approx(1));
+  // On GB200 (37.08 us a launch) te.Linear takes 76.8 us forward, and 311.30 -
+  // 59.19 us backward.
+  constexpr double kUnit = 37.08e-6;
+  const auto seconds = [&](const char* name, OpPass pass) {
+    return kUnit * HostLaunches(training, Named(ops(), name), pass);
+  };
+  CHECK(seconds("qkv", kForward) == Approx(76.8e-6).epsilon(0.01));
+  CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
+        Approx(252.11e-6).epsilon(0.01));
+  CHECK(HostLaunches(training, Named(ops(), "qkv"), kWeight) == 1);
   // A module, and 0.67 for each of eight experts.
   CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) ==
-        Approx(1.7 + 8 * 0.67));
+        Approx(1.07 + 8 * 0.67));
   training.precision = Precision::kFp8;
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kInput) ==
-        Approx(1 + 1 + 2 * 1.7));
+  // 114.51 over 59.19 times as much forward, 440.93 - 114.51 us backward.
+  CHECK(seconds("qkv", kForward) ==
+        Approx(76.8e-6 * 114.51 / 59.19).epsilon(0.01));
+  CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
+        Approx(326.42e-6).epsilon(0.01));
   CHECK(HostLaunches(training, Named(ops(), "experts down"), kInput) ==
-        Approx(2 * 1.7 + 8 * 2 * 0.67));
+        Approx(5.8 + 8 * 2 * 0.67));
   training.precision = Precision::kBf16;
   training.execution.launch = Launch::kCompiled;
   CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == Approx(1));
@@ -69,8 +88,7 @@ TEST_CASE("execution: a pass takes the larger of device and host", "[cost]") {
   options.device = *FindDevice("h100");
   const ModelSpec model = *FindModel("gpt-tiny");
   const auto sum = [&] {
-    return SumBlock(model, Training(), options, BlockKind::kDenseLayer, 0,
-                    Recompute::kNone);
+    return SumOf(model, Training(), options, BlockKind::kDenseLayer);
   };
   const BlockSeconds device = sum();
   options.launch_s = 1e-9;
@@ -87,6 +105,83 @@ TEST_CASE("execution: a pass takes the larger of device and host", "[cost]") {
     CHECK(sum().passes[pass] == Approx(launches[pass]));
   }
   CHECK(sum().full == Approx(launches[1] + launches[2]));
+}
+
+TEST_CASE("execution: the host waits for counts of rows", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  const ModelSpec model = *FindModel("qwen3-30b-a3b");
+  const auto sum = [&](Recompute recompute = Recompute::kNone) {
+    return SumOf(model, training, options, BlockKind::kExpertLayer, recompute);
+  };
+  const double device_s = sum().passes[0];
+  // By hand: each operation behind the first one of the experts, and then the
+  // others, starts when it is launched and the one before it is done.
+  options.launch_s = 1e-5;
+  const std::vector<OpTime> times =
+      BlockTimes(model, training, options, BlockKind::kExpertLayer, 0);
+  size_t first = 0;
+  while (times[first].name != "dispatch") ++first;
+  double host_s = 0;
+  double end_s = 0;
+  for (size_t at = 0; at < times.size(); ++at) {
+    const OpTime& time = times[(first + at) % times.size()];
+    host_s += time.host_seconds[0];
+    const double own_s = time.seconds[0] + time.comm_seconds[0];
+    if (own_s > 0) end_s = std::max(end_s, host_s) + own_s;
+  }
+  REQUIRE(end_s > 1.01 * std::max(device_s, host_s));
+  CHECK(sum().passes[0] == Approx(end_s));
+  // The same numbers serve in B, and again in a forward that runs again.
+  CHECK(sum(Recompute::kFull).recompute == Approx(end_s));
+  CHECK(sum(Recompute::kSelective).recompute <= device_s);
+  const double backward_s = sum().passes[1];
+  training.execution.launch = Launch::kGraphs;
+  CHECK(sum().passes[0] > device_s);
+  training.execution.graph_parts = 15;
+  CHECK(sum().passes[0] == Approx(device_s));
+  CHECK(sum().passes[1] <= backward_s);
+}
+
+TEST_CASE("execution: fused experts have no activation of their own",
+          "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  options.silicon = Silicon::Shipped("h100");
+  REQUIRE(options.silicon != nullptr);
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  training.precision = Precision::kFp8;
+  training.execution.fused_experts = true;
+  const auto time = [&](const char* name) {
+    for (const OpTime& op :
+         BlockTimes(*FindModel("qwen3-30b-a3b"), training, options,
+                    BlockKind::kExpertLayer, 0)) {
+      if (op.name == name) return op;
+    }
+    FAIL(name);
+    return OpTime();
+  };
+  CHECK(time("experts activation").seconds[0] == 0);
+  CHECK(time("experts activation").launches[0] == 0);
+  CHECK(time("experts gate-up").how[0].find("fused") != std::string::npos);
+  CHECK(time("experts gate-up").how[2].find("fused") == std::string::npos);
+  // The layer of two products, by their FLOPs.
+  CHECK(time("experts gate-up").seconds[0] ==
+        Approx(2 * time("experts down").seconds[0]).epsilon(0.2));
+  training.execution.fused_experts = false;
+  CHECK(time("experts activation").seconds[0] > 0);
+  CHECK(time("experts gate-up").how[0].find("fused") == std::string::npos);
+  // Without tables there is no such time.
+  training.execution.fused_experts = true;
+  options.silicon = nullptr;
+  CHECK(time("experts activation").seconds[0] > 0);
 }
 
 TEST_CASE("execution: tokens sent once for each device and node", "[cost]") {
@@ -162,9 +257,7 @@ TEST_CASE("execution: exchanges beside other passes and products", "[cost]") {
   training.dp = training.ep = 8;
   const ModelSpec model = *FindModel("qwen3-30b-a3b");
   const auto forward_s = [&] {
-    return SumBlock(model, training, options, BlockKind::kExpertLayer, 0,
-                    Recompute::kNone)
-        .passes[0];
+    return SumOf(model, training, options, BlockKind::kExpertLayer).passes[0];
   };
   const double before_s = forward_s();
   double exchange_s = 0;

@@ -59,6 +59,24 @@ double Updated(const TrainingSpec& training, double dense_parameters,
   return dense_parameters / shards + expert_parameters / expert_shards;
 }
 
+// What the device waits for the host in F, B and W, in a short run.
+double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
+                const std::vector<ModelOp>& ops,
+                const std::vector<KernelEstimate>& kernels,
+                const std::vector<double>& casts) {
+  double host_s = 0;
+  double device_s = 0;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      const size_t at = index * kNumOpPasses + pass;
+      device_s += kernels[at].seconds + casts[at];
+      host_s += options.launch_s * HostLaunches(training, ops[index],
+                                                static_cast<OpPass>(pass));
+    }
+  }
+  return std::max(0.0, host_s - device_s);
+}
+
 }  // namespace
 
 // Devices of a tensor-parallel group are neighbours; those of a context group
@@ -152,13 +170,20 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       }
     }
     for (const OpComm& comm : op.comms) {
-      if (!comm.overlaps) idle_s += CommSeconds(options, training, comm);
+      const double seconds = CommSeconds(options, training, comm);
+      if (comm.beside_passes) continue;
+      if (comm.pieces > 0) {
+        idle_s += seconds / comm.pieces;
+      } else if (!comm.overlaps) {
+        idle_s += seconds;
+      }
     }
     after_norm = op.kind == OpClass::kNorm;
   }
   // The passes of a block follow each other as long as the step lasts, so their
   // mean power decides. Exchanges draw little; what a device waits outside of
-  // its passes is not counted.
+  // its passes is not counted, but for the host.
+  idle_s = std::max(idle_s, HostIdle(options, own, ops, kernels, casts));
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;

@@ -236,7 +236,6 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Bool("strategy.scatter_gather", strategy.scatter_gather);
   visit.Int("strategy.cp", strategy.cp, 1, kMostReplicas);
   visit.Int("strategy.ep", strategy.ep, 1, kMostReplicas);
-  VisitExecution(strategy.execution, visit);
   visit.Int("strategy.dp", strategy.dp, 1, kMostReplicas);
   auto& classes = strategy.dp_classes;
   visit.Ints("strategy.dp_classes.replicas", classes.replicas, 1,
@@ -316,6 +315,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.offload_sharing", strategy.offload_sharing,
                CopySharingChoices());
   visit.Texts("strategy.offload_tensors", strategy.offload_tensors);
+  VisitExecution(strategy.execution, visit);
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);

@@ -70,8 +70,8 @@ double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       device_s += kernels[at].seconds + casts[at];
-      host_s += options.launch_s * HostLaunches(training, ops[index],
-                                                static_cast<OpPass>(pass));
+      host_s += options.launch_s *
+                HostLaunches(training, ops[index], static_cast<OpPass>(pass));
     }
   }
   return std::max(0.0, host_s - device_s);
@@ -211,7 +211,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       time.seconds[pass] = kernel.seconds + casts[at];
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
-      time.launches[pass] = HostLaunches(own, ops[index], static_cast<OpPass>(pass));
+      time.launches[pass] =
+          HostLaunches(own, ops[index], static_cast<OpPass>(pass));
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
@@ -263,8 +264,7 @@ double MostUpdatedParameters(const Inventory& inventory,
     const int rank = rank_of_stage[stage];
     for (const StageBlock& block : layout.stages[stage]) {
       // Layers that differ may stand in one run of layers.
-      const int64_t alike =
-          inventory.model().layers_differ() ? 1 : block.count;
+      const int64_t alike = inventory.model().layers_differ() ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :

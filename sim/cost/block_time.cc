@@ -44,10 +44,11 @@ void HideBesidePasses(const AnalyticOptions& options, Sums* sums) {
 }
 
 // The first op behind the wait of the host for the device: it must know how
-// many rows each expert gets before it launches the exchange. In Megatron-Core
-// both dispatchers wait in every forward, the all-to-all for a copy of the
-// counts, DeepEP and HybridEP in their blocking dispatch; backward takes the
-// same numbers. -1 where it never waits: without experts, or with experts in a
+// many rows each expert gets before it launches the exchange. Both dispatchers
+// wait in every forward: the all-to-all for a copy of the counts (Megatron-Core
+// 0.14, token_dispatcher.py, cuda_sync_point), HybridEP in its blocking
+// dispatch (NVIDIA-NeMo/Automodel, pull request 3931). Backward takes the same
+// numbers. -1 where it never waits: without experts, or with experts in a
 // graph.
 int FirstAfterWait(const TrainingSpec& training,
                    const std::vector<ModelOp>& ops) {
@@ -118,8 +119,8 @@ BlockSeconds SumBlock(const TrainingSpec& training,
         ops[index].saved_until_weight + ops[index].held_for_weight;
   }
   for (int pass = 0; pass < kNumOpPasses; ++pass) {
-    sums.host[pass] = HostSeconds(training, options, ops, times,
-                                  static_cast<OpPass>(pass));
+    sums.host[pass] =
+        HostSeconds(training, options, ops, times, static_cast<OpPass>(pass));
   }
   HideBesidePasses(options, &sums);
   for (int pass = 0; pass < kNumOpPasses; ++pass) {

@@ -79,8 +79,8 @@ RatioInterval EstimateError(const ModelSpec& model,
     double device[kNumOpPasses] = {0, 0, 0};
     double host[kNumOpPasses] = {0, 0, 0};
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      host[pass] = HostSeconds(training, options, ops, times,
-                               static_cast<OpPass>(pass));
+      host[pass] =
+          HostSeconds(training, options, ops, times, static_cast<OpPass>(pass));
       for (const OpTime& op : times) {
         device[pass] += op.seconds[pass] + op.comm_seconds[pass];
       }

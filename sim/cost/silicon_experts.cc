@@ -9,8 +9,8 @@ namespace pipewright {
 namespace {
 
 // One of eight measured layers is left out and estimated from its neighbours,
-// the nearest an octave away: 90 % are within 20 to 24 % on Blackwell, within 38
-// and 48 % on Hopper (calibrate/silicon/README.md).
+// the nearest an octave away: 90 % are within 20 to 24 % on Blackwell, within
+// 38 and 48 % on Hopper (calibrate/silicon/README.md).
 constexpr double kBetweenExperts = 0.24;
 constexpr double kBetweenHopperExperts = 0.48;
 constexpr int kNeighbours = 4;

@@ -160,9 +160,8 @@ TEST_CASE("execution: fused experts have no activation of their own",
   training.precision = Precision::kFp8;
   training.execution.fused_experts = true;
   const auto time = [&](const char* name) {
-    for (const OpTime& op :
-         BlockTimes(*FindModel("qwen3-30b-a3b"), training, options,
-                    BlockKind::kExpertLayer, 0)) {
+    for (const OpTime& op : BlockTimes(*FindModel("qwen3-30b-a3b"), training,
+                                       options, BlockKind::kExpertLayer, 0)) {
       if (op.name == name) return op;
     }
     FAIL(name);

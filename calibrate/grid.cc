@@ -27,6 +27,7 @@ absl::Status CheckKernels(const ModelSpec& model) {
   if (model.mtp_layers > 0) return refuse("multi-token prediction");
   if (model.frozen_layers > 0) return refuse("frozen layers");
   if (model.lora_rank > 0) return refuse("LoRA adapters");
+  if (model.window > 0) return refuse("windows of attention");
   if (model.pooler || model.masked_lm_head) return refuse("BERT's head");
   return absl::OkStatus();
 }

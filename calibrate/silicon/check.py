@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """How far off the tables of this folder are, and the fit of the clock.
 
-  check.py --source DIR [--device NAME]... [--part campaigns|left-out|fp8|clock]
+  check.py --source DIR [--device NAME]... [--part PART]...
+
+PART: campaigns, left-out, fp8, experts, clock; all unless told otherwise.
 
 It interpolates by itself, as sim/cost/silicon_grid.cc does: the mean of time
 over work and time over a model of tiles, linear in logarithms. DIR is that of
@@ -216,6 +218,45 @@ def check_left_out(source, name, device):
     print("left out %s: %s" % (device, describe(errors)), flush=True)
 
 
+def check_experts(source, name, device):
+    """One layer of experts of eight is left out of the table and estimated, as
+    sim/cost/silicon_experts.cc does, by its two products."""
+    grid = Grid(shipped(source, name, device, "bfloat16"), Model(device))
+    bandwidth = SHEETS[device][1]
+    known = {}
+
+    def product(groups, rows, n, k):
+        shape = (groups * rows, n, k)
+        if shape not in known:
+            known[shape] = grid(shape)
+        traffic = 2 * (groups * n * k + groups * rows * (k + n))
+        return max(known[shape], traffic / bandwidth)
+
+    def reference(shape):
+        groups, rows, hidden, inner = shape
+        return (product(groups, rows, 2 * inner, hidden)
+                + product(groups, rows, hidden, inner))
+    times = {shape: time for shape, (time, _) in distil.combine(
+        distil.experts(source, name)["bfloat16"]).items()}
+
+    def is_out(shape):
+        return zlib.crc32(b"%d,%d,%d,%d" % shape) % 8 == 0
+    ratios = {shape: math.log(time / reference(shape))
+              for shape, time in times.items() if not is_out(shape)}
+    errors = []
+    for shape in times:
+        if not is_out(shape):
+            continue
+        near = sorted((sum(math.log2(other[axis] / shape[axis]) ** 2
+                           for axis in range(4)), ratio)
+                      for other, ratio in ratios.items())[:4]
+        weights = [1 / (square + 0.01) for square, _ in near]
+        log = sum(weight * ratio for weight, (_, ratio) in zip(weights, near))
+        errors.append(log / sum(weights)
+                      + math.log(reference(shape) / times[shape]))
+    print("experts, left out %s: %s" % (device, describe(errors)), flush=True)
+
+
 # Watts of the board and idle; of the joules of bf16 on B200, the part that
 # another process and clock make (devices/*.textproto).
 BOARDS = {"b200_sxm": ("b200_sxm", "b200", 1000, 140, 1.0),
@@ -265,14 +306,17 @@ def check_clock(source):
     print("clock, none: A100 PCIe: %s" % describe(none))
 
 
+PARTS = ["campaigns", "left-out", "fp8", "experts", "clock"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--source", required=True, metavar="DIR")
     parser.add_argument("--device", action="append", metavar="NAME")
     parser.add_argument("--part", action="append",
-                        choices=["campaigns", "left-out", "fp8", "clock"])
+                        choices=PARTS)
     args = parser.parse_args()
-    parts = args.part or ["campaigns", "left-out", "fp8", "clock"]
+    parts = args.part or PARTS
     if not os.path.isdir(os.path.join(args.source, "silicon")):
         sys.exit("check.py: %s: has no folder silicon" % args.source)
     for name, device in distil.DEVICES:
@@ -284,6 +328,8 @@ def main():
             check_left_out(args.source, name, device)
         if "fp8" in parts and device != "a100":
             check_campaigns(args.source, name, device, "fp8", "fp8")
+        if "experts" in parts and device != "a100":
+            check_experts(args.source, name, device)
     if "clock" in parts:
         check_clock(args.source)
 

@@ -190,11 +190,73 @@ def thin(shapes, most_heads=2048):
             if plain(shape[0]) and plain(shape[1]) and shape[0] <= most_heads}
 
 
-def sdpa(source):
-    """{gpu: {(pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
+def latent(source, name):
+    """{(batch * heads, seq): {campaign: seconds}} of latent attention forward,
+    causal, 192 wide queries and 128 wide values: a width of 160."""
+    shapes = {}
+    for row in rows_of(source, "silicon", name + "_mla.csv.gz"):
+        length, heads = int(row["isl"]), int(row["heads"])
+        # The other framework's kernels were replaced since.
+        if length < 256 or not row["campaign"].startswith("trtllm"):
+            continue
+        shape = (int(row["batch"]) * heads, length)
+        key = (row["campaign"], row["batch"], heads)
+        shapes.setdefault(shape, {})[key] = float(row["latency_ms"]) * 1e-3
+    return shapes
+
+
+def windows(source):
+    """{gpu: {(pass, head_dim): {(heads, seq, window): {row: seconds}}}}."""
     out = {}
     for number, row in enumerate(rows_of(source, "sdpa", "sdpa.csv")):
-        if row["dtype"] != "bfloat16" or row["window"]:
+        if row["dtype"] != "bfloat16" or not row["window"]:
+            continue
+        if row["q_len"] != row["kv_len"] or row["deterministic"] == "1":
+            continue
+        key = (row["pass"], int(row["head_dim_qk"]))
+        shape = (int(row["batch"]) * int(row["heads"]), int(row["q_len"]),
+                 int(row["window"]))
+        tables = out.setdefault(row["gpu"].lower(), {})
+        tables.setdefault(key, {}).setdefault(shape, {})[number] = \
+            float(row["time_ms"]) * 1e-3
+    return out
+
+
+EXPERT_TOKENS = (2048, 4096, 8192, 16384, 32768, 65536)
+
+
+def experts(source, name):
+    """{type: {(groups, rows, hidden, inner): {campaign: seconds}}} of whole
+    gated layers of experts, by the fastest kernel of a campaign."""
+    out = {}
+    for row in rows_of(source, "silicon", name + "_moe.csv.gz"):
+        kind, kernel = row["dtype"], row["kernel"]
+        if kind not in ("bfloat16", "fp8") or row["moe_tp"] != "1":
+            continue
+        # Two matrices, or kernels for a handful of tokens.
+        if "nongated" in kernel or "min_latency" in kernel:
+            continue
+        # Triton's kernels reach two thirds of the other campaign's.
+        if "triton" in kernel or int(row["tokens"]) not in EXPERT_TOKENS:
+            continue
+        groups = int(row["experts"]) // int(row["moe_ep"])
+        rows, rest = divmod(int(row["tokens"]) * int(row["topk"]),
+                            int(row["experts"]))
+        if rest or rows < 32 or groups < 1:
+            continue
+        shape = (groups, rows, int(row["hidden"]), int(row["inter"]))
+        times = out.setdefault(kind, {}).setdefault(shape, {})
+        seconds = float(row["latency_ms"]) * 1e-3
+        campaign = row["campaign"]
+        times[campaign] = min(seconds, times.get(campaign, seconds))
+    return out
+
+
+def sdpa(source):
+    """{gpu: {(type, pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
+    out = {}
+    for number, row in enumerate(rows_of(source, "sdpa", "sdpa.csv")):
+        if row["dtype"] not in ("bfloat16", "fp8") or row["window"]:
             continue
         if row["q_len"] != row["kv_len"] or row["deterministic"] == "1":
             continue
@@ -202,7 +264,7 @@ def sdpa(source):
             continue  # three decimals only
         mask = "causal" if row["mask"] == "top_left" else "full"
         head_dim = (int(row["head_dim_qk"]) + int(row["head_dim_v"])) // 2
-        key = (row["pass"], mask, head_dim)
+        key = (row["dtype"], row["pass"], mask, head_dim)
         shape = (int(row["batch"]) * int(row["heads"]), int(row["q_len"]))
         tables = out.setdefault(row["gpu"].lower(), {})
         tables.setdefault(key, {}).setdefault(shape, {})[number] = \
@@ -285,6 +347,7 @@ CAST_COLUMNS = (1024, 2048, 4096, 8192, 16384)
 def distil(source, output):
     os.makedirs(output, exist_ok=True)
     of_sdpa, of_norms = sdpa(source), norms(source)
+    of_windows = windows(source)
     for name, device in DEVICES:
         types = gemm(source, name, device)
         for kind in GEMM_TYPES:
@@ -297,8 +360,9 @@ def distil(source, output):
                  notes,
                  [table_text(["gemm", kind, "TN"], ["m", "n", "k"],
                              combine(types[kind]))])
-        pack_attention(source, output, name, device, of_sdpa)
+        pack_attention(source, output, name, device, of_sdpa, of_windows)
         pack_norms(output, device, of_norms)
+        pack_experts(source, output, name, device)
         if device != "a100":
             pack(os.path.join(output, device + "_cast.csv.gz"), [CONFIGURATOR],
                  [table_text(["cast", "fp8", scale], ["rows", "cols"],
@@ -311,7 +375,7 @@ def distil(source, output):
              tables)
 
 
-def pack_attention(source, output, name, device, of_sdpa):
+def pack_attention(source, output, name, device, of_sdpa, of_windows):
     notes, tables = [CONFIGURATOR + ": forward, causal"], []
     for head_dim, shapes in sorted(
             attention_forward(source, name, device).items()):
@@ -322,17 +386,38 @@ def pack_attention(source, output, name, device, of_sdpa):
     if other in of_sdpa:
         notes.append("%s, on %s: the rest" % (FRONTEND, other.upper()))
         for key, shapes in sorted(of_sdpa[other].items()):
-            if key[:2] == ("fwd", "causal") and device != other:
+            # Forward and causal the other source measured on the device.
+            is_other = key[:3] == ("bfloat16", "fwd", "causal")
+            if is_other and device != other:
                 continue
-            words = ["attention", "bfloat16", key[0], key[1], str(key[2])]
+            words = ["attention"] + [str(word) for word in key]
             values = combine(shapes)
-            if key[:2] == ("fwd", "causal"):
+            if is_other:
                 # A file may have a table once: the other source's wins.
                 if any(text.startswith("table " + " ".join(words) + "\n")
                        for text in tables):
                     continue
             tables.append(table_text(words, ["heads", "seq"], values))
+    # Without the other source's forward, latent attention has its own.
+    words = ["attention", "bfloat16", "fwd", "causal", "160"]
+    if not any(text.startswith("table " + " ".join(words) + "\n")
+               for text in tables):
+        tables.append(table_text(words, ["heads", "seq"],
+                                 combine(thin(latent(source, name)))))
+    for (way, dim), shapes in sorted(of_windows.get(other, {}).items()):
+        tables.append(table_text(["window", "bfloat16", way, str(dim)],
+                                 ["heads", "seq", "window"],
+                                 combine(shapes)))
     pack(os.path.join(output, device + "_attention.csv.gz"), notes, tables)
+
+
+def pack_experts(source, output, name, device):
+    if device == "a100":
+        return
+    pack(os.path.join(output, device + "_experts.csv.gz"), [CONFIGURATOR],
+         [table_text(["experts", kind], ["groups", "rows", "hidden", "inner"],
+                     combine(shapes))
+          for kind, shapes in sorted(experts(source, name).items())])
 
 
 def pack_norms(output, device, of_norms):

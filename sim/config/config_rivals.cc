@@ -72,7 +72,8 @@ std::vector<std::string> RivalsOf(const std::string& path) {
   // These say how to estimate, not to estimate: beside given times they
   // contradict them.
   if (path == "costs.analytic.clock" || path == "costs.analytic.silicon" ||
-      path == "costs.analytic.kernels") {
+      path == "costs.analytic.kernels" ||
+      path == "costs.analytic.launch_time") {
     return found;
   }
   for (const auto& [one, other] : *rivals) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "sim/config/execution_help.h"
 #include "sim/config/reality_help.h"
 
 namespace pipewright {
@@ -50,6 +51,11 @@ std::vector<FieldHelp> ModelHelp() {
       {"model.lora_rank", "0",
        "fine-tuning: all weights are frozen, and each linear layer has trained "
        "adapters of this rank"},
+      {"model.window", "0",
+       "tokens that attention looks back on; 0 means all before"},
+      {"model.full_attention_every", "0",
+       "with model.window: every how manieth layer looks back on all; 0 means "
+       "none"},
       {"model.gated", "false", "the feed-forward part has a gate (SwiGLU)"},
       {"model.tied_embeddings", "false",
        "embedding and output head share one table"},
@@ -134,7 +140,8 @@ std::vector<FieldHelp> StrategyHelp() {
        "without sequence parallelism each device sends 1/tp of a hop's bytes "
        "and the receivers gather them"},
       {"strategy.cp", "1", "degree of context parallelism"},
-      {"strategy.ep", "1", "degree of expert parallelism, within dp * cp"},
+      {"strategy.ep", "1",
+       "degree of expert parallelism, within dp * cp * tp / etp"},
       {"strategy.dp",
        "1; with strategy.global_batch and system.nodes, as many as there are "
        "devices for",
@@ -373,6 +380,8 @@ std::vector<FieldHelp> CostHelp() {
        "kernels of the framework: fused as Megatron-LM with Transformer "
        "Engine, compiled as PyTorch with torch.compile, eager as PyTorch "
        "without it"},
+      {"costs.analytic.launch_time", "the device's",
+       "what the host takes to launch one kernel (strategy.launch)"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
       {"sequences.lengths", "",
@@ -405,8 +414,8 @@ std::vector<FieldHelp> CostHelp() {
 const std::vector<FieldHelp>& AllFieldHelp() {
   static const auto* const rows = [] {
     auto* all = new std::vector<FieldHelp>(ModelHelp());
-    for (const auto& part :
-         {SystemHelp(), StrategyHelp(), CostHelp(), RealityHelp()}) {
+    for (const auto& part : {SystemHelp(), StrategyHelp(), ExecutionHelp(),
+                             CostHelp(), RealityHelp()}) {
       all->insert(all->end(), part.begin(), part.end());
     }
     return all;

@@ -23,7 +23,8 @@ bool Covers(const IdleRule& rule, absl::string_view path) {
 std::string WhyIdle(const RunFacts& facts, absl::string_view path) {
   for (const auto* rules :
        {&ModelRules(), &SystemRules(), &HostRules(), &StrategyRules(),
-        &TrainingRules(), &CostRules(), &SequenceRules(), &RealityRules()}) {
+        &ExecutionRules(), &TrainingRules(), &CostRules(), &SequenceRules(),
+        &RealityRules()}) {
     for (const IdleRule& rule : *rules) {
       if (!Covers(rule, path)) continue;
       if (const char* why = rule.why(facts)) return why;

@@ -21,6 +21,7 @@ const std::vector<IdleRule>& ModelRules();
 const std::vector<IdleRule>& SystemRules();
 const std::vector<IdleRule>& HostRules();
 const std::vector<IdleRule>& StrategyRules();
+const std::vector<IdleRule>& ExecutionRules();
 const std::vector<IdleRule>& TrainingRules();
 const std::vector<IdleRule>& CostRules();
 const std::vector<IdleRule>& SequenceRules();

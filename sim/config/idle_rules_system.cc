@@ -98,6 +98,22 @@ const std::vector<IdleRule>& ModelRules() {
        [](const RunFacts& facts) {
          return Unless(facts.model()->has_mla(), "without model.kv_lora_rank");
        }},
+      {{"model.window"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->window == 0 ||
+                           facts.model()->window < facts.training()->sequence,
+                       "where no sequence is longer");
+       }},
+      {{"model.window"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->window == 0 ||
+                           facts.model()->full_attention_every != 1,
+                       "with model.full_attention_every 1");
+       }},
+      {{"model.full_attention_every"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->window > 0, "without model.window");
+       }},
       {{"model.kv_heads", "model.head_dim", "model.qkv_bias", "model.qk_norm"},
        [](const RunFacts& facts) {
          return Unless(!facts.model()->has_mla(),

@@ -64,6 +64,9 @@ inline const std::vector<ModelSizeRow>& ModelSizeRows() {
       {"model.frozen_layers", &Choice::frozen_layers, &Spec::frozen_layers,
        kMostLayers},
       {"model.lora_rank", &Choice::lora_rank, &Spec::lora_rank, kMostWidth},
+      {"model.window", &Choice::window, &Spec::window, kMostTokens},
+      {"model.full_attention_every", &Choice::full_attention_every,
+       &Spec::full_attention_every, kMostLayers},
   };
   return rows;
 }

@@ -10,6 +10,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/silicon.h"
 #include "sim/model/precision.h"
 
@@ -192,6 +193,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   options.sustained = config.costs.analytic_sustained.value_or(true);
   options.kernels =
       config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
+  options.launch_s =
+      config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
   return std::optional<AnalyticOptions>(std::move(options));
 }
 

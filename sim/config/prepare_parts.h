@@ -188,6 +188,10 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model);
 
+// Launches and exchanges of layers. Error: a part of strategy.graph_parts that
+// is none, or stands there twice.
+absl::StatusOr<Execution> PrepareExecution(const RunConfig& config);
+
 // rank_of_stage[stage] matters for the balanced split. Error: layers that do
 // not split, more than one of layers, layout and split.
 absl::StatusOr<StageLayout> PrepareLayout(

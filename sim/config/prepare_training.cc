@@ -188,6 +188,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.moment_bytes =
       strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
+  PW_ASSIGN_OR_RETURN(training.execution, PrepareExecution(config));
   TakeShardedLayers(config, &training);
   if (strategy.sequence) training.sequence = *strategy.sequence;
   if (!model) return training;

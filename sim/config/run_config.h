@@ -17,6 +17,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/config/config_edit.h"
 #include "sim/config/dp_class_choice.h"
+#include "sim/config/execution_choice.h"
 #include "sim/config/reality_choice.h"
 #include "sim/cost/framework_kernels.h"
 #include "sim/model/training.h"
@@ -65,6 +66,8 @@ struct ModelChoice {
   std::optional<int64_t> mtp_layers;
   std::optional<int64_t> frozen_layers;
   std::optional<int64_t> lora_rank;
+  std::optional<int64_t> window;
+  std::optional<int64_t> full_attention_every;
 };
 
 struct LinkChoice {
@@ -124,6 +127,7 @@ struct StrategyChoice {
   std::optional<bool> scatter_gather;     // default: with estimated costs
   std::optional<int> cp;
   std::optional<int> ep;
+  ExecutionChoice execution;
   std::optional<int> dp;
   DpClassChoice dp_classes;
   // Of an iteration, all replicas: "1024" samples, "4Mtokens".
@@ -233,8 +237,9 @@ struct CostChoice {
   std::optional<std::string> analytic_device;  // absent or "auto": the system's
   // Tables of measured rates: "auto" (absent), "shipped", "none" or a file.
   std::optional<std::string> analytic_silicon;
-  std::optional<bool> analytic_sustained;       // clocks; absent: true
+  std::optional<bool> analytic_sustained;  // clocks; absent: true
   std::optional<FrameworkKernels> analytic_kernels;
+  std::optional<double> analytic_launch_s;  // absent: the device's
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;

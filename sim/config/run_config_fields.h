@@ -8,6 +8,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/config/choice_row.h"
+#include "sim/config/execution_fields.h"
 #include "sim/config/model_fields.h"
 #include "sim/config/reality_fields.h"
 #include "sim/config/run_config.h"
@@ -334,6 +335,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("strategy.offload_sharing", strategy.offload_sharing,
                CopySharingChoices());
   visit.Texts("strategy.offload_tensors", strategy.offload_tensors);
+  VisitExecution(strategy.execution, visit);
 
   auto& schedule = config.schedule;
   visit.Text("schedule.name", schedule.name);
@@ -385,6 +387,8 @@ void VisitFields(Config& config, Visitor& visit) {
                ClockChoices());
   visit.Choice("costs.analytic.kernels", costs.analytic_kernels,
                KernelsChoices());
+  visit.Quantity("costs.analytic.launch_time", costs.analytic_launch_s,
+                 Unit::kTime);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

@@ -155,7 +155,7 @@ bool RunFacts::EstimateCrosses(absl::string_view part) const {
   if (absl::StrContains(part, "nvlink")) {
     return exchanges && shape_->devices_per_node > 1;
   }
-  const int spread = std::max(spec.tp * spec.cp, spec.tp * spec.ep);
+  const int spread = std::max(spec.tp * spec.cp, spec.etp() * spec.ep);
   return exchanges && absl::StrContains(part, "nic") &&
          spread > shape_->devices_per_node;
 }

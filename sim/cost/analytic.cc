@@ -9,6 +9,8 @@
 #include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
 #include "sim/cost/clock.h"
+#include "sim/cost/exchange_time.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
@@ -77,15 +79,34 @@ double BufferBytes(const TrainingSpec& training, const StageParameters& all) {
   return passes * training.gradient_bytes * PartOf(training, 2, all);
 }
 
+// What the device waits for the host in F, B and W, in a short run.
+double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
+                const std::vector<ModelOp>& ops,
+                const std::vector<KernelEstimate>& kernels,
+                const std::vector<double>& casts) {
+  double host_s = 0;
+  double device_s = 0;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      const size_t at = index * kNumOpPasses + pass;
+      device_s += kernels[at].seconds + casts[at];
+      host_s += options.launch_s *
+                HostLaunches(training, ops[index], static_cast<OpPass>(pass));
+    }
+  }
+  return std::max(0.0, host_s - device_s);
+}
+
 }  // namespace
 
 // Devices of a tensor-parallel group are neighbours; those of a context group
-// stand tp apart, those of an expert group tp * cp at most.
+// stand tp apart, those of an expert group etp.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
                       const TrainingSpec& training, const OpComm& comm) {
   const AnalyticNetwork& network = options.network;
   int spread = comm.members;
-  if (comm.group != CommGroup::kTensor) spread *= training.tp;
+  if (comm.group == CommGroup::kContext) spread *= training.tp;
+  if (comm.group == CommGroup::kExpert) spread *= training.etp();
   NcclGroup group;
   group.ranks = comm.members;
   group.nodes = std::clamp(
@@ -133,39 +154,7 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                             members.profile == nullptr ? nullptr : &members)
         ->seconds;
   }
-  if (measured && comm.kind == CommKind::kAllToAll) {
-    if (const auto time = options.silicon->AllToAll(comm.members, comm.bytes)) {
-      return time->seconds;
-    }
-  }
-  const double bus = group.channels * group.channel_GBps * 1e9;
-  // What a message without bytes takes of all members.
-  const double start_s =
-      TimeOfCollective(CollectiveKind::kAllGather, 1, comm.members, group)
-          ->seconds;
-  switch (comm.kind) {
-    case CommKind::kAllToAll: {
-      // Between nodes each device has its own part of the cards.
-      const double within =
-          group.nodes == 1
-              ? 1
-              : (static_cast<double>(group.ranks) / group.nodes - 1) /
-                    (group.ranks - 1);
-      const double sent =
-          comm.bytes * (group.ranks - 1) / static_cast<double>(group.ranks);
-      const double nvlink = options.network.nvlink_bytes_per_s *
-                            options.device.collective_sustained;
-      const double outside =
-          group.nodes == 1
-              ? 0
-              : sent * (1 - within) / options.network.nic_bytes_per_s;
-      return std::max(sent * within / nvlink, outside) + start_s;
-    }
-    case CommKind::kRing:
-      return (group.ranks - 1) * (comm.bytes / bus + start_s / group.ranks);
-    default:
-      return 0;
-  }
+  return ExchangeSeconds(options, comm, group, measured);
 }
 
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
@@ -192,19 +181,29 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                        !model.layer_norm));
       loads.push_back(kernels.back().load);
       casts.push_back(
-          CastSeconds(options, own, op, static_cast<OpPass>(pass), after_norm));
+          IsInFusedExperts(options, own, op, static_cast<OpPass>(pass))
+              ? 0
+              : CastSeconds(options, own, op, static_cast<OpPass>(pass),
+                            after_norm));
       if (casts.back() > 0) {
         loads.push_back(Streaming(casts.back(), casts.back() * streamed));
       }
     }
     for (const OpComm& comm : op.comms) {
-      if (!comm.overlaps) idle_s += CommSeconds(options, training, comm);
+      const double seconds = CommSeconds(options, training, comm);
+      if (comm.beside_passes) continue;
+      if (comm.pieces > 0) {
+        idle_s += seconds / comm.pieces;
+      } else if (!comm.overlaps) {
+        idle_s += seconds;
+      }
     }
     after_norm = op.kind == OpClass::kNorm;
   }
   // The passes of a block follow each other as long as the step lasts, so their
   // mean power decides. Exchanges draw little; what a device waits outside of
-  // its passes is not counted.
+  // its passes is not counted, but for the host.
+  idle_s = std::max(idle_s, HostIdle(options, own, ops, kernels, casts));
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;
@@ -215,7 +214,15 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
-      (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+      if (comm.beside_passes) {
+        time.beside_seconds[pass] += seconds;
+      } else if (comm.pieces > 0) {
+        // The first piece comes before any of the product.
+        time.comm_seconds[pass] += seconds / comm.pieces;
+        beside[pass] += seconds - seconds / comm.pieces;
+      } else {
+        (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+      }
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
@@ -230,6 +237,9 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       }
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
+      time.launches[pass] =
+          HostLaunches(own, ops[index], static_cast<OpPass>(pass));
+      time.host_seconds[pass] = options.launch_s * time.launches[pass];
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
     }
@@ -286,9 +296,8 @@ std::vector<StageParameters> ParametersOfRanks(
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     const int rank = rank_of_stage[stage];
     for (const StageBlock& block : layout.stages[stage]) {
-      // Frozen and trained layers may stand in one run of layers.
-      const int64_t alike =
-          inventory.model().frozen_layers == 0 ? block.count : 1;
+      // Layers that differ may stand in one run of layers.
+      const int64_t alike = inventory.model().layers_differ() ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :
@@ -360,13 +369,17 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
     StageCosts seconds;
     double layers_before = 0;
     if (crosses(stage)) seconds.forward_s += gather_s;
-    if (crosses(stage + 1)) seconds.backward_input_s += gather_s;
+    if (crosses(stage + 1)) {
+      seconds.backward_input_s += gather_s;
+      seconds.backward_full_s += gather_s;
+    }
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
       const double count = times * training.slices;
       const BlockSeconds& sum = prices.Sum(block.kind, layer, recompute[stage]);
       seconds.forward_s += count * sum.passes[0];
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
+      seconds.backward_full_s += count * sum.full;
       if (sum.recompute > 0) {
         seconds.recompute_s +=
             RecomputedCount(training, times, &layers_before) *
@@ -376,14 +389,17 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
     };
     for (const StageBlock& block : layout.stages[stage]) {
-      // Frozen and trained layers may stand in one run of layers.
-      const int64_t alike = model.frozen_layers == 0 ? block.count : 1;
+      // Layers that differ may stand in one run of layers.
+      const int64_t alike = model.layers_differ() ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         add(block, block.first_layer + at,
             static_cast<double>(alike) * block.part);
       }
     }
     seconds.backward_input_s += seconds.recompute_s;
+    seconds.backward_full_s += seconds.recompute_s;
+    // Only the host makes one pass of both other than the two.
+    if (prices.options().launch_s == 0) seconds.backward_full_s = 0;
     costs.stages.push_back(seconds);
   }
   costs.optimizer_s =

@@ -37,6 +37,8 @@ struct AnalyticOptions {
   // Measured rates at the clock of a lasting load, or of a short run.
   bool sustained = true;
   FrameworkKernels kernels = FrameworkKernels::kFused;
+  // What the host takes to launch a kernel; 0: nothing.
+  double launch_s = 0;
   friend bool operator==(const AnalyticOptions&,
                          const AnalyticOptions&) = default;
 };
@@ -49,6 +51,11 @@ struct OpTime {
   // Of `seconds`: casts, and what groups wait for the host to start them.
   double cast_seconds[kNumOpPasses] = {0, 0, 0};
   double held_seconds[kNumOpPasses] = {0, 0, 0};
+  // Exchanging beside the passes of another microbatch.
+  double beside_seconds[kNumOpPasses] = {0, 0, 0};
+  // The host's: launches (host_time.h), and what they take.
+  double launches[kNumOpPasses] = {0, 0, 0};
+  double host_seconds[kNumOpPasses] = {0, 0, 0};
   // As KernelEstimate (op_time.h) has them.
   double error[kNumOpPasses] = {0, 0, 0};
   std::string how[kNumOpPasses];

@@ -3,35 +3,6 @@
 #include "sim/base/find_or_make.h"
 
 namespace pipewright {
-namespace {
-
-BlockSeconds SumBlock(const std::vector<ModelOp>& ops,
-                      const std::vector<OpTime>& times, BlockKind kind,
-                      Recompute recompute, bool stops_early) {
-  BlockSeconds sum;
-  const bool is_layer =
-      kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
-  bool runs_backward = false;
-  for (size_t index = 0; index < ops.size(); ++index) {
-    for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      const double seconds =
-          times[index].seconds[pass] + times[index].comm_seconds[pass];
-      sum.passes[pass] += seconds;
-      runs_backward |= pass > 0 && seconds > 0;
-    }
-    if (is_layer) {
-      sum.recompute += RecomputedPart(ops[index], recompute, stops_early) *
-                       (times[index].seconds[0] + times[index].comm_seconds[0]);
-    }
-    sum.saved_until_backward += ops[index].saved_until_backward;
-    sum.saved_until_weight +=
-        ops[index].saved_until_weight + ops[index].held_for_weight;
-  }
-  if (!runs_backward) sum.recompute = 0;
-  return sum;
-}
-
-}  // namespace
 
 const std::vector<OpTime>& BlockPrices::Times(BlockKind kind,
                                               int64_t layer) const {
@@ -53,8 +24,8 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
   return FindOrMake(
       {kind, inventory_->ClassOf(layer), recompute},
       [&] {
-        return SumBlock(ops, times, kind, recompute,
-                        inventory_->training().stops_early);
+        return SumBlock(inventory_->training(), options_, ops, times, kind,
+                        recompute);
       },
       &sums_);
 }

@@ -12,17 +12,10 @@
 #include <vector>
 
 #include "sim/cost/analytic.h"
+#include "sim/cost/block_time.h"
 #include "sim/model/inventory.h"
 
 namespace pipewright {
-
-// One slice of a microbatch through a block.
-struct BlockSeconds {
-  double passes[kNumOpPasses] = {0, 0, 0};
-  double recompute = 0;
-  double saved_until_backward = 0;
-  double saved_until_weight = 0;  // held gradients included
-};
 
 class BlockPrices {
  public:

@@ -43,6 +43,8 @@ struct DeviceSpec {
   double board_watts = 0;
   double idle_watts = 0;
   double bf16_joules_per_flop = 0;
+  // Of its host for one kernel; 0: that of an x86 server (host_time.h).
+  double launch_s = 0;
 
   // Field -> where its number is from.
   SharedTexts sources;

@@ -54,6 +54,7 @@ const std::vector<DeviceNumber>& DeviceNumbers() {
       {"idle_watts", &DeviceSpec::idle_watts, false, 1, 1e5},
       {"bf16_joules_per_flop", &DeviceSpec::bf16_joules_per_flop, false, 1e-16,
        1e-6},
+      {"launch_s", &DeviceSpec::launch_s, false, 1e-9, 1},
   };
   return *numbers;
 }

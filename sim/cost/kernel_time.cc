@@ -129,7 +129,9 @@ double OpSeconds(const DeviceSpec& device, const TrainingSpec& training,
                                     op.count, work.bytes / products);
     }
     case OpClass::kAttention:
-      return AttentionSeconds(device, pass, causal, work.flops, op.n);
+      // A window is a short sequence for each of its queries.
+      return AttentionSeconds(device, pass, causal, work.flops,
+                              op.window > 0 ? op.window : op.n);
     case OpClass::kNorm:
     case OpClass::kElementwise:
     case OpClass::kLookup:

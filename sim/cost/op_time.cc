@@ -54,6 +54,10 @@ const char* ProductType(Precision precision) {
 // Half of the 90 % interval of GroupedSeconds on what it was compared with.
 constexpr double kGroupedError = 0.24;
 
+// The least that is left of a measured product without the cast inside: both
+// are measured, so their difference is noisy where products are small.
+constexpr double kLeastBare = 0.5;
+
 // One that computes, with the energy of its FLOPs.
 KernelEstimate Computing(const std::string& type, double joules,
                          const SiliconTime& burst) {
@@ -70,14 +74,76 @@ void Transfer(double here_s, double there_s, SiliconTime* time) {
   time->seconds *= here_s / there_s;
 }
 
-// The least that is left of a measured product without the cast inside: both
-// are measured, so their difference is noisy where products are small.
-constexpr double kLeastBare = 0.5;
+// A product of all rows of a device's experts, without the group's traffic; no
+// cast inside.
+double WholeProduct(const AnalyticOptions& options, Precision precision,
+                    const std::string& type, double m, double n, double k) {
+  const double element = precision == Precision::kBf16 ? 2 : 1;
+  std::optional<SiliconTime> time =
+      options.silicon->Product(type, "TN", m, n, k);
+  const double curve_s = GemmSeconds(options.silicon->device(), precision, m, n,
+                                     k, 1, element * (m + n) * k + 2 * m * n);
+  if (!time) return curve_s;
+  const double cast_s = CastInside(options, type, 2 * m * n * k, m * k);
+  return std::max(kLeastBare * time->seconds, time->seconds - cast_s);
+}
+
+// A gated layer of experts by its parts: two products, each no shorter than
+// its traffic. The measured time over this one is what interpolates well.
+double LayerOfExperts(const AnalyticOptions& options, Precision precision,
+                      const std::string& type, double groups, double rows,
+                      double hidden, double inner) {
+  const double element = precision == Precision::kBf16 ? 2 : 1;
+  const DeviceSpec& device = options.silicon->device();
+  const auto product = [&](double n, double k) {
+    const double bytes =
+        element * (groups * n * k + groups * rows * k) + 2 * groups * rows * n;
+    return std::max(WholeProduct(options, precision, type, groups * rows, n, k),
+                    StreamSeconds(device, bytes));
+  };
+  return product(2 * inner, hidden) + product(hidden, inner);
+}
+
+// Of a fused layer of experts: its measured time, shared by the FLOPs of its
+// two products. The measured layer also ranks and permutes its rows, which the
+// inventory has as operations of their own: both are streams.
+std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
+                                              Precision precision,
+                                              const std::string& type,
+                                              const ModelOp& op, OpPass pass) {
+  const bool is_first = op.n == 2 * op.inner && op.k != op.inner;
+  const double hidden = is_first ? op.k : op.n;
+  const auto reference = [&](double groups, double rows, double width,
+                             double inner) {
+    return LayerOfExperts(options, precision, type, groups, rows, width, inner);
+  };
+  std::optional<SiliconTime> time = options.silicon->Experts(
+      type, op.count, op.m, hidden, op.inner, reference);
+  if (!time) return {};
+  const double rows = op.m * op.count;
+  const DeviceSpec& measured = options.silicon->device();
+  const double permuted_s = 2 * StreamSeconds(measured, 4 * rows * hidden);
+  time->seconds =
+      std::max(kLeastBare * time->seconds, time->seconds - permuted_s);
+  const double flops = op.Work(pass).flops;
+  const double layer_flops = 6 * rows * hidden * op.inner;
+  time->seconds *= flops / layer_flops;
+  const auto curve = [&](const DeviceSpec& device) {
+    return GemmSeconds(device, precision, rows, op.n, op.k, 1,
+                       op.Work(pass).bytes);
+  };
+  Transfer(curve(options.device), curve(measured), &*time);
+  KernelEstimate out =
+      Computing(type, JoulesOfFlop(options.device, type) * flops, *time);
+  absl::StrAppend(&out.how, ", fused");
+  return out;
+}
 
 // Of a group all rows as one product.
 std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
-                                              Precision precision,
+                                              const TrainingSpec& training,
                                               const ModelOp& op, OpPass pass) {
+  const Precision precision = training.precision;
   ModelOp whole;
   whole.m = op.m * op.count;
   whole.n = op.n;
@@ -89,6 +155,11 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
     return {};
   }
   const std::string type = ProductType(precision);
+  if (is_grouped && IsInFusedExperts(options, training, op, pass)) {
+    if (auto fused = MeasuredExperts(options, precision, type, op, pass)) {
+      return fused;
+    }
+  }
   std::optional<SiliconTime> time = options.silicon->Product(
       type, product.layout, product.m, product.n, product.k);
   if (!time) return {};
@@ -117,28 +188,57 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
   return out;
 }
 
+double AttentionJoules(const AnalyticOptions& options, const std::string& type,
+                       double flops, bool forward) {
+  return JoulesOfFlop(options.device, type) * flops *
+         (forward ? kAttentionForwardJoules : kAttentionBackwardJoules);
+}
+
+// Windows were measured at few sizes; their kernels work off one tile of
+// queries after the other, so a time for each FLOP is what carries over.
+std::optional<KernelEstimate> MeasuredWindow(const AnalyticOptions& options,
+                                             const ModelOp& op, double flops,
+                                             bool forward) {
+  std::optional<SiliconTime> time =
+      options.silicon->Window(forward, op.k, op.window, flops);
+  if (!time) return {};
+  const OpPass pass = forward ? OpPass::kForward : OpPass::kBackwardInput;
+  const auto curve = [&](const DeviceSpec& device) {
+    return AttentionSeconds(device, pass, true, flops, op.window);
+  };
+  Transfer(curve(options.device), curve(options.silicon->device()), &*time);
+  return Computing(kBf16, AttentionJoules(options, kBf16, flops, forward),
+                   *time);
+}
+
 std::optional<KernelEstimate> MeasuredAttention(const AnalyticOptions& options,
+                                                const TrainingSpec& training,
                                                 bool causal, const ModelOp& op,
                                                 OpPass pass) {
   const double flops = op.Work(pass).flops;
   if (flops <= 0 || op.n < 1 || op.k < 1) return {};
   const bool forward = pass == OpPass::kForward;
+  if (op.window > 0) return MeasuredWindow(options, op, flops, forward);
   // Sequences times heads that make the FLOPs of a whole sequence; slices and
   // parts of one count by their work.
   const double heads = flops / (4 * op.n * op.n * op.k * (causal ? 0.5 : 1) *
                                 (forward ? 1 : 2.5));
-  std::optional<SiliconTime> time =
-      options.silicon->Attention(forward, causal, op.k, heads, op.n);
+  std::string type = kBf16;
+  std::optional<SiliconTime> time;
+  if (training.execution.fp8_attention) {
+    time =
+        options.silicon->Attention("fp8", forward, causal, op.k, heads, op.n);
+    if (time) type = "fp8";
+  }
+  if (!time) {
+    time = options.silicon->Attention(type, forward, causal, op.k, heads, op.n);
+  }
   if (!time) return {};
   const auto curve = [&](const DeviceSpec& device) {
     return AttentionSeconds(device, pass, causal, flops, op.n);
   };
   Transfer(curve(options.device), curve(options.silicon->device()), &*time);
-  return Computing(
-      kBf16,
-      JoulesOfFlop(options.device, kBf16) * flops *
-          (forward ? kAttentionForwardJoules : kAttentionBackwardJoules),
-      *time);
+  return Computing(type, AttentionJoules(options, type, flops, forward), *time);
 }
 
 std::optional<KernelEstimate> MeasuredNorm(const AnalyticOptions& options,
@@ -168,9 +268,9 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   switch (op.kind) {
     case OpClass::kGemm:
     case OpClass::kGroupedGemm:
-      return MeasuredProduct(options, training.precision, op, pass);
+      return MeasuredProduct(options, training, op, pass);
     case OpClass::kAttention:
-      return MeasuredAttention(options, causal, op, pass);
+      return MeasuredAttention(options, training, causal, op, pass);
     case OpClass::kNorm:
       return MeasuredNorm(options, op, pass);
     default:
@@ -210,9 +310,23 @@ LoadedKernel Streaming(double seconds, double bytes) {
   return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
 }
 
+// W adds to gradients in fp32 and has no fused form.
+bool IsInFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op,
+                      OpPass pass) {
+  return training.execution.fused_experts && op.inner > 0 &&
+         pass != OpPass::kBackwardWeight && options.silicon != nullptr &&
+         options.silicon->HasExperts(
+             training.precision == Precision::kFp8 ? "fp8" : kBf16);
+}
+
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
                               const ModelOp& op, OpPass pass, bool is_rms) {
+  if (op.kind == OpClass::kElementwise &&
+      IsInFusedExperts(options, training, op, pass)) {
+    return {.how = "fused"};
+  }
   KernelEstimate out = Fused(options, training, causal, op, pass);
   const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
                                         training, op, pass);

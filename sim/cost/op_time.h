@@ -18,7 +18,8 @@ struct KernelEstimate {
   // Half of a 90 % interval, as a part of the time; 0: not known.
   double error = 0;
   // "curve"; "silicon"; ", outside" behind it beyond the measured sizes;
-  // ", grouped" behind products of experts (GroupedSeconds); ", framework"
+  // ", grouped" behind products of experts (GroupedSeconds), ", fused" where
+  // they are a part of a measured layer; ", framework"
   // behind what AnalyticOptions::kernels makes longer.
   std::string how;
   // Measured rates alone follow the clock: the curves are of lasting loads.
@@ -33,6 +34,12 @@ void LowerClock(const DeviceSpec& device, double clock,
 
 // That of a kernel that waits for memory, with `seconds` and `bytes`.
 LoadedKernel Streaming(double seconds, double bytes);
+
+// Does the pass run inside of a fused, measured layer of experts? Then it has
+// neither an activation nor casts of its own.
+bool IsInFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op,
+                      OpPass pass);
 
 // In a short run. `is_rms`: the model's norms are RMS norms.
 KernelEstimate EstimateKernel(const AnalyticOptions& options,

@@ -71,6 +71,7 @@ absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
   if (model.mtp_layers > 0) return refuse("multi-token prediction");
   if (model.frozen_layers > 0) return refuse("frozen layers");
   if (model.lora_rank > 0) return refuse("LoRA adapters");
+  if (model.window > 0) return refuse("windows of attention");
   return ProfileModel{.style = model.gated ? "llama" : "gpt",
                       .hidden = model.hidden,
                       .heads = model.heads,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -19,6 +20,9 @@ constexpr double kElementBytes = 2;
 // width on H100 and B200 (calibrate/silicon/README.md).
 constexpr double kBetweenAttention = 0.15;
 constexpr double kBetweenNorms = 0.25;
+// Windows: the rates of one kernel at 8,192 and at 32,768 tokens (GB200, GB300)
+// differ by 46 % forward, by nothing backward.
+constexpr double kBetweenWindows = 0.25;
 
 // Multiplications and additions of attention that count under the mask.
 double AttentionFlops(bool is_forward, bool is_causal, double head_dim,
@@ -132,7 +136,9 @@ bool IsSiliconFile(absl::string_view choice) {
 
 const SiliconTable* Silicon::Find(const std::vector<std::string>& words) const {
   if (shipped_.empty()) return FindTable(*tables_, words);
-  std::string file = absl::StrCat(shipped_, "_", words[0]);
+  // Windows stand beside the attention without them.
+  std::string file = absl::StrCat(
+      shipped_, "_", words[0] == "window" ? "attention" : words[0]);
   if (words[0] == "gemm") absl::StrAppend(&file, "_", words[1]);
   const std::vector<SiliconTable>* tables = ShippedSilicon(file);
   return tables == nullptr ? nullptr : FindTable(*tables, words);
@@ -165,7 +171,8 @@ std::optional<SiliconTime> Silicon::Product(const std::string& type,
   return time;
 }
 
-std::optional<SiliconTime> Silicon::Attention(bool is_forward, bool is_causal,
+std::optional<SiliconTime> Silicon::Attention(const std::string& type,
+                                              bool is_forward, bool is_causal,
                                               double head_dim, double heads,
                                               double sequence) const {
   const char* const way = is_forward ? "fwd" : "bwd";
@@ -175,7 +182,7 @@ std::optional<SiliconTime> Silicon::Attention(bool is_forward, bool is_causal,
   double measured_dim = 0;
   for (const double dim : {64.0, 96.0, 128.0, 160.0, 192.0, 256.0}) {
     const SiliconTable* const other =
-        Find({"attention", "bfloat16", way, mask, absl::StrCat(dim)});
+        Find({"attention", type, way, mask, absl::StrCat(dim)});
     if (other == nullptr) continue;
     const double distance = std::abs(std::log2(dim / head_dim));
     if (table != nullptr && distance >= least) continue;
@@ -200,6 +207,52 @@ std::optional<SiliconTime> Silicon::Attention(bool is_forward, bool is_causal,
   time.is_inside = near.nearest <= 1;
   time.error = std::hypot(
       near.error, kBetweenAttention * std::min(3.0, near.nearest + least));
+  return time;
+}
+
+std::optional<SiliconTime> Silicon::Window(bool is_forward, double head_dim,
+                                           double window, double flops) const {
+  const SiliconTable* table = nullptr;
+  double measured_dim = 0;
+  for (const double dim : {64.0, 128.0}) {
+    const SiliconTable* const other = Find(
+        {"window", "bfloat16", is_forward ? "fwd" : "bwd", absl::StrCat(dim)});
+    if (other == nullptr) continue;
+    if (table != nullptr && std::abs(std::log2(dim / head_dim)) >=
+                                std::abs(std::log2(measured_dim / head_dim))) {
+      continue;
+    }
+    table = other;
+    measured_dim = dim;
+  }
+  if (table == nullptr || window <= 0 || flops <= 0) return {};
+  const OpPass pass = is_forward ? OpPass::kForward : OpPass::kBackwardInput;
+  double log_ratio = 0;
+  double error = 0;
+  double weights = 0;
+  double nearest = std::numeric_limits<double>::infinity();
+  for (int row = 0; row < table->rows(); ++row) {
+    const double* sizes = table->row(row);
+    const double part = sizes[2] / sizes[1];
+    // Of all scores, those that the window leaves.
+    const double measured =
+        AttentionFlops(is_forward, false, measured_dim, sizes[0], sizes[1]) *
+        part * (1 - part / 2);
+    const double distance = std::log2(sizes[2] / window);
+    const double weight = 1 / (distance * distance + 0.25);
+    log_ratio += weight * std::log(table->seconds(row) /
+                                   AttentionSeconds(device_, pass, true,
+                                                    measured, sizes[2]));
+    error += weight * table->error(row);
+    weights += weight;
+    nearest = std::min(nearest, std::abs(distance));
+  }
+  SiliconTime time;
+  time.seconds = std::exp(log_ratio / weights) *
+                 AttentionSeconds(device_, pass, true, flops, window);
+  time.is_inside = nearest <= 1;
+  time.error = std::hypot(error / weights,
+                          kBetweenWindows * (1 + std::min(3.0, nearest)));
   return time;
 }
 

@@ -3,6 +3,7 @@
 // clock under a lasting load is clock.h's. It knows no training run.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,17 +43,32 @@ class Silicon {
                                      const std::string& layout, double m,
                                      double n, double k) const;
 
-  // Fused attention in bf16 over so many sequences times heads.
-  std::optional<SiliconTime> Attention(bool is_forward, bool is_causal,
-                                       double head_dim, double heads,
-                                       double sequence) const;
+  // Fused attention in `type` over so many sequences times heads.
+  std::optional<SiliconTime> Attention(const std::string& type, bool is_forward,
+                                       bool is_causal, double head_dim,
+                                       double heads, double sequence) const;
+
+  // The same with a causal window of so many tokens: so many FLOPs at the rate
+  // of the measured kernels, by the nearest head_dim and window.
+  std::optional<SiliconTime> Window(bool is_forward, double head_dim,
+                                    double window, double flops) const;
+
+  // A gated layer of experts forward, as one kernel: `groups` experts of the
+  // device with so many rows each. `reference` is what the time is
+  // interpolated in: seconds of such a layer by its parts.
+  using ExpertsReference = std::function<double(double groups, double rows,
+                                                double hidden, double inner)>;
+  std::optional<SiliconTime> Experts(const std::string& type, double groups,
+                                     double rows, double hidden, double inner,
+                                     const ExpertsReference& reference) const;
+  // Are there such layers?
+  bool HasExperts(const std::string& type) const;
 
   // A norm that moves so many bytes to and from HBM.
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;
 
   // A bf16 matrix of so many elements to fp8, with a scale that is known
-  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a
-  // row
+  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a row
   // ("token").
   std::optional<SiliconTime> Cast(const std::string& scale,
                                   double elements) const;

@@ -22,11 +22,9 @@ class Inventory {
   const ModelSpec& model() const { return model_; }
   const TrainingSpec& training() const { return training_; }
 
-  // Layers of a kind with one number have the same operations: the frozen ones,
-  // and the others. BlockOps asks no more of `layer`.
-  int64_t ClassOf(int64_t layer) const {
-    return layer < model_.frozen_layers ? 1 : 0;
-  }
+  // Layers of a kind with one number have the same operations. BlockOps asks no
+  // more of `layer`.
+  int64_t ClassOf(int64_t layer) const { return model_.ClassOf(layer); }
 
   // Those of BlockOps.
   const std::vector<ModelOp>& Ops(BlockKind kind, int64_t layer) const;

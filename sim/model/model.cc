@@ -180,6 +180,8 @@ absl::Status CheckModel(const ModelSpec& model) {
       {"mtp_layers", model.mtp_layers, 0, kAny},
       {"frozen_layers", model.frozen_layers, 0, model.layers},
       {"lora_rank", model.lora_rank, 0, kAny},
+      {"window", model.window, 0, kAny},
+      {"full_attention_every", model.full_attention_every, 0, model.layers},
       // A model of experts alone needs no dense width.
       {"ffn_hidden", model.ffn_hidden,
        model.has_experts() && model.first_dense_layers == 0 ? 0 : 1, kAny},

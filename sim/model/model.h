@@ -74,6 +74,27 @@ struct ModelSpec {
   int64_t frozen_layers = 0;
   int64_t lora_rank = 0;
 
+  // Attention to the last `window` tokens alone; 0: to all before. With
+  // full_attention_every = n every n-th layer attends to all (2: GPT-OSS, where
+  // layers 1, 3, ... do; 0: none).
+  int64_t window = 0;
+  int64_t full_attention_every = 0;
+
+  // Tokens that a layer attends to; 0: all before.
+  int64_t WindowOf(int64_t layer) const {
+    const bool full =
+        full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
+    return full ? 0 : window;
+  }
+  // Layers of a kind with one number have the same operations.
+  int64_t ClassOf(int64_t layer) const {
+    return (layer < frozen_layers ? 1 : 0) + (WindowOf(layer) > 0 ? 2 : 0);
+  }
+  // Layers of a kind differ: some are frozen, or some have a window.
+  bool layers_differ() const {
+    return frozen_layers > 0 || (window > 0 && full_attention_every > 1);
+  }
+
   bool has_experts() const { return experts > 0; }
   bool has_mla() const { return kv_lora_rank > 0; }
   int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }

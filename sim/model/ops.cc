@@ -41,13 +41,15 @@ void KeepNothing(std::vector<ModelOp>& ops) {
   }
 }
 
-void AddLayer(OpsBuilder& builder, bool has_experts) {
+void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
   const ModelSpec& model = builder.model();
+  builder.set_window(model.WindowOf(layer));
   if (model.has_mla()) {
     AddLatentAttention(builder);
   } else {
     AddAttention(builder);
   }
+  builder.MarkAll(OpPart::kAttention);
   builder.Norm(kFeedForwardNorm, AsDouble(model.hidden),
                builder.residual_tokens(), true);
   if (has_experts) {
@@ -185,7 +187,7 @@ void AddMtp(OpsBuilder& builder) {
   builder.Norm("prediction embedding norm", hidden, tokens, true);
   builder.Linear("prediction projection", 2 * hidden, hidden,
                  OpsBuilder::Split::kReplicated, false);
-  AddLayer(builder, model.has_experts());
+  AddLayer(builder, model.has_experts(), model.layers);
   builder.Norm("prediction last norm", hidden, tokens, true);
   // The head is the model's own; its work and its logits come again.
   ModelOp& output =
@@ -224,10 +226,10 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
       AddEmbedding(builder);
       break;
     case BlockKind::kDenseLayer:
-      AddLayer(builder, false);
+      AddLayer(builder, false, layer);
       break;
     case BlockKind::kExpertLayer:
-      AddLayer(builder, true);
+      AddLayer(builder, true, layer);
       break;
     case BlockKind::kMtpLayer:
       AddMtp(builder);

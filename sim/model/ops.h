@@ -69,6 +69,16 @@ struct OpComm {
   double bytes = 0;
   // Runs beside the computation of this op (ring attention), not before it.
   bool overlaps = false;
+  // Beside it in so many pieces, one of which nothing hides; 0: all of it may
+  // be hidden.
+  int pieces = 0;
+  // Runs beside the passes of another microbatch.
+  bool beside_passes = false;
+  // Of an all-to-all that sends a token once to a device, and between nodes
+  // once to a node (ExpertDispatch::kOnce): its copies in `bytes`, and the
+  // nodes that they may go to (0: any). 0: all copies are sent.
+  double copies = 0;
+  int most_nodes = 0;
 };
 
 // Which choice of Recompute, short of full, runs an op again before B.
@@ -117,6 +127,12 @@ struct ModelOp {
   // Nothing that the backward of its layer needs comes out of it or behind it,
   // so that recomputation may stop in front of it.
   bool is_last_needed = false;
+  OpPart part = OpPart::kDense;
+  // Of attention: tokens that a query looks back on; 0: all before.
+  double window = 0;
+  // Of the products of gated experts and the activation between them: width
+  // inside of one.
+  double inner = 0;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };

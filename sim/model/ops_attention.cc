@@ -1,4 +1,6 @@
 // Attention: multi-head, grouped-query and latent.
+#include <algorithm>
+
 #include "sim/model/ops_builder.h"
 
 namespace pipewright {
@@ -14,17 +16,55 @@ struct Core {
 Core CoreOf(const OpsBuilder& builder) {
   const ModelSpec& model = builder.model();
   Core core;
-  core.stored = builder.tokens() * AsDouble(builder.training().sequence) *
-                builder.Heads();
+  const double sequence = AsDouble(builder.training().sequence);
+  core.stored = builder.tokens() * sequence * builder.Heads();
   core.scores = core.stored * (model.causal ? 0.5 : 1);
+  // The first tokens of a sequence have fewer before them than the window.
+  if (const double window = builder.window(); window > 0 && window < sequence) {
+    const double part = window / sequence;
+    core.scores = core.stored * (model.causal ? part * (1 - part / 2)
+                                              : std::min(1.0, 2 * part));
+  }
   core.flops = 2 * core.scores * AsDouble(model.QueryDim() + model.ValueDim());
   return core;
+}
+
+void AddContextComm(const OpsBuilder& builder, OpPass pass, CommKind kind,
+                    double bytes, ModelOp& op) {
+  op.comms.push_back({.pass = pass,
+                      .kind = kind,
+                      .group = CommGroup::kContext,
+                      .members = builder.training().cp,
+                      .bytes = bytes});
+}
+
+// All keys and values come before the attention, in B once more, and their
+// gradients are summed where they belong (Llama 3, arXiv 2407.21783, section
+// 3.3.2).
+void AddGathered(const OpsBuilder& builder, double key_value_bytes,
+                 ModelOp& op) {
+  const double whole = key_value_bytes * builder.training().cp;
+  AddContextComm(builder, OpPass::kForward, CommKind::kAllGather, whole, op);
+  AddContextComm(builder, OpPass::kBackwardInput, CommKind::kAllGather, whole,
+                 op);
+  AddContextComm(builder, OpPass::kBackwardInput, CommKind::kReduceScatter,
+                 whole, op);
+}
+
+// Queries, keys and values by heads, and the context by tokens again; in B the
+// gradients of each (DeepSpeed-Ulysses, arXiv 2309.14509, section 3.2).
+void AddByHeads(const OpsBuilder& builder, double query_key_value_bytes,
+                double context_bytes, ModelOp& op) {
+  for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput}) {
+    AddContextComm(builder, pass, CommKind::kAllToAll, query_key_value_bytes,
+                   op);
+    AddContextComm(builder, pass, CommKind::kAllToAll, context_bytes, op);
+  }
 }
 
 // Keys and values go round the ring once in F; in B with their gradients.
 void AddRing(const OpsBuilder& builder, double key_value_bytes, ModelOp& op) {
   const int members = builder.training().cp;
-  if (members == 1) return;
   op.comms.push_back({.pass = OpPass::kForward,
                       .kind = CommKind::kRing,
                       .group = CommGroup::kContext,
@@ -98,7 +138,8 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   op.kind = OpClass::kAttention;
   op.m = tokens;
   op.n = AsDouble(builder.training().sequence);
-  op.k = AsDouble(model.QueryDim());
+  // Between queries and values, where they differ.
+  op.k = 0.5 * AsDouble(model.QueryDim() + model.ValueDim());
   op.count = rows;
   if (flash) {
     // Five products in the backward against two: the scores are computed
@@ -118,7 +159,20 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   op.saved_until_weight = context * builder.operand_bytes() / element;
   op.forward_workspace = 0;
   op.backward_workspace = queries + keys_and_values + context;
-  AddRing(builder, keys_and_values, op);
+  if (builder.window() < op.n) op.window = builder.window();
+  if (builder.training().cp > 1) {
+    switch (builder.training().execution.context) {
+      case ContextExchange::kRing:
+        AddRing(builder, keys_and_values, op);
+        break;
+      case ContextExchange::kAllGather:
+        AddGathered(builder, keys_and_values, op);
+        break;
+      case ContextExchange::kAllToAll:
+        AddByHeads(builder, queries + keys_and_values, context, op);
+        break;
+    }
+  }
   builder.Add(op);
 }
 

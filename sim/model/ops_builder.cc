@@ -8,13 +8,16 @@
 namespace pipewright {
 namespace {
 
-void AddComm(OpPass pass, CommKind kind, int members, double bytes,
-             ModelOp& op) {
+void AddComm(const TrainingSpec& training, OpPass pass, CommKind kind,
+             double bytes, ModelOp& op) {
+  const bool overlaps = training.execution.overlap_tensor;
   op.comms.push_back({.pass = pass,
                       .kind = kind,
                       .group = CommGroup::kTensor,
-                      .members = members,
-                      .bytes = bytes});
+                      .members = training.tp,
+                      .bytes = bytes,
+                      .overlaps = overlaps,
+                      .pieces = overlaps ? training.tp : 0});
 }
 
 }  // namespace
@@ -77,34 +80,35 @@ void OpsBuilder::FillGemm(ModelOp& op) const {
 }
 
 void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
-  const int members = training_.tp;
-  if (members == 1 || split == Split::kReplicated) return;
+  if (training_.tp == 1 || split == Split::kReplicated) return;
   const bool column = split == Split::kColumn;
   // The side that is whole: input of a column, output of a row.
   const double elements = op.m * (column ? op.k : op.n);
   const double whole = kElement * elements;
   if (!training_.sequence_parallel) {
-    AddComm(column ? OpPass::kBackwardInput : OpPass::kForward,
-            CommKind::kAllReduce, members, whole, op);
+    AddComm(training_, column ? OpPass::kBackwardInput : OpPass::kForward,
+            CommKind::kAllReduce, whole, op);
     return;
   }
   // What a module gathers it has cast before (GatheredBytes); sums are of 16
   // bit.
   const double gathered = GatheredBytes(precision(), false) * elements;
   if (!column) {
-    AddComm(OpPass::kForward, CommKind::kReduceScatter, members, whole, op);
-    AddComm(OpPass::kBackwardInput, CommKind::kAllGather, members,
+    AddComm(training_, OpPass::kForward, CommKind::kReduceScatter, whole, op);
+    AddComm(training_, OpPass::kBackwardInput, CommKind::kAllGather,
             GatheredBytes(precision(), op.has_weight_pass) * elements, op);
     return;
   }
-  AddComm(OpPass::kForward, CommKind::kAllGather, members, gathered, op);
-  AddComm(OpPass::kBackwardInput, CommKind::kReduceScatter, members, whole, op);
+  AddComm(training_, OpPass::kForward, CommKind::kAllGather, gathered, op);
+  AddComm(training_, OpPass::kBackwardInput, CommKind::kReduceScatter, whole,
+          op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
   if (op.has_weight_pass) {
-    AddComm(OpPass::kBackwardWeight, CommKind::kAllGather, members, gathered,
+    AddComm(training_, OpPass::kBackwardWeight, CommKind::kAllGather, gathered,
             op);
     op.comms.back().overlaps = true;
+    op.comms.back().pieces = 0;
   }
 }
 
@@ -193,6 +197,10 @@ ModelOp& OpsBuilder::Elementwise(const std::string& name, double forward_bytes,
   op.work[static_cast<int>(OpPass::kForward)] = {.bytes = forward_bytes};
   op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = backward_bytes};
   return Add(std::move(op));
+}
+
+void OpsBuilder::MarkAll(OpPart part) {
+  for (ModelOp& op : ops_) op.part = part;
 }
 
 ModelOp& OpsBuilder::Add(ModelOp op) {

@@ -54,6 +54,12 @@ class OpsBuilder {
   ModelOp& Elementwise(const std::string& name, double forward_bytes,
                        double backward_bytes);
 
+  // Of the layer; 0: attention looks back on all tokens.
+  void set_window(int64_t tokens) { window_ = AsDouble(tokens); }
+  double window() const { return window_; }
+  // All ops so far are of that part.
+  void MarkAll(OpPart part);
+
   ModelOp& Add(ModelOp op);
   std::vector<ModelOp> Take() && { return std::move(ops_); }
 
@@ -80,6 +86,7 @@ class OpsBuilder {
   bool is_head_ = false;
   double tokens_;
   double residual_tokens_;
+  double window_ = 0;
   std::vector<ModelOp> ops_;
 };
 

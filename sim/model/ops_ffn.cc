@@ -8,8 +8,8 @@ namespace pipewright {
 namespace {
 
 // Keeps its input until B and its output for the W of what follows.
-void AddActivation(OpsBuilder& builder, const std::string& name, double tokens,
-                   double width) {
+ModelOp& AddActivation(OpsBuilder& builder, const std::string& name,
+                       double tokens, double width) {
   const double output = OpsBuilder::kElement * tokens * width;
   const double input = output * (builder.model().gated ? 2 : 1);
   ModelOp& op = builder.Elementwise(name, input + output, 2 * input + output);
@@ -18,10 +18,12 @@ void AddActivation(OpsBuilder& builder, const std::string& name, double tokens,
   op.recomputable_weight = op.saved_until_weight;
   op.recompute = RecomputeClass::kNormActivation;
   op.backward_workspace = input + output;
+  return op;
 }
 
+// `width`: that inside an expert.
 ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
-                double outputs, double inputs, double experts) {
+                double outputs, double inputs, double experts, double width) {
   ModelOp op;
   op.name = name;
   op.kind = OpClass::kGroupedGemm;
@@ -31,6 +33,8 @@ ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
   op.count = experts;
   op.parameters = experts * outputs * inputs;
   op.is_expert = true;
+  if (builder.model().gated) op.inner = width;
+  op.part = OpPart::kExperts;
   op.is_frozen = builder.is_frozen();
   builder.FillGemm(op);
   const double element = OpsBuilder::kElement;
@@ -40,16 +44,36 @@ ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
   return op;
 }
 
-// Rows that a device sends to the experts of others, or gets back.
-void AddExchange(const OpsBuilder& builder, double bytes, ModelOp& op) {
-  const int members = builder.training().ep;
-  if (members == 1) return;
+// Rows that a device sends to the experts of others, or gets back, as the
+// busiest of them has them. Tensor parallelism of experts gathers the rows of
+// its devices before them and sums their results behind them.
+void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
+                 ModelOp& op) {
+  const TrainingSpec& training = builder.training();
+  const Execution& execution = training.execution;
+  const double busiest = bytes * execution.expert_load;
+  const bool once = execution.dispatch == ExpertDispatch::kOnce;
   for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput}) {
-    op.comms.push_back({.pass = pass,
-                        .kind = CommKind::kAllToAll,
-                        .group = CommGroup::kExpert,
-                        .members = members,
-                        .bytes = bytes});
+    if (training.ep > 1) {
+      op.comms.push_back(
+          {.pass = pass,
+           .kind = CommKind::kAllToAll,
+           .group = CommGroup::kExpert,
+           .members = training.ep,
+           .bytes = busiest,
+           .beside_passes = execution.overlap_experts,
+           .copies = once ? AsDouble(builder.model().experts_per_token) : 0,
+           .most_nodes = execution.expert_nodes});
+    }
+    if (training.etp() == 1 || !training.sequence_parallel) continue;
+    const bool gathers = is_dispatch == (pass == OpPass::kForward);
+    op.comms.push_back(
+        {.pass = pass,
+         .kind = gathers ? CommKind::kAllGather : CommKind::kReduceScatter,
+         .group = CommGroup::kTensor,
+         .members = training.etp(),
+         .bytes = busiest * training.etp(),
+         .beside_passes = execution.overlap_experts});
   }
 }
 
@@ -68,8 +92,9 @@ void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                  OpsBuilder::Split::kRow, model.bias);
 }
 
-// Tokens are taken as spread evenly over the experts. Experts are split over
-// tensor parallelism like dense layers (Megatron-LM's default).
+// The busiest device counts; its rows are spread evenly over its experts.
+// Experts are split over tensor parallelism like dense layers unless
+// Execution::etp says otherwise (Megatron-LM's default).
 void AddExperts(OpsBuilder& builder) {
   const ModelSpec& model = builder.model();
   const TrainingSpec& training = builder.training();
@@ -77,9 +102,11 @@ void AddExperts(OpsBuilder& builder) {
   const double element = OpsBuilder::kElement;
   const double own_rows =
       builder.residual_tokens() * AsDouble(model.experts_per_token);
-  const double rows = builder.tokens() * AsDouble(model.experts_per_token);
+  const double etp = training.etp();
+  const double rows = builder.tokens() * AsDouble(model.experts_per_token) *
+                      training.execution.expert_load * etp / builder.tp();
   const double experts = AsDouble(model.experts) / training.ep;
-  const double width = AsDouble(model.expert_ffn_hidden) / builder.tp();
+  const double width = AsDouble(model.expert_ffn_hidden) / etp;
 
   ModelOp router;
   router.name = "router";
@@ -92,6 +119,7 @@ void AddExperts(OpsBuilder& builder) {
   builder.FillGemm(router);
   // Probabilities in fp32.
   router.saved_until_backward = 4 * router.m * router.n;
+  router.part = OpPart::kRouter;
   builder.Add(router);
 
   ModelOp dispatch;
@@ -104,13 +132,18 @@ void AddExperts(OpsBuilder& builder) {
   dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
   dispatch.forward_workspace = element * rows * hidden;
   dispatch.backward_workspace = 2 * element * rows * hidden;
-  AddExchange(builder, element * own_rows * hidden, dispatch);
+  AddExchange(builder, element * own_rows * hidden, true, dispatch);
+  dispatch.part = OpPart::kExperts;
   builder.Add(dispatch);
 
   builder.Add(Grouped(builder, "experts gate-up", rows,
-                      width * (model.gated ? 2 : 1), hidden, experts));
-  AddActivation(builder, "experts activation", rows, width);
-  builder.Add(Grouped(builder, "experts down", rows, hidden, width, experts));
+                      width * (model.gated ? 2 : 1), hidden, experts, width));
+  ModelOp& activation =
+      AddActivation(builder, "experts activation", rows, width);
+  activation.part = OpPart::kExperts;
+  if (model.gated) activation.inner = width;
+  builder.Add(
+      Grouped(builder, "experts down", rows, hidden, width, experts, width));
 
   ModelOp combine;
   combine.name = "combine";
@@ -125,7 +158,8 @@ void AddExperts(OpsBuilder& builder) {
   const double copies = training.ep > 1 ? 3 : 2;
   combine.forward_workspace = copies * element * rows * hidden;
   combine.backward_workspace = copies * element * rows * hidden;
-  AddExchange(builder, element * own_rows * hidden, combine);
+  AddExchange(builder, element * own_rows * hidden, false, combine);
+  combine.part = OpPart::kExperts;
   builder.Add(combine);
 
   if (model.shared_ffn_hidden > 0) {

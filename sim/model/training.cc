@@ -32,10 +32,7 @@ std::string TensorConflict(const ModelSpec& model, int64_t tp) {
   }
   if (found.empty()) found = conflict("ffn_hidden", model.ffn_hidden);
   if (found.empty() && model.has_experts()) {
-    found = conflict("expert_ffn_hidden", model.expert_ffn_hidden);
-    if (found.empty()) {
-      found = conflict("shared_ffn_hidden", model.shared_ffn_hidden);
-    }
+    found = conflict("shared_ffn_hidden", model.shared_ffn_hidden);
   }
   return found;
 }
@@ -58,24 +55,73 @@ absl::Status CheckTensor(const ModelSpec& model, int64_t tp) {
                    " (", conflict, ")"));
 }
 
+// Of experts, against their width and the tensor parallelism of the rest.
+absl::Status CheckExpertTensor(const ModelSpec& model,
+                               const TrainingSpec& training) {
+  const int etp = training.etp();
+  const bool given = training.execution.etp > 0;
+  if (!model.has_experts()) {
+    if (!given || etp == 1) return absl::OkStatus();
+    return BadValue("strategy.etp", absl::StrCat(etp),
+                    "1: the model has no experts");
+  }
+  const auto works = [&](int64_t size) {
+    return training.tp % size == 0 && model.expert_ffn_hidden % size == 0;
+  };
+  if (!works(etp)) {
+    return BadValue(
+        given ? "strategy.etp" : "strategy.tp", absl::StrCat(etp),
+        absl::StrCat(Nearest(etp, training.tp, works),
+                     given ? " (it must divide strategy.tp and "
+                             "model.expert_ffn_hidden = "
+                           : " (model.expert_ffn_hidden = ",
+                     model.expert_ffn_hidden,
+                     given ? ")" : ", which it must divide; or strategy.etp)"));
+  }
+  if (etp < training.tp && !training.sequence_parallel) {
+    return BadValue("strategy.etp", absl::StrCat(etp),
+                    absl::StrCat(training.tp,
+                                 " without strategy.sequence_parallel: every "
+                                 "device has all tokens then"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckContext(const ModelSpec& model,
+                          const TrainingSpec& training) {
+  if (training.execution.context != ContextExchange::kAllToAll ||
+      model.heads % (int64_t{training.tp} * training.cp) == 0) {
+    return absl::OkStatus();
+  }
+  return BadValue(
+      "strategy.context", "all-to-all",
+      absl::StrCat(
+          "ring or all-gather (heads are dealt out: tp * cp = ", training.tp,
+          " * ", training.cp, " must divide model.heads = ", model.heads, ")"));
+}
+
 absl::Status CheckExperts(const ModelSpec& model,
                           const TrainingSpec& training) {
+  PW_RETURN_IF_ERROR(CheckExpertTensor(model, training));
   if (training.ep == 1) return absl::OkStatus();
   if (!model.has_experts()) {
     return BadValue("strategy.ep", absl::StrCat(training.ep),
                     "1: the model has no experts");
   }
-  const int64_t shards = int64_t{training.dp} * training.cp;
+  const int64_t across = training.tp / training.etp();
+  const int64_t shards = int64_t{training.dp} * training.cp * across;
   const auto works = [&](int64_t size) {
     return model.experts % size == 0 && shards % size == 0;
   };
   if (works(training.ep)) return absl::OkStatus();
   return BadValue(
       "strategy.ep", absl::StrCat(training.ep),
-      absl::StrCat(Nearest(training.ep, std::min(model.experts, shards), works),
-                   " (it must divide model.experts = ", model.experts,
-                   " and dp * cp = ", training.dp, " * ", training.cp, " = ",
-                   shards, ")"));
+      absl::StrCat(
+          Nearest(training.ep, std::min(model.experts, shards), works),
+          " (it must divide model.experts = ", model.experts,
+          across == 1 ? " and dp * cp = " : " and dp * cp * tp / etp = ",
+          training.dp, " * ", training.cp,
+          across == 1 ? "" : absl::StrCat(" * ", across), " = ", shards, ")"));
 }
 
 absl::Status CheckSequence(const TrainingSpec& training) {
@@ -110,6 +156,7 @@ absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
                            int vpp) {
   PW_RETURN_IF_ERROR(CheckTensor(model, training.tp));
   PW_RETURN_IF_ERROR(CheckExperts(model, training));
+  PW_RETURN_IF_ERROR(CheckContext(model, training));
   PW_RETURN_IF_ERROR(CheckSequence(training));
   const size_t chunks = training.recompute_chunks.size();
   if (chunks != 0 && chunks != static_cast<size_t>(vpp)) {

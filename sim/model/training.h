@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "sim/model/execution.h"
 #include "sim/model/model.h"
 
 namespace pipewright {
@@ -81,10 +82,10 @@ struct TrainingSpec {
   // gather (arXiv 2104.04473, section 4.1).
   bool scatter_gather = false;
   int cp = 1;  // context parallelism: sequence over cp
-  int ep = 1;  // expert parallelism, within dp * cp
+  int ep = 1;  // expert parallelism, within dp * cp * tp / etp
   int dp = 1;  // data-parallel replicas
   // ZeRO stage: 1 shards the optimizer over dp * cp, 2 gradients too, 3
-  // weights too. Experts are sharded over dp * cp / ep.
+  // weights too. Experts are sharded over dp * cp * tp / (ep * etp).
   int zero = 0;
   int microbatch_size = 1;  // samples
   int64_t sequence = 0;     // tokens of a sample, before cp and slices
@@ -119,6 +120,7 @@ struct TrainingSpec {
   double moment_bytes = 8;
   VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
   ShardedLayers sharded;
+  Execution execution;
 
   bool gathers_hops() const {
     return scatter_gather && tp > 1 && !sequence_parallel;
@@ -130,7 +132,11 @@ struct TrainingSpec {
   int shards() const {
     return (sharded.shard_group > 0 ? sharded.shard_group : dp) * cp;
   }
-  int expert_shards() const { return std::max(1, shards() / ep); }
+  int expert_shards() const {
+    return std::max(1, shards() * tp / (ep * etp()));
+  }
+  // Tensor parallelism of experts.
+  int etp() const { return execution.etp > 0 ? execution.etp : tp; }
   // Tokens of one slice of a microbatch on one device, before tp.
   double tokens() const {
     return static_cast<double>(microbatch_size) *
@@ -140,8 +146,10 @@ struct TrainingSpec {
 };
 
 // heads, kv_heads (where above tp), ffn_hidden, vocabulary (padded) against
-// tp; experts against ep; ep against dp * cp; sequence against tp (where
-// sequence_parallel), cp and slices; recompute_chunks against vpp. Error:
+// tp; experts against ep, their width against etp; etp against tp, ep against
+// dp * cp * tp / etp; heads against tp * cp where they are exchanged; sequence
+// against tp (where sequence_parallel), cp and slices; recompute_chunks against
+// vpp. Error:
 // kInvalidArgument naming "strategy.FIELD", its value and the nearest values
 // that work.
 absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,

@@ -29,12 +29,14 @@ struct SiliconKind {
 };
 
 const std::vector<SiliconKind>& Kinds() {
-  static const auto* kinds =
-      new std::vector<SiliconKind>{{"gemm", 3, {"m", "n", "k"}},
-                                   {"attention", 5, {"heads", "seq"}},
-                                   {"norm", 3, {"rows", "cols"}},
-                                   {"cast", 3, {"rows", "cols"}},
-                                   {"nccl", 3, {"gpus", "bytes"}}};
+  static const auto* kinds = new std::vector<SiliconKind>{
+      {"gemm", 3, {"m", "n", "k"}},
+      {"attention", 5, {"heads", "seq"}},
+      {"window", 4, {"heads", "seq", "window"}},
+      {"norm", 3, {"rows", "cols"}},
+      {"experts", 2, {"groups", "rows", "hidden", "inner"}},
+      {"cast", 3, {"rows", "cols"}},
+      {"nccl", 3, {"gpus", "bytes"}}};
   return *kinds;
 }
 
@@ -92,8 +94,9 @@ class SiliconReader {
     if (kind_ == nullptr ||
         static_cast<int>(table.words.size()) != kind_->words) {
       return At("table", line.substr(6),
-                "gemm TYPE LAYOUT, attention TYPE PASS MASK HEAD_DIM, norm "
-                "KIND PASS, nccl OPERATION TYPE");
+                "gemm TYPE LAYOUT, attention TYPE PASS MASK HEAD_DIM, window "
+                "TYPE PASS HEAD_DIM, norm KIND PASS, experts TYPE, nccl "
+                "OPERATION TYPE");
     }
     if (FindTable(tables_, table.words) != nullptr) {
       return At("table", line.substr(6), "each table once");

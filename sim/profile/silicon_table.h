@@ -17,6 +17,9 @@
 //   weights) | m,n,k of C[m,n] |
 // | attention | type, pass (fwd, bwd), mask (causal, full), head_dim |
 //   heads (times batch), seq |
+// | window | type, pass, head_dim: causal | heads, seq, window |
+// | experts | type: forward of a whole gated layer of experts on one device |
+//   groups, rows (of each), hidden, inner (of each) |
 // | norm | kind (rms_norm, layer_norm), pass | rows, cols |
 // | cast | type, scale (static, tensor, token) of a bf16 matrix | rows, cols |
 // | nccl | operation, type | gpus (of one node), bytes (whole buffer) |

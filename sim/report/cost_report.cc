@@ -24,14 +24,16 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
   report.device = prices.options().device;
   report.stages = costs.stages;
   report.optimizer_s = costs.optimizer_s;
-  // Frozen layers have other passes than the rest.
-  std::map<std::pair<BlockKind, bool>, KindOfBlock> kinds;
+  // Frozen layers have other passes than the rest, those with a window another
+  // attention.
+  std::map<std::tuple<BlockKind, bool, bool>, KindOfBlock> kinds;
   for (const std::vector<StageBlock>& blocks : layout.stages) {
     for (const StageBlock& block : blocks) {
       for (int64_t at = 0; at < block.count; ++at) {
         const int64_t layer = block.first_layer + at;
         const auto [kind, is_new] =
-            kinds.try_emplace({block.kind, layer >= model.frozen_layers});
+            kinds.try_emplace({block.kind, layer >= model.frozen_layers,
+                               model.WindowOf(layer) > 0});
         if (is_new) kind->second.layer = layer;
         kind->second.blocks += block.part;
       }
@@ -39,7 +41,7 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
   }
   double whole_s = 0;
   for (const auto& [key, kind] : kinds) {
-    const BlockKind block = key.first;
+    const auto& [block, is_trained, has_window] = key;
     const std::vector<ModelOp>& ops = prices.inventory().Ops(block, kind.layer);
     const std::vector<OpTime>& times = prices.Times(block, kind.layer);
     for (size_t index = 0; index < ops.size(); ++index) {
@@ -53,9 +55,15 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
                       .bytes = work.bytes,
                       .seconds = times[index].seconds[pass],
                       .comm_seconds = times[index].comm_seconds[pass],
+                      .beside_seconds = times[index].beside_seconds[pass],
+                      .launches = times[index].launches[pass],
+                      .host_seconds = times[index].host_seconds[pass],
                       .how = times[index].how[pass],
                       .error = times[index].error[pass]};
-        if (!key.second) row.block += ", frozen";
+        if (!is_trained) row.block += ", frozen";
+        const bool is_layer =
+            block != BlockKind::kEmbedding && block != BlockKind::kHead;
+        if (has_window && is_layer) row.block += ", window";
         row.share = row.blocks * (row.seconds + row.comm_seconds);
         if (row.share == 0) continue;
         whole_s += row.share;
@@ -90,6 +98,9 @@ nlohmann::ordered_json CostsToJson(const CostReport& report) {
                    {"bytes", row.bytes},
                    {"seconds", row.seconds},
                    {"comm_seconds", row.comm_seconds},
+                   {"beside_seconds", row.beside_seconds},
+                   {"launches", row.launches},
+                   {"host_seconds", row.host_seconds},
                    {"share", row.share},
                    {"how", row.how},
                    {"error", row.error > 0 ? Json(row.error) : Json()}});

@@ -24,6 +24,10 @@ struct OpCost {
   double bytes = 0;         // of HBM
   double seconds = 0;       // computing
   double comm_seconds = 0;  // and not hidden by it
+  // Exchanging beside passes of another microbatch; what the host does.
+  double beside_seconds = 0;
+  double launches = 0;
+  double host_seconds = 0;
   // Where `seconds` is from and half of its 90 % interval, as a part; 0: not
   // known (sim/cost/op_time.h).
   std::string how;

@@ -1,13 +1,45 @@
 // experiments/papers/megatron_bridge.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "sim/base/check.h"
+#include "sim/config/execution_fields.h"
+#include "sim/config/run_config_fields.h"
 #include "sim/reproduce/steps.h"
 
 namespace pipewright {
 namespace {
 
+template <typename Enum>
+void Take(const std::vector<ChoiceRow>& rows, const std::string& name,
+          std::optional<Enum>* value) {
+  for (const ChoiceRow& row : rows) {
+    if (row.name == name) *value = static_cast<Enum>(row.value);
+  }
+  PW_CHECK(value->has_value());
+}
+
 // Recipes of that commit (scripts/performance/configs): gradients are kept and
-// reduced in bf16.
-void AsRecipe(const TableRow&, RunConfig* config) {
-  config->strategy.gradient_bytes_per_parameter = 2;
+// reduced in bf16, and experts are not split over tensor parallelism. The rest
+// stands in recipes.csv, by entry.
+void TakeRecipe(const TableRow& row, RunConfig* config) {
+  StrategyChoice& strategy = config->strategy;
+  strategy.gradient_bytes_per_parameter = 2;
+  ExecutionChoice& execution = strategy.execution;
+  if (*strategy.ep > 1 && *strategy.tp > 1) execution.etp = 1;
+  for (const TableRow& recipe : ReadTable("megatron_bridge/recipes")) {
+    if (recipe.Text("entry") != row.Text("entry")) continue;
+    Take(LaunchChoices(), recipe.Text("launch"), &execution.launch);
+    execution.graph_parts =
+        absl::StrSplit(recipe.Text("graph_parts"), ' ', absl::SkipEmpty());
+    Take(DispatchChoices(), recipe.Text("dispatch"), &execution.dispatch);
+    execution.overlap_experts = recipe.Integer("overlap_experts") != 0;
+    execution.fp8_attention = recipe.Integer("fp8_attention") != 0;
+    execution.fused_experts = recipe.Integer("fused_experts") != 0;
+    Take(RecomputeChoices(), recipe.Text("recompute"), &strategy.recompute);
+    return;
+  }
 }
 
 const RegisterPaper kRow({
@@ -17,7 +49,7 @@ const RegisterPaper kRow({
     .run =
         [](const std::string& engine) {
           return ReproduceSteps(
-              {.folder = "megatron_bridge", .adjust = &AsRecipe}, engine);
+              {.folder = "megatron_bridge", .adjust = &TakeRecipe}, engine);
         },
 });
 

@@ -52,6 +52,10 @@ absl::Status TakeShape(const StepTable& table, const std::string& name,
         model->shared_ffn_hidden = shape.Integer("shared_ffn_hidden");
         model->first_dense_layers = shape.Integer("first_dense_layers");
       }
+      if (shape.Integer("window") > 0) {
+        model->window = shape.Integer("window");
+        model->full_attention_every = shape.Integer("full_attention_every");
+      }
       if (shape.Integer("mla") != 0) {
         // DeepSeek-V2, arXiv 2405.04434, section 3.1.2; V3 has the same.
         model->q_lora_rank = 1536;
@@ -111,6 +115,18 @@ absl::Status TakeParallelism(const TableRow& row, RunConfig* config) {
     strategy.waiting = WaitRule::kBatched;
   }
   return absl::OkStatus();
+}
+
+// Notes say who launched the kernels; the graphs are of whole iterations.
+void TakeLaunch(const TableRow& row, RunConfig* config) {
+  ExecutionChoice& execution = config->strategy.execution;
+  const std::string& note = row.Text("note");
+  if (absl::StrContains(note, "compiled")) {
+    execution.launch = Launch::kCompiled;
+  }
+  if (absl::StrContains(note, "CUDA graph")) {
+    execution.launch = Launch::kGraphs;
+  }
 }
 
 std::string DeviceOf(const TableRow& row) {
@@ -226,6 +242,7 @@ absl::StatusOr<RunConfig> ConfigOfStep(const StepTable& table,
   if (recompute == "op-selective") {
     config.strategy.recompute = Recompute::kOpSelective;
   }
+  TakeLaunch(row, &config);
   if (table.adjust != nullptr) table.adjust(row, &config);
   return config;
 }

@@ -203,6 +203,10 @@ void Emitter::Megatron() {
   if (config.strategy.ep) {
     add("expert-model-parallel-size", *config.strategy.ep, "strategy.ep");
   }
+  if (config.strategy.execution.etp) {
+    add("expert-tensor-parallel-size", *config.strategy.execution.etp,
+        "strategy.etp");
+  }
   add("micro-batch-size", training.microbatch_size,
       "strategy.microbatch_size");
   flags.push_back(absl::StrCat("--global-batch-size ", batch()));

@@ -53,6 +53,11 @@ class MegatronReader {
                           Number("expert-model-parallel-size", 1));
       Set("strategy.ep", absl::StrCat(ep), "expert-model-parallel-size");
     }
+    if (Has("expert-tensor-parallel-size")) {
+      PW_ASSIGN_OR_RETURN(const int64_t etp,
+                          Number("expert-tensor-parallel-size", 1));
+      Set("strategy.etp", absl::StrCat(etp), "expert-tensor-parallel-size");
+    }
     PW_RETURN_IF_ERROR(Stages());
     PW_RETURN_IF_ERROR(Batch());
     Options();

@@ -54,14 +54,14 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
               !base.strategy.recompute_layers && !base.costs.recompute_s
           ? group.recompute
           : Recompute::kNone;
-  const int frozen = layer < model.frozen_layers ? 1 : 0;
+  const int layer_class = static_cast<int>(model.ClassOf(layer));
   const BlockKey key = {group.tp,
                         group.cp,
                         group.ep,
                         group.microbatch_size,
                         static_cast<int>(recompute),
                         static_cast<int>(kind),
-                        frozen,
+                        layer_class,
                         group.dp > 1 ? 1 : 0};
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<StageBound>& known = blocks_[key];
@@ -76,6 +76,7 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
+    known->backward_full_s = block.stages[0].backward_full_s;
   }
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     if (op.is_frozen || op.is_tied) continue;
@@ -125,8 +126,8 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
   if (space_->model() != nullptr) {
     const std::shared_ptr<const StageLayout> layout = LayoutOf(group);
     stages.reserve(count);
-    // Blocks of a kind are alike but where some layers are frozen.
-    const bool alike_all = space_->model()->frozen_layers == 0;
+    // Blocks of a kind are alike but where layers differ.
+    const bool alike_all = !space_->model()->layers_differ();
     std::array<const StageBound*, static_cast<size_t>(BlockKind::kHead) + 1>
         known{};
     const auto bound_of = [&](BlockKind kind,
@@ -140,7 +141,7 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
     for (const std::vector<StageBlock>& blocks : layout->stages) {
       StageBound& sum = stages.emplace_back();
       for (const StageBlock& block : blocks) {
-        // Frozen and trained layers may stand in one run of layers.
+        // Layers that differ may stand in one run of layers.
         const int64_t alike = alike_all ? block.count : 1;
         for (int64_t at = 0; at < block.count; at += alike) {
           const double times = static_cast<double>(alike) * block.part;
@@ -148,6 +149,7 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
           sum.forward_s += times * one.forward_s;
           sum.backward_input_s += times * one.backward_input_s;
           sum.backward_weight_s += times * one.backward_weight_s;
+          sum.backward_full_s += times * one.backward_full_s;
           sum.parameters += times * one.parameters;
           sum.stepped += times * one.stepped;
         }

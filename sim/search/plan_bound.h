@@ -25,9 +25,15 @@ struct StageBound {
   double forward_s = 0;
   double backward_input_s = 0;
   double backward_weight_s = 0;
+  // Of both as one pass, where that is less than the two (the host's launches);
+  // 0: their sum.
+  double backward_full_s = 0;
   double parameters = 0;         // that are trained and of no expert
   double stepped = 0;            // experts included
-  double backward_s() const { return backward_input_s + backward_weight_s; }
+  double backward_s() const {
+    return backward_full_s > 0 ? backward_full_s
+                               : backward_input_s + backward_weight_s;
+  }
 };
 
 class PlanBounds {

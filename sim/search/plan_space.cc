@@ -339,12 +339,16 @@ std::vector<PlanGroup> PlanSpace::Groups() {
           const int dp = left / pp;
           if (!Allows("dp", dp) || request_.global_batch % dp != 0) continue;
           const int64_t experts = model() == nullptr ? 0 : model()->experts;
+          // Experts go across tp where they are split over less of it.
+          const int etp = request_.base.strategy.execution.etp.value_or(tp);
+          const int64_t shards =
+              int64_t{dp} * cp * (tp % etp == 0 ? tp / etp : 1);
           const auto eps =
               Values("ep", std::max<int64_t>(experts, 1), [&](int64_t ep) {
-                return ep == 1 || (experts % ep == 0 && dp * cp % ep == 0);
+                return ep == 1 || (experts % ep == 0 && shards % ep == 0);
               });
           for (const int ep : eps) {
-            if (int64_t{dp} * cp % ep != 0) continue;
+            if (shards % ep != 0) continue;
             AddGroups({.nodes = used,
                        .dp = dp,
                        .tp = static_cast<int16_t>(tp),

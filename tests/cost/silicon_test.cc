@@ -206,7 +206,8 @@ TEST_CASE("silicon: attention and norms are near their sheets", "[cost]") {
     REQUIRE(silicon != nullptr);
     const DeviceSpec& device = silicon->device();
     for (const bool forward : {true, false}) {
-      const auto time = silicon->Attention(forward, true, 128, 64, 8192);
+      const auto time =
+          silicon->Attention("bfloat16", forward, true, 128, 64, 8192);
       if (!time) continue;
       const double flops =
           0.5 * 4 * 64 * 8192.0 * 8192 * 128 * (forward ? 1 : 2.5);

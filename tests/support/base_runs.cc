@@ -146,14 +146,14 @@ std::vector<BaseRun> Runs() {
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 2, tp: 2, cp: 2, microbatches: 4, "
-       "sequence_parallel: false}\n"
+       "sequence_parallel: false, launch: graphs}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
       {"estimates across nodes",
        "schedule: {name: interleaved-1f1b}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100, devices_per_node: 2, nics_per_node: 2}\n"
        "strategy: {pp: 2, vpp: 2, tp: 4, microbatches: 4, "
-       "recompute: selective, attention: unfused}\n"
+       "recompute: selective, attention: unfused, launch: graphs}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
       {"a device alone",
        "schedule: {name: gpipe}\n"
@@ -197,12 +197,31 @@ std::vector<BaseRun> Runs() {
        "strategy: {pp: 2, vpp: 2, dp: 4, microbatches: 4, "
        "data_parallel: fsdp}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
+      {"windows",
+       "schedule: {name: gpipe}\n"
+       "model: {preset: gpt-tiny, window: 32}\n"
+       "strategy: {pp: 1, microbatches: 4, launch: graphs}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"experts over tensor parallelism",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: moe-tiny}\n"
+       "system: {preset: dgx-h100}\n"
+       "strategy: {pp: 2, tp: 2, dp: 2, ep: 2, microbatches: 4, "
+       "launch: graphs, graph_parts: [attention, dense, router, experts]}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
+      {"experts over nodes",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: moe-tiny}\n"
+       "system: {preset: dgx-h100, devices_per_node: 2, nics_per_node: 2}\n"
+       "strategy: {pp: 2, dp: 4, ep: 4, microbatches: 4, dispatch: once, "
+       "launch: graphs, graph_parts: [attention, dense, router, experts]}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
       {"experts",
        "schedule: {name: 1f1b}\n"
        "model: {preset: moe-tiny}\n"
        "system: {preset: dgx-h100}\n"
        "strategy: {pp: 2, dp: 4, ep: 2, microbatches: 4, "
-       "data_parallel: zero2}\n"
+       "data_parallel: zero2, launch: graphs}\n"
        "costs: {analytic: {}, gradient_bytes: 8GiB}\nengine: fast\n"},
       {"latent attention",
        "schedule: {name: 1f1b}\n"

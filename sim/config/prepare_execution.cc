@@ -1,0 +1,53 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
+#include "sim/config/execution_fields.h"
+#include "sim/config/prepare_parts.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kGraphParts[] = "strategy.graph_parts";
+
+absl::StatusOr<uint8_t> GraphPartsOf(const RunConfig& config) {
+  uint8_t parts = 0;
+  for (const std::string& name : config.strategy.execution.graph_parts) {
+    int found = 0;
+    std::string known;
+    for (const ChoiceRow& row : GraphPartChoices()) {
+      if (row.name == name) found = row.value;
+      absl::StrAppend(&known, known.empty() ? "" : ", ", row.name);
+    }
+    if (found == 0) return BadValue(config.Field(kGraphParts), name, known);
+    if ((parts & found) != 0) {
+      return BadValue(config.Field(kGraphParts), absl::StrCat(name, " twice"),
+                      absl::StrCat("each of ", known, " once"));
+    }
+    parts = static_cast<uint8_t>(parts | found);
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
+  const ExecutionChoice& choice = config.strategy.execution;
+  Execution out;
+  out.launch = choice.launch.value_or(out.launch);
+  if (!choice.graph_parts.empty()) {
+    PW_ASSIGN_OR_RETURN(out.graph_parts, GraphPartsOf(config));
+  }
+  out.etp = choice.etp.value_or(out.etp);
+  out.expert_load = choice.expert_load.value_or(out.expert_load);
+  out.expert_nodes = choice.expert_nodes.value_or(out.expert_nodes);
+  out.dispatch = choice.dispatch.value_or(out.dispatch);
+  out.fused_experts = choice.fused_experts.value_or(out.fused_experts);
+  out.fp8_attention = choice.fp8_attention.value_or(out.fp8_attention);
+  out.overlap_experts = choice.overlap_experts.value_or(out.overlap_experts);
+  out.overlap_tensor = choice.overlap_tensor.value_or(out.overlap_tensor);
+  out.context = choice.context.value_or(out.context);
+  return out;
+}
+
+}  // namespace pipewright

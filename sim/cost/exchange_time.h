@@ -1,0 +1,27 @@
+// Times of exchanges that are no collectives of NCCL: all-to-alls with experts,
+// and rings of context parallelism.
+#pragma once
+
+#include "sim/cost/analytic.h"
+
+namespace pipewright {
+
+// What one device sends in an all-to-all: over NVLink and over its part of the
+// network cards, and the buffer that NCCL would exchange for the same bytes
+// over NVLink.
+struct ExchangeBytes {
+  double nvlink = 0;
+  double nic = 0;
+  double buffer = 0;
+};
+
+// Of `ranks` devices on `nodes` nodes. Each row goes to another device, evenly;
+// with OpComm::copies a token goes once to each device and, between nodes, once
+// to each node, which hands it on.
+ExchangeBytes BytesOfExchange(const OpComm& comm, int ranks, int nodes);
+
+// One exchange inside a pass; those of NCCL's collectives are CommSeconds's.
+double ExchangeSeconds(const AnalyticOptions& options, const OpComm& comm,
+                       const NcclGroup& group, bool is_measured);
+
+}  // namespace pipewright

@@ -1,0 +1,156 @@
+#include "sim/cost/host_time.h"
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+// torch.nn.Linear forward in bf16, one kernel, on the host of a DGX H100 (Xeon
+// Platinum 8480C): NVIDIA/TransformerEngine, issue 2053. The unit of all counts
+// below.
+constexpr double kLaunchSeconds = 13.48e-6;
+
+// What a module of Transformer Engine does on the host beside its kernels, in
+// torch.nn.Linear's time (37.08 us on GB200, the same issue). Of te.Linear on
+// GB200 there are two measurements, in us: forward in bf16 99.66 (issue 2053,
+// August 2025) and 59.19 (pull request 3523, September 2026), whose geometric
+// mean is 76.8; by the pull request alone forward and backward 311.30, in MXFP8
+// 114.51 and 440.93. Forward: 76.8 / 37.08 less one kernel, and in 8 bit 1.93
+// times as much less a product and a cast. Backward: 252.11 / 37.08 less two
+// products, in 8 bit 326.42 / 37.08 less a cast more.
+struct ModuleWork {
+  double forward, backward;
+};
+constexpr ModuleWork kModule = {1.07, 4.80};
+constexpr ModuleWork kEightBitModule = {2.00, 5.80};
+
+// The fused layer of experts: 1.2 ms forward and 2.1 ms backward, W included,
+// with 64 experts on GB200 (NVIDIA/TransformerEngine, issue 2897), over 37.08
+// us. Shared by its two products.
+constexpr ModuleWork kFusedExperts = {16, 28};
+
+// One product of a group, launched by C++: 9 us (kGroupSeconds, fitted on
+// grouped products of B200) over the 13.48 us of a torch.nn.Linear on such a
+// host. Assumed: a cast of one expert's rows takes as much, as it allocates as
+// many tensors (NVIDIA/TransformerEngine, issue 1499).
+constexpr double kOfGroup = 0.67;
+// A collective: the call and the events on both streams (torch.distributed,
+// ProcessGroupNCCL). Assumed: each takes a kernel's time.
+constexpr double kCollective = 2;
+
+// Kernels and modules of an operation in F, B and W, counted in Megatron-Core
+// 0.14 and Transformer Engine 2.8 with their fusions (rotary embedding, SwiGLU,
+// permutation, bias-dropout-add): a class of constants of its own, "counted in
+// source". Assumed: each kernel takes what torch.nn.Linear's takes.
+struct Count {
+  double kernels[kNumOpPasses];
+  double modules[kNumOpPasses];
+};
+
+Count CountOf(const ModelOp& op) {
+  switch (op.kind) {
+    case OpClass::kGemm:
+      if (op.part == OpPart::kRouter) {
+        // Casts, product, scores, top-k, two scatters, load-balancing loss,
+        // sums of both maps.
+        return {{16, 12, 1}, {0, 0, 0}};
+      }
+      return {{1, 1, 1}, {1, 1, 0}};
+    case OpClass::kGroupedGemm:
+      return {{0, 0, 0}, {1, 1, 0}};
+    case OpClass::kBatchedGemm:
+      return {{2, 4, 0}, {1, 0, 0}};
+    case OpClass::kAttention:
+      // DotProductAttention and its backend; cuDNN's backward has a kernel
+      // before and behind it.
+      return {{1, 3, 0}, {2, 1, 0}};
+    case OpClass::kNorm:
+      // Gradients of the weights are summed by a second kernel.
+      return {{1, 2, 0}, {0, 0, 0}};
+    case OpClass::kElementwise:
+    case OpClass::kLookup:
+      return {{1, 1, 0}, {0, 0, 0}};
+    case OpClass::kLoss:
+      return {{3, 2, 0}, {0, 0, 0}};
+    case OpClass::kRouting:
+      // Counts and their copies to the host, row numbers (three), permutation;
+      // half of it on the way back, which adds up.
+      return {{8, 4, 0}, {0, 0, 0}};
+  }
+  return {};
+}
+
+bool CastsInput(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
+  const bool is_linear =
+      op.part != OpPart::kRouter &&
+      (op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm);
+  return is_linear && training.precision != Precision::kBf16 &&
+         pass != OpPass::kBackwardWeight;
+}
+
+bool Runs(const ModelOp& op, OpPass pass) {
+  const OpWork& work = op.Work(pass);
+  return work.flops > 0 || work.bytes > 0;
+}
+
+}  // namespace
+
+double LaunchSecondsOf(const DeviceSpec& device) {
+  return device.launch_s > 0 ? device.launch_s : kLaunchSeconds;
+}
+
+double HostLaunches(const TrainingSpec& training, const ModelOp& op,
+                    OpPass pass) {
+  const Execution& execution = training.execution;
+  if (!Runs(op, pass) || execution.graphs(op.part)) return 0;
+  if (execution.fused_experts && op.inner > 0) {
+    if (op.kind != OpClass::kGroupedGemm) return 0;
+    switch (pass) {
+      case OpPass::kForward:
+        return kFusedExperts.forward;
+      case OpPass::kBackwardInput:
+        return kFusedExperts.backward;
+      case OpPass::kBackwardWeight:
+        return 0;  // counted in B
+    }
+  }
+  const Count count = CountOf(op);
+  const int index = static_cast<int>(pass);
+  const bool compiled = execution.launch == Launch::kCompiled;
+  double launches = count.kernels[index];
+  // A compiled wrapper calls no modules, and fuses the small operations of the
+  // router and of the permutation two and two.
+  if (compiled) {
+    const bool small =
+        op.part == OpPart::kRouter || op.kind == OpClass::kRouting;
+    if (small) launches = std::max(1.0, launches / 2);
+  } else {
+    const ModuleWork& work =
+        CastsInput(training, op, pass) ? kEightBitModule : kModule;
+    launches += count.modules[index] *
+                (pass == OpPass::kForward ? work.forward : work.backward);
+  }
+  const double casts = CastsInput(training, op, pass) ? 1 : 0;
+  if (op.kind == OpClass::kGroupedGemm) {
+    launches += kOfGroup * op.count * (1 + casts);
+  } else {
+    launches += casts;
+  }
+  for (const OpComm& comm : op.comms) {
+    if (comm.pass == pass && comm.members > 1) launches += kCollective;
+  }
+  return launches;
+}
+
+double GraphLaunches(const TrainingSpec& training,
+                     const std::vector<ModelOp>& ops, OpPass pass) {
+  return std::any_of(ops.begin(), ops.end(),
+                     [&](const ModelOp& op) {
+                       return Runs(op, pass) &&
+                              training.execution.graphs(op.part);
+                     })
+             ? 1
+             : 0;
+}
+
+}  // namespace pipewright

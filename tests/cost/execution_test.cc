@@ -1,0 +1,321 @@
+// Launches and exchanges of layers, by hand arithmetic.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sim/cost/block_time.h"
+#include "sim/cost/exchange_time.h"
+#include "sim/cost/host_time.h"
+#include "sim/cost/silicon.h"
+
+namespace pipewright {
+namespace {
+
+ModelSpec SmallMixture() {
+  ModelSpec model = *FindModel("moe-tiny");
+  model.window = 32;
+  model.full_attention_every = 2;
+  return model;
+}
+
+TrainingSpec Training() {
+  TrainingSpec training;
+  training.sequence = 128;
+  return training;
+}
+
+const ModelOp& Named(const std::vector<ModelOp>& ops, const char* name) {
+  for (const ModelOp& op : ops) {
+    if (op.name == name) return op;
+  }
+  FAIL(name);
+  return ops.front();
+}
+
+BlockSeconds SumOf(const ModelSpec& model, const TrainingSpec& training,
+                   const AnalyticOptions& options, BlockKind kind,
+                   Recompute recompute = Recompute::kNone) {
+  return SumBlock(training, options, BlockOps(model, training, kind, 0),
+                  BlockTimes(model, training, options, kind, 0), kind,
+                  recompute);
+}
+
+constexpr auto kForward = OpPass::kForward;
+constexpr auto kInput = OpPass::kBackwardInput;
+constexpr auto kWeight = OpPass::kBackwardWeight;
+
+}  // namespace
+
+TEST_CASE("execution: launches are counted by who makes them", "[cost]") {
+  TrainingSpec training = Training();
+  const auto ops = [&] {
+    return BlockOps(SmallMixture(), training, BlockKind::kExpertLayer, 1);
+  };
+  // On GB200 (37.08 us a launch) te.Linear takes 76.8 us forward, and 311.30 -
+  // 59.19 us backward.
+  constexpr double kUnit = 37.08e-6;
+  const auto seconds = [&](const char* name, OpPass pass) {
+    return kUnit * HostLaunches(training, Named(ops(), name), pass);
+  };
+  CHECK(seconds("qkv", kForward) == Approx(76.8e-6).epsilon(0.01));
+  CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
+        Approx(252.11e-6).epsilon(0.01));
+  CHECK(HostLaunches(training, Named(ops(), "qkv"), kWeight) == 1);
+  // A module, and 0.67 for each of eight experts.
+  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) ==
+        Approx(1.07 + 8 * 0.67));
+  training.precision = Precision::kFp8;
+  // 114.51 over 59.19 times as much forward, 440.93 - 114.51 us backward.
+  CHECK(seconds("qkv", kForward) ==
+        Approx(76.8e-6 * 114.51 / 59.19).epsilon(0.01));
+  CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
+        Approx(326.42e-6).epsilon(0.01));
+  CHECK(HostLaunches(training, Named(ops(), "experts down"), kInput) ==
+        Approx(5.8 + 8 * 2 * 0.67));
+  training.precision = Precision::kBf16;
+  training.execution.launch = Launch::kCompiled;
+  CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == Approx(1));
+  training.execution.launch = Launch::kGraphs;
+  CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == 0);
+  // Not in a graph unless it is told so.
+  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) > 0);
+  training.execution.graph_parts = 15;
+  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) == 0);
+  CHECK(GraphLaunches(training, ops(), kForward) == 1);
+}
+
+TEST_CASE("execution: a pass takes the larger of device and host", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  const ModelSpec model = *FindModel("gpt-tiny");
+  const auto sum = [&] {
+    return SumOf(model, Training(), options, BlockKind::kDenseLayer);
+  };
+  const BlockSeconds device = sum();
+  options.launch_s = 1e-9;
+  CHECK(sum().passes[0] == device.passes[0]);
+  options.launch_s = 1;
+  double launches[kNumOpPasses] = {0, 0, 0};
+  for (const ModelOp& op :
+       BlockOps(model, Training(), BlockKind::kDenseLayer, 0)) {
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      launches[pass] += HostLaunches(Training(), op, static_cast<OpPass>(pass));
+    }
+  }
+  for (int pass = 0; pass < kNumOpPasses; ++pass) {
+    CHECK(sum().passes[pass] == Approx(launches[pass]));
+  }
+  CHECK(sum().full == Approx(launches[1] + launches[2]));
+}
+
+TEST_CASE("execution: the host waits for counts of rows", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  const ModelSpec model = *FindModel("qwen3-30b-a3b");
+  const auto sum = [&](Recompute recompute = Recompute::kNone) {
+    return SumOf(model, training, options, BlockKind::kExpertLayer, recompute);
+  };
+  const double device_s = sum().passes[0];
+  // By hand: each operation behind the first one of the experts, and then the
+  // others, starts when it is launched and the one before it is done.
+  options.launch_s = 1e-5;
+  const std::vector<OpTime> times =
+      BlockTimes(model, training, options, BlockKind::kExpertLayer, 0);
+  size_t first = 0;
+  while (times[first].name != "dispatch") ++first;
+  double host_s = 0;
+  double end_s = 0;
+  for (size_t at = 0; at < times.size(); ++at) {
+    const OpTime& time = times[(first + at) % times.size()];
+    host_s += time.host_seconds[0];
+    const double own_s = time.seconds[0] + time.comm_seconds[0];
+    if (own_s > 0) end_s = std::max(end_s, host_s) + own_s;
+  }
+  REQUIRE(end_s > 1.01 * std::max(device_s, host_s));
+  CHECK(sum().passes[0] == Approx(end_s));
+  // The same numbers serve in B, and again in a forward that runs again.
+  CHECK(sum(Recompute::kFull).recompute == Approx(end_s));
+  CHECK(sum(Recompute::kSelective).recompute <= device_s);
+  const double backward_s = sum().passes[1];
+  training.execution.launch = Launch::kGraphs;
+  CHECK(sum().passes[0] > device_s);
+  training.execution.graph_parts = 15;
+  CHECK(sum().passes[0] == Approx(device_s));
+  CHECK(sum().passes[1] <= backward_s);
+}
+
+TEST_CASE("execution: fused experts have no activation of their own",
+          "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  options.silicon = Silicon::Shipped("h100");
+  REQUIRE(options.silicon != nullptr);
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  training.precision = Precision::kFp8;
+  training.execution.fused_experts = true;
+  const auto time = [&](const char* name) {
+    for (const OpTime& op : BlockTimes(*FindModel("qwen3-30b-a3b"), training,
+                                       options, BlockKind::kExpertLayer, 0)) {
+      if (op.name == name) return op;
+    }
+    FAIL(name);
+    return OpTime();
+  };
+  CHECK(time("experts activation").seconds[0] == 0);
+  CHECK(time("experts activation").launches[0] == 0);
+  CHECK(time("experts gate-up").how[0].find("fused") != std::string::npos);
+  CHECK(time("experts gate-up").how[2].find("fused") == std::string::npos);
+  // The layer of two products, by their FLOPs.
+  CHECK(time("experts gate-up").seconds[0] ==
+        Approx(2 * time("experts down").seconds[0]).epsilon(0.2));
+  training.execution.fused_experts = false;
+  CHECK(time("experts activation").seconds[0] > 0);
+  CHECK(time("experts gate-up").how[0].find("fused") == std::string::npos);
+  // Without tables there is no such time.
+  training.execution.fused_experts = true;
+  options.silicon = nullptr;
+  CHECK(time("experts activation").seconds[0] > 0);
+}
+
+TEST_CASE("execution: tokens sent once for each device and node", "[cost]") {
+  // 8 copies of a token of one byte, over 32 devices of 4 nodes.
+  OpComm comm = {.kind = CommKind::kAllToAll, .members = 32, .bytes = 8};
+  const ExchangeBytes all = BytesOfExchange(comm, 32, 4);
+  CHECK(all.nvlink == Approx(8 * 7.0 / 32));
+  CHECK(all.nic == Approx(8 * 24.0 / 32));
+  comm.copies = 8;
+  const ExchangeBytes once = BytesOfExchange(comm, 32, 4);
+  const double devices = 32 * (1 - std::pow(31.0 / 32, 8));
+  const double nodes = 4 * (1 - std::pow(3.0 / 4, 8));
+  CHECK(once.buffer == Approx(devices));
+  CHECK(once.nvlink == Approx(devices * 7 / 8));
+  CHECK(once.nic == Approx(nodes * 3 / 4));
+  comm.most_nodes = 2;
+  CHECK(BytesOfExchange(comm, 32, 4).nic == Approx(2 * 3.0 / 4));
+  CHECK(BytesOfExchange(comm, 32, 1).nic == 0);
+}
+
+TEST_CASE("execution: windows leave out what lies before them", "[cost]") {
+  const ModelSpec model = SmallMixture();
+  const auto flops = [&](int64_t layer) {
+    return Named(BlockOps(model, Training(), BlockKind::kExpertLayer, layer),
+                 "attention")
+        .Work(kForward)
+        .flops;
+  };
+  // Layers 1, 3, ... see all: half of the scores. The others see a quarter of
+  // them but for the first 32 tokens: 1/4 * (1 - 1/8).
+  CHECK(flops(2) / flops(1) == Approx(0.25 * 0.875 / 0.5));
+  CHECK(flops(3) == flops(1));
+  ModelSpec none = model;
+  none.window = 0;
+  CHECK_FALSE(none.layers_differ());
+  CHECK(model.layers_differ());
+}
+
+TEST_CASE("execution: experts over tensor parallelism", "[cost]") {
+  const ModelSpec model = *FindModel("moe-tiny");
+  TrainingSpec training = Training();
+  training.tp = 2;
+  training.sequence_parallel = true;
+  training.dp = 2;
+  training.ep = 4;
+  CHECK_FALSE(CheckTraining(model, training, 1).ok());
+  training.execution.etp = 1;
+  REQUIRE(CheckTraining(model, training, 1).ok());
+  const auto rows = [&] {
+    const ModelOp op = Named(
+        BlockOps(model, training, BlockKind::kExpertLayer, 1), "experts down");
+    return op.m * op.count;
+  };
+  // 128 tokens of two experts each, on two devices.
+  CHECK(rows() == Approx(128 * 2 / 2));
+  CHECK(training.expert_shards() == 1);
+  training.execution.expert_load = 1.5;
+  CHECK(rows() == Approx(1.5 * 128 * 2 / 2));
+  training.execution.etp = 2;
+  training.ep = 2;
+  CHECK(rows() == Approx(1.5 * 128 * 2));
+  training.sequence_parallel = false;
+  training.execution.etp = 1;
+  CHECK_FALSE(CheckTraining(model, training, 1).ok());
+}
+
+TEST_CASE("execution: exchanges beside other passes and products", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  const ModelSpec model = *FindModel("qwen3-30b-a3b");
+  const auto forward_s = [&] {
+    return SumOf(model, training, options, BlockKind::kExpertLayer).passes[0];
+  };
+  const double before_s = forward_s();
+  double exchange_s = 0;
+  for (const OpTime& op :
+       BlockTimes(model, training, options, BlockKind::kExpertLayer, 0)) {
+    exchange_s += op.comm_seconds[0];
+  }
+  REQUIRE(exchange_s > 0);
+  training.execution.overlap_experts = true;
+  // 16 of 132 multiprocessors are missed while it runs.
+  CHECK(forward_s() == Approx(before_s - exchange_s + exchange_s * 16.0 / 132));
+
+  training = Training();
+  training.sequence = 4096;
+  training.tp = 8;
+  training.sequence_parallel = true;
+  const auto exposed_s = [&] {
+    const std::vector<OpTime> times = BlockTimes(
+        *FindModel("llama3-70b"), training, options, BlockKind::kDenseLayer, 0);
+    for (const OpTime& time : times) {
+      if (time.name == "qkv") return time;
+    }
+    return OpTime();
+  };
+  const OpTime plain = exposed_s();
+  training.execution.overlap_tensor = true;
+  const double comm_s = plain.comm_seconds[0];
+  REQUIRE(comm_s > 0);
+  CHECK(exposed_s().comm_seconds[0] ==
+        Approx(comm_s / 8 + std::max(0.0, comm_s * 7 / 8 - plain.seconds[0])));
+}
+
+TEST_CASE("execution: keys and values meet queries in three ways", "[cost]") {
+  TrainingSpec training = Training();
+  training.cp = 4;
+  const ModelSpec model = *FindModel("llama3-8b");
+  const auto comms = [&](ContextExchange how) {
+    training.execution.context = how;
+    return Named(BlockOps(model, training, BlockKind::kDenseLayer, 0),
+                 "attention")
+        .comms;
+  };
+  // 32 tokens, 8 key and 8 value heads of 128 in bf16.
+  const double own = 2.0 * 32 * 16 * 128;
+  const auto ring = comms(ContextExchange::kRing);
+  REQUIRE(ring.size() == 2);
+  CHECK(ring[0].bytes == own);
+  CHECK(ring[0].overlaps);
+  const auto gathered = comms(ContextExchange::kAllGather);
+  REQUIRE(gathered.size() == 3);
+  CHECK(gathered[0].bytes == 4 * own);
+  CHECK(gathered[2].kind == CommKind::kReduceScatter);
+  const auto heads = comms(ContextExchange::kAllToAll);
+  REQUIRE(heads.size() == 4);
+  CHECK(heads[0].bytes == own + 2.0 * 32 * 32 * 128);
+  CHECK(heads[1].bytes == 2.0 * 32 * 32 * 128);
+  training.cp = 64;
+  training.sequence = 64;
+  CHECK_FALSE(CheckTraining(model, training, 1).ok());
+}
+
+}  // namespace pipewright

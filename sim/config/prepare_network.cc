@@ -240,7 +240,9 @@ absl::StatusOr<SystemCluster> ClusterOf(const RunConfig& config,
   return system;
 }
 
-absl::StatusOr<PreparedNetwork> PrepareNetwork(
+namespace {
+
+absl::StatusOr<PreparedNetwork> NetworkOfRun(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<PreparedProfile>& profile, double hop_bytes,
     absl::string_view engine, RunContext* context,
@@ -286,10 +288,23 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
     warnings->push_back(
         "neither p2p nor a system is given: hops between ranks cost nothing");
   }
-  if (sizes.dp > 1) {
+  if (sizes.holders() > 1) {
     warnings->push_back(kFreeSynchronisation);
   }
   return prepared;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedNetwork> PrepareNetwork(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<PreparedProfile>& profile, double hop_bytes,
+    absl::string_view engine, RunContext* context,
+    std::vector<std::string>* warnings) {
+  absl::StatusOr<PreparedNetwork> network = NetworkOfRun(
+      config, sizes, profile, hop_bytes, engine, context, warnings);
+  if (network.ok()) network->links.context_parallel = sizes.cp;
+  return network;
 }
 
 }  // namespace pipewright

@@ -35,6 +35,8 @@ struct RunSizes {
   int microbatches = 1;
   int slices = 1;
 
+  // Devices that hold the same parameters, over all replicas.
+  int holders() const { return dp * cp; }
   // pp * dp * tp * cp; CheckDegrees has passed.
   int64_t devices() const;
 };

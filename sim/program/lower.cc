@@ -15,6 +15,12 @@ constexpr int kMostIterations = 8;
 
 }  // namespace
 
+int HoldersOf(const LowerOptions& options) {
+  return options.data_parallel == DataParallel::kOdc
+             ? options.replicas
+             : options.replicas * options.network.context_parallel;
+}
+
 absl::Status Lowering::CheckOptions() const {
   const auto stages = static_cast<size_t>(schedule_.stages());
   if (options_.costs.stages.size() != stages) {

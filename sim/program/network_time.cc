@@ -178,9 +178,38 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
   std::vector<Member> members;
   for (int other = 0; other < program.replicas; ++other) {
     if (group.InstanceOf(other) != group.InstanceOf(replica)) continue;
-    for (const int rank : group.ranks) members.push_back({other, rank});
+    for (const int rank : group.ranks) {
+      const int contexts =
+          group.contexts ? program.network.context_parallel : 1;
+      for (int context = 0; context < contexts; ++context) {
+        members.push_back({other, rank, contexts > 1 ? context : -1});
+      }
+    }
   }
   return members;
+}
+
+std::vector<Member> RanksOf(const std::vector<Member>& members) {
+  std::vector<Member> ranks;
+  for (const Member& member : members) {
+    if (member.context <= 0) ranks.push_back({member.replica, member.rank});
+  }
+  return ranks;
+}
+
+std::vector<std::vector<int>> DevicesThatMeet(
+    const Network& network, const std::vector<Member>& members) {
+  int count = network.mapping->devices_per_rank();
+  if (members[0].context >= 0) count /= network.context_parallel;
+  std::vector<std::vector<int>> meeting(count);
+  for (int index = 0; index < count; ++index) {
+    for (const Member& member : members) {
+      meeting[index].push_back(network.mapping->DeviceOf(
+          member.replica, member.rank,
+          std::max(0, member.context) * count + index));
+    }
+  }
+  return meeting;
 }
 
 namespace {
@@ -226,15 +255,10 @@ struct RingTraffic {
 RingTraffic TrafficOf(const Network& network,
                       const std::vector<Member>& members) {
   const Cluster& cluster = *network.cluster;
-  // [index of a device in its rank][ring]
+  // [list of DevicesThatMeet][ring]
   std::vector<std::vector<std::vector<int>>> orders;
   size_t rings = members.size();
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
-    std::vector<int> devices;
-    for (const Member& member : members) {
-      devices.push_back(
-          network.mapping->DeviceOf(member.replica, member.rank, index));
-    }
+  for (std::vector<int>& devices : DevicesThatMeet(network, members)) {
     orders.push_back(Rings(cluster, std::move(devices)));
     rings = std::min(rings, orders.back().size());
   }

@@ -230,6 +230,9 @@ struct Network {
   std::shared_ptr<const Profile> measured;
   // Of collectives on a cluster that are not measured.
   CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
+  // So many parts a rank's devices are, one behind the other, that hold the
+  // same parameters.
+  int context_parallel = 1;
 };
 
 // A transfer of a false start whose consumer is beyond its end.

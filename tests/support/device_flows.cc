@@ -205,14 +205,18 @@ double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
 std::vector<DeviceFlow> RingEdges(const Network& network,
                                   const std::vector<Member>& members,
                                   double bytes, double share) {
-  // [index of a device in its rank][node]: the devices there.
+  // Devices of a rank in the order of tensor, then context parallelism.
+  int parts = network.mapping->devices_per_rank();
+  if (members[0].context >= 0) parts /= network.context_parallel;
+  // [part of the parameters][node]: the devices there.
   std::vector<std::map<int, std::vector<int>>> nodes;
   size_t rings = members.size();
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+  for (int part = 0; part < parts; ++part) {
     auto& own = nodes.emplace_back();
     for (const Member& member : members) {
       const int device =
-          network.mapping->DeviceOf(member.replica, member.rank) + index;
+          network.mapping->DeviceOf(member.replica, member.rank) + part +
+          (member.context < 0 ? 0 : member.context * parts);
       own[network.cluster->devices()[device].node].push_back(device);
     }
     for (auto& [node, devices] : own) {

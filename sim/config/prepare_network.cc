@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -113,8 +114,8 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
   for (const std::string& text : mapping) {
     if (!absl::SimpleAtoi(text, &device) || device < 0) {
       return BadValue(config.Field("strategy.mapping"), text,
-                      "dp-pp, pp-dp, bitpipe, host-balance, or a device "
-                      "number a rank");
+                      "dp-pp, pp-dp or another order of tp, cp, ep, dp and pp, "
+                      "bitpipe, host-balance, or a device number a rank");
     }
     devices.push_back(device);
   }
@@ -136,7 +137,8 @@ absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                  available, sizes.tp * sizes.cp);
   }
   return RankMapping::FromOrder(given.empty() ? "dp-pp" : given[0], sizes.pp,
-                                sizes.dp, available, sizes.tp * sizes.cp);
+                                sizes.dp, available, sizes.tp * sizes.cp,
+                                sizes.cp);
 }
 
 absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
@@ -198,6 +200,31 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 }
 
 }  // namespace
+
+void PlaceGroups(const Network& links, const TrainingSpec& training,
+                 AnalyticNetwork* network) {
+  if (links.mapping == nullptr || links.mapping->is_plain()) return;
+  const auto nodes = [&](int members, auto device_of) {
+    std::set<int> on;
+    for (int member = 0; member < members; ++member) {
+      on.insert(links.cluster->devices()[device_of(member)].node);
+    }
+    return static_cast<int>(on.size());
+  };
+  const RankMapping& mapping = *links.mapping;
+  const auto experts = mapping.ExpertsWith(0, 0, training.cp, training.ep);
+  network->nodes_of_group = {
+      nodes(training.tp,
+            [&](int member) { return mapping.DeviceOf(0, 0, member); }),
+      nodes(training.cp,
+            [&](int member) {
+              return mapping.DeviceOf(0, 0, member * training.tp);
+            }),
+      nodes(training.ep, [&](int member) {
+        const auto& [replica, context] = experts[member];
+        return mapping.DeviceOf(replica, 0, context * training.tp);
+      })};
+}
 
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
                                   RunContext* context) {

@@ -1,6 +1,7 @@
 #include "sim/cost/block_prices.h"
 
 #include "sim/base/find_or_make.h"
+#include "sim/cost/exchange.h"
 
 namespace pipewright {
 namespace {
@@ -30,6 +31,24 @@ BlockSeconds SumBlock(const std::vector<ModelOp>& ops,
   return sum;
 }
 
+void SumExchanges(const std::vector<ModelOp>& ops,
+                  const std::vector<OpTime>& times,
+                  const TrainingSpec& training, const AnalyticOptions& options,
+                  Recompute recompute, BlockSeconds* sum) {
+  for (size_t index = 0; index < ops.size(); ++index) {
+    if (ops[index].comms.empty()) continue;
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      const std::vector<PassExchange> own =
+          ExchangesOf(options, training, ops[index], times[index],
+                      static_cast<OpPass>(pass));
+      AddExchanges(own, 1, &sum->exchanges[pass]);
+      const bool again = pass == 0 && sum->recompute > 0 &&
+                         IsRecomputed(ops[index], recompute);
+      if (again) AddExchanges(own, 1, &sum->recomputed);
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<OpTime>& BlockPrices::Times(BlockKind kind,
@@ -51,7 +70,13 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
   const std::lock_guard<std::mutex> lock(mutex_);
   return FindOrMake(
       {kind, inventory_->ClassOf(layer), recompute},
-      [&] { return SumBlock(ops, times, kind, recompute); }, &sums_);
+      [&] {
+        BlockSeconds sum = SumBlock(ops, times, kind, recompute);
+        SumExchanges(ops, times, inventory_->training(), options_, recompute,
+                     &sum);
+        return sum;
+      },
+      &sums_);
 }
 
 }  // namespace pipewright

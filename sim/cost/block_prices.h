@@ -22,6 +22,8 @@ struct BlockSeconds {
   double recompute = 0;
   double saved_until_backward = 0;
   double saved_until_weight = 0;  // held gradients included
+  std::vector<PassExchange> exchanges[kNumOpPasses];
+  std::vector<PassExchange> recomputed;
 };
 
 class BlockPrices {

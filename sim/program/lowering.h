@@ -106,6 +106,7 @@ class Lowering {
   absl::Status CheckUpdates() const;
   void AddGlobals();
   void AddPasses();
+  void AddLaneExchanges();
   absl::Status AddGradientReduction();
   absl::StatusOr<std::vector<Reduction>> ReductionsOf(int rank) const;
   void ReduceRank(int rank, const std::vector<Reduction>& reductions);

@@ -40,7 +40,7 @@ RankRun::RankRun(const Program& program, Address self,
       sequence_(rank()),
       hook_ends_(rank().hooks.size()) {
   for (const Group& group : program.groups) {
-    members_.push_back(GroupMembers(program, group, self.replica));
+    members_.push_back(RanksOf(GroupMembers(program, group, self.replica)));
     int mine = -1;
     for (size_t member = 0; member < members_.back().size(); ++member) {
       const Member& each = members_.back()[member];

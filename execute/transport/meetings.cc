@@ -13,9 +13,9 @@ std::string RankName(const Program& program, Address address) {
 
 bool IsCombined(const Program& program, const SideOp& op) {
   if (op.stage < 0 || op.group < 0) return false;
-  if (GroupMembers(program, program.groups[op.group], 0).size() < 2) {
-    return false;
-  }
+  const std::vector<Member> members =
+      RanksOf(GroupMembers(program, program.groups[op.group], 0));
+  if (members.size() < 2) return false;
   return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
          op.kind == OpKind::kAllGather;
 }

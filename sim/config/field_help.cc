@@ -208,7 +208,8 @@ std::vector<FieldHelp> StrategyHelp() {
        "taken "
        "before any"},
       {"strategy.mapping", "dp-pp",
-       "where ranks are: dp-pp, pp-dp, bitpipe, host-balance (each node has "
+       "where ranks are: dp-pp, pp-dp or another order of tp, cp, ep, dp and "
+       "pp, the fastest first (tp-pp-dp), bitpipe, host-balance (each node has "
        "early and late ranks), or the device of each rank, replica after "
        "replica (0,1,2,3)"},
       {"strategy.optimizer",

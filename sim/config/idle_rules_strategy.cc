@@ -4,6 +4,8 @@
 namespace pipewright {
 namespace {
 
+constexpr char kNoCopies[] = "with dp * cp = 1";
+
 const char* NeedsLayers(const RunFacts& facts) {
   const bool odc = facts.mode().mode == DataParallel::kOdc;
   const bool layers = facts.mode().shards_weights &&
@@ -12,7 +14,7 @@ const char* NeedsLayers(const RunFacts& facts) {
     return "unless strategy.shard_blocks is layer with fsdp, or "
            "strategy.data_parallel is odc";
   }
-  if (facts.sizes().dp == 1) return "with dp 1";
+  if (!facts.has_copies()) return kNoCopies;
   return Unless(!facts.free_network(), "on any time while hops are free");
 }
 
@@ -24,7 +26,9 @@ const std::vector<IdleRule>& StrategyRules() {
        [](const RunFacts& facts) {
          return Unless(facts.sizes().tp * facts.sizes().cp == 1 ||
                            facts.model() != nullptr ||
-                           facts.shape() != nullptr || facts.run().tokens,
+                           facts.shape() != nullptr || facts.run().tokens ||
+                           (facts.sizes().cp > 1 && facts.synchronises() &&
+                            !facts.free_network()),
                        "on any time without a model or a system");
        }},
       {{"strategy.ep"},
@@ -84,7 +88,7 @@ const std::vector<IdleRule>& StrategyRules() {
          if (shards_memory && facts.sizes().dp * facts.sizes().cp > 1) {
            return Unless(true, "");
          }
-         if (!facts.has_copies()) return "with dp 1";
+         if (!facts.has_copies()) return kNoCopies;
          return Unless(!facts.free_network(),
                        "on any time while hops are free");
        }},
@@ -110,7 +114,7 @@ const std::vector<IdleRule>& StrategyRules() {
          if (facts.mode().mode == DataParallel::kOdc) {
            return "with odc, which always goes layer by layer";
          }
-         if (facts.sizes().dp == 1) return "with dp 1";
+         if (!facts.has_copies()) return kNoCopies;
          return Unless(!facts.free_network(), "while hops are free");
        }},
       {{"strategy.reshard_after_forward", "strategy.near_group",
@@ -243,7 +247,7 @@ const std::vector<IdleRule>& TrainingRules() {
                               model->spec.frozen_layers == 0 &&
                               model->spec.lora_rank == 0;
          const bool layers =
-             facts.sizes().dp > 1 && !facts.run().lower.layers.stages.empty();
+             facts.has_copies() && !facts.run().lower.layers.stages.empty();
          return Unless(!masters || !layers,
                        "layer by layer, where shards are of the master weights "
                        "and strategy.gather_type is what is gathered");

@@ -10,6 +10,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/exchange.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/silicon.h"
 #include "sim/model/precision.h"
@@ -224,6 +225,10 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
     // A schedule that runs the forward again says so itself.
     if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
   }
+  for (StageExchanges& stage : costs->exchanges) {
+    AddExchanges(stage.recompute, -1, &stage.backward_input);
+    if (stage.recompute.empty()) stage.recompute = stage.forward;
+  }
 }
 
 // Given, or `measured`, or estimated by `prices` (either or null).
@@ -305,12 +310,15 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
   PreparedCosts costs;
   costs.profile = std::move(profile);
   if (costs.profile) {
-    PW_RETURN_IF_ERROR(
-        TakeProfileTimes(config, *model, shape, &*costs.profile, warnings));
+    PW_RETURN_IF_ERROR(TakeProfileTimes(config, *model, shape, network.links,
+                                        &*costs.profile, warnings));
   }
   PW_ASSIGN_OR_RETURN(costs.analytic,
                       PrepareAnalytic(config, model, shape, context));
-  if (costs.analytic) costs.prices = model->shared->Prices(*costs.analytic);
+  if (costs.analytic) {
+    PlaceGroups(network.links, model->training, &costs.analytic->network);
+    costs.prices = model->shared->Prices(*costs.analytic);
+  }
   costs.device = DeviceOf(costs.analytic, shape);
   WarnOfDevice(config, network, costs, warnings);
   PW_ASSIGN_OR_RETURN(

@@ -75,7 +75,7 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
                              PreparedRun* run) {
   const ShapeParams* const shape = run->network.system_shape();
   const std::optional<PreparedProfile>& profile = run->costs.profile;
-  const int members = sizes.dp * run->schedule.lowered->directions;
+  const int members = sizes.holders() * run->schedule.lowered->directions;
   if (!profile || members == 1 || run->lower.gradient_bytes.empty()) {
     return;
   }
@@ -150,7 +150,8 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   // The two directions of a bidirectional schedule hold the same weights.
   const int directions = run->schedule.lowered->directions;
   lower.tied_bytes = model ? TiedGradientBytes(*model) : 0;
-  if (sizes.dp == 1 && directions == 1) return absl::OkStatus();
+  const int copies = given == DataParallel::kOdc ? sizes.dp : sizes.holders();
+  if (copies == 1 && directions == 1) return absl::OkStatus();
   // Copies of an inference pipeline share nothing.
   const bool trains = run->schedule.lowered->backward != BackwardRule::kNone;
   if (!trains && !given) return absl::OkStatus();
@@ -189,7 +190,8 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   if (!TraitsOf(lower.data_parallel).reduces) {
     run->warnings.push_back(absl::StrCat(
         directions == 1
-            ? absl::StrCat("dp = ", sizes.dp)
+            ? sizes.cp == 1 ? absl::StrCat("dp = ", sizes.dp)
+                            : absl::StrCat("dp * cp = ", sizes.holders())
             : "the two directions of the schedule hold the same weights",
         ", but gradients are not synchronised: ",
         given ? "strategy.data_parallel is none"

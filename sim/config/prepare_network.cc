@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -113,8 +114,8 @@ absl::StatusOr<std::vector<int>> MappedDevices(const RunConfig& config) {
   for (const std::string& text : mapping) {
     if (!absl::SimpleAtoi(text, &device) || device < 0) {
       return BadValue(config.Field("strategy.mapping"), text,
-                      "dp-pp, pp-dp, bitpipe, host-balance, or a device "
-                      "number a rank");
+                      "dp-pp, pp-dp or another order of tp, cp, ep, dp and pp, "
+                      "bitpipe, host-balance, or a device number a rank");
     }
     devices.push_back(device);
   }
@@ -136,7 +137,8 @@ absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                  available, sizes.tp * sizes.cp);
   }
   return RankMapping::FromOrder(given.empty() ? "dp-pp" : given[0], sizes.pp,
-                                sizes.dp, available, sizes.tp * sizes.cp);
+                                sizes.dp, available, sizes.tp * sizes.cp,
+                                sizes.cp);
 }
 
 absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
@@ -199,6 +201,37 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 
 }  // namespace
 
+void PlaceGroups(const Network& links, const TrainingSpec& training,
+                 AnalyticNetwork* network) {
+  if (links.mapping == nullptr || links.mapping->is_plain()) return;
+  const auto nodes = [&](int members, auto device_of) {
+    std::set<int> on;
+    for (int member = 0; member < members; ++member) {
+      on.insert(links.cluster->devices()[device_of(member)].node);
+    }
+    return static_cast<int>(on.size());
+  };
+  const RankMapping& mapping = *links.mapping;
+  // Groups that cut those of tensor parallelism are placed by their spread.
+  const bool whole = training.etp() == training.tp;
+  const auto experts =
+      mapping.ExpertsWith(0, 0, training.cp, whole ? training.ep : 1);
+  network->nodes_of_group = {
+      nodes(training.tp,
+            [&](int member) { return mapping.DeviceOf(0, 0, member); }),
+      nodes(training.cp,
+            [&](int member) {
+              return mapping.DeviceOf(0, 0, member * training.tp);
+            }),
+      whole ? nodes(training.ep,
+                    [&](int member) {
+                      const auto& [replica, context] = experts[member];
+                      return mapping.DeviceOf(replica, 0,
+                                              context * training.tp);
+                    })
+            : 0};
+}
+
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
                                   RunContext* context) {
   PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
@@ -240,7 +273,9 @@ absl::StatusOr<SystemCluster> ClusterOf(const RunConfig& config,
   return system;
 }
 
-absl::StatusOr<PreparedNetwork> PrepareNetwork(
+namespace {
+
+absl::StatusOr<PreparedNetwork> NetworkOfRun(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<PreparedProfile>& profile, double hop_bytes,
     absl::string_view engine, RunContext* context,
@@ -286,10 +321,23 @@ absl::StatusOr<PreparedNetwork> PrepareNetwork(
     warnings->push_back(
         "neither p2p nor a system is given: hops between ranks cost nothing");
   }
-  if (sizes.dp > 1) {
+  if (sizes.holders() > 1) {
     warnings->push_back(kFreeSynchronisation);
   }
   return prepared;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedNetwork> PrepareNetwork(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<PreparedProfile>& profile, double hop_bytes,
+    absl::string_view engine, RunContext* context,
+    std::vector<std::string>* warnings) {
+  absl::StatusOr<PreparedNetwork> network = NetworkOfRun(
+      config, sizes, profile, hop_bytes, engine, context, warnings);
+  if (network.ok()) network->links.context_parallel = sizes.cp;
+  return network;
 }
 
 }  // namespace pipewright

@@ -35,6 +35,8 @@ struct RunSizes {
   int microbatches = 1;
   int slices = 1;
 
+  // Devices that hold the same parameters, over all replicas.
+  int holders() const { return dp * cp; }
   // pp * dp * tp * cp; CheckDegrees has passed.
   int64_t devices() const;
 };
@@ -46,6 +48,10 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
 
 // The links of a system as estimates see them.
 AnalyticNetwork NetworkOf(const ShapeParams& shape);
+// Tells estimates on how many nodes groups are, where devices of a rank or of
+// groups of experts are not next to each other.
+void PlaceGroups(const Network& links, const TrainingSpec& training,
+                 AnalyticNetwork* network);
 
 // What passes take: given, or measured (`profile`), or estimated, or else 1 s
 // each, with a warning unless the run measures them. Error: some but not all of

@@ -211,7 +211,7 @@ absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
 
 absl::Status TakeProfileTimes(const RunConfig& config,
                               const PreparedModel& model,
-                              const ShapeParams* shape,
+                              const ShapeParams* shape, const Network& links,
                               PreparedProfile* profile,
                               std::vector<std::string>* warnings) {
   ProfileCostOptions options;
@@ -222,6 +222,7 @@ absl::Status TakeProfileTimes(const RunConfig& config,
     const absl::StatusOr<DeviceSpec> device = FindDevice(shape->device_name);
     if (device.ok()) {
       network = {.device = *device, .network = NetworkOf(*shape)};
+      PlaceGroups(links, model.training, &network.network);
       options.network = &network;
     }
   }

@@ -34,7 +34,7 @@ absl::StatusOr<std::optional<PreparedProfile>> LoadProfile(
 // Fills in `costs`. `shape`: of the system, may be null.
 absl::Status TakeProfileTimes(const RunConfig& config,
                               const PreparedModel& model,
-                              const ShapeParams* shape,
+                              const ShapeParams* shape, const Network& links,
                               PreparedProfile* profile,
                               std::vector<std::string>* warnings);
 

@@ -88,13 +88,13 @@ absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
                         });
 }
 
-// A device's bytes over a ring of all replicas that cost what the gradients
+// A device's bytes over a ring of all that hold the same parameters that cost what the gradients
 // of experts cost on the ring of those that share them.
 double ExpertShare(const TrainingSpec& training) {
-  const double replicas = training.dp;
+  const double holders = training.shards();
   const double shared = training.expert_shards();
-  if (replicas <= 1) return 1;
-  return (1 - 1 / shared) / (1 - 1 / replicas);
+  if (holders <= 1) return 1;
+  return (1 - 1 / shared) / (1 - 1 / holders);
 }
 
 // Memory of weights that are gathered layer by layer.

@@ -52,20 +52,13 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
   const ShardBlocks blocks = ShardBlocksOf(config, schedule);
-  if (zero == 3 && sizes.dp > 1 && blocks != ShardBlocks::kPass &&
+  if (zero == 3 && sizes.holders() > 1 && blocks != ShardBlocks::kPass &&
       blocks != ShardBlocks::kLayer) {
     warnings->push_back(
         absl::StrCat(config.Field("strategy.shard_blocks"),
                      ": a chunk stays gathered for a ",
                      blocks == ShardBlocks::kRun ? "run" : "unit",
                      ", but memory counts two gathered layers"));
-  }
-  if (zero >= 1 && sizes.cp > 1) {
-    warnings->push_back(absl::StrCat(
-        config.Field(strategy.zero ? "strategy.zero"
-                                   : "strategy.data_parallel"),
-        ": memory and the optimizer step are sharded over dp * cp, but "
-        "messages for it run over dp alone"));
   }
   const Recompute recompute = strategy.recompute.value_or(Recompute::kNone);
   if (recompute != Recompute::kNone && !costs.analytic && !costs.profile &&
@@ -76,11 +69,11 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                      "are; costs.uniform.recompute (--recompute-time) adds the "
                      "time of the recomputation to backward_input"));
   }
-  if (sizes.cp > 1) {
+  if (sizes.cp > 1 && strategy.data_parallel == DataParallel::kOdc) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.cp"),
-        ": gradients are reduced over dp alone; the part of the ring over cp "
-        "takes no time"));
+        ": pulls and pushes of odc run over dp alone; what cp adds takes no "
+        "time"));
   }
 }
 

@@ -133,11 +133,10 @@ bool RunFacts::SpansNodes() const {
   if (shape_ == nullptr) return false;
   const Cluster* cluster = run_.network.links.cluster.get();
   const RankMapping* mapping = run_.network.links.mapping.get();
-  const int others = sizes_.tp * sizes_.cp - 1;
   for (int replica = 0; replica < sizes_.dp; ++replica) {
     for (int rank = 0; rank < sizes_.pp; ++rank) {
-      const int device = mapping->DeviceOf(replica, rank);
-      for (const int each : {device, device + others}) {
+      for (int index = 0; index < mapping->devices_per_rank(); ++index) {
+        const int each = mapping->DeviceOf(replica, rank, index);
         if (cluster->devices()[each].node !=
             cluster->devices()[mapping->DeviceOf(0, 0)].node) {
           return true;
@@ -257,7 +256,7 @@ bool RunFacts::MappingMatters() const {
   const absl::StatusOr<RankMapping> usual =
       RankMapping::FromOrder("dp-pp", sizes_.pp, sizes_.dp,
                              cluster->num_devices(), sizes_.tp * sizes_.cp);
-  if (!usual.ok()) return true;
+  if (!usual.ok() || !mapping->is_plain()) return true;
   for (int replica = 0; replica < sizes_.dp; ++replica) {
     for (int rank = 0; rank < sizes_.pp; ++rank) {
       if (usual->DeviceOf(replica, rank) != mapping->DeviceOf(replica, rank)) {

@@ -41,9 +41,12 @@ class RunFacts {
     return shape_ == nullptr && run_.network.hop_s == 0 &&
            run_.lower.network.measured == nullptr;
   }
-  // Copies of a stage, data-parallel ones or those of the other direction.
+  // Copies of a stage: data-parallel ones, those of parts of a context or of
+  // the other direction.
   bool has_copies() const {
-    return sizes_.dp > 1 || run_.schedule.lowered->directions > 1;
+    const bool odc = run_.lower.data_parallel == DataParallel::kOdc;
+    return (odc ? sizes_.dp : sizes_.holders()) > 1 ||
+           run_.schedule.lowered->directions > 1;
   }
   const DataParallelTraits& mode() const {
     return TraitsOf(run_.lower.data_parallel);

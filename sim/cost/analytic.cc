@@ -9,6 +9,7 @@
 #include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
 #include "sim/cost/clock.h"
+#include "sim/cost/exchange.h"
 #include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
@@ -99,8 +100,6 @@ double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
 
 }  // namespace
 
-// Devices of a tensor-parallel group are neighbours; those of a context group
-// stand tp apart, those of an expert group etp.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,
                       const TrainingSpec& training, const OpComm& comm) {
   const AnalyticNetwork& network = options.network;
@@ -112,6 +111,8 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   group.nodes = std::clamp(
       (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
       comm.members);
+  const int known = network.nodes_of_group[static_cast<int>(comm.group)];
+  if (known > 0) group.nodes = known;
   group.generation = GenerationOf(options.device);
   // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
   group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
@@ -248,14 +249,21 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   return times;
 }
 
+namespace {
+
 // All-gather of a hop's parts at its receiver.
+OpComm GatherOfHop(const ModelSpec& model, const TrainingSpec& training) {
+  return {.kind = CommKind::kAllGather,
+          .members = training.gathers_hops() ? training.tp : 1,
+          .bytes = BoundaryBytes(model, training)};
+}
+
+}  // namespace
+
 double GatherSeconds(const ModelSpec& model, const TrainingSpec& training,
                      const AnalyticOptions& options) {
-  if (!training.gathers_hops()) return 0;
-  const OpComm gather = {.kind = CommKind::kAllGather,
-                         .members = training.tp,
-                         .bytes = BoundaryBytes(model, training)};
-  return training.slices * CommSeconds(options, training, gather);
+  return training.slices *
+         CommSeconds(options, training, GatherOfHop(model, training));
 }
 
 double OptimizerSeconds(const AnalyticOptions& options,
@@ -365,13 +373,26 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
     return stage > 0 && stage < rank_of_stage.size() &&
            rank_of_stage[stage] != rank_of_stage[stage - 1];
   };
+  std::vector<PassExchange> gather;
+  if (gather_s > 0) {
+    const OpComm comm = GatherOfHop(model, training);
+    gather.push_back(
+        ExchangeOf(comm, CommSeconds(prices.options(), training, comm),
+                   StartSeconds(prices.options(), training, comm)));
+  }
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
+    StageExchanges exchanges;
+    int64_t layers = 0;
     double layers_before = 0;
-    if (crosses(stage)) seconds.forward_s += gather_s;
+    if (crosses(stage)) {
+      seconds.forward_s += gather_s;
+      AddExchanges(gather, training.slices, &exchanges.forward);
+    }
     if (crosses(stage + 1)) {
       seconds.backward_input_s += gather_s;
       seconds.backward_full_s += gather_s;
+      AddExchanges(gather, training.slices, &exchanges.backward_input);
     }
     const auto add = [&](const StageBlock& block, int64_t layer, double times) {
       const double count = times * training.slices;
@@ -380,10 +401,14 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
       seconds.backward_full_s += count * sum.full;
+      AddExchanges(sum.exchanges[0], count, &exchanges.forward);
+      AddExchanges(sum.exchanges[1], count, &exchanges.backward_input);
+      AddExchanges(sum.exchanges[2], count, &exchanges.backward_weight);
       if (sum.recompute > 0) {
-        seconds.recompute_s +=
-            RecomputedCount(training, times, &layers_before) *
-            training.slices * sum.recompute;
+        const double again = RecomputedCount(training, times, &layers_before) *
+                             training.slices;
+        seconds.recompute_s += again * sum.recompute;
+        AddExchanges(sum.recomputed, again, &exchanges.recompute);
       }
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);
@@ -395,12 +420,16 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
         add(block, block.first_layer + at,
             static_cast<double>(alike) * block.part);
       }
+      layers += block.count;
     }
     seconds.backward_input_s += seconds.recompute_s;
     seconds.backward_full_s += seconds.recompute_s;
     // Only the host makes one pass of both other than the two.
     if (prices.options().launch_s == 0) seconds.backward_full_s = 0;
+    AddExchanges(exchanges.recompute, 1, &exchanges.backward_input);
+    exchanges.layers = static_cast<int>(std::max<int64_t>(1, layers));
     costs.stages.push_back(seconds);
+    costs.exchanges.push_back(std::move(exchanges));
   }
   costs.optimizer_s =
       AnalyticOptimizerSeconds(prices, layout, rank_of_stage, 1);

@@ -4,6 +4,7 @@
 // no training run; each constant names the data that it is fitted to.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,10 @@ struct AnalyticNetwork {
   int devices_per_node = 8;
   double nvlink_bytes_per_s = 0;
   double nic_bytes_per_s = 0;  // a device's share
+  // [CommGroup] nodes that a group is on; 0: as many as it fills where the
+  // devices of a tensor-parallel group are neighbours, those of a context group
+  // stand tp apart, those of an expert group tp * cp at most.
+  std::array<int, 3> nodes_of_group = {};
   friend bool operator==(const AnalyticNetwork&,
                          const AnalyticNetwork&) = default;
 };
@@ -85,6 +90,9 @@ std::optional<CollectiveKind> CollectiveOf(CommKind kind);
 // The time of one exchange inside a pass on the network.
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const OpComm& comm);
+// What of it one without bytes takes as well.
+double StartSeconds(const AnalyticOptions& options,
+                    const TrainingSpec& training, const OpComm& comm);
 
 // The same for the gather after a hop, of all slices of a microbatch; 0 where
 // there is none (TrainingSpec::gathers_hops).

@@ -1,8 +1,32 @@
 #include "sim/cost/block_prices.h"
 
 #include "sim/base/find_or_make.h"
+#include "sim/cost/exchange.h"
 
 namespace pipewright {
+namespace {
+
+void SumExchanges(const std::vector<ModelOp>& ops,
+                  const std::vector<OpTime>& times,
+                  const TrainingSpec& training, const AnalyticOptions& options,
+                  Recompute recompute, BlockSeconds* sum) {
+  for (size_t index = 0; index < ops.size(); ++index) {
+    if (ops[index].comms.empty()) continue;
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      const std::vector<PassExchange> own =
+          ExchangesOf(options, training, ops[index], times[index],
+                      static_cast<OpPass>(pass));
+      AddExchanges(own, 1, &sum->exchanges[pass]);
+      const double again =
+          pass == 0 && sum->recompute > 0
+              ? RecomputedPart(ops[index], recompute, training.stops_early)
+              : 0;
+      if (again > 0) AddExchanges(own, again, &sum->recomputed);
+    }
+  }
+}
+
+}  // namespace
 
 const std::vector<OpTime>& BlockPrices::Times(BlockKind kind,
                                               int64_t layer) const {
@@ -24,8 +48,11 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
   return FindOrMake(
       {kind, inventory_->ClassOf(layer), recompute},
       [&] {
-        return SumBlock(inventory_->training(), options_, ops, times, kind,
-                        recompute);
+        BlockSeconds sum = SumBlock(inventory_->training(), options_, ops,
+                                    times, kind, recompute);
+        SumExchanges(ops, times, inventory_->training(), options_, recompute,
+                     &sum);
+        return sum;
       },
       &sums_);
 }

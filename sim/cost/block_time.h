@@ -16,9 +16,12 @@ struct BlockSeconds {
   double recompute = 0;
   double saved_until_backward = 0;
   double saved_until_weight = 0;  // held gradients included
+  // What of the passes, and of the forward again, is exchange.
+  std::vector<PassExchange> exchanges[kNumOpPasses];
+  std::vector<PassExchange> recomputed;
 };
 
-// `times`: those of BlockTimes, one for each of `ops`.
+// `times`: those of BlockTimes, one for each of `ops`. Without exchanges.
 BlockSeconds SumBlock(const TrainingSpec& training,
                       const AnalyticOptions& options,
                       const std::vector<ModelOp>& ops,

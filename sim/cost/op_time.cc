@@ -316,8 +316,7 @@ bool IsInFusedExperts(const AnalyticOptions& options,
                       OpPass pass) {
   return training.execution.fused_experts && op.inner > 0 &&
          pass != OpPass::kBackwardWeight && options.silicon != nullptr &&
-         options.silicon->HasExperts(
-             training.precision == Precision::kFp8 ? "fp8" : kBf16);
+         options.silicon->HasExperts(ProductType(training.precision));
 }
 
 KernelEstimate EstimateKernel(const AnalyticOptions& options,

@@ -1,8 +1,10 @@
 // How long a pass takes: the only place that turns a pass into seconds.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
+#include "sim/model/ops.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {
@@ -19,8 +21,40 @@ struct StageCosts {
   double load_s = 0;     // host to device
 };
 
+// What a pass exchanges inside a group of devices: a part of its time. Bytes
+// are those over each edge of a ring of all members, or to each of them.
+struct PassExchange {
+  CommGroup group = CommGroup::kTensor;
+  int members = 1;
+  bool to_all = false;     // to each member, not round a ring
+  bool is_beside = false;  // computation, which takes compute_s
+  double seconds = 0;      // alone, latency_s among them
+  double latency_s = 0;    // nothing is on the links yet
+  double bytes = 0;
+  double compute_s = 0;
+};
+
+// Of one microbatch through a stage, as StageCosts. What is run again is part
+// of the backward, too, as long as its time is.
+struct StageExchanges {
+  int layers = 1;
+  std::vector<PassExchange> forward;
+  std::vector<PassExchange> backward_input;
+  std::vector<PassExchange> backward_weight;
+  std::vector<PassExchange> recompute;
+};
+
+// Of passes of one kind through one stage, for each second that one takes: in
+// so many pieces, each computation first.
+struct LaneExchanges {
+  int pieces = 1;
+  std::vector<PassExchange> each;
+};
+
 struct PassCosts {
   std::vector<StageCosts> stages;  // [stage], pp * vpp of them
+  // [stage]; empty where nobody knows, as of times that are given.
+  std::vector<StageExchanges> exchanges;
   // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
   std::vector<double> microbatch_factor;
   // The same for a slice; both multiply.

@@ -9,6 +9,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cost/exchange.h"
 #include "sim/cost/profile_lookup.h"
 #include "sim/model/precision.h"
 
@@ -351,6 +352,8 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
     any_full |= sums[stage].any_full;
   }
   PW_RETURN_IF_ERROR(lookup.Missing());
+  out.costs.exchanges = ExchangesOfStages(model, training, options.network,
+                                          layout, rank_of_stage);
   const double gather_s =
       options.network == nullptr
           ? 0

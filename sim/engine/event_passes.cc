@@ -6,8 +6,8 @@
 namespace pipewright {
 namespace {
 
-// Passes that a device runs ahead of the clock each time that something comes to
-// it; the one behind them ends by a timer. What it sends waits in memory.
+// Passes that a device runs ahead of the clock each time that something comes
+// to it; the one behind them ends by a timer. What it sends waits in memory.
 constexpr int kMostAhead = 16;
 
 }  // namespace
@@ -194,6 +194,7 @@ bool EventRun::RunBlock(int index, bool ahead) {
     StartAt(start_s, Beside::Of::kBlock, static_cast<uint32_t>(index));
     return false;
   }
+  if (exchanges_.any && RunExchanges(index, block, parts)) return false;
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
   NoteBlock(index, end_s);
@@ -218,7 +219,7 @@ void EventRun::NoteBlock(int index, double end_s) {
     if (!device.started) times.first_start_s = start_s;
     device.started = true;
     times.last_end_s = end_s;
-    if (beside_ != nullptr) {
+    if (beside_ != nullptr || exchanges_.any) {
       times.busy_s += end_s - start_s;
     } else if (program_.jitter != nullptr) {
       times.busy_s += sum_s;
@@ -228,7 +229,7 @@ void EventRun::NoteBlock(int index, double end_s) {
     writer_.replica = device.replica;
     writer_.iteration = device.iteration;
     const bool joint = block->joint_with_next();
-    const double part = beside_ == nullptr || sum_s <= 0
+    const double part = (beside_ == nullptr && !exchanges_.any) || sum_s <= 0
                             ? seconds[0]
                             : seconds[0] / sum_s * (end_s - start_s);
     const double middle_s = joint ? start_s + part : end_s;

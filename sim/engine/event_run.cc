@@ -114,6 +114,7 @@ void EventRun::Expect(uint64_t code) const {
   const auto index = static_cast<uint32_t>(code);
   switch (static_cast<Event>(code >> kEventShift)) {
     case Event::kComputeEnd:
+    case Event::kExchange:
       return fetch(devices_[index]);
     case Event::kLatencyEnd:
     case Event::kTransferEnd:
@@ -180,6 +181,8 @@ void EventRun::Happen(uint64_t code) {
       return StartBeside(static_cast<Beside::Of>(VersionOf(code)), index);
     case Event::kBesideEnd:
       return EndBeside(index, VersionOf(code));
+    case Event::kExchange:
+      return StartExchange(static_cast<int>(index));
   }
 }
 
@@ -244,9 +247,10 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   }
   if (!stopped_) return absl::FailedPreconditionError(Deadlock());
   summary_.passes = program_.num_passes();
-  // What each rank of a class takes, [class][rank]; with noise it has been
-  // added up.
-  const bool known = program_.jitter == nullptr && beside_ == nullptr;
+  // What each rank of a class takes, [class][rank]; where it may be longer it
+  // has been added up.
+  const bool known =
+      program_.jitter == nullptr && beside_ == nullptr && !exchanges_.any;
   std::vector<std::vector<double>> busy_s(program_.num_classes());
   for (int index = 0; index < program_.num_classes() && known; ++index) {
     for (int rank = 0; rank < program_.pp(); ++rank) {

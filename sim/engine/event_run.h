@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/exchange_steps.h"
 #include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
@@ -82,6 +83,7 @@ class EventRun {
     kLoneEnd,
     kBesideStart,
     kBesideEnd,
+    kExchange,
   };
   // A timer's code: event in 4 bits, version in 28, index in 32.
   static constexpr int kEventShift = 60;
@@ -132,10 +134,12 @@ class EventRun {
     HostActivations activations;
     std::vector<Handshake> holds;  // not posted yet
     Handshake posted{};            // the last one that was
+    RunningSteps steps;            // of the block
   };
   // Bytes on their way.
   struct Transfer {
-    enum class Of : uint8_t { kChannel, kStream, kRing } of = Of::kChannel;
+    enum class Of : uint8_t { kChannel, kStream, kRing, kExchange };
+    Of of = Of::kChannel;
     int32_t index = 0;    // channel, or device, or meeting
     int32_t replica = 0;  // of a channel
     Stream stream = Stream::kSend;
@@ -216,6 +220,14 @@ class EventRun {
                     double end_s);
   void NoteBlock(int device, double end_s);
 
+  // event_exchanges.cc
+  void PlanExchangeSources();
+  void PlanExchangeSteps();
+  bool RunExchanges(int device, const Pass* block, int parts);
+  void BeginExchange(int device, double now_s);
+  void StartExchange(int device);
+  void EndExchange(int device, double end_s);
+
   // event_beside.cc
   void PlanBeside();
   void StartAt(double start_s, Beside::Of of, uint32_t index);
@@ -268,7 +280,8 @@ class EventRun {
   void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
   void PostHolds(int device);
   void Post(int device, const Handshake& handshake);
-  void Begin(Transfer transfer);
+  void Begin(const Transfer& transfer);
+  uint32_t NewTransfer(Transfer transfer);
   void Share(uint32_t transfer, double now_s);
   bool StartAlone(uint32_t transfer, double now_s);
   void LeaveLinks(const Transfer& transfer);
@@ -340,6 +353,7 @@ class EventRun {
   // Of the owners of a part of the replicas, by its first device: until when
   // they add what they have been sent so far.
   absl::flat_hash_map<int, double> owners_free_s_;
+  ExchangePlans exchanges_;
   std::vector<SharingQueue> sharing_queues_;
   std::vector<QueueTimer> queue_timers_;  // [queue]
   std::vector<int> queue_of_source_;

@@ -34,7 +34,7 @@ int EventRun::AddSource(FlowBundle flows, bool overlaps_itself) {
 }
 
 double EventRun::LargestTransfer() const {
-  double bytes = 0;
+  double bytes = exchanges_.largest_bytes;
   for (int index = 0; index < program_.num_classes(); ++index) {
     const DpClass& own = program_.dp_class(index);
     for (const Channel& channel : own.channels) {
@@ -54,6 +54,7 @@ double EventRun::LargestTransfer() const {
 void EventRun::PlanTraffic() {
   PlanChannels();
   PlanSideOps();
+  PlanExchangeSources();
   if (program_.network.cluster == nullptr) return;
   const Cluster& cluster = *program_.network.cluster;
   plans_ = PlanSharing(cluster, sources_);
@@ -74,6 +75,7 @@ void EventRun::PlanTraffic() {
     queue_of_source_[source] = queue;
   }
   queue_timers_.resize(sharing_queues_.size());
+  PlanExchangeSteps();
 }
 
 // [channel] the least time between two passes that feed it.

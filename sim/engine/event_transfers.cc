@@ -95,17 +95,20 @@ void EventRun::Post(int index, const Handshake& handshake) {
          .alone_s = channel_s_[slot]});
 }
 
-void EventRun::Begin(Transfer transfer) {
-  uint32_t number;
+uint32_t EventRun::NewTransfer(Transfer transfer) {
   if (free_transfers_.empty()) {
-    number = static_cast<uint32_t>(transfers_.size());
     transfers_.push_back(transfer);
-  } else {
-    number = free_transfers_.back();
-    free_transfers_.pop_back();
-    transfer.version = transfers_[number].version;
-    transfers_[number] = transfer;
+    return static_cast<uint32_t>(transfers_.size()) - 1;
   }
+  const uint32_t number = free_transfers_.back();
+  free_transfers_.pop_back();
+  transfer.version = transfers_[number].version;
+  transfers_[number] = transfer;
+  return number;
+}
+
+void EventRun::Begin(const Transfer& transfer) {
+  const uint32_t number = NewTransfer(transfer);
   const bool timed = !Shared(transfer.source) || transfer.bytes == 0;
   // A ring runs beside passes as its meeting.
   if (beside_ != nullptr && transfer.of != Transfer::Of::kRing &&
@@ -224,6 +227,8 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
       meeting.end_s = end_s;
       return EndMeeting(transfer.index);
     }
+    case Transfer::Of::kExchange:
+      return EndExchange(transfer.index, end_s);
     case Transfer::Of::kChannel:
       break;
   }

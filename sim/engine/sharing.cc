@@ -8,8 +8,12 @@ namespace pipewright {
 std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
                                     const std::vector<TrafficSource>& sources) {
   std::vector<int> users(cluster.links().size(), 0);
+  std::vector<int> owners(cluster.links().size(), -1);  // the first one
   for (const TrafficSource& source : sources) {
     for (const LinkLoad& load : source.flows.loads) {
+      int& owner = owners[load.link];
+      if (source.owner >= 0 && owner == source.owner) continue;
+      if (owner < 0) owner = source.owner;
       users[load.link] += source.overlaps_itself ? 2 : 1;
     }
   }

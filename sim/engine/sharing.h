@@ -22,6 +22,8 @@ struct TrafficSource {
   // Of a host: SimGrid's own network model knows neither limits nor work that
   // takes other bytes of a link than its own.
   bool of_host = false;
+  // Those of one owner never meet each other; below 0: it is its own.
+  int owner = -1;
 };
 
 enum class Sharing {

@@ -1,6 +1,7 @@
 #include "sim/engine/simgrid_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -65,6 +66,12 @@ SimgridPlatform PlatformOf(const Program& program, const EventRun& run,
       platform.routes[source].push_back(
           {load.link, static_cast<int64_t>(load.flows)});
     }
+    // A limit is a link of its own.
+    const double most_per_s = run.sources()[source].most_per_s;
+    if (std::isinf(most_per_s)) continue;
+    platform.routes[source].push_back(
+        {static_cast<LinkId>(platform.bytes_per_s.size()), 1});
+    platform.bytes_per_s.push_back(most_per_s);
   }
   return platform;
 }

@@ -12,17 +12,15 @@ namespace {
 // (NCCL_BUFFSIZE, NCCL_STEPS).
 constexpr double kChunkBytes = 512.0 * 1024;
 
-// The devices of the group on each node, for each device of a rank.
+// The devices of the group on each node, for each list of DevicesThatMeet.
 using Nodes = std::vector<std::vector<int>>;
 
 std::vector<Nodes> NodesOfGroup(const Network& network,
                                 const std::vector<Member>& members) {
   std::vector<Nodes> all;
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+  for (const std::vector<int>& meeting : DevicesThatMeet(network, members)) {
     std::map<int, std::vector<int>> nodes;
-    for (const Member& member : members) {
-      const int device =
-          network.mapping->DeviceOf(member.replica, member.rank, index);
+    for (const int device : meeting) {
       nodes[network.cluster->devices()[device].node].push_back(device);
     }
     Nodes& own = all.emplace_back();

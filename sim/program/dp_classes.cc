@@ -15,7 +15,8 @@ bool SameGroups(const Program& one, const Program& other) {
       one.groups.begin(), one.groups.end(), other.groups.begin(),
       other.groups.end(), [](const Group& left, const Group& right) {
         return left.span == right.span && left.ranks == right.ranks &&
-               left.part == right.part && left.across == right.across;
+               left.part == right.part && left.across == right.across &&
+               left.contexts == right.contexts;
       });
 }
 
@@ -26,6 +27,7 @@ bool SameRun(const Program& one, const Program& other) {
          one.network.mapping == other.network.mapping &&
          one.network.measured == other.network.measured &&
          one.network.collectives == other.network.collectives &&
+         one.network.context_parallel == other.network.context_parallel &&
          one.wait_rule == other.wait_rule &&
          one.copies_in_turn == other.copies_in_turn &&
          one.replicas == other.replicas && one.iterations == other.iterations &&

@@ -22,6 +22,9 @@ struct Group {
   // all meet. Divides the replicas.
   int part = 0;
   bool across = false;
+  // Of each rank all devices meet that hold the same part of its parameters:
+  // those of context parallelism (Network::context_parallel) are members, too.
+  bool contexts = false;
 
   // Which of its instances a replica takes part in, how many there are, and
   // the replicas in each.

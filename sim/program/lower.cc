@@ -1,9 +1,11 @@
 #include "sim/program/lower.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
+#include "sim/program/lane_exchanges.h"
 #include "sim/program/lowering.h"
 #include "sim/replay/wiring.h"
 
@@ -14,6 +16,12 @@ namespace {
 constexpr int kMostIterations = 8;
 
 }  // namespace
+
+int HoldersOf(const LowerOptions& options) {
+  return options.data_parallel == DataParallel::kOdc
+             ? options.replicas
+             : options.replicas * options.network.context_parallel;
+}
 
 absl::Status Lowering::CheckOptions() const {
   const auto stages = static_cast<size_t>(schedule_.stages());
@@ -186,6 +194,34 @@ void Lowering::AddPasses() {
                        : 0};
     }
     for (const Pass pass : *target.order) ++target.lanes[pass.lane()].passes;
+  }
+  AddLaneExchanges();
+}
+
+// Lanes of one stage and kind have the same.
+void Lowering::AddLaneExchanges() {
+  const PassCosts& costs = options_.costs;
+  std::map<std::pair<int, PassKind>, int32_t> known;
+  for (RankProgram& rank : program_.ranks) {
+    for (size_t index = 0; index < rank.lanes.size(); ++index) {
+      Lane& lane = rank.lanes[index];
+      const auto kind = Pass::KindOf(index);
+      if (lane.stage < 0 || !IsComputePass(kind) ||
+          static_cast<size_t>(lane.stage) >= costs.exchanges.size()) {
+        continue;
+      }
+      const auto [entry, is_new] = known.try_emplace({lane.stage, kind}, -1);
+      if (is_new) {
+        LaneExchanges own =
+            LaneExchangesOf(costs.exchanges[lane.stage], kind,
+                            costs.Seconds(kind, lane.stage, 1));
+        if (!own.each.empty()) {
+          entry->second = static_cast<int32_t>(program_.exchanges.size());
+          program_.exchanges.push_back(std::move(own));
+        }
+      }
+      lane.exchanges = entry->second;
+    }
   }
 }
 

@@ -116,6 +116,9 @@ struct LowerOptions {
 // backward has no such point in time, and its copies part.
 bool SumsTable(const Schedule& schedule, const LowerOptions& options);
 
+// Devices that hold the same part of a rank's parameters, over all replicas.
+int HoldersOf(const LowerOptions& options);
+
 // Who steps which subgroup of `rank`. The offload is active, with parameters
 // of each stage.
 double ParametersOf(const Schedule& schedule, const OptimizerOffload& offload,

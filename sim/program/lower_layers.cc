@@ -255,8 +255,11 @@ SideOp Lowering::ReductionOf(int rank, int chunk) {
 
 Lowering::LayerGroups Lowering::GroupsOf(int rank) {
   const LayerOptions& layers = options_.layers;
-  const auto group = [&](int part, bool across = false) {
-    const int added = AddGroup(Group::Span::kReplicas, {rank});
+  const auto group = [&](int part, bool across = false, bool near = false) {
+    // Parts of a context have the same shards across, and copies near by.
+    const int added = across || near
+                          ? AddGroup(Group::Span::kReplicas, {rank})
+                          : AddHolders(Group::Span::kReplicas, {rank});
     program_.groups[added].part = part == options_.replicas ? 0 : part;
     program_.groups[added].across = across;
     return added;
@@ -272,7 +275,7 @@ Lowering::LayerGroups Lowering::GroupsOf(int rank) {
     groups.gather = group(sharded);
     groups.near = groups.gather;
     if (layers.near_group > 0 && layers.near_group < sharded) {
-      groups.near = group(layers.near_group);
+      groups.near = group(layers.near_group, false, true);
     }
     // A group of its own, as on two streams it meets in another order.
     groups.reduce = layers.one_stream ? groups.gather : group(sharded);
@@ -366,7 +369,7 @@ void Lowering::HookReductions(int rank) {
     if (sums) {
       // Over the parts, on a stream of its own where reductions have none.
       SideOp across = LayerOp(rank, OpKind::kAllReduce, chunk, groups.across);
-      across.bytes = last.bytes / ShardedOver();
+      across.bytes = last.bytes / ShardedOver() * options_.replicas / holders();
       across.stream = Stream::kReduction;
       across.inputs = {event()};
       last.outputs = across.inputs;

@@ -75,7 +75,7 @@ void Lowering::AddShards() {
                             ? int64_t{schedule_.unit} * schedule_.slices
                             : 1;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    replica_group_.push_back(AddGroup(Group::Span::kReplicas, {rank}));
+    replica_group_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
     if (traits().shards_weights) {
       const LaneHook gather = {.place = LaneHook::Place::kBefore,
                                .fires = fires,

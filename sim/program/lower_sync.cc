@@ -113,7 +113,7 @@ void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
 }
 
 void Lowering::ReduceRank(int rank, const std::vector<Reduction>& reductions) {
-  replica_group_.push_back(AddGroup(Group::Span::kReplicas, {rank}));
+  replica_group_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
   for (const Reduction& each : reductions) {
     const bool end = each.stage == 0 || each.stage + 1 == schedule_.stages();
     if (end && SumsTableFirst()) SumTable(rank, each.position);
@@ -146,7 +146,7 @@ void Lowering::ReducePair(int rank,
                    });
   std::vector<int> members = {rank};
   if (partner != rank) members.push_back(partner);
-  const int group = AddGroup(Group::Span::kAll, members);
+  const int group = AddHolders(Group::Span::kAll, members);
   int64_t mine = 0;
   int64_t theirs = 0;
   for (const Shared& each : shared) {

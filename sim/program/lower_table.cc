@@ -18,7 +18,7 @@ bool SumsTable(const Schedule& schedule, const LowerOptions& options) {
     return apart && schedule.update_every == schedule.microbatches;
   }
   const bool reduces = TraitsOf(options.data_parallel).reduces &&
-                       (options.replicas > 1 || schedule.directions > 1);
+                       (HoldersOf(options) > 1 || schedule.directions > 1);
   return apart && (reduces || options.optimizer != OptimizerMode::kNone);
 }
 
@@ -27,9 +27,9 @@ void Lowering::SumTable(int rank, int64_t position) {
   const int stage = first ? 0 : schedule_.stages() - 1;
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
-  // Of sharded gradients every replica has its part.
+  // Of sharded gradients every holder has its part.
   const double bytes =
-      shards() ? options_.tied_bytes / options_.replicas : options_.tied_bytes;
+      shards() ? options_.tied_bytes / holders() : options_.tied_bytes;
   Attach(rank, position,
          {.kind = OpKind::kAllReduce,
           .stream = Stream::kCollective,

@@ -23,7 +23,7 @@ absl::Status Lowering::CheckUpdates() const {
                                  ": every rank steps by itself, in "
                                  "costs.optimizer_time"));
   }
-  if (options_.replicas == 1 && schedule_.directions == 1) {
+  if (holders() == 1 && schedule_.directions == 1) {
     return absl::OkStatus();
   }
   const bool all = schedule_.update_every == schedule_.microbatches;

@@ -76,18 +76,20 @@ class Lowering {
   const DataParallelTraits& traits() const {
     return TraitsOf(options_.data_parallel);
   }
+  // What holds the parameters of a rank: replicas, and parts of context
+  // parallelism. Pulls and pushes are of replicas alone.
+  int holders() const { return HoldersOf(options_); }
   bool reduces() const {
-    return traits().reduces &&
-           (options_.replicas > 1 || schedule_.directions > 1);
+    return traits().reduces && (holders() > 1 || schedule_.directions > 1);
   }
   bool never_flushes() const { return schedule_.update_every > 0; }
   // The optimizer is sharded.
   bool shards_step() const {
-    return traits().shards_step && options_.replicas > 1;
+    return traits().shards_step && holders() > 1;
   }
   // Gradients are, too.
   bool shards() const {
-    return traits().shards_gradients && options_.replicas > 1;
+    return traits().shards_gradients && holders() > 1;
   }
   bool is_odc() const { return options_.data_parallel == DataParallel::kOdc; }
   // Layers are sharded one by one.
@@ -104,6 +106,7 @@ class Lowering {
   absl::Status CheckUpdates() const;
   void AddGlobals();
   void AddPasses();
+  void AddLaneExchanges();
   absl::Status AddGradientReduction();
   absl::StatusOr<std::vector<Reduction>> ReductionsOf(int rank) const;
   void ReduceRank(int rank, const std::vector<Reduction>& reductions);
@@ -213,6 +216,12 @@ class Lowering {
   int AddGroup(Group::Span span, std::vector<int> ranks) {
     program_.groups.push_back({.span = span, .ranks = std::move(ranks)});
     return static_cast<int>(program_.groups.size()) - 1;
+  }
+  // Of all that hold the same parameters.
+  int AddHolders(Group::Span span, std::vector<int> ranks) {
+    const int group = AddGroup(span, std::move(ranks));
+    program_.groups[group].contexts = holders() > options_.replicas;
+    return group;
   }
 
   const Schedule& schedule_;

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "sim/base/check.h"
 #include "sim/profile/transport_names.h"
 #include "sim/program/add_time.h"
 #include "sim/program/collective_phases.h"
+#include "sim/program/ring_traffic.h"
 
 namespace pipewright {
 
@@ -178,95 +177,41 @@ std::vector<Member> GroupMembers(const Program& program, const Group& group,
   std::vector<Member> members;
   for (int other = 0; other < program.replicas; ++other) {
     if (group.InstanceOf(other) != group.InstanceOf(replica)) continue;
-    for (const int rank : group.ranks) members.push_back({other, rank});
+    for (const int rank : group.ranks) {
+      const int contexts =
+          group.contexts ? program.network.context_parallel : 1;
+      for (int context = 0; context < contexts; ++context) {
+        members.push_back({other, rank, contexts > 1 ? context : -1});
+      }
+    }
   }
   return members;
 }
 
-namespace {
-
-// The orders of the members on their rings. Devices of one node stand next to
-// each other. Over several nodes there is a ring for each device that every
-// node has in the group, and each ring leaves the nodes through other devices,
-// so that it has network cards of its own.
-std::vector<std::vector<int>> Rings(const Cluster& cluster,
-                                    std::vector<int> devices) {
-  std::sort(devices.begin(), devices.end());
-  std::map<int, std::vector<int>> nodes;
-  for (const int device : devices) {
-    nodes[cluster.devices()[device].node].push_back(device);
+std::vector<Member> RanksOf(const std::vector<Member>& members) {
+  std::vector<Member> ranks;
+  for (const Member& member : members) {
+    if (member.context <= 0) ranks.push_back({member.replica, member.rank});
   }
-  size_t rings = 1;
-  if (nodes.size() > 1) {
-    rings = devices.size();
-    for (const auto& [node, members] : nodes) {
-      rings = std::min(rings, members.size());
-    }
-  }
-  std::vector<std::vector<int>> orders(rings);
-  for (size_t ring = 0; ring < rings; ++ring) {
-    for (const auto& [node, members] : nodes) {
-      for (size_t index = 0; index < members.size(); ++index) {
-        orders[ring].push_back(members[(index + ring) % members.size()]);
-      }
-    }
-  }
-  return orders;
+  return ranks;
 }
 
-// What all rings of a group put on the links.
-struct RingTraffic {
-  // Edges between two members at a time, all their devices at once.
-  RingLinks links = {
-      .edge_bytes_per_s = std::numeric_limits<double>::infinity(),
-      .ring_bytes_per_s = std::numeric_limits<double>::infinity()};
-  std::vector<LinkLoad> loads;
-};
-
-RingTraffic TrafficOf(const Network& network,
-                      const std::vector<Member>& members) {
-  const Cluster& cluster = *network.cluster;
-  // [index of a device in its rank][ring]
-  std::vector<std::vector<std::vector<int>>> orders;
-  size_t rings = members.size();
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
-    std::vector<int> devices;
+std::vector<std::vector<int>> DevicesThatMeet(
+    const Network& network, const std::vector<Member>& members) {
+  int count = network.mapping->devices_per_rank();
+  if (members[0].context >= 0) count /= network.context_parallel;
+  std::vector<std::vector<int>> meeting(count);
+  for (int index = 0; index < count; ++index) {
     for (const Member& member : members) {
-      devices.push_back(
-          network.mapping->DeviceOf(member.replica, member.rank, index));
-    }
-    orders.push_back(Rings(cluster, std::move(devices)));
-    rings = std::min(rings, orders.back().size());
-  }
-  RingTraffic traffic;
-  traffic.links.rings = static_cast<int>(rings);
-  absl::flat_hash_map<LinkId, double> flows_on;
-  for (size_t ring = 0; ring < rings; ++ring) {
-    for (size_t at = 0; at < members.size(); ++at) {
-      std::vector<std::vector<LinkId>> routes;
-      for (const std::vector<std::vector<int>>& own : orders) {
-        const std::vector<int>& order = own[ring];
-        routes.push_back(
-            cluster.Route(order[at], order[(at + 1) % order.size()]));
-        for (const LinkId link : routes.back()) ++flows_on[link];
-      }
-      const FlowBundle edge = cluster.Bundle(routes);
-      traffic.links.latency_s =
-          std::max(traffic.links.latency_s, edge.latency_s);
-      traffic.links.edge_bytes_per_s =
-          std::min(traffic.links.edge_bytes_per_s, cluster.RateOf(edge.loads));
+      meeting[index].push_back(network.mapping->DeviceOf(
+          member.replica, member.rank,
+          std::max(0, member.context) * count + index));
     }
   }
-  for (const auto& [link, flows] : flows_on) {
-    traffic.loads.push_back({link, flows});
-  }
-  std::sort(traffic.loads.begin(), traffic.loads.end(),
-            [](const LinkLoad& left, const LinkLoad& right) {
-              return left.link < right.link;
-            });
-  traffic.links.ring_bytes_per_s = cluster.RateOf(traffic.loads);
-  return traffic;
+  return meeting;
 }
+
+namespace {
 
 int64_t NodesOf(const Network& network, const std::vector<Member>& members) {
   std::set<int> nodes;
@@ -349,7 +294,8 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
   RingTraffic traffic;
   traffic.links.latency_s = program.network.hop_s;
   if (program.network.cluster != nullptr) {
-    traffic = TrafficOf(program.network, members);
+    traffic = RingTrafficOf(*program.network.cluster,
+                            DevicesThatMeet(program.network, members));
   }
   const CollectiveTime time =
       *TimeOfCollective(CollectiveKindOf(kind), bytes, count, traffic.links);

@@ -71,15 +71,22 @@ double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
 struct Member {
   int replica = 0;
   int rank = 0;
+  // Of its devices, this part of context parallelism; below 0: all.
+  int context = -1;
 };
 // Members of the instance of `group` that `replica` takes part in.
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica);
+// Their ranks, each once.
+std::vector<Member> RanksOf(const std::vector<Member>& members);
+// [index] the index-th devices of all members, which meet. Only on a cluster.
+std::vector<std::vector<int>> DevicesThatMeet(
+    const Network& network, const std::vector<Member>& members);
 
 // How a collective runs: as TimeOfCollective (sim/cost/collective_time.h) says,
 // on rings over the links between its members. A group with k devices in every
-// one of several nodes runs k rings with 1/k of the buffer each. The n-th
-// devices of all members have rings of their own, and all run at once.
+// one of several nodes runs k rings with 1/k of the buffer each. All lists of
+// DevicesThatMeet have rings of their own, and all run at once.
 //
 // A ring turns at the pace of its slowest edge, so all edges are one bundle.
 //

@@ -233,7 +233,8 @@ std::string ToString(const Program& program) {
     const Group& group = program.groups[index];
     absl::StrAppend(&out, "group ", index, " ",
                     kSpans[static_cast<int>(group.span)], " ",
-                    absl::StrJoin(group.ranks, " "), "\n");
+                    absl::StrJoin(group.ranks, " "),
+                    group.contexts ? " contexts" : "", "\n");
   }
   for (int index = 0; index < program.num_classes(); ++index) {
     if (program.num_classes() > 1) {

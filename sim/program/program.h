@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
+#include "sim/cost/pass_costs.h"
 #include "sim/profile/profile.h"
 #include "sim/program/collective_algorithm.h"
 #include "sim/program/group.h"
@@ -131,8 +132,9 @@ struct Lane {
   // O and L only: bytes, where the network decides the time; 0: `seconds`.
   double bytes = 0;
   int64_t passes = 0;  // of this lane in one iteration
-  // Index in DpClass::lane_factors, -1: none.
+  // Index in DpClass::lane_factors, and in DpClass::exchanges; -1: none.
   int32_t factors = -1;
+  int32_t exchanges = -1;
 };
 
 enum class ChannelKind : uint8_t {
@@ -230,6 +232,9 @@ struct Network {
   std::shared_ptr<const Profile> measured;
   // Of collectives on a cluster that are not measured.
   CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
+  // So many parts a rank's devices are, one behind the other, that hold the
+  // same parameters.
+  int context_parallel = 1;
 };
 
 // A transfer of a false start whose consumer is beyond its end.
@@ -288,6 +293,7 @@ struct DpClass {
   std::vector<double> slice_factor;       // empty: 1
   // Of single lanes (Lane::factors), [index][microbatch]. Lanes may share one.
   std::vector<std::vector<double>> lane_factors;
+  std::vector<LaneExchanges> exchanges;  // of passes (Lane::exchanges)
   // Of one replica's gradients in their sum over all replicas, relative to the
   // others': its tokens. Takes no time.
   double gradient_weight = 1;

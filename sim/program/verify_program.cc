@@ -57,6 +57,7 @@ absl::Status VerifyLanes(const DpClass& own, int rank) {
          own.channels[lane.output].from_rank == rank);
     const bool factors_ok =
         lane.factors < static_cast<int>(own.lane_factors.size()) &&
+        lane.exchanges < static_cast<int>(own.exchanges.size()) &&
         (lane.factors < 0 || FactorsOk(own, own.lane_factors[lane.factors]));
     if (!(lane.seconds >= 0) || !input_ok || !output_ok || !factors_ok) {
       return Wrong("lane", rank, index);

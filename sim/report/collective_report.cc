@@ -75,6 +75,7 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
         rows.push_back({.group = static_cast<int>(number),
                         .ranks = {group.ranks.begin(), group.ranks.end()},
                         .members = static_cast<int>(members.size()),
+                        .contexts = members[0].context >= 0,
                         .kind = std::string(OpKindName(op.kind)),
                         .bytes = op.bytes,
                         .algorithm = algorithm,
@@ -87,24 +88,26 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
 }
 
 std::string CollectivesToText(const std::vector<CollectiveReport>& report) {
-  using Alike = std::tuple<std::string, double, int, std::string, double>;
+  using Alike =
+      std::tuple<std::string, double, int, bool, std::string, double>;
   std::map<Alike, std::set<int>> groups;
   std::vector<Alike> order;
   for (const CollectiveReport& row : report) {
-    const Alike alike = {row.kind, row.bytes, row.members, row.algorithm,
-                         row.seconds};
+    const Alike alike = {row.kind,     row.bytes,     row.members,
+                         row.contexts, row.algorithm, row.seconds};
     std::set<int>& of = groups[alike];
     if (of.empty()) order.push_back(alike);
     of.insert(row.group);
   }
   std::string out;
   for (const Alike& alike : order) {
-    const auto& [kind, bytes, members, algorithm, seconds] = alike;
+    const auto& [kind, bytes, members, contexts, algorithm, seconds] = alike;
+    const char* const of = contexts ? "devices" : "ranks";
     const size_t count = groups[alike].size();
     absl::StrAppendFormat(
-        &out, "%-14s %10s  %s of %s over %d ranks: %s%s\n",
+        &out, "%-14s %10s  %s of %s over %d %s: %s%s\n",
         out.empty() ? "collectives" : "", FormatSeconds(seconds), kind,
-        FormatBytes(bytes), members, algorithm,
+        FormatBytes(bytes), members, of, algorithm,
         count > 1 ? absl::StrFormat(", %d groups", count) : "");
   }
   return out;

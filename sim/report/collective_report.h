@@ -14,6 +14,7 @@ struct CollectiveReport {
   int group = 0;
   std::vector<int> ranks;  // of each of its replicas
   int members = 0;
+  bool contexts = false;  // they are devices: parts of a context, too
   std::string kind;  // OpKindName
   double bytes = 0;  // of the whole buffer
   // "ring", "recursive doubling", "tree", "hierarchical" or "measured".

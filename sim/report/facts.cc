@@ -20,7 +20,12 @@ std::vector<ReportFact> FactsOf(const Report& report) {
     facts.push_back({key, value, "", ReportFact::Kind::kOwnParam});
   }
   if (report.tp > 1) add("tp", report.tp);
-  if (report.cp > 1) add("cp", report.cp);
+  if (report.cp > 1) {
+    add("cp", report.cp,
+        report.dp == 1 && report.gradient_sync != "none"
+            ? absl::StrCat("gradients: ", report.gradient_sync)
+            : "");
+  }
   if (report.dp > 1) {
     add("dp", report.dp, absl::StrCat("gradients: ", report.gradient_sync));
   }

@@ -203,15 +203,15 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group,
   const PreparedRun& probe = space_->probe();
   const ShapeParams* const shape = probe.network.system_shape();
   const RunConfig& base = space_->request().base;
-  if (group.dp == 1 || shape == nullptr || base.costs.profile ||
+  const int holders = group.dp * group.cp;
+  if (holders == 1 || shape == nullptr || base.costs.profile ||
       !base.strategy.mapping.empty() || base.costs.gradient_bytes) {
     return 0;
   }
-  // Replicas stand next to each other: so many in a node, with a ring each.
-  const int per_node =
-      std::max(1, space_->devices_per_node() / (group.tp * group.cp));
+  // What holds the same parameters: so many in a node, with a ring each.
+  const int per_node = std::max(1, space_->devices_per_node() / group.tp);
   double rate = shape->nvlink.bytes_per_s;
-  if (group.dp > per_node) {
+  if (holders > per_node) {
     const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
                                               : shape->devices_per_node;
     const double share =
@@ -220,15 +220,15 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group,
     if (base.strategy.collectives.value_or(CollectiveAlgorithm::kRing) !=
         CollectiveAlgorithm::kRing) {
       // Two levels may use NVLink for less; so much must leave a node.
-      const double nodes = std::ceil(static_cast<double>(group.dp) * group.tp *
-                                     group.cp / space_->devices_per_node());
+      const double nodes = std::ceil(static_cast<double>(holders) * group.tp /
+                                     space_->devices_per_node());
       return nic > 0 ? bytes * (nodes - 1) / nodes / nic : 0;
     }
     // A node of one device has no NVLink.
     rate = per_node > 1 && rate > 0 ? std::min(rate, nic) : nic;
   }
   if (rate <= 0) return 0;
-  return bytes * (group.dp - 1) / group.dp / rate;
+  return bytes * (holders - 1) / holders / rate;
 }
 
 PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
@@ -238,7 +238,7 @@ PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
   extra.rank_after_s.assign(point.group.pp, 0.0);
   if (space_->model() == nullptr || facts.directions != 1) return extra;
   const DataParallelTraits& traits = TraitsOf(point.data_parallel);
-  if (!traits.reduces || point.group.dp == 1) return extra;
+  if (!traits.reduces || point.group.dp * point.group.cp == 1) return extra;
   const TrainingSpec training = space_->TrainingOf(point.group);
   const RunConfig& base = space_->request().base;
   const auto reduce_s = [&](size_t stage) {

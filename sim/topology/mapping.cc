@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -32,6 +34,24 @@ absl::Status CheckSizes(int pp, int dp, int devices, int per_rank) {
   return absl::OkStatus();
 }
 
+struct Axis {
+  absl::string_view name;
+  int size = 1;
+  int stride = 0;
+};
+
+std::vector<Axis>::iterator Find(absl::string_view name,
+                                 std::vector<Axis>* axes) {
+  return std::find_if(axes->begin(), axes->end(),
+                      [&](const Axis& axis) { return axis.name == name; });
+}
+
+// Below 0: not there.
+int Place(const std::vector<std::string>& names, absl::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
 }  // namespace
 
 RankMapping::RankMapping(int pp, int dp, int devices_per_rank,
@@ -39,17 +59,46 @@ RankMapping::RankMapping(int pp, int dp, int devices_per_rank,
     : pp_(pp),
       dp_(dp),
       device_of_(std::move(device_of)),
-      devices_per_rank_(devices_per_rank) {}
+      devices_per_rank_(devices_per_rank),
+      offset_of_(devices_per_rank) {
+  std::iota(offset_of_.begin(), offset_of_.end(), 0);
+}
 
 absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
                                                    int pp, int dp, int devices,
-                                                   int devices_per_rank) {
-  const bool replica_fastest = order == "dp-pp";
+                                                   int devices_per_rank,
+                                                   int contexts) {
   const bool pairs = order == "bitpipe";
-  if (!replica_fastest && !pairs && order != "pp-dp") {
-    return UnknownName("rank order", order, {"bitpipe", "dp-pp", "pp-dp"});
+  std::vector<std::string> names =
+      absl::StrSplit(pairs ? absl::string_view("pp-dp") : order, '-');
+  std::vector<Axis> axes = {{"tp", devices_per_rank / std::max(1, contexts)},
+                            {"cp", contexts},
+                            {"ep", 1},
+                            {"dp", dp},
+                            {"pp", pp}};
+  for (const std::string& name : names) {
+    const auto axis = Find(name, &axes);
+    if (axis == axes.end()) {
+      return UnknownName("rank order", order,
+                         {"bitpipe", "dp-pp", "pp-dp", "tp-cp-ep-dp-pp"});
+    }
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return BadValue(
+          "rank order", order,
+          absl::StrCat("each axis once: ", name, " is there ",
+                       std::count(names.begin(), names.end(), name), " times"));
+    }
   }
   PW_RETURN_IF_ERROR(CheckSizes(pp, dp, devices, devices_per_rank));
+  if (Place(names, "tp") < 0 && Place(names, "cp") < 0) {
+    names.insert(names.begin(), {"tp", "cp"});
+  }
+  for (const Axis& axis : axes) {
+    if (axis.size == 1 || Place(names, axis.name) >= 0) continue;
+    return BadValue(
+        "rank order", order,
+        absl::StrCat("one with ", axis.name, ", which is ", axis.size));
+  }
   if (pairs && pp % 2 != 0) {
     return BadValue(
         "pp", absl::StrCat(pp),
@@ -57,16 +106,54 @@ absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
                      ", the nearest (order bitpipe pairs the "
                      "ranks: even)"));
   }
+  int stride = 1;
+  for (const std::string& name : names) {
+    const auto axis = Find(name, &axes);
+    axis->stride = stride;
+    stride *= axis->size;
+  }
+  const int tensor = axes[0].size;
   std::vector<int> device_of(static_cast<size_t>(pp) * dp);
   for (int replica = 0; replica < dp; ++replica) {
     for (int rank = 0; rank < pp; ++rank) {
       const int place = pairs && rank % 2 != 0 ? pp - rank : rank;
       device_of[replica * pp + rank] =
-          (replica_fastest ? rank * dp + replica : replica * pp + place) *
-          devices_per_rank;
+          replica * axes[3].stride + place * axes[4].stride;
     }
   }
-  return RankMapping(pp, dp, devices_per_rank, std::move(device_of));
+  RankMapping mapping(pp, dp, devices_per_rank, std::move(device_of));
+  for (int index = 0; index < devices_per_rank; ++index) {
+    const int offset =
+        index % tensor * axes[0].stride + index / tensor * axes[1].stride;
+    mapping.plain_ &= offset == index;
+    mapping.offset_of_[index] = offset;
+  }
+  mapping.replicas_first_ =
+      dp > 1 && contexts > 1 && Place(names, "dp") < Place(names, "cp");
+  mapping.experts_apart_ = Place(names, "ep") > Place(names, "dp");
+  mapping.plain_ &= !mapping.replicas_first_ && !mapping.experts_apart_;
+  return mapping;
+}
+
+std::vector<std::pair<int, int>> RankMapping::ExpertsWith(int replica,
+                                                          int context,
+                                                          int contexts,
+                                                          int members) const {
+  const int all = dp_ * contexts;
+  const int place =
+      replicas_first_ ? context * dp_ + replica : replica * contexts + context;
+  const int apart = experts_apart_ ? all / members : 1;
+  const int first = experts_apart_ ? place % apart : place / members * members;
+  std::vector<std::pair<int, int>> with;
+  for (int member = 0; member < members; ++member) {
+    const int other = first + member * apart;
+    if (replicas_first_) {
+      with.emplace_back(other % dp_, other / dp_);
+    } else {
+      with.emplace_back(other / contexts, other % contexts);
+    }
+  }
+  return with;
 }
 
 absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
@@ -104,11 +191,19 @@ absl::StatusOr<RankMapping> RankMapping::FromList(std::vector<int> device_of,
 std::string RankMapping::NameOf(const Cluster& cluster, int replica,
                                 int rank) const {
   const int device = DeviceOf(replica, rank);
-  const int last = device + devices_per_rank_ - 1;
+  const int last = DeviceOf(replica, rank, devices_per_rank_ - 1);
   PW_CHECK(last < cluster.num_devices());
   const std::string& name = cluster.devices()[device].name;
   if (last == device) return name;
-  return absl::StrCat(name, " to ", cluster.devices()[last].name);
+  const bool apart = last - device >= devices_per_rank_ || !plain_;
+  return absl::StrCat(
+      name,
+      apart && devices_per_rank_ > 2
+          ? absl::StrCat(", ",
+                         cluster.devices()[DeviceOf(replica, rank, 1)].name)
+          : "",
+      apart && devices_per_rank_ == 2 ? ", " : " to ",
+      cluster.devices()[last].name);
 }
 
 std::string RankMapping::ToString(const Cluster& cluster) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,18 +13,23 @@ namespace pipewright {
 
 class RankMapping {
  public:
-  // `order` names the axes from the fastest to the slowest: "dp-pp" (as
-  // Megatron: replicas next to each other) or "pp-dp" (a pipeline next to
-  // itself). "bitpipe" is "pp-dp" with rank k in place k where k is even, pp-k
-  // where it is odd: the two ranks that hold the same stages of a
-  // bidirectional schedule, k and pp-1-k, are neighbours (wuhouming/BitPipe
-  // 6fb0e22f). A rank has `devices_per_rank` devices next to each other (tensor
-  // and context parallelism); the n-th talks to the n-th of other ranks. Error:
-  // kInvalidArgument for another order, an odd pp with "bitpipe", or when they
-  // are more than `devices`.
+  // `order` names the axes tp, cp, dp and pp from the fastest to the slowest:
+  // "tp-cp-dp-pp" as Megatron (megatron/core/parallel_state.py, RankGenerator).
+  // Without tp and cp they are the fastest, in front of others that are named:
+  // "dp-pp" (replicas next to each other), "pp-dp" (a pipeline next to itself).
+  // Groups of experts are next to each other in dp * cp; with "ep" behind dp
+  // they are as far apart as they can be. "bitpipe" is "pp-dp" with rank k in
+  // place k where k is even, pp-k where it is odd: the two ranks that hold the
+  // same stages of a bidirectional schedule, k and pp-1-k, are neighbours
+  // (wuhouming/BitPipe 6fb0e22f). A rank has `devices_per_rank` devices, of each
+  // of `contexts` parts of a context as many; the n-th talks to the n-th of
+  // other ranks. Error: kInvalidArgument for another order, one that lacks an
+  // axis with a degree above 1, an odd pp with "bitpipe", or when they are more
+  // than `devices`.
   static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
                                                int dp, int devices,
-                                               int devices_per_rank = 1);
+                                               int devices_per_rank = 1,
+                                               int contexts = 1);
   // device_of[replica * pp + rank], the first of each rank; each device in at
   // most one rank, all below `devices`.
   static absl::StatusOr<RankMapping> FromList(std::vector<int> device_of,
@@ -35,9 +41,17 @@ class RankMapping {
   int devices_per_rank() const { return devices_per_rank_; }
   // Device `index` of a rank, from 0.
   int DeviceOf(int replica, int rank, int index = 0) const {
-    return device_of_[replica * pp_ + rank] + index;
+    return device_of_[replica * pp_ + rank] + offset_of_[index];
   }
-  // The devices of a rank by name: "node0/gpu0", "node0/gpu0 to node0/gpu7".
+  // Are the devices of a rank next to each other, tp before cp, and groups of
+  // experts, too?
+  bool is_plain() const { return plain_; }
+  // Those that share experts with this part of a context, `members` of them
+  // with it: replica and part.
+  std::vector<std::pair<int, int>> ExpertsWith(int replica, int context,
+                                               int contexts, int members) const;
+  // The devices of a rank by name: "node0/gpu0", "node0/gpu0 to node0/gpu7";
+  // where they stand apart "node0/gpu0, node0/gpu2 to node1/gpu6".
   std::string NameOf(const Cluster& cluster, int replica, int rank) const;
 
   // A line a rank: "rank 0: node0/gpu0 node1/gpu0", a column a replica.
@@ -50,6 +64,10 @@ class RankMapping {
   int dp_;
   std::vector<int> device_of_;
   int devices_per_rank_;
+  std::vector<int> offset_of_;  // [index]
+  bool plain_ = true;
+  bool replicas_first_ = false;  // before parts of a context
+  bool experts_apart_ = false;
 };
 
 }  // namespace pipewright

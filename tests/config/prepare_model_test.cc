@@ -112,6 +112,31 @@ TEST_CASE("prepare: experts share gradients with fewer replicas", "[config]") {
   // Pairs share a quarter: half a buffer's ring against 7/8 of one.
   CHECK(gradients("4") ==
         Approx(4 * (dense + experts / 4 * 0.5 / 0.875)).epsilon(1e-12));
+  // The same over dp * cp: pairs share an eighth, and sixteen the rest.
+  CHECK(gradients("8, cp: 2") ==
+        Approx(4 * (dense + experts / 8 * 0.5 / 0.9375)).epsilon(1e-12));
+}
+
+TEST_CASE("prepare: parts of a context reduce their gradients", "[config]") {
+  const std::string system = "system: {preset: dgx-h100}\n";
+  const auto run = [&](const std::string& strategy) {
+    return Prepared(
+        Run("preset: gpt-tiny", "pp: 2, cp: 4, " + strategy, system));
+  };
+  for (const char* strategy : {"dp: 1", "dp: 2", "dp: 2, zero: 1"}) {
+    INFO(strategy);
+    const PreparedRun prepared = run(strategy);
+    CHECK(!Warns(prepared, "cp"));
+    CHECK(prepared.lower.network.context_parallel == 4);
+    CHECK(prepared.lower.data_parallel != DataParallel::kNone);
+    CHECK(prepared.lower.gradient_bytes.size() == 2);
+  }
+  const PreparedRun pulls = run("dp: 2, data_parallel: odc");
+  CHECK(Warns(pulls, "strategy.cp: pulls and pushes of odc run over dp alone"));
+  const PreparedRun given = Prepared(
+      "schedule: {name: 1f1b}\nstrategy: {pp: 2, cp: 2, microbatches: 4}\n" +
+      system + "costs: {hop_bytes: 1MiB}\n");
+  CHECK(Warns(given, "dp * cp = 2, but gradients are not synchronised"));
 }
 
 TEST_CASE("prepare: layers go to stages as told", "[config]") {

@@ -168,6 +168,101 @@ TEST_CASE("network: edges of several rings share a device's NVLink",
   CHECK(simgrid->iteration_s() == Approx(fast->iteration_s()).epsilon(1e-9));
 }
 
+// Two replicas of a rank with tensor and context parallelism 2 on two nodes of
+// four: devices 0, 2, 4 and 6 hold one half of the parameters, the odd ones the
+// other. Two rings for each half, of half of the buffer.
+TEST_CASE("network: gradients go over replicas and parts of a context",
+          "[program]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  LowerOptions options = Options(*schedule);
+  options.replicas = 2;
+  options.gradient_bytes = {1024};
+  options.network = NetworkOf(
+      std::make_shared<Cluster>(*BuildCluster(SmallFabric(2, 4, 4))), {0, 4}, 1,
+      2, 4);
+  options.network.context_parallel = 2;
+  const Program program = Lowered(schedule, options);
+  const std::vector<Member> members =
+      GroupMembers(program, program.groups[0], 0);
+  CHECK(DevicesThatMeet(program.network, members) ==
+        std::vector<std::vector<int>>{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  const CollectivePlan plan =
+      PlanCollective(program, OpKind::kAllReduce, 1024, members);
+  CHECK(plan.ring);
+  CHECK(plan.bytes_per_edge == 2 * 3.0 / 4 * 1024 / 2);
+  CHECK(plan.seconds == 2 * 3 * 0.5 + plan.bytes_per_edge / 16);
+  for (const LinkLoad& load : plan.loads) {
+    if (program.network.cluster->links()[load.link].bytes_per_s == 16) {
+      CHECK(load.flows == 1);
+    }
+  }
+  const double alone_s = 8 + 16 + plan.seconds;
+  for (const auto& run : {RunFast, RunSimgrid}) {
+    const absl::StatusOr<RunSummary> summary = run(program, {});
+    REQUIRE(summary.ok());
+    CHECK(summary->iteration_s() == Approx(alone_s).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("lower: one replica reduces over the parts of its context",
+          "[program]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  LowerOptions options = Options(*schedule);
+  options.parameter_bytes = {512};
+  options.network = NetworkOf(
+      std::make_shared<Cluster>(*BuildCluster(SmallFabric(1, 4, 0))), {0}, 1, 1,
+      4);
+  CHECK(Lowered(schedule, options).groups.empty());
+  options.network.context_parallel = 2;
+  // Devices 0 and 2, and 1 and 3, on NVLink with 64 B/s.
+  const double scatter_s = 0.25 + 1.0 / 2 * 64 / 64;
+  for (const auto& [mode, seconds] :
+       {std::pair(DataParallel::kDdp, 2 * scatter_s),
+        std::pair(DataParallel::kZero2, scatter_s)}) {
+    options.data_parallel = mode;
+    const Program program = Lowered(schedule, options);
+    for (const auto& run : {RunFast, RunSimgrid}) {
+      const absl::StatusOr<RunSummary> summary = run(program, {});
+      REQUIRE(summary.ok());
+      CHECK(summary->iteration_s() ==
+            Approx(8 + 16 + seconds +
+                   (mode == DataParallel::kZero2 ? 0.25 + 0.5 * 512 / 64 : 0))
+                .epsilon(1e-9));
+    }
+  }
+  // Pulls and pushes are of replicas.
+  options.data_parallel = DataParallel::kOdc;
+  options.layers.stages = {{{.parameters = 1, .stored = 1}}};
+  CHECK(Lowered(schedule, options).groups.empty());
+}
+
+TEST_CASE("lower: shards of several replicas lie across, copies near by",
+          "[program]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  LowerOptions options = Options(*schedule);
+  options.parameter_bytes = {512};
+  options.data_parallel = DataParallel::kFsdp;
+  options.shard_blocks = ShardBlocks::kLayer;
+  options.replicas = 8;
+  options.layers.stages = {{{.parameters = 1, .stored = 1}}};
+  options.layers.shard_group = 4;
+  options.layers.near_group = 2;
+  options.network.context_parallel = 2;
+  const Program program = Lowered(schedule, options);
+  double across = 0;
+  for (const SideOp& op : program.ranks[0].side_ops) {
+    if (op.group < 0) continue;
+    const Group& group = program.groups[op.group];
+    CHECK(group.contexts == (!group.across && group.part != 2));
+    const size_t members = GroupMembers(program, group, 0).size();
+    if (op.kind == OpKind::kReduceScatter) CHECK(members == 4 * 2);
+    if (!group.across) continue;
+    CHECK(members == 2);
+    across = op.bytes;
+  }
+  CHECK(across == 64.0 / (4 * 2));
+}
+
 // The last of N iterations meets the next one on the links, as those before.
 TEST_CASE("engine: a period does not depend on where the run ends",
           "[engine]") {

@@ -84,8 +84,8 @@ double NaivePeersSeconds(const Program& program, const SideOp& op, int replica,
       const int other = node * size + (replica + peer.place) % size;
       for (int index = 0; index < network.mapping->devices_per_rank();
            ++index) {
-        const int own = network.mapping->DeviceOf(replica, rank) + index;
-        const int their = network.mapping->DeviceOf(other, rank) + index;
+        const int own = network.mapping->DeviceOf(replica, rank, index);
+        const int their = network.mapping->DeviceOf(other, rank, index);
         const std::vector<LinkId> route = op.kind == OpKind::kPull
                                               ? cluster.Route(their, own)
                                               : cluster.Route(own, their);
@@ -144,8 +144,8 @@ double NaiveTransferSeconds(const Program& program, const Channel& channel,
   if (network.cluster == nullptr) return network.hop_s;
   return SecondsOfDevices(network, channel.bytes, [&](int index) {
     return network.cluster->Route(
-        network.mapping->DeviceOf(replica, channel.from_rank) + index,
-        network.mapping->DeviceOf(replica, channel.to_rank) + index);
+        network.mapping->DeviceOf(replica, channel.from_rank, index),
+        network.mapping->DeviceOf(replica, channel.to_rank, index));
   });
 }
 
@@ -154,7 +154,7 @@ double NaiveCopySeconds(const Program& program, const Lane& lane, PassKind kind,
   const Network& network = program.network;
   if (network.cluster == nullptr || lane.bytes == 0) return lane.seconds;
   return SecondsOfDevices(network, lane.bytes, [&](int index) {
-    const int device = network.mapping->DeviceOf(replica, rank) + index;
+    const int device = network.mapping->DeviceOf(replica, rank, index);
     return kind == PassKind::kOffload ? network.cluster->DeviceToHost(device)
                                       : network.cluster->HostToDevice(device);
   });
@@ -174,8 +174,8 @@ double NaiveOneSidedSeconds(const Program& program, const SideOp& op,
   if (op.peer == rank && other == replica) return 0;
   if (network.cluster == nullptr) return network.hop_s;
   return SecondsOfDevices(network, op.bytes, [&](int index) {
-    const int own = network.mapping->DeviceOf(replica, rank) + index;
-    const int peer = network.mapping->DeviceOf(other, op.peer) + index;
+    const int own = network.mapping->DeviceOf(replica, rank, index);
+    const int peer = network.mapping->DeviceOf(other, op.peer, index);
     return op.kind == OpKind::kPull ? network.cluster->Route(peer, own)
                                     : network.cluster->Route(own, peer);
   });
@@ -186,7 +186,7 @@ double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
   const Network& network = program.network;
   if (network.cluster == nullptr) return 0;
   const auto device = [&](int index) {
-    return network.mapping->DeviceOf(replica, rank) + index;
+    return network.mapping->DeviceOf(replica, rank, index);
   };
   if (op.kind == OpKind::kCopyOut || op.kind == OpKind::kCopyIn) {
     return SecondsOfDevices(network, op.bytes, [&](int index) {
@@ -205,14 +205,18 @@ double NaiveHostSeconds(const Program& program, const SideOp& op, int replica,
 std::vector<DeviceFlow> RingEdges(const Network& network,
                                   const std::vector<Member>& members,
                                   double bytes, double share) {
-  // [index of a device in its rank][node]: the devices there.
+  // Devices of a rank in the order of tensor, then context parallelism.
+  int parts = network.mapping->devices_per_rank();
+  if (members[0].context >= 0) parts /= network.context_parallel;
+  // [part of the parameters][node]: the devices there.
   std::vector<std::map<int, std::vector<int>>> nodes;
   size_t rings = members.size();
-  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+  for (int part = 0; part < parts; ++part) {
     auto& own = nodes.emplace_back();
     for (const Member& member : members) {
-      const int device =
-          network.mapping->DeviceOf(member.replica, member.rank) + index;
+      const int device = network.mapping->DeviceOf(
+          member.replica, member.rank,
+          part + (member.context < 0 ? 0 : member.context * parts));
       own[network.cluster->devices()[device].node].push_back(device);
     }
     for (auto& [node, devices] : own) {

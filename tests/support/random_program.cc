@@ -203,8 +203,12 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
     if (random.Chance(50)) {
       lower.activation_bytes.assign(schedule.stages(), random.Int(1, 30));
     }
+    // Drawn before, so that seeds stay what they are.
+    if (static_cast<int>(lower.hop_bytes) % 2 == 0) {
+      lower.network.context_parallel = per_rank;
+    }
     absl::StrAppend(&out.about, " nodes ", nodes, " devices of a rank ",
-                    per_rank);
+                    per_rank, " contexts ", lower.network.context_parallel);
   } else {
     lower.network.hop_s = random.Time(3);
   }

@@ -1,0 +1,152 @@
+#include "sim/cost/exchange.h"
+
+#include <algorithm>
+
+#include "sim/cost/exchange_time.h"
+
+namespace pipewright {
+namespace {
+
+// Exchanges beside the passes of another microbatch are no part of these, and
+// where groups of experts cut those of tensor parallelism nobody knows here which
+// devices they are.
+bool IsTraffic(const TrainingSpec& training, const OpComm& comm) {
+  return comm.members > 1 && comm.bytes > 0 && !comm.beside_passes &&
+         (comm.group != CommGroup::kExpert || training.etp() == training.tp);
+}
+
+}  // namespace
+
+double StartSeconds(const AnalyticOptions& options,
+                    const TrainingSpec& training, const OpComm& comm) {
+  OpComm least = comm;
+  least.bytes = std::min(comm.bytes, 1.0);
+  return std::min(CommSeconds(options, training, least),
+                  CommSeconds(options, training, comm));
+}
+
+void AddExchanges(const std::vector<PassExchange>& more, double times,
+                  std::vector<PassExchange>* sum) {
+  for (const PassExchange& one : more) {
+    const auto same =
+        std::find_if(sum->begin(), sum->end(), [&](const PassExchange& other) {
+          return other.group == one.group && other.members == one.members &&
+                 other.to_all == one.to_all && other.is_beside == one.is_beside;
+        });
+    const auto at = same - sum->begin();
+    if (same == sum->end()) {
+      sum->push_back({.group = one.group,
+                      .members = one.members,
+                      .to_all = one.to_all,
+                      .is_beside = one.is_beside});
+    }
+    PassExchange& into = (*sum)[at];
+    into.seconds += times * one.seconds;
+    into.latency_s += times * one.latency_s;
+    into.bytes += times * one.bytes;
+    into.compute_s += times * one.compute_s;
+  }
+  std::erase_if(*sum,
+                [](const PassExchange& each) { return each.seconds <= 0; });
+}
+
+PassExchange ExchangeOf(const OpComm& comm, double seconds, double start_s) {
+  PassExchange exchange = {.group = comm.group,
+                           .members = comm.members,
+                           .to_all = comm.kind == CommKind::kAllToAll,
+                           .is_beside = comm.overlaps,
+                           .seconds = seconds,
+                           .latency_s = start_s};
+  const double members = comm.members;
+  switch (comm.kind) {
+    case CommKind::kAllReduce:
+      exchange.bytes = 2 * (members - 1) / members * comm.bytes;
+      break;
+    case CommKind::kAllGather:
+    case CommKind::kReduceScatter:
+      exchange.bytes = (members - 1) / members * comm.bytes;
+      break;
+    case CommKind::kAllToAll:
+      exchange.bytes =
+          BytesOfExchange(comm, comm.members, 1).buffer / members;
+      break;
+    case CommKind::kRing:
+      exchange.bytes = (members - 1) * comm.bytes;
+      break;
+  }
+  return exchange;
+}
+
+std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
+                                      const TrainingSpec& training,
+                                      const ModelOp& op, const OpTime& time,
+                                      OpPass pass) {
+  std::vector<PassExchange> exchanges;
+  for (const OpComm& comm : op.comms) {
+    if (comm.pass != pass || !IsTraffic(training, comm)) continue;
+    PassExchange one = ExchangeOf(comm, CommSeconds(options, training, comm),
+                                  StartSeconds(options, training, comm));
+    const double first = comm.pieces > 0 ? 1.0 / comm.pieces : 0;
+    if (first > 0) {
+      // Nothing hides the first piece.
+      PassExchange alone = one;
+      alone.is_beside = false;
+      AddExchanges({alone}, first, &exchanges);
+      one.is_beside = true;
+    }
+    if (one.is_beside) one.compute_s = time.seconds[static_cast<int>(pass)];
+    // Several beside one computation share it.
+    const bool shares =
+        std::any_of(exchanges.begin(), exchanges.end(),
+                    [](const PassExchange& other) { return other.is_beside; });
+    if (shares) one.compute_s = 0;
+    // The rest of them is beside the whole computation.
+    one.compute_s /= 1 - first;
+    AddExchanges({one}, 1 - first, &exchanges);
+  }
+  return exchanges;
+}
+
+std::vector<StageExchanges> ExchangesOfStages(
+    const ModelSpec& model, const TrainingSpec& training,
+    const AnalyticOptions* options, const StageLayout& layout,
+    const std::vector<int>& rank_of_stage) {
+  std::vector<StageExchanges> stages;
+  if (options == nullptr) return stages;
+  const std::vector<Recompute> recompute =
+      RecomputeOfStages(training, rank_of_stage);
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    StageExchanges& sum = stages.emplace_back();
+    sum.layers = 0;
+    for (const StageBlock& block : layout.stages[stage]) {
+      const double count =
+          static_cast<double>(block.count) * block.part * training.slices;
+      sum.layers += static_cast<int>(block.count);
+      const bool is_layer =
+          block.kind != BlockKind::kEmbedding && block.kind != BlockKind::kHead;
+      for (const ModelOp& op :
+           BlockOps(model, training, block.kind, block.first_layer)) {
+        for (OpComm comm : op.comms) {
+          if (!IsTraffic(training, comm)) continue;
+          comm.overlaps = false;
+          const std::vector<PassExchange> one = {
+              ExchangeOf(comm, CommSeconds(*options, training, comm),
+                         StartSeconds(*options, training, comm))};
+          const bool again = comm.pass == OpPass::kForward && is_layer &&
+                             IsRecomputed(op, recompute[stage]);
+          if (again) AddExchanges(one, count, &sum.recompute);
+          AddExchanges(one, count,
+                       comm.pass == OpPass::kForward ? &sum.forward
+                       : comm.pass == OpPass::kBackwardInput
+                           ? &sum.backward_input
+                           : &sum.backward_weight);
+        }
+      }
+    }
+    AddExchanges(sum.recompute, 1, &sum.backward_input);
+    sum.layers = std::max(1, sum.layers);
+  }
+  return stages;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,25 @@
+// Rings of groups of devices, and what they put on the links of a cluster.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "sim/cost/collective_time.h"
+#include "sim/topology/cluster.h"
+
+namespace pipewright {
+
+// What all rings of some groups put on the links.
+struct RingTraffic {
+  // Edges between two members at a time, of all groups at once.
+  RingLinks links = {
+      .edge_bytes_per_s = std::numeric_limits<double>::infinity(),
+      .ring_bytes_per_s = std::numeric_limits<double>::infinity()};
+  std::vector<LinkLoad> loads;
+};
+
+// Of groups of as many devices each, whose rings turn at once.
+RingTraffic RingTrafficOf(const Cluster& cluster,
+                          std::vector<std::vector<int>> groups);
+
+}  // namespace pipewright

@@ -1,0 +1,334 @@
+// Exchanges inside passes as traffic: alone they take their time, and where
+// groups share cards what their steps take, spelled out one by one.
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/engine/fast_engine.h"
+#include "sim/engine/simgrid_engine.h"
+#include "sim/program/dp_classes.h"
+#include "sim/program/lane_exchanges.h"
+#include "tests/support/lowering.h"
+#include "tests/support/random_program.h"
+#include "tests/support/step_flows.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kCard = 16;  // bytes a second of SmallFabric
+
+std::shared_ptr<const Cluster> Fabric(int nodes, int devices, int cards) {
+  return std::make_shared<Cluster>(
+      *BuildCluster(SmallFabric(nodes, devices, cards)));
+}
+
+Network Placed(std::shared_ptr<const Cluster> cluster, const std::string& order,
+               int pp, int dp, int tensor, int contexts = 1) {
+  Network network;
+  const int devices = cluster->num_devices();
+  network.cluster = std::move(cluster);
+  network.mapping = std::make_shared<const RankMapping>(
+      RankMapping::FromOrder(order, pp, dp, devices, tensor * contexts,
+                             contexts)
+          .value());
+  network.context_parallel = contexts;
+  return network;
+}
+
+// Of every pass: so long in all, `exchange` of it, layer after layer.
+LowerOptions Options(const Schedule& schedule, Network network, double seconds,
+                     const PassExchange& exchange, int layers = 1) {
+  LowerOptions options;
+  options.costs = CostsOf(schedule, {.forward = seconds,
+                                     .backward_input = seconds / 2,
+                                     .backward_weight = seconds / 2});
+  for (StageCosts& stage : options.costs.stages) {
+    stage.backward_full_s = seconds;
+  }
+  options.costs.exchanges.assign(
+      schedule.stages(),
+      {.layers = layers, .forward = {exchange}, .backward_input = {exchange}});
+  options.network = std::move(network);
+  options.replicas = options.network.mapping->dp();
+  options.hop_bytes = 0.001;
+  options.iterations = 1;
+  return options;
+}
+
+// All seconds from one card at full speed, in one ring over so many nodes.
+PassExchange OverCards(double seconds, int members, double latency_s = 0) {
+  return {.group = CommGroup::kTensor,
+          .members = members,
+          .seconds = seconds,
+          .latency_s = latency_s,
+          .bytes = (seconds - latency_s) * kCard};
+}
+
+double Seconds(const Program& program, bool native = false) {
+  const absl::StatusOr<RunSummary> run =
+      RunSimgrid(program, {.native_flows = native});
+  INFO(run.status());
+  REQUIRE(run.ok());
+  return run->iteration_s();
+}
+
+double FastSeconds(const Program& program) {
+  return RunFast(program, {}).value().iteration_s();
+}
+
+TEST_CASE("exchanges: alone a pass takes what it takes", "[engine]") {
+  // Two ranks share all cards, and take turns.
+  const auto schedule =
+      Parsed("pp 2 vpp 1 microbatches 1\n0: F0 BW0\n1: F0 BW0");
+  for (const int layers : {1, 3, 100}) {
+    for (const bool beside : {false, true}) {
+      PassExchange exchange = OverCards(3, 4, 0.5);
+      exchange.is_beside = beside;
+      exchange.compute_s = beside ? 2 : 0;
+      LowerOptions options =
+          Options(*schedule, Placed(Fabric(4, 2, 1), "pp-tp-dp", 2, 1, 4), 7,
+                  exchange, layers);
+      options.costs.microbatch_factor = {1.25};
+      const Program program = Lowered(schedule, options);
+      const double fast_s = FastSeconds(program);
+      for (const bool native : {false, true}) {
+        CHECK(Seconds(program, native) == Approx(fast_s).epsilon(1e-11));
+      }
+      // It has been run in pieces.
+      options.costs.exchanges.clear();
+      const int64_t plain = RunSimgrid(Lowered(schedule, options), {})->timers;
+      CHECK(RunSimgrid(program, {})->timers >= plain + 4 * std::min(layers, 8));
+    }
+  }
+}
+
+TEST_CASE("exchanges: links that one rank has alone cost no events",
+          "[engine]") {
+  const auto schedule =
+      Parsed("pp 2 vpp 1 microbatches 2\n0: F0 F1 BW0 BW1\n1: F0 BW0 F1 BW1");
+  // A node each, with a card for each device: hops do not cross NVLink.
+  LowerOptions options =
+      Options(*schedule, Placed(Fabric(2, 4, 4), "dp-pp", 2, 1, 4), 7,
+              OverCards(3, 4), 5);
+  const absl::StatusOr<RunSummary> run =
+      RunSimgrid(Lowered(schedule, options), {});
+  options.costs.exchanges.clear();
+  CHECK(run->timers == RunSimgrid(Lowered(schedule, options), {})->timers);
+}
+
+// Two replicas, one device of each on every node, one card a node.
+TEST_CASE("exchanges: two groups on the same cards share them", "[engine]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  const Network network = Placed(Fabric(2, 2, 1), "dp-tp-pp", 1, 2, 2);
+  const auto seconds = [&](const PassExchange& exchange) {
+    const Program program =
+        Lowered(schedule, Options(*schedule, network, 2, exchange));
+    const double fluid_s = Seconds(program);
+    CHECK(Seconds(program, true) == Approx(fluid_s).epsilon(1e-9));
+    CHECK(FastSeconds(program) == 4);
+    return fluid_s;
+  };
+  // A second of each pass: both together take two.
+  CHECK(seconds(OverCards(1, 2)) == Approx(2 * (1 + 2)));
+  // Half of it is latency.
+  CHECK(seconds(OverCards(1, 2, 0.5)) == Approx(2 * (1 + 0.5 + 1)));
+  // An estimate that leaves the other group its half of the cards.
+  PassExchange half = OverCards(1, 2);
+  half.bytes /= 2;
+  CHECK(seconds(half) == Approx(4));
+  // Beside computation that takes as long as both do, or not.
+  PassExchange beside = OverCards(0.5, 2);
+  beside.is_beside = true;
+  beside.compute_s = 1;
+  CHECK(seconds(beside) == Approx(4));
+  beside.bytes *= 1.5;
+  beside.seconds *= 1.5;
+  CHECK(seconds(beside) == Approx(2 * (1 + 1.5)));
+}
+
+// A group's layers one after the other, each computation and an all-gather
+// whose every step is a flow from every member to the next one.
+class SteppedGroup {
+ public:
+  SteppedGroup(const Cluster& cluster, std::vector<int> devices,
+               std::vector<StepFlow>* steps)
+      : cluster_(cluster), devices_(std::move(devices)), steps_(*steps) {}
+
+  void AddLayer(double compute_s, double bytes) {
+    const size_t count = devices_.size();
+    for (size_t step = 0; step + 1 < count; ++step) {
+      std::vector<int> sent(count);
+      for (size_t at = 0; at < count; ++at) {
+        StepFlow flow;
+        flow.links = cluster_.Route(devices_[at], devices_[(at + 1) % count]);
+        flow.bytes = bytes / static_cast<double>(count);
+        for (const LinkId link : flow.links) {
+          flow.latency_s += cluster_.links()[link].latency_s;
+        }
+        if (step == 0) flow.latency_s += compute_s;
+        if (!last_.empty()) {
+          flow.after = {last_[at], last_[(at + count - 1) % count]};
+        }
+        sent[at] = static_cast<int>(steps_.size());
+        steps_.push_back(std::move(flow));
+      }
+      last_ = std::move(sent);
+    }
+  }
+
+ private:
+  const Cluster& cluster_;
+  const std::vector<int> devices_;
+  std::vector<StepFlow>& steps_;
+  std::vector<int> last_;  // [place] its flow of the step before
+};
+
+// One microbatch of two replicas, of which the second does everything `slower`
+// times as slow with as many times the bytes.
+void CheckAgainstSteps(int nodes, int layers, double slower, double compute_s,
+                       double bytes) {
+  const auto cluster = Fabric(nodes, 2, 1);
+  const double members = nodes;
+  const double latency_s = 2 * 0.25;
+  const double gather_s = (members - 1) * (latency_s + bytes / members / kCard);
+  const double pass_s = layers * (compute_s + gather_s);
+  PassExchange exchange =
+      OverCards(layers * gather_s, nodes, layers * (members - 1) * latency_s);
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  const Network network = Placed(cluster, "dp-tp-pp", 1, 2, nodes);
+  LowerOptions options = Options(*schedule, network, pass_s, exchange, layers);
+  std::vector<Program> classes = {Lowered(schedule, options)};
+  options.costs.microbatch_factor = {slower};
+  classes.push_back(Lowered(schedule, options));
+  const Program program = JoinClasses(std::move(classes), {0, 1}).value();
+  std::vector<StepFlow> steps;
+  for (const int replica : {0, 1}) {
+    std::vector<int> devices;
+    for (int node = 0; node < nodes; ++node) {
+      devices.push_back(2 * node + replica);
+    }
+    SteppedGroup group(*cluster, std::move(devices), &steps);
+    const double factor = replica == 0 ? 1 : slower;
+    for (int layer = 0; layer < 2 * layers; ++layer) {
+      // Latencies are not slower: what a factor adds to them is computation.
+      group.AddLayer(
+          factor * compute_s + (factor - 1) * (members - 1) * latency_s,
+          factor * bytes);
+    }
+  }
+  const double stepped_s = LastEnd(*cluster, steps);
+  const double alone_s = 2 * pass_s * slower;
+  const double traffic_s = Seconds(program);
+  INFO(nodes << " nodes, " << layers << " layers, slower " << slower
+             << ": alone " << alone_s << ", steps " << stepped_s
+             << ", as traffic " << traffic_s);
+  CHECK(stepped_s > 1.02 * alone_s);
+  CHECK(traffic_s == Approx(stepped_s).epsilon(0.02));
+}
+
+TEST_CASE("exchanges: two groups that share all cards are near their steps",
+          "[engine]") {
+  for (const int nodes : {16, 64}) {
+    for (const double slower : {1.0, 1.15, 1.3}) {
+      // Little computation, and as much as exchanges.
+      CheckAgainstSteps(nodes, 8, slower, nodes * 0.1, nodes * 64.0);
+      CheckAgainstSteps(nodes, 8, slower, nodes * 4.0, nodes * 64.0);
+    }
+  }
+  CheckAgainstSteps(16, 24, 1.1, 64, 1024);
+}
+
+TEST_CASE("exchanges: other traffic slows them, and they slow it", "[engine]") {
+  // The hop of two ranks, each on one device of both nodes.
+  const auto schedule =
+      Parsed("pp 2 vpp 1 microbatches 2\n0: F0 F1 BW0 BW1\n1: F0 BW0 F1 BW1");
+  LowerOptions options =
+      Options(*schedule, Placed(Fabric(4, 2, 1), "tp-pp-dp", 2, 1, 4), 4,
+              OverCards(1, 4), 4);
+  options.hop_bytes = 24;
+  const Program program = Lowered(schedule, options);
+  const double fast_s = FastSeconds(program);
+  const double shared_s = Seconds(program);
+  CHECK(shared_s > fast_s + 0.1);
+  CHECK(Seconds(program, true) == Approx(shared_s).epsilon(1e-9));
+  // No exchanges, no difference.
+  options.costs.exchanges.clear();
+  CHECK(Seconds(Lowered(schedule, options)) < shared_s - 0.1);
+}
+
+TEST_CASE("exchanges: times scale, and names of devices do not matter",
+          "[engine]") {
+  const auto schedule =
+      Parsed("pp 2 vpp 1 microbatches 2\n0: F0 F1 BW0 BW1\n1: F0 BW0 F1 BW1");
+  const auto seconds = [&](double faster, std::vector<int> devices) {
+    ShapeParams shape = SmallFabric(8, 2, 1);
+    for (LinkClass* link : {&shape.nvlink, &shape.nic, &shape.pcie}) {
+      link->bytes_per_s *= faster;
+      link->latency_s /= faster;
+    }
+    PassExchange exchange = OverCards(1.5, 4, 0.25);
+    exchange.seconds /= faster;
+    exchange.latency_s /= faster;
+    Network network = NetworkOf(std::make_shared<Cluster>(*BuildCluster(shape)),
+                                std::move(devices), 2, 2, 4);
+    LowerOptions options =
+        Options(*schedule, std::move(network), 4 / faster, exchange, 4);
+    options.hop_bytes = 24;
+    options.data_parallel = DataParallel::kDdp;
+    options.gradient_bytes = {64, 64};
+    const Program program = Lowered(schedule, options);
+    CHECK(Seconds(program) > 1.01 * FastSeconds(program));
+    return Seconds(program);
+  };
+  const double usual_s = seconds(1, {0, 4, 8, 12});
+  CHECK(seconds(2, {0, 4, 8, 12}) == Approx(usual_s / 2).epsilon(1e-9));
+  CHECK(seconds(1, {12, 0, 4, 8}) == Approx(usual_s).epsilon(1e-9));
+  CHECK(seconds(1, {8, 12, 0, 4}) == Approx(usual_s).epsilon(1e-9));
+}
+
+TEST_CASE("exchanges: what groups put on the links", "[engine]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  // Four replicas of tensor and context parallelism 2 on four nodes of four.
+  const auto cluster = Fabric(4, 4, 1);
+  LowerOptions options = Options(
+      *schedule, Placed(cluster, "dp-pp", 1, 4, 2, 2), 1, OverCards(0.5, 2));
+  const Program program = Lowered(schedule, options);
+  const auto flows_on = [&](const PassExchange& exchange, int replica,
+                            const std::string& link) {
+    double flows = 0;
+    for (const LinkLoad& load :
+         FlowsOfExchange(program, exchange, replica, 0).loads) {
+      if (cluster->links()[load.link].name == link) flows += load.flows;
+    }
+    return flows;
+  };
+  const PassExchange tensor = {.group = CommGroup::kTensor, .members = 2};
+  const PassExchange context = {.group = CommGroup::kContext, .members = 2};
+  // Both rings of either kind: every device sends to one.
+  for (const PassExchange& exchange : {tensor, context}) {
+    for (const char* device : {"gpu0", "gpu1", "gpu2", "gpu3"}) {
+      CHECK(flows_on(exchange, 1,
+                     std::string("node1/") + device + "/nvlink-up") == 1);
+    }
+    CHECK(flows_on(exchange, 1, "node1/nic0/up") == 0);
+  }
+  // Experts of four parts of contexts: replicas 2 and 3. Each of four devices
+  // sends to one neighbour but one, and to two over the cards.
+  const PassExchange experts = {
+      .group = CommGroup::kExpert, .members = 4, .to_all = true};
+  CHECK(flows_on(experts, 2, "node2/gpu0/nvlink-up") == 1);
+  CHECK(flows_on(experts, 2, "node2/nic0/up") == 8);
+  CHECK(flows_on(experts, 2, "node3/nic0/down") == 8);
+  CHECK(flows_on(experts, 2, "node1/nic0/down") == 0);
+  CHECK(FirstOfExchange(program, 4, 3) == 2);
+  CHECK(FirstOfExchange(program, 1, 3) == 3);
+  // Members that are not the run's are on no link.
+  CHECK(FlowsOfExchange(program, {.members = 4}, 0, 0).loads.empty());
+}
+
+}  // namespace
+}  // namespace pipewright

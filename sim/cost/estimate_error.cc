@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "sim/cost/block_prices.h"
 #include "sim/cost/clock.h"
 
 namespace pipewright {
@@ -44,23 +46,20 @@ RatioInterval EstimateError(const ModelSpec& model,
                             const TrainingSpec& training,
                             const AnalyticOptions& options,
                             const StageLayout& layout) {
+  return EstimateError(
+      BlockPrices(std::make_shared<const Inventory>(model, training), options),
+      layout);
+}
+
+RatioInterval EstimateError(const BlockPrices& prices,
+                            const StageLayout& layout) {
+  const AnalyticOptions& options = prices.options();
   std::map<std::pair<std::string, int>, Part> kernels;
   double collectives_s = 0;
-  std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> known;
   for (const std::vector<StageBlock>& blocks : layout.stages) {
     for (const StageBlock& block : blocks) {
-      // Layers of a kind are alike but where some are frozen.
-      const int64_t layer = model.frozen_layers == 0 ? 0 : block.first_layer;
-      auto found = known.find({block.kind, layer});
-      if (found == known.end()) {
-        found = known
-                    .emplace(std::make_pair(block.kind, layer),
-                             BlockTimes(model, training, options, block.kind,
-                                        block.first_layer))
-                    .first;
-      }
       const double times = static_cast<double>(block.count) * block.part;
-      for (const OpTime& op : found->second) {
+      for (const OpTime& op : prices.Times(block.kind, block.first_layer)) {
         for (int pass = 0; pass < kNumOpPasses; ++pass) {
           collectives_s += times * op.comm_seconds[pass];
           if (op.seconds[pass] <= 0) continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sim/cost/analytic.h"
+#include "sim/cost/block_prices.h"
 #include "sim/model/stages.h"
 
 namespace pipewright {
@@ -17,6 +18,9 @@ struct RatioInterval {
 // same in all layers; those of different kernels are independent; what another
 // device of the kind and another campaign would change, and the law of the
 // clock, are common to all.
+RatioInterval EstimateError(const BlockPrices& prices,
+                            const StageLayout& layout);
+// The same of prices that nobody shares.
 RatioInterval EstimateError(const ModelSpec& model,
                             const TrainingSpec& training,
                             const AnalyticOptions& options,

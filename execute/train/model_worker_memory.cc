@@ -1,5 +1,6 @@
 // What a worker's passes hold: reserved before the run, recorded in it.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -141,9 +142,20 @@ void ModelWorker::MeasureMicrobatch() {
     kinds.insert(pass.kind());
   }
   microbatch_bytes_.assign(own().schedule->directions, 0);
+  // Layers of a stage run one after the other: behind each pass it is that of
+  // all of them. [stage of the schedule, replica]
+  std::map<StageKey, std::array<size_t, 3>> slice_bytes;
   for (const auto& [key, stage] : stages_) {
-    microbatch_bytes_[key.second] +=
-        static_cast<double>(stage->MicrobatchBytes(kinds));
+    auto& of_stage = slice_bytes[{units_.StageOf(key.first), key.second}];
+    const std::array<size_t, 3> own_bytes = stage->SliceBytes(kinds);
+    for (size_t pass = 0; pass < own_bytes.size(); ++pass) {
+      of_stage[pass] += own_bytes[pass];
+    }
+    microbatch_bytes_[key.second] += static_cast<double>(stage->CacheBytes());
+  }
+  for (const auto& [key, bytes] : slice_bytes) {
+    const size_t most = *std::max_element(bytes.begin(), bytes.end());
+    microbatch_bytes_[key.second] += static_cast<double>(model_.slices * most);
   }
 }
 

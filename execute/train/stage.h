@@ -3,6 +3,7 @@
 // what it is told and knows neither ranks nor order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -117,9 +118,10 @@ class Stage {
   size_t HeldBytes() const;
   // What a forward leaves of them.
   size_t ForwardBytes() const;
-  // The most that one microbatch, all its slices, leaves of them behind any
-  // pass of `kinds`.
-  size_t MicrobatchBytes(const std::set<PassKind>& kinds) const;
+  // What one slice of a microbatch leaves of them behind its F, its R and its
+  // B, where they are among `kinds`; else 0.
+  std::array<size_t, 3> SliceBytes(const std::set<PassKind>& kinds) const;
+  size_t CacheBytes() const;  // of a microbatch
 
   // Forgets the activations of all microbatches.
   void DropActivations();
@@ -248,7 +250,6 @@ class Stage {
   absl::Status FillIds(int64_t sample, int slice, bool targets,
                        const Payload& ids);
   size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
-  size_t CacheBytes() const;  // of a microbatch
   // Of a slice: what is kept to recompute from, and all that a backward needs.
   size_t InputBytes() const;
   size_t WholeBytes() const;

@@ -50,17 +50,16 @@ size_t Stage::ForwardBytes() const {
   return model_.recompute ? InputBytes() : WholeBytes();
 }
 
-size_t Stage::MicrobatchBytes(const std::set<PassKind>& kinds) const {
-  size_t most = ForwardBytes();
-  if (kinds.contains(PassKind::kRecompute)) {
-    most = std::max(most, WholeBytes());
-  }
+std::array<size_t, 3> Stage::SliceBytes(const std::set<PassKind>& kinds) const {
+  std::array<size_t, 3> bytes = {ForwardBytes(), 0, 0};
+  if (kinds.contains(PassKind::kRecompute)) bytes[1] = WholeBytes();
   if (kinds.contains(PassKind::kBackwardInput)) {
-    size_t left = first() ? IdsBytes() : 0;
-    for (const Part& part : parts_) left += part.size.inputs + part.size.grads;
-    most = std::max(most, left);
+    bytes[2] = first() ? IdsBytes() : 0;
+    for (const Part& part : parts_) {
+      bytes[2] += part.size.inputs + part.size.grads;
+    }
   }
-  return static_cast<size_t>(model_.slices) * most + CacheBytes();
+  return bytes;
 }
 
 std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,

@@ -14,6 +14,7 @@
 #include "sim/config/framework_memory.h"
 #include "sim/memory/activations.h"
 #include "sim/memory/executor_memory.h"
+#include "sim/program/gathers_layers.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 
@@ -53,6 +54,7 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   spec.fp8 = training.precision == Precision::kFp8;
   spec.recompute = training.recompute == Recompute::kFull ||
                    schedule.Has(PassKind::kRecompute);
+  spec.by_layer = GathersLayers(run->lower);
   ExecutedModel versions;
   SetWeightVersions(schedule, &versions);
   spec.keeps_versions = versions.keeps_versions;

@@ -57,4 +57,15 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
       &sums_);
 }
 
+const BlockPrices& BlockPrices::WithEnergy(double factor) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<const BlockPrices>& other = with_energy_[factor];
+  if (other == nullptr) {
+    AnalyticOptions options = options_;
+    options.device.bf16_joules_per_flop *= factor;
+    other = std::make_unique<const BlockPrices>(inventory_, std::move(options));
+  }
+  return *other;
+}
+
 }  // namespace pipewright

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "sim/cost/block_prices.h"
 #include "sim/cost/block_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/model/precision.h"
@@ -212,15 +214,16 @@ std::map<std::pair<BlockKind, int64_t>, Alike> BlocksByClass(
   return blocks;
 }
 
-Parts PartsOf(const ModelSpec& model, const TrainingSpec& training,
-              const AnalyticOptions& options, const StageLayout& layout) {
+Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
+  const ModelSpec& model = prices.inventory().model();
+  const TrainingSpec& training = prices.inventory().training();
+  const AnalyticOptions& options = prices.options();
   constexpr int kWeight = static_cast<int>(OpPass::kBackwardWeight);
   Parts parts;
   for (const auto& [key, same] : BlocksByClass(model, layout)) {
-    const std::vector<ModelOp> ops =
-        BlockOps(model, training, key.first, same.layer);
-    const std::vector<OpTime> times =
-        BlockTimes(model, training, options, key.first, same.layer);
+    const std::vector<ModelOp>& ops =
+        prices.inventory().Ops(key.first, same.layer);
+    const std::vector<OpTime>& times = prices.Times(key.first, same.layer);
     double device[kNumOpPasses] = {0, 0, 0};
     double host[kNumOpPasses] = {0, 0, 0};
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
@@ -257,19 +260,18 @@ Parts PartsOf(const ModelSpec& model, const TrainingSpec& training,
 }
 
 // What the clock adds, from estimates at the ends of what is not known.
-Sides ClockSides(const ModelSpec& model, const TrainingSpec& training,
-                 const AnalyticOptions& options, const StageLayout& layout,
+Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
                  const Parts& parts) {
+  const AnalyticOptions& options = prices.options();
   // The curves are of a lasting load and know of no clock.
   if (options.silicon == nullptr) return {kCurvesClock, kCurvesClock};
   if (!options.sustained) return {};
   Squares squares;
   squares.Add(kFittedClock * parts.clocked_s / parts.all_s);
-  const Sides energy = EnergyOf(options.device, training.precision);
+  const Sides energy =
+      EnergyOf(options.device, prices.inventory().training().precision);
   const auto with = [&](double factor) {
-    AnalyticOptions other = options;
-    other.device.bf16_joules_per_flop *= factor;
-    return PartsOf(model, training, other, layout).all_s / parts.all_s;
+    return PartsOf(prices.WithEnergy(factor), layout).all_s / parts.all_s;
   };
   if (energy.more > 0) {
     squares.Add(-std::log(with(std::exp(-energy.less))),
@@ -284,7 +286,15 @@ RatioInterval EstimateError(const ModelSpec& model,
                             const TrainingSpec& training,
                             const AnalyticOptions& options,
                             const StageLayout& layout) {
-  const Parts parts = PartsOf(model, training, options, layout);
+  return EstimateError(
+      BlockPrices(std::make_shared<const Inventory>(model, training), options),
+      layout);
+}
+
+RatioInterval EstimateError(const BlockPrices& prices,
+                            const StageLayout& layout) {
+  const TrainingSpec& training = prices.inventory().training();
+  const Parts parts = PartsOf(prices, layout);
   if (parts.all_s <= 0) return {};
   const double all_s = parts.all_s;
   Squares squares;
@@ -309,7 +319,7 @@ RatioInterval EstimateError(const ModelSpec& model,
   // of its traffic.
   squares.Add(-std::log1p(-std::min(0.9, parts.held_s / all_s)),
               std::log1p(parts.accumulation_s / all_s));
-  const Sides clock = ClockSides(model, training, options, layout, parts);
+  const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();
   return {std::exp(-half.less), std::exp(half.more)};

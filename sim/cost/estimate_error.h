@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sim/cost/analytic.h"
+#include "sim/cost/block_prices.h"
 #include "sim/model/stages.h"
 
 namespace pipewright {
@@ -19,6 +20,9 @@ struct RatioInterval {
 // change, the law of grouped products, casts, collectives, energies that were
 // not measured; of each the ends are priced. Some go one way only, so the
 // interval is not even.
+RatioInterval EstimateError(const BlockPrices& prices,
+                            const StageLayout& layout);
+// The same of prices that nobody shares.
 RatioInterval EstimateError(const ModelSpec& model,
                             const TrainingSpec& training,
                             const AnalyticOptions& options,

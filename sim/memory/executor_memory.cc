@@ -1,7 +1,9 @@
 #include "sim/memory/executor_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,14 +32,18 @@ struct Part {
 // Keeps the highest point that it has been shown.
 class HighestMark {
  public:
-  // Against what is live when the pass starts; `buffers`: blocks of a boundary
-  // and what the pass itself frees again.
-  void See(MemoryKind kind, int64_t kept, int64_t buffers, const Part& at,
-           absl::string_view doing) {
-    if (any_ && kept + buffers <= peak_.peak.total()) return;
+  // Against what is live when the pass starts. `left`: what the pass has
+  // changed of it before; `kept`: what it has brought since then, of `kind`;
+  // `buffers`: blocks of a boundary and what the pass itself frees again.
+  void See(const PassChange& left, MemoryKind kind, int64_t kept,
+           int64_t buffers, const Part& at, absl::string_view doing) {
+    const int64_t total = left.activations + left.recomputed + kept + buffers;
+    if (any_ && total <= peak_.peak.total()) return;
     any_ = true;
     peak_.peak = MemoryBytes();
-    peak_.peak[kind] = kept;
+    peak_.peak[MemoryKind::kActivations] = left.activations;
+    peak_.peak[MemoryKind::kRecomputed] = left.recomputed;
+    peak_.peak[kind] += kept;
     peak_.peak[MemoryKind::kBuffers] = buffers;
     peak_.op = absl::StrCat(doing, BlockKindName(at.kind));
     peak_.layer = at.layer;
@@ -49,9 +55,10 @@ class HighestMark {
   PassMemory peak_;
 };
 
-// The parts of a stage and the walks through them. A pass takes memory part by
-// part; what goes from part to part is a block of a boundary's size, and so is
-// what comes from another stage, which stays until the pass has ended.
+// The parts of a unit (execute/train/units.h), a stage or one of its layers,
+// and the walks through them. A pass takes memory part by part; what goes from
+// part to part is a block of a boundary's size, and so is what comes from
+// another unit, which stays until the unit's pass has ended.
 class PartWalk {
  public:
   PartWalk(std::vector<Part> parts, int64_t boundary, bool recompute)
@@ -75,36 +82,35 @@ class PartWalk {
   // What an R brings beyond what was kept.
   int64_t Recomputed() const { return whole_ - Kept(); }
 
-  PassMemory Forward() const {
-    HighestMark highest;
+  // Each walk adds to `left` what it leaves.
+  void Forward(PassChange* left, HighestMark* highest) const {
     const int64_t input = first_ ? 0 : boundary_;
     if (recompute_) {
       // Of each part nothing is kept beyond it.
       for (size_t index = 0; index < parts_.size(); ++index) {
         const ExecutorPart& part = parts_[index].bytes;
-        highest.See(MemoryKind::kActivations, source_,
-                    input + part.saved + part.inputs + Passed(index),
-                    parts_[index], "");
+        highest->See(*left, MemoryKind::kActivations, source_,
+                     input + part.saved + part.inputs + Passed(index),
+                     parts_[index], "");
       }
     } else {
-      Keep(MemoryKind::kActivations, source_, input, "", &highest);
+      Keep(*left, MemoryKind::kActivations, source_, input, "", highest);
     }
-    return highest.result();
+    left->activations += Kept();
   }
 
-  PassMemory Recompute() const {
-    HighestMark highest;
-    Keep(MemoryKind::kRecomputed, 0, 0, "", &highest);
-    return highest.result();
+  void Recompute(PassChange* left, HighestMark* highest) const {
+    Keep(*left, MemoryKind::kRecomputed, 0, 0, "", highest);
+    left->recomputed += Recomputed();
   }
 
   // `splits`: B alone, else BW. `after`: an R has run before.
-  PassMemory Backward(bool splits, bool after) const {
-    HighestMark highest;
+  void Backward(bool splits, bool after, PassChange* left,
+                HighestMark* highest) const {
     const int64_t gradient = last_ ? 0 : boundary_;
     int64_t live = 0;
     if (recompute_ && !after) {
-      Keep(MemoryKind::kRecomputed, 0, gradient, "recomputed ", &highest);
+      Keep(*left, MemoryKind::kRecomputed, 0, gradient, "recomputed ", highest);
       live = Recomputed();
     }
     const MemoryKind kind =
@@ -114,21 +120,21 @@ class PartWalk {
       live += part.bytes.grads;
       const bool from_part = index + 1 < parts_.size();
       const bool to_part = part.kind != BlockKind::kEmbedding;
-      highest.See(
-          kind, live,
+      highest->See(
+          *left, kind, live,
           gradient + (from_part ? boundary_ : 0) + (to_part ? boundary_ : 0),
           part, "");
       live -= part.bytes.saved;
       if (!splits) live -= part.bytes.inputs + part.bytes.grads;
     }
-    return highest.result();
+    left->activations += (splits ? weight_part_ : 0) - Kept();
+    if (after) left->recomputed -= Recomputed();
   }
 
   // Takes nothing.
-  PassMemory Weight() const {
-    HighestMark highest;
-    highest.See(MemoryKind::kActivations, 0, 0, parts_.back(), "");
-    return highest.result();
+  void Weight(PassChange* left, HighestMark* highest) const {
+    highest->See(*left, MemoryKind::kActivations, 0, 0, parts_.back(), "");
+    left->activations -= weight_part_;
   }
 
  private:
@@ -140,11 +146,13 @@ class PartWalk {
   }
 
   // A forward that keeps everything, with `kept` and `buffers` there before.
-  void Keep(MemoryKind kind, int64_t kept, int64_t buffers,
-            absl::string_view doing, HighestMark* highest) const {
+  void Keep(const PassChange& left, MemoryKind kind, int64_t kept,
+            int64_t buffers, absl::string_view doing,
+            HighestMark* highest) const {
     for (size_t index = 0; index < parts_.size(); ++index) {
       kept += parts_[index].bytes.saved + parts_[index].bytes.inputs;
-      highest->See(kind, kept, buffers + Passed(index), parts_[index], doing);
+      highest->See(left, kind, kept, buffers + Passed(index), parts_[index],
+                   doing);
     }
   }
 
@@ -157,6 +165,67 @@ class PartWalk {
   int64_t whole_ = 0;
   int64_t weight_part_ = 0;
 };
+
+// The units of a stage: itself, or a layer each. As SplitIntoLayers has them:
+// embedding and head belong to the layer next to them.
+std::vector<std::vector<Part>> UnitsOf(std::vector<Part> parts, bool by_layer) {
+  if (!by_layer) return {std::move(parts)};
+  std::vector<std::vector<Part>> units(1);
+  bool has_layer = false;
+  for (Part& part : parts) {
+    const bool is_layer = part.layer >= 0;
+    if (is_layer && has_layer) units.emplace_back();
+    has_layer |= is_layer;
+    units.back().push_back(std::move(part));
+  }
+  return units;
+}
+
+// Passes of a stage: those of its units, one after the other.
+void WalkUnits(const std::vector<PartWalk>& units, StageMemory* stage) {
+  const auto up = [&units](const auto& walk) {
+    HighestMark highest;
+    PassChange left;
+    for (const PartWalk& unit : units) walk(unit, &left, &highest);
+    return highest.result();
+  };
+  const auto down = [&units](const auto& walk) {
+    HighestMark highest;
+    PassChange left;
+    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+      walk(*unit, &left, &highest);
+    }
+    return highest.result();
+  };
+  const auto backward = [&down](bool splits, bool after) {
+    return down(
+        [&](const PartWalk& unit, PassChange* left, HighestMark* highest) {
+          unit.Backward(splits, after, left, highest);
+        });
+  };
+  for (const PartWalk& unit : units) {
+    stage->kept += unit.Kept();
+    stage->weight_part += unit.WeightPart();
+    stage->recomputed += unit.Recomputed();
+  }
+  stage->away = stage->kept;
+  stage->forward =
+      up([](const PartWalk& unit, PassChange* left, HighestMark* highest) {
+        unit.Forward(left, highest);
+      });
+  stage->recompute =
+      up([](const PartWalk& unit, PassChange* left, HighestMark* highest) {
+        unit.Recompute(left, highest);
+      });
+  stage->backward_input = backward(true, false);
+  stage->backward_full = backward(false, false);
+  stage->backward_input_after = backward(true, true);
+  stage->backward_full_after = backward(false, true);
+  stage->backward_weight =
+      down([](const PartWalk& unit, PassChange* left, HighestMark* highest) {
+        unit.Weight(left, highest);
+      });
+}
 
 // Passes read the master weights themselves where these are of their type and
 // nobody keeps older ones.
@@ -203,28 +272,25 @@ StageMemory StageOf(const ModelSpec& model, const TrainingSpec& training,
     }
   }
   stage.fixed = BytesOf(parameters, spec);
-  // One set of those that passes read.
-  const int64_t weights = stage.fixed[MemoryKind::kWeights];
-  stage.fixed[MemoryKind::kWeights] =
-      (weights + kWeightSetBytes - 1) / kWeightSetBytes * kWeightSetBytes +
-      quantized;
-  // Targets and losses of a pass's tokens.
-  const int64_t tokens = TokensOf(training);
+  stage.boundary = spec.type_bytes * TokensOf(training) * model.hidden;
+  std::vector<PartWalk> units;
+  // One set of those that passes read, of each unit.
+  int64_t weights = quantized;
+  for (std::vector<Part>& unit : UnitsOf(std::move(parts), spec.by_layer)) {
+    int64_t own = 0;
+    for (const Part& part : unit) own += part.bytes.parameters;
+    weights += (spec.type_bytes * own + kWeightSetBytes - 1) / kWeightSetBytes *
+               kWeightSetBytes;
+    if (!unit.empty()) {
+      units.emplace_back(std::move(unit), stage.boundary, spec.recompute);
+    }
+  }
+  stage.fixed[MemoryKind::kWeights] = weights;
+  // Targets and losses of a pass's tokens, and sums of each unit.
   stage.fixed[MemoryKind::kWorkspace] =
-      workspace + tokens * (kIndex + kFloat) + kNormSums;
-  stage.boundary = spec.type_bytes * tokens * model.hidden;
-  if (parts.empty()) return stage;
-  const PartWalk walk(std::move(parts), stage.boundary, spec.recompute);
-  stage.kept = stage.away = walk.Kept();
-  stage.weight_part = walk.WeightPart();
-  stage.recomputed = walk.Recomputed();
-  stage.forward = walk.Forward();
-  stage.recompute = walk.Recompute();
-  stage.backward_input = walk.Backward(true, false);
-  stage.backward_full = walk.Backward(false, false);
-  stage.backward_input_after = walk.Backward(true, true);
-  stage.backward_full_after = walk.Backward(false, true);
-  stage.backward_weight = walk.Weight();
+      workspace + TokensOf(training) * (kIndex + kFloat) +
+      kNormSums * std::max<int64_t>(1, std::ssize(units));
+  if (!units.empty()) WalkUnits(units, &stage);
   return stage;
 }
 

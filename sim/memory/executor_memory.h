@@ -23,6 +23,9 @@ struct ExecutorSpec {
   // Only a stage's input is kept, and the whole stage runs again: in front of
   // the backward, or as R.
   bool recompute = false;
+  // Layers are gathered one by one, each a unit with what goes in and out of
+  // it: with `recompute` each keeps its input and runs again by itself.
+  bool by_layer = false;
   // Weights that passes read are never the master weights themselves.
   bool keeps_versions = false;
   // The optimizer's states are on the host, and so are the master weights.

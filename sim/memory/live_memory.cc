@@ -8,12 +8,26 @@ namespace pipewright {
 LiveMemory::LiveMemory(const Schedule& schedule, const ScheduleMemory& memory,
                        const MemoryFramework& framework, int rank)
     : schedule_(schedule),
-      memory_(memory),
       hands_over_(framework.hands_over),
       rank_(rank),
-      recompute_(ChunksWithRecompute(schedule, rank)),
+      vpp_(schedule.vpp()),
+      lanes_(LanesOf(schedule, memory, rank)),
       held_(schedule.directions),
       microbatch_(MicrobatchBytes()) {}
+
+std::vector<LiveMemory::Lane> LiveMemory::LanesOf(const Schedule& schedule,
+                                                  const ScheduleMemory& memory,
+                                                  int rank) {
+  const std::vector<bool> recompute = ChunksWithRecompute(schedule, rank);
+  std::vector<Lane> lanes;
+  for (int direction = 0; direction < schedule.directions; ++direction) {
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int stage = schedule.placement.StageOf(rank, chunk, direction);
+      lanes.push_back({memory.stages[stage].get(), recompute[lanes.size()]});
+    }
+  }
+  return lanes;
+}
 
 void LiveMemory::Begin(Pass pass) {
   const StageMemory& stage = MemoryOf(pass);
@@ -21,7 +35,8 @@ void LiveMemory::Begin(Pass pass) {
     Hold(pass, stage.per_microbatch);
   }
   if (GivenHere(pass, -1)) handed_over -= stage.boundary;
-  if (ReadsActivations(pass.kind()) && loaded_.erase(pass.activation()) > 0) {
+  if (!loaded_.empty() && ReadsActivations(pass.kind()) &&
+      loaded_.erase(pass.activation()) > 0) {
     on_host -= stage.away;
   }
 }
@@ -38,10 +53,14 @@ void LiveMemory::End(Pass pass) {
     loaded_.insert(pass.activation());
     if (away_.erase(pass.activation()) == 0) return;
   }
-  const PassChange change = ChangeOf(pass.kind(), stage, HasRecompute(pass));
+  const PassChange change =
+      ChangeOf(pass.kind(), stage, LaneOf(pass).has_recompute);
   Hold(pass, change.activations);
-  held_[pass.direction()] += change.recomputed;
-  recomputed += change.recomputed;
+  if (change.recomputed != 0) {
+    held_[pass.direction()] += change.recomputed;
+    recomputed += change.recomputed;
+    stale_ = true;
+  }
   if (IsBackward(pass.kind()) && pass.slice() == 0) {
     Hold(pass, -stage.per_microbatch);
   }
@@ -49,20 +68,23 @@ void LiveMemory::End(Pass pass) {
 }
 
 int64_t LiveMemory::SentBytes(Pass pass) const {
+  if (!hands_over_) return 0;
   const int other = NeighbourOf(pass, +1);
-  const bool sends =
-      hands_over_ && other >= 0 &&
-      schedule_.placement.RankOf(other, pass.direction()) != rank_;
+  const bool sends = other >= 0 && schedule_.placement.RankOf(
+                                       other, pass.direction()) != rank_;
   return sends ? MemoryOf(pass).boundary : 0;
 }
 
 double LiveMemory::Microbatches() const {
+  if (!stale_) return microbatches_;
   double sum = 0;
   for (size_t replica = 0; replica < held_.size(); ++replica) {
     if (microbatch_[replica] == 0) continue;
     sum += static_cast<double>(held_[replica]) /
            static_cast<double>(microbatch_[replica]);
   }
+  stale_ = false;
+  microbatches_ = sum;
   return sum;
 }
 
@@ -81,8 +103,9 @@ int LiveMemory::NeighbourOf(Pass pass, int direction) const {
 }
 
 bool LiveMemory::GivenHere(Pass pass, int direction) const {
+  if (!hands_over_) return false;
   const int other = NeighbourOf(pass, direction);
-  return hands_over_ && other >= 0 &&
+  return other >= 0 &&
          schedule_.placement.RankOf(other, pass.direction()) == rank_;
 }
 
@@ -95,10 +118,9 @@ std::vector<int64_t> LiveMemory::MicrobatchBytes() const {
   }
   for (size_t index = 0; index < splits.size(); ++index) {
     const int replica = static_cast<int>(index) / schedule_.vpp();
-    const int chunk = static_cast<int>(index) % schedule_.vpp();
-    const StageMemory& stage =
-        *memory_.stages[schedule_.placement.StageOf(rank_, chunk, replica)];
-    int64_t most = stage.kept + (recompute_[index] ? stage.recomputed : 0);
+    const StageMemory& stage = *lanes_[index].stage;
+    int64_t most =
+        stage.kept + (lanes_[index].has_recompute ? stage.recomputed : 0);
     if (splits[index]) most = std::max(most, stage.weight_part);
     bytes[replica] += schedule_.slices * most + stage.per_microbatch;
   }

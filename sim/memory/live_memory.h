@@ -23,7 +23,8 @@ class LiveMemory {
   }
   // The pass's own highest point; null where it has none.
   const PassMemory* Peak(Pass pass) const {
-    return PeakOf(pass.kind(), MemoryOf(pass), HasRecompute(pass));
+    const Lane& lane = LaneOf(pass);
+    return PeakOf(pass.kind(), *lane.stage, lane.has_recompute);
   }
 
   void Begin(Pass pass);
@@ -43,32 +44,43 @@ class LiveMemory {
   int64_t on_host = 0;
 
  private:
-  const StageMemory& MemoryOf(Pass pass) const {
-    return *memory_.stages[StageOf(pass)];
+  // What the passes of a chunk and direction are of.
+  struct Lane {
+    const StageMemory* stage;
+    bool has_recompute;
+  };
+
+  const Lane& LaneOf(Pass pass) const {
+    return lanes_[pass.direction() * vpp_ + pass.chunk()];
   }
-  bool HasRecompute(Pass pass) const {
-    return recompute_[pass.direction() * schedule_.vpp() + pass.chunk()];
-  }
+  const StageMemory& MemoryOf(Pass pass) const { return *LaneOf(pass).stage; }
   void Hold(Pass pass, int64_t bytes) {
+    if (bytes == 0) return;
     activations += bytes;
     held_[pass.direction()] += bytes;
+    stale_ = true;
   }
   // The stage that the pass has its input from (-1) or gives its output to
   // (+1); below 0: none.
   int NeighbourOf(Pass pass, int direction) const;
   bool GivenHere(Pass pass, int direction) const;
+  static std::vector<Lane> LanesOf(const Schedule& schedule,
+                                   const ScheduleMemory& memory, int rank);
   // [replica]: the most that one microbatch holds between two of its passes.
   std::vector<int64_t> MicrobatchBytes() const;
 
   const Schedule& schedule_;
-  const ScheduleMemory& memory_;
   const bool hands_over_;
   const int rank_;
-  const std::vector<bool> recompute_;
+  const int vpp_;
+  const std::vector<Lane> lanes_;  // [direction * vpp + chunk]
   absl::flat_hash_set<uint64_t> away_;
   absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
   std::vector<int64_t> held_;              // [replica], with what is recomputed
   const std::vector<int64_t> microbatch_;  // [replica]
+  // Microbatches(), as long as nothing has changed.
+  mutable bool stale_ = true;
+  mutable double microbatches_ = 0;
 };
 
 }  // namespace pipewright

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
+#include <type_traits>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/memo.h"
 #include "sim/base/status.h"
 #include "sim/offload/pass_times.h"
 #include "sim/offload/rank_plan.h"
@@ -60,6 +65,112 @@ RankOrder OrderWithFrees(const Schedule& schedule, int rank,
   return with;
 }
 
+// All that a plan follows from, word by word.
+class PlanInputs {
+ public:
+  PlanInputs(const Schedule& schedule, const std::vector<PassTimes>& times,
+             const OffloadChoice& choice, const OffloadCosts& costs) {
+    Add(schedule.pp());
+    Add(schedule.vpp());
+    Add(schedule.slices);
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      Add(std::ssize(schedule.order(rank)));
+      for (const Pass pass : schedule.order(rank)) Add(pass.bits());
+      AddAll(times[rank].start_s);
+      AddAll(times[rank].end_s);
+    }
+    for (int direction = 0; direction < schedule.directions; ++direction) {
+      for (int stage = 0; stage < schedule.stages(); ++stage) {
+        Add(schedule.placement.RankOf(stage, direction));
+        Add(schedule.placement.ChunkOf(stage));
+      }
+    }
+    Add(choice.half ? 1 : 0);
+    AddAll(choice.chunks);
+    Add(choice.fraction);
+    AddAll(costs.out_s);
+    AddAll(costs.in_s);
+    AddAll(costs.weight);
+    AddAll(costs.moved);
+    Add(costs.held_until_weight);
+    AddAll(costs.until_weight);
+    AddAll(costs.switch_of_rank);
+  }
+  std::vector<uint64_t> Take() && { return std::move(words_); }
+
+ private:
+  template <typename Value>
+  void Add(Value value) {
+    if constexpr (std::is_same_v<Value, double>) {
+      words_.push_back(absl::bit_cast<uint64_t>(value));
+    } else {
+      words_.push_back(static_cast<uint64_t>(value));
+    }
+  }
+  template <typename Value>
+  void AddAll(const std::vector<Value>& values) {
+    Add(std::ssize(values));
+    for (const Value value : values) Add(value);
+  }
+
+  std::vector<uint64_t> words_;
+};
+
+struct PlannedOrders {
+  std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]
+  std::vector<RankOffload> ranks;
+  std::map<int, SwitchTurns> turns;
+};
+
+std::shared_ptr<const PlannedOrders> PlanOrders(
+    const Schedule& schedule, const std::vector<PassTimes>& times,
+    const OffloadChoice& choice, const OffloadCosts& costs) {
+  auto plan = std::make_shared<PlannedOrders>();
+  std::map<int, std::vector<int>> switches;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    switches[costs.switch_of_rank.empty() ? rank : costs.switch_of_rank[rank]]
+        .push_back(rank);
+  }
+  plan->orders.resize(schedule.pp());
+  plan->ranks.resize(schedule.pp());
+  for (const auto& [number, members] : switches) {
+    std::vector<RankPlan> ranks;
+    for (const int rank : members) {
+      ranks.emplace_back(schedule, rank, times[rank], costs);
+    }
+    std::vector<RankOrder> orders;
+    std::vector<RankOffload> planned;
+    SwitchTurns turns;
+    PlanSwitch(ranks, choice, &orders, &planned, &turns);
+    if (members.size() > 1) {
+      for (std::vector<PlannedTurn>* const each : {&turns.out, &turns.in}) {
+        for (PlannedTurn& turn : *each) turn.rank = members[turn.rank];
+      }
+      plan->turns[number] = std::move(turns);
+    }
+    for (size_t index = 0; index < members.size(); ++index) {
+      plan->orders[members[index]] =
+          std::make_shared<const RankOrder>(std::move(orders[index]));
+      plan->ranks[members[index]] = planned[index];
+    }
+  }
+  return plan;
+}
+
+// A search for the best run tries orders with one sharding after the other,
+// which no plan of copies depends on.
+std::shared_ptr<const PlannedOrders> SharedPlan(
+    const Schedule& schedule, const std::vector<PassTimes>& times,
+    const OffloadChoice& choice, const OffloadCosts& costs) {
+  constexpr int kPlans = 16;
+  constexpr int64_t kMostPasses = 1 << 16;
+  static auto* const known =
+      new Memo<std::vector<uint64_t>, const PlannedOrders>(kPlans);
+  const auto plan = [&] { return PlanOrders(schedule, times, choice, costs); };
+  if (schedule.num_passes() > kMostPasses) return plan();
+  return known->Get(PlanInputs(schedule, times, choice, costs).Take(), plan);
+}
+
 }  // namespace
 
 absl::StatusOr<OffloadPlan> PlanOffload(
@@ -71,33 +182,11 @@ absl::StatusOr<OffloadPlan> PlanOffload(
   Schedule with = *schedule;
   // Lines of a file are those of the orders that stand in it.
   with.lines.clear();
-  std::map<int, std::vector<int>> switches;
-  for (int rank = 0; rank < schedule->pp(); ++rank) {
-    switches[costs.switch_of_rank.empty() ? rank : costs.switch_of_rank[rank]]
-        .push_back(rank);
-  }
-  plan.ranks.resize(schedule->pp());
-  for (const auto& [number, members] : switches) {
-    std::vector<RankPlan> ranks;
-    for (const int rank : members) {
-      ranks.emplace_back(*schedule, rank, times[rank], costs);
-    }
-    std::vector<RankOrder> orders;
-    std::vector<RankOffload> planned;
-    SwitchTurns turns;
-    PlanSwitch(ranks, choice, &orders, &planned, &turns);
-    if (members.size() > 1) {
-      for (std::vector<PlannedTurn>* const each : {&turns.out, &turns.in}) {
-        for (PlannedTurn& turn : *each) turn.rank = members[turn.rank];
-      }
-      plan.turns[number] = std::move(turns);
-    }
-    for (size_t index = 0; index < members.size(); ++index) {
-      with.orders[members[index]] =
-          std::make_shared<const RankOrder>(std::move(orders[index]));
-      plan.ranks[members[index]] = planned[index];
-    }
-  }
+  const std::shared_ptr<const PlannedOrders> planned =
+      SharedPlan(*schedule, times, choice, costs);
+  with.orders = planned->orders;
+  plan.ranks = planned->ranks;
+  plan.turns = planned->turns;
   // An error of the plan, not of who asked for it.
   const absl::Status runs = VerifySchedule(with);
   if (!runs.ok()) {

@@ -31,6 +31,15 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
       times_(times),
       costs_(costs) {
   absl::flat_hash_map<uint64_t, int32_t> index;
+  for (const Pass pass : order_) {
+    const int stage =
+        schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
+    const double weight = costs.weight[stage];
+    entries_.push_back({pass.kind(), pass.joint_with_next(), weight,
+                        costs.until_weight.empty()
+                            ? weight * costs.held_until_weight
+                            : costs.until_weight[stage]});
+  }
   for (size_t position = 0; position < order_.size(); ++position) {
     const Pass pass = order_[position];
     if (pass.kind() == PassKind::kForward) {
@@ -44,6 +53,7 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
            .needed_s = -1,
            .out_s = costs.out_s[stage] / schedule.slices,
            .in_s = costs.in_s[stage] / schedule.slices});
+      moved_.push_back(MovedOf(pass));
     } else if (ReadsActivations(pass.kind())) {
       PlannedActivation& activation = activations_[index.at(pass.activation())];
       if (activation.needed_s >= 0) continue;  // an R came first
@@ -127,96 +137,132 @@ int64_t RankPlan::FirstEnd(double time_s) const {
 // Compute comes to a FREE when the entry behind it can begin, to an O or L when
 // the entry before it has ended. Of passes that take no time a time alone does
 // not tell which are before it.
-RankPlan::Places RankPlan::PlacesOf(int32_t index, double out_s,
-                                    double in_s) const {
+PlannedMove RankPlan::MoveOf(int32_t index, double out_s, double in_s) const {
   const PlannedActivation& activation = activations_[index];
   const int64_t out = FirstEnd(out_s);
-  return {.out = out,
+  return {.activation = index,
+          .out_s = out_s,
+          .in_s = in_s,
+          .out = out,
           .free = std::max(out, FirstStart(out_s + activation.out_s)),
           .in = std::min(FirstEnd(in_s), activation.needed_at)};
 }
 
-bool RankPlan::Helps(int32_t index, double out_s, double in_s) const {
-  const Places places = PlacesOf(index, out_s, in_s);
-  return out_s + activations_[index].out_s <= in_s && places.free < places.in;
-}
-
-void RankPlan::Place(int32_t index, double out_s, double in_s,
-                     std::vector<PlannedCopy>* copies) const {
-  const PlannedActivation& activation = activations_[index];
-  const Places places = PlacesOf(index, out_s, in_s);
-  const auto add = [&](int64_t position, double time_s, PassKind kind) {
-    copies->push_back({position, time_s, Copy(kind, activation.forward)});
-  };
-  add(places.out, out_s, PassKind::kOffload);
-  add(places.free, out_s + activation.out_s, PassKind::kFree);
-  add(places.in, in_s, PassKind::kLoad);
+bool RankPlan::Helps(const PlannedMove& move) const {
+  return move.out_s + activations_[move.activation].out_s <= move.in_s &&
+         move.free < move.in;
 }
 
 // At one time an O comes before its FREE, and what gives memory back before
 // what takes it.
-void RankPlan::Sort(std::vector<PlannedCopy>* copies) {
+std::vector<PlannedCopy> RankPlan::CopiesOf(
+    const std::vector<PlannedMove>& moves) const {
+  std::vector<PlannedCopy> copies;
+  copies.reserve(3 * moves.size());
+  for (const PlannedMove& move : moves) {
+    const PlannedActivation& activation = activations_[move.activation];
+    const auto add = [&](int64_t position, double time_s, PassKind kind) {
+      copies.push_back({position, time_s, Copy(kind, activation.forward)});
+    };
+    add(move.out, move.out_s, PassKind::kOffload);
+    add(move.free, move.out_s + activation.out_s, PassKind::kFree);
+    add(move.in, move.in_s, PassKind::kLoad);
+  }
   const auto turn = [](const PlannedCopy& copy) {
     const PassKind kind = copy.pass.kind();
     return kind == PassKind::kOffload ? 0 : kind == PassKind::kFree ? 1 : 2;
   };
-  std::sort(copies->begin(), copies->end(),
+  std::sort(copies.begin(), copies.end(),
             [&](const PlannedCopy& one, const PlannedCopy& other) {
               return std::make_tuple(one.position, one.time_s, turn(one),
                                      one.pass.bits()) <
                      std::make_tuple(other.position, other.time_s, turn(other),
                                      other.pass.bits());
             });
+  return copies;
+}
+
+// In the order of CopiesOf, dealt out by position first: few stand at one.
+std::vector<RankPlan::Change> RankPlan::ChangesOf(
+    const std::vector<PlannedMove>& moves) const {
+  std::vector<int32_t> next(entries_.size() + 2);
+  for (const PlannedMove& move : moves) {
+    ++next[move.free + 1];
+    ++next[move.in + 1];
+  }
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Change> changes(2 * moves.size());
+  for (const PlannedMove& move : moves) {
+    const PlannedActivation& activation = activations_[move.activation];
+    const double bytes = moved_[move.activation];
+    changes[next[move.free]++] = {
+        move.free, move.out_s + activation.out_s, false,
+        Copy(PassKind::kFree, activation.forward).bits(), bytes};
+    changes[next[move.in]++] = {
+        move.in, move.in_s, true,
+        Copy(PassKind::kLoad, activation.forward).bits(), bytes};
+  }
+  const auto before = [](const Change& one, const Change& other) {
+    return std::tie(one.time_s, one.takes, one.bits) <
+           std::tie(other.time_s, other.takes, other.bits);
+  };
+  for (size_t first = 0; first < changes.size();) {
+    size_t end = first + 1;
+    while (end < changes.size() &&
+           changes[end].position == changes[first].position) {
+      ++end;
+    }
+    if (end - first > 1) {
+      std::sort(changes.begin() + static_cast<std::ptrdiff_t>(first),
+                changes.begin() + static_cast<std::ptrdiff_t>(end), before);
+    }
+    first = end;
+  }
+  return changes;
 }
 
 // Counts as memory/activations.cc does.
-PlannedPeak RankPlan::PeakWith(const std::vector<PlannedCopy>& copies) const {
+PlannedPeak RankPlan::PeakWith(const std::vector<PlannedMove>& moves,
+                               double most) const {
+  const std::vector<Change> changes = ChangesOf(moves);
   double now = 0;
   PlannedPeak highest;
   std::vector<double> levels;
-  const auto weight = [&](Pass pass) {
-    const int stage =
-        schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
-    return costs_.weight[stage];
-  };
-  const auto left_to_weight = [&](Pass pass) {
-    if (costs_.until_weight.empty()) {
-      return weight(pass) * costs_.held_until_weight;
-    }
-    return costs_.until_weight[schedule_.placement.StageOf(rank_, pass.chunk(),
-                                                           pass.direction())];
-  };
+  levels.reserve(2 * entries_.size() + moves.size());
   const auto see = [&] {
     levels.push_back(now);
     highest.peak = std::max(highest.peak, now);
   };
   size_t next = 0;
   const auto copies_before = [&](int64_t position) {
-    for (; next < copies.size() && copies[next].position <= position; ++next) {
-      const Pass pass = copies[next].pass;
-      if (pass.kind() == PassKind::kFree) now -= MovedOf(pass);
-      if (pass.kind() != PassKind::kLoad) continue;
-      now += MovedOf(pass);
+    for (; next < changes.size() && changes[next].position <= position;
+         ++next) {
+      if (!changes[next].takes) {
+        now -= changes[next].bytes;
+        continue;
+      }
+      now += changes[next].bytes;
       see();
     }
   };
-  const auto size = static_cast<int64_t>(order_.size());
+  const auto size = static_cast<int64_t>(entries_.size());
   for (int64_t position = 0; position < size;) {
     copies_before(position);
     const int64_t behind =
-        position + (order_[position].joint_with_next() ? 2 : 1);
+        position + (entries_[position].joint_with_next ? 2 : 1);
     for (int64_t at = position; at < behind; ++at) {
-      if (order_[at].kind() == PassKind::kForward) now += weight(order_[at]);
+      if (entries_[at].kind == PassKind::kForward) now += entries_[at].weight;
     }
     see();
+    if (highest.peak > most) return highest;
     const double during = now;
     for (int64_t at = position; at < behind; ++at) {
-      const Pass pass = order_[at];
-      if (pass.kind() == PassKind::kBackwardFull) now -= weight(pass);
-      if (pass.kind() == PassKind::kBackwardInput) {
-        now -= weight(pass) - left_to_weight(pass);
+      const Entry& entry = entries_[at];
+      if (entry.kind == PassKind::kBackwardFull) now -= entry.weight;
+      if (entry.kind == PassKind::kBackwardInput) {
+        now -= entry.weight - entry.left_to_weight;
       }
-      if (pass.kind() == PassKind::kBackwardWeight) now -= left_to_weight(pass);
+      if (entry.kind == PassKind::kBackwardWeight) now -= entry.left_to_weight;
     }
     // Gradients that W needs can weigh more than what B gives back.
     if (now > during) see();

@@ -24,6 +24,17 @@ struct PlannedActivation {
   double lifespan_s() const { return needed_s - ready_s; }
 };
 
+// When the copies of an activation run, and in front of which entries they
+// stand.
+struct PlannedMove {
+  int32_t activation = 0;
+  double out_s = 0;
+  double in_s = 0;
+  int64_t out = 0;
+  int64_t free = 0;
+  int64_t in = 0;
+};
+
 // An O, FREE or L in front of the entry at `position`.
 struct PlannedCopy {
   int64_t position = 0;
@@ -49,26 +60,35 @@ class RankPlan {
   // Indices of those that the choice names, the longest-lived first.
   std::vector<int32_t> Candidates(const OffloadChoice& choice) const;
 
-  // Does any pass run while the activation is away, between its O that begins
-  // at `out_s` and its L that begins at `in_s`?
-  bool Helps(int32_t activation, double out_s, double in_s) const;
-  // The copies of an activation for which this helps.
-  void Place(int32_t activation, double out_s, double in_s,
-             std::vector<PlannedCopy>* copies) const;
-  // Puts copies in the order of the rank.
-  static void Sort(std::vector<PlannedCopy>* copies);
-  // Of sorted copies.
-  PlannedPeak PeakWith(const std::vector<PlannedCopy>& copies) const;
+  // Its O begins at `out_s`, its L at `in_s`.
+  PlannedMove MoveOf(int32_t activation, double out_s, double in_s) const;
+  // Does any pass run while the activation is away?
+  bool Helps(const PlannedMove& move) const;
+  // The copies of moves that help, in the order of the rank.
+  std::vector<PlannedCopy> CopiesOf(
+      const std::vector<PlannedMove>& moves) const;
+  // Of those copies; some peak above `most` where it is above that.
+  PlannedPeak PeakWith(const std::vector<PlannedMove>& moves,
+                       double most) const;
   RankOrder OrderWith(const std::vector<PlannedCopy>& copies) const;
 
  private:
-  // The entries in front of which they stand.
-  struct Places {
-    int64_t out = 0;
-    int64_t free = 0;
-    int64_t in = 0;
+  // An entry as memory sees it.
+  struct Entry {
+    PassKind kind;
+    bool joint_with_next;
+    double weight;          // of its activation
+    double left_to_weight;  // of that, what B leaves to W
   };
-  Places PlacesOf(int32_t activation, double out_s, double in_s) const;
+  // A FREE, or an L, which takes memory.
+  struct Change {
+    int64_t position;
+    double time_s;
+    bool takes;
+    uint64_t bits;
+    double bytes;
+  };
+  std::vector<Change> ChangesOf(const std::vector<PlannedMove>& moves) const;
   double MovedOf(Pass pass) const;  // of `weight`, what copies take
   bool LeavesNothing(const PlannedActivation& activation) const;
   // The first entry that begins, or ends, at `time_s` or later.
@@ -81,6 +101,8 @@ class RankPlan {
   const PassTimes& times_;
   const OffloadCosts& costs_;
   std::vector<PlannedActivation> activations_;
+  std::vector<double> moved_;   // [activation]
+  std::vector<Entry> entries_;  // of the order
 };
 
 }  // namespace pipewright

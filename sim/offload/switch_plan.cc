@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -15,6 +16,7 @@ namespace {
 
 // Peaks this close are the same.
 constexpr double kSamePeak = 1e-9;
+constexpr double kAnyPeak = std::numeric_limits<double>::infinity();
 
 // Bookings that one switch may try: short orders are searched, long ones are
 // booked a few times.
@@ -27,9 +29,8 @@ struct Candidate {
 };
 
 struct Booked {
-  std::vector<std::vector<PlannedCopy>> copies;  // [rank]
-  std::vector<int64_t> offloaded;                // [rank]
-  std::vector<double> peaks;                     // [rank]
+  std::vector<std::vector<PlannedMove>> moves;  // [rank]
+  std::vector<double> peaks;                    // [rank]
   double highest = 0;
   double sum = 0;
   int64_t times = 0;
@@ -45,41 +46,39 @@ struct Booked {
   }
 };
 
-// Copies of one candidate.
-struct Times {
-  double out_s = 0;
-  double in_s = 0;
-};
+// The highest point of bookings that can be LowerThan `best`, about.
+double MostBelow(const Booked& best) {
+  return best.highest * (1 + 2 * kSamePeak);
+}
 
+// `most`: a peak above it need not be known.
 Booked Finish(const std::vector<RankPlan>& ranks,
               const std::vector<Candidate>& chosen,
-              const std::vector<Times>& times) {
+              const std::vector<PlannedMove>& moves, double most) {
   Booked booked;
-  booked.copies.resize(ranks.size());
-  booked.offloaded.resize(ranks.size());
+  booked.moves.resize(ranks.size());
   for (size_t index = 0; index < chosen.size(); ++index) {
-    const auto [rank, activation] = chosen[index];
-    ranks[rank].Place(activation, times[index].out_s, times[index].in_s,
-                      &booked.copies[rank]);
-    ++booked.offloaded[rank];
+    booked.moves[chosen[index].rank].push_back(moves[index]);
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    RankPlan::Sort(&booked.copies[rank]);
-    const PlannedPeak peak = ranks[rank].PeakWith(booked.copies[rank]);
+    const PlannedPeak peak = ranks[rank].PeakWith(booked.moves[rank], most);
     booked.peaks.push_back(peak.peak);
     booked.highest = std::max(booked.highest, peak.peak);
     booked.sum += peak.peak;
     booked.times += peak.times;
+    if (peak.peak > most) break;
   }
   return booked;
 }
 
 // The copies of one direction in the order of their times; those of a rank stay
 // in its order.
-std::vector<PlannedTurn> TurnsOf(const Booked& booked, PassKind kind) {
+std::vector<PlannedTurn> TurnsOf(
+    const std::vector<std::vector<PlannedCopy>>& copies_of_rank,
+    PassKind kind) {
   std::vector<std::pair<double, PlannedTurn>> timed;
-  for (size_t rank = 0; rank < booked.copies.size(); ++rank) {
-    for (const PlannedCopy& copy : booked.copies[rank]) {
+  for (size_t rank = 0; rank < copies_of_rank.size(); ++rank) {
+    for (const PlannedCopy& copy : copies_of_rank[rank]) {
       if (copy.pass.kind() != kind) continue;
       timed.push_back({copy.time_s, {static_cast<int>(rank), copy.pass}});
     }
@@ -97,24 +96,25 @@ std::vector<PlannedTurn> TurnsOf(const Booked& booked, PassKind kind) {
 // One after the other in `order`, each O as early and each L as late as what is
 // booked already allows; what does not fit is left out.
 Booked BookInGaps(const std::vector<RankPlan>& ranks,
-                  const std::vector<Candidate>& order) {
+                  const std::vector<Candidate>& order, double most) {
   CopyLane out;
   CopyLane in;
   std::vector<Candidate> chosen;
-  std::vector<Times> times;
+  std::vector<PlannedMove> moves;
   for (const Candidate& candidate : order) {
     const RankPlan& rank = ranks[candidate.rank];
     const PlannedActivation& activation =
         rank.activations()[candidate.activation];
     const double out_s = out.Earliest(activation.ready_s, activation.out_s);
     const double in_s = in.Latest(activation.needed_s, activation.in_s);
-    if (!rank.Helps(candidate.activation, out_s, in_s)) continue;
+    const PlannedMove move = rank.MoveOf(candidate.activation, out_s, in_s);
+    if (!rank.Helps(move)) continue;
     out.Book(out_s, out_s + activation.out_s);
     in.Book(in_s, in_s + activation.in_s);
     chosen.push_back(candidate);
-    times.push_back({out_s, in_s});
+    moves.push_back(move);
   }
-  return Finish(ranks, chosen, times);
+  return Finish(ranks, chosen, moves, most);
 }
 
 // Which of several copies that could run goes first.
@@ -128,12 +128,13 @@ class Queues {
          Turn turn)
       : ranks_(ranks), chosen_(std::move(chosen)), turn_(turn) {}
 
-  Booked Run() && {
+  // `most` as Finish has it.
+  Booked Run(double most) && {
     while (true) {
-      times_.assign(chosen_.size(), {});
+      moves_.assign(chosen_.size(), {});
       RunOut();
       RunIn();
-      if (!DropLate()) return Finish(ranks_, chosen_, times_);
+      if (!DropLate()) return Finish(ranks_, chosen_, moves_, most);
     }
   }
 
@@ -189,7 +190,7 @@ class Queues {
               return 0.0;
             },
             [&](size_t index) { return Of(index).out_s; },
-            [&](size_t index, double now_s) { times_[index].out_s = now_s; });
+            [&](size_t index, double now_s) { moves_[index].out_s = now_s; });
   }
 
   // The same with time turned round: from the last need backwards.
@@ -212,7 +213,7 @@ class Queues {
             },
             [&](size_t index) { return Of(index).in_s; },
             [&](size_t index, double back_s) {
-              times_[index].in_s = last_s - back_s - Of(index).in_s;
+              moves_[index].in_s = last_s - back_s - Of(index).in_s;
             });
   }
 
@@ -220,10 +221,11 @@ class Queues {
   bool DropLate() {
     std::vector<std::pair<double, size_t>> late;
     for (size_t index = 0; index < chosen_.size(); ++index) {
-      const auto [out_s, in_s] = times_[index];
+      PlannedMove& move = moves_[index];
       const auto [rank, activation] = chosen_[index];
-      if (ranks_[rank].Helps(activation, out_s, in_s)) continue;
-      late.emplace_back(out_s + Of(index).out_s - in_s, index);
+      move = ranks_[rank].MoveOf(activation, move.out_s, move.in_s);
+      if (ranks_[rank].Helps(move)) continue;
+      late.emplace_back(move.out_s + Of(index).out_s - move.in_s, index);
     }
     if (late.empty()) return false;
     std::sort(late.rbegin(), late.rend());
@@ -241,14 +243,14 @@ class Queues {
   const std::vector<RankPlan>& ranks_;
   std::vector<Candidate> chosen_;
   const Turn turn_;
-  std::vector<Times> times_;
+  std::vector<PlannedMove> moves_;
 };
 
 class Search {
  public:
   Search(const std::vector<RankPlan>& ranks, std::vector<Candidate> order)
       : ranks_(ranks), order_(std::move(order)) {
-    best_ = BookInGaps(ranks_, order_);
+    best_ = BookInGaps(ranks_, order_, kAnyPeak);
     tries_ = std::min(kMostTries,
                       kBookings / std::max<int64_t>(1, std::ssize(order_)));
   }
@@ -261,7 +263,7 @@ class Search {
           order_.begin(), order_.begin() + static_cast<int64_t>(count));
       for (const Turn turn :
            {Turn::kFirstReady, Turn::kFirstNeeded, Turn::kLastNeeded}) {
-        Booked booked = Queues(ranks_, longest, turn).Run();
+        Booked booked = Queues(ranks_, longest, turn).Run(MostBelow(best_));
         if (booked.LowerThan(best_)) best_ = std::move(booked);
       }
     }
@@ -297,7 +299,7 @@ class Search {
 
   bool Try(std::vector<Candidate> other) {
     --tries_;
-    Booked booked = BookInGaps(ranks_, other);
+    Booked booked = BookInGaps(ranks_, other, MostBelow(best_));
     if (!booked.LowerThan(best_)) return false;
     best_ = std::move(booked);
     order_ = std::move(other);
@@ -316,7 +318,7 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
                 std::vector<RankOrder>* orders, std::vector<RankOffload>* out,
                 SwitchTurns* turns) {
   std::vector<Candidate> candidates;
-  const Booked none = BookInGaps(ranks, candidates);
+  const Booked none = BookInGaps(ranks, candidates, kAnyPeak);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<int32_t> own = ranks[rank].Candidates(choice);
     out->push_back({.activations = std::ssize(ranks[rank].activations()),
@@ -333,19 +335,20 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
                ranks[other.rank].activations()[other.activation].lifespan_s();
       });
   Booked best = Search(ranks, std::move(candidates)).Run();
+  std::vector<std::vector<PlannedCopy>> copies;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     // Copies that do not lower the peak are left out.
     if (best.peaks[rank] >= none.peaks[rank]) {
-      best.copies[rank].clear();
-      best.offloaded[rank] = 0;
+      best.moves[rank].clear();
       best.peaks[rank] = none.peaks[rank];
     }
-    orders->push_back(ranks[rank].OrderWith(best.copies[rank]));
-    (*out)[rank].offloaded = best.offloaded[rank];
+    copies.push_back(ranks[rank].CopiesOf(best.moves[rank]));
+    orders->push_back(ranks[rank].OrderWith(copies.back()));
+    (*out)[rank].offloaded = std::ssize(best.moves[rank]);
     (*out)[rank].peak_after = best.peaks[rank];
   }
-  turns->out = TurnsOf(best, PassKind::kOffload);
-  turns->in = TurnsOf(best, PassKind::kLoad);
+  turns->out = TurnsOf(copies, PassKind::kOffload);
+  turns->in = TurnsOf(copies, PassKind::kLoad);
 }
 
 }  // namespace pipewright

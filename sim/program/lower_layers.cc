@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/program/gathers_layers.h"
 #include "sim/program/lowering.h"
 
 namespace pipewright {
@@ -54,6 +55,13 @@ std::vector<int> LayersInFront(
   // Where nothing is trained there is no first one.
   if (!trained) in_front.assign(stages.size(), 0);
   return in_front;
+}
+
+bool GathersLayers(const LowerOptions& options) {
+  return TraitsOf(options.data_parallel).shards_gradients &&
+         options.replicas > 1 &&
+         (options.data_parallel == DataParallel::kOdc ||
+          options.shard_blocks == ShardBlocks::kLayer);
 }
 
 absl::Status Lowering::CheckLayers() const {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/base/status.h"
+#include "sim/program/gathers_layers.h"
 #include "sim/program/lower.h"
 
 namespace pipewright {
@@ -93,10 +94,7 @@ class Lowering {
   }
   bool is_odc() const { return options_.data_parallel == DataParallel::kOdc; }
   // Layers are sharded one by one.
-  bool layered() const {
-    return shards() &&
-           (is_odc() || options_.shard_blocks == ShardBlocks::kLayer);
-  }
+  bool layered() const { return GathersLayers(options_); }
   // The step is followed by a gather of what it has made.
   bool gathers() const { return shards_step() && !traits().shards_weights; }
 

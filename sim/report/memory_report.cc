@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -9,6 +10,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/report/json_row.h"
 
 namespace pipewright {
 namespace {
@@ -206,29 +208,37 @@ nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {
     out["host_needed_bytes"] = report.HostNeeded();
   }
   out["worst_rank"] = report.memory->WorstRank();
+  std::vector<std::string> keys;
+  for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+    keys.push_back(Key(static_cast<MemoryKind>(kind)));
+  }
   Json ranks = Json::array();
   for (size_t rank = 0; rank < report.memory->ranks.size(); ++rank) {
     const RankMemory& row = report.memory->ranks[rank];
-    Json at_peak;
+    JsonRow at_peak(kNumMemoryKinds);
     for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
-      at_peak[Key(static_cast<MemoryKind>(kind))] = row.at_peak.of[kind];
+      at_peak.Add(keys[kind].c_str(), row.at_peak.of[kind]);
     }
     Json cause;
     if (row.pass_index >= 0) {
-      cause = {{"pass", PassToString(*report.schedule, row.pass)},
-               {"index", row.pass_index},
-               {"stage", row.stage},
-               {"op", row.op}};
+      cause = JsonRow(4)
+                  .Add("pass", PassToString(*report.schedule, row.pass))
+                  .Add("index", row.pass_index)
+                  .Add("stage", row.stage)
+                  .Add("op", row.op)
+                  .Take();
     }
-    ranks.push_back({{"rank", rank},
-                     {"peak_bytes", row.peak()},
-                     {"needed_bytes", row.needed()},
-                     {"at_peak", at_peak},
-                     {"peak_activation_bytes", row.peak_activations},
-                     {"peak_host_bytes", row.peak_host()},
-                     {"context", row.context},
-                     {"fragmentation", row.fragmentation},
-                     {"cause", cause}});
+    ranks.push_back(JsonRow(9)
+                        .Add("rank", rank)
+                        .Add("peak_bytes", row.peak())
+                        .Add("needed_bytes", row.needed())
+                        .Add("at_peak", at_peak.Take())
+                        .Add("peak_activation_bytes", row.peak_activations)
+                        .Add("peak_host_bytes", row.peak_host())
+                        .Add("context", row.context)
+                        .Add("fragmentation", row.fragmentation)
+                        .Add("cause", std::move(cause))
+                        .Take());
   }
   out["ranks"] = std::move(ranks);
   if (!report.changes.empty()) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
+#include "sim/report/json_row.h"
 #include "sim/report/report_tree.h"
 
 namespace pipewright {
@@ -185,13 +186,15 @@ nlohmann::ordered_json IntervalToJson(
 nlohmann::ordered_json ReportTree(const Report& report) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankReport& rank : report.ranks) {
-    ranks.push_back({{"rank", rank.rank},
-                     {"busy_s", rank.busy_s},
-                     {"span_s", rank.span_s},
-                     {"idle_s", rank.idle_s},
-                     {"first_start_s", rank.first_start_s},
-                     {"last_end_s", rank.last_end_s},
-                     {"peak_activations", rank.peak_activations}});
+    ranks.push_back(JsonRow(8)
+                        .Add("rank", rank.rank)
+                        .Add("busy_s", rank.busy_s)
+                        .Add("span_s", rank.span_s)
+                        .Add("idle_s", rank.idle_s)
+                        .Add("first_start_s", rank.first_start_s)
+                        .Add("last_end_s", rank.last_end_s)
+                        .Add("peak_activations", rank.peak_activations)
+                        .Take());
     if (!rank.devices.empty()) ranks.back()["devices"] = rank.devices;
   }
   nlohmann::ordered_json out;

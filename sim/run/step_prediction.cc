@@ -57,8 +57,7 @@ absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
     const PreparedRun& run, const Program& program, double iteration_s) {
   if (run.costs.analytic) {
     const PreparedModel& model = *run.prepared_model;
-    const RatioInterval ratio = EstimateError(
-        model.spec, model.training, *run.costs.analytic, model.layout);
+    const RatioInterval ratio = EstimateError(*run.costs.prices, model.layout);
     return std::optional<StepInterval>(
         {ratio.low * iteration_s, ratio.high * iteration_s});
   }

@@ -30,6 +30,21 @@ struct CostSet {
   }
 };
 
+// What parts are ordered by. Only empty parts have the same key.
+struct PartKey {
+  double sum = 0;
+  int least = -1;
+
+  bool IsBefore(const PartKey& other) const {
+    return sum != other.sum ? sum > other.sum : least > other.least;
+  }
+};
+
+PartKey KeyOf(const SampleSet& part, const std::vector<double>& costs) {
+  return {SumOf(part, costs),
+          part.empty() ? -1 : *std::min_element(part.begin(), part.end())};
+}
+
 // The sets of a solution in descending order, without the empty ones: what
 // costs something comes before them.
 struct Solution {
@@ -47,7 +62,9 @@ struct Solution {
   }
   // The first `sorted` sets are in order. Most merges bring a single set.
   void Sort(size_t sorted) {
-    const auto larger = [](const CostSet& a, const CostSet& b) { return b < a; };
+    const auto larger = [](const CostSet& a, const CostSet& b) {
+      return b < a;
+    };
     const auto middle = sets.begin() + static_cast<ptrdiff_t>(sorted);
     std::sort(middle, sets.end(), larger);
     std::inplace_merge(sets.begin(), middle, sets.end(), larger);
@@ -93,48 +110,142 @@ std::vector<Solution> FirstSolutions(const std::vector<double>& costs,
   return solutions;
 }
 
-// One exchange of the largest part with another one.
-bool SwapLargest(const std::vector<double>& costs,
-                 const std::vector<double>& sums, Parts* parts) {
-  const double most = sums.front();
-  const double least = sums.back();
-  for (int& mine : parts->front()) {
-    for (size_t other = 1; other < parts->size(); ++other) {
-      for (int& theirs : (*parts)[other]) {
-        const double own = costs[mine];
-        const double its = costs[theirs];
-        if (own - its > kEpsilon && sums[other] - its + own + kEpsilon < most &&
-            most - own + its > least + kEpsilon) {
-          std::swap(mine, theirs);
-          return true;
-        }
+// Parts while they exchange items. What is large is kept up to date, so that an
+// exchange costs what it changes: items by cost, so that a search sees only
+// those of a fitting cost, and parts in the order of SortParts.
+class Exchange {
+ public:
+  Exchange(Parts parts, const std::vector<double>& costs)
+      : costs_(costs),
+        parts_(std::move(parts)),
+        keys_(parts_.size()),
+        order_(parts_.size()),
+        part_of_(costs.size()),
+        place_of_(costs.size()) {
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      keys_[part] = KeyOf(parts_[part], costs_);
+      for (size_t place = 0; place < parts_[part].size(); ++place) {
+        by_cost_.push_back(parts_[part][place]);
+        part_of_[parts_[part][place]] = static_cast<int>(part);
+        place_of_[parts_[part][place]] = static_cast<int>(place);
       }
     }
+    std::sort(by_cost_.begin(), by_cost_.end(),
+              [&](int a, int b) { return costs[a] < costs[b]; });
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), Before());
   }
-  return false;
-}
 
-// And of the smallest.
-bool SwapSmallest(const std::vector<double>& costs,
-                  const std::vector<double>& sums, Parts* parts) {
-  const double most = sums.front();
-  const double least = sums.back();
-  for (int& mine : parts->back()) {
-    for (size_t other = 0; other + 1 < parts->size(); ++other) {
-      for (int& theirs : (*parts)[other]) {
-        const double own = costs[mine];
-        const double its = costs[theirs];
-        if (its - own > kEpsilon &&
-            sums[other] - its + own > least + kEpsilon &&
-            least - own + its + kEpsilon < most) {
-          std::swap(mine, theirs);
-          return true;
-        }
+  // One exchange of the largest part with another one.
+  bool SwapLargest() {
+    const int own_part = order_.front();
+    const double most = keys_[own_part].sum;
+    const double least = keys_[order_.back()].sum;
+    for (const int mine : parts_[own_part]) {
+      const double own = costs_[mine];
+      // Both bounds hold for a run of items in the order of their costs.
+      const auto first = Until(
+          [&](double its) { return !(most - own + its > least + kEpsilon); });
+      const auto end = Until([&](double its) { return own - its > kEpsilon; });
+      if (SwapFirst(mine, first, end, [&](double its, double sum) {
+            return sum - its + own + kEpsilon < most;
+          })) {
+        return true;
       }
     }
+    return false;
   }
-  return false;
-}
+
+  // And of the smallest.
+  bool SwapSmallest() {
+    const int own_part = order_.back();
+    const double most = keys_[order_.front()].sum;
+    const double least = keys_[own_part].sum;
+    for (const int mine : parts_[own_part]) {
+      const double own = costs_[mine];
+      const auto first =
+          Until([&](double its) { return !(its - own > kEpsilon); });
+      const auto end = Until(
+          [&](double its) { return least - own + its + kEpsilon < most; });
+      if (SwapFirst(mine, first, end, [&](double its, double sum) {
+            return sum - its + own > least + kEpsilon;
+          })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // In order.
+  Parts Take() && {
+    Parts sorted;
+    sorted.reserve(parts_.size());
+    for (const int part : order_) sorted.push_back(std::move(parts_[part]));
+    return sorted;
+  }
+
+ private:
+  using Place = std::vector<int>::const_iterator;
+
+  struct ByKey {
+    const std::vector<PartKey>& keys;
+    bool operator()(int a, int b) const { return keys[a].IsBefore(keys[b]); }
+  };
+  ByKey Before() const { return {keys_}; }
+
+  // Behind the items, in ascending order of cost, whose costs are `inside`.
+  template <typename Inside>
+  Place Until(const Inside& inside) const {
+    return std::partition_point(by_cost_.begin(), by_cost_.end(),
+                                [&](int item) { return inside(costs_[item]); });
+  }
+
+  // Against the first item of the first part that `fits`.
+  template <typename Fits>
+  bool SwapFirst(int mine, Place begin, Place end, const Fits& fits) {
+    const int own_part = part_of_[mine];
+    int found = -1;
+    for (Place place = begin; place < end; ++place) {
+      const int theirs = *place;
+      const int part = part_of_[theirs];
+      if (part == own_part || !fits(costs_[theirs], keys_[part].sum)) continue;
+      if (found < 0 ||
+          (part == part_of_[found] ? place_of_[theirs] < place_of_[found]
+                                   : Before()(part, part_of_[found]))) {
+        found = theirs;
+      }
+    }
+    if (found < 0) return false;
+    const int its_part = part_of_[found];
+    Leave(own_part);
+    Leave(its_part);
+    parts_[own_part][place_of_[mine]] = found;
+    parts_[its_part][place_of_[found]] = mine;
+    std::swap(part_of_[mine], part_of_[found]);
+    std::swap(place_of_[mine], place_of_[found]);
+    Enter(own_part);
+    Enter(its_part);
+    return true;
+  }
+
+  void Leave(int part) {
+    order_.erase(
+        std::lower_bound(order_.begin(), order_.end(), part, Before()));
+  }
+  void Enter(int part) {
+    keys_[part] = KeyOf(parts_[part], costs_);
+    order_.insert(
+        std::lower_bound(order_.begin(), order_.end(), part, Before()), part);
+  }
+
+  const std::vector<double>& costs_;
+  Parts parts_;
+  std::vector<PartKey> keys_;  // by part
+  std::vector<int> order_;     // of parts, the largest first
+  std::vector<int> by_cost_;   // items
+  std::vector<int> part_of_;   // by item
+  std::vector<int> place_of_;  // by item, in its part
+};
 
 double SpreadOf(const Parts& parts, const std::vector<double>& costs) {
   double least = SumOf(parts.front(), costs);
@@ -185,43 +296,33 @@ Parts PartsByDifferencing(const std::vector<double>& costs, int count,
 
 void SortParts(const std::vector<double>& costs, Parts* parts) {
   struct Keyed {
-    double sum;
-    int least;
+    PartKey key;
     size_t place;
   };
   std::vector<Keyed> keys;
   keys.reserve(parts->size());
   for (size_t place = 0; place < parts->size(); ++place) {
-    const SampleSet& part = (*parts)[place];
-    keys.push_back(
-        {SumOf(part, costs),
-         part.empty() ? -1 : *std::min_element(part.begin(), part.end()),
-         place});
+    keys.push_back({KeyOf((*parts)[place], costs), place});
   }
   const auto before = [](const Keyed& a, const Keyed& b) {
-    return a.sum != b.sum ? a.sum > b.sum : a.least > b.least;
+    return a.key.IsBefore(b.key);
   };
   if (std::is_sorted(keys.begin(), keys.end(), before)) return;
   std::stable_sort(keys.begin(), keys.end(), before);
   Parts sorted;
   sorted.reserve(parts->size());
-  for (const Keyed& key : keys)
-    sorted.push_back(std::move((*parts)[key.place]));
+  for (const Keyed& keyed : keys) {
+    sorted.push_back(std::move((*parts)[keyed.place]));
+  }
   *parts = std::move(sorted);
 }
 
 Parts Balance(Parts parts, const std::vector<double>& costs) {
-  std::vector<double> sums(parts.size());
-  while (true) {
-    SortParts(costs, &parts);
-    for (size_t place = 0; place < parts.size(); ++place) {
-      sums[place] = SumOf(parts[place], costs);
-    }
-    if (!SwapLargest(costs, sums, &parts) &&
-        !SwapSmallest(costs, sums, &parts)) {
-      return parts;
-    }
+  if (parts.size() < 2) return parts;
+  Exchange exchange(std::move(parts), costs);
+  while (exchange.SwapLargest() || exchange.SwapSmallest()) {
   }
+  return std::move(exchange).Take();
 }
 
 absl::StatusOr<Parts> Divide(const std::vector<double>& costs, int count,

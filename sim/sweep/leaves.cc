@@ -1,6 +1,7 @@
 #include "sim/sweep/leaves.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,8 +23,56 @@ constexpr NamedUse kUses[] = {{"max", ColumnOfShape::Use::kMax},
                               {"mean", ColumnOfShape::Use::kMean},
                               {"sum", ColumnOfShape::Use::kSum}};
 
-std::string JsonText(const ordered_json& value) {
-  return value.dump(-1, ' ', false, kReplace);
+// Without anything that JSON escapes, or that may be no UTF-8.
+bool IsPlain(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char letter) {
+    return letter >= 0x20 && letter < 0x7f && letter != '"' && letter != '\\';
+  });
+}
+
+void AppendText(const std::string& text, std::string* out) {
+  if (!IsPlain(text)) {
+    *out += ordered_json(text).dump(-1, ' ', false, kReplace);
+    return;
+  }
+  *out += '"';
+  *out += text;
+  *out += '"';
+}
+
+// What dump() gives, which makes a writer of its own for each leaf.
+void AppendLeaf(const ordered_json& leaf, std::string* out) {
+  switch (leaf.type()) {
+    case ordered_json::value_t::null:
+      *out += "null";
+      return;
+    case ordered_json::value_t::boolean:
+      *out += leaf.get<bool>() ? "true" : "false";
+      return;
+    case ordered_json::value_t::number_integer:
+      absl::StrAppend(out, leaf.get<int64_t>());
+      return;
+    case ordered_json::value_t::number_unsigned:
+      absl::StrAppend(out, leaf.get<uint64_t>());
+      return;
+    case ordered_json::value_t::number_float: {
+      const auto value = leaf.get<double>();
+      if (!std::isfinite(value)) {
+        *out += "null";
+        return;
+      }
+      char digits[64];
+      const char* const end =
+          nlohmann::detail::to_chars(digits, digits + sizeof(digits), value);
+      out->append(digits, static_cast<size_t>(end - digits));
+      return;
+    }
+    case ordered_json::value_t::string:
+      AppendText(leaf.get_ref<const std::string&>(), out);
+      return;
+    default:
+      *out += leaf.dump(-1, ' ', false, kReplace);
+  }
 }
 
 void Split(const ordered_json& tree, int* next, TreeParts* parts) {
@@ -31,10 +80,11 @@ void Split(const ordered_json& tree, int* next, TreeParts* parts) {
   if (tree.is_object()) {
     shape += '{';
     bool first = true;
-    for (const auto& [key, value] : tree.items()) {
+    for (const auto& [key, value] :
+         tree.get_ref<const ordered_json::object_t&>()) {
       if (!first) shape += ',';
       first = false;
-      shape += JsonText(key);
+      AppendText(key, &shape);
       shape += ':';
       Split(value, next, parts);
     }
@@ -52,7 +102,7 @@ void Split(const ordered_json& tree, int* next, TreeParts* parts) {
   }
   absl::StrAppend(&shape, *next);
   if (*next > 0) parts->leaves += ',';
-  parts->leaves += JsonText(tree);
+  AppendLeaf(tree, &parts->leaves);
   ++*next;
 }
 

@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "sim/base/check.h"
-#include "sim/config/prepare_draws.h"
 #include "sim/config/prepare.h"
+#include "sim/config/prepare_draws.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
 #include "sim/run/monte_carlo.h"
@@ -104,20 +104,25 @@ BENCHMARK(BM_DrawOverRun)
     ->Iterations(1)
     ->UseRealTime();
 
+// Devices and samples of each.
 void BM_Pack(benchmark::State& state) {
+  const auto devices = static_cast<int>(state.range(0));
   const LengthSource source = LengthSource::OfLaw(LengthLaws()[0]);
   uint64_t seed = 0;
   for (auto _ : state) {
     PackRequest request;
-    request.devices = kDevices;
-    request.lengths = source.Draw(seed++, kDevices * kEach, true);
+    request.devices = devices;
+    request.lengths = source.Draw(seed++, devices * state.range(1), true);
     request.max_token_len = source.longest();
     request.packer = Packer::kLbMini;
     request.cost.kind = PackerCost::kFit;
     benchmark::DoNotOptimize(Pack(request));
   }
 }
-BENCHMARK(BM_Pack)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Pack)
+    ->Args({kDevices, kEach})
+    ->Args({1024, 64})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace pipewright

@@ -192,6 +192,69 @@ double BestMost(const std::vector<double>& costs, size_t item,
   return best;
 }
 
+// One exchange of an item of parts[own] with the first item that fits, in the
+// order of items and parts.
+template <typename Fits>
+bool SwapPlain(size_t own, const std::vector<double>& costs, Parts* parts,
+               const Fits& fits) {
+  for (int& mine : (*parts)[own]) {
+    for (size_t other = 0; other < parts->size(); ++other) {
+      if (other == own) continue;
+      const double sum = SumOf((*parts)[other], costs);
+      for (int& theirs : (*parts)[other]) {
+        if (!fits(costs[mine], costs[theirs], sum)) continue;
+        std::swap(mine, theirs);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Exchanges with nothing kept from one to the next.
+Parts PlainBalance(Parts parts, const std::vector<double>& costs) {
+  constexpr double kEpsilon = 1e-6;
+  while (true) {
+    SortParts(costs, &parts);
+    const double most = SumOf(parts.front(), costs);
+    const double least = SumOf(parts.back(), costs);
+    const auto lowers = [&](double own, double its, double sum) {
+      return own - its > kEpsilon && sum - its + own + kEpsilon < most &&
+             most - own + its > least + kEpsilon;
+    };
+    const auto raises = [&](double own, double its, double sum) {
+      return its - own > kEpsilon && sum - its + own > least + kEpsilon &&
+             least - own + its + kEpsilon < most;
+    };
+    if (!SwapPlain(0, costs, &parts, lowers) &&
+        !SwapPlain(parts.size() - 1, costs, &parts, raises)) {
+      return parts;
+    }
+  }
+}
+
+TEST_CASE("packer: exchanges equal a plain version", "[sequences]") {
+  std::mt19937 random(17);
+  for (int trial = 0; trial < 300; ++trial) {
+    const int items = 1 + static_cast<int>(random() % 60);
+    const int count = 1 + static_cast<int>(random() % 9);
+    // Ties, costs that differ by about the epsilon of the program, and lengths.
+    const double units[] = {1, 3e-7, 0.37};
+    const unsigned values[] = {5, 1000, 65536};
+    std::vector<double> costs;
+    Parts parts(count);
+    for (int item = 0; item < items; ++item) {
+      costs.push_back(1 + units[trial % 3] * (random() % values[trial % 3]));
+      // Parts that nobody has balanced, so that there is much to exchange.
+      parts[random() % count].push_back(item);
+    }
+    INFO("trial " << trial);
+    CHECK(Balance(parts, costs) == PlainBalance(parts, costs));
+    parts = PartsByDifferencing(costs, count, false);
+    CHECK(Balance(parts, costs) == PlainBalance(parts, costs));
+  }
+}
+
 TEST_CASE("packer: the differencing method equals a plain version",
           "[sequences]") {
   std::mt19937 random(7);

@@ -18,7 +18,8 @@ constexpr double kFragmentation = 0.058;
 
 class Defaults {
  public:
-  explicit Defaults(RunConfig* config) : config_(*config) {}
+  Defaults(const RunSizes& sizes, RunConfig* config)
+      : sizes_(sizes), config_(*config) {}
 
   template <class Value, class Default>
   void Set(const char* field, std::optional<Value>& value, Default given,
@@ -46,7 +47,7 @@ class Defaults {
           "ddp");
     }
     Switch("strategy.overlap_gradients", strategy.overlap_gradients, false);
-    if (strategy.tp.value_or(1) > 1) {
+    if (sizes_.tp > 1) {
       Switch("strategy.sequence_parallel", strategy.sequence_parallel, false);
     }
     Types(2, 4, 4, 8);
@@ -66,8 +67,8 @@ class Defaults {
   // torch.utils.checkpoint stops early unless told otherwise.
   void Torchtitan() {
     StrategyChoice& strategy = config_.strategy;
-    const bool pipeline = strategy.pp.value_or(1) > 1;
-    const bool shards = strategy.dp.value_or(1) > 1;
+    const bool pipeline = sizes_.pp > 1;
+    const bool shards = sizes_.dp > 1;
     if (shards && !strategy.zero) {
       Set("strategy.data_parallel", strategy.data_parallel,
           DataParallel::kFsdp, "fsdp");
@@ -150,7 +151,7 @@ class Defaults {
   // forward and a backward together; the interleaved ones overlap them.
   void Batched() {
     StrategyChoice& strategy = config_.strategy;
-    if (config_.schedule.name == "1f1b" && strategy.pp.value_or(1) > 1) {
+    if (config_.schedule.name == "1f1b" && sizes_.pp > 1) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
     }
   }
@@ -160,15 +161,16 @@ class Defaults {
            kFragmentation);
   }
 
+  const RunSizes& sizes_;
   RunConfig& config_;
   std::vector<std::pair<std::string, std::string>> set_;
 };
 
 }  // namespace
 
-RunConfig WithFramework(RunConfig config) {
+RunConfig WithFramework(RunConfig config, const RunSizes& sizes) {
   if (!config.strategy.framework) return config;
-  Defaults defaults(&config);
+  Defaults defaults(sizes, &config);
   const char* source = "";
   switch (*config.strategy.framework) {
     case Framework::kMegatron:

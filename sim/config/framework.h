@@ -2,12 +2,13 @@
 // strategy says nothing else.
 #pragma once
 
+#include "sim/config/prepare_parts.h"
 #include "sim/config/run_config.h"
 
 namespace pipewright {
 
-// `config` with the defaults of its framework, and a note of each of them; as
+// `config`, of a run of these sizes, with the defaults of its framework, and a note of each of them; as
 // it is without a framework.
-RunConfig WithFramework(RunConfig config);
+RunConfig WithFramework(RunConfig config, const RunSizes& sizes);
 
 }  // namespace pipewright

@@ -233,6 +233,16 @@ const std::vector<IdleRule>& TrainingRules() {
         "strategy.split", "strategy.vocabulary", "strategy.memory_context",
         "strategy.fragmentation"},
        NeedsModel},
+      {{"strategy.precision"},
+       [](const RunFacts& facts) {
+         // These have the bytes of others, and times of their own.
+         const Precision precision = *facts.config().strategy.precision;
+         return Unless(facts.run().costs.analytic.has_value() ||
+                           (precision != Precision::kFp8Tensorwise &&
+                            precision != Precision::kMxfp8),
+                       "other than that of fp8 (fp8-tensorwise) and fp8-block "
+                       "(mxfp8) without estimated times (costs.analytic)");
+       }},
       {{"strategy.plain_cross_entropy"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;
@@ -331,13 +341,9 @@ const std::vector<IdleRule>& TrainingRules() {
        }},
       {{"strategy.recompute_stops_early"},
        [](const RunFacts& facts) {
-         const bool whole =
-             facts.recomputes() &&
-             facts.training()->recompute == Recompute::kFull;
-         if (!whole) return "unless strategy.recompute is full";
-         return Unless(facts.config().costs.analytic ||
-                           facts.run().sequences.has_value(),
-                       "without estimated times (costs.analytic)");
+         return Unless(facts.recomputes() && facts.training()->recompute ==
+                                                 Recompute::kFull,
+                       "unless strategy.recompute is full");
        }},
       {{"strategy.recompute_chunks"},
        [](const RunFacts& facts) {

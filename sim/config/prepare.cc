@@ -91,6 +91,13 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   }
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config, context));
+  if (spec && config.strategy.framework) {
+    config = WithFramework(std::move(config), sizes);
+    run.config = WithFramework(std::move(run.config), sizes);
+    run.warnings.insert(run.warnings.end(),
+                        run.config.notes.begin() + std::ssize(given.notes),
+                        run.config.notes.end());
+  }
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
                       PrepareSlices(config, spec, &sizes, &run.warnings));
   // With several chunks of a model the schedule knows best what is wrong with
@@ -205,13 +212,13 @@ absl::StatusOr<PreparedRun> PrepareWith(const RunConfig& config,
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
                                     RunContext* context) {
-  return PrepareWith(WithFramework(config), nullptr, context);
+  return PrepareWith(config, nullptr, context);
 }
 
 absl::StatusOr<PreparedRun> PrepareScaled(const RunConfig& config,
                                           const TimeScales& scales,
                                           RunContext* context) {
-  return PrepareWith(WithFramework(config), &scales, context);
+  return PrepareWith(config, &scales, context);
 }
 
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config) {

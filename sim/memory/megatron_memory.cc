@@ -116,7 +116,8 @@ MemoryBytes FixedOf(const RankStages& of) {
   }
   if (shards && training.zero >= 2)
     fixed[MemoryKind::kBuffers] += layer_gradient;
-  if (shards && training.whole_gradients) {
+  if (shards && training.zero >= 3 && training.sharded.shard_group > 0 &&
+      training.whole_gradients) {
     fixed[MemoryKind::kBuffers] += whole_gradients;
   }
   return fixed;

@@ -96,7 +96,7 @@ TEST_CASE("framework: what is given wins", "[config]") {
 TEST_CASE("framework: none, no defaults", "[config]") {
   RunConfig config = Run(Framework::kMegatron);
   config.strategy.framework.reset();
-  const RunConfig same = WithFramework(config);
+  const RunConfig same = WithFramework(config, RunSizes());
   CHECK(same.notes.empty());
   CHECK(same.defaulted.empty());
   CHECK_FALSE(same.strategy.fragmentation);

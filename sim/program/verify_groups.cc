@@ -1,6 +1,8 @@
 #include "sim/program/verify_groups.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,15 +56,30 @@ std::vector<MeetingKind> MeetingsSpelledOut(const Program& program,
   return meetings;
 }
 
+bool IsMeetingOf(const SideOp& op, int group) {
+  return IsCollective(op.kind) && op.group == group;
+}
+
+bool HooksMeet(const RankProgram& rank, int group) {
+  return std::any_of(
+      rank.hooks.begin(), rank.hooks.end(), [&](const LaneHook& hook) {
+        return std::any_of(hook.side_ops.begin(), hook.side_ops.end(),
+                           [&](int32_t op) {
+                             return op >= 0 && op < std::ssize(rank.side_ops) &&
+                                    IsMeetingOf(rank.side_ops[op], group);
+                           });
+      });
+}
+
 // Attachments alone do not tell how often a rank meets.
-bool SpellsOut(const Program& program) {
-  bool hooked = false;
+bool SpellsOut(const Program& program, int group) {
+  if (!program.false_starts.empty()) return true;
   for (int index = 0; index < program.num_classes(); ++index) {
     for (const RankProgram& rank : program.dp_class(index).ranks) {
-      hooked |= !rank.hooks.empty();
+      if (HooksMeet(rank, group)) return true;
     }
   }
-  return hooked || !program.false_starts.empty();
+  return false;
 }
 
 std::vector<MeetingKind> Meetings(const Program& program, bool spell_out,
@@ -73,9 +90,7 @@ std::vector<MeetingKind> Meetings(const Program& program, bool spell_out,
 
 bool NamesGroup(const RankProgram& rank, int group) {
   return std::any_of(rank.side_ops.begin(), rank.side_ops.end(),
-                     [&](const SideOp& op) {
-                       return IsCollective(op.kind) && op.group == group;
-                     });
+                     [&](const SideOp& op) { return IsMeetingOf(op, group); });
 }
 
 // The n-th operation of a member belongs with the n-th ones of the others: all
@@ -104,7 +119,6 @@ absl::Status VerifyGroup(const Program& program, bool spells_out, int dp_class,
 
 absl::Status VerifyMeetingsOfClasses(const Program& program) {
   if (program.num_classes() == 1) return absl::OkStatus();
-  const bool spell_out = SpellsOut(program);
   for (size_t index = 0; index < program.groups.size(); ++index) {
     const Group& group = program.groups[index];
     const auto number = static_cast<int>(index);
@@ -112,6 +126,7 @@ absl::Status VerifyMeetingsOfClasses(const Program& program) {
     // The ranks of one class meet alike: one of them speaks for all.
     const int rank = group.ranks.empty() ? -1 : group.ranks[0];
     if (rank < 0) continue;
+    const bool spell_out = SpellsOut(program, number);
     const std::vector<MeetingKind> first =
         Meetings(program, spell_out, 0, rank, number);
     for (int other = 1; other < program.num_classes(); ++other) {
@@ -137,7 +152,6 @@ absl::Status VerifyMeetingsOfClasses(const Program& program) {
 }
 
 absl::Status VerifyGroups(const Program& program) {
-  const bool spells_out = SpellsOut(program);
   for (size_t index = 0; index < program.groups.size(); ++index) {
     const auto group = static_cast<int>(index);
     const int part = program.groups[index].part;
@@ -151,6 +165,7 @@ absl::Status VerifyGroups(const Program& program) {
             "program: rank ", rank, ", group ", index, " is wrong"));
       }
     }
+    const bool spells_out = SpellsOut(program, group);
     for (int dp_class = 0; dp_class < program.num_classes(); ++dp_class) {
       PW_RETURN_IF_ERROR(VerifyGroup(program, spells_out, dp_class, group));
     }

@@ -15,10 +15,9 @@ std::vector<FieldHelp> ExecutionHelp() {
        "tensor parallelism of experts; strategy.ep then divides dp * cp * tp / "
        "etp"},
       {"strategy.dispatch", "all-to-all",
-       "a copy of a token for each of its experts, or once for each device "
-       "and, "
+       "a copy of a token for each of its experts, or once for each device and, "
        "between nodes, for each node (DeepEP, HybridEP)"},
-      {"strategy.expert_nodes", "any",
+      {"strategy.expert_nodes", "all",
        "nodes that the experts of a token are on at most"},
       {"strategy.expert_load", "1",
        "tokens of the busiest device's experts over the mean"},

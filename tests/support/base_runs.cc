@@ -183,7 +183,8 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100}\n"
-       "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: odc}\n"
+       "strategy: {pp: 4, dp: 4, microbatches: 4, data_parallel: odc, "
+       "launch: graphs}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
       {"pulled layers, free hops",
        "schedule: {name: 1f1b}\n"
@@ -206,7 +207,7 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: 1f1b}\n"
        "model: {preset: moe-tiny}\n"
        "system: {preset: dgx-h100}\n"
-       "strategy: {pp: 2, tp: 2, dp: 2, ep: 2, microbatches: 4, "
+       "strategy: {pp: 2, tp: 4, dp: 2, ep: 2, microbatches: 4, "
        "launch: graphs, graph_parts: [attention, dense, router, experts]}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
       {"experts over nodes",

@@ -339,8 +339,8 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       seconds.backward_weight_s += count * sum.passes[2];
       if (sum.recompute > 0) {
         seconds.recompute_s +=
-            RecomputedCount(training, times, &layers_before) *
-            training.slices * sum.recompute;
+            RecomputedCount(training, times, &layers_before) * training.slices *
+            sum.recompute;
       }
       until_weight += count * sum.saved_until_weight;
       saved += count * (sum.saved_until_weight + sum.saved_until_backward);

@@ -259,16 +259,19 @@ std::vector<FieldHelp> StrategyHelp() {
        "flash never stores the scores, unfused does"},
       {"strategy.precision", "bf16",
        "of the operands of linear layers; recipes of 8 bit differ in their "
-       "scales: one a tensor, known (fp8) or searched (fp8-tensorwise), for 128 "
+       "scales: one a tensor, known (fp8) or searched (fp8-tensorwise), for "
+       "128 "
        "values (fp8-block), for 32 (mxfp8); nvfp4 has 4 bit"},
       {"strategy.fused_cross_entropy", "true; false with a framework",
        "cross-entropy overwrites the logits; false keeps a copy in fp32"},
       {"strategy.plain_cross_entropy",
        "false; true with framework torchtitan and deepspeed",
-       "cross-entropy without fusion as plain PyTorch computes it, in fp32 with "
+       "cross-entropy without fusion as plain PyTorch computes it, in fp32 "
+       "with "
        "a copy for each step of it; false: in place, as Megatron-LM does"},
-      {"strategy.whole_gradients", "false; true with framework torchtitan and "
-                                   "pp above 1",
+      {"strategy.whole_gradients",
+       "false; true with framework torchtitan and "
+       "pp above 1",
        "layer by layer: gradients are reduced once a step and kept whole until "
        "then"},
       {"strategy.framework", "",

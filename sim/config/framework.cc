@@ -13,7 +13,8 @@ namespace pipewright {
 namespace {
 
 // What the allocator of PyTorch holds beyond its peak, as a part of it: median
-// of ten runs that print both (MooreThreads/SimuMax 4dcaae513ba7, 2.8 to 9.3 %).
+// of ten runs that print both (MooreThreads/SimuMax 4dcaae513ba7, 2.8 to 9.3
+// %).
 constexpr double kFragmentation = 0.058;
 
 class Defaults {
@@ -63,15 +64,16 @@ class Defaults {
   // Under a pipeline gradients are reduced with the last microbatch alone
   // (pytorch/pytorch, torch/distributed/pipelining/stage.py,
   // set_requires_gradient_sync) and until then kept whole in the type of the
-  // reduction (torch/distributed/fsdp, FSDPParam.to_accumulated_grad_if_needed).
-  // torch.utils.checkpoint stops early unless told otherwise.
+  // reduction (torch/distributed/fsdp,
+  // FSDPParam.to_accumulated_grad_if_needed). torch.utils.checkpoint stops
+  // early unless told otherwise.
   void Torchtitan() {
     StrategyChoice& strategy = config_.strategy;
     const bool pipeline = sizes_.pp > 1;
     const bool shards = sizes_.dp > 1;
     if (shards && !strategy.zero) {
-      Set("strategy.data_parallel", strategy.data_parallel,
-          DataParallel::kFsdp, "fsdp");
+      Set("strategy.data_parallel", strategy.data_parallel, DataParallel::kFsdp,
+          "fsdp");
     }
     if (shards && strategy.data_parallel == DataParallel::kFsdp) {
       Set("strategy.shard_blocks", strategy.shard_blocks, ShardBlocks::kLayer,
@@ -79,8 +81,8 @@ class Defaults {
       Set("strategy.gather_type", strategy.gather_type, GatherType::kBf16,
           "bf16");
       if (pipeline) {
-        Switch("strategy.reshard_after_forward",
-               strategy.reshard_after_forward, false);
+        Switch("strategy.reshard_after_forward", strategy.reshard_after_forward,
+               false);
         if (!strategy.shard_group) {
           Switch("strategy.whole_gradients", strategy.whole_gradients, true);
         }

@@ -7,8 +7,8 @@
 
 namespace pipewright {
 
-// `config`, of a run of these sizes, with the defaults of its framework, and a note of each of them; as
-// it is without a framework.
+// `config`, of a run of these sizes, with the defaults of its framework, and a
+// note of each of them; as it is without a framework.
 RunConfig WithFramework(RunConfig config, const RunSizes& sizes);
 
 }  // namespace pipewright

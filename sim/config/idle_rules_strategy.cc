@@ -329,10 +329,10 @@ const std::vector<IdleRule>& TrainingRules() {
        }},
       {{"strategy.whole_gradients"},
        [](const RunFacts& facts) {
-         return Unless(!facts.run().lower.layers.stages.empty() &&
-                           facts.sizes().dp > 1,
-                       "unless layers are sharded over several replicas "
-                       "(strategy.shard_blocks layer)");
+         return Unless(
+             !facts.run().lower.layers.stages.empty() && facts.sizes().dp > 1,
+             "unless layers are sharded over several replicas "
+             "(strategy.shard_blocks layer)");
        }},
       {{"strategy.recompute_layers"},
        [](const RunFacts& facts) {
@@ -341,8 +341,8 @@ const std::vector<IdleRule>& TrainingRules() {
        }},
       {{"strategy.recompute_stops_early"},
        [](const RunFacts& facts) {
-         return Unless(facts.recomputes() && facts.training()->recompute ==
-                                                 Recompute::kFull,
+         return Unless(facts.recomputes() &&
+                           facts.training()->recompute == Recompute::kFull,
                        "unless strategy.recompute is full");
        }},
       {{"strategy.recompute_chunks"},

@@ -57,9 +57,7 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
     case Precision::kMxfp8:
       return {.written = both};
     case Precision::kNvfp4:
-      return {.searches = 1,
-              .casts = for_weight ? 2.0 : 1.0,
-              .written = both};
+      return {.searches = 1, .casts = for_weight ? 2.0 : 1.0, .written = both};
   }
   return {.casts = 0, .written = 0};
 }
@@ -70,8 +68,8 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, OpPass pass, bool after_norm) {
   const bool is_linear =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  if (!is_linear || !IsNarrow(training.precision) ||
-      op.Work(pass).flops <= 0 || pass == OpPass::kBackwardWeight) {
+  if (!is_linear || !IsNarrow(training.precision) || op.Work(pass).flops <= 0 ||
+      pass == OpPass::kBackwardWeight) {
     return 0;
   }
   const bool transposes = options.device.architecture != "blackwell";

@@ -25,7 +25,8 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
 
 // What of a measured product of `type` is the cast of its input, of so many
 // elements, inside the measured call. 0 for bf16 and where no casts were
-// measured. Large products of fp8 were taken of one campaign alone (calibrate/silicon/distil.py).
+// measured. Large products of fp8 were taken of one campaign alone
+// (calibrate/silicon/distil.py).
 double CastInside(const AnalyticOptions& options, const std::string& type,
                   double flops, double elements);
 

@@ -48,10 +48,10 @@ bool IsClockMeasured(absl::string_view device, absl::string_view type);
 
 // Of a product's FLOP, above the idle power. A FLOP of fp8 takes 1.07 times the
 // energy of bf16 over the ratio of their peaks (measured on an H100: 0.637 and
-// 1.19 pJ). One of 4 bit was measured nowhere and is taken to need half of fp8's,
-// as it moves half of the bits: B200's ratio of the peaks. B300's, 3, is of more
-// units, which do not lower the energy of one. 0 where the device's power is
-// not known.
+// 1.19 pJ). One of 4 bit was measured nowhere and is taken to need half of
+// fp8's, as it moves half of the bits: B200's ratio of the peaks. B300's, 3, is
+// of more units, which do not lower the energy of one. 0 where the device's
+// power is not known.
 double JoulesOfFlop(const DeviceSpec& device, absl::string_view type);
 
 // Of an attention's FLOP over that of a product: exponentials beside them.

@@ -39,16 +39,16 @@ constexpr double kFp4Campaign = 0.16;
 // inner dimension cost 8 and 9 % on H100 and H200 (fp8_block over fp8 in the
 // median, both with casts).
 constexpr double kMxfp8Table = 0.09;
-// Products of groups, all of one law (GroupedSeconds): of 75 in bf16 nine of ten
-// are within 24 %. Whole layers of experts in two frameworks of inference, 4096
-// tokens and more, take less than the law by 18 to 33 % in the median over a
-// device (root mean square 0.25, times 1.645); in 8 and 4 bit, of which no law
-// was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2)).
+// Products of groups, all of one law (GroupedSeconds): of 75 in bf16 nine of
+// ten are within 24 %. Whole layers of experts in two frameworks of inference,
+// 4096 tokens and more, take less than the law by 18 to 33 % in the median over
+// a device (root mean square 0.25, times 1.645); in 8 and 4 bit, of which no
+// law was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2)).
 constexpr double kGroupedLess = 0.41;
 constexpr double kGroupedMore = 0.24;
 constexpr double kNarrowGrouped = 0.49;
-// Casts: our own kernel on an H100 writes 8 bit at 1.79 TB/s, the tables' one at
-// 2.97 (experiments/h100): a factor of 1.66.
+// Casts: our own kernel on an H100 writes 8 bit at 1.79 TB/s, the tables' one
+// at 2.97 (experiments/h100): a factor of 1.66.
 constexpr double kCasts = 0.51;
 
 // The energy of a FLOP carried to a chip or type that it was not measured on:
@@ -63,12 +63,12 @@ constexpr double kOtherBoard = 3 * kNormal90 * 0.021;
 // 148, so that the square of their clocks is 1.01 (calibrate/silicon).
 constexpr double kClockOfPeaks = 0.15;
 // Half of fp8's for 4 bit: a third by B300's peaks, 0.64 by the parts of a
-// multiplier (its significand squared, the sum, the operands moved; M. Horowitz,
-// ISSCC 2014, figure 1.1.9).
+// multiplier (its significand squared, the sum, the operands moved; M.
+// Horowitz, ISSCC 2014, figure 1.1.9).
 constexpr double kFp4EnergyLess = 0.41;
 constexpr double kFp4EnergyMore = 0.25;
-// The curves' lasting loads were those of other kernels: what the law was off by
-// where it was carried over.
+// The curves' lasting loads were those of other kernels: what the law was off
+// by where it was carried over.
 constexpr double kCurvesClock = 0.12;
 // The law where it was measured: the largest median of a layout on B200, and
 // the worst mixture on the H100 (2.7 %).

@@ -32,9 +32,9 @@ Product ProductOf(const ModelOp& op, OpPass pass) {
   return {op.n, op.k, op.m, "NT"};
 }
 
-// The table of a precision's products. Those of 8 bit with a scale for 32 values
-// take that of one scale a tensor: the same units of the device multiply, and
-// apply the scales besides.
+// The table of a precision's products. Those of 8 bit with a scale for 32
+// values take that of one scale a tensor: the same units of the device
+// multiply, and apply the scales besides.
 const char* ProductType(Precision precision) {
   switch (precision) {
     case Precision::kBf16:
@@ -293,8 +293,7 @@ KernelEstimate Fused(const AnalyticOptions& options,
   // It is of a lasting load, so at most the board's.
   const bool is_product =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  const char* const type =
-      is_product ? ProductType(training.precision) : kBf16;
+  const char* const type = is_product ? ProductType(training.precision) : kBf16;
   const double joules = JoulesOfFlop(options.device, type) * work.flops;
   const double most =
       std::max(0.0, options.device.board_watts - options.device.idle_watts) *

@@ -121,10 +121,10 @@ LossBytes LossBytesOf(const TrainingSpec& training) {
   // PyTorch's cross_entropy on logits.float(): a cast; log_softmax, which reads
   // its row for the largest, for the sum and once more, as a row does not fit
   // on chip; backward: the gradient of the loss (zeros, filled at the target),
-  // that of log_softmax, which reads both of its inputs and the first one twice,
-  // and the cast back (aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cu). Kept:
-  // the result of log_softmax. Beside it stand the fp32 copy of the logits,
-  // later both gradients.
+  // that of log_softmax, which reads both of its inputs and the first one
+  // twice, and the cast back (aten/src/ATen/native/cuda/SoftMax.cu,
+  // LossNLL.cu). Kept: the result of log_softmax. Beside it stand the fp32 copy
+  // of the logits, later both gradients.
   return {element + 4 + 4 * 4, 4 + 4 * 4 + 4 + element, 4, element + 4, 2 * 4};
 }
 
@@ -137,8 +137,8 @@ void AddLoss(OpsBuilder& builder, double vocabulary) {
   op.kind = OpClass::kLoss;
   op.work[static_cast<int>(OpPass::kForward)] = {.bytes =
                                                      bytes.forward * logits};
-  op.work[static_cast<int>(OpPass::kBackwardInput)] = {
-      .bytes = bytes.backward * logits};
+  op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = bytes.backward *
+                                                                logits};
   // The softmax, over the logits or in fp32 beside them.
   op.saved_until_backward = bytes.kept * logits;
   op.forward_workspace = bytes.forward_workspace * logits;

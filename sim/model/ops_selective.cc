@@ -14,8 +14,8 @@ namespace {
 // queries, keys and values, and for both inputs of a gated activation.
 int ProductsOf(const ModelOp& op, const ModelSpec& model) {
   if (op.name == "qkv") return 3;
-  const bool is_pair = model.gated && op.name.find("gate-up") !=
-                                          std::string::npos;
+  const bool is_pair =
+      model.gated && op.name.find("gate-up") != std::string::npos;
   return is_pair ? 2 : 1;
 }
 
@@ -63,10 +63,9 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
       const bool reads_product = index > 0 && IsProduct(ops[index - 1]) &&
                                  op.kind == OpClass::kElementwise &&
                                  op.saved_until_weight > 0;
-      op.selective_backward =
-          reads_product
-              ? op.saved_until_backward * ops[index - 1].selective_part
-              : op.saved_until_backward;
+      op.selective_backward = reads_product ? op.saved_until_backward *
+                                                  ops[index - 1].selective_part
+                                            : op.saved_until_backward;
     }
   }
   // The input of the layer is kept.

@@ -35,8 +35,8 @@ const RegisterPaper kGpt({
     .metric = "seconds of a step by the analytic cost model",
     .run =
         [](const std::string& engine) {
-          return ReproduceSteps(
-              {.folder = "mlperf_gpt3", .adjust = &AsGpt}, engine);
+          return ReproduceSteps({.folder = "mlperf_gpt3", .adjust = &AsGpt},
+                                engine);
         },
 });
 

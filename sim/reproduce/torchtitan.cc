@@ -7,8 +7,8 @@ namespace {
 
 // The defaults of torchtitan, compiled where the row does not say eager. Since
 // 2025 training.compile compiles the loss too (torchtitan/components/loss.py,
-// build_cross_entropy_loss), which then makes no copies of the logits; what time
-// that saves was not measured.
+// build_cross_entropy_loss), which then makes no copies of the logits; what
+// time that saves was not measured.
 void AsTorchtitan(const TableRow& row, RunConfig* config) {
   config->strategy.framework = Framework::kTorchtitan;
   if (!absl::StrContains(row.Text("note"), "eager")) {

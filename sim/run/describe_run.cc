@@ -61,12 +61,12 @@ DevicePeak PeakOf(const DeviceSpec& device, Precision precision) {
   const double flops = fp4   ? device.fp4_flops
                        : fp8 ? device.fp8_flops
                              : device.bf16_flops;
-  return {.name = absl::StrFormat("%g TFLOP/s, %s %s", flops / 1e12,
-                                  device.name,
-                                  fp4   ? "fp4"
-                                  : fp8 ? "fp8"
-                                        : "bf16"),
-          .flops = flops};
+  return {
+      .name = absl::StrFormat("%g TFLOP/s, %s %s", flops / 1e12, device.name,
+                              fp4   ? "fp4"
+                              : fp8 ? "fp8"
+                                    : "bf16"),
+      .flops = flops};
 }
 
 // The slowest first.

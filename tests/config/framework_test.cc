@@ -64,8 +64,8 @@ TEST_CASE("framework: Megatron's and DeepSpeed's defaults", "[config]") {
   for (const auto* run : {&*megatron, &*deepspeed}) {
     CHECK(absl::StrContains(absl::StrJoin(run->warnings, "\n"),
                             "strategy.fragmentation 0.058"));
-    CHECK_FALSE(absl::StrContains(absl::StrJoin(run->warnings, "\n"),
-                                  "has no effect"));
+    CHECK_FALSE(
+        absl::StrContains(absl::StrJoin(run->warnings, "\n"), "has no effect"));
   }
 }
 

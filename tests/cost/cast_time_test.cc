@@ -134,8 +134,8 @@ TEST_CASE("cast: what each recipe adds", "[cost]") {
   CHECK(cast("b200", Precision::kBf16) == 0);
   // A norm casts its output itself with a scale that it knows.
   CHECK(cast("b200", Precision::kFp8, true) == 0);
-  for (const Precision precision : {Precision::kFp8Tensorwise,
-                                    Precision::kMxfp8, Precision::kNvfp4}) {
+  for (const Precision precision :
+       {Precision::kFp8Tensorwise, Precision::kMxfp8, Precision::kNvfp4}) {
     CHECK(cast("b200", precision, true) == cast("b200", precision));
   }
   // Casts inside measured products: one kernel, by its bytes.

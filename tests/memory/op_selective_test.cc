@@ -28,9 +28,8 @@ TrainingSpec Long(Recompute recompute) {
 // wq kept, wk again, wv kept, wo again, w1 kept, w3 again, w2 kept.
 TEST_CASE("op-selective: every second product of a layer runs again",
           "[memory]") {
-  for (const ModelOp& op :
-       BlockOps(Llama(), Long(Recompute::kOpSelective), BlockKind::kDenseLayer,
-                0)) {
+  for (const ModelOp& op : BlockOps(Llama(), Long(Recompute::kOpSelective),
+                                    BlockKind::kDenseLayer, 0)) {
     INFO(op.name);
     const double again = RecomputedPart(op, Recompute::kOpSelective);
     if (op.name == "qkv") {
@@ -83,8 +82,8 @@ TEST_CASE("recompute layers: the first ones of a stage alone", "[memory]") {
 TEST_CASE("recompute: stopping early leaves the last product", "[memory]") {
   double whole = 0;
   double early = 0;
-  for (const ModelOp& op : BlockOps(Llama(), Long(Recompute::kFull),
-                                    BlockKind::kDenseLayer, 0)) {
+  for (const ModelOp& op :
+       BlockOps(Llama(), Long(Recompute::kFull), BlockKind::kDenseLayer, 0)) {
     const double flops = op.Work(OpPass::kForward).flops;
     whole += RecomputedPart(op, Recompute::kFull) * flops;
     early += RecomputedPart(op, Recompute::kFull, true) * flops;

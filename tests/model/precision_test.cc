@@ -9,9 +9,9 @@
 namespace pipewright {
 namespace {
 
-constexpr Precision kAll[] = {Precision::kBf16,     Precision::kFp8,
+constexpr Precision kAll[] = {Precision::kBf16,          Precision::kFp8,
                               Precision::kFp8Tensorwise, Precision::kFp8Block,
-                              Precision::kMxfp8,    Precision::kNvfp4};
+                              Precision::kMxfp8,         Precision::kNvfp4};
 
 TEST_CASE("precision: bytes of an operand with its scales", "[model]") {
   CHECK(OperandBytes(Precision::kBf16) == 2);

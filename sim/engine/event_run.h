@@ -134,7 +134,6 @@ class EventRun {
     HostActivations activations;
     std::vector<Handshake> holds;  // not posted yet
     Handshake posted{};            // the last one that was
-    RunningSteps steps;            // of the block
   };
   // Bytes on their way.
   struct Transfer {
@@ -220,7 +219,7 @@ class EventRun {
                     double end_s);
   void NoteBlock(int device, double end_s);
 
-  // event_exchanges.cc
+  // exchange_events.cc
   void PlanExchangeSources();
   void PlanExchangeSteps();
   bool RunExchanges(int device, const Pass* block, int parts);

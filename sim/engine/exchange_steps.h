@@ -44,6 +44,7 @@ struct ExchangePlans {
   };
   std::map<std::pair<int, Key>, Source> sources;    // by device
   std::vector<std::vector<ExchangePlan>> of_lanes;  // [device][lane's]
+  std::vector<RunningSteps> running;                // [device]
   double largest_bytes = 0;
   bool any = false;  // some pass has steps
 };

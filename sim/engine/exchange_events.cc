@@ -83,6 +83,7 @@ void EventRun::PlanExchangeSources() {
 void EventRun::PlanExchangeSteps() {
   if (exchanges_.sources.empty()) return;
   exchanges_.of_lanes.resize(devices_.size());
+  exchanges_.running.resize(devices_.size());
   for (size_t index = 0; index < devices_.size(); ++index) {
     const Device& device = devices_[index];
     for (const LaneExchanges& lane : device.own->exchanges) {
@@ -143,7 +144,7 @@ bool EventRun::RunExchanges(int index, const Pass* block, int parts) {
     pieces = std::max(pieces, plan.pieces);
   }
   if (pieces == 0) return false;
-  RunningSteps& running = device.steps;
+  RunningSteps& running = exchanges_.running[index];
   running.steps.clear();
   running.next = 0;
   // Of a pass without exchanges beside one with them.
@@ -172,15 +173,16 @@ bool EventRun::RunExchanges(int index, const Pass* block, int parts) {
 
 // Sets the timer of the flow that is next.
 void EventRun::BeginExchange(int index, double now_s) {
-  RunningSteps& running = devices_[index].steps;
+  RunningSteps& running = exchanges_.running[index];
   running.start_s = now_s + running.steps[running.next].before_s;
   At(running.start_s, Event::kExchange, index);
 }
 
 void EventRun::StartExchange(int index) {
   const Device& device = devices_[index];
-  const double now_s = device.steps.start_s;
-  const ExchangeStep& step = device.steps.steps[device.steps.next];
+  const RunningSteps& running = exchanges_.running[index];
+  const double now_s = running.start_s;
+  const ExchangeStep& step = running.steps[running.next];
   if (step.source < 0 || step.bytes <= 0) {
     return EndExchange(index, now_s + step.least_s);
   }
@@ -197,7 +199,7 @@ void EventRun::StartExchange(int index) {
 // Its flow has ended; computation beside it may not have.
 void EventRun::EndExchange(int index, double end_s) {
   Device& device = devices_[index];
-  RunningSteps& running = device.steps;
+  RunningSteps& running = exchanges_.running[index];
   const double over_s =
       std::max(end_s, running.start_s + running.steps[running.next].least_s);
   if (++running.next < running.steps.size()) {

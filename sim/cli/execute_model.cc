@@ -165,8 +165,8 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   model.sequence = training.sequence;
   model.slices = run.schedule.lowered->slices;
   model.seed = seed;
-  // Otherwise no rank waits for the norm. A step that is taken before it is known
-  // fails where it clips, and the program has to know that.
+  // Otherwise no rank waits for the norm. A step that is taken before it is
+  // known fails where it clips, and the program has to know that.
   if (run.lower.optimizer == OptimizerMode::kSynchronised &&
       run.lower.offload.placement != OptimizerPlacement::kSuperOffload) {
     model.clip_norm = kDefaultClip;

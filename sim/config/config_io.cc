@@ -112,8 +112,8 @@ std::string TextAt(absl::string_view path, const ConfigMessage& target) {
              : at.message->GetReflection()->GetString(*at.message, at.field);
 }
 
-// Was how to estimate given by --set? Then the section stays beside a choice that
-// excludes it, which is an error and no silence.
+// Was how to estimate given by --set? Then the section stays beside a choice
+// that excludes it, which is an error and no silence.
 bool SaysHowToEstimate(const ConfigMessage& target) {
   for (const char* path : {"costs.analytic.clock", "costs.analytic.kernels",
                            "costs.analytic.silicon"}) {

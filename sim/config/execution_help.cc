@@ -15,7 +15,8 @@ std::vector<FieldHelp> ExecutionHelp() {
        "tensor parallelism of experts; strategy.ep then divides dp * cp * tp / "
        "etp"},
       {"strategy.dispatch", "all-to-all",
-       "a copy of a token for each of its experts, or once for each device and, "
+       "a copy of a token for each of its experts, or once for each device "
+       "and, "
        "between nodes, for each node (DeepEP, HybridEP)"},
       {"strategy.expert_nodes", "all",
        "nodes that the experts of a token are on at most"},

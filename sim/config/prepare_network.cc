@@ -223,13 +223,13 @@ void PlaceGroups(const Network& links, const TrainingSpec& training,
             [&](int member) {
               return mapping.DeviceOf(0, 0, member * training.tp);
             }),
-      whole ? nodes(training.ep,
-                    [&](int member) {
-                      const auto& [replica, context] = experts[member];
-                      return mapping.DeviceOf(replica, 0,
-                                              context * training.tp);
-                    })
-            : 0};
+      whole
+          ? nodes(training.ep,
+                  [&](int member) {
+                    const auto& [replica, context] = experts[member];
+                    return mapping.DeviceOf(replica, 0, context * training.tp);
+                  })
+          : 0};
 }
 
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config,

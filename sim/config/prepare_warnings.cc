@@ -22,10 +22,10 @@ void WarnOfProfile(const RunConfig& config, const PreparedProfile& profile,
     devices.insert(source.device.empty() ? "a device that it does not name"
                                          : source.device);
   }
-  warnings->push_back(absl::StrCat(
-      config.Field("costs.profile"), ": times are those of ",
-      absl::StrJoin(devices, ", "), ", links and memory those of ", shape.name,
-      " (", shape.device_name, ")"));
+  warnings->push_back(
+      absl::StrCat(config.Field("costs.profile"), ": times are those of ",
+                   absl::StrJoin(devices, ", "), ", links and memory those of ",
+                   shape.name, " (", shape.device_name, ")"));
 }
 
 }  // namespace

@@ -239,7 +239,7 @@ struct CostChoice {
   std::optional<std::string> analytic_silicon;
   std::optional<bool> analytic_sustained;  // clocks; absent: true
   std::optional<FrameworkKernels> analytic_kernels;
-  std::optional<double> analytic_launch_s;  // absent: the device's
+  std::optional<double> analytic_launch_s;      // absent: the device's
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;

@@ -19,9 +19,9 @@
 namespace pipewright {
 namespace {
 
-// Bytes that a step moves for a parameter that the device updates, each a kernel
-// of its own over fp32: the norm reads the gradient, clipping scales it, Adam
-// reads it with master weight and two moments and writes the last three.
+// Bytes that a step moves for a parameter that the device updates, each a
+// kernel of its own over fp32: the norm reads the gradient, clipping scales it,
+// Adam reads it with master weight and two moments and writes the last three.
 constexpr double kUpdateBytes = 4 + 2 * 4 + 7 * 4;
 // Megatron-LM then casts the master weight to bf16 (distrib_optimizer.py); in
 // PyTorch's FSDP the gather does.
@@ -343,9 +343,9 @@ double AnalyticOptimizerSeconds(const BlockPrices& prices,
   double most_s = 0;
   for (const StageParameters& all : ParametersOfRanks(
            prices.inventory(), layout, rank_of_stage, directions)) {
-    most_s = std::max(
-        most_s, OptimizerSeconds(prices.options(), prices.inventory().training(),
-                                 all.dense, all.expert));
+    most_s = std::max(most_s, OptimizerSeconds(prices.options(),
+                                               prices.inventory().training(),
+                                               all.dense, all.expert));
   }
   return most_s;
 }
@@ -405,8 +405,8 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       AddExchanges(sum.exchanges[1], count, &exchanges.backward_input);
       AddExchanges(sum.exchanges[2], count, &exchanges.backward_weight);
       if (sum.recompute > 0) {
-        const double again = RecomputedCount(training, times, &layers_before) *
-                             training.slices;
+        const double again =
+            RecomputedCount(training, times, &layers_before) * training.slices;
         seconds.recompute_s += again * sum.recompute;
         AddExchanges(sum.recomputed, again, &exchanges.recompute);
       }
@@ -435,8 +435,8 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       AnalyticOptimizerSeconds(prices, layout, rank_of_stage, 1);
   costs.prediction_s = StreamSeconds(
       prices.options().device,
-      kPredictionBytes * MostUpdatedParameters(prices.inventory(), layout,
-                                               rank_of_stage, 1));
+      kPredictionBytes *
+          MostUpdatedParameters(prices.inventory(), layout, rank_of_stage, 1));
   costs.held_until_weight = saved > 0 ? std::min(1.0, until_weight / saved) : 1;
   return costs;
 }

@@ -108,8 +108,8 @@ double MostUpdatedParameters(const ModelSpec& model,
                              const std::vector<int>& rank_of_stage,
                              int directions);
 
-// A step of a device with these parameters: Adam over those that it updates, and
-// what a framework does around it with gradients and weights. With `fused`
+// A step of a device with these parameters: Adam over those that it updates,
+// and what a framework does around it with gradients and weights. With `fused`
 // kernels that is Megatron-LM, else PyTorch.
 double OptimizerSeconds(const AnalyticOptions& options,
                         const TrainingSpec& training, double dense_parameters,

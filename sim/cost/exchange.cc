@@ -8,8 +8,8 @@ namespace pipewright {
 namespace {
 
 // Exchanges beside the passes of another microbatch are no part of these, and
-// where groups of experts cut those of tensor parallelism nobody knows here which
-// devices they are.
+// where groups of experts cut those of tensor parallelism nobody knows here
+// which devices they are.
 bool IsTraffic(const TrainingSpec& training, const OpComm& comm) {
   return comm.members > 1 && comm.bytes > 0 && !comm.beside_passes &&
          (comm.group != CommGroup::kExpert || training.etp() == training.tp);
@@ -67,8 +67,7 @@ PassExchange ExchangeOf(const OpComm& comm, double seconds, double start_s) {
       exchange.bytes = (members - 1) / members * comm.bytes;
       break;
     case CommKind::kAllToAll:
-      exchange.bytes =
-          BytesOfExchange(comm, comm.members, 1).buffer / members;
+      exchange.bytes = BytesOfExchange(comm, comm.members, 1).buffer / members;
       break;
     case CommKind::kRing:
       exchange.bytes = (members - 1) * comm.bytes;

@@ -68,7 +68,8 @@ class Silicon {
   std::optional<SiliconTime> Norm(bool is_forward, double bytes) const;
 
   // A bf16 matrix of so many elements to fp8, with a scale that is known
-  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a row
+  // ("static"), one a tensor ("tensor", found by a pass of its own) or one a
+  // row
   // ("token").
   std::optional<SiliconTime> Cast(const std::string& scale,
                                   double elements) const;

@@ -17,7 +17,7 @@ struct Ends {
   int consumers = 0;
   int first_produced = 0;
   int first_consumed = 0;
-  int undone = 0;    // of those, in iterations that are undone
+  int undone = 0;  // of those, in iterations that are undone
   // Tokens of passes, or of operations that come with them, in one iteration.
   int64_t sent = 0;
   int64_t received = 0;
@@ -103,8 +103,8 @@ bool VerifyHook(const DpClass& own, int rank, const LaneHook& hook,
     return false;
   }
   // Every pass of its lanes fires, and no start is a false one.
-  const bool each = !counts && false_starts == 0 &&
-                    hook.fires == LaneHook::Fires::kEveryPass;
+  const bool each =
+      !counts && false_starts == 0 && hook.fires == LaneHook::Fires::kEveryPass;
   std::vector<int32_t> mine;
   bool fires = false;
   for (size_t lane = 0; lane < hook.side_ops.size(); ++lane) {
@@ -197,10 +197,9 @@ absl::Status VerifySideOps(const Program& program, const DpClass& own, int rank,
     const bool group_ok =
         !IsCollective(op.kind) ||
         (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
-    const bool peer_ok =
-        !IsOneSided(op.kind) ||
-        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0 &&
-         PeersOk(program, op, rank));
+    const bool peer_ok = !IsOneSided(op.kind) ||
+                         (op.peer >= 0 && op.peer < program.pp() &&
+                          op.peer_offset >= 0 && PeersOk(program, op, rank));
     const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
     // Owners, as AddSeconds (add_time.h) says.
     const bool adds = op.kind == OpKind::kPush && op.peers != nullptr;

@@ -84,8 +84,8 @@ std::vector<std::string> Emitter::ModelFlags() const {
     flags.push_back(absl::StrCat("--", flag));
   };
   for (const ForeignModelRow& row : ForeignModelRows()) {
-    if (model.*row.member > 0) add(absl::StrCat(row.flag, " ",
-                                                model.*row.member));
+    if (model.*row.member > 0)
+      add(absl::StrCat(row.flag, " ", model.*row.member));
   }
   if (model.kv_heads != model.heads) add("group-query-attention");
   add(absl::StrCat("seq-length ", training.sequence));
@@ -114,8 +114,8 @@ std::vector<std::string> Emitter::Layout() {
                                  *config.strategy.layout, "'"));
     Hold("strategy.layout");
   } else if (*strategy.vpp > 1) {
-    flags.push_back(absl::StrCat("--num-virtual-stages-per-pipeline-rank ",
-                                 *strategy.vpp));
+    flags.push_back(
+        absl::StrCat("--num-virtual-stages-per-pipeline-rank ", *strategy.vpp));
   }
   Hold("strategy.vpp");
   if (name == "1f1b" || name == "interleaved-1f1b") {
@@ -123,7 +123,8 @@ std::vector<std::string> Emitter::Layout() {
   } else {
     out.notes.push_back(absl::StrCat(
         "Megatron-LM has 1F1B and interleaved 1F1B alone: its run will not "
-        "follow ", name));
+        "follow ",
+        name));
   }
   return flags;
 }
@@ -165,19 +166,18 @@ std::vector<std::string> Emitter::Memory() {
   if (training.dp * training.cp == 1) return flags;
   const DataParallel sharding =
       config.strategy.data_parallel.value_or(DataParallel::kDdp);
-  if (config.strategy.data_parallel &&
-      sharding != DataParallel::kNone) {
+  if (config.strategy.data_parallel && sharding != DataParallel::kNone) {
     Hold("strategy.data_parallel");
   }
   if (sharding == DataParallel::kZero1) {
     flags.push_back("--use-distributed-optimizer");
   } else if (sharding == DataParallel::kZero2 ||
              sharding == DataParallel::kFsdp) {
-    flags.push_back(absl::StrCat(
-        "--use-distributed-optimizer --use-megatron-fsdp "
-        "--data-parallel-sharding-strategy ",
-        sharding == DataParallel::kZero2 ? "optim_grads"
-                                         : "optim_grads_params"));
+    flags.push_back(
+        absl::StrCat("--use-distributed-optimizer --use-megatron-fsdp "
+                     "--data-parallel-sharding-strategy ",
+                     sharding == DataParallel::kZero2 ? "optim_grads"
+                                                      : "optim_grads_params"));
   }
   if (config.strategy.overlap_gradients.value_or(true)) {
     flags.push_back("--overlap-grad-reduce");
@@ -207,8 +207,7 @@ void Emitter::Megatron() {
     add("expert-tensor-parallel-size", *config.strategy.execution.etp,
         "strategy.etp");
   }
-  add("micro-batch-size", training.microbatch_size,
-      "strategy.microbatch_size");
+  add("micro-batch-size", training.microbatch_size, "strategy.microbatch_size");
   flags.push_back(absl::StrCat("--global-batch-size ", batch()));
   for (std::string& flag : Layout()) flags.push_back(std::move(flag));
   if (training.sequence_parallel) flags.push_back("--sequence-parallel");
@@ -250,12 +249,12 @@ void Emitter::Megatron() {
     Hold("strategy.dp");
     Hold("strategy.microbatches");
   } else if (nodes > 0) {
-    out.notes.push_back("some devices stay idle: the number of processes is "
-                        "not in the launch line");
+    out.notes.push_back(
+        "some devices stay idle: the number of processes is "
+        "not in the launch line");
   }
   const std::string order =
-      csv.empty() ? ""
-                  : absl::StrCat("# The order of passes: ", csv, "\n");
+      csv.empty() ? "" : absl::StrCat("# The order of passes: ", csv, "\n");
   out.text = absl::StrCat(
       "#!/bin/bash\n# Arguments for Megatron-LM. Comment lines with "
       "\"pipewright:\" are for\n# pipewright --from-args, which gives the same "
@@ -279,13 +278,14 @@ void Emitter::Torchtitan() {
                     "\"\nflavor = \"", flavor->flavor, "\"\n\n");
     Hold("model.preset");
   } else {
-    out.notes.push_back("torchtitan has no flavor for this model: [model] is "
-                        "yours to write");
+    out.notes.push_back(
+        "torchtitan has no flavor for this model: [model] is "
+        "yours to write");
   }
   absl::StrAppend(&text, "[training]\nlocal_batch_size = ",
                   int64_t{*strategy.microbatches} * training.microbatch_size,
-                  "\nglobal_batch_size = ", batch(), "\nseq_len = ",
-                  training.sequence, "\n\n");
+                  "\nglobal_batch_size = ", batch(),
+                  "\nseq_len = ", training.sequence, "\n\n");
   Hold("strategy.microbatches");
   Hold("strategy.microbatch_size");
   if (config.strategy.sequence) {
@@ -298,13 +298,15 @@ void Emitter::Torchtitan() {
       config.strategy.data_parallel.value_or(DataParallel::kNone);
   const bool shards = TraitsOf(sharding).shards_gradients;
   if (sharding == DataParallel::kZero1) {
-    out.notes.push_back("torchtitan has no sharding of the optimizer alone "
-                        "(zero1): DDP is written");
+    out.notes.push_back(
+        "torchtitan has no sharding of the optimizer alone "
+        "(zero1): DDP is written");
   }
   absl::StrAppend(
       &text, "[parallelism]\ndata_parallel_replicate_degree = ",
-      shards ? 1 : training.dp, "\ndata_parallel_shard_degree = ",
-      shards ? training.dp : 1, "\ntensor_parallel_degree = ", *strategy.tp,
+      shards ? 1 : training.dp,
+      "\ndata_parallel_shard_degree = ", shards ? training.dp : 1,
+      "\ntensor_parallel_degree = ", *strategy.tp,
       "\ncontext_parallel_degree = ", *strategy.cp,
       "\npipeline_parallel_degree = ", *strategy.pp,
       "\npipeline_parallel_microbatch_size = ", training.microbatch_size, "\n");
@@ -313,8 +315,8 @@ void Emitter::Torchtitan() {
                     "\n");
     if (*config.strategy.ep > 1) Hold("strategy.ep");
   }
-  for (const char* path : {"strategy.tp", "strategy.cp", "strategy.pp",
-                           "strategy.dp"}) {
+  for (const char* path :
+       {"strategy.tp", "strategy.cp", "strategy.pp", "strategy.dp"}) {
     Hold(path);
   }
   if (sharding == DataParallel::kFsdp && training.dp > 1) {
@@ -335,8 +337,9 @@ void Emitter::Torchtitan() {
       absl::StrAppend(&text, "pipeline_parallel_schedule = \"",
                       named ? match->info->torch_name : "1F1B", "\"\n");
       if (!named) {
-        out.notes.push_back("PyTorch has no schedule of this name: 1F1B is "
-                            "written; --emit with a file writes its CSV");
+        out.notes.push_back(
+            "PyTorch has no schedule of this name: 1F1B is "
+            "written; --emit with a file writes its CSV");
       }
     } else {
       absl::StrAppend(&text,
@@ -347,15 +350,16 @@ void Emitter::Torchtitan() {
     }
   }
   if (!config.strategy.layers.empty() || config.strategy.layout) {
-    out.notes.push_back("torchtitan splits layers by itself "
-                        "(pipeline_parallel_layers_per_stage and fewer at the "
-                        "ends): this layout is in a comment alone");
+    out.notes.push_back(
+        "torchtitan splits layers by itself "
+        "(pipeline_parallel_layers_per_stage and fewer at the "
+        "ends): this layout is in a comment alone");
   }
   const bool full = training.recompute == Recompute::kFull;
   absl::StrAppend(&text, "\n[activation_checkpoint]\nmode = \"",
-                  full ? "full"
-                       : training.recompute == Recompute::kNone ? "none"
-                                                                : "selective",
+                  full                                     ? "full"
+                  : training.recompute == Recompute::kNone ? "none"
+                                                           : "selective",
                   "\"\n");
   if (full || training.recompute == Recompute::kNone) {
     Hold("strategy.recompute");

@@ -77,25 +77,26 @@ class MegatronReader {
     const auto found = arguments_.find(flag);
     if (found == arguments_.end()) return false;
     used_.insert(flag);
-    return found->second.values.empty() ||
-           (found->second.values[0] != "null" &&
-            found->second.values[0] != "None" &&
-            found->second.values[0] != "~");
+    return found->second.values.empty() || (found->second.values[0] != "null" &&
+                                            found->second.values[0] != "None" &&
+                                            found->second.values[0] != "~");
   }
   std::string Text(const std::string& flag) {
     if (!Has(flag) || arguments_[flag].values.empty()) return "";
     return arguments_[flag].values[0];
   }
-  bool On(const std::string& flag) { return Has(flag) && IsOn(arguments_[flag]); }
+  bool On(const std::string& flag) {
+    return Has(flag) && IsOn(arguments_[flag]);
+  }
 
   absl::StatusOr<int64_t> Number(const std::string& flag, int64_t fallback) {
     if (!Has(flag)) return fallback;
     int64_t value = 0;
     if (arguments_[flag].values.empty() ||
         !absl::SimpleAtoi(arguments_[flag].values[0], &value)) {
-      return Prefix(absl::StrCat(path_, ":", arguments_[flag].line),
-                    BadValue(absl::StrCat("--", flag), Text(flag),
-                             "an integer"));
+      return Prefix(
+          absl::StrCat(path_, ":", arguments_[flag].line),
+          BadValue(absl::StrCat("--", flag), Text(flag), "an integer"));
     }
     return value;
   }
@@ -104,13 +105,12 @@ class MegatronReader {
   void Set(const std::string& field, const std::string& value,
            const std::string& flag) {
     if (said_.count(field) > 0) return;
-    out_.edits.push_back({field, value,
-                          absl::StrCat(path_, " --", flag)});
+    out_.edits.push_back({field, value, absl::StrCat(path_, " --", flag)});
   }
 
   void Model() {
-    const bool named = said_.count("model.preset") > 0 ||
-                       said_.count("model.hf") > 0;
+    const bool named =
+        said_.count("model.preset") > 0 || said_.count("model.hf") > 0;
     const bool whole = Has("num-layers") && !named;
     for (const ForeignModelRow& row : ForeignModelRows()) {
       if (!Has(row.flag) || named) continue;
@@ -128,17 +128,17 @@ class MegatronReader {
       const char* path;
       bool when_on;
     };
-    for (const Switch& each : std::vector<Switch>{
-             {"swiglu", "model.gated", true},
-             {"gated-linear-unit", "model.gated", true},
-             {"untie-embeddings-and-output-weights", "model.tied_embeddings",
-              false},
-             {"disable-bias-linear", "model.bias", false},
-             {"add-qkv-bias", "model.qkv_bias", true},
-             {"qk-layernorm", "model.qk_norm", true}}) {
+    for (const Switch& each :
+         std::vector<Switch>{{"swiglu", "model.gated", true},
+                             {"gated-linear-unit", "model.gated", true},
+                             {"untie-embeddings-and-output-weights",
+                              "model.tied_embeddings", false},
+                             {"disable-bias-linear", "model.bias", false},
+                             {"add-qkv-bias", "model.qkv_bias", true},
+                             {"qk-layernorm", "model.qk_norm", true}}) {
       const bool on = On(each.flag);
-      if (!whole || (absl::string_view(each.flag) == "gated-linear-unit" &&
-                     !on)) {
+      if (!whole ||
+          (absl::string_view(each.flag) == "gated-linear-unit" && !on)) {
         continue;
       }
       Set(each.path, on == each.when_on ? "true" : "false", each.flag);
@@ -151,8 +151,9 @@ class MegatronReader {
     }
     if (named) {
       out_.notes.push_back(absl::StrCat(
-          path_, ": the model is the one of its comment line; sizes in flags "
-                 "are taken to be the same"));
+          path_,
+          ": the model is the one of its comment line; sizes in flags "
+          "are taken to be the same"));
     }
   }
 
@@ -171,9 +172,9 @@ class MegatronReader {
       PW_ASSIGN_OR_RETURN(const int64_t each,
                           Number("num-layers-per-virtual-pipeline-stage", 1));
       if (each < 1 || layers % (pp * each) != 0) {
-        return Prefix(path_, BadValue("--num-layers-per-virtual-pipeline-stage",
-                                      absl::StrCat(each),
-                                      "a divisor of layers / pp"));
+        return Prefix(path_,
+                      BadValue("--num-layers-per-virtual-pipeline-stage",
+                               absl::StrCat(each), "a divisor of layers / pp"));
       }
       vpp = layers / (pp * each);
     }
@@ -267,8 +268,9 @@ class MegatronReader {
     if (dp == 0) {
       if (said_.count("strategy.dp") == 0) {
         out_.notes.push_back(absl::StrCat(
-            path_, ": the number of devices is not in it (--nnodes, "
-                   "--nproc-per-node), so dp and microbatches are left open"));
+            path_,
+            ": the number of devices is not in it (--nnodes, "
+            "--nproc-per-node), so dp and microbatches are left open"));
       }
       return absl::OkStatus();
     }
@@ -449,8 +451,9 @@ absl::StatusOr<ForeignArgs> ReadForeignArgs(absl::string_view text,
     }
     if (arguments.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          path, ": no arguments; allowed: Megatron's flags, a YAML dump of a "
-                "recipe (.yaml), or torchtitan's TOML (.toml)"));
+          path,
+          ": no arguments; allowed: Megatron's flags, a YAML dump of a "
+          "recipe (.yaml), or torchtitan's TOML (.toml)"));
     }
     PW_ASSIGN_OR_RETURN(
         out, MegatronReader(std::move(arguments), path, said).Read());

@@ -49,11 +49,11 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
                                       int64_t layer) {
   const ModelSpec& model = *space_->model();
   const RunConfig& base = space_->request().base;
-  const Recompute recompute =
-      base.strategy.recompute_chunks.empty() &&
-              !base.strategy.recompute_layers && !base.costs.recompute_s
-          ? group.recompute
-          : Recompute::kNone;
+  const Recompute recompute = base.strategy.recompute_chunks.empty() &&
+                                      !base.strategy.recompute_layers &&
+                                      !base.costs.recompute_s
+                                  ? group.recompute
+                                  : Recompute::kNone;
   const int layer_class = static_cast<int>(model.ClassOf(layer));
   const BlockKey key = {group.tp,
                         group.cp,

@@ -28,8 +28,8 @@ struct StageBound {
   // Of both as one pass, where that is less than the two (the host's launches);
   // 0: their sum.
   double backward_full_s = 0;
-  double parameters = 0;         // that are trained and of no expert
-  double stepped = 0;            // experts included
+  double parameters = 0;  // that are trained and of no expert
+  double stepped = 0;     // experts included
   double backward_s() const {
     return backward_full_s > 0 ? backward_full_s
                                : backward_input_s + backward_weight_s;
@@ -86,10 +86,10 @@ class PlanBounds {
   // Least seconds of a collective of `bytes` over the replicas.
   double CollectiveSeconds(const PlanGroup& group, double bytes) const;
   struct Extra {
-    double before_s = 0;   // in front of the first pass
-    double after_s = 0;    // behind the last one of the rank with stage 0
+    double before_s = 0;  // in front of the first pass
+    double after_s = 0;   // behind the last one of the rank with stage 0
     std::vector<double> rank_after_s;  // behind the last one of each rank
-    double stream_s = 0;   // collectives of one rank, one after the other
+    double stream_s = 0;  // collectives of one rank, one after the other
   };
   Extra ExtraOf(const PlanPoint& point, const std::vector<StageBound>& stages,
                 const ScheduleFacts& facts) const;

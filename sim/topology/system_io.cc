@@ -60,9 +60,9 @@ class Reader {
       params.sources.Set("host_memory", memory);
     }
     if (system.has_host_memory_bandwidth()) {
-      PW_RETURN_IF_ERROR(ReadQuantity(
-          system, &tree_, "host_memory_bandwidth", "host_memory_bandwidth",
-          Unit::kBandwidth, &params.host.bytes_per_s, &memory));
+      PW_RETURN_IF_ERROR(ReadQuantity(system, &tree_, "host_memory_bandwidth",
+                                      "host_memory_bandwidth", Unit::kBandwidth,
+                                      &params.host.bytes_per_s, &memory));
       params.sources.Set("host_memory_bandwidth", memory);
     }
     // A node of one device has no NVLink.

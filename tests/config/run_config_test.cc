@@ -255,11 +255,10 @@ costs: {per_stage: {forward: [1ms, 2ms]}}
 
   // How to estimate stays beside times that are given, and is refused there.
   for (const char* choice : {"costs.profile", "costs.uniform.forward"}) {
-    const auto both =
-        ReadConfig("costs: {p2p: 1ms}\n", "a.yaml",
-                   {{{"costs.analytic.kernels", "eager",
-                      "--set costs.analytic.kernels=eager"}},
-                    {{choice, "1ms", "--forward"}}});
+    const auto both = ReadConfig("costs: {p2p: 1ms}\n", "a.yaml",
+                                 {{{"costs.analytic.kernels", "eager",
+                                    "--set costs.analytic.kernels=eager"}},
+                                  {{choice, "1ms", "--forward"}}});
     INFO(choice);
     REQUIRE(both.ok());
     CHECK(both->costs.analytic);

@@ -169,10 +169,14 @@ TEST_CASE("framework: operations of llama3-8b take what PyTorch took",
     check(BlockKind::kHead, "loss", 0, "cross_entropy fp32 forward 0");
     check(BlockKind::kHead, "loss", 1, "cross_entropy fp32 backward 0");
   }
-  check(BlockKind::kDenseLayer, "rotary embedding", 0, "rotary complex forward 0");
-  check(BlockKind::kDenseLayer, "rotary embedding", 1, "rotary complex backward 0");
-  check(BlockKind::kDenseLayer, "attention norm", 0, "rms_norm eager forward 0");
-  check(BlockKind::kDenseLayer, "attention norm", 1, "rms_norm eager backward 0");
+  check(BlockKind::kDenseLayer, "rotary embedding", 0,
+        "rotary complex forward 0");
+  check(BlockKind::kDenseLayer, "rotary embedding", 1,
+        "rotary complex backward 0");
+  check(BlockKind::kDenseLayer, "attention norm", 0,
+        "rms_norm eager forward 0");
+  check(BlockKind::kDenseLayer, "attention norm", 1,
+        "rms_norm eager backward 0");
   check(BlockKind::kDenseLayer, "attention", 0, "sdpa flash forward 8192");
   check(BlockKind::kDenseLayer, "attention", 1, "sdpa flash backward 8192");
 }

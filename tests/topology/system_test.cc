@@ -100,8 +100,7 @@ TEST_CASE("system: a superchip's host has a memory of known speed",
   std::string bad(kSystem);
   bad += "host_memory_bandwidth { value: \"9 apples\" source: \"sheet\" }\n";
   const auto refused = ParseSystem(bad, "box.textproto");
-  CHECK(absl::StrContains(refused.status().message(),
-                          "host_memory_bandwidth"));
+  CHECK(absl::StrContains(refused.status().message(), "host_memory_bandwidth"));
 }
 
 TEST_CASE("system: every number prints with its source", "[topology]") {

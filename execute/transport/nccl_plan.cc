@@ -43,8 +43,8 @@ std::vector<CommPlan> PlanComms(const Program& program) {
                                                 : std::pair(self, peer));
         } else if (IsCombined(program, op)) {
           std::vector<Place> members;
-          for (const Member& member : RanksOf(GroupMembers(
-                   program, program.groups[op.group], replica))) {
+          for (const Member& member : RanksOf(
+                   GroupMembers(program, program.groups[op.group], replica))) {
             members.emplace_back(member.replica, member.rank);
           }
           groups[op.group].insert(std::move(members));

@@ -88,8 +88,8 @@ absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
                         });
 }
 
-// A device's bytes over a ring of all that hold the same parameters that cost what the gradients
-// of experts cost on the ring of those that share them.
+// A device's bytes over a ring of all that hold the same parameters that cost
+// what the gradients of experts cost on the ring of those that share them.
 double ExpertShare(const TrainingSpec& training) {
   const double holders = training.shards();
   const double shared = training.expert_shards();

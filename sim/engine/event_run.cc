@@ -139,8 +139,8 @@ void EventRun::Tell() {
   constexpr int64_t kEvery = 4096;
   if (++events_ % kEvery != 0) return;
   // One more iteration may be under way than is asked for.
-  progress_->At(std::min(
-      0.999, static_cast<double>(summary_.simulated_ops) / all_ops_));
+  progress_->At(
+      std::min(0.999, static_cast<double>(summary_.simulated_ops) / all_ops_));
 }
 
 void EventRun::Happen(uint64_t code) {

@@ -212,9 +212,8 @@ void Lowering::AddLaneExchanges() {
       }
       const auto [entry, is_new] = known.try_emplace({lane.stage, kind}, -1);
       if (is_new) {
-        LaneExchanges own =
-            LaneExchangesOf(costs.exchanges[lane.stage], kind,
-                            costs.Seconds(kind, lane.stage, 1));
+        LaneExchanges own = LaneExchangesOf(costs.exchanges[lane.stage], kind,
+                                            costs.Seconds(kind, lane.stage, 1));
         if (!own.each.empty()) {
           entry->second = static_cast<int32_t>(program_.exchanges.size());
           program_.exchanges.push_back(std::move(own));

@@ -84,13 +84,9 @@ class Lowering {
   }
   bool never_flushes() const { return schedule_.update_every > 0; }
   // The optimizer is sharded.
-  bool shards_step() const {
-    return traits().shards_step && holders() > 1;
-  }
+  bool shards_step() const { return traits().shards_step && holders() > 1; }
   // Gradients are, too.
-  bool shards() const {
-    return traits().shards_gradients && holders() > 1;
-  }
+  bool shards() const { return traits().shards_gradients && holders() > 1; }
   bool is_odc() const { return options_.data_parallel == DataParallel::kOdc; }
   // Layers are sharded one by one.
   bool layered() const {

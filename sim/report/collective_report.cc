@@ -66,9 +66,10 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
         }
         const CollectivePlan plan = PlanCollective(program, op, members);
         const std::string algorithm = AlgorithmOf(plan);
-        chosen |= plan.algorithm != CollectiveAlgorithm::kRing ||
-                  (program.network.collectives == CollectiveAlgorithm::kFastest &&
-                   SpansNodes(program.network, members));
+        chosen |=
+            plan.algorithm != CollectiveAlgorithm::kRing ||
+            (program.network.collectives == CollectiveAlgorithm::kFastest &&
+             SpansNodes(program.network, members));
         if (!seen.emplace(op.kind, op.bytes, algorithm, plan.seconds).second) {
           continue;
         }
@@ -88,8 +89,7 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program) {
 }
 
 std::string CollectivesToText(const std::vector<CollectiveReport>& report) {
-  using Alike =
-      std::tuple<std::string, double, int, bool, std::string, double>;
+  using Alike = std::tuple<std::string, double, int, bool, std::string, double>;
   std::map<Alike, std::set<int>> groups;
   std::vector<Alike> order;
   for (const CollectiveReport& row : report) {

@@ -52,8 +52,7 @@ std::vector<std::string> NotModelled(const Program& program) {
   }
   std::vector<std::string> out = {"kernel launch gaps"};
   if (!optimizer) out.push_back("the optimizer step");
-  if (program.replicas * program.network.context_parallel > 1 &&
-      !collective) {
+  if (program.replicas * program.network.context_parallel > 1 && !collective) {
     out.push_back("synchronisation of the data-parallel replicas");
   }
   if (program.network.cluster == nullptr && program.network.hop_s == 0) {

@@ -21,11 +21,11 @@ class RankMapping {
   // they are as far apart as they can be. "bitpipe" is "pp-dp" with rank k in
   // place k where k is even, pp-k where it is odd: the two ranks that hold the
   // same stages of a bidirectional schedule, k and pp-1-k, are neighbours
-  // (wuhouming/BitPipe 6fb0e22f). A rank has `devices_per_rank` devices, of each
-  // of `contexts` parts of a context as many; the n-th talks to the n-th of
-  // other ranks. Error: kInvalidArgument for another order, one that lacks an
-  // axis with a degree above 1, an odd pp with "bitpipe", or when they are more
-  // than `devices`.
+  // (wuhouming/BitPipe 6fb0e22f). A rank has `devices_per_rank` devices, of
+  // each of `contexts` parts of a context as many; the n-th talks to the n-th
+  // of other ranks. Error: kInvalidArgument for another order, one that lacks
+  // an axis with a degree above 1, an odd pp with "bitpipe", or when they are
+  // more than `devices`.
   static absl::StatusOr<RankMapping> FromOrder(absl::string_view order, int pp,
                                                int dp, int devices,
                                                int devices_per_rank = 1,

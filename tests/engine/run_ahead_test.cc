@@ -33,16 +33,15 @@ bool Same(const std::vector<Row>& some, const std::vector<Row>& others) {
   const auto near = [](double one, double other) {
     return std::abs(one - other) <= 1e-12 * std::max(1.0, std::abs(other));
   };
-  return std::equal(
-      some.begin(), some.end(), others.begin(), others.end(),
-      [&](const Row& one, const Row& other) {
-        return std::get<0>(one) == std::get<0>(other) &&
-               std::get<1>(one) == std::get<1>(other) &&
-               std::get<2>(one) == std::get<2>(other) &&
-               std::get<3>(one) == std::get<3>(other) &&
-               near(std::get<4>(one), std::get<4>(other)) &&
-               near(std::get<5>(one), std::get<5>(other));
-      });
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [&](const Row& one, const Row& other) {
+                      return std::get<0>(one) == std::get<0>(other) &&
+                             std::get<1>(one) == std::get<1>(other) &&
+                             std::get<2>(one) == std::get<2>(other) &&
+                             std::get<3>(one) == std::get<3>(other) &&
+                             near(std::get<4>(one), std::get<4>(other)) &&
+                             near(std::get<5>(one), std::get<5>(other));
+                    });
 }
 
 TEST_CASE("events: a device that runs ahead of the clock has the same times",

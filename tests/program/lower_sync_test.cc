@@ -177,9 +177,9 @@ TEST_CASE("network: gradients go over replicas and parts of a context",
   LowerOptions options = Options(*schedule);
   options.replicas = 2;
   options.gradient_bytes = {1024};
-  options.network = NetworkOf(
-      std::make_shared<Cluster>(*BuildCluster(SmallFabric(2, 4, 4))), {0, 4}, 1,
-      2, 4);
+  options.network =
+      NetworkOf(std::make_shared<Cluster>(*BuildCluster(SmallFabric(2, 4, 4))),
+                {0, 4}, 1, 2, 4);
   options.network.context_parallel = 2;
   const Program program = Lowered(schedule, options);
   const std::vector<Member> members =
@@ -209,9 +209,9 @@ TEST_CASE("lower: one replica reduces over the parts of its context",
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
   LowerOptions options = Options(*schedule);
   options.parameter_bytes = {512};
-  options.network = NetworkOf(
-      std::make_shared<Cluster>(*BuildCluster(SmallFabric(1, 4, 0))), {0}, 1, 1,
-      4);
+  options.network =
+      NetworkOf(std::make_shared<Cluster>(*BuildCluster(SmallFabric(1, 4, 0))),
+                {0}, 1, 1, 4);
   CHECK(Lowered(schedule, options).groups.empty());
   options.network.context_parallel = 2;
   // Devices 0 and 2, and 1 and 3, on NVLink with 64 B/s.

@@ -205,8 +205,7 @@ std::vector<FieldHelp> StrategyHelp() {
        "how gradients and parameters go over several nodes: ring, tree "
        "(double binary, of all-reduce), hierarchical (inside nodes, then over "
        "them), or the fastest of these for each size; what is measured is "
-       "taken "
-       "before any"},
+       "taken before any"},
       {"strategy.mapping", "dp-pp",
        "where ranks are: dp-pp, pp-dp or another order of tp, cp, ep, dp and "
        "pp, the fastest first (tp-pp-dp), bitpipe, host-balance (each node has "

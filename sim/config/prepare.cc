@@ -155,7 +155,9 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   }
   PW_RETURN_IF_ERROR(PrepareDataParallel(config, sizes, &run));
   PW_ASSIGN_OR_RETURN(const int zero, ZeroStage(config));
-  if (model) WarnOfGaps(config, sizes, schedule, zero, &run.warnings);
+  if (model) {
+    WarnOfGaps(config, sizes, model->training, schedule, zero, &run.warnings);
+  }
   FillLowerOptions(config, schedule, &run);
   PW_RETURN_IF_ERROR(PrepareOptimizerOffload(config, sizes, &run));
   TakeMeasuredCollectives(config, sizes, &run);

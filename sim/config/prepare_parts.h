@@ -43,8 +43,8 @@ struct RunSizes {
 
 // What a run with a model leaves out of what was asked for. `zero`: ZeroStage.
 void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
-                const Schedule& schedule, int zero,
-                std::vector<std::string>* warnings);
+                const TrainingSpec& training, const Schedule& schedule,
+                int zero, std::vector<std::string>* warnings);
 
 // The links of a system as estimates see them.
 AnalyticNetwork NetworkOf(const ShapeParams& shape);

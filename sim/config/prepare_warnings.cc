@@ -47,8 +47,8 @@ void WarnOfDevice(const RunConfig& config, const PreparedNetwork& network,
 }
 
 void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
-                const Schedule& schedule, int zero,
-                std::vector<std::string>* warnings) {
+                const TrainingSpec& training, const Schedule& schedule,
+                int zero, std::vector<std::string>* warnings) {
   const CostChoice& costs = config.costs;
   const StrategyChoice& strategy = config.strategy;
   const ShardBlocks blocks = ShardBlocksOf(config, schedule);
@@ -68,6 +68,13 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                      ": saves memory, but the given pass times stay as they "
                      "are; costs.uniform.recompute (--recompute-time) adds the "
                      "time of the recomputation to backward_input"));
+  }
+  // Then a rank has several devices with the same experts and no replicas.
+  if (training.ep > 1 && sizes.holders() == 1 && training.expert_shards() > 1) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.etp"), ": ", training.expert_shards(),
+        " devices of a rank hold the same experts, whose gradients they would "
+        "reduce; that takes no time here"));
   }
   if (sizes.cp > 1 && strategy.data_parallel == DataParallel::kOdc) {
     warnings->push_back(absl::StrCat(

@@ -25,6 +25,10 @@ const char* NeedsExchange(const RunFacts& facts) {
 
 // Do experts of a group stand on several nodes?
 bool ExpertsCrossNodes(const RunFacts& facts) {
+  if (facts.run().costs.analytic) {
+    const auto& nodes = facts.run().costs.analytic->network.nodes_of_group;
+    if (nodes[static_cast<int>(CommGroup::kExpert)] > 1) return true;
+  }
   return facts.shape() != nullptr &&
          facts.training()->ep * facts.training()->etp() >
              facts.shape()->devices_per_node;

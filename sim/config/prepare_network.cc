@@ -203,33 +203,74 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 
 void PlaceGroups(const Network& links, const TrainingSpec& training,
                  AnalyticNetwork* network) {
-  if (links.mapping == nullptr || links.mapping->is_plain()) return;
-  const auto nodes = [&](int members, auto device_of) {
-    std::set<int> on;
-    for (int member = 0; member < members; ++member) {
-      on.insert(links.cluster->devices()[device_of(member)].node);
-    }
-    return static_cast<int>(on.size());
-  };
+  if (links.mapping == nullptr) return;
   const RankMapping& mapping = *links.mapping;
-  // Groups that cut those of tensor parallelism are placed by their spread.
-  const bool whole = training.etp() == training.tp;
-  const auto experts =
-      mapping.ExpertsWith(0, 0, training.cp, whole ? training.ep : 1);
-  network->nodes_of_group = {
-      nodes(training.tp,
-            [&](int member) { return mapping.DeviceOf(0, 0, member); }),
-      nodes(training.cp,
+  std::vector<int> on;  // nodes of a group
+  // As many as the group that is on the most.
+  const auto most = [&](int members, auto device_of, int* nodes) {
+    on.clear();
+    for (int member = 0; member < members; ++member) {
+      on.push_back(links.cluster->devices()[device_of(member)].node);
+    }
+    std::sort(on.begin(), on.end());
+    on.erase(std::unique(on.begin(), on.end()), on.end());
+    *nodes = std::max(*nodes, static_cast<int>(on.size()));
+  };
+  const auto usual = [&](int members, int spread) {
+    const int nodes =
+        (spread + network->devices_per_node - 1) / network->devices_per_node;
+    return std::clamp(nodes, 1, members);
+  };
+  int tensor = 1;
+  int contexts = 1;
+  int experts = 1;
+  for (int replica = 0; replica < mapping.dp(); ++replica) {
+    for (int rank = 0; rank < mapping.pp(); ++rank) {
+      for (int context = 0; training.tp > 1 && context < training.cp;
+           ++context) {
+        most(
+            training.tp,
             [&](int member) {
-              return mapping.DeviceOf(0, 0, member * training.tp);
-            }),
-      whole
-          ? nodes(training.ep,
-                  [&](int member) {
-                    const auto& [replica, context] = experts[member];
-                    return mapping.DeviceOf(replica, 0, context * training.tp);
-                  })
-          : 0};
+              return mapping.DeviceOf(replica, rank,
+                                      context * training.tp + member);
+            },
+            &tensor);
+      }
+      for (int index = 0; training.cp > 1 && index < training.tp; ++index) {
+        most(
+            training.cp,
+            [&](int member) {
+              return mapping.DeviceOf(replica, rank,
+                                      member * training.tp + index);
+            },
+            &contexts);
+      }
+    }
+    // Groups that cut those of tensor parallelism are placed by their spread;
+    // so are all where they are next to each other.
+    if (training.ep == 1 || training.etp() != training.tp ||
+        mapping.is_plain()) {
+      continue;
+    }
+    for (int context = 0; context < training.cp; ++context) {
+      const auto group =
+          mapping.ExpertsWith(replica, context, training.cp, training.ep);
+      most(
+          training.ep,
+          [&](int member) {
+            return mapping.DeviceOf(group[member].first, 0,
+                                    group[member].second * training.tp);
+          },
+          &experts);
+    }
+  }
+  // What is as usual stays unsaid, so that runs share prices.
+  const bool as_usual =
+      mapping.is_plain() && tensor == usual(training.tp, training.tp) &&
+      contexts == usual(training.cp, training.cp * training.tp);
+  if (as_usual) return;
+  if (mapping.is_plain() || training.etp() != training.tp) experts = 0;
+  network->nodes_of_group = {tensor, contexts, experts};
 }
 
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config,

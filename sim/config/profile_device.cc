@@ -35,7 +35,9 @@ bool IsDevice(const std::string& measured, const std::string& device) {
   const std::vector<std::string> own = WordsOf(device);
   const std::vector<std::string> other = WordsOf(measured);
   if (own.empty() || !HasWord(other, own[0])) return false;
-  if (HasWord(other, "pcie") || HasWord(other, "nvl")) return false;
+  for (const char* form : {"pcie", "nvl"}) {
+    if (HasWord(other, form) != HasWord(own, form)) return false;
+  }
   const std::string memory = MemoryOf(own);
   return memory.empty() || MemoryOf(other).empty() || MemoryOf(other) == memory;
 }

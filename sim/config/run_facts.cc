@@ -154,6 +154,12 @@ bool RunFacts::EstimateCrosses(absl::string_view part) const {
   if (absl::StrContains(part, "nvlink")) {
     return exchanges && shape_->devices_per_node > 1;
   }
+  if (run_.costs.analytic) {
+    const auto& nodes = run_.costs.analytic->network.nodes_of_group;
+    if (*std::max_element(nodes.begin(), nodes.end()) > 1) {
+      return exchanges && absl::StrContains(part, "nic");
+    }
+  }
   const int spread = std::max(spec.tp * spec.cp, spec.etp() * spec.ep);
   return exchanges && absl::StrContains(part, "nic") &&
          spread > shape_->devices_per_node;

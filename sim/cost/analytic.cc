@@ -116,12 +116,12 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   group.generation = GenerationOf(options.device);
   // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
   group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
-  const double bus =
-      group.nodes == 1
-          ? network.nvlink_bytes_per_s * options.device.collective_sustained
-          : std::min(network.nic_bytes_per_s * comm.members / group.nodes,
-                     network.nvlink_bytes_per_s *
-                         options.device.collective_sustained);
+  const double nvlink =
+      network.nvlink_bytes_per_s * options.device.collective_sustained;
+  const double nics = network.nic_bytes_per_s * comm.members / group.nodes;
+  // Where each member has a node of its own, nothing goes over NVLink.
+  double bus = group.nodes == comm.members ? nics : std::min(nics, nvlink);
+  if (group.nodes == 1) bus = nvlink;
   group.channel_GBps = 1e-9 * bus / group.channels;
   return group;
 }

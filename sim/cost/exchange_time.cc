@@ -59,7 +59,8 @@ double ExchangeSeconds(const AnalyticOptions& options, const OpComm& comm,
   // Between nodes each device has its own part of the cards.
   const double outside_s =
       group.nodes == 1 ? 0 : sent.nic / options.network.nic_bytes_per_s;
-  return std::max(sent.nvlink / nvlink, outside_s) + start_s;
+  const double inside_s = sent.nvlink > 0 ? sent.nvlink / nvlink : 0;
+  return std::max(inside_s, outside_s) + start_s;
 }
 
 }  // namespace pipewright

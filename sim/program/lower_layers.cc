@@ -59,7 +59,7 @@ std::vector<int> LayersInFront(
 
 bool GathersLayers(const LowerOptions& options) {
   return TraitsOf(options.data_parallel).shards_gradients &&
-         options.replicas > 1 &&
+         HoldersOf(options) > 1 &&
          (options.data_parallel == DataParallel::kOdc ||
           options.shard_blocks == ShardBlocks::kLayer);
 }

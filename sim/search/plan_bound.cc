@@ -198,12 +198,11 @@ double PlanBounds::OptimizerSeconds(const PlanGroup& group,
                                       0);
 }
 
-double PlanBounds::CollectiveSeconds(const PlanGroup& group,
+double PlanBounds::CollectiveSeconds(const PlanGroup& group, int holders,
                                      double bytes) const {
   const PreparedRun& probe = space_->probe();
   const ShapeParams* const shape = probe.network.system_shape();
   const RunConfig& base = space_->request().base;
-  const int holders = group.dp * group.cp;
   if (holders == 1 || shape == nullptr || base.costs.profile ||
       !base.strategy.mapping.empty() || base.costs.gradient_bytes) {
     return 0;
@@ -238,16 +237,21 @@ PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
   extra.rank_after_s.assign(point.group.pp, 0.0);
   if (space_->model() == nullptr || facts.directions != 1) return extra;
   const DataParallelTraits& traits = TraitsOf(point.data_parallel);
-  if (!traits.reduces || point.group.dp * point.group.cp == 1) return extra;
+  // odc knows of no parts of a context.
+  const int holders = point.data_parallel == DataParallel::kOdc
+                          ? point.group.dp
+                          : point.group.dp * point.group.cp;
+  if (!traits.reduces || holders == 1) return extra;
   const TrainingSpec training = space_->TrainingOf(point.group);
   const RunConfig& base = space_->request().base;
   const auto reduce_s = [&](size_t stage) {
-    return CollectiveSeconds(point.group, training.gradient_bytes *
-                                              stages[stage].parameters) *
+    return CollectiveSeconds(
+               point.group, holders,
+               training.gradient_bytes * stages[stage].parameters) *
            (traits.shards_step ? 1 : 2);
   };
   const auto gather_s = [&](size_t stage) {
-    return CollectiveSeconds(point.group,
+    return CollectiveSeconds(point.group, holders,
                              training.weight_bytes * stages[stage].parameters);
   };
   // One block at a time is the least that zero2 and fsdp keep back.

@@ -83,8 +83,10 @@ class PlanBounds {
   std::shared_ptr<const Order> OrderOf(const PlanGroup& group);
   std::shared_ptr<const StageMemory> MemoryOf(
       const TrainingSpec& training, const std::vector<StageBlock>& blocks);
-  // Least seconds of a collective of `bytes` over the replicas.
-  double CollectiveSeconds(const PlanGroup& group, double bytes) const;
+  // Least seconds of a collective of `bytes` over `holders` of the same
+  // parameters.
+  double CollectiveSeconds(const PlanGroup& group, int holders,
+                           double bytes) const;
   struct Extra {
     double before_s = 0;  // in front of the first pass
     double after_s = 0;   // behind the last one of the rank with stage 0

@@ -118,6 +118,55 @@ TEST_CASE("exchanges: a group that stands apart is on more nodes", "[config]") {
                  Catch::Contains("one with cp, which is 2"));
 }
 
+TEST_CASE("exchanges: a group is on as many nodes as the one on the most",
+          "[config]") {
+  const auto nodes = [](const std::string& strategy, const char* system = "") {
+    return Prepared(Run(strategy, system))
+        .costs.analytic->network.nodes_of_group[0];
+  };
+  // Of two ranks each straddles two nodes.
+  CHECK(nodes("pp: 2, tp: 2, mapping: [7, 15]", ", nodes: 4") == 2);
+  CHECK(nodes("pp: 2, tp: 2, mapping: [0, 8]", ", nodes: 4") == 0);
+  // Only those of the second replica do.
+  CHECK(nodes("pp: 3, tp: 2, dp: 2, split: balanced, mapping: pp-tp-dp") == 2);
+}
+
+TEST_CASE("exchanges: a node of one device has no NVLink and needs none",
+          "[config]") {
+  const auto forward = [](const std::string& strategy,
+                          const char* model = "gpt-1.5b") {
+    return Prepared(
+               absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: ", model,
+                            "}\nsystem: {preset: gh200}\n"
+                            "costs: {analytic: {}}\n"
+                            "strategy: {microbatches: 4, ",
+                            strategy, "}\n"))
+        .costs.passes.stages[0]
+        .forward_s;
+  };
+  for (const char* strategy : {"pp: 1, tp: 2", "pp: 1, cp: 2"}) {
+    INFO(strategy);
+    CHECK(forward(strategy) > 0);
+    CHECK(forward(strategy) < 1);
+  }
+  CHECK(forward("pp: 1, dp: 2, ep: 2", "moe-tiny") > 0);
+  CHECK(forward("pp: 1, dp: 2, ep: 2", "moe-tiny") < 1);
+}
+
+TEST_CASE("exchanges: parts of a context alone shard layer by layer, too",
+          "[config]") {
+  const auto step = [](const char* more) {
+    return StepSeconds(
+        Run(absl::StrCat("pp: 1, tp: 8, cp: 2, dp: 1, data_parallel: fsdp, "
+                         "shard_blocks: layer, ",
+                         more)),
+        "fast");
+  };
+  // Gathered again for the backward, or not.
+  CHECK(step("reshard_after_forward: false") <
+        step("reshard_after_forward: true"));
+}
+
 TEST_CASE("exchanges: engines agree where nothing meets", "[config]") {
   for (const std::string& run :
        {Run("pp: 2, tp: 8"), Run("pp: 1, tp: 16, dp: 1"),

@@ -95,6 +95,15 @@ TEST_CASE("prepare: times of one device and links of another are warned of",
   CHECK(Mentions(warnings(),
                  "times are those of NVIDIA H100 80GB HBM3, links and memory "
                  "those of dgx-a100 (A100 SXM4 80GB)"));
+  // A card is no module, and a module no card.
+  profile.sources[0].device = "NVIDIA H100 NVL";
+  config.costs.profile = Written(profile, "device");
+  config.system.preset = "dgx-h100";
+  CHECK(Mentions(warnings(), "NVIDIA H100 NVL"));
+  config.system.device_name = "H100 NVL 94GB";
+  CHECK(!Mentions(warnings(), "links and memory those of"));
+  config.system.device_name.reset();
+  profile.sources[0].device = "NVIDIA H100 80GB HBM3";
   // One source of another device is enough.
   config.system.preset = "dgx-h100";
   profile.sources.push_back(profile.sources[0]);

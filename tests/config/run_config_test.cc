@@ -253,6 +253,13 @@ costs: {per_stage: {forward: [1ms, 2ms]}}
   REQUIRE(times.ok());
   CHECK(!times->costs.analytic);
 
+  const auto launches =
+      ReadConfig("costs: {p2p: 1ms}\n", "a.yaml",
+                 {{{"costs.analytic.launch_time", "5us",
+                    "--set costs.analytic.launch_time=5us"}},
+                  {{"costs.uniform.forward", "1ms", "--forward"}}});
+  REQUIRE(launches.ok());
+  CHECK(launches->costs.analytic);
   // How to estimate stays beside times that are given, and is refused there.
   for (const char* choice : {"costs.profile", "costs.uniform.forward"}) {
     const auto both = ReadConfig("costs: {p2p: 1ms}\n", "a.yaml",

@@ -29,6 +29,29 @@ PlanRequest Request(const std::string& collectives) {
   return request;
 }
 
+TEST_CASE("plan: no bound is above the step of odc with parts of a context",
+          "[search]") {
+  PlanRequest request = Request("ring");
+  request.base.strategy.data_parallel = DataParallel::kOdc;
+  RunContext context;
+  const auto space = PlanSpace::Make(std::move(request), &context);
+  INFO(space.status());
+  REQUIRE(space.ok());
+  PlanBounds bounds(space->get());
+  int contexts = 0;
+  for (const PlanGroup& group : (*space)->Groups()) {
+    for (const PlanPoint& point : (*space)->PointsOf(group)) {
+      const auto run = Simulate((*space)->ConfigOf(point), &context);
+      if (!run.ok()) continue;
+      INFO((*space)->NameOf(point));
+      CHECK(bounds.StepSeconds(point) <=
+            run->report.iteration_s * (1 + kBoundRounding));
+      contexts += group.cp > 1 && group.dp == 1;
+    }
+  }
+  CHECK(contexts > 0);
+}
+
 TEST_CASE("plan: no bound is above the step, whatever collectives run",
           "[search]") {
   for (const char* collectives : {"ring", "tree", "hierarchical", "fastest"}) {

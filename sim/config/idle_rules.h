@@ -35,6 +35,11 @@ inline constexpr char kNoModel[] = "without a model";
 inline const char* Unless(bool matters, const char* words) {
   return matters ? nullptr : words;
 }
+// odc knows of no parts of a context.
+inline const char* NoCopies(const RunFacts& facts) {
+  return facts.mode().mode == DataParallel::kOdc ? "with dp 1"
+                                                 : "with dp * cp = 1";
+}
 const char* NeedsModel(const RunFacts& facts);
 const char* NeedsSystem(const RunFacts& facts);
 

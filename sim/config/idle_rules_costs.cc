@@ -97,7 +97,7 @@ const std::vector<IdleRule>& CostRules() {
          if (facts.offload() != nullptr && facts.model() == nullptr) {
            return Unless(true, "");
          }
-         if (!facts.has_copies()) return "with dp * cp = 1";
+         if (!facts.has_copies()) return NoCopies(facts);
          if (!facts.synchronises()) return "where no gradients are reduced";
          // Owners add them, where hops are free too.
          if (facts.mode().mode == DataParallel::kOdc) return Unless(true, "");

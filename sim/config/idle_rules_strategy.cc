@@ -4,7 +4,6 @@
 namespace pipewright {
 namespace {
 
-constexpr char kNoCopies[] = "with dp * cp = 1";
 
 const char* NeedsLayers(const RunFacts& facts) {
   const bool odc = facts.mode().mode == DataParallel::kOdc;
@@ -14,7 +13,7 @@ const char* NeedsLayers(const RunFacts& facts) {
     return "unless strategy.shard_blocks is layer with fsdp, or "
            "strategy.data_parallel is odc";
   }
-  if (!facts.has_copies()) return kNoCopies;
+  if (!facts.has_copies()) return NoCopies(facts);
   return Unless(!facts.free_network(), "on any time while hops are free");
 }
 
@@ -88,7 +87,7 @@ const std::vector<IdleRule>& StrategyRules() {
          if (shards_memory && facts.sizes().dp * facts.sizes().cp > 1) {
            return Unless(true, "");
          }
-         if (!facts.has_copies()) return kNoCopies;
+         if (!facts.has_copies()) return NoCopies(facts);
          return Unless(!facts.free_network(),
                        "on any time while hops are free");
        }},
@@ -114,7 +113,7 @@ const std::vector<IdleRule>& StrategyRules() {
          if (facts.mode().mode == DataParallel::kOdc) {
            return "with odc, which always goes layer by layer";
          }
-         if (!facts.has_copies()) return kNoCopies;
+         if (!facts.has_copies()) return NoCopies(facts);
          return Unless(!facts.free_network(), "while hops are free");
        }},
       {{"strategy.reshard_after_forward", "strategy.near_group",
@@ -218,7 +217,7 @@ const std::vector<IdleRule>& StrategyRules() {
          if (facts.model() == nullptr) return kNoModel;
          return Unless(*facts.config().strategy.zero == 0 ||
                            facts.sizes().dp * facts.sizes().cp > 1,
-                       "with dp * cp = 1");
+                       NoCopies(facts));
        }},
   };
   return rules;

@@ -85,6 +85,8 @@ class PlanBounds {
       const TrainingSpec& training, const std::vector<StageBlock>& blocks);
   // Least seconds of a collective of `bytes` over the replicas.
   double CollectiveSeconds(const PlanGroup& group, double bytes) const;
+  // Are weights sharded layer by layer, as given or as a framework may have it?
+  bool MayGoByLayer(const PlanPoint& point) const;
   struct Extra {
     double before_s = 0;  // in front of the first pass
     double after_s = 0;   // behind the last one of the rank with stage 0

@@ -134,7 +134,8 @@ std::vector<FieldHelp> StrategyHelp() {
       {"strategy.vpp", "the schedule's, 1 or 2",
        "stages of each rank (chunks)"},
       {"strategy.tp", "1", "degree of tensor parallelism"},
-      {"strategy.sequence_parallel", "true where tp is above 1",
+      {"strategy.sequence_parallel",
+       "true where tp is above 1; false with framework megatron and no experts",
        "norms and residuals are split over tp too"},
       {"strategy.scatter_gather", "true with costs.analytic or costs.profile",
        "without sequence parallelism each device sends 1/tp of a hop's bytes "

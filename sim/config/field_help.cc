@@ -134,7 +134,8 @@ std::vector<FieldHelp> StrategyHelp() {
       {"strategy.vpp", "the schedule's, 1 or 2",
        "stages of each rank (chunks)"},
       {"strategy.tp", "1", "degree of tensor parallelism"},
-      {"strategy.sequence_parallel", "true where tp is above 1",
+      {"strategy.sequence_parallel",
+       "true where tp is above 1; false with framework megatron and no experts",
        "norms and residuals are split over tp too"},
       {"strategy.scatter_gather", "true with costs.analytic or costs.profile",
        "without sequence parallelism each device sends 1/tp of a hop's bytes "
@@ -251,7 +252,7 @@ std::vector<FieldHelp> StrategyHelp() {
        "the first so many layers of each stage, for which strategy.recompute "
        "holds"},
       {"strategy.recompute_stops_early",
-       "false; true with framework torchtitan and deepspeed",
+       "false; true with framework torchtitan",
        "the forward that runs again ends with the last operation that the "
        "backward needs (early_stop of torch.utils.checkpoint)"},
       {"strategy.attention", "flash",
@@ -384,7 +385,8 @@ std::vector<FieldHelp> CostHelp() {
        "Engine, compiled as PyTorch with torch.compile, eager as PyTorch "
        "without it"},
       {"costs.analytic.launch_time", "the device's",
-       "what the host takes to launch one kernel (strategy.launch)"},
+       "what the host takes to launch one kernel (strategy.launch), 1 s at "
+       "most"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
       {"sequences.lengths", "",

@@ -19,8 +19,9 @@ constexpr double kFragmentation = 0.058;
 
 class Defaults {
  public:
-  Defaults(const RunSizes& sizes, RunConfig* config)
-      : sizes_(sizes), config_(*config) {}
+  Defaults(const RunSizes& sizes, const FrameworkFacts& facts,
+           RunConfig* config)
+      : sizes_(sizes), facts_(facts), config_(*config) {}
 
   template <class Value, class Default>
   void Set(const char* field, std::optional<Value>& value, Default given,
@@ -40,16 +41,19 @@ class Defaults {
   // NVIDIA/Megatron-LM, megatron/training/arguments.py: what no flag asks for.
   // bf16 gradients are summed and reduced in fp32 unless --grad-reduce-in-bf16;
   // --use-distributed-optimizer, --overlap-grad-reduce, --sequence-parallel and
-  // --cross-entropy-loss-fusion are off.
+  // --cross-entropy-loss-fusion are off. With experts and tensor parallelism
+  // megatron/core/transformer/moe/moe_layer.py does not run without
+  // --sequence-parallel.
   void Megatron() {
     StrategyChoice& strategy = config_.strategy;
-    if (!strategy.zero) {
+    if (!strategy.zero && facts_.trains && facts_.flushes) {
       Set("strategy.data_parallel", strategy.data_parallel, DataParallel::kDdp,
           "ddp");
     }
     Switch("strategy.overlap_gradients", strategy.overlap_gradients, false);
     if (sizes_.tp > 1) {
-      Switch("strategy.sequence_parallel", strategy.sequence_parallel, false);
+      Switch("strategy.sequence_parallel", strategy.sequence_parallel,
+             SequenceParallelOf(strategy, sizes_.tp, facts_.has_experts));
     }
     Types(2, 4, 4, 8);
     Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
@@ -59,8 +63,9 @@ class Defaults {
 
   // pytorch/torchtitan 004b3148a92b: torchtitan/config_manager.py (parameters
   // in bfloat16, reductions in float32, training.compile off) and
-  // torchtitan/parallelisms/parallelize_llama.py (fully_shard of each layer; no
-  // reshard after forward under a pipeline; loss and sequence in parallel).
+  // torchtitan/parallelisms/parallelize_llama.py (fully_shard of each layer
+  // over dp and cp together, dp_shard_cp; no reshard after forward under a
+  // pipeline; loss and sequence in parallel).
   // Under a pipeline gradients are reduced with the last microbatch alone
   // (pytorch/pytorch, torch/distributed/pipelining/stage.py,
   // set_requires_gradient_sync) and until then kept whole in the type of the
@@ -70,14 +75,18 @@ class Defaults {
   void Torchtitan() {
     StrategyChoice& strategy = config_.strategy;
     const bool pipeline = sizes_.pp > 1;
-    const bool shards = sizes_.dp > 1;
+    const bool shards = sizes_.holders() > 1 && ShardsStep();
     if (shards && !strategy.zero) {
       Set("strategy.data_parallel", strategy.data_parallel, DataParallel::kFsdp,
           "fsdp");
     }
-    if (shards && strategy.data_parallel == DataParallel::kFsdp) {
+    const bool fsdp = shards && DataParallelOf(strategy) == DataParallel::kFsdp;
+    if (fsdp && ShardsLayers()) {
       Set("strategy.shard_blocks", strategy.shard_blocks, ShardBlocks::kLayer,
           "layer");
+    }
+    // These are of layers alone.
+    if (fsdp && strategy.shard_blocks == ShardBlocks::kLayer) {
       Set("strategy.gather_type", strategy.gather_type, GatherType::kBf16,
           "bf16");
       if (pipeline) {
@@ -101,21 +110,21 @@ class Defaults {
     Memory();
   }
 
-  // microsoft/DeepSpeed, deepspeed/runtime/bf16_optimizer.py (fp32 gradients of
-  // the whole model, fp32 weights and moments in parts) and
-  // deepspeed/runtime/pipe/engine.py (gradients are reduced behind the last
-  // pass; stages 2 and 3 do not go with a pipeline). The model is PyTorch's.
+  // microsoft/DeepSpeed, deepspeed/runtime/bf16_optimizer.py (fp32 weights and
+  // moments; fp32 gradients without ZeRO, else of the type of the model)
+  // and deepspeed/runtime/pipe/engine.py (gradients are reduced behind the last
+  // pass; stages 2 and 3 do not go with a pipeline). The model is PyTorch's,
+  // but for its checkpointing, which runs a whole layer again.
   void DeepSpeed() {
     StrategyChoice& strategy = config_.strategy;
-    if (!strategy.zero) {
+    if (!strategy.zero && ShardsStep()) {
       Set("strategy.data_parallel", strategy.data_parallel,
           DataParallel::kZero1, "zero1");
     }
-    Types(2, 4, 4, 8);
+    const bool shards = TraitsOf(DataParallelOf(strategy)).shards_step;
+    Types(2, shards ? 2 : 4, 4, 8);
     Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
     Switch("strategy.plain_cross_entropy", strategy.plain_cross_entropy, true);
-    Switch("strategy.recompute_stops_early", strategy.recompute_stops_early,
-           true);
     Switch("strategy.overlap_gradients", strategy.overlap_gradients, false);
     Memory();
   }
@@ -149,11 +158,30 @@ class Defaults {
            strategy.moment_bytes_per_parameter, moments);
   }
 
+  bool Offloads() const {
+    const std::optional<OffloadMode>& given = config_.strategy.offload;
+    return given ? *given != OffloadMode::kNone : facts_.offloads;
+  }
+  // May the optimizer be sharded?
+  bool ShardsStep() const {
+    return facts_.trains && facts_.flushes && facts_.directions == 1;
+  }
+  // Layer by layer?
+  bool ShardsLayers() const {
+    const StrategyChoice& strategy = config_.strategy;
+    return facts_.by_layer && !Offloads() &&
+           strategy.optimizer_placement.value_or(OptimizerPlacement::kGpu) ==
+               OptimizerPlacement::kGpu &&
+           strategy.optimizer != OptimizerMode::kPostValidated;
+  }
+
   // The plain schedules of Megatron-LM and of PyTorch post the transfers of a
-  // forward and a backward together; the interleaved ones overlap them.
+  // forward and a backward together; the interleaved ones overlap them. A pure
+  // delay holds no rank, and copies to the host would wait for it.
   void Batched() {
     StrategyChoice& strategy = config_.strategy;
-    if (config_.schedule.name == "1f1b" && sizes_.pp > 1) {
+    if (config_.schedule.name == "1f1b" && sizes_.pp > 1 &&
+        config_.system.given() && !Offloads()) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
     }
   }
@@ -164,15 +192,25 @@ class Defaults {
   }
 
   const RunSizes& sizes_;
+  const FrameworkFacts& facts_;
   RunConfig& config_;
   std::vector<std::pair<std::string, std::string>> set_;
 };
 
 }  // namespace
 
-RunConfig WithFramework(RunConfig config, const RunSizes& sizes) {
+bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
+                        bool has_experts) {
+  const bool off = strategy.framework == Framework::kMegatron && !has_experts;
+  return tp > 1 && strategy.sequence_parallel.value_or(!off);
+}
+
+RunConfig WithFramework(RunConfig config, const RunSizes& sizes,
+                        const FrameworkFacts& facts) {
   if (!config.strategy.framework) return config;
-  Defaults defaults(sizes, &config);
+  const std::string name =
+      ChoiceName(FrameworkChoices(), *config.strategy.framework);
+  Defaults defaults(sizes, facts, &config);
   const char* source = "";
   switch (*config.strategy.framework) {
     case Framework::kMegatron:
@@ -193,11 +231,15 @@ RunConfig WithFramework(RunConfig config, const RunSizes& sizes) {
       break;
   }
   if (defaults.any()) {
-    config.notes.push_back(defaults.Note(
-        ChoiceName(FrameworkChoices(), *config.strategy.framework), source));
+    config.notes.push_back(defaults.Note(name.c_str(), source));
     const std::vector<std::string> fields = defaults.Fields();
     config.defaulted.insert(config.defaulted.end(), fields.begin(),
                             fields.end());
+    // So that a refusal does not name a field that nobody gave.
+    for (const std::string& field : fields) {
+      config.origins[field] = {
+          .flag = absl::StrCat("default of strategy.framework ", name)};
+    }
   }
   return config;
 }

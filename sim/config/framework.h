@@ -8,7 +8,9 @@
 namespace pipewright {
 
 // `config`, of a run of these sizes, with the defaults of its framework, and a
-// note of each of them; as it is without a framework.
-RunConfig WithFramework(RunConfig config, const RunSizes& sizes);
+// note of each of them; as it is without a framework. What the run does not
+// allow is not set.
+RunConfig WithFramework(RunConfig config, const RunSizes& sizes,
+                        const FrameworkFacts& facts = FrameworkFacts());
 
 }  // namespace pipewright

@@ -328,10 +328,12 @@ const std::vector<IdleRule>& TrainingRules() {
        }},
       {{"strategy.whole_gradients"},
        [](const RunFacts& facts) {
-         return Unless(
-             !facts.run().lower.layers.stages.empty() && facts.sizes().dp > 1,
-             "unless layers are sharded over several replicas "
-             "(strategy.shard_blocks layer)");
+         const TrainingSpec* const training = facts.training();
+         return Unless(training != nullptr && training->zero >= 3 &&
+                           training->sharded.shard_group > 0 &&
+                           facts.has_copies(),
+                       "unless layers are sharded over several holders "
+                       "(strategy.shard_blocks layer)");
        }},
       {{"strategy.recompute_layers"},
        [](const RunFacts& facts) {
@@ -343,6 +345,12 @@ const std::vector<IdleRule>& TrainingRules() {
          return Unless(facts.recomputes() &&
                            facts.training()->recompute == Recompute::kFull,
                        "unless strategy.recompute is full");
+       }},
+      {{"strategy.recompute_stops_early"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.run().costs.profile,
+                       "on any time with costs.profile, whose passes were "
+                       "measured");
        }},
       {{"strategy.recompute_chunks"},
        [](const RunFacts& facts) {

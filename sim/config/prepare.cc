@@ -92,8 +92,10 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config, context));
   if (spec && config.strategy.framework) {
-    config = WithFramework(std::move(config), sizes);
-    run.config = WithFramework(std::move(run.config), sizes);
+    const FrameworkFacts facts =
+        FrameworkFactsOf(config, sizes, *spec, read.get());
+    config = WithFramework(std::move(config), sizes, facts);
+    run.config = WithFramework(std::move(run.config), sizes, facts);
     run.warnings.insert(run.warnings.end(),
                         run.config.notes.begin() + std::ssize(given.notes),
                         run.config.notes.end());

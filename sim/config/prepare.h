@@ -234,6 +234,14 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config,
 // The same of a run that shares nothing.
 absl::StatusOr<PreparedRun> Prepare(const RunConfig& config);
 
+// What strategy.data_parallel or strategy.zero says, none where neither is
+// given.
+DataParallel DataParallelOf(const StrategyChoice& strategy);
+
+// Is sequence parallelism on: as given, or as strategy.framework has it?
+bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
+                        bool has_experts);
+
 // strategy.global_batch in samples; it must be given. Error: tokens that the
 // sequence does not divide.
 absl::StatusOr<int64_t> GlobalBatchSamples(const RunConfig& config,

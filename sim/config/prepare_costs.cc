@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
@@ -194,6 +195,12 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   options.sustained = config.costs.analytic_sustained.value_or(true);
   options.kernels =
       config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
+  // Far beyond what any host takes.
+  constexpr double kMostLaunch = 1;
+  if (config.costs.analytic_launch_s.value_or(0) > kMostLaunch) {
+    return BadValue(config.Field("costs.analytic.launch_time"),
+                    FormatSeconds(*config.costs.analytic_launch_s), "0 to 1 s");
+  }
   options.launch_s =
       config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
   return std::optional<AnalyticOptions>(std::move(options));

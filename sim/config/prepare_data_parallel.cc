@@ -158,6 +158,12 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   lower.gradient_bytes = GradientBytes(config, sizes, model);
   PW_ASSIGN_OR_RETURN(const TrainingSpec training,
                       PrepareTraining(config, sizes, std::nullopt));
+  const bool known = !lower.gradient_bytes.empty();
+  // strategy.zero is another word for it, and 0 where neither is given.
+  if (!given && known) {
+    lower.data_parallel = training.zero > 0 ? DataParallelOf(config.strategy)
+                                            : DataParallel::kDdp;
+  }
   if (TraitsOf(lower.data_parallel).shards_weights && model &&
       !config.costs.gradient_bytes) {
     for (const double parameters : StoredParameters(*model)) {
@@ -172,20 +178,10 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
       lower.parameter_bytes.push_back(bytes * parameters);
     }
   }
-  const bool known = !lower.gradient_bytes.empty();
   const bool odc = lower.data_parallel == DataParallel::kOdc;
   if (odc || (lower.data_parallel == DataParallel::kFsdp &&
               lower.shard_blocks == ShardBlocks::kLayer)) {
     PW_RETURN_IF_ERROR(PrepareLayers(config, training, run));
-  }
-  if (!given && known) {
-    for (const DataParallelTraits& row : kDataParallelModes) {
-      // Odc is asked for by name.
-      if (row.reduces && row.zero_stage() == training.zero &&
-          row.mode != DataParallel::kOdc) {
-        lower.data_parallel = row.mode;
-      }
-    }
   }
   if (!TraitsOf(lower.data_parallel).reduces) {
     run->warnings.push_back(absl::StrCat(

@@ -41,6 +41,20 @@ struct RunSizes {
   int64_t devices() const;
 };
 
+// What defaults of a framework depend on besides sizes.
+struct FrameworkFacts {
+  bool has_experts = false;
+  // Of the schedule.
+  bool trains = true;
+  bool flushes = true;
+  int directions = 1;
+  bool by_layer = true;   // neither joint passes nor copies
+  bool offloads = false;  // unless the strategy says otherwise
+};
+// `read`: as of RankOfStage. Of a schedule that cannot be built, those of most.
+FrameworkFacts FrameworkFactsOf(const RunConfig& config, const RunSizes& sizes,
+                                const ModelSpec& model, const Schedule* read);
+
 // What a run with a model leaves out of what was asked for. `zero`: ZeroStage.
 void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
                 const TrainingSpec& training, const Schedule& schedule,

@@ -160,6 +160,41 @@ absl::Status RefusalOfSizes(const RunConfig& config, const RunSizes& sizes,
              : otherwise;
 }
 
+FrameworkFacts FrameworkFactsOf(const RunConfig& config, const RunSizes& sizes,
+                                const ModelSpec& model, const Schedule* read) {
+  FrameworkFacts facts;
+  facts.has_experts = model.has_experts();
+  absl::StatusOr<Schedule> built;
+  if (read == nullptr) {
+    if (!config.schedule.name) return facts;
+    const absl::StatusOr<ScheduleMatch> match =
+        FindSchedule(*config.schedule.name);
+    if (!match.ok()) return facts;
+    facts.offloads = match->info->offload != OffloadMode::kNone;
+    ScheduleParams params = ParamsOf(config, sizes, model, PlanCosts());
+    // Few microbatches stand for many.
+    const int period = 4 * params.pp;
+    if (params.microbatches > period) {
+      params.microbatches = period + params.microbatches % period;
+    }
+    built = BuildSchedule(*config.schedule.name, params);
+    if (!built.ok()) return facts;
+    read = &*built;
+  }
+  facts.trains = read->backward != BackwardRule::kNone;
+  facts.flushes = read->update_every == 0;
+  facts.directions = read->directions;
+  facts.by_layer = config.schedule.params.count(PairParam().key) == 0;
+  for (int rank = 0; rank < read->pp() && facts.by_layer; ++rank) {
+    for (const Pass pass : read->order(rank)) {
+      const bool copied =
+          !IsComputePass(pass.kind()) && pass.kind() != PassKind::kSync;
+      if (pass.joint_with_next() || copied) facts.by_layer = false;
+    }
+  }
+  return facts;
+}
+
 absl::Status CheckAgainstSchedule(const RunConfig& config,
                                   const Schedule& schedule) {
   return CheckFactors(config, schedule);

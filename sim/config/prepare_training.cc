@@ -135,6 +135,20 @@ ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule) {
       schedule.unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
 }
 
+DataParallel DataParallelOf(const StrategyChoice& strategy) {
+  if (strategy.data_parallel) return *strategy.data_parallel;
+  DataParallel mode = DataParallel::kNone;
+  if (!strategy.zero) return mode;
+  for (const DataParallelTraits& row : kDataParallelModes) {
+    // Odc is asked for by name.
+    if (row.reduces && row.zero_stage() == *strategy.zero &&
+        row.mode != DataParallel::kOdc) {
+      mode = row.mode;
+    }
+  }
+  return mode;
+}
+
 absl::StatusOr<int> ZeroStage(const RunConfig& config) {
   const std::optional<DataParallel>& kind = config.strategy.data_parallel;
   const std::optional<int>& zero = config.strategy.zero;

@@ -76,6 +76,13 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
         " devices of a rank hold the same experts, whose gradients they would "
         "reduce; that takes no time here"));
   }
+  if (costs.analytic && strategy.execution.fp8_attention.value_or(false) &&
+      strategy.precision.value_or(Precision::kBf16) == Precision::kBf16) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.fp8_attention"),
+        ": true with strategy.precision bf16, of which no recipe has attention "
+        "in 8 bit beside linear layers in 16 bit"));
+  }
   if (sizes.cp > 1 && strategy.data_parallel == DataParallel::kOdc) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.cp"),

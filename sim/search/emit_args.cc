@@ -53,6 +53,7 @@ std::string CommentsOf(const RunConfig& config,
 }
 
 struct Emitter {
+  // As given; run.config has the defaults of strategy.framework, too.
   const RunConfig& config;
   const PreparedRun& run;
   const ModelSpec& model;
@@ -164,9 +165,10 @@ std::vector<std::string> Emitter::Memory() {
   }
   Hold("strategy.recompute");
   if (training.dp * training.cp == 1) return flags;
+  const StrategyChoice& strategy = run.config.strategy;
   const DataParallel sharding =
-      config.strategy.data_parallel.value_or(DataParallel::kDdp);
-  if (config.strategy.data_parallel && sharding != DataParallel::kNone) {
+      strategy.data_parallel.value_or(DataParallel::kDdp);
+  if (strategy.data_parallel && sharding != DataParallel::kNone) {
     Hold("strategy.data_parallel");
   }
   if (sharding == DataParallel::kZero1) {
@@ -179,13 +181,12 @@ std::vector<std::string> Emitter::Memory() {
                      sharding == DataParallel::kZero2 ? "optim_grads"
                                                       : "optim_grads_params"));
   }
-  if (config.strategy.overlap_gradients.value_or(true)) {
+  Hold("strategy.overlap_gradients");
+  if (strategy.overlap_gradients.value_or(true)) {
     flags.push_back("--overlap-grad-reduce");
     if (TraitsOf(sharding).shards_step) {
       flags.push_back("--overlap-param-gather");
     }
-  } else {
-    Hold("strategy.overlap_gradients");
   }
   return flags;
 }
@@ -211,10 +212,7 @@ void Emitter::Megatron() {
   flags.push_back(absl::StrCat("--global-batch-size ", batch()));
   for (std::string& flag : Layout()) flags.push_back(std::move(flag));
   if (training.sequence_parallel) flags.push_back("--sequence-parallel");
-  if (config.strategy.sequence_parallel && *strategy.tp > 1 &&
-      !*config.strategy.sequence_parallel) {
-    Hold("strategy.sequence_parallel");
-  }
+  if (*strategy.tp > 1) Hold("strategy.sequence_parallel");
   for (std::string& flag : Memory()) flags.push_back(std::move(flag));
   flags.push_back("--bf16");
   if (IsFp8(training.precision)) {
@@ -295,7 +293,7 @@ void Emitter::Torchtitan() {
     absl::StrAppend(&out.text, kCommentMark, "strategy.sequence=\n");
   }
   const DataParallel sharding =
-      config.strategy.data_parallel.value_or(DataParallel::kNone);
+      strategy.data_parallel.value_or(DataParallel::kNone);
   const bool shards = TraitsOf(sharding).shards_gradients;
   if (sharding == DataParallel::kZero1) {
     out.notes.push_back(

@@ -290,8 +290,11 @@ class MegatronReader {
   void Options() {
     const bool tp = Text("tensor-model-parallel-size") != "1" &&
                     Has("tensor-model-parallel-size");
-    if (!On("sequence-parallel") && tp) {
-      Set("strategy.sequence_parallel", "false", "sequence-parallel");
+    // Said either way, since a framework's default may be another.
+    const bool parallel = On("sequence-parallel");
+    if (tp) {
+      Set("strategy.sequence_parallel", parallel ? "true" : "false",
+          "sequence-parallel");
     }
     const std::string granularity = Text("recompute-granularity");
     std::string recompute = "none";
@@ -327,9 +330,8 @@ class MegatronReader {
     if (dp_ != 1 || (!cp.empty() && cp != "1")) {
       Set("strategy.data_parallel", sharding, "use-distributed-optimizer");
       On("overlap-param-gather");
-      if (!On("overlap-grad-reduce")) {
-        Set("strategy.overlap_gradients", "false", "overlap-grad-reduce");
-      }
+      Set("strategy.overlap_gradients",
+          On("overlap-grad-reduce") ? "true" : "false", "overlap-grad-reduce");
     }
     const std::string attention = Text("attention-backend");
     if (attention == "unfused" || attention == "local") {

@@ -230,6 +230,14 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group, int holders,
   return bytes * (holders - 1) / holders / rate;
 }
 
+bool PlanBounds::MayGoByLayer(const PlanPoint& point) const {
+  const StrategyChoice& given = space_->request().base.strategy;
+  const bool layers = given.shard_blocks
+                          ? *given.shard_blocks == ShardBlocks::kLayer
+                          : given.framework == Framework::kTorchtitan;
+  return layers && TraitsOf(point.data_parallel).shards_weights;
+}
+
 PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
                                       const std::vector<StageBound>& stages,
                                       const ScheduleFacts& facts) const {
@@ -242,6 +250,8 @@ PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
                           ? point.group.dp
                           : point.group.dp * point.group.cp;
   if (!traits.reduces || holders == 1) return extra;
+  // Reductions and gathers of layers hide behind passes, or come once a step.
+  if (MayGoByLayer(point)) return extra;
   const TrainingSpec training = space_->TrainingOf(point.group);
   const RunConfig& base = space_->request().base;
   const auto reduce_s = [&](size_t stage) {

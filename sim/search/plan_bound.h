@@ -87,6 +87,8 @@ class PlanBounds {
   // parameters.
   double CollectiveSeconds(const PlanGroup& group, int holders,
                            double bytes) const;
+  // Are weights sharded layer by layer, as given or as a framework may have it?
+  bool MayGoByLayer(const PlanPoint& point) const;
   struct Extra {
     double before_s = 0;  // in front of the first pass
     double after_s = 0;   // behind the last one of the rank with stage 0

@@ -265,6 +265,8 @@ double PlanBounds::MemoryBytes(const PlanPoint& point) {
   if (layout->stages.empty() || facts.rank_of_stage.empty()) return 0;
   TrainingSpec training = space_->TrainingOf(group);
   training.zero = TraitsOf(point.data_parallel).zero_stage();
+  // What is sharded layer by layer is known once the run is prepared.
+  if (MayGoByLayer(point)) return 0;
   const int64_t frozen_layers = space_->model()->frozen_layers;
   std::vector<double> fixed(group.pp, 0.0);
   std::vector<std::shared_ptr<const StageMemory>> stages;

@@ -229,9 +229,12 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
   training.cp = group.cp;
   training.ep = group.ep;
   training.dp = group.dp;
-  training.sequence_parallel =
-      request_.base.strategy.sequence_parallel.value_or(group.tp > 1) &&
-      group.tp > 1;
+  const StrategyChoice& given = request_.base.strategy;
+  training.sequence_parallel = SequenceParallelOf(
+      given, group.tp, model() != nullptr && model()->has_experts());
+  if (training.sharded.shard_group > 0 && !given.shard_group) {
+    training.sharded.shard_group = group.dp;
+  }
   training.microbatch_size = group.microbatch_size;
   training.recompute = group.recompute;
   training.recompute_chunks.clear();

@@ -59,13 +59,8 @@ void TakeGivenAxes(PlanRequest* request) {
   TakeAxis("schedule", &request->base.schedule.name, request);
   TakeChoice("recompute", RecomputeChoices(), &strategy.recompute, request);
   TakeChoice("offload", OffloadChoices(), &strategy.offload, request);
-  if (strategy.zero && !strategy.data_parallel) {
-    for (const DataParallelTraits& mode : kDataParallelModes) {
-      if (mode.reduces && mode.zero_stage() == *strategy.zero) {
-        strategy.data_parallel = mode.mode;
-      }
-    }
-  }
+  // Odc, which has the same stage as fsdp, is asked for by name.
+  if (strategy.zero) strategy.data_parallel = DataParallelOf(strategy);
   strategy.zero.reset();
   TakeChoice("data_parallel", DataParallelChoices(), &strategy.data_parallel,
              request);

@@ -258,6 +258,8 @@ TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
                    {"strategy.microbatches", "8", "test"},
                    {"strategy.microbatch_size", "1", "test"},
                    {"strategy.recompute", "full", "test"},
+                   {"strategy.sequence_parallel", "true", "test"},
+                   {"strategy.overlap_gradients", "true", "test"},
                    {"strategy.data_parallel", "fsdp", "test"},
                    {"strategy.layers", "4,4,4,4,4,5,4,3", "test"}}})
           .value();
@@ -273,6 +275,41 @@ TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
         ReadForeignArgs(emitted.text, megatron ? "a.sh" : "a.toml").value();
     const RunConfig again = ReadConfig("", "", {read.edits}).value();
     CHECK(ToString(again) == ToString(config));
+  }
+}
+
+TEST_CASE("cli: arguments say what a framework's defaults are", "[cli]") {
+  RunConfig config = ReadConfig("", "",
+                                {{{"model.preset", "llama3-8b", "test"},
+                                  {"system.preset", "dgx-h100", "test"},
+                                  {"system.nodes", "1", "test"},
+                                  {"costs.analytic.device", "auto", "test"},
+                                  {"schedule.name", "1f1b", "test"},
+                                  {"strategy.tp", "2", "test"},
+                                  {"strategy.pp", "2", "test"},
+                                  {"strategy.dp", "2", "test"},
+                                  {"strategy.microbatches", "4", "test"},
+                                  {"strategy.framework", "megatron", "test"}}})
+                         .value();
+  for (const bool given : {false, true}) {
+    if (given) {
+      config.strategy.overlap_gradients = true;
+      config.strategy.sequence_parallel = true;
+    }
+    const PreparedRun run = Prepare(config).value();
+    const EmittedArgs emitted =
+        EmitArgs(config, run, ForeignForm::kMegatron, "").value();
+    INFO(emitted.text);
+    for (const char* flag : {"--overlap-grad-reduce", "--sequence-parallel"}) {
+      CHECK(absl::StrContains(emitted.text, flag) == given);
+    }
+    const ForeignArgs read = ReadForeignArgs(emitted.text, "a.sh").value();
+    const PreparedRun again =
+        Prepare(ReadConfig("", "", {read.edits}).value()).value();
+    CHECK(again.lower.overlap_gradients == given);
+    CHECK(again.lower.overlap_gradients == run.lower.overlap_gradients);
+    CHECK(again.lower.data_parallel == run.lower.data_parallel);
+    CHECK(again.prepared_model->training.sequence_parallel == given);
   }
 }
 
@@ -299,6 +336,8 @@ TEST_CASE("cli: a Megatron script is read, and what is ignored is named",
   CHECK(value("strategy.dp") == "2");
   CHECK(value("strategy.microbatches") == "8");
   CHECK(value("strategy.data_parallel") == "zero1");
+  CHECK(value("strategy.sequence_parallel") == "true");
+  CHECK(value("strategy.overlap_gradients") == "true");
   CHECK(value("schedule.name") == "1f1b");
   REQUIRE(read.notes.size() == 1);
   CHECK(read.notes[0] == "run.sh: ignored: --lr");

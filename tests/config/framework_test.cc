@@ -102,6 +102,151 @@ TEST_CASE("framework: none, no defaults", "[config]") {
   CHECK_FALSE(same.strategy.fragmentation);
 }
 
+std::string WarningsOf(const PreparedRun& run) {
+  return absl::StrJoin(run.warnings, "\n");
+}
+
+TEST_CASE("framework: torchtitan shards over parts of a context, too",
+          "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  config.strategy.pp = 1;
+  config.strategy.dp = 1;
+  config.strategy.cp = 8;
+  const auto run = Prepare(config);
+  REQUIRE(run.ok());
+  CHECK(run->lower.data_parallel == DataParallel::kFsdp);
+  CHECK(run->lower.shard_blocks == ShardBlocks::kLayer);
+  CHECK(run->prepared_model->training.zero == 3);
+}
+
+TEST_CASE("framework: strategy.zero is another word for fsdp", "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  const auto fsdp = Prepare(config);
+  config.strategy.zero = 3;
+  const auto zero = Prepare(config);
+  INFO(zero.status());
+  REQUIRE(fsdp.ok());
+  REQUIRE(zero.ok());
+  CHECK(zero->lower.data_parallel == DataParallel::kFsdp);
+  CHECK(zero->lower.shard_blocks == ShardBlocks::kLayer);
+  CHECK(zero->lower.layers.reduces_once);
+  CHECK(zero->lower.layers.stages.size() == fsdp->lower.layers.stages.size());
+  CHECK(zero->lower.parameter_bytes == fsdp->lower.parameter_bytes);
+  CHECK(zero->memory->memory->ranks[0].peak() ==
+        fsdp->memory->memory->ranks[0].peak());
+}
+
+TEST_CASE("framework: zero 3 goes layer by layer without one, too",
+          "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  config.strategy.framework.reset();
+  config.strategy.zero = 3;
+  config.strategy.shard_blocks = ShardBlocks::kLayer;
+  const auto run = Prepare(config);
+  INFO(run.status());
+  REQUIRE(run.ok());
+  CHECK(run->lower.data_parallel == DataParallel::kFsdp);
+  CHECK(run->lower.layers.stages.size() == 2);
+  // Over parts of a context alone whole gradients matter as well.
+  config.strategy.dp = 1;
+  config.strategy.cp = 4;
+  config.strategy.reshard_after_forward = false;
+  const auto parts = Prepare(config);
+  config.strategy.whole_gradients = true;
+  const auto whole = Prepare(config);
+  REQUIRE(parts.ok());
+  REQUIRE(whole.ok());
+  CHECK(whole->memory->memory->ranks[0].peak() >
+        parts->memory->memory->ranks[0].peak());
+  CHECK_FALSE(absl::StrContains(WarningsOf(*whole), "has no effect"));
+}
+
+TEST_CASE("framework: no default makes a run illegal", "[config]") {
+  // A pure delay holds no rank.
+  RunConfig alone = Run(Framework::kMegatron);
+  alone.system.preset.reset();
+  alone.costs.analytic = false;
+  alone.strategy.dp.reset();
+  alone.strategy.recompute.reset();
+  alone.costs.forward_s = 1e-3;
+  alone.costs.backward_input_s = 1e-3;
+  alone.costs.backward_weight_s = 1e-3;
+  const auto delay = Prepare(alone);
+  INFO(delay.status());
+  REQUIRE(delay.ok());
+  CHECK(delay->lower.wait_rule == WaitRule::kBuffered);
+  for (const Framework framework :
+       {Framework::kTorchtitan, Framework::kDeepSpeed, Framework::kMegatron}) {
+    // No sharded optimizer where a pipeline holds a stage twice.
+    RunConfig both = Run(framework);
+    both.schedule.name = "chimera";
+    const auto chimera = Prepare(both);
+    INFO(chimera.status());
+    REQUIRE(chimera.ok());
+    CHECK(chimera->lower.data_parallel == DataParallel::kDdp);
+    // Copies to the host go with whole passes.
+    RunConfig host = Run(framework);
+    host.strategy.recompute.reset();
+    host.strategy.offload = OffloadMode::kFull;
+    const auto offload = Prepare(host);
+    INFO(offload.status());
+    REQUIRE(offload.ok());
+    CHECK(offload->lower.shard_blocks != ShardBlocks::kLayer);
+    CHECK(offload->lower.wait_rule == WaitRule::kBuffered);
+  }
+}
+
+TEST_CASE("framework: a refused default names its framework", "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  RunSizes sizes;
+  sizes.pp = 2;
+  sizes.dp = 4;
+  const RunConfig with = WithFramework(config, sizes);
+  CHECK(with.Field("strategy.shard_blocks") ==
+        "default of strategy.framework torchtitan: strategy.shard_blocks");
+  CHECK(with.Field("strategy.pp") == "strategy.pp");
+}
+
+TEST_CASE("framework: what is of layers alone is set with them alone",
+          "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  config.strategy.shard_blocks = ShardBlocks::kPass;
+  const auto run = Prepare(config);
+  REQUIRE(run.ok());
+  CHECK(run->lower.data_parallel == DataParallel::kFsdp);
+  CHECK_FALSE(absl::StrContains(WarningsOf(*run), "reshard_after_forward"));
+  CHECK_FALSE(absl::StrContains(WarningsOf(*run), "whole_gradients"));
+}
+
+TEST_CASE("framework: Megatron's experts need sequence parallelism",
+          "[config]") {
+  RunConfig config = Run(Framework::kMegatron);
+  config.strategy.dp = 2;
+  config.strategy.tp = 2;
+  const auto dense = Prepare(config);
+  REQUIRE(dense.ok());
+  CHECK_FALSE(dense->prepared_model->training.sequence_parallel);
+  config.model.preset = "qwen3-30b-a3b";
+  const auto experts = Prepare(config);
+  INFO(experts.status());
+  REQUIRE(experts.ok());
+  CHECK(experts->prepared_model->training.sequence_parallel);
+  CHECK(absl::StrContains(WarningsOf(*experts),
+                          "strategy.sequence_parallel true"));
+}
+
+TEST_CASE("framework: DeepSpeed's gradients and checkpointing", "[config]") {
+  RunConfig config = Run(Framework::kDeepSpeed);
+  const auto sharded = Prepare(config);
+  config.strategy.zero = 0;
+  const auto whole = Prepare(config);
+  REQUIRE(sharded.ok());
+  REQUIRE(whole.ok());
+  CHECK(sharded->prepared_model->training.gradient_bytes == 2);
+  CHECK(whole->prepared_model->training.gradient_bytes == 4);
+  CHECK_FALSE(sharded->prepared_model->training.stops_early);
+}
+
 TEST_CASE("framework: a run that fits without fragmentation fits tightly",
           "[config][memory]") {
   RunConfig config = Run(Framework::kMegatron);

@@ -46,6 +46,33 @@ TEST_CASE("prepare: fp8 needs a device that has it", "[config]") {
   CHECK(Prepare(config).ok());
 }
 
+TEST_CASE("prepare: attention in 8 bit beside bf16 is warned of", "[config]") {
+  RunConfig config = Estimated("h100");
+  config.strategy.execution.fp8_attention = true;
+  constexpr char kWords[] = "fp8_attention: true with strategy.precision bf16";
+  const auto warns = [&] {
+    const auto run = Prepare(config);
+    INFO(run.status());
+    REQUIRE(run.ok());
+    return absl::StrContains(absl::StrJoin(run->warnings, "\n"), kWords);
+  };
+  CHECK(warns());
+  config.strategy.precision = Precision::kFp8;
+  CHECK_FALSE(warns());
+}
+
+TEST_CASE("prepare: the host takes at most a second for a launch", "[config]") {
+  RunConfig config = Estimated("h100");
+  config.costs.analytic_launch_s = 1;
+  CHECK(Prepare(config).ok());
+  config.costs.analytic_launch_s = 1.01;
+  const auto refused = Prepare(config);
+  CHECK(refused.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(absl::StrContains(refused.status().message(),
+                          "costs.analytic.launch_time"));
+  CHECK(absl::StrContains(refused.status().message(), "0 to 1 s"));
+}
+
 TEST_CASE("prepare: both directions of a schedule are stepped", "[config]") {
   RunConfig config = Estimated("h100");
   const auto one = Prepare(config);

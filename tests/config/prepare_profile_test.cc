@@ -195,6 +195,21 @@ TEST_CASE("prepare: a schedule that predicts weights needs it measured",
   std::filesystem::remove(path);
 }
 
+TEST_CASE("prepare: a profile's passes stop where they were measured",
+          "[config]") {
+  const std::string path = Written(TinyProfile(), "stops");
+  RunConfig config = Tiny(path);
+  config.strategy.recompute = Recompute::kFull;
+  config.strategy.recompute_stops_early = true;
+  const auto run = Prepare(config);
+  INFO(run.status());
+  REQUIRE(run.ok());
+  CHECK(Mentions(run->warnings,
+                 "strategy.recompute_stops_early has no effect on any time "
+                 "with costs.profile"));
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("prepare: R passes take measured times off the backward",
           "[config]") {
   const std::string path = Written(TinyProfile(), "again");

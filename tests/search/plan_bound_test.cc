@@ -1,6 +1,7 @@
 // Bounds of `plan` against the steps that they bound.
 #include "sim/search/plan_bound.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -78,6 +79,41 @@ TEST_CASE("plan: no bound is above the step, whatever collectives run",
     // Gradients do count, those of parts of a context alone, too.
     CHECK(reduced > 0);
     CHECK(contexts > 0);
+  }
+}
+
+TEST_CASE("plan: no bound is above the step or the memory of a framework",
+          "[search]") {
+  for (const Framework framework :
+       {Framework::kMegatron, Framework::kTorchtitan, Framework::kDeepSpeed}) {
+    PlanRequest request = Request("ring");
+    request.base.strategy.framework = framework;
+    request.fixed["tp"] = {"1", "8"};
+    request.fixed["cp"] = {"1"};
+    RunContext context;
+    const auto space = PlanSpace::Make(request, &context);
+    INFO(static_cast<int>(framework) << " " << space.status());
+    REQUIRE(space.ok());
+    PlanBounds bounds(space->get());
+    int seen = 0;
+    for (const PlanGroup& group : (*space)->Groups()) {
+      for (const PlanPoint& point : (*space)->PointsOf(group)) {
+        const auto run = Simulate((*space)->ConfigOf(point), &context);
+        if (!run.ok()) continue;
+        ++seen;
+        INFO((*space)->NameOf(point));
+        CHECK((*space)->TrainingOf(group).sequence_parallel ==
+              run->prepared.prepared_model->training.sequence_parallel);
+        CHECK(bounds.StepSeconds(point) <=
+              run->report.iteration_s * (1 + kBoundRounding));
+        double most = 0;
+        for (const RankMemory& rank : run->prepared.memory->memory->ranks) {
+          most = std::max(most, static_cast<double>(rank.needed()));
+        }
+        CHECK(bounds.MemoryBytes(point) <= most * (1 + kBoundRounding));
+      }
+    }
+    CHECK(seen > 0);
   }
 }
 

@@ -376,9 +376,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   std::vector<PassExchange> gather;
   if (gather_s > 0) {
     const OpComm comm = GatherOfHop(model, training);
-    gather.push_back(
-        ExchangeOf(comm, CommSeconds(prices.options(), training, comm),
-                   StartSeconds(prices.options(), training, comm)));
+    gather.push_back(ExchangeOf(prices.options(), training, comm));
   }
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;

@@ -1,5 +1,6 @@
 // Of how layers are launched and exchanged.
 #include "sim/config/idle_rules.h"
+#include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -85,9 +86,13 @@ const std::vector<IdleRule>& ExecutionRules() {
          if (const char* why = NeedsExperts(facts)) return why;
          if (!facts.model()->gated) return "without model.gated";
          if (const char* why = NeedsEstimate(facts)) return why;
-         return Unless(facts.run().costs.analytic->silicon != nullptr,
-                       "without tables of measured rates "
-                       "(costs.analytic.silicon)");
+         const AnalyticOptions& analytic = *facts.run().costs.analytic;
+         if (analytic.silicon == nullptr) {
+           return "without tables of measured rates (costs.analytic.silicon)";
+         }
+         return Unless(HasFusedExperts(analytic, *facts.training()),
+                       "where no such layer was measured in "
+                       "strategy.precision");
        }},
       {{"strategy.overlap_experts"}, &NeedsExchange},
       {{"strategy.overlap_tensor"},

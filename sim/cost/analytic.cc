@@ -91,8 +91,8 @@ double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       device_s += kernels[at].seconds + casts[at];
-      host_s += options.launch_s *
-                HostLaunches(training, ops[index], static_cast<OpPass>(pass));
+      host_s += options.launch_s * HostLaunches(options, training, ops[index],
+                                                static_cast<OpPass>(pass));
     }
   }
   return std::max(0.0, host_s - device_s);
@@ -112,7 +112,7 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
       (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
       comm.members);
   const int known = network.nodes_of_group[static_cast<int>(comm.group)];
-  if (known > 0) group.nodes = known;
+  if (known > 0) group.nodes = std::min(known, comm.members);
   group.generation = GenerationOf(options.device);
   // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
   group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
@@ -239,7 +239,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
       time.launches[pass] =
-          HostLaunches(own, ops[index], static_cast<OpPass>(pass));
+          HostLaunches(options, own, ops[index], static_cast<OpPass>(pass));
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);

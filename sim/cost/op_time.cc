@@ -111,8 +111,7 @@ std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
                                               Precision precision,
                                               const std::string& type,
                                               const ModelOp& op, OpPass pass) {
-  const bool is_first = op.n == 2 * op.inner && op.k != op.inner;
-  const double hidden = is_first ? op.k : op.n;
+  const double hidden = op.is_gate_up ? op.k : op.n;
   const auto reference = [&](double groups, double rows, double width,
                              double inner) {
     return LayerOfExperts(options, precision, type, groups, rows, width, inner);
@@ -309,13 +308,24 @@ LoadedKernel Streaming(double seconds, double bytes) {
   return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
 }
 
+bool HasFusedExperts(const AnalyticOptions& options,
+                     const TrainingSpec& training) {
+  return options.silicon != nullptr &&
+         options.silicon->HasExperts(ProductType(training.precision));
+}
+
+bool IsOfFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op) {
+  return training.execution.fused_experts && op.inner > 0 &&
+         HasFusedExperts(options, training);
+}
+
 // W adds to gradients in fp32 and has no fused form.
 bool IsInFusedExperts(const AnalyticOptions& options,
                       const TrainingSpec& training, const ModelOp& op,
                       OpPass pass) {
-  return training.execution.fused_experts && op.inner > 0 &&
-         pass != OpPass::kBackwardWeight && options.silicon != nullptr &&
-         options.silicon->HasExperts(ProductType(training.precision));
+  return pass != OpPass::kBackwardWeight &&
+         IsOfFusedExperts(options, training, op);
 }
 
 KernelEstimate EstimateKernel(const AnalyticOptions& options,

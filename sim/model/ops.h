@@ -133,6 +133,7 @@ struct ModelOp {
   // Of the products of gated experts and the activation between them: width
   // inside of one.
   double inner = 0;
+  bool is_gate_up = false;  // the first of both products
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };

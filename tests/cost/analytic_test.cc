@@ -50,6 +50,17 @@ TEST_CASE("cost: an optimizer updates its own shards of experts and the rest",
   options.kernels = FrameworkKernels::kEager;
   CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
         Approx(40 * 14e9 / stream));
+  // Both moments in 16 bit, each read and written.
+  training.moment_bytes = 4;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4) * 14e9 / stream));
+  // Without a master weight the weight is updated, and nothing is cast.
+  training.master_bytes = 0;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4 - 2 * 2) * 14e9 / stream));
+  options.kernels = FrameworkKernels::kFused;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4 - 2 * 2 + 2 * 4) * 14e9 / stream));
 }
 
 TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
@@ -80,6 +91,13 @@ TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
   CHECK(again.backward_input_s ==
         Approx(plain.backward_input_s + plain.forward_s));
   CHECK(again.backward_weight_s == plain.backward_weight_s);
+  // Frozen layers run nothing again; they are of the first layers all the same.
+  training.recompute_layers = 1;
+  CHECK(stage(Recompute::kFull).recompute_s == Approx(plain.forward_s / 2));
+  model.frozen_layers = 3;
+  CHECK(stage(Recompute::kFull).recompute_s == 0);
+  training.recompute_layers = 2;
+  CHECK(stage(Recompute::kFull).recompute_s == Approx(plain.forward_s / 2));
 }
 
 // Of n members each sends to its neighbour n - 1 times.

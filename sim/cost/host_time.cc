@@ -84,9 +84,8 @@ Count CountOf(const ModelOp& op) {
 
 bool CastsInput(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   const bool is_linear =
-      op.part != OpPart::kRouter &&
-      (op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm);
-  return is_linear && training.precision != Precision::kBf16 &&
+      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  return is_linear && PrecisionOf(training, op) != Precision::kBf16 &&
          pass != OpPass::kBackwardWeight;
 }
 

@@ -142,7 +142,7 @@ std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
 std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
                                               const TrainingSpec& training,
                                               const ModelOp& op, OpPass pass) {
-  const Precision precision = training.precision;
+  const Precision precision = PrecisionOf(training, op);
   ModelOp whole;
   whole.m = op.m * op.count;
   whole.n = op.n;
@@ -292,7 +292,8 @@ KernelEstimate Fused(const AnalyticOptions& options,
   // It is of a lasting load, so at most the board's.
   const bool is_product =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  const char* const type = is_product ? ProductType(training.precision) : kBf16;
+  const char* const type =
+      is_product ? ProductType(PrecisionOf(training, op)) : kBf16;
   const double joules = JoulesOfFlop(options.device, type) * work.flops;
   const double most =
       std::max(0.0, options.device.board_watts - options.device.idle_watts) *

@@ -188,6 +188,7 @@ void AddMtp(OpsBuilder& builder) {
   builder.Linear("prediction projection", 2 * hidden, hidden,
                  OpsBuilder::Split::kReplicated, false);
   AddLayer(builder, model.has_experts(), model.layers);
+  builder.set_is_head();
   builder.Norm("prediction last norm", hidden, tokens, true);
   // The head is the model's own; its work and its logits come again.
   ModelOp& output =

@@ -100,6 +100,9 @@ struct ModelOp {
   bool is_frozen = false;  // no gradient, no optimizer state, no W
   bool is_tied = false;    // its parameters are those of the embedding
   bool has_weight_pass = false;  // W does something
+  // A product in 16 bit whatever TrainingSpec::precision is: the router, and
+  // the head, which is no module of Transformer Engine.
+  bool is_wide = false;
 
   // Activations kept from F on, bytes; each belongs to the op that makes it
   // or, where an elementwise op makes it, to the op that reads it.
@@ -137,6 +140,10 @@ struct ModelOp {
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };
+
+inline Precision PrecisionOf(const TrainingSpec& training, const ModelOp& op) {
+  return op.is_wide ? Precision::kBf16 : training.precision;
+}
 
 // In the order of the forward. `layer` is that of layers (frozen ones differ).
 std::vector<ModelOp> BlockOps(const ModelSpec& model,

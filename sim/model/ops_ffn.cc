@@ -117,10 +117,10 @@ void AddExperts(OpsBuilder& builder) {
   router.k = hidden;
   router.parameters = router.n * router.k;
   router.is_frozen = builder.is_frozen();
+  router.part = OpPart::kRouter;
   builder.FillGemm(router);
   // Probabilities in fp32.
   router.saved_until_backward = 4 * router.m * router.n;
-  router.part = OpPart::kRouter;
   builder.Add(router);
 
   ModelOp dispatch;

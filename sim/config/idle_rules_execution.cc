@@ -80,7 +80,13 @@ const std::vector<IdleRule>& ExecutionRules() {
          return Unless(ExpertsCrossNodes(facts),
                        "where experts are on one node");
        }},
-      {{"strategy.expert_load"}, &NeedsExperts},
+      {{"strategy.expert_load"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsExperts(facts)) return why;
+         return Unless(!facts.run().costs.profile.has_value(),
+                       "on the products of experts, whose times are measured "
+                       "(costs.profile)");
+       }},
       {{"strategy.fused_experts"},
        [](const RunFacts& facts) {
          if (const char* why = NeedsExperts(facts)) return why;
@@ -94,7 +100,11 @@ const std::vector<IdleRule>& ExecutionRules() {
                        "where no such layer was measured in "
                        "strategy.precision");
        }},
-      {{"strategy.overlap_experts"}, &NeedsExchange},
+      {{"strategy.overlap_experts"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsExchange(facts)) return why;
+         return Unless(facts.sizes().microbatches > 1, "with one microbatch");
+       }},
       {{"strategy.overlap_tensor"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;

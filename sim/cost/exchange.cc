@@ -145,9 +145,11 @@ std::vector<StageExchanges> ExchangesOfStages(
           comm.overlaps = false;
           const std::vector<PassExchange> one = {
               ExchangeOf(*options, training, comm)};
-          const bool again = comm.pass == OpPass::kForward && is_layer &&
-                             IsRecomputed(op, recompute[stage]);
-          if (again) AddExchanges(one, count, &sum.recompute);
+          const double again =
+              comm.pass == OpPass::kForward && is_layer
+                  ? CommRecomputedPart(op, comm, recompute[stage])
+                  : 0;
+          if (again > 0) AddExchanges(one, again * count, &sum.recompute);
           AddExchanges(one, count,
                        comm.pass == OpPass::kForward ? &sum.forward
                        : comm.pass == OpPass::kBackwardInput

@@ -275,4 +275,13 @@ double RecomputedPart(const ModelOp& op, Recompute recompute,
   return 0;
 }
 
+double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
+                          Recompute recompute, bool stops_early) {
+  if (recompute == Recompute::kOpSelective) {
+    if (comm.kind == CommKind::kReduceScatter) return 0;
+    if (comm.kind == CommKind::kAllGather) return op.is_last_needed ? 0 : 1;
+  }
+  return RecomputedPart(op, recompute, stops_early);
+}
+
 }  // namespace pipewright

@@ -162,6 +162,12 @@ inline bool IsRecomputed(const ModelOp& op, Recompute recompute) {
   return RecomputedPart(op, recompute) > 0;
 }
 
+// The same of an exchange of its forward. What is kept of single operations are
+// outputs, those of reduce-scatters among them; inputs are gathered again, each
+// as a whole (torchtitan).
+double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
+                          Recompute recompute, bool stops_early = false);
+
 // Bytes of them that cross a hop: where the receivers of a tensor-parallel
 // group gather (TrainingSpec::scatter_gather), one part of tp.
 double HopBytes(const ModelSpec& model, const TrainingSpec& training);

@@ -1,5 +1,6 @@
 // Of how layers are launched and exchanged.
 #include "sim/config/idle_rules.h"
+#include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -83,17 +84,31 @@ const std::vector<IdleRule>& ExecutionRules() {
          return Unless(ExpertsCrossNodes(facts),
                        "where experts are on one node");
        }},
-      {{"strategy.expert_load"}, &NeedsExperts},
+      {{"strategy.expert_load"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsExperts(facts)) return why;
+         return Unless(!facts.run().costs.profile.has_value(),
+                       "on the products of experts, whose times are measured "
+                       "(costs.profile)");
+       }},
       {{"strategy.fused_experts"},
        [](const RunFacts& facts) {
          if (const char* why = NeedsExperts(facts)) return why;
          if (!facts.model()->gated) return "without model.gated";
          if (const char* why = NeedsEstimate(facts)) return why;
-         return Unless(facts.run().costs.analytic->silicon != nullptr,
-                       "without tables of measured rates "
-                       "(costs.analytic.silicon)");
+         const AnalyticOptions& analytic = *facts.run().costs.analytic;
+         if (analytic.silicon == nullptr) {
+           return "without tables of measured rates (costs.analytic.silicon)";
+         }
+         return Unless(HasFusedExperts(analytic, *facts.training()),
+                       "where no such layer was measured in "
+                       "strategy.precision");
        }},
-      {{"strategy.overlap_experts"}, &NeedsExchange},
+      {{"strategy.overlap_experts"},
+       [](const RunFacts& facts) {
+         if (const char* why = NeedsExchange(facts)) return why;
+         return Unless(facts.sizes().microbatches > 1, "with one microbatch");
+       }},
       {{"strategy.overlap_tensor"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;

@@ -203,6 +203,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
       strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
   PW_ASSIGN_OR_RETURN(training.execution, PrepareExecution(config));
+  // There are no passes of another one.
+  if (sizes.microbatches == 1) training.execution.overlap_experts = false;
   TakeShardedLayers(config, &training);
   if (strategy.sequence) training.sequence = *strategy.sequence;
   if (!model) return training;

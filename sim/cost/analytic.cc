@@ -19,13 +19,10 @@
 namespace pipewright {
 namespace {
 
-// Bytes that a step moves for a parameter that the device updates, each a
-// kernel of its own over fp32: the norm reads the gradient, clipping scales it,
-// Adam reads it with master weight and two moments and writes the last three.
-constexpr double kUpdateBytes = 4 + 2 * 4 + 7 * 4;
-// Megatron-LM then casts the master weight to bf16 (distrib_optimizer.py); in
-// PyTorch's FSDP the gather does.
-constexpr double kCastBytes = 4 + 2;
+// Bytes of the gradient that a step moves for a parameter that the device
+// updates, each a kernel of its own over fp32: the norm reads it, clipping
+// scales it, Adam reads it.
+constexpr double kGradientBytes = 4 + 2 * 4 + 4;
 // To predict it: reads the master weight and both moments, writes the bf16
 // weight.
 constexpr double kPredictionBytes = 14;
@@ -47,6 +44,21 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
                           : architecture == "hopper"  ? 450e9
                                                       : 300e9;
   return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
+}
+
+// Adam besides reads and writes both moments and the weight, the master one
+// where there is one.
+double UpdateBytes(const TrainingSpec& training) {
+  return kGradientBytes + 2 * training.moment_bytes +
+         2 * std::max(training.master_bytes, training.weight_bytes);
+}
+
+// Megatron-LM then casts the master weight (distrib_optimizer.py), to bf16
+// where layers are gathered; in PyTorch's FSDP the gather does.
+double CastBytes(const TrainingSpec& training) {
+  if (training.master_bytes <= 0) return 0;
+  const bool is_gathered = training.sharded.shard_group > 0;
+  return training.master_bytes + (is_gathered ? 2 : training.weight_bytes);
 }
 
 // Of `count` more layers of a stage those that are recomputed.
@@ -91,8 +103,8 @@ double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       device_s += kernels[at].seconds + casts[at];
-      host_s += options.launch_s *
-                HostLaunches(training, ops[index], static_cast<OpPass>(pass));
+      host_s += options.launch_s * HostLaunches(options, training, ops[index],
+                                                static_cast<OpPass>(pass));
     }
   }
   return std::max(0.0, host_s - device_s);
@@ -112,7 +124,7 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
       (spread + network.devices_per_node - 1) / network.devices_per_node, 1,
       comm.members);
   const int known = network.nodes_of_group[static_cast<int>(comm.group)];
-  if (known > 0) group.nodes = known;
+  if (known > 0) group.nodes = std::min(known, comm.members);
   group.generation = GenerationOf(options.device);
   // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
   group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
@@ -239,7 +251,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       time.error[pass] = kernel.error;
       time.how[pass] = std::move(kernel.how);
       time.launches[pass] =
-          HostLaunches(own, ops[index], static_cast<OpPass>(pass));
+          HostLaunches(options, own, ops[index], static_cast<OpPass>(pass));
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
       time.comm_seconds[pass] +=
           std::max(0.0, beside[pass] - time.seconds[pass]);
@@ -271,9 +283,10 @@ double OptimizerSeconds(const AnalyticOptions& options,
                         double expert_parameters) {
   const StageParameters all = {.dense = dense_parameters,
                                .expert = expert_parameters};
-  double bytes = kUpdateBytes * PartOf(training, 1, all);
+  double bytes = UpdateBytes(training) * PartOf(training, 1, all);
   if (options.kernels == FrameworkKernels::kFused) {
-    bytes += kCastBytes * PartOf(training, 1, all) + BufferBytes(training, all);
+    bytes += CastBytes(training) * PartOf(training, 1, all) +
+             BufferBytes(training, all);
   }
   return StreamSeconds(options.device, bytes);
 }
@@ -376,9 +389,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   std::vector<PassExchange> gather;
   if (gather_s > 0) {
     const OpComm comm = GatherOfHop(model, training);
-    gather.push_back(
-        ExchangeOf(comm, CommSeconds(prices.options(), training, comm),
-                   StartSeconds(prices.options(), training, comm)));
+    gather.push_back(ExchangeOf(prices.options(), training, comm));
   }
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
@@ -404,9 +415,13 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       AddExchanges(sum.exchanges[0], count, &exchanges.forward);
       AddExchanges(sum.exchanges[1], count, &exchanges.backward_input);
       AddExchanges(sum.exchanges[2], count, &exchanges.backward_weight);
+      // A frozen layer runs nothing again, but is one of those that may.
+      const bool is_layer =
+          block.kind != BlockKind::kEmbedding && block.kind != BlockKind::kHead;
+      const double recomputed =
+          is_layer ? RecomputedCount(training, times, &layers_before) : 0;
       if (sum.recompute > 0) {
-        const double again =
-            RecomputedCount(training, times, &layers_before) * training.slices;
+        const double again = recomputed * training.slices;
         seconds.recompute_s += again * sum.recompute;
         AddExchanges(sum.recomputed, again, &exchanges.recompute);
       }

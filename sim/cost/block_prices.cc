@@ -17,11 +17,22 @@ void SumExchanges(const std::vector<ModelOp>& ops,
           ExchangesOf(options, training, ops[index], times[index],
                       static_cast<OpPass>(pass));
       AddExchanges(own, 1, &sum->exchanges[pass]);
-      const double again =
-          pass == 0 && sum->recompute > 0
-              ? RecomputedPart(ops[index], recompute, training.stops_early)
-              : 0;
-      if (again > 0) AddExchanges(own, again, &sum->recomputed);
+      if (pass > 0 || sum->recompute <= 0) continue;
+      if (recompute != Recompute::kOpSelective) {
+        const double again =
+            RecomputedPart(ops[index], recompute, training.stops_early);
+        if (again > 0) AddExchanges(own, again, &sum->recomputed);
+        continue;
+      }
+      for (const OpComm& comm : ops[index].comms) {
+        const double again = CommRecomputedPart(ops[index], comm, recompute);
+        if (again <= 0) continue;
+        ModelOp alone = ops[index];
+        alone.comms = {comm};
+        AddExchanges(ExchangesOf(options, training, alone, times[index],
+                                 OpPass::kForward),
+                     again, &sum->recomputed);
+      }
     }
   }
 }

@@ -78,6 +78,24 @@ double WaitingSeconds(const std::vector<OpTime>& times, int first) {
   return std::max(0.0, end_s - std::max(host_s, sum_s));
 }
 
+// The part of what the forward of an op exchanges that runs again: of several
+// exchanges by their times.
+double ExchangedAgain(const TrainingSpec& training,
+                      const AnalyticOptions& options, const ModelOp& op,
+                      Recompute recompute) {
+  const double computed = RecomputedPart(op, recompute, training.stops_early);
+  if (recompute != Recompute::kOpSelective) return computed;
+  double all_s = 0;
+  double again_s = 0;
+  for (const OpComm& comm : op.comms) {
+    if (comm.pass != OpPass::kForward) continue;
+    const double seconds = CommSeconds(options, training, comm);
+    all_s += seconds;
+    again_s += CommRecomputedPart(op, comm, recompute) * seconds;
+  }
+  return all_s > 0 ? again_s / all_s : computed;
+}
+
 }  // namespace
 
 double HostSeconds(const TrainingSpec& training, const AnalyticOptions& options,
@@ -111,9 +129,11 @@ BlockSeconds SumBlock(const TrainingSpec& training,
     if (is_layer) {
       const double again =
           RecomputedPart(ops[index], recompute, training.stops_early);
-      sums.recomputed_device +=
-          again * (time.seconds[kForward] + time.comm_seconds[kForward] +
-                   time.beside_seconds[kForward]);
+      const double exchanged =
+          ExchangedAgain(training, options, ops[index], recompute);
+      sums.recomputed_device += again * time.seconds[kForward] +
+                                exchanged * (time.comm_seconds[kForward] +
+                                             time.beside_seconds[kForward]);
       sums.recomputed_host += again * time.host_seconds[kForward];
     }
     sum.saved_until_backward += ops[index].saved_until_backward;

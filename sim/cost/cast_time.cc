@@ -68,13 +68,13 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, OpPass pass, bool after_norm) {
   const bool is_linear =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  if (!is_linear || !IsNarrow(training.precision) || op.Work(pass).flops <= 0 ||
+  const Precision precision = PrecisionOf(training, op);
+  if (!is_linear || !IsNarrow(precision) || op.Work(pass).flops <= 0 ||
       pass == OpPass::kBackwardWeight) {
     return 0;
   }
   const bool transposes = options.device.architecture != "blackwell";
-  const Recipe recipe =
-      RecipeOf(training.precision, op.has_weight_pass, transposes);
+  const Recipe recipe = RecipeOf(precision, op.has_weight_pass, transposes);
   const bool is_forward = pass == OpPass::kForward;
   const double elements = op.m * op.count * (is_forward ? op.k : op.n);
   if (is_forward && after_norm && recipe.norm_casts) {

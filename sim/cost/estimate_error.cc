@@ -237,9 +237,6 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
     const bool backward_by_host = host[1] + host[2] > device[1] + device[2];
     const bool by_host[] = {host[0] > device[0], backward_by_host,
                             backward_by_host};
-    // The head's products are in 16 bit.
-    const bool is_narrow =
-        IsNarrow(training.precision) && key.first != BlockKind::kHead;
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       if (by_host[pass]) {
         parts.host_s += same.times * host[pass];
@@ -247,6 +244,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
         continue;
       }
       for (size_t op = 0; op < ops.size(); ++op) {
+        const bool is_narrow = IsNarrow(PrecisionOf(training, ops[op]));
         AddPass(ops[op], times[op], pass, is_narrow, same.times, &parts);
         if (pass == kWeight &&
             absl::StartsWith(times[op].how[pass], "silicon")) {
@@ -302,7 +300,10 @@ RatioInterval EstimateError(const BlockPrices& prices,
     squares.Add(kernel.first * kernel.second / all_s);
   }
   // Another campaign moves all kernels of a type; the curves are of as many.
-  squares.Add((kWideCampaign * (all_s - parts.narrow_s - parts.host_s) +
+  // Collectives and casts have terms of their own.
+  const double wide_s = all_s - parts.narrow_s - parts.host_s -
+                        parts.collectives_s - parts.casts_s;
+  squares.Add((kWideCampaign * wide_s +
                CampaignOf(training.precision) * parts.narrow_s) /
               all_s);
   squares.Add(kCurveError * parts.curves_s / all_s);

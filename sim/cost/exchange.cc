@@ -15,6 +15,20 @@ bool IsTraffic(const TrainingSpec& training, const OpComm& comm) {
          (comm.group != CommGroup::kExpert || training.etp() == training.tp);
 }
 
+// Of an all-to-all over `nodes` nodes. What is sent once to a node goes on
+// inside of it, so members of the own node get more than others.
+void ToEach(const OpComm& comm, int nodes, PassExchange* exchange) {
+  const double members = comm.members;
+  exchange->bytes = BytesOfExchange(comm, comm.members, 1).buffer / members;
+  if (comm.copies <= 0 || nodes == 1) return;
+  const ExchangeBytes sent = BytesOfExchange(comm, comm.members, nodes);
+  const double of_node = members / nodes;
+  exchange->bytes = sent.nic / (members - of_node);
+  if (of_node > 1) {
+    exchange->inside = sent.nvlink / (of_node - 1) / exchange->bytes;
+  }
+}
+
 }  // namespace
 
 double StartSeconds(const AnalyticOptions& options,
@@ -38,7 +52,8 @@ void AddExchanges(const std::vector<PassExchange>& more, double times,
       sum->push_back({.group = one.group,
                       .members = one.members,
                       .to_all = one.to_all,
-                      .is_beside = one.is_beside});
+                      .is_beside = one.is_beside,
+                      .inside = one.inside});
     }
     PassExchange& into = (*sum)[at];
     into.seconds += times * one.seconds;
@@ -50,13 +65,14 @@ void AddExchanges(const std::vector<PassExchange>& more, double times,
                 [](const PassExchange& each) { return each.seconds <= 0; });
 }
 
-PassExchange ExchangeOf(const OpComm& comm, double seconds, double start_s) {
+PassExchange ExchangeOf(const AnalyticOptions& options,
+                        const TrainingSpec& training, const OpComm& comm) {
   PassExchange exchange = {.group = comm.group,
                            .members = comm.members,
                            .to_all = comm.kind == CommKind::kAllToAll,
                            .is_beside = comm.overlaps,
-                           .seconds = seconds,
-                           .latency_s = start_s};
+                           .seconds = CommSeconds(options, training, comm),
+                           .latency_s = StartSeconds(options, training, comm)};
   const double members = comm.members;
   switch (comm.kind) {
     case CommKind::kAllReduce:
@@ -67,7 +83,7 @@ PassExchange ExchangeOf(const OpComm& comm, double seconds, double start_s) {
       exchange.bytes = (members - 1) / members * comm.bytes;
       break;
     case CommKind::kAllToAll:
-      exchange.bytes = BytesOfExchange(comm, comm.members, 1).buffer / members;
+      ToEach(comm, NcclGroupOf(options, training, comm).nodes, &exchange);
       break;
     case CommKind::kRing:
       exchange.bytes = (members - 1) * comm.bytes;
@@ -83,8 +99,7 @@ std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
   std::vector<PassExchange> exchanges;
   for (const OpComm& comm : op.comms) {
     if (comm.pass != pass || !IsTraffic(training, comm)) continue;
-    PassExchange one = ExchangeOf(comm, CommSeconds(options, training, comm),
-                                  StartSeconds(options, training, comm));
+    PassExchange one = ExchangeOf(options, training, comm);
     const double first = comm.pieces > 0 ? 1.0 / comm.pieces : 0;
     if (first > 0) {
       // Nothing hides the first piece.
@@ -129,11 +144,12 @@ std::vector<StageExchanges> ExchangesOfStages(
           if (!IsTraffic(training, comm)) continue;
           comm.overlaps = false;
           const std::vector<PassExchange> one = {
-              ExchangeOf(comm, CommSeconds(*options, training, comm),
-                         StartSeconds(*options, training, comm))};
-          const bool again = comm.pass == OpPass::kForward && is_layer &&
-                             IsRecomputed(op, recompute[stage]);
-          if (again) AddExchanges(one, count, &sum.recompute);
+              ExchangeOf(*options, training, comm)};
+          const double again =
+              comm.pass == OpPass::kForward && is_layer
+                  ? CommRecomputedPart(op, comm, recompute[stage])
+                  : 0;
+          if (again > 0) AddExchanges(one, again * count, &sum.recompute);
           AddExchanges(one, count,
                        comm.pass == OpPass::kForward ? &sum.forward
                        : comm.pass == OpPass::kBackwardInput

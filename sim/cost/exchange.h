@@ -15,8 +15,9 @@ namespace pipewright {
 void AddExchanges(const std::vector<PassExchange>& more, double times,
                   std::vector<PassExchange>* sum);
 
-// Of one exchange that takes `seconds`, `start_s` of them before its bytes.
-PassExchange ExchangeOf(const OpComm& comm, double seconds, double start_s);
+// Of one exchange, by itself.
+PassExchange ExchangeOf(const AnalyticOptions& options,
+                        const TrainingSpec& training, const OpComm& comm);
 
 // Those of one pass of `op`, with the times that BlockTimes has.
 std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/cost/op_time.h"
+
 namespace pipewright {
 namespace {
 
@@ -82,9 +84,8 @@ Count CountOf(const ModelOp& op) {
 
 bool CastsInput(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   const bool is_linear =
-      op.part != OpPart::kRouter &&
-      (op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm);
-  return is_linear && training.precision != Precision::kBf16 &&
+      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  return is_linear && PrecisionOf(training, op) != Precision::kBf16 &&
          pass != OpPass::kBackwardWeight;
 }
 
@@ -93,27 +94,10 @@ bool Runs(const ModelOp& op, OpPass pass) {
   return work.flops > 0 || work.bytes > 0;
 }
 
-}  // namespace
-
-double LaunchSecondsOf(const DeviceSpec& device) {
-  return device.launch_s > 0 ? device.launch_s : kLaunchSeconds;
-}
-
-double HostLaunches(const TrainingSpec& training, const ModelOp& op,
-                    OpPass pass) {
+// Of a pass by kernels of its own.
+double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   const Execution& execution = training.execution;
   if (!Runs(op, pass) || execution.graphs(op.part)) return 0;
-  if (execution.fused_experts && op.inner > 0) {
-    if (op.kind != OpClass::kGroupedGemm) return 0;
-    switch (pass) {
-      case OpPass::kForward:
-        return kFusedExperts.forward;
-      case OpPass::kBackwardInput:
-        return kFusedExperts.backward;
-      case OpPass::kBackwardWeight:
-        return 0;  // counted in B
-    }
-  }
   const Count count = CountOf(op);
   const int index = static_cast<int>(pass);
   const bool compiled = execution.launch == Launch::kCompiled;
@@ -140,6 +124,34 @@ double HostLaunches(const TrainingSpec& training, const ModelOp& op,
     if (comm.pass == pass && comm.members > 1) launches += kCollective;
   }
   return launches;
+}
+
+}  // namespace
+
+double LaunchSecondsOf(const DeviceSpec& device) {
+  return device.launch_s > 0 ? device.launch_s : kLaunchSeconds;
+}
+
+double HostLaunches(const AnalyticOptions& options,
+                    const TrainingSpec& training, const ModelOp& op,
+                    OpPass pass) {
+  const double launches = Launches(training, op, pass);
+  if (launches == 0 || !IsOfFusedExperts(options, training, op)) {
+    return launches;
+  }
+  if (op.kind != OpClass::kGroupedGemm) return 0;
+  // Few experts are launched faster one by one.
+  switch (pass) {
+    case OpPass::kForward:
+      return std::min(launches, kFusedExperts.forward);
+    case OpPass::kBackwardInput:
+      return std::min(
+          launches + Launches(training, op, OpPass::kBackwardWeight),
+          kFusedExperts.backward);
+    case OpPass::kBackwardWeight:
+      break;  // counted in B
+  }
+  return 0;
 }
 
 double GraphLaunches(const TrainingSpec& training,

@@ -3,7 +3,7 @@
 // no training run went into either.
 #pragma once
 
-#include "sim/cost/device.h"
+#include "sim/cost/analytic.h"
 #include "sim/model/ops.h"
 #include "sim/model/training.h"
 
@@ -15,7 +15,8 @@ double LaunchSecondsOf(const DeviceSpec& device);
 // How many times the host takes what it takes for one kernel of one PyTorch
 // operation: kernels, and the work of modules around them in the same unit. 0
 // in a graph.
-double HostLaunches(const TrainingSpec& training, const ModelOp& op,
+double HostLaunches(const AnalyticOptions& options,
+                    const TrainingSpec& training, const ModelOp& op,
                     OpPass pass);
 
 // Those of a CUDA graph, once for each pass of a layer that has one.

@@ -92,7 +92,7 @@ double GroupedSeconds(const DeviceSpec& device, double bytes, double groups,
 
 double DenseSeconds(const DeviceSpec& device, const TrainingSpec& training,
                     const ModelOp& op, OpPass pass) {
-  const Precision precision = training.precision;
+  const Precision precision = PrecisionOf(training, op);
   // Of groups as one product of all rows; their traffic is added by
   // GroupedSeconds.
   const bool is_grouped = op.kind == OpClass::kGroupedGemm;

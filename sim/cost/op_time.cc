@@ -111,8 +111,7 @@ std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
                                               Precision precision,
                                               const std::string& type,
                                               const ModelOp& op, OpPass pass) {
-  const bool is_first = op.n == 2 * op.inner && op.k != op.inner;
-  const double hidden = is_first ? op.k : op.n;
+  const double hidden = op.is_gate_up ? op.k : op.n;
   const auto reference = [&](double groups, double rows, double width,
                              double inner) {
     return LayerOfExperts(options, precision, type, groups, rows, width, inner);
@@ -143,7 +142,7 @@ std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
 std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
                                               const TrainingSpec& training,
                                               const ModelOp& op, OpPass pass) {
-  const Precision precision = training.precision;
+  const Precision precision = PrecisionOf(training, op);
   ModelOp whole;
   whole.m = op.m * op.count;
   whole.n = op.n;
@@ -293,7 +292,8 @@ KernelEstimate Fused(const AnalyticOptions& options,
   // It is of a lasting load, so at most the board's.
   const bool is_product =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  const char* const type = is_product ? ProductType(training.precision) : kBf16;
+  const char* const type =
+      is_product ? ProductType(PrecisionOf(training, op)) : kBf16;
   const double joules = JoulesOfFlop(options.device, type) * work.flops;
   const double most =
       std::max(0.0, options.device.board_watts - options.device.idle_watts) *
@@ -309,13 +309,24 @@ LoadedKernel Streaming(double seconds, double bytes) {
   return {.steady_s = seconds, .steady_joules = kJoulesOfByte * bytes};
 }
 
+bool HasFusedExperts(const AnalyticOptions& options,
+                     const TrainingSpec& training) {
+  return options.silicon != nullptr &&
+         options.silicon->HasExperts(ProductType(training.precision));
+}
+
+bool IsOfFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op) {
+  return training.execution.fused_experts && op.inner > 0 &&
+         HasFusedExperts(options, training);
+}
+
 // W adds to gradients in fp32 and has no fused form.
 bool IsInFusedExperts(const AnalyticOptions& options,
                       const TrainingSpec& training, const ModelOp& op,
                       OpPass pass) {
-  return training.execution.fused_experts && op.inner > 0 &&
-         pass != OpPass::kBackwardWeight && options.silicon != nullptr &&
-         options.silicon->HasExperts(ProductType(training.precision));
+  return pass != OpPass::kBackwardWeight &&
+         IsOfFusedExperts(options, training, op);
 }
 
 KernelEstimate EstimateKernel(const AnalyticOptions& options,

@@ -35,6 +35,14 @@ void LowerClock(const DeviceSpec& device, double clock,
 // That of a kernel that waits for memory, with `seconds` and `bytes`.
 LoadedKernel Streaming(double seconds, double bytes);
 
+// Are there tables of fused layers of experts for these products?
+bool HasFusedExperts(const AnalyticOptions& options,
+                     const TrainingSpec& training);
+
+// Is the op a part of such a layer, by strategy.fused_experts?
+bool IsOfFusedExperts(const AnalyticOptions& options,
+                      const TrainingSpec& training, const ModelOp& op);
+
 // Does the pass run inside of a fused, measured layer of experts? Then it has
 // neither an activation nor casts of its own.
 bool IsInFusedExperts(const AnalyticOptions& options,

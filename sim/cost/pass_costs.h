@@ -32,6 +32,8 @@ struct PassExchange {
   double latency_s = 0;    // nothing is on the links yet
   double bytes = 0;
   double compute_s = 0;
+  // So many times the bytes go to each member on the own node.
+  double inside = 1;
 };
 
 // Of one microbatch through a stage, as StageCosts. What is run again is part

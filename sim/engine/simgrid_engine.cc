@@ -63,8 +63,9 @@ SimgridPlatform PlatformOf(const Program& program, const EventRun& run,
       continue;
     }
     for (const LinkLoad& load : run.sources()[source].flows.loads) {
+      // Whole numbers alone.
       platform.routes[source].push_back(
-          {load.link, static_cast<int64_t>(load.flows)});
+          {load.link, std::max<int64_t>(1, std::llround(load.flows))});
     }
     // A limit is a link of its own.
     const double most_per_s = run.sources()[source].most_per_s;

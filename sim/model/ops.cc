@@ -188,6 +188,7 @@ void AddMtp(OpsBuilder& builder) {
   builder.Linear("prediction projection", 2 * hidden, hidden,
                  OpsBuilder::Split::kReplicated, false);
   AddLayer(builder, model.has_experts(), model.layers);
+  builder.set_is_head();
   builder.Norm("prediction last norm", hidden, tokens, true);
   // The head is the model's own; its work and its logits come again.
   ModelOp& output =
@@ -272,6 +273,15 @@ double RecomputedPart(const ModelOp& op, Recompute recompute,
       return stops_early && op.is_last_needed ? 0 : 1;
   }
   return 0;
+}
+
+double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
+                          Recompute recompute, bool stops_early) {
+  if (recompute == Recompute::kOpSelective) {
+    if (comm.kind == CommKind::kReduceScatter) return 0;
+    if (comm.kind == CommKind::kAllGather) return op.is_last_needed ? 0 : 1;
+  }
+  return RecomputedPart(op, recompute, stops_early);
 }
 
 }  // namespace pipewright

@@ -100,6 +100,9 @@ struct ModelOp {
   bool is_frozen = false;  // no gradient, no optimizer state, no W
   bool is_tied = false;    // its parameters are those of the embedding
   bool has_weight_pass = false;  // W does something
+  // A product in 16 bit whatever TrainingSpec::precision is: the router, and
+  // the head, which is no module of Transformer Engine.
+  bool is_wide = false;
 
   // Activations kept from F on, bytes; each belongs to the op that makes it
   // or, where an elementwise op makes it, to the op that reads it.
@@ -133,9 +136,14 @@ struct ModelOp {
   // Of the products of gated experts and the activation between them: width
   // inside of one.
   double inner = 0;
+  bool is_gate_up = false;  // the first of both products
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };
+
+inline Precision PrecisionOf(const TrainingSpec& training, const ModelOp& op) {
+  return op.is_wide ? Precision::kBf16 : training.precision;
+}
 
 // In the order of the forward. `layer` is that of layers (frozen ones differ).
 std::vector<ModelOp> BlockOps(const ModelSpec& model,
@@ -153,6 +161,12 @@ double RecomputedPart(const ModelOp& op, Recompute recompute,
 inline bool IsRecomputed(const ModelOp& op, Recompute recompute) {
   return RecomputedPart(op, recompute) > 0;
 }
+
+// The same of an exchange of its forward. What is kept of single operations are
+// outputs, those of reduce-scatters among them; inputs are gathered again, each
+// as a whole (torchtitan).
+double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
+                          Recompute recompute, bool stops_early = false);
 
 // Bytes of them that cross a hop: where the receivers of a tensor-parallel
 // group gather (TrainingSpec::scatter_gather), one part of tp.

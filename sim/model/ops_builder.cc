@@ -62,10 +62,12 @@ ModelOp& OpsBuilder::Norm(const std::string& name, double width, double tokens,
 }
 
 void OpsBuilder::FillGemm(ModelOp& op) const {
+  op.is_wide = is_head_ || op.part == OpPart::kRouter;
+  const double operand = op.is_wide ? kElement : operand_bytes();
   const double flops = 2 * op.m * op.n * op.k * op.count;
-  const double inputs = operand_bytes() * op.m * op.k * op.count;
+  const double inputs = operand * op.m * op.k * op.count;
   const double outputs = kElement * op.m * op.n * op.count;
-  const double weights = operand_bytes() * op.n * op.k * op.count;
+  const double weights = operand * op.n * op.k * op.count;
   const double gradients =
       2 * training_.gradient_bytes * op.n * op.k * op.count;
   op.work[static_cast<int>(OpPass::kForward)] = {flops,

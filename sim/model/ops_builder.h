@@ -65,8 +65,8 @@ class OpsBuilder {
 
   // Bytes of an activation; of the operand of a linear layer.
   static constexpr double kElement = 2;
-  double operand_bytes() const { return OperandBytes(training_.precision); }
-  // Of what is cast before it is gathered.
+  double operand_bytes() const { return OperandBytes(precision()); }
+  // Of linear layers here, and of what is cast before it is gathered.
   Precision precision() const {
     return is_head_ ? Precision::kBf16 : training_.precision;
   }

@@ -1,5 +1,6 @@
 // Feed-forward part: dense, and a mixture of experts.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/model/ops_builder.h"
@@ -116,10 +117,10 @@ void AddExperts(OpsBuilder& builder) {
   router.k = hidden;
   router.parameters = router.n * router.k;
   router.is_frozen = builder.is_frozen();
+  router.part = OpPart::kRouter;
   builder.FillGemm(router);
   // Probabilities in fp32.
   router.saved_until_backward = 4 * router.m * router.n;
-  router.part = OpPart::kRouter;
   builder.Add(router);
 
   ModelOp dispatch;
@@ -136,8 +137,11 @@ void AddExperts(OpsBuilder& builder) {
   dispatch.part = OpPart::kExperts;
   builder.Add(dispatch);
 
-  builder.Add(Grouped(builder, "experts gate-up", rows,
-                      width * (model.gated ? 2 : 1), hidden, experts, width));
+  ModelOp gate_up =
+      Grouped(builder, "experts gate-up", rows, width * (model.gated ? 2 : 1),
+              hidden, experts, width);
+  gate_up.is_gate_up = true;
+  builder.Add(std::move(gate_up));
   ModelOp& activation =
       AddActivation(builder, "experts activation", rows, width);
   activation.part = OpPart::kExperts;

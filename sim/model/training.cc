@@ -103,6 +103,12 @@ absl::Status CheckContext(const ModelSpec& model,
 absl::Status CheckExperts(const ModelSpec& model,
                           const TrainingSpec& training) {
   PW_RETURN_IF_ERROR(CheckExpertTensor(model, training));
+  const double load = training.execution.expert_load;
+  if (model.has_experts() && load > training.ep) {
+    return BadValue("strategy.expert_load", absl::StrCat(load),
+                    absl::StrCat("1 to strategy.ep = ", training.ep,
+                                 ", where one device has all rows"));
+  }
   if (training.ep == 1) return absl::OkStatus();
   if (!model.has_experts()) {
     return BadValue("strategy.ep", absl::StrCat(training.ep),

@@ -58,18 +58,22 @@ ExchangeFlows FlowsOfExchange(const Program& program,
     return RingsOf(network, std::move(groups));
   }
   std::vector<std::vector<LinkId>> routes;
+  std::vector<double> weights;
   for (int context = 0; context < contexts; ++context) {
     for (const auto& [to_replica, to_context] :
          mapping.ExpertsWith(replica, context, contexts, exchange.members)) {
       if (to_replica == replica && to_context == context) continue;
       for (int index = 0; index < tensor; ++index) {
-        routes.push_back(
-            network.cluster->Route(device_of(replica, context, index),
-                                   device_of(to_replica, to_context, index)));
+        const int from = device_of(replica, context, index);
+        const int to = device_of(to_replica, to_context, index);
+        const std::vector<Device>& devices = network.cluster->devices();
+        routes.push_back(network.cluster->Route(from, to));
+        weights.push_back(
+            devices[from].node == devices[to].node ? exchange.inside : 1);
       }
     }
   }
-  return {.loads = network.cluster->Bundle(routes).loads};
+  return {.loads = network.cluster->Bundle(routes, weights).loads};
 }
 
 int FirstOfExchange(const Program& program, int widest, int replica) {

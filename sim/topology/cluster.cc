@@ -66,12 +66,14 @@ double Cluster::BandwidthOf(const std::vector<LinkId>& links) const {
   return bytes_per_s;
 }
 
-FlowBundle Cluster::Bundle(
-    const std::vector<std::vector<LinkId>>& routes) const {
+FlowBundle Cluster::Bundle(const std::vector<std::vector<LinkId>>& routes,
+                           const std::vector<double>& weights) const {
   FlowBundle bundle;
-  for (const std::vector<LinkId>& route : routes) {
+  for (size_t index = 0; index < routes.size(); ++index) {
+    const std::vector<LinkId>& route = routes[index];
+    const double flows = weights.empty() ? 1 : weights[index];
     bundle.latency_s = std::max(bundle.latency_s, LatencyOf(route));
-    for (const LinkId link : route) bundle.loads.push_back({link, 1});
+    for (const LinkId link : route) bundle.loads.push_back({link, flows});
   }
   if (routes.size() < 2) return bundle;
   std::sort(bundle.loads.begin(), bundle.loads.end(),

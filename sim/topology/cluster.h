@@ -74,8 +74,9 @@ class Cluster {
   double LatencyOf(const std::vector<LinkId>& links) const;
   double BandwidthOf(const std::vector<LinkId>& links) const;
 
-  // One flow over each of these routes.
-  FlowBundle Bundle(const std::vector<std::vector<LinkId>>& routes) const;
+  // One flow over each of these routes, or [route] `weights` of them.
+  FlowBundle Bundle(const std::vector<std::vector<LinkId>>& routes,
+                    const std::vector<double>& weights = {}) const;
   // Bytes per second of every flow of a bundle while nothing else is sent;
   // infinite without links.
   double RateOf(const std::vector<LinkLoad>& loads) const;

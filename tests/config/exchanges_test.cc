@@ -180,6 +180,22 @@ TEST_CASE("exchanges: engines agree where nothing meets", "[config]") {
   }
 }
 
+// Hops are on the same cards, at other times.
+TEST_CASE("exchanges: what goes once to a node is as long alone", "[config]") {
+  for (const char* dispatch : {"all-to-all", "once"}) {
+    const std::string run = absl::StrCat(
+        "schedule: {name: 1f1b}\nmodel: {preset: qwen3-30b-a3b}\n"
+        "system: {preset: dgx-h100, nics_per_node: 2}\n"
+        "costs: {analytic: {}}\nstrategy: {microbatches: 1, pp: 2, "
+        "dp: 16, ep: 16, data_parallel: none, dispatch: ",
+        dispatch, "}\n");
+    const double fast_s = StepSeconds(run, "fast");
+    CHECK(StepSeconds(run, "simgrid") == Approx(fast_s).epsilon(0.01));
+    CHECK(StepSeconds(run, "simgrid", "native") ==
+          Approx(fast_s).epsilon(0.01));
+  }
+}
+
 TEST_CASE("exchanges: groups over nodes meet hops and gradients", "[config]") {
   const std::string system = ", devices_per_node: 4, nics_per_node: 1";
   for (const char* strategy :

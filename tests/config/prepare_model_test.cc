@@ -217,6 +217,38 @@ TEST_CASE("prepare: devices that stay idle are told", "[config]") {
   CHECK(!Warns(with("pp: 2, mapping: [3, 4]"), "idle"));
 }
 
+TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
+  const auto run = [](int microbatches, const std::string& choice) {
+    return absl::StrCat(
+        "schedule: {name: 1f1b}\nmodel: {preset: moe-tiny}\n"
+        "system: {preset: dgx-h100, devices_per_node: 2, nics_per_node: 2}\n"
+        "costs: {analytic: {launch_time: 0s}}\nstrategy: {pp: 2, dp: 4, ep: 4, "
+        "microbatches: ",
+        microbatches, choice, "}\n");
+  };
+  const auto forward_s = [&](int microbatches, const std::string& choice) {
+    return Prepared(run(microbatches, choice)).costs.passes.stages[1].forward_s;
+  };
+  const std::string beside = ", overlap_experts: true";
+  CHECK(forward_s(2, beside) < forward_s(2, ""));
+  CHECK(forward_s(1, beside) == forward_s(1, ""));
+  CHECK(Warns(Prepared(run(1, beside)),
+              "strategy.overlap_experts has no effect with one microbatch"));
+  // Tables of fused layers are of 16 bit and of 8 bit with a scale a tensor.
+  const std::string fused = ", fused_experts: true, precision: ";
+  const char* const kNoTable =
+      "strategy.fused_experts has no effect where no such layer was measured";
+  CHECK(Warns(Prepared(run(2, fused + "fp8-block")), kNoTable));
+  CHECK_FALSE(Warns(Prepared(run(2, fused + "fp8")), kNoTable));
+  // No device has more rows than there are.
+  CHECK(forward_s(2, ", expert_load: 4") > forward_s(2, ""));
+  const auto refused = PrepareText(run(2, ", expert_load: 4.5"));
+  REQUIRE_FALSE(refused.ok());
+  CHECK_THAT(std::string(refused.status().message()),
+             Catch::Contains("strategy.expert_load: 4.5") &&
+                 Catch::Contains("strategy.ep = 4"));
+}
+
 TEST_CASE("prepare: what has no effect without a model is told", "[config]") {
   const PreparedRun run = Prepared(
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4, "

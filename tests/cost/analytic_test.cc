@@ -50,6 +50,17 @@ TEST_CASE("cost: an optimizer updates its own shards of experts and the rest",
   options.kernels = FrameworkKernels::kEager;
   CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
         Approx(40 * 14e9 / stream));
+  // Both moments in 16 bit, each read and written.
+  training.moment_bytes = 4;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4) * 14e9 / stream));
+  // Without a master weight the weight is updated, and nothing is cast.
+  training.master_bytes = 0;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4 - 2 * 2) * 14e9 / stream));
+  options.kernels = FrameworkKernels::kFused;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 - 2 * 4 - 2 * 2 + 2 * 4) * 14e9 / stream));
 }
 
 TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
@@ -80,6 +91,42 @@ TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
   CHECK(again.backward_input_s ==
         Approx(plain.backward_input_s + plain.forward_s));
   CHECK(again.backward_weight_s == plain.backward_weight_s);
+  // Frozen layers run nothing again; they are of the first layers all the same.
+  training.recompute_layers = 1;
+  CHECK(stage(Recompute::kFull).recompute_s == Approx(plain.forward_s / 2));
+  model.frozen_layers = 3;
+  CHECK(stage(Recompute::kFull).recompute_s == 0);
+  training.recompute_layers = 2;
+  CHECK(stage(Recompute::kFull).recompute_s == Approx(plain.forward_s / 2));
+}
+
+// Of single operations inputs are gathered again; sums are kept.
+TEST_CASE("cost: recomputed operations gather their inputs", "[cost]") {
+  const ModelSpec model = *FindModel("llama3-8b");
+  TrainingSpec training;
+  training.sequence = model.sequence;
+  training.tp = 8;
+  training.sequence_parallel = true;
+  training.recompute = Recompute::kOpSelective;
+  StageLayout layout;
+  layout.stages.push_back({{.kind = BlockKind::kDenseLayer, .count = 1}});
+  const auto ops = BlockOps(model, training, BlockKind::kDenseLayer, 0);
+  const auto times =
+      BlockTimes(model, training, OnH100(), BlockKind::kDenseLayer, 0);
+  double again_s = 0;
+  double gathered_s = 0;
+  for (size_t index = 0; index < ops.size(); ++index) {
+    again_s += RecomputedPart(ops[index], Recompute::kOpSelective) *
+               times[index].seconds[0];
+    if (ops[index].name == "qkv" || ops[index].name == "gate-up") {
+      gathered_s += times[index].comm_seconds[0];
+    }
+  }
+  const PassCosts costs = AnalyticCosts(model, training, OnH100(), layout, {0});
+  CHECK(gathered_s > 0);
+  CHECK(costs.stages[0].recompute_s == Approx(again_s + gathered_s));
+  REQUIRE(costs.exchanges[0].recompute.size() == 1);
+  CHECK(costs.exchanges[0].recompute[0].seconds == Approx(gathered_s));
 }
 
 // Of n members each sends to its neighbour n - 1 times.

@@ -112,6 +112,44 @@ TEST_CASE("cast: input before F, gradient before B, none before W", "[cost]") {
   }
 }
 
+TEST_CASE("cast: router and heads stay in 16 bit", "[cost]") {
+  AnalyticOptions options = On("h100");
+  options.sustained = false;
+  options.network = {8, 450e9, 50e9};
+  ModelSpec model = *FindModel("qwen3-30b-a3b");
+  model.mtp_layers = 1;
+  TrainingSpec training;
+  training.sequence = 4096;
+  const auto compare = [&](BlockKind kind, const char* name) {
+    struct Found {
+      ModelOp op;
+      OpTime time;
+    };
+    std::vector<Found> found;
+    for (const Precision precision : {Precision::kBf16, Precision::kFp8}) {
+      training.precision = precision;
+      const auto ops = BlockOps(model, training, kind, 0);
+      const auto times = BlockTimes(model, training, options, kind, 0);
+      for (size_t index = 0; index < ops.size(); ++index) {
+        if (ops[index].name == name)
+          found.push_back({ops[index], times[index]});
+      }
+    }
+    INFO(name);
+    REQUIRE(found.size() == 2);
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      CHECK(found[0].op.work[pass].bytes == found[1].op.work[pass].bytes);
+      CHECK(found[0].time.seconds[pass] == found[1].time.seconds[pass]);
+      CHECK(found[1].time.cast_seconds[pass] == 0);
+    }
+    CHECK(found[0].op.saved_until_weight == found[1].op.saved_until_weight);
+  };
+  compare(BlockKind::kExpertLayer, "router");
+  compare(BlockKind::kHead, "last norm");
+  compare(BlockKind::kHead, "output head");
+  compare(BlockKind::kMtpLayer, "prediction head");
+}
+
 TEST_CASE("cast: what each recipe adds", "[cost]") {
   const ModelOp op = Linear(8192, 4096, 16384);
   const double elements = 8192.0 * 16384;
@@ -241,6 +279,11 @@ TEST_CASE("interval: of an estimate it is that of its kernels", "[cost]") {
   curves.silicon = nullptr;
   CHECK(half(curves) > half(options));
   CHECK(half(curves) == Approx(std::hypot(0.10, 0.07, 0.12)).epsilon(0.02));
+  // Collectives have a term of their own and no other one.
+  training.tp = 8;
+  training.sequence_parallel = true;
+  curves.network = {8, 1e6, 1e6};
+  CHECK(half(curves) == Approx(std::hypot(0.12, 0.12)).epsilon(0.01));
 }
 
 // An assumption errs for all kernels that it concerns, so its range does not

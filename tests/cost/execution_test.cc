@@ -54,14 +54,14 @@ TEST_CASE("execution: launches are counted by who makes them", "[cost]") {
   // 59.19 us backward.
   constexpr double kUnit = 37.08e-6;
   const auto seconds = [&](const char* name, OpPass pass) {
-    return kUnit * HostLaunches(training, Named(ops(), name), pass);
+    return kUnit * HostLaunches({}, training, Named(ops(), name), pass);
   };
   CHECK(seconds("qkv", kForward) == Approx(76.8e-6).epsilon(0.01));
   CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
         Approx(252.11e-6).epsilon(0.01));
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kWeight) == 1);
+  CHECK(HostLaunches({}, training, Named(ops(), "qkv"), kWeight) == 1);
   // A module, and 0.67 for each of eight experts.
-  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) ==
+  CHECK(HostLaunches({}, training, Named(ops(), "experts down"), kForward) ==
         Approx(1.07 + 8 * 0.67));
   training.precision = Precision::kFp8;
   // 114.51 over 59.19 times as much forward, 440.93 - 114.51 us backward.
@@ -69,17 +69,18 @@ TEST_CASE("execution: launches are counted by who makes them", "[cost]") {
         Approx(76.8e-6 * 114.51 / 59.19).epsilon(0.01));
   CHECK(seconds("qkv", kInput) + seconds("qkv", kWeight) ==
         Approx(326.42e-6).epsilon(0.01));
-  CHECK(HostLaunches(training, Named(ops(), "experts down"), kInput) ==
+  CHECK(HostLaunches({}, training, Named(ops(), "experts down"), kInput) ==
         Approx(5.8 + 8 * 2 * 0.67));
   training.precision = Precision::kBf16;
   training.execution.launch = Launch::kCompiled;
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == Approx(1));
+  CHECK(HostLaunches({}, training, Named(ops(), "qkv"), kForward) == Approx(1));
   training.execution.launch = Launch::kGraphs;
-  CHECK(HostLaunches(training, Named(ops(), "qkv"), kForward) == 0);
+  CHECK(HostLaunches({}, training, Named(ops(), "qkv"), kForward) == 0);
   // Not in a graph unless it is told so.
-  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) > 0);
+  CHECK(HostLaunches({}, training, Named(ops(), "experts down"), kForward) > 0);
   training.execution.graph_parts = 15;
-  CHECK(HostLaunches(training, Named(ops(), "experts down"), kForward) == 0);
+  CHECK(HostLaunches({}, training, Named(ops(), "experts down"), kForward) ==
+        0);
   CHECK(GraphLaunches(training, ops(), kForward) == 1);
 }
 
@@ -98,7 +99,8 @@ TEST_CASE("execution: a pass takes the larger of device and host", "[cost]") {
   for (const ModelOp& op :
        BlockOps(model, Training(), BlockKind::kDenseLayer, 0)) {
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      launches[pass] += HostLaunches(Training(), op, static_cast<OpPass>(pass));
+      launches[pass] +=
+          HostLaunches({}, Training(), op, static_cast<OpPass>(pass));
     }
   }
   for (int pass = 0; pass < kNumOpPasses; ++pass) {
@@ -177,10 +179,57 @@ TEST_CASE("execution: fused experts have no activation of their own",
   training.execution.fused_experts = false;
   CHECK(time("experts activation").seconds[0] > 0);
   CHECK(time("experts gate-up").how[0].find("fused") == std::string::npos);
-  // Without tables there is no such time.
-  training.execution.fused_experts = true;
+  // By the host it is no slower than one by one, of many experts and of few.
+  for (const int ep : {1, 8, 64}) {
+    training.dp = training.ep = ep;
+    training.execution.fused_experts = false;
+    const OpTime own = time("experts down");
+    training.execution.fused_experts = true;
+    const OpTime fused = time("experts down");
+    CHECK(fused.launches[0] <= own.launches[0]);
+    CHECK(fused.launches[1] + fused.launches[2] <=
+          own.launches[1] + own.launches[2]);
+    CHECK((fused.launches[0] < own.launches[0]) == (ep < 64));
+  }
+  // Without tables there is no such time, and no such launch.
   options.silicon = nullptr;
   CHECK(time("experts activation").seconds[0] > 0);
+  CHECK(time("experts activation").launches[0] == 1);
+  CHECK(time("experts down").launches[2] > 0);
+}
+
+TEST_CASE("execution: the fused products of experts are told apart", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  options.silicon = Silicon::Shipped("h100");
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.dp = training.ep = 8;
+  training.precision = Precision::kFp8;
+  training.execution.fused_experts = true;
+  ModelSpec model = *FindModel("qwen3-30b-a3b");
+  // As wide inside as the model is: parts of one layer by their FLOPs.
+  model.expert_ffn_hidden = model.hidden;
+  double gate_up_s = 0;
+  double down_s = 0;
+  for (const OpTime& op :
+       BlockTimes(model, training, options, BlockKind::kExpertLayer, 0)) {
+    if (op.name == "experts gate-up") gate_up_s = op.seconds[0];
+    if (op.name == "experts down") down_s = op.seconds[0];
+  }
+  CHECK(gate_up_s > 0);
+  CHECK(gate_up_s == Approx(2 * down_s).epsilon(1e-3));
+}
+
+TEST_CASE("execution: a group has no more nodes than members", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9, {8, 0, 0}};
+  OpComm comm = {.kind = CommKind::kAllGather, .members = 8, .bytes = 1e6};
+  CHECK(NcclGroupOf(options, Training(), comm).nodes == 8);
+  comm.members = 2;
+  CHECK(NcclGroupOf(options, Training(), comm).nodes == 2);
 }
 
 TEST_CASE("execution: tokens sent once for each device and node", "[cost]") {

@@ -324,6 +324,11 @@ TEST_CASE("exchanges: what groups put on the links", "[engine]") {
   CHECK(flows_on(experts, 2, "node2/nic0/up") == 8);
   CHECK(flows_on(experts, 2, "node3/nic0/down") == 8);
   CHECK(flows_on(experts, 2, "node1/nic0/down") == 0);
+  // More to those of the own node.
+  PassExchange inside = experts;
+  inside.inside = 3.5;
+  CHECK(flows_on(inside, 2, "node2/gpu0/nvlink-up") == 3.5);
+  CHECK(flows_on(inside, 2, "node2/nic0/up") == 8);
   CHECK(FirstOfExchange(program, 4, 3) == 2);
   CHECK(FirstOfExchange(program, 1, 3) == 3);
   // Members that are not the run's are on no link.

@@ -115,9 +115,9 @@ std::string TextAt(absl::string_view path, const ConfigMessage& target) {
 // Was how to estimate given by --set? Then the section stays beside a choice
 // that excludes it, which is an error and no silence.
 bool SaysHowToEstimate(const ConfigMessage& target) {
-  for (const char* path : {"costs.analytic.clock", "costs.analytic.kernels",
-                           "costs.analytic.launch_time",
-                           "costs.analytic.silicon"}) {
+  for (const char* path :
+       {"costs.analytic.clock", "costs.analytic.kernels",
+        "costs.analytic.launch_time", "costs.analytic.silicon"}) {
     const auto origin = target.origins.find(path);
     if (origin != target.origins.end() &&
         absl::StartsWith(origin->second.flag, "--set ")) {

@@ -4,7 +4,6 @@
 namespace pipewright {
 namespace {
 
-
 const char* NeedsLayers(const RunFacts& facts) {
   const bool odc = facts.mode().mode == DataParallel::kOdc;
   const bool layers = facts.mode().shards_weights &&

@@ -104,7 +104,7 @@ struct PreparedOffload {
   bool ranks_share = false;
   // What copies take of the activations of a stage, [stage]; empty: all.
   std::vector<double> moved_part;
-  std::vector<RankOffload> ranks;  // empty where nothing was planned
+  std::vector<RankOffload> ranks;    // empty where nothing was planned
   std::map<int, SwitchTurns> turns;  // as in OffloadPlan
 };
 

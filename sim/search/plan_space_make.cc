@@ -68,9 +68,10 @@ void TakeGivenAxes(PlanRequest* request) {
 
 // Values of an axis that are names.
 template <typename Enum>
-absl::StatusOr<std::vector<Enum>> ChoicesOf(
-    const PlanRequest& request, const char* axis,
-    const std::vector<ChoiceRow>& rows, const std::vector<Enum>& usual) {
+absl::StatusOr<std::vector<Enum>> ChoicesOf(const PlanRequest& request,
+                                            const char* axis,
+                                            const std::vector<ChoiceRow>& rows,
+                                            const std::vector<Enum>& usual) {
   const auto found = request.fixed.find(axis);
   if (found == request.fixed.end()) return usual;
   std::vector<Enum> values;
@@ -79,8 +80,8 @@ absl::StatusOr<std::vector<Enum>> ChoicesOf(
     if (row.available) names.push_back(row.name);
   }
   for (const std::string& text : found->second) {
-    const auto row = std::find_if(
-        rows.begin(), rows.end(), [&](const ChoiceRow& each) {
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const ChoiceRow& each) {
           return each.available && text == each.name;
         });
     if (row == rows.end()) {
@@ -183,8 +184,9 @@ absl::Status PlanSpace::Fill(RunContext* context) {
                         "a system (--system NAME --nodes N); without one, "
                         "the devices: --fix nodes=N, one device each");
   } else if (request_.fixed.count("nodes") == 0) {
-    return MissingValue("--fix nodes", "the number of devices without a "
-                                       "system (--fix nodes=N)");
+    return MissingValue("--fix nodes",
+                        "the number of devices without a "
+                        "system (--fix nodes=N)");
   }
   PW_RETURN_IF_ERROR(ChooseSchedules());
   const bool flash =

@@ -130,8 +130,7 @@ absl::StatusOr<RankMapping> RankMapping::FromOrder(absl::string_view order,
   }
   mapping.replicas_first_ =
       dp > 1 && contexts > 1 && Place(names, "dp") < Place(names, "cp");
-  mapping.experts_apart_ =
-      dp > 1 && Place(names, "ep") > Place(names, "dp");
+  mapping.experts_apart_ = dp > 1 && Place(names, "ep") > Place(names, "dp");
   mapping.plain_ &= !mapping.replicas_first_ && !mapping.experts_apart_;
   return mapping;
 }

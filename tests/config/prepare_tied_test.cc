@@ -53,8 +53,8 @@ TEST_CASE("tied: the optimizer steps each table that is there", "[config]") {
     const PreparedRun tied = Run(schedule, pp, true);
     const double apart_s = apart.lower.costs.optimizer_s;
     const double tied_s = tied.lower.costs.optimizer_s;
-    // A step moves 54 bytes a parameter of one replica; the busiest rank has both ends of the
-    // model or one.
+    // A step moves 54 bytes a parameter of one replica; the busiest rank has
+    // both ends of the model or one.
     const double table_s = kTable * 54 /
                            (apart.costs.device->hbm_bytes_per_s *
                             apart.costs.device->hbm_sustained);

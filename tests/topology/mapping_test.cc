@@ -136,8 +136,7 @@ TEST_CASE("mapping: groups of experts are next to each other or far apart",
   // Without replicas there is nothing for them to stand behind.
   CHECK(RankMapping::FromOrder("tp-cp-ep-pp", 2, 1, 32, 16, 8)
             .value()
-            .ExpertsWith(0, 1, 8, 4) ==
-        Places{{0, 0}, {0, 1}, {0, 2}, {0, 3}});
+            .ExpertsWith(0, 1, 8, 4) == Places{{0, 0}, {0, 1}, {0, 2}, {0, 3}});
 }
 
 void CheckFails(const absl::StatusOr<RankMapping>& mapping,

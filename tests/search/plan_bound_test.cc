@@ -30,16 +30,15 @@ PlanRequest Request(const std::string& collectives) {
   return request;
 }
 
-TEST_CASE("plan: no bound is above the step of odc with parts of a context",
-          "[search]") {
-  PlanRequest request = Request("ring");
-  request.base.strategy.data_parallel = DataParallel::kOdc;
+// Shows every run of a plan's space beside its bounds, which are at most its
+// step.
+template <class See>
+void ForEachRun(const PlanRequest& request, See see) {
   RunContext context;
-  const auto space = PlanSpace::Make(std::move(request), &context);
+  const auto space = PlanSpace::Make(request, &context);
   INFO(space.status());
   REQUIRE(space.ok());
   PlanBounds bounds(space->get());
-  int contexts = 0;
   for (const PlanGroup& group : (*space)->Groups()) {
     for (const PlanPoint& point : (*space)->PointsOf(group)) {
       const auto run = Simulate((*space)->ConfigOf(point), &context);
@@ -47,35 +46,37 @@ TEST_CASE("plan: no bound is above the step of odc with parts of a context",
       INFO((*space)->NameOf(point));
       CHECK(bounds.StepSeconds(point) <=
             run->report.iteration_s * (1 + kBoundRounding));
-      contexts += group.cp > 1 && group.dp == 1;
+      see(**space, &bounds, point, *run);
     }
   }
+}
+
+TEST_CASE("plan: no bound is above the step of odc with parts of a context",
+          "[search]") {
+  PlanRequest request = Request("ring");
+  request.base.strategy.data_parallel = DataParallel::kOdc;
+  int contexts = 0;
+  ForEachRun(request, [&](const PlanSpace&, PlanBounds*, const PlanPoint& point,
+                          const SimulatedRun&) {
+    contexts += point.group.cp > 1 && point.group.dp == 1;
+  });
   CHECK(contexts > 0);
 }
 
 TEST_CASE("plan: no bound is above the step, whatever collectives run",
           "[search]") {
   for (const char* collectives : {"ring", "tree", "hierarchical", "fastest"}) {
-    RunContext context;
-    const auto space = PlanSpace::Make(Request(collectives), &context);
-    INFO(collectives << " " << space.status());
-    REQUIRE(space.ok());
-    PlanBounds bounds(space->get());
+    INFO(collectives);
     int reduced = 0;
     int contexts = 0;
-    for (const PlanGroup& group : (*space)->Groups()) {
-      for (const PlanPoint& point : (*space)->PointsOf(group)) {
-        const auto run = Simulate((*space)->ConfigOf(point), &context);
-        if (!run.ok()) continue;
-        INFO((*space)->NameOf(point));
-        CHECK(bounds.StepSeconds(point) <=
-              run->report.iteration_s * (1 + kBoundRounding));
-        const bool counts =
-            bounds.StepSeconds(point) > bounds.StepSeconds(group);
-        reduced += counts;
-        contexts += counts && group.cp > 1 && group.dp == 1;
-      }
-    }
+    ForEachRun(
+        Request(collectives), [&](const PlanSpace&, PlanBounds* bounds,
+                                  const PlanPoint& point, const SimulatedRun&) {
+          const bool counts =
+              bounds->StepSeconds(point) > bounds->StepSeconds(point.group);
+          reduced += counts;
+          contexts += counts && point.group.cp > 1 && point.group.dp == 1;
+        });
     // Gradients do count, those of parts of a context alone, too.
     CHECK(reduced > 0);
     CHECK(contexts > 0);
@@ -90,29 +91,19 @@ TEST_CASE("plan: no bound is above the step or the memory of a framework",
     request.base.strategy.framework = framework;
     request.fixed["tp"] = {"1", "8"};
     request.fixed["cp"] = {"1"};
-    RunContext context;
-    const auto space = PlanSpace::Make(request, &context);
-    INFO(static_cast<int>(framework) << " " << space.status());
-    REQUIRE(space.ok());
-    PlanBounds bounds(space->get());
+    INFO(static_cast<int>(framework));
     int seen = 0;
-    for (const PlanGroup& group : (*space)->Groups()) {
-      for (const PlanPoint& point : (*space)->PointsOf(group)) {
-        const auto run = Simulate((*space)->ConfigOf(point), &context);
-        if (!run.ok()) continue;
-        ++seen;
-        INFO((*space)->NameOf(point));
-        CHECK((*space)->TrainingOf(group).sequence_parallel ==
-              run->prepared.prepared_model->training.sequence_parallel);
-        CHECK(bounds.StepSeconds(point) <=
-              run->report.iteration_s * (1 + kBoundRounding));
-        double most = 0;
-        for (const RankMemory& rank : run->prepared.memory->memory->ranks) {
-          most = std::max(most, static_cast<double>(rank.needed()));
-        }
-        CHECK(bounds.MemoryBytes(point) <= most * (1 + kBoundRounding));
+    ForEachRun(request, [&](const PlanSpace& space, PlanBounds* bounds,
+                            const PlanPoint& point, const SimulatedRun& run) {
+      ++seen;
+      CHECK(space.TrainingOf(point.group).sequence_parallel ==
+            run.prepared.prepared_model->training.sequence_parallel);
+      double most = 0;
+      for (const RankMemory& rank : run.prepared.memory->memory->ranks) {
+        most = std::max(most, static_cast<double>(rank.needed()));
       }
-    }
+      CHECK(bounds->MemoryBytes(point) <= most * (1 + kBoundRounding));
+    });
     CHECK(seen > 0);
   }
 }

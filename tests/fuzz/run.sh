@@ -27,7 +27,7 @@ done
 export ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16
 
 # The last value of "NAME: N" in a log of libFuzzer, or 0.
-last_of() { { grep -oE "$1: *[0-9]+" "$2" || echo 0; } | tail -n 1 | grep -oE '[0-9]+$'; }
+last_of() { { grep -aoE "$1: *[0-9]+" "$2" || echo 0; } | tail -n 1 | grep -oE '[0-9]+$'; }
 
 # Sets work, and total, spent, edges and quiet (the last round had no new edge).
 read_state() {
@@ -53,7 +53,7 @@ fuzz_round() {
     -dict="$here/dictionary/$target.dict" -artifact_prefix="$work/" \
     "$work/corpus" "$here/corpus/$target" > "$log" 2>&1; then
     echo "run.sh: $target failed; its log is $log" >&2
-    grep -m 3 -E 'check failed|ERROR|Test unit written' "$log" >&2 || true
+    grep -a -m 3 -E 'check failed|ERROR|Test unit written' "$log" >&2 || true
     return 1
   fi
   edges=$(last_of cov "$log")

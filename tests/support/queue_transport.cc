@@ -14,8 +14,10 @@ namespace {
 
 class QueueTransport : public EventTransport {
  public:
-  QueueTransport(const Program& program, EventRun* run)
-      : cluster_(program.network.cluster.get()), run_(run) {}
+  QueueTransport(const Program& program, EventRun* run, double disturbance)
+      : cluster_(program.network.cluster.get()),
+        run_(run),
+        disturbance_(disturbance) {}
 
   void At(double date_s, uint64_t code) override {
     timers_.insert({{date_s, next_++}, code});
@@ -23,7 +25,8 @@ class QueueTransport : public EventTransport {
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
     Advance(now_s);
-    flows_[transfer] = {source, bytes, 0};
+    const double part = static_cast<double>(started_++ % 7) / 6;
+    flows_[transfer] = {source, bytes * (1 + disturbance_ * part), 0};
     Share();
   }
   void Stop() override { stopped_ = true; }
@@ -121,6 +124,8 @@ class QueueTransport : public EventTransport {
 
   const Cluster* cluster_;
   EventRun* run_;
+  double disturbance_;
+  uint64_t started_ = 0;
   bool stopped_ = false;
   double now_s_ = 0;
   uint64_t next_ = 0;
@@ -131,11 +136,11 @@ class QueueTransport : public EventTransport {
 }  // namespace
 
 absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
-                                      TraceSink* trace) {
+                                      TraceSink* trace, double disturbance) {
   EventRun run(
       program,
       {.trace = trace, .time_lone_transfers = false, .run_ahead = false});
-  QueueTransport transport(program, &run);
+  QueueTransport transport(program, &run, disturbance);
   run.Launch(&transport);
   transport.Run();
   return run.Finish();

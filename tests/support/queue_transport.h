@@ -9,7 +9,10 @@
 
 namespace pipewright {
 
+// `disturbance`: by so much of them the bytes of flows are off, each by another
+// part of it, to see how much a run depends on roundings.
 absl::StatusOr<RunSummary> RunOnQueue(const Program& program,
-                                      TraceSink* trace = nullptr);
+                                      TraceSink* trace = nullptr,
+                                      double disturbance = 0);
 
 }  // namespace pipewright

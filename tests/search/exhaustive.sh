@@ -159,6 +159,8 @@ points = {json.dumps(point) for point in zip(*axes.values())}
 with open(sys.argv[2]) as file:
     rows = list(csv.DictReader(file))
 assert len(rows) == len(points), (len(rows), len(points))
+assert all(row['status'] in ('ok', 'misfit', 'refused') for row in rows)
+print(sum(row['status'] != 'refused' for row in rows), file=sys.stderr)
 for row in rows:
     if row['status'] == 'ok':
         flags = ['--' + name.split('.')[1].replace('_', '-') + ' ' + row[name]
@@ -173,7 +175,7 @@ again() { # FILE
   while read -r seconds flags; do
     # shellcheck disable=SC2086
     own=$("$program" simulate "${base[@]}" --engine fast --json $flags \
-      2> /dev/null | grep -m1 '"iteration_s"' | tr -dc '0-9.e+-')
+      2> /dev/null | grep -m1 '"iteration_s"' | sed 's/.*: //; s/,$//')
     if [[ $own != "$seconds" ]]; then
       printf '  simulate says %s, sweep %s: %s\n' "$own" "$seconds" "$flags"
       return 1
@@ -197,7 +199,7 @@ for space in "${spaces[@]}"; do
   all_chunks=$(printf '%s\n' "${schedules[@]#*:}" | tr ' ' '\n' | sort -nu | paste -sd' ')
   points "$layers" "$devices" "$batch" "${schedules[@]}" > "$work/points"
   # The time of each that runs and fits.
-  swept "$work/points" > "$work/times"
+  swept "$work/points" > "$work/times" 2> "$work/legal"
   best=$(sort -g "$work/times" | sed -n 1p)
   again "$work/times" || failed=1
   names=() chunks=()
@@ -209,10 +211,10 @@ for space in "${spaces[@]}"; do
     --fix cp=1 --fix offload=none \
     --fix "schedule=$(IFS=,; echo "${names[*]}")" \
     --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json |
-    grep -m1 '"iteration_s"' | tr -dc '0-9.e+-')
-  printf '%s: %s points, %s of them run and fit\n  exhaustive %s\n  plan       %s\n' \
-    "$space" "$(wc -l < "$work/points")" "$(wc -l < "$work/times")" \
-    "$best" "$planned"
+    grep -m1 '"iteration_s"' | sed 's/.*: //; s/,$//')
+  printf '%s: %s points, %s legal, %s fit\n  exhaustive %s\n  plan       %s\n' \
+    "$space" "$(wc -l < "$work/points")" "$(cat "$work/legal")" \
+    "$(wc -l < "$work/times")" "$best" "$planned"
   if awk -v a="${best%% *}" -v b="$planned" \
     'BEGIN { exit !(a > 0 && (a - b) / a < 1e-9 && (b - a) / a < 1e-9) }'; then
     echo "  same"

@@ -1,6 +1,7 @@
 """Own estimates of passes beside those of the shipped profiles: passes.csv.
 
     python3 experiments/h100/passes.py PIPEWRIGHT > experiments/h100/passes.csv
+    python3 experiments/h100/passes.py PIPEWRIGHT h200 > experiments/h200/passes.csv
 
 Run it in the repository's folder. It needs no GPU.
 """
@@ -9,14 +10,15 @@ import json
 import subprocess
 import sys
 
-RUNS = [  # model, type, microbatch, sequence, profile
-    ('llama3-8b', 'bf16', 1, 8192, 'h100-llama3-8b'),
-    ('llama3-8b', 'bf16', 2, 8192, 'h100-llama3-8b'),
-    ('llama3-8b', 'bf16', 1, 4096, 'h100-llama3-8b'),
-    ('llama3-8b', 'fp8', 1, 8192, 'h100-llama3-8b'),
-    ('gpt-1.7b', 'bf16', 1, 2048, 'h100-gpt-1.7b'),
-    ('gpt-1.7b', 'bf16', 2, 2048, 'h100-gpt-1.7b'),
-    ('qwen3-30b-a3b', 'bf16', 1, 4096, 'h100-qwen3-30b-a3b'),
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else 'h100'
+RUNS = [  # model, type, microbatch, sequence
+    ('llama3-8b', 'bf16', 1, 8192),
+    ('llama3-8b', 'bf16', 2, 8192),
+    ('llama3-8b', 'bf16', 1, 4096),
+    ('llama3-8b', 'fp8', 1, 8192),
+    ('gpt-1.7b', 'bf16', 1, 2048),
+    ('gpt-1.7b', 'bf16', 2, 2048),
+    ('qwen3-30b-a3b', 'bf16', 1, 4096),
 ]
 
 
@@ -29,7 +31,7 @@ def run(*arguments):
 
 
 def estimated(model, kind, microbatch, sequence):
-    report = run('simulate', '--analytic', 'h100', '--model', model,
+    report = run('simulate', '--analytic', DEVICE, '--model', model,
                  '--schedule', '1f1b', '--pp', '2', '--microbatches', '4',
                  '--engine', 'fast', '--json', '--sequence', str(sequence),
                  '--microbatch-size', str(microbatch), '--precision', kind)
@@ -40,8 +42,8 @@ def estimated(model, kind, microbatch, sequence):
     return seconds
 
 
-def measured(kind, microbatch, sequence, profile):
-    report = run('calibrate', 'show', f'calibrate/profiles/{profile}.txtpb',
+def measured(model, kind, microbatch, sequence):
+    report = run('calibrate', 'show', f'calibrate/profiles/{DEVICE}-{model}.txtpb',
                  '--json')
     seconds = {}
     end = f' {kind} b{microbatch} s{sequence} tp1'
@@ -55,9 +57,9 @@ def measured(kind, microbatch, sequence, profile):
 table = csv.writer(sys.stdout, lineterminator='\n')
 table.writerow(['model', 'type', 'microbatch_size', 'sequence', 'block', 'pass',
                 'estimated_s', 'calibrated_s', 'error'])
-for model, kind, microbatch, sequence, profile in RUNS:
+for model, kind, microbatch, sequence in RUNS:
     own = estimated(model, kind, microbatch, sequence)
-    gpu = measured(kind, microbatch, sequence, profile)
+    gpu = measured(model, kind, microbatch, sequence)
     for block, name in own:
         if block == 'embedding' or name not in ('F', 'B', 'W'):
             continue

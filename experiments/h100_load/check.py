@@ -1,13 +1,19 @@
 """Predicts the mixtures of mixtures.csv from lone products, attention and
-copies, by mean power and with a clock for each kernel alone."""
+copies, by mean power and with a clock for each kernel alone. `check.py h200_`
+does so for another card's tables, with the energies of the H100.
+"""
 import csv
 import os
+import sys
 
 IDLE, BOARD = 121.0, 700.0
 FLOP = {'bf16': 1.19e-12, 'fp8': 0.637e-12}
 FORWARD, BACKWARD, BYTE = 1.24, 1.35, 133e-12
 
 HERE = os.path.dirname(__file__) or '.'
+CARD = sys.argv[1] if len(sys.argv) > 1 else ''
+# torch.cuda._sleep counts cycles, of the same clock on both cards.
+WAIT_S = 1014.19e-6
 
 
 def table(name):
@@ -15,9 +21,9 @@ def table(name):
         return [row for row in csv.DictReader(f) if row['kind'] != 'short']
 
 
-rows = table('mixtures.csv')
+rows = table(CARD + 'mixtures.csv')
 # The product that has gaps behind it, alone.
-one_s = next(1e-6 * float(row['burst_us']) for row in table('products.csv')
+one_s = next(1e-6 * float(row['burst_us']) for row in table(CARD + 'products.csv')
              if row['type'] == 'bf16' and row['m'] == row['n'] == row['k'])
 
 
@@ -44,7 +50,7 @@ def alone(seconds, joules):
     return seconds / clock(seconds, 0, joules, 0)
 
 
-copy_s, wait_s = burst('copy'), burst('wait')
+copy_s = burst('copy')
 copy_bytes = float(next(r['work'] for r in rows if r['kind'] == 'copy'))
 ahead = {p: burst('attention', layout=p) for p in ('forward', 'backward')}
 worst = 0.0
@@ -55,7 +61,7 @@ for row in rows:
         continue
     if kind.startswith('product, gaps'):
         parts = [(one_s, joules)]
-        steady_s, steady_j = wait_s * float(row['layout']) / 2e6, 0.0
+        steady_s, steady_j = WAIT_S * float(row['layout']) / 2e6, 0.0
     else:
         forward, backward, copied = map(float, row['layout'].split('/'))
         parts = [(burst('products', type=row['type']), joules)]
@@ -63,7 +69,7 @@ for row in rows:
             parts += [(ahead['forward'], FORWARD * FLOP['bf16'] * forward),
                       (ahead['backward'], BACKWARD * FLOP['bf16'] * backward)]
         waits = int(kind.split()[-2]) if kind.endswith('waits') else 0
-        steady_s = round(copied / copy_bytes) * copy_s + waits * wait_s
+        steady_s = round(copied / copy_bytes) * copy_s + waits * WAIT_S
         steady_j = BYTE * copied
     computing_s = sum(part[0] for part in parts)
     mean_s = computing_s / clock(computing_s, steady_s,

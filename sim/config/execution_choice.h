@@ -21,6 +21,7 @@ struct ExecutionChoice {
   std::optional<bool> fp8_attention;
   std::optional<bool> overlap_experts;
   std::optional<bool> overlap_tensor;
+  std::optional<bool> braided_tensor;
   std::optional<ContextExchange> context;
 };
 

@@ -60,6 +60,7 @@ void VisitExecution(Choice& execution, Visitor& visit) {
   visit.Bool("strategy.fused_experts", execution.fused_experts);
   visit.Bool("strategy.overlap_experts", execution.overlap_experts);
   visit.Bool("strategy.overlap_tensor", execution.overlap_tensor);
+  visit.Bool("strategy.braided_tensor", execution.braided_tensor);
   visit.Choice("strategy.launch", execution.launch, LaunchChoices());
   visit.Texts("strategy.graph_parts", execution.graph_parts);
 }

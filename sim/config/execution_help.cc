@@ -30,6 +30,9 @@ std::vector<FieldHelp> ExecutionHelp() {
       {"strategy.overlap_tensor", "false",
        "exchanges of tensor parallelism run beside their own product, in tp "
        "pieces"},
+      {"strategy.braided_tensor", "false",
+       "exchanges of tensor parallelism of layers run beside the passes of "
+       "another microbatch (braided)"},
       {"strategy.launch", "eager",
        "who launches kernels in estimates: Python, a compiled wrapper, or CUDA "
        "graphs; a pass takes the larger of device and host time"},

@@ -115,6 +115,13 @@ const std::vector<IdleRule>& ExecutionRules() {
          if (facts.sizes().tp == 1) return "with tp 1";
          return NeedsEstimate(facts);
        }},
+      {{"strategy.braided_tensor"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         if (facts.sizes().tp == 1) return "with tp 1";
+         if (const char* why = NeedsEstimate(facts)) return why;
+         return Unless(facts.sizes().microbatches > 1, "with one microbatch");
+       }},
       {{"strategy.launch"}, &NeedsEstimate},
       {{"strategy.graph_parts"},
        [](const RunFacts& facts) {

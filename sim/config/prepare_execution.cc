@@ -46,6 +46,12 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   out.fp8_attention = choice.fp8_attention.value_or(out.fp8_attention);
   out.overlap_experts = choice.overlap_experts.value_or(out.overlap_experts);
   out.overlap_tensor = choice.overlap_tensor.value_or(out.overlap_tensor);
+  out.braided_tensor = choice.braided_tensor.value_or(out.braided_tensor);
+  if (out.braided_tensor && out.overlap_tensor) {
+    return BadValue(config.Field("strategy.braided_tensor"), "true",
+                    "false with strategy.overlap_tensor, as an exchange is "
+                    "hidden once");
+  }
   out.context = choice.context.value_or(out.context);
   return out;
 }

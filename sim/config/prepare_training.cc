@@ -204,7 +204,10 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
   PW_ASSIGN_OR_RETURN(training.execution, PrepareExecution(config));
   // There are no passes of another one.
-  if (sizes.microbatches == 1) training.execution.overlap_experts = false;
+  if (sizes.microbatches == 1) {
+    training.execution.overlap_experts = false;
+    training.execution.braided_tensor = false;
+  }
   TakeShardedLayers(config, &training);
   if (strategy.sequence) training.sequence = *strategy.sequence;
   if (!model) return training;

@@ -62,6 +62,32 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
   return {.casts = 0, .written = 0};
 }
 
+// PyTorch's float8 (pytorch/ao, float8_linear.py and float8_ops.py), one scale a
+// tensor: operands are kept in 8 bit, so backward casts its gradient alone; where
+// products want the inner dimension first, it copies weight, gradient and input
+// in the other order, in 8 bit. A norm never casts.
+double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
+                        OpPass pass, bool searches, bool transposes) {
+  const double inputs = op.m * op.count * op.k;
+  const double gradients = op.m * op.count * op.n;
+  const auto cast = [&](double elements) {
+    return (searches ? CastOfBytes(options, elements * kWideBytes) : 0) +
+           CastOfBytes(options, elements * (kWideBytes + 1));
+  };
+  const auto copy = [&](double elements) {
+    return transposes ? CastOfBytes(options, elements * 2) : 0;
+  };
+  switch (pass) {
+    case OpPass::kForward:
+      return cast(inputs);
+    case OpPass::kBackwardInput:
+      return cast(gradients) + copy(op.k * op.n * op.count);
+    case OpPass::kBackwardWeight:
+      return copy(gradients) + copy(inputs);
+  }
+  return 0;
+}
+
 }  // namespace
 
 double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
@@ -69,11 +95,14 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
   const bool is_linear =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
   const Precision precision = PrecisionOf(training, op);
-  if (!is_linear || !IsNarrow(precision) || op.Work(pass).flops <= 0 ||
-      pass == OpPass::kBackwardWeight) {
-    return 0;
-  }
+  if (!is_linear || !IsNarrow(precision) || op.Work(pass).flops <= 0) return 0;
   const bool transposes = options.device.architecture != "blackwell";
+  const bool searches = precision == Precision::kFp8Tensorwise;
+  if (options.kernels != FrameworkKernels::kFused &&
+      (searches || precision == Precision::kFp8)) {
+    return TorchCastSeconds(options, op, pass, searches, transposes);
+  }
+  if (pass == OpPass::kBackwardWeight) return 0;
   const Recipe recipe = RecipeOf(precision, op.has_weight_pass, transposes);
   const bool is_forward = pass == OpPass::kForward;
   const double elements = op.m * op.count * (is_forward ? op.k : op.n);

@@ -54,6 +54,9 @@ struct Execution {
   bool overlap_experts = false;
   // Exchanges of tensor parallelism run beside their own product, in pieces.
   bool overlap_tensor = false;
+  // Those of layers run beside the passes of another microbatch: units of a
+  // forward and of a backward in turn (braided, arXiv 2510.27257).
+  bool braided_tensor = false;
   ContextExchange context = ContextExchange::kRing;
   // Products of experts, their activation and casts as one kernel.
   bool fused_experts = false;

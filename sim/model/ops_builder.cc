@@ -17,7 +17,8 @@ void AddComm(const TrainingSpec& training, OpPass pass, CommKind kind,
                       .members = training.tp,
                       .bytes = bytes,
                       .overlaps = overlaps,
-                      .pieces = overlaps ? training.tp : 0});
+                      .pieces = overlaps ? training.tp : 0,
+                      .beside_passes = training.execution.braided_tensor});
 }
 
 }  // namespace

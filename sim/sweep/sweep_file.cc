@@ -146,6 +146,8 @@ absl::StatusOr<std::optional<SweepFile>> ReadSweepFile(
                   });
   if (!is_sweep) return std::optional<SweepFile>();
   SweepFile file;
+  // Without a base, an empty one: an empty text is no JSON.
+  if (json) file.base_text = "{}";
   for (const ConfigNode::Entry& entry : root->entries) {
     const ConfigNode& node = entry.value;
     if (entry.key == "base") {

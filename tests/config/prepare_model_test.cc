@@ -234,6 +234,24 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK(forward_s(1, beside) == forward_s(1, ""));
   CHECK(Warns(Prepared(run(1, beside)),
               "strategy.overlap_experts has no effect with one microbatch"));
+  const auto braided = [&](int microbatches, const std::string& choice) {
+    return Prepared(absl::StrCat(
+        "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
+        "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
+        "strategy: {pp: 2, tp: 4, microbatches: ",
+        microbatches, ", braided_tensor: true", choice, "}\n"));
+  };
+  CHECK(!Warns(braided(2, ""), "braided_tensor has no effect"));
+  CHECK(Warns(braided(1, ""),
+              "strategy.braided_tensor has no effect with one microbatch"));
+  const auto both = PrepareText(
+      "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
+      "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
+      "strategy: {pp: 2, tp: 4, microbatches: 2, braided_tensor: true, "
+      "overlap_tensor: true}\n");
+  REQUIRE_FALSE(both.ok());
+  CHECK_THAT(std::string(both.status().message()),
+             Catch::Contains("strategy.braided_tensor"));
   // Tables of fused layers are of 16 bit and of 8 bit with a scale a tensor.
   const std::string fused = ", fused_experts: true, precision: ";
   const char* const kNoTable =

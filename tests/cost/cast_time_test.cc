@@ -185,6 +185,40 @@ TEST_CASE("cast: what each recipe adds", "[cost]") {
         Approx(inside * (3 + 4.0 / 128) / 3));
 }
 
+// PyTorch keeps operands in 8 bit: 5 bytes for each value of an input and of a
+// gradient, and 2 for each copy that Hopper needs, weights included.
+TEST_CASE("cast: PyTorch copies in the other order before B and W", "[cost]") {
+  const ModelOp op = Linear(8192, 4096, 16384);
+  const double inputs = 8192.0 * 16384;
+  const double gradients = 8192.0 * 4096;
+  const double weights = 4096.0 * 16384;
+  TrainingSpec training;
+  training.precision = Precision::kFp8Tensorwise;
+  const auto cast = [&](const char* device, FrameworkKernels kernels,
+                        OpPass pass) {
+    AnalyticOptions options = On(device);
+    options.kernels = kernels;
+    return CastSeconds(options, training, op, pass, true);
+  };
+  constexpr auto kTorch = FrameworkKernels::kCompiled;
+  // Seconds a byte, from a cast of the input of 3 bytes a value.
+  training.precision = Precision::kFp8;
+  const double byte_s = cast("h100", kTorch, OpPass::kForward) / (3 * inputs);
+  training.precision = Precision::kFp8Tensorwise;
+  CHECK(cast("h100", kTorch, OpPass::kForward) ==
+        Approx(byte_s * 5 * inputs).epsilon(0.05));
+  // Smaller casts run at a lower rate, by the table.
+  CHECK(cast("h100", kTorch, OpPass::kBackwardInput) ==
+        Approx(byte_s * (5 * gradients + 2 * weights)).epsilon(0.1));
+  CHECK(cast("h100", kTorch, OpPass::kBackwardWeight) ==
+        Approx(byte_s * 2 * (inputs + gradients)).epsilon(0.05));
+  // Blackwell's products take both orders.
+  CHECK(cast("b200", kTorch, OpPass::kBackwardWeight) == 0);
+  CHECK(cast("b200", kTorch, OpPass::kBackwardInput) <
+        0.8 * cast("h100", kTorch, OpPass::kBackwardInput));
+  CHECK(cast("h100", FrameworkKernels::kFused, OpPass::kBackwardWeight) == 0);
+}
+
 // Of 8 bit one table whatever the scales; of 4 bit its own.
 TEST_CASE("cast: products take the table of their type", "[cost]") {
   AnalyticOptions options = On("b200");

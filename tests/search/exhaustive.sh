@@ -1,9 +1,9 @@
 #!/bin/bash
-# Does `plan` find the best? Its answer against every point of a space, each
-# simulated by a process of its own. The points are listed here, by rules
-# written down anew (docs/plan.md): neither the enumerator nor the bound of the
-# program takes part. Takes minutes to an hour; CI runs the small case
-# in tests/cli/plan_test.cc.
+# Does `plan` find the best? Its answer against every point of a space, all run
+# by `sweep`. The points are listed here, by rules written down anew
+# (docs/plan.md): neither the enumerator nor the bound of the program takes part.
+# Every 500th point is also run by `simulate`, a process of its own. Takes
+# minutes; CI runs the small case in tests/cli/plan_test.cc.
 #
 #   tests/search/exhaustive.sh PIPEWRIGHT [SPACE...] [-j N]
 #
@@ -110,6 +110,79 @@ points() { # layers sequence devices batch schedules...
   done
 }
 
+# The points as linked axes of one sweep; prints the time and the flags of each
+# that runs and fits.
+swept() { # FILE
+  python3 - "$1" "$layers" > "$work/grid.yaml" << 'END'
+import json
+import sys
+
+axes = {'tp': 'strategy.tp', 'pp': 'strategy.pp', 'dp': 'strategy.dp',
+        'microbatch-size': 'strategy.microbatch_size',
+        'microbatches': 'strategy.microbatches', 'vpp': 'strategy.vpp',
+        'schedule': 'schedule.name', 'recompute': 'strategy.recompute',
+        'data-parallel': 'strategy.data_parallel',
+        'offload': 'strategy.offload', 'layers': 'strategy.layers'}
+rows = []
+for line in open(sys.argv[1]):
+    words = line.split()
+    row = dict(zip([word[2:] for word in words[::2]], words[1::2]))
+    row.setdefault('data-parallel', 'none')
+    stages = int(row['pp']) * int(row['vpp'])
+    each = str(int(sys.argv[2]) // stages)
+    row['layers'] = [int(count) for count in
+                     row.get('layers', ','.join([each] * stages)).split(',')]
+    rows.append(row)
+
+
+def value(text):
+    return int(text) if isinstance(text, str) and text.isdigit() else text
+
+
+print(json.dumps({'linked': [{field: [value(row[flag]) for row in rows]
+                              for flag, field in axes.items()}]}))
+END
+  rm -f "$work/runs.sqlite" "$work/runs.csv"
+  "$program" sweep "$work/grid.yaml" "${base[@]}" --engine fast -j "$jobs" \
+    -o "$work/runs.sqlite" --csv "$work/runs.csv" > "$work/sweep.log" 2>&1 || {
+    cat "$work/sweep.log" >&2
+    exit 1
+  }
+  python3 - "$work/grid.yaml" "$work/runs.csv" << 'END'
+import csv
+import json
+import sys
+
+with open(sys.argv[1]) as file:
+    axes = json.load(file)['linked'][0]
+points = {json.dumps(point) for point in zip(*axes.values())}
+with open(sys.argv[2]) as file:
+    rows = list(csv.DictReader(file))
+assert len(rows) == len(points), (len(rows), len(points))
+assert all(row['status'] in ('ok', 'misfit', 'refused') for row in rows)
+print(sum(row['status'] != 'refused' for row in rows), file=sys.stderr)
+for row in rows:
+    if row['status'] == 'ok':
+        flags = ['--' + name.split('.')[1].replace('_', '-') + ' ' + row[name]
+                 for name in row if name.startswith('strategy.')]
+        print(row['iteration_s'], '--schedule', row['schedule.name'], *flags)
+END
+}
+
+# Every 500th by a process of its own.
+again() { # FILE
+  local seconds flags own
+  while read -r seconds flags; do
+    # shellcheck disable=SC2086
+    own=$("$program" simulate "${base[@]}" --engine fast --json $flags \
+      2> /dev/null | grep -m1 '"iteration_s"' | sed 's/.*: //; s/,$//')
+    if [[ $own != "$seconds" ]]; then
+      printf '  simulate says %s, sweep %s: %s\n' "$own" "$seconds" "$flags"
+      return 1
+    fi
+  done < <(awk 'NR % 500 == 1' "$1")
+}
+
 failed=0
 for space in "${spaces[@]}"; do
   case $space in
@@ -126,11 +199,9 @@ for space in "${spaces[@]}"; do
   all_chunks=$(printf '%s\n' "${schedules[@]#*:}" | tr ' ' '\n' | sort -nu | paste -sd' ')
   points "$layers" "$devices" "$batch" "${schedules[@]}" > "$work/points"
   # The time of each that runs and fits.
-  tr -s ' ' < "$work/points" | xargs -P "$jobs" -I{} bash -c '
-    out=$("$0" simulate '"$(printf '%q ' "${base[@]}")"' --engine fast --json {} 2> /dev/null) || exit 0
-    printf "%s\n" "$out" | grep -m1 "\"iteration_s\"" | tr -dc "0-9.e+-" && echo " {}"
-  ' "$program" > "$work/times"
-  best=$(sort -g "$work/times" | head -1)
+  swept "$work/points" > "$work/times" 2> "$work/legal"
+  best=$(sort -g "$work/times" | sed -n 1p)
+  again "$work/times" || failed=1
   names=() chunks=()
   for schedule in "${schedules[@]}"; do
     names+=("${schedule%%:*}")
@@ -140,10 +211,10 @@ for space in "${spaces[@]}"; do
     --fix cp=1 --fix offload=none \
     --fix "schedule=$(IFS=,; echo "${names[*]}")" \
     --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json |
-    grep -m1 '"iteration_s"' | tr -dc '0-9.e+-')
-  printf '%s: %s points, %s of them run and fit\n  exhaustive %s\n  plan       %s\n' \
-    "$space" "$(wc -l < "$work/points")" "$(wc -l < "$work/times")" \
-    "$best" "$planned"
+    grep -m1 '"iteration_s"' | sed 's/.*: //; s/,$//')
+  printf '%s: %s points, %s legal, %s fit\n  exhaustive %s\n  plan       %s\n' \
+    "$space" "$(wc -l < "$work/points")" "$(cat "$work/legal")" \
+    "$(wc -l < "$work/times")" "$best" "$planned"
   if awk -v a="${best%% *}" -v b="$planned" \
     'BEGIN { exit !(a > 0 && (a - b) / a < 1e-9 && (b - a) / a < 1e-9) }'; then
     echo "  same"

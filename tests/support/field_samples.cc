@@ -128,6 +128,7 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.fused_experts", "experts over nodes", {"true", "false"}},
       {"strategy.overlap_experts", "experts over nodes", {"true", "false"}},
       {"strategy.overlap_tensor", "estimates", {"true", "false"}},
+      {"strategy.braided_tensor", "estimates", {"true", "false"}},
       {"strategy.launch", "estimates", {"eager", "compiled", "graphs"}},
       {"strategy.graph_parts", "experts", {"attention", "dense,experts"}},
       {"strategy.microbatches", "delay", {"4", "8"}},

@@ -269,6 +269,20 @@ TEST_CASE("sweep: a bad file is refused with line and axis", "[sweep]") {
   CHECK_FALSE(ReadSweepFile("strategy: {pp: 4}", "run.yaml")->has_value());
 }
 
+TEST_CASE("sweep: a grid needs no base, in YAML and in JSON", "[sweep]") {
+  const std::string text = "{\"axes\": {\"strategy.tp\": [1, 2]}}";
+  for (const char* source : {"sweep.json", "sweep.yaml", "sweep"}) {
+    INFO(source);
+    const auto file = ReadSweepFile(text, source);
+    REQUIRE(file.ok());
+    REQUIRE(file->has_value());
+    CHECK(PointsOf((*file)->grid).size() == 2);
+    const auto base = ReadConfig((*file)->base_text, source);
+    INFO(base.status());
+    CHECK(base.ok());
+  }
+}
+
 TEST_CASE("sweep: fields of a base keep the lines of their file", "[sweep]") {
   const auto file = ReadSweepFile(
       "axes: {strategy.tp: [1]}\nbase:\n  schedule:\n    name: 1f1b\n"

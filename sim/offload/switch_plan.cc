@@ -410,11 +410,13 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
       });
   Booked best = Search(ranks, candidates, OneWay()).Run();
   // The times of the first plan's L and O are what the second is made for. Its
-  // own may leave more room, so again, as long as that helps.
-  for (bool improved = KnowsAlone(ranks); improved;) {
+  // own may leave more room, so again, a few times.
+  constexpr int kMostAgain = 3;
+  const int again = KnowsAlone(ranks) ? kMostAgain : 0;
+  for (int time = 0; time < again; ++time) {
     Booked booked = Search(ranks, candidates, OneWayOf(ranks, best)).Run();
-    improved = booked.LowerThan(best);
-    if (improved) best = std::move(booked);
+    if (!booked.LowerThan(best)) break;
+    best = std::move(booked);
   }
   std::vector<std::vector<PlannedCopy>> copies;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

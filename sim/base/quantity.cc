@@ -104,6 +104,20 @@ std::string Format(double value, const std::vector<UnitName>& units) {
 
 }  // namespace
 
+const char* SiUnit(Unit unit) {
+  switch (unit) {
+    case Unit::kTime:
+      return "s";
+    case Unit::kBytes:
+      return "B";
+    case Unit::kBandwidth:
+      return "B/s";
+    case Unit::kNone:
+      return "";
+  }
+  return "";
+}
+
 absl::StatusOr<double> ParseQuantity(absl::string_view text, Unit unit) {
   const absl::string_view body = absl::StripAsciiWhitespace(text);
   if (body.empty()) return Bad(text, "is empty", unit);

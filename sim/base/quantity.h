@@ -18,6 +18,9 @@ enum class Unit {
   kNone,       // a bare number
 };
 
+// The unit that numbers have inside: "s", "B", "B/s", "".
+const char* SiUnit(Unit unit);
+
 // "18.5ms" -> 0.0185. Blanks around the number and the unit are allowed.
 // Error: kInvalidArgument that quotes `text` and lists the units allowed, for
 // a missing, unknown or unexpected unit (with the nearest known one), and for

@@ -86,6 +86,8 @@ memory { value: "81559MiB" source: "nvidia-smi" }
 host_memory { value: "2TB" source: "data sheet" }
 # Of the host's memory, one device's share: for copies and steps on the host.
 # host_memory_bandwidth { value: "50GBps" source: "STREAM over 8 devices" }
+# Parameters a second of a flush that a device waits for:
+# host_flush_rate { value: 1.1e9 source: "backward with and without it" }
 devices_per_node { value: 8 source: "data sheet" }
 nics_per_node { value: 8 source: "data sheet" }
 # Bandwidths are those of one direction. A latency is that of one link: a

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/check.h"
+#include "sim/base/quantity.h"
 #include "sim/config/field_help.h"
 #include "sim/config/run_config_fields.h"
 
@@ -80,6 +81,11 @@ class Collector {
   template <typename Value>
   void Quantity(const char* path, const Value&, Unit unit) {
     Add(path, WordsOf(unit).one, WordsOf(unit).allowed);
+  }
+  template <typename Value>
+  void Quantity(const char* path, const Value&, Unit unit, double most) {
+    Add(path, WordsOf(unit).one,
+        absl::StrCat("0 to ", most, " ", SiUnit(unit)));
   }
   template <typename Value>
   void Quantities(const char* path, const Value&, Unit unit) {

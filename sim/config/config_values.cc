@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <type_traits>
 #include <vector>
@@ -135,12 +136,16 @@ class Reader {
     if (!Has(at)) return;
     out = at.message->GetReflection()->GetBool(*at.message, at.field);
   }
-  void Quantity(const char* path, std::optional<double>& out, Unit unit) {
+  void Quantity(const char* path, std::optional<double>& out, Unit unit,
+                double most = std::numeric_limits<double>::infinity()) {
     const FieldAt at = FindField(root_, path);
     if (!Has(at)) return;
-    out = Parse(path,
-                at.message->GetReflection()->GetString(*at.message, at.field),
-                unit);
+    const std::string text =
+        at.message->GetReflection()->GetString(*at.message, at.field);
+    out = Parse(path, text, unit);
+    if (*out > most) {
+      Fail(path, text, absl::StrCat("0 to ", most, " ", SiUnit(unit)));
+    }
   }
   void Quantities(const char* path, std::vector<double>& out, Unit unit) {
     std::vector<std::string> texts;

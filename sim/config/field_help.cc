@@ -385,8 +385,7 @@ std::vector<FieldHelp> CostHelp() {
        "Engine, compiled as PyTorch with torch.compile, eager as PyTorch "
        "without it"},
       {"costs.analytic.launch_time", "the device's",
-       "what the host takes to launch one kernel (strategy.launch), 1 s at "
-       "most"},
+       "what the host takes to launch one kernel (strategy.launch)"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
       {"sequences.lengths", "",

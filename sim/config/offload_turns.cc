@@ -20,12 +20,14 @@ absl::Status SettleCopyTurns(const PreparedRun& run, Program* program) {
                               schedule.pp());
   SwitchCopies copies;
   for (int stage = 0; stage < schedule.stages(); ++stage) {
-    const double times =
-        switches.SharersInTurn(schedule.placement.RankOf(stage, 0));
-    copies.out_s.push_back(
-        ActivationCopySeconds(run, *program, stage, PassKind::kOffload, times));
-    copies.in_s.push_back(
-        ActivationCopySeconds(run, *program, stage, PassKind::kLoad, times));
+    const int rank = schedule.placement.RankOf(stage, 0);
+    const auto seconds = [&](PassKind kind) {
+      const double times = switches.SharersInTurn(
+          rank, kind == PassKind::kOffload, CopiesBeside::kBothWays);
+      return ActivationCopySeconds(run, *program, stage, kind, times);
+    };
+    copies.out_s.push_back(seconds(PassKind::kOffload));
+    copies.in_s.push_back(seconds(PassKind::kLoad));
   }
   std::vector<SwitchCopies> settled;
   for (const auto& [link, ranks] : switches.ranks()) {

@@ -12,6 +12,9 @@
 
 namespace pipewright {
 
+// Which copies run beside one.
+enum class CopiesBeside { kBothWays, kSameWay };
+
 // How many devices may copy over one PCIe switch at a time. `network` must
 // outlive this, and have a cluster with PCIe where it is asked.
 class PcieSwitches {
@@ -27,25 +30,31 @@ class PcieSwitches {
   // Is a switch of `rank` also that of another rank, or of another replica?
   bool IsShared(int rank) const;
   // How many times as long a copy of `rank`, of replica 0, takes while all
-  // devices of the run copy in both directions: of one link, all devices over
-  // those of that rank.
-  double SharersOf(int rank) const;
+  // devices of the run copy, in both directions or in its own: of one link, all
+  // devices over those of that rank.
+  double SharersOf(int rank, bool to_host, CopiesBeside beside) const;
   // The same where one copy at a time is on each direction of a switch, of
   // the turns of `rank` and its neighbours in replica 0. Other replicas on the
   // switch copy between two of them.
-  double SharersInTurn(int rank) const;
+  double SharersInTurn(int rank, bool to_host, CopiesBeside beside) const;
+  // That have copies on the switches of `rank`.
+  int ReplicasOn(int rank) const;
 
  private:
-  // A link whose flows are one copy's, as a part of those of all.
-  template <typename FlowsOnLink>
-  double Slowdown(int rank, const FlowsOnLink& flows_on) const;
+  // What all copies send over each link, to the host and to the devices: a
+  // host's memory is in the routes of both.
+  struct Flows {
+    std::map<LinkId, double> to_host;
+    std::map<LinkId, double> to_device;
+    double On(LinkId link, bool host, CopiesBeside beside) const;
+  };
+  double Slowdown(int rank, bool to_host, CopiesBeside beside,
+                  const Flows& flows) const;
 
   const Network& network_;
-  std::map<LinkId, int> out_flows_;
-  // Of both directions: a host's memory is in the routes of both.
-  std::map<LinkId, double> flows_;
+  Flows flows_;
   // With one copy at a time on each switch.
-  std::map<LinkId, double> flows_in_turn_;
+  Flows flows_in_turn_;
   // [switch] replica and rank of each copy to the host.
   std::map<LinkId, std::set<std::pair<int, int>>> copies_;
   std::map<int, std::vector<int>> ranks_;

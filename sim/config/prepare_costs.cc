@@ -195,11 +195,10 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   options.sustained = config.costs.analytic_sustained.value_or(true);
   options.kernels =
       config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
-  // Far beyond what any host takes.
-  constexpr double kMostLaunch = 1;
-  if (config.costs.analytic_launch_s.value_or(0) > kMostLaunch) {
+  if (config.costs.analytic_launch_s.value_or(0) > kMostLaunchSeconds) {
     return BadValue(config.Field("costs.analytic.launch_time"),
-                    FormatSeconds(*config.costs.analytic_launch_s), "0 to 1 s");
+                    FormatSeconds(*config.costs.analytic_launch_s),
+                    absl::StrCat("0 to ", kMostLaunchSeconds, " s"));
   }
   options.launch_s =
       config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));

@@ -144,14 +144,25 @@ absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
   return true;
 }
 
-// O and L of one device of `rank` that has its links to itself.
+// O and L of one device of `rank` that has its links to itself and copies both
+// ways: k is about passes that never wait, of which each has both.
 double AloneSeconds(const Network& network, int rank, double bytes) {
   const Cluster& cluster = *network.cluster;
   const int device = network.mapping->DeviceOf(0, rank, 0);
+  const std::vector<std::vector<LinkId>> routes = {
+      cluster.DeviceToHost(device), cluster.HostToDevice(device)};
+  const std::vector<LinkLoad> both = cluster.Bundle(routes, {}).loads;
   double seconds = 0;
-  for (const std::vector<LinkId>& route :
-       {cluster.DeviceToHost(device), cluster.HostToDevice(device)}) {
-    seconds += cluster.LatencyOf(route) + bytes / cluster.BandwidthOf(route);
+  for (const std::vector<LinkId>& route : routes) {
+    double bytes_per_s = std::numeric_limits<double>::infinity();
+    for (const LinkLoad& load : both) {
+      if (std::find(route.begin(), route.end(), load.link) == route.end()) {
+        continue;
+      }
+      bytes_per_s = std::min(
+          bytes_per_s, cluster.links()[load.link].bytes_per_s / load.flows);
+    }
+    seconds += cluster.LatencyOf(route) + bytes / bytes_per_s;
   }
   return seconds;
 }
@@ -193,13 +204,23 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
     double in_s = own.load_s;
     if (by_links) {
       const int rank = schedule.placement.RankOf(stage, 0);
-      const double sharers = switches.SharersOf(rank);
-      const double times = in_turn ? switches.SharersInTurn(rank) : sharers;
       const double turn_s = in_turn ? hand_over_s.at(switches.Of(rank)) : 0;
-      out_s = turn_s + ActivationCopySeconds(run, program, stage,
-                                             PassKind::kOffload, times);
-      in_s = turn_s +
-             ActivationCopySeconds(run, program, stage, PassKind::kLoad, times);
+      const auto seconds = [&](PassKind kind, CopiesBeside beside) {
+        const bool to_host = kind == PassKind::kOffload;
+        const double times = in_turn
+                                 ? switches.SharersInTurn(rank, to_host, beside)
+                                 : switches.SharersOf(rank, to_host, beside);
+        return turn_s + ActivationCopySeconds(run, program, stage, kind, times);
+      };
+      out_s = seconds(PassKind::kOffload, CopiesBeside::kBothWays);
+      in_s = seconds(PassKind::kLoad, CopiesBeside::kBothWays);
+      // Nobody knows what ranks copy that are not planned together.
+      const bool alone =
+          in_turn ? switches.ReplicasOn(rank) == 1 : !switches.IsShared(rank);
+      const CopiesBeside beside =
+          alone ? CopiesBeside::kSameWay : CopiesBeside::kBothWays;
+      costs.out_alone_s.push_back(seconds(PassKind::kOffload, beside));
+      costs.in_alone_s.push_back(seconds(PassKind::kLoad, beside));
       both_s = AloneSeconds(program.network, rank,
                             run.lower.activation_bytes[stage]);
       offload->devices_on_switch =

@@ -6,24 +6,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/config/run_config_fields.h"
 
 namespace pipewright {
 namespace {
-
-const char* SiUnit(Unit unit) {
-  switch (unit) {
-    case Unit::kTime:
-      return "s";
-    case Unit::kBytes:
-      return "B";
-    case Unit::kBandwidth:
-      return "B/s";
-    case Unit::kNone:
-      return "";
-  }
-  return "";
-}
 
 class Printer {
  public:
@@ -44,8 +31,8 @@ class Printer {
   void Bool(const char* path, const std::optional<bool>& value) {
     if (value) Line(path, *value ? "true" : "false");
   }
-  void Quantity(const char* path, const std::optional<double>& value,
-                Unit unit) {
+  void Quantity(const char* path, const std::optional<double>& value, Unit unit,
+                double = 0) {
     if (value) Line(path, absl::StrCat(Number(*value), " ", SiUnit(unit)));
   }
   void Quantities(const char* path, const std::vector<double>& values,

@@ -201,6 +201,9 @@ struct ScheduleChoice {
   std::map<std::string, std::string> params;
 };
 
+// Of one kernel, far beyond what any host takes.
+inline constexpr double kMostLaunchSeconds = 1;
+
 // Uniform times are those of one microbatch through all stages of a rank;
 // per-stage ones those of one microbatch through that stage.
 struct CostChoice {
@@ -239,7 +242,8 @@ struct CostChoice {
   std::optional<std::string> analytic_silicon;
   std::optional<bool> analytic_sustained;  // clocks; absent: true
   std::optional<FrameworkKernels> analytic_kernels;
-  std::optional<double> analytic_launch_s;      // absent: the device's
+  // Absent: the device's. At most kMostLaunchSeconds.
+  std::optional<double> analytic_launch_s;
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;

@@ -388,7 +388,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Choice("costs.analytic.kernels", costs.analytic_kernels,
                KernelsChoices());
   visit.Quantity("costs.analytic.launch_time", costs.analytic_launch_s,
-                 Unit::kTime);
+                 Unit::kTime, kMostLaunchSeconds);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

@@ -9,8 +9,7 @@ namespace pipewright {
 
 template <typename Config, typename Visitor>
 void VisitSystem(Config& config, Visitor& visit) {
-  // Parameters a second, and bytes of memory for each of them.
-  constexpr double kMostRate = 1e15;
+  // Of host memory, for each parameter.
   constexpr double kMostHostBytes = 1024;
   auto& system = config.system;
   visit.Text("system.preset", system.preset);
@@ -39,12 +38,13 @@ void VisitSystem(Config& config, Visitor& visit) {
              kMostHostBytes);
   visit.Real("system.host.cast_bytes_per_parameter", system.host.cast_bytes, 0,
              kMostHostBytes);
-  visit.Real("system.host.adam_rate", system.host.adam_rate, 1, kMostRate);
-  visit.Real("system.host.cast_rate", system.host.cast_rate, 1, kMostRate);
-  visit.Real("system.host.flush_rate", system.host.flush_rate, 1, kMostRate);
+  visit.Real("system.host.adam_rate", system.host.adam_rate, 1, kMostHostRate);
+  visit.Real("system.host.cast_rate", system.host.cast_rate, 1, kMostHostRate);
+  visit.Real("system.host.flush_rate", system.host.flush_rate, 1,
+             kMostHostRate);
   visit.Int("system.host.slots", system.host.slots, 1, 2);
   visit.Real("system.host.device_adam_rate", system.host.device_adam_rate, 1,
-             kMostRate);
+             kMostHostRate);
   visit.Text("system.device_name", system.device_name);
   visit.Quantity("system.memory", system.memory_bytes, Unit::kBytes);
   visit.Quantity("system.host_memory", system.host_memory_bytes, Unit::kBytes);

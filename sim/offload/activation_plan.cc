@@ -90,6 +90,8 @@ class PlanInputs {
     Add(choice.fraction);
     AddAll(costs.out_s);
     AddAll(costs.in_s);
+    AddAll(costs.out_alone_s);
+    AddAll(costs.in_alone_s);
     AddAll(costs.weight);
     AddAll(costs.moved);
     Add(costs.held_until_weight);

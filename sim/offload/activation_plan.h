@@ -33,6 +33,10 @@ struct OffloadChoice {
 struct OffloadCosts {
   std::vector<double> out_s;
   std::vector<double> in_s;
+  // While nothing is copied the other way by the ranks that are planned
+  // together; empty: as above.
+  std::vector<double> out_alone_s;
+  std::vector<double> in_alone_s;
   // What its activations weigh against those of other stages: bytes, or 1.
   std::vector<double> weight;
   std::vector<double> moved;     // of `weight`, what copies take; empty: all

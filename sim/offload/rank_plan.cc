@@ -21,6 +21,11 @@ Pass Copy(PassKind kind, Pass forward) {
           forward.direction()};
 }
 
+const std::vector<double>& AloneOf(const std::vector<double>& alone_s,
+                                   const std::vector<double>& both_s) {
+  return alone_s.empty() ? both_s : alone_s;
+}
+
 }  // namespace
 
 RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
@@ -52,7 +57,11 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
            .ready_s = times.end_s[position],
            .needed_s = -1,
            .out_s = costs.out_s[stage] / schedule.slices,
-           .in_s = costs.in_s[stage] / schedule.slices});
+           .in_s = costs.in_s[stage] / schedule.slices,
+           .out_alone_s =
+               AloneOf(costs.out_alone_s, costs.out_s)[stage] / schedule.slices,
+           .in_alone_s =
+               AloneOf(costs.in_alone_s, costs.in_s)[stage] / schedule.slices});
       moved_.push_back(MovedOf(pass));
     } else if (ReadsActivations(pass.kind())) {
       PlannedActivation& activation = activations_[index.at(pass.activation())];
@@ -137,20 +146,21 @@ int64_t RankPlan::FirstEnd(double time_s) const {
 // Compute comes to a FREE when the entry behind it can begin, to an O or L when
 // the entry before it has ended. Of passes that take no time a time alone does
 // not tell which are before it.
-PlannedMove RankPlan::MoveOf(int32_t index, double out_s, double in_s) const {
+PlannedMove RankPlan::MoveOf(int32_t index, double out_s, double away_s,
+                             double in_s) const {
   const PlannedActivation& activation = activations_[index];
   const int64_t out = FirstEnd(out_s);
   return {.activation = index,
           .out_s = out_s,
+          .away_s = away_s,
           .in_s = in_s,
           .out = out,
-          .free = std::max(out, FirstStart(out_s + activation.out_s)),
+          .free = std::max(out, FirstStart(away_s)),
           .in = std::min(FirstEnd(in_s), activation.needed_at)};
 }
 
 bool RankPlan::Helps(const PlannedMove& move) const {
-  return move.out_s + activations_[move.activation].out_s <= move.in_s &&
-         move.free < move.in;
+  return move.away_s <= move.in_s && move.free < move.in;
 }
 
 // At one time an O comes before its FREE, and what gives memory back before
@@ -165,7 +175,7 @@ std::vector<PlannedCopy> RankPlan::CopiesOf(
       copies.push_back({position, time_s, Copy(kind, activation.forward)});
     };
     add(move.out, move.out_s, PassKind::kOffload);
-    add(move.free, move.out_s + activation.out_s, PassKind::kFree);
+    add(move.free, move.away_s, PassKind::kFree);
     add(move.in, move.in_s, PassKind::kLoad);
   }
   const auto turn = [](const PlannedCopy& copy) {
@@ -196,7 +206,7 @@ std::vector<RankPlan::Change> RankPlan::ChangesOf(
     const PlannedActivation& activation = activations_[move.activation];
     const double bytes = moved_[move.activation];
     changes[next[move.free]++] = {
-        move.free, move.out_s + activation.out_s, false,
+        move.free, move.away_s, false,
         Copy(PassKind::kFree, activation.forward).bits(), bytes};
     changes[next[move.in]++] = {
         move.in, move.in_s, true,

@@ -21,6 +21,9 @@ struct PlannedActivation {
   int64_t needed_at = 0;  // the position of that pass, or of its block
   double out_s = 0;       // its O takes
   double in_s = 0;        // its L takes
+  // The same while nothing is copied the other way.
+  double out_alone_s = 0;
+  double in_alone_s = 0;
   double lifespan_s() const { return needed_s - ready_s; }
 };
 
@@ -29,6 +32,7 @@ struct PlannedActivation {
 struct PlannedMove {
   int32_t activation = 0;
   double out_s = 0;
+  double away_s = 0;  // its O has ended
   double in_s = 0;
   int64_t out = 0;
   int64_t free = 0;
@@ -60,8 +64,13 @@ class RankPlan {
   // Indices of those that the choice names, the longest-lived first.
   std::vector<int32_t> Candidates(const OffloadChoice& choice) const;
 
-  // Its O begins at `out_s`, its L at `in_s`.
-  PlannedMove MoveOf(int32_t activation, double out_s, double in_s) const;
+  // Its O is from `out_s` to `away_s`, its L begins at `in_s`.
+  PlannedMove MoveOf(int32_t activation, double out_s, double away_s,
+                     double in_s) const;
+  // When the compute stream comes to the L: it may begin before it was planned.
+  double IssueOf(const PlannedMove& move) const {
+    return move.in == 0 ? 0 : times_.end_s[move.in - 1];
+  }
   // Does any pass run while the activation is away?
   bool Helps(const PlannedMove& move) const;
   // The copies of moves that help, in the order of the rank.

@@ -93,10 +93,43 @@ std::vector<PlannedTurn> TurnsOf(
   return turns;
 }
 
+// When nothing is copied the other way: before the first L of the switch, and
+// from the end of its last O on. A plan that is made for such times keeps to
+// them: no L comes before `first_in_s`, no O ends after `last_out_s`.
+struct OneWay {
+  double first_in_s = -kAnyPeak;  // not known yet: both directions are busy
+  double last_out_s = kAnyPeak;
+
+  double OutSeconds(const PlannedActivation& activation, double out_s) const {
+    return out_s + activation.out_alone_s <= first_in_s ? activation.out_alone_s
+                                                        : activation.out_s;
+  }
+  double InSeconds(const PlannedActivation& activation, double end_s) const {
+    return end_s - activation.in_alone_s >= last_out_s ? activation.in_alone_s
+                                                       : activation.in_s;
+  }
+  bool Keeps(const RankPlan& rank, const PlannedMove& move) const {
+    return move.away_s <= last_out_s && rank.IssueOf(move) >= first_in_s;
+  }
+};
+
+// What a plan has used of it.
+OneWay OneWayOf(const std::vector<RankPlan>& ranks, const Booked& booked) {
+  OneWay way = {.first_in_s = kAnyPeak, .last_out_s = -kAnyPeak};
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const PlannedMove& move : booked.moves[rank]) {
+      way.first_in_s = std::min(way.first_in_s, ranks[rank].IssueOf(move));
+      way.last_out_s = std::max(way.last_out_s, move.away_s);
+    }
+  }
+  return way;
+}
+
 // One after the other in `order`, each O as early and each L as late as what is
 // booked already allows; what does not fit is left out.
 Booked BookInGaps(const std::vector<RankPlan>& ranks,
-                  const std::vector<Candidate>& order, double most) {
+                  const std::vector<Candidate>& order, const OneWay& way,
+                  double most) {
   CopyLane out;
   CopyLane in;
   std::vector<Candidate> chosen;
@@ -105,12 +138,32 @@ Booked BookInGaps(const std::vector<RankPlan>& ranks,
     const RankPlan& rank = ranks[candidate.rank];
     const PlannedActivation& activation =
         rank.activations()[candidate.activation];
-    const double out_s = out.Earliest(activation.ready_s, activation.out_s);
-    const double in_s = in.Latest(activation.needed_s, activation.in_s);
-    const PlannedMove move = rank.MoveOf(candidate.activation, out_s, in_s);
-    if (!rank.Helps(move)) continue;
-    out.Book(out_s, out_s + activation.out_s);
-    in.Book(in_s, in_s + activation.in_s);
+    // Alone where that fits, else with both directions busy.
+    double out_s = kAnyPeak;
+    double away_s = kAnyPeak;
+    if (activation.ready_s + activation.out_alone_s <= way.first_in_s) {
+      out_s = out.Earliest(activation.ready_s, activation.out_alone_s);
+      away_s = out_s + activation.out_alone_s;
+    }
+    if (away_s > way.first_in_s) {
+      out_s = out.Earliest(activation.ready_s, activation.out_s);
+      away_s = out_s + activation.out_s;
+    }
+    double in_s = -kAnyPeak;
+    double loaded_s = 0;
+    if (activation.needed_s - activation.in_alone_s >= way.last_out_s) {
+      in_s = in.Latest(activation.needed_s, activation.in_alone_s);
+      loaded_s = in_s + activation.in_alone_s;
+    }
+    if (in_s < way.last_out_s) {
+      in_s = in.Latest(activation.needed_s, activation.in_s);
+      loaded_s = in_s + activation.in_s;
+    }
+    const PlannedMove move =
+        rank.MoveOf(candidate.activation, out_s, away_s, in_s);
+    if (!rank.Helps(move) || !way.Keeps(rank, move)) continue;
+    out.Book(out_s, away_s);
+    in.Book(in_s, loaded_s);
     chosen.push_back(candidate);
     moves.push_back(move);
   }
@@ -125,8 +178,8 @@ enum class Turn { kFirstReady, kFirstNeeded, kLastNeeded };
 class Queues {
  public:
   Queues(const std::vector<RankPlan>& ranks, std::vector<Candidate> chosen,
-         Turn turn)
-      : ranks_(ranks), chosen_(std::move(chosen)), turn_(turn) {}
+         const OneWay& way, Turn turn)
+      : ranks_(ranks), chosen_(std::move(chosen)), way_(way), turn_(turn) {}
 
   // `most` as Finish has it.
   Booked Run(double most) && {
@@ -152,10 +205,10 @@ class Queues {
     return ranks_[chosen_[index].rank].activations()[chosen_[index].activation];
   }
 
-  // Runs every candidate once on a lane, from `ready` on; `begin(index, time)`.
-  template <typename Ready, typename Key, typename Seconds, typename Begin>
-  void RunLane(const Ready& ready, const Key& key, const Seconds& seconds,
-               const Begin& begin) {
+  // Runs every candidate once on a lane, from `ready` on; `begin(index, time)`
+  // says what it takes.
+  template <typename Ready, typename Key, typename Begin>
+  void RunLane(const Ready& ready, const Key& key, const Begin& begin) {
     std::vector<size_t> order(chosen_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) {
@@ -171,8 +224,7 @@ class Queues {
       }
       const size_t index = waiting.top().index;
       waiting.pop();
-      begin(index, now_s);
-      now_s += seconds(index);
+      now_s += begin(index, now_s);
     }
   }
 
@@ -189,8 +241,12 @@ class Queues {
               }
               return 0.0;
             },
-            [&](size_t index) { return Of(index).out_s; },
-            [&](size_t index, double now_s) { moves_[index].out_s = now_s; });
+            [&](size_t index, double now_s) {
+              const double seconds = way_.OutSeconds(Of(index), now_s);
+              moves_[index].out_s = now_s;
+              moves_[index].away_s = now_s + seconds;
+              return seconds;
+            });
   }
 
   // The same with time turned round: from the last need backwards.
@@ -211,9 +267,11 @@ class Queues {
               }
               return 0.0;
             },
-            [&](size_t index) { return Of(index).in_s; },
             [&](size_t index, double back_s) {
-              moves_[index].in_s = last_s - back_s - Of(index).in_s;
+              const double end_s = last_s - back_s;
+              const double seconds = way_.InSeconds(Of(index), end_s);
+              moves_[index].in_s = end_s - seconds;
+              return seconds;
             });
   }
 
@@ -223,9 +281,10 @@ class Queues {
     for (size_t index = 0; index < chosen_.size(); ++index) {
       PlannedMove& move = moves_[index];
       const auto [rank, activation] = chosen_[index];
-      move = ranks_[rank].MoveOf(activation, move.out_s, move.in_s);
-      if (ranks_[rank].Helps(move)) continue;
-      late.emplace_back(move.out_s + Of(index).out_s - move.in_s, index);
+      move =
+          ranks_[rank].MoveOf(activation, move.out_s, move.away_s, move.in_s);
+      if (ranks_[rank].Helps(move) && way_.Keeps(ranks_[rank], move)) continue;
+      late.emplace_back(move.away_s - move.in_s, index);
     }
     if (late.empty()) return false;
     std::sort(late.rbegin(), late.rend());
@@ -242,15 +301,17 @@ class Queues {
 
   const std::vector<RankPlan>& ranks_;
   std::vector<Candidate> chosen_;
+  const OneWay way_;
   const Turn turn_;
   std::vector<PlannedMove> moves_;
 };
 
 class Search {
  public:
-  Search(const std::vector<RankPlan>& ranks, std::vector<Candidate> order)
-      : ranks_(ranks), order_(std::move(order)) {
-    best_ = BookInGaps(ranks_, order_, kAnyPeak);
+  Search(const std::vector<RankPlan>& ranks, std::vector<Candidate> order,
+         const OneWay& way)
+      : ranks_(ranks), order_(std::move(order)), way_(way) {
+    best_ = BookInGaps(ranks_, order_, way_, kAnyPeak);
     tries_ = std::min(kMostTries,
                       kBookings / std::max<int64_t>(1, std::ssize(order_)));
   }
@@ -263,7 +324,8 @@ class Search {
           order_.begin(), order_.begin() + static_cast<int64_t>(count));
       for (const Turn turn :
            {Turn::kFirstReady, Turn::kFirstNeeded, Turn::kLastNeeded}) {
-        Booked booked = Queues(ranks_, longest, turn).Run(MostBelow(best_));
+        Booked booked =
+            Queues(ranks_, longest, way_, turn).Run(MostBelow(best_));
         if (booked.LowerThan(best_)) best_ = std::move(booked);
       }
     }
@@ -299,7 +361,7 @@ class Search {
 
   bool Try(std::vector<Candidate> other) {
     --tries_;
-    Booked booked = BookInGaps(ranks_, other, MostBelow(best_));
+    Booked booked = BookInGaps(ranks_, other, way_, MostBelow(best_));
     if (!booked.LowerThan(best_)) return false;
     best_ = std::move(booked);
     order_ = std::move(other);
@@ -308,9 +370,21 @@ class Search {
 
   const std::vector<RankPlan>& ranks_;
   std::vector<Candidate> order_;
+  const OneWay way_;
   Booked best_;
   int64_t tries_ = 0;
 };
+
+bool KnowsAlone(const std::vector<RankPlan>& ranks) {
+  for (const RankPlan& rank : ranks) {
+    for (const PlannedActivation& each : rank.activations()) {
+      if (each.out_alone_s < each.out_s || each.in_alone_s < each.in_s) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -318,7 +392,7 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
                 std::vector<RankOrder>* orders, std::vector<RankOffload>* out,
                 SwitchTurns* turns) {
   std::vector<Candidate> candidates;
-  const Booked none = BookInGaps(ranks, candidates, kAnyPeak);
+  const Booked none = BookInGaps(ranks, candidates, OneWay(), kAnyPeak);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<int32_t> own = ranks[rank].Candidates(choice);
     out->push_back({.activations = std::ssize(ranks[rank].activations()),
@@ -334,7 +408,16 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
         return ranks[one.rank].activations()[one.activation].lifespan_s() >
                ranks[other.rank].activations()[other.activation].lifespan_s();
       });
-  Booked best = Search(ranks, std::move(candidates)).Run();
+  Booked best = Search(ranks, candidates, OneWay()).Run();
+  // The times of the first plan's L and O are what the second is made for. Its
+  // own may leave more room, so again, a few times.
+  constexpr int kMostAgain = 3;
+  const int again = KnowsAlone(ranks) ? kMostAgain : 0;
+  for (int time = 0; time < again; ++time) {
+    Booked booked = Search(ranks, candidates, OneWayOf(ranks, best)).Run();
+    if (!booked.LowerThan(best)) break;
+    best = std::move(booked);
+  }
   std::vector<std::vector<PlannedCopy>> copies;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     // Copies that do not lower the peak are left out.

@@ -20,6 +20,9 @@ constexpr double kTolerance = 0.15;
 // Section 3 of the paper: what one A100 reaches.
 constexpr double kPcieBytesPerSecond = 15e9;
 constexpr double kFlops = 220e12;
+// Until its pair has its first load, the authors' planner gives an offload 0.7
+// of its time.
+constexpr double kAloneFactor = 1 / 0.7;
 
 // F, B or W of one microbatch through the layers of a rank, as the paper
 // counts: 12bsh(6h + s) for the three.
@@ -44,6 +47,7 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
   model.layer_norm = model.dropout = model.qkv_bias = model.bias = true;
   config.system.preset = "dgx-a100";
   config.system.pcie.bytes_per_s = kPcieBytesPerSecond;
+  config.system.params["pcie_alone_factor"] = absl::StrCat(kAloneFactor);
   config.costs.forward_s = config.costs.backward_input_s =
       config.costs.backward_weight_s = PassSeconds(row);
   config.schedule.name = row.Text("schedule");
@@ -70,7 +74,8 @@ double Rounding(double above, double below) {
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   struct Base {
     double published = 0;
-    double held = 0;
+    double held = 0;    // bytes
+    double chunks = 0;  // activations of one forward, of all layers of a rank
     double step_s = 0;
     double mfu = 0;
   };
@@ -84,31 +89,35 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
     for (const RankMemory& rank : run.report.memory->memory->ranks) {
       held = std::max(held, static_cast<double>(rank.peak_activations));
     }
+    const std::vector<double>& peaks = run.report.peak_activations;
+    const double chunks = *std::max_element(peaks.begin(), peaks.end());
     const std::string sequence = row.Text("sequence");
     const double published = row.Number("gigabytes");
     Base& base = plain[sequence];
     const bool is_base = row.Text("schedule") == "1f1b";
     const double step_s = run.report.iteration_s;
-    if (is_base) base = {published, held, step_s, row.Number("mfu_percent")};
+    if (is_base) {
+      base = {published, held, chunks, step_s, row.Number("mfu_percent")};
+    }
     if (is_base) continue;
     const std::string setting =
         absl::StrCat("10.5B, pp 8, vpp ", row.Text("vpp"), ", sequence ",
                      sequence, ", ", row.Text("column"));
     const double ratio = published / base.published;
-    const double held_ratio = held / base.held;
     const double tolerance =
         std::max(kTolerance, Rounding(published, base.published));
     const std::string text = absl::StrFormat("%.3f", ratio);
-    const std::string rounded = absl::StrFormat("%.3f", held_ratio);
-    // Those with copies miss the tolerance; the README says by how much and
-    // why.
-    if (run.report.offload) {
-      out.push_back({setting, "activations over 1F1B", text, held_ratio,
-                     rounded, Comparison::Rule::kShown, tolerance * ratio});
-    } else {
-      out.push_back({setting, "activations over 1F1B", text, held_ratio,
-                     rounded, Comparison::Rule::kWithin, tolerance});
-    }
+    const auto compare = [&](const char* what, double found, bool judged) {
+      out.push_back(
+          {setting, what, text, found, absl::StrFormat("%.3f", found),
+           judged ? Comparison::Rule::kWithin : Comparison::Rule::kShown,
+           judged ? tolerance : tolerance * ratio});
+    };
+    compare("activations over 1F1B", chunks / base.chunks, true);
+    // With the gradients that W needs, which the authors' planner does not
+    // count; the README says which of those with copies miss the tolerance.
+    compare("bytes of activations over 1F1B", held / base.held,
+            !run.report.offload);
     const double faster = base.step_s / step_s;
     out.push_back(
         {setting, "throughput over 1F1B",
@@ -125,8 +134,8 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
 const RegisterPaper kRow({
     .name = "pipeoffload-figure15",
     .summary = "PipeOffload, arXiv 2503.01328, figure 15, 10.5B on 8 A100",
-    .metric = "peak of activations over that of 1F1B, which the rows with "
-              "copies miss by 20 to 31 %; throughput over it",
+    .metric = "peak of activations over that of 1F1B, by their number and in "
+              "bytes; throughput over it",
     .run = &Reproduce,
 });
 

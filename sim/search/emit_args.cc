@@ -166,11 +166,10 @@ std::vector<std::string> Emitter::Memory() {
   Hold("strategy.recompute");
   if (training.dp * training.cp == 1) return flags;
   const StrategyChoice& strategy = run.config.strategy;
+  const bool given = strategy.data_parallel || strategy.zero;
   const DataParallel sharding =
-      strategy.data_parallel.value_or(DataParallel::kDdp);
-  if (strategy.data_parallel && sharding != DataParallel::kNone) {
-    Hold("strategy.data_parallel");
-  }
+      given ? DataParallelOf(strategy) : DataParallel::kDdp;
+  if (given && sharding != DataParallel::kNone) Hold("strategy.data_parallel");
   if (sharding == DataParallel::kZero1) {
     flags.push_back("--use-distributed-optimizer");
   } else if (sharding == DataParallel::kZero2 ||
@@ -292,8 +291,7 @@ void Emitter::Torchtitan() {
     // The model's own; the reader is told so.
     absl::StrAppend(&out.text, kCommentMark, "strategy.sequence=\n");
   }
-  const DataParallel sharding =
-      strategy.data_parallel.value_or(DataParallel::kNone);
+  const DataParallel sharding = DataParallelOf(strategy);
   const bool shards = TraitsOf(sharding).shards_gradients;
   if (sharding == DataParallel::kZero1) {
     out.notes.push_back(
@@ -377,7 +375,14 @@ absl::StatusOr<EmittedArgs> EmitArgs(const RunConfig& config,
     return absl::InvalidArgumentError(
         "--emit needs a model (--model), whose sizes it writes");
   }
-  Emitter emitter = {config, run, run.prepared_model->spec,
+  // The arguments are read as strategy.data_parallel, of which strategy.zero is
+  // another word: both in one file could contradict each other.
+  RunConfig written = config;
+  if (written.strategy.zero) {
+    written.strategy.data_parallel = DataParallelOf(written.strategy);
+    written.strategy.zero.reset();
+  }
+  Emitter emitter = {written, run, run.prepared_model->spec,
                      run.prepared_model->training, csv};
   if (form == ForeignForm::kMegatron) {
     emitter.Megatron();

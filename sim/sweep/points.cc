@@ -79,7 +79,7 @@ class SweepPoints::Slots {
     Add(value);
   }
   template <typename Value>
-  void Quantity(const char*, const Value& value, Unit) {
+  void Quantity(const char*, const Value& value, Unit, double = 0) {
     Add(value);
   }
   template <typename Value>

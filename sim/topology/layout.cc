@@ -34,7 +34,10 @@ NodeLayout::NodeLayout(const ShapeParams& params, Nics nics)
       memory_offset_(numa_offset_ + (has_pcie_ && tree_.crosses_numa()
                                          ? (tree_.numa_nodes - 1) * 2
                                          : 0)),
-      stride_(memory_offset_ + (has_memory_ ? devices_ : 0)) {}
+      both_offset_(memory_offset_ + (has_memory_ ? devices_ : 0)),
+      stride_(both_offset_ + (has_pcie_ && tree_.directions_meet()
+                                  ? devices_ / pcie_per_switch_
+                                  : 0)) {}
 
 std::vector<Device> NodeLayout::Devices() const {
   std::vector<Device> devices;
@@ -65,7 +68,9 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
     for (int index = 0; has_pcie_ && index < devices_ / pcie_per_switch_;
          ++index) {
       const std::string pcie = absl::StrCat(prefix, "pcie", index);
-      AddLink(absl::StrCat(pcie, "/to-host"), params.pcie, &links);
+      LinkClass to_host = params.pcie;
+      to_host.bytes_per_s *= tree_.alone_factor;
+      AddLink(absl::StrCat(pcie, "/to-host"), to_host, &links);
       AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
     }
     const auto add_blocks = [&](const char* name, int first, int count,
@@ -84,6 +89,12 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       links.push_back({absl::StrCat(prefix, "gpu", device, "/host-memory"),
                        params.host.bytes_per_s, 0});
     }
+    for (int index = 0; has_pcie_ && tree_.directions_meet() &&
+                        index < devices_ / pcie_per_switch_;
+         ++index) {
+      links.push_back({absl::StrCat(prefix, "pcie", index, "/both-ways"),
+                       2 * params.pcie.bytes_per_s, 0});
+    }
   }
   return links;
 }
@@ -91,6 +102,7 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
 void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links) const {
   if (!has_pcie_) return;
   links->push_back(ToHost(device));
+  if (tree_.directions_meet()) links->push_back(BothWays(device));
   if (tree_.has_roots()) links->push_back(RootToHost(device));
   if (tree_.crosses_numa() && NumaOf(device) > 0) {
     links->push_back(NumaToHost(device));
@@ -102,7 +114,8 @@ void NodeLayout::AddDeviceLinks(int device, std::vector<LinkId>* links) const {
   std::vector<LinkId> there;
   AddHostLinks(device, &there);
   for (auto link = there.rbegin(); link != there.rend(); ++link) {
-    links->push_back(*link + 1);
+    const bool both = tree_.directions_meet() && *link == BothWays(device);
+    links->push_back(both ? *link : *link + 1);
   }
 }
 

@@ -4,7 +4,8 @@
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
 // and down, per PCIe switch to-host and to-device, per PCIe root and per NUMA
-// node but the first likewise, per device its share of the host's memory.
+// node but the first likewise, per device its share of the host's memory, per
+// PCIe switch what both of its directions share.
 #pragma once
 
 #include <string>
@@ -64,6 +65,12 @@ class NodeLayout {
     return NodeOf(device) * stride_ + memory_offset_ + device % devices_;
   }
 
+  // Where the directions of a PCIe switch slow each other.
+  LinkId BothWays(int device) const {
+    return NodeOf(device) * stride_ + both_offset_ +
+           device % devices_ / pcie_per_switch_;
+  }
+
   // Links of all nodes together; a shape numbers its own from here.
   LinkId num_links() const { return nodes_ * stride_; }
   int nics() const { return nics_; }
@@ -103,6 +110,7 @@ class NodeLayout {
   int root_offset_;
   int numa_offset_;
   int memory_offset_;
+  int both_offset_;
   int stride_;  // links of a node
 };
 

@@ -7,6 +7,7 @@
 namespace pipewright {
 namespace {
 
+constexpr char kAlone[] = "pcie_alone_factor";
 constexpr char kRoots[] = "pcie_roots";
 constexpr char kRootBandwidth[] = "root_bandwidth";
 constexpr char kRootLatency[] = "root_latency";
@@ -31,6 +32,15 @@ absl::Status CheckBlocks(const char* key, int value, absl::string_view of,
 const std::vector<ShapeParam>& NodeParams() {
   using Kind = ShapeParam::Kind;
   static const auto* const params = new std::vector<ShapeParam>{
+      {.key = kAlone,
+       .kind = Kind::kNumber,
+       .least = 1,
+       .most = 2,
+       .fallback = "1",
+       .help = "how many times faster a PCIe switch copies to the host while "
+               "it copies nothing the other way; with both, each has "
+               "system.pcie.bandwidth",
+       .links = "pcie"},
       {.key = kRoots,
        .most = kMostRoots,
        .fallback = "1",
@@ -82,7 +92,8 @@ const std::vector<ShapeParam>& NodeParams() {
 }
 
 HostTree HostTreeOf(const ShapeParams& params) {
-  return {.roots = params.OwnInt(kRoots),
+  return {.alone_factor = params.OwnReal(kAlone),
+          .roots = params.OwnInt(kRoots),
           .root = {params.OwnBandwidth(kRootBandwidth),
                    params.OwnSeconds(kRootLatency), ""},
           .numa_nodes = params.OwnInt(kNumaNodes),

@@ -11,6 +11,10 @@
 namespace pipewright {
 
 struct HostTree {
+  // How many times faster the link of a PCIe switch is to the host while it
+  // copies nothing to its devices; with both directions busy each has the
+  // link's own bandwidth. 1: the directions do not slow each other.
+  double alone_factor = 1;
   int roots = 1;   // of a node
   LinkClass root;  // between a root and the memory; without bandwidth there is
                    // no link: copies do not meet at a root
@@ -23,6 +27,7 @@ struct HostTree {
   // and the same way back; else a NIC reads and writes devices (GPUDirect).
   bool stages_messages = false;
 
+  bool directions_meet() const { return alone_factor > 1; }
   bool has_roots() const { return root.bytes_per_s > 0; }
   bool crosses_numa() const { return on_first && numa_nodes > 1; }
 };

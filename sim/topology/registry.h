@@ -26,6 +26,9 @@ struct LinkClass {
   friend bool operator==(const LinkClass&, const LinkClass&) = default;
 };
 
+// Parameters a second that a host may be said to step, cast or take.
+inline constexpr double kMostHostRate = 1e15;
+
 // What the hosts of a system can do, of one device's share of its node. 0:
 // nobody says.
 struct HostClass {

@@ -57,6 +57,10 @@ std::string ToString(const ShapeParams& params) {
   if (params.host.bytes_per_s != 0) {
     add("host_memory_bandwidth", FormatBandwidth(params.host.bytes_per_s));
   }
+  if (params.host.flush_rate != 0) {
+    add("host_flush_rate",
+        absl::StrCat(params.host.flush_rate, " parameters/s"));
+  }
   AddLink("nvlink", params.nvlink, &lines);
   AddLink("nic", params.nic, &lines);
   AddLink("pcie", params.pcie, &lines);

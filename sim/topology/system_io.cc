@@ -65,6 +65,9 @@ class Reader {
                                       &params.host.bytes_per_s, &memory));
       params.sources.Set("host_memory_bandwidth", memory);
     }
+    if (system.has_host_flush_rate()) {
+      PW_RETURN_IF_ERROR(ReadFlushRate(system, &params.host.flush_rate));
+    }
     // A node of one device has no NVLink.
     if (system.has_nvlink() || params.devices_per_node > 1) {
       PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
@@ -128,6 +131,22 @@ class Reader {
     PW_RETURN_IF_ERROR(CheckSource(count, name, count.source(), &tree_, field));
     *value = count.value();
     params_->sources.Set(name, count.source());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadFlushRate(const proto::System& system, double* value) {
+    constexpr char kName[] = "host_flush_rate";
+    const FieldDescriptor* field = Field(system, kName);
+    const proto::SourcedRate& rate = system.host_flush_rate();
+    // Not so that a NaN passes.
+    if (!(rate.value() >= 1 && rate.value() <= kMostHostRate)) {
+      return At(&tree_, field,
+                BadValue(kName, absl::StrCat(rate.value()),
+                         absl::StrCat("a number from 1 to ", kMostHostRate)));
+    }
+    PW_RETURN_IF_ERROR(CheckSource(rate, kName, rate.source(), &tree_, field));
+    *value = rate.value();
+    params_->sources.Set(kName, rate.source());
     return absl::OkStatus();
   }
 

@@ -313,6 +313,56 @@ TEST_CASE("cli: arguments say what a framework's defaults are", "[cli]") {
   }
 }
 
+// It came out as ddp, with a comment that contradicted it.
+TEST_CASE("cli: arguments of a run with strategy.zero alone", "[cli]") {
+  RunConfig config = ReadConfig("", "",
+                                {{{"model.preset", "llama3-8b", "test"},
+                                  {"system.preset", "dgx-h100", "test"},
+                                  {"costs.analytic.device", "auto", "test"},
+                                  {"schedule.name", "1f1b", "test"},
+                                  {"strategy.pp", "2", "test"},
+                                  {"strategy.dp", "2", "test"},
+                                  {"strategy.microbatches", "4", "test"},
+                                  {"system.memory", "1000GiB", "test"}}})
+                         .value();
+  const struct {
+    int zero;
+    const char* megatron;  // "": none of these arguments
+    const char* torchtitan;
+  } rows[] = {
+      {0, "", "data_parallel_shard_degree = 1\n"},
+      {1, "--use-distributed-optimizer\n", "data_parallel_shard_degree = 1\n"},
+      {2, "--data-parallel-sharding-strategy optim_grads\n",
+       "data_parallel_shard_degree = 2\n"},
+      {3, "--data-parallel-sharding-strategy optim_grads_params\n",
+       "data_parallel_shard_degree = 2\n"},
+  };
+  for (const auto& row : rows) {
+    config.strategy.zero = row.zero;
+    const PreparedRun run = Prepare(config).value();
+    for (const bool megatron : {true, false}) {
+      CAPTURE(row.zero, megatron);
+      const EmittedArgs emitted =
+          EmitArgs(config, run,
+                   megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitan,
+                   "")
+              .value();
+      INFO(emitted.text);
+      const char* const has = megatron ? row.megatron : row.torchtitan;
+      CHECK(absl::StrContains(emitted.text, has));
+      CHECK(absl::StrContains(emitted.text, "--use-distributed-optimizer") ==
+            (megatron && row.zero > 0));
+      CHECK(!absl::StrContains(emitted.text, "strategy.zero"));
+      const ForeignArgs read =
+          ReadForeignArgs(emitted.text, megatron ? "a.sh" : "a.toml").value();
+      const PreparedRun again =
+          Prepare(ReadConfig("", "", {read.edits}).value()).value();
+      CHECK(again.lower.data_parallel == run.lower.data_parallel);
+      CHECK(again.prepared_model->training.zero == row.zero);
+    }
+  }
+}
+
 TEST_CASE("cli: a Megatron script is read, and what is ignored is named",
           "[cli]") {
   const ForeignArgs read =

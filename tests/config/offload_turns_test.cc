@@ -22,6 +22,8 @@ namespace {
 
 using testing::Prepared;
 using testing::Warns;
+constexpr CopiesBeside kBoth = CopiesBeside::kBothWays;
+constexpr CopiesBeside kSame = CopiesBeside::kSameWay;
 
 // 8 devices on four switches of 8 GB/s.
 ShapeParams Node() {
@@ -43,17 +45,17 @@ TEST_CASE("pcie switches: a root serves one copy of each switch at a time",
           "[config][offload]") {
   ShapeParams params = Node();
   const Network bare = Ranks(params, 8, 1);
-  CHECK(PcieSwitches(bare, 1, 8).SharersOf(0) == Approx(2));
-  CHECK(PcieSwitches(bare, 1, 8).SharersInTurn(0) == Approx(1));
+  CHECK(PcieSwitches(bare, 1, 8).SharersOf(0, true, kBoth) == Approx(2));
+  CHECK(PcieSwitches(bare, 1, 8).SharersInTurn(0, true, kBoth) == Approx(1));
   // Wide enough for four copies at once.
   params.own["root_bandwidth"] = "32GBps";
   const Network wide = Ranks(params, 8, 1);
-  CHECK(PcieSwitches(wide, 1, 8).SharersOf(0) == Approx(2));
-  CHECK(PcieSwitches(wide, 1, 8).SharersInTurn(0) == Approx(1));
+  CHECK(PcieSwitches(wide, 1, 8).SharersOf(0, true, kBoth) == Approx(2));
+  CHECK(PcieSwitches(wide, 1, 8).SharersInTurn(0, true, kBoth) == Approx(1));
   params.own["root_bandwidth"] = "16GBps";
   const Network narrow = Ranks(params, 8, 1);
-  CHECK(PcieSwitches(narrow, 1, 8).SharersOf(0) == Approx(4));
-  CHECK(PcieSwitches(narrow, 1, 8).SharersInTurn(0) == Approx(2));
+  CHECK(PcieSwitches(narrow, 1, 8).SharersOf(0, true, kBoth) == Approx(4));
+  CHECK(PcieSwitches(narrow, 1, 8).SharersInTurn(0, true, kBoth) == Approx(2));
 }
 
 TEST_CASE("pcie switches: both directions share the memory of the host",
@@ -64,10 +66,30 @@ TEST_CASE("pcie switches: both directions share the memory of the host",
   const Network network = Ranks(params, 8, 1);
   const PcieSwitches switches(network, 1, 8);
   // O and L at 5 GB/s each rather than 8.
-  CHECK(switches.SharersOf(0) == Approx(1.6));
-  CHECK(switches.SharersInTurn(0) == Approx(1.6));
+  CHECK(switches.SharersOf(0, true, kBoth) == Approx(1.6));
+  CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.6));
   CHECK(switches.DevicesOn(0) == 1);
   CHECK_FALSE(switches.IsShared(0));
+}
+
+// 8 GB/s each way at once, 12 GB/s to the host alone.
+TEST_CASE("pcie switches: to the host faster while nothing comes back",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.own["pcie_alone_factor"] = "1.5";
+  const Network network = Ranks(params, 8, 1);
+  const PcieSwitches switches(network, 1, 8);
+  const Cluster& cluster = *network.cluster;
+  CHECK(cluster.BandwidthOf(cluster.DeviceToHost(0)) == Approx(12e9));
+  CHECK(cluster.BandwidthOf(cluster.HostToDevice(0)) == Approx(8e9));
+  CHECK(switches.SharersInTurn(0, true, kSame) == Approx(1));
+  CHECK(switches.SharersInTurn(0, false, kSame) == Approx(1));
+  CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.5));
+  CHECK(switches.SharersInTurn(0, false, kBoth) == Approx(1));
+  // Two devices on a switch: 4 GB/s each both ways, 6 GB/s one way.
+  CHECK(switches.SharersOf(0, true, kSame) == Approx(2));
+  CHECK(switches.SharersOf(0, true, kBoth) == Approx(3));
+  CHECK(switches.SharersOf(0, false, kBoth) == Approx(2));
 }
 
 TEST_CASE("pcie switches: other replicas copy between two turns",
@@ -80,9 +102,10 @@ TEST_CASE("pcie switches: other replicas copy between two turns",
   const PcieSwitches switches(side_by_side, 2, 4);
   CHECK(switches.IsShared(0));
   CHECK(switches.ranks().size() == 4);
-  CHECK(switches.SharersInTurn(0) == Approx(2));
+  CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(2));
   const Network one_after_the_other = Ranks(params, 4, 2);
-  CHECK(PcieSwitches(one_after_the_other, 2, 4).SharersInTurn(0) == Approx(1));
+  CHECK(PcieSwitches(one_after_the_other, 2, 4).SharersInTurn(0, true, kBoth) ==
+        Approx(1));
 }
 
 constexpr char kRun[] =

@@ -50,6 +50,25 @@ TEST_CASE("prepare: an optimizer on the host", "[config][offload]") {
   CHECK_FALSE(Prepared(Run("max_activations: 8")).lower.offload.active());
 }
 
+// Nothing of the host is given.
+TEST_CASE("prepare: an optimizer on the hosts of shipped systems",
+          "[config][offload]") {
+  for (const char* system : {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200"}) {
+    for (const char* placement : {"zero-offload", "twinflow",
+                                  "deep-optimizer-states", "superoffload"}) {
+      CAPTURE(system, placement);
+      const PreparedRun run = Prepared(absl::StrCat(
+          "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
+          "system: {preset: ",
+          system,
+          "}\ncosts: {analytic: {}}\nengine: simgrid\n"
+          "strategy: {pp: 4, microbatches: 4, optimizer_placement: ",
+          placement, "}\n"));
+      CHECK(run.lower.offload.active());
+    }
+  }
+}
+
 // zero1 steps a replica's half.
 TEST_CASE("prepare: replicas step their part", "[config][offload]") {
   const std::string system = absl::StrCat(

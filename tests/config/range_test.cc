@@ -1,6 +1,7 @@
 // Every number of a configuration at the ends of its range and beyond, alone
 // and in pairs: it is refused with its field, or the report has neither a
 // negative number nor one that is none.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -71,8 +72,10 @@ class Numbers {
     (zero == kMayBeZero ? fields_.back().inside : fields_.back().outside)
         .push_back("0");
   }
-  void Quantity(const char* path, const std::optional<double>&, Unit unit) {
-    const AmountRange range = RangeOf(unit);
+  void Quantity(const char* path, const std::optional<double>&, Unit unit,
+                double most = std::numeric_limits<double>::infinity()) {
+    AmountRange range = RangeOf(unit);
+    range.most = std::min(range.most, most);
     const char* const name = unit == Unit::kTime    ? "s"
                              : unit == Unit::kBytes ? "B"
                                                     : "KBps";

@@ -97,6 +97,30 @@ TEST_CASE("node params: without them nothing changes", "[topology]") {
   }
 }
 
+TEST_CASE("node params: what both directions of a switch share", "[topology]") {
+  for (const ShapeInfo* shape : AllShapes()) {
+    INFO(shape->name);
+    ShapeParams params = Host(shape->name);
+    params.own["pcie_alone_factor"] = "1.25";
+    params.own["root_bandwidth"] = "100GBps";
+    params.host.bytes_per_s = 50e9;
+    const Cluster cluster = BuildCluster(params).value();
+    CHECK(LinkNames(cluster, cluster.DeviceToHost(3)) ==
+          Strings{"node0/pcie1/to-host", "node0/pcie1/both-ways",
+                  "node0/root0/to-host", "node0/gpu3/host-memory"});
+    CHECK(LinkNames(cluster, cluster.HostToDevice(3)) ==
+          Strings{"node0/gpu3/host-memory", "node0/root0/to-device",
+                  "node0/pcie1/both-ways", "node0/pcie1/to-device"});
+    const double pcie = params.pcie.bytes_per_s;
+    CHECK(cluster.BandwidthOf(cluster.DeviceToHost(3)) == Approx(1.25 * pcie));
+    CHECK(cluster.BandwidthOf(cluster.HostToDevice(3)) == Approx(pcie));
+    const std::vector<LinkLoad> both =
+        cluster.Bundle({cluster.DeviceToHost(3), cluster.HostToDevice(2)}, {})
+            .loads;
+    CHECK(cluster.RateOf(both) == Approx(pcie));
+  }
+}
+
 TEST_CASE("node params: halved by twice the bandwidth", "[topology]") {
   ShapeParams params = Host("nic-switch");
   params.own["host_numa"] = "first";

@@ -190,8 +190,8 @@ for space in "${spaces[@]}"; do
       schedules=('1f1b:1' 'zb-h1:1' 'interleaved-1f1b:2 4') ;;
     dense-16) model=llama3-8b nodes=2 devices=16 batch=32 layers=32
       schedules=('1f1b:1' 'interleaved-1f1b:2') ;;
-    uneven-8) model=llama2-7b nodes=1 devices=8 batch=12 layers=32
-      schedules=('1f1b:1' 'gpipe:1' 'interleaved-1f1b:2 3') ;;
+    uneven-8) model=llama2-7b nodes=1 devices=8 batch=24 layers=32
+      schedules=('1f1b:1' 'gpipe:1' 'zb-h1:1' 'interleaved-1f1b:2 3 5') ;;
     *) echo "unknown space $space" >&2; exit 2 ;;
   esac
   base=(--model "$model" --system dgx-h100 --nodes "$nodes" --analytic)

@@ -90,6 +90,32 @@ TEST_CASE("odc: of 64 devices a gather as one activity is one of many flows",
   }
 }
 
+TEST_CASE("odc study", "[.study]") {
+  for (const int devices : {32, 64, 128}) {
+  const Nodes nodes = {devices, 8};
+  auto noise = std::make_shared<Jitter>();
+  noise->sigma = 0.05;
+  for (const double work : {0.5, 1.0, 2.0, 4.0}) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    noise->seed = seed;
+    const auto end_s = [&](bool apart, EngineOptions options, int peers = 32) {
+      Program program = Drifting(nodes, apart, seed, 2, work);
+      program.jitter = std::make_shared<const Jitter>(*noise);
+      const auto summary = RunOnFluidClockSpreading(program, options, peers);
+      REQUIRE(summary.ok());
+      return summary->iteration_end_s[0];
+    };
+    const double ref = end_s(true, {});
+    EngineOptions alone; alone.share_links = false;
+    const double a = end_s(false, {}, 100000), b = end_s(false, {}, 16), c = end_s(false, alone);
+    printf("devices %d work %g seed %u apart %.3f exact %+.2f%% spread %+.2f%% alone %+.2f%%\n", devices,
+           work, seed, ref, 100 * (a / ref - 1), 100 * (b / ref - 1), 100 * (c / ref - 1));
+    fflush(stdout);
+  }
+  }
+  }
+}
+
 TEST_CASE("odc: 64 devices with 32 layers run on fast", "[engine]") {
   const auto summary = RunFast(Drifting({64, 8}, false, 4, 32), {});
   INFO(summary.status());

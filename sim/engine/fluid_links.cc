@@ -177,7 +177,7 @@ void FluidLinks::SolveChanged(double now_s) {
     if (solving.spread == kNone) {
       SetRate(now_s, solving.flow, solving.rate);
     } else {
-      SetSlowed(solving.spread, solving.alone / solving.rate);
+      SetMet(solving.spread, solving.alone / solving.rate);
     }
   }
 }

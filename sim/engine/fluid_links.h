@@ -148,7 +148,10 @@ class FluidLinks {
   void EnterPool(uint32_t flow, Pool& pool);
   void LeavePool(const Flow& flow, Pool& pool);
   bool TellPools();
-  void TellRunning(Pool& pool);
+  void TellLinks(Pool& pool);
+  double FlowsOf(const Spread& spread) const;
+  void AddUp(SharedLink& link) const;
+  void SetMet(uint32_t spread, double slowed);
   void SetSlowed(uint32_t spread, double slowed);
   void Settle(const SharedLink& link);
   void VisitSpreads(uint32_t filling);

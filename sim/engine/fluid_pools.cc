@@ -61,30 +61,40 @@ bool FluidLinks::TellPools() {
     const bool more =
         running != pool.told_running &&
         std::abs(running - pool.told_running) >= pool.tolerance;
-    if (more) TellRunning(pool);
     const bool slower = std::abs(pool.slowed - pool.told_slowed) >=
                         kTolerance * pool.told_slowed;
     if (!slower && !more) continue;
     told = true;
-    if (pool.slowed == pool.told_slowed) continue;
-    pool.told_slowed = pool.slowed;
-    started_.insert(started_.end(), pool.running.begin(), pool.running.end());
+    if (pool.slowed != pool.told_slowed) {
+      pool.told_slowed = pool.slowed;
+      started_.insert(started_.end(), pool.running.begin(), pool.running.end());
+    }
+    TellLinks(pool);
   }
   return told;
 }
 
-void FluidLinks::TellRunning(Pool& pool) {
+// A source stays the longer where it is slowed, and there are the more of them:
+// as many bytes go over every link as without.
+double FluidLinks::FlowsOf(const Spread& spread) const {
+  const Pool& pool = pools_[spread.pool];
+  return spread.flows * pool.told_running * spread.slowed / pool.told_slowed;
+}
+
+void FluidLinks::AddUp(SharedLink& link) const {
+  link.spread_per_s = 0;
+  for (uint32_t index = link.first_spread; index < link.last_spread; ++index) {
+    link.spread_per_s +=
+        FlowsOf(spreads_[index]) * pools_[spreads_[index].pool].bytes_per_s;
+  }
+}
+
+void FluidLinks::TellLinks(Pool& pool) {
   pool.told_running = static_cast<double>(pool.running.size());
   for (const uint32_t index : pool.spreads) {
     const LinkId number = spreads_[index].link;
     SharedLink& link = links_[number];
-    link.spread_per_s = 0;
-    for (uint32_t other = link.first_spread; other < link.last_spread;
-         ++other) {
-      const Spread& spread = spreads_[other];
-      const Pool& own = pools_[spread.pool];
-      link.spread_per_s += spread.flows * own.told_running * own.bytes_per_s;
-    }
+    AddUp(link);
     if (link.users.empty()) {
       Settle(link);
     } else if (link.is_full || link.Binds()) {
@@ -99,6 +109,7 @@ void FluidLinks::SetSlowed(uint32_t index, double slowed) {
   slowed = std::max(1.0, slowed);
   if (slowed == spread.slowed) return;
   spread.slowed = slowed;
+  AddUp(links_[spread.link]);
   Pool& pool = pools_[spread.pool];
   SpreadPlace& place = pool.places[spread.place];
   double most = 1;
@@ -107,6 +118,17 @@ void FluidLinks::SetSlowed(uint32_t index, double slowed) {
   }
   pool.slowed += place.part * (most - place.slowed);
   place.slowed = most;
+}
+
+// On a link that is full by others than pools: who comes there meets the flows
+// that are there on average, and is one more itself.
+void FluidLinks::SetMet(uint32_t index, double slowed) {
+  const Spread& spread = spreads_[index];
+  const Pool& pool = pools_[spread.pool];
+  const double own_per_s = spread.flows * pool.bytes_per_s /
+                           pool.places[spread.place].part;
+  const double own = own_per_s / links_[spread.link].bytes_per_s;
+  SetSlowed(index, slowed > 1 ? slowed + std::min(own, 1.0) : 1);
 }
 
 // A link that only pools are on, or on which nobody is in anybody's way.
@@ -129,7 +151,7 @@ void FluidLinks::VisitSpreads(uint32_t number) {
       SetSlowed(index, 1);
       continue;
     }
-    const double flows = spread.flows * pool.told_running;
+    const double flows = FlowsOf(spread);
     const auto load = static_cast<uint32_t>(loads_in_.size());
     loads_in_.push_back({number, flows});
     flows_in_.push_back({.first_load = load,

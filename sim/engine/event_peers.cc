@@ -22,10 +22,10 @@ void EventRun::PlanPeers(int index, const SideOp& op) {
   for (int step = 0; step < steps; ++step) {
     std::vector<int>& sources = known->second.emplace_back();
     if (!op.peers->steps[step].apart) {
-      const bool many = op.peers->steps[step].peers.size() >=
-                        static_cast<size_t>(spread_peers_);
-      sources.push_back(spread_ && many ? AddSpread(device, op, step)
-                                        : add(step, -1));
+      const size_t peers = op.peers->steps[step].peers.size();
+      sources.push_back(spread_ && spread_->Spreads(peers)
+                            ? AddSpread(device, op, step)
+                            : add(step, -1));
       continue;
     }
     const auto peers = static_cast<int>(op.peers->steps[step].peers.size());
@@ -38,13 +38,9 @@ int EventRun::AddSpread(const Device& device, const SideOp& op, int step) {
   const size_t peers = plan.steps[step].peers.size();
   const int part = plan.node_size * plan.nodes;  // 0: all replicas
   const bool pulls = op.kind == OpKind::kPull;
-  const auto [pool, is_new] = pool_of_.try_emplace(
-      PoolKey{pulls, device.rank, part == 0 ? 0 : device.replica / part, peers},
-      spread_->num_pools());
   sources_.push_back(spread_->Add(
-      pool->second,
-      PeerPairs(program_, op, step, -1, device.replica, device.rank), pulls,
-      peers));
+      {pulls, device.rank, part == 0 ? 0 : device.replica / part, peers},
+      PeerPairs(program_, op, step, -1, device.replica, device.rank)));
   return static_cast<int>(sources_.size()) - 1;
 }
 

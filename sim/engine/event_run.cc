@@ -29,7 +29,6 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
       buffer_(options.trace),
       writer_(program, options.trace == nullptr ? nullptr : &buffer_),
       holds_(program.wait_rule != WaitRule::kBuffered),
-      spread_peers_(spread_peers),
       time_lone_transfers_(options.time_lone_transfers),
       share_links_(options.share_links),
       run_ahead_(options.run_ahead && !holds_ && !program.copies_in_turn &&
@@ -37,7 +36,7 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
       progress_(options.progress) {
   if (program.network.cluster != nullptr && share_links_ &&
       !options.native_flows) {
-    spread_.emplace(*program.network.cluster);
+    spread_.emplace(*program.network.cluster, spread_peers);
   }
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.reserve(devices);

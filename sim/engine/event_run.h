@@ -54,8 +54,7 @@ class EventTransport {
 
 class EventRun {
  public:
-  // A pull or push with `spread_peers` peers at once, or more, shares exactly
-  // only the links that are its device's own (spread.h). Not with native_flows.
+  // `spread_peers`: as SpreadPlanner's, unless with native_flows.
   EventRun(const Program& program, const EngineOptions& options,
            int spread_peers = kSpreadPeers);
 
@@ -353,17 +352,11 @@ class EventRun {
   std::vector<int> channel_source_;                 // as tokens_
   std::vector<double> channel_s_;                   // the same, alone
   absl::flat_hash_map<uint64_t, int> side_source_;  // by SideKey
-  // Of those with several peers: by device, plan and pull or not, the sources
-  // of each step: one, or one a peer.
+  // By device, peers, and pull or not, of each step: one source, or one a peer.
   using PeerKey = std::tuple<int, const PeerPlan*, bool>;
   absl::flat_hash_map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
-  // Pulls or pushes of a rank over one part of the replicas, by how many peers:
-  // their pool.
-  using PoolKey = std::tuple<bool, int, int, size_t>;
-  std::map<PoolKey, int> pool_of_;
   std::vector<SpreadPool> pools_;
   std::optional<SpreadPlanner> spread_;  // null: nothing is spread
-  const int spread_peers_;
   // Of the owners of a part of the replicas, by its first device: until when
   // they add what they have been sent so far.
   absl::flat_hash_map<int, double> owners_free_s_;
@@ -393,10 +386,9 @@ class EventRun {
   std::vector<Transfer> waiting_copies_;
   int64_t outstanding_ = 0;  // timers and flows that will come back
   int issued_iterations_ = 0;
-  std::vector<int64_t> left_;  // [iteration] devices and operations
-  std::vector<double> end_s_;  // [iteration]
-  // [iteration] when the first compute stream had ended it.
-  std::vector<double> first_end_s_;
+  std::vector<int64_t> left_;        // [iteration] devices and operations
+  std::vector<double> end_s_;        // [iteration]
+  std::vector<double> first_end_s_;  // [iteration] of a compute stream
   // [iteration][device] of compute streams; empty unless they tell all.
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;

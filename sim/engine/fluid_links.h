@@ -55,7 +55,7 @@ class FluidLinks {
     double rate = 0;
     // Behind each other in `places_`: where it is in the lists of its links.
     uint32_t first_place = 0;
-    uint32_t places = 0;  // that it may use
+    uint32_t places = 0;   // that it may use
     uint32_t in_pool = 0;  // its place among those of its pool that run
   };
   // Where a source can meet others: loads_[first] to loads_[last - 1].

@@ -58,9 +58,8 @@ bool FluidLinks::TellPools() {
   bool told = false;
   for (Pool& pool : pools_) {
     const auto running = static_cast<double>(pool.running.size());
-    const bool more =
-        running != pool.told_running &&
-        std::abs(running - pool.told_running) >= pool.tolerance;
+    const bool more = running != pool.told_running &&
+                      std::abs(running - pool.told_running) >= pool.tolerance;
     const bool slower = std::abs(pool.slowed - pool.told_slowed) >=
                         kTolerance * pool.told_slowed;
     if (!slower && !more) continue;
@@ -125,8 +124,8 @@ void FluidLinks::SetSlowed(uint32_t index, double slowed) {
 void FluidLinks::SetMet(uint32_t index, double slowed) {
   const Spread& spread = spreads_[index];
   const Pool& pool = pools_[spread.pool];
-  const double own_per_s = spread.flows * pool.bytes_per_s /
-                           pool.places[spread.place].part;
+  const double own_per_s =
+      spread.flows * pool.bytes_per_s / pool.places[spread.place].part;
   const double own = own_per_s / links_[spread.link].bytes_per_s;
   SetSlowed(index, slowed > 1 ? slowed + std::min(own, 1.0) : 1);
 }

@@ -18,10 +18,12 @@ int32_t SpreadPlanner::PlaceOf(int from, int to, int other) const {
   return devices.back().node + 1 + other;
 }
 
-TrafficSource SpreadPlanner::Add(int pool,
-                                 const std::vector<std::pair<int, int>>& pairs,
-                                 bool from_others, size_t peers) {
-  if (pool == num_pools()) {
+TrafficSource SpreadPlanner::Add(
+    const Key& key, const std::vector<std::pair<int, int>>& pairs) {
+  const auto [known, is_new] =
+      pool_of_.try_emplace(key, static_cast<int>(building_.size()));
+  const int pool = known->second;
+  if (is_new) {
     Building& added = building_.emplace_back();
     added.flows.resize(cluster_.links().size());
     added.place.resize(cluster_.links().size(), kNowhere);
@@ -35,7 +37,7 @@ TrafficSource SpreadPlanner::Add(int pool,
   for (const LinkLoad& load : all.loads) {
     const double room = cluster_.links()[load.link].bytes_per_s * kMostSpread;
     const bool spread =
-        load.flows <= kMostSpread * static_cast<double>(peers) &&
+        load.flows <= kMostSpread * static_cast<double>(key.peers) &&
         load.flows * source.most_per_s <= room;
     if (spread) {
       building.flows[load.link] += load.flows;
@@ -48,7 +50,7 @@ TrafficSource SpreadPlanner::Add(int pool,
   building.all_flows += static_cast<double>(pairs.size());
   std::vector<LinkId> route;
   for (const auto& [from, to] : pairs) {
-    const int32_t place = PlaceOf(from, to, from_others ? from : to);
+    const int32_t place = PlaceOf(from, to, key.pulls ? from : to);
     if (building.to_places.size() <= static_cast<size_t>(place)) {
       building.to_places.resize(place + 1);
     }

@@ -7,8 +7,10 @@
 // How a pool and the rest slow each other is in fluid_links.h.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -40,15 +42,28 @@ struct SpreadPool {
 // Builds the pools of a run.
 class SpreadPlanner {
  public:
-  explicit SpreadPlanner(const Cluster& cluster) : cluster_(cluster) {}
+  // From so many peers at once on only a device's own links are shared exactly.
+  SpreadPlanner(const Cluster& cluster, int from_peers)
+      : cluster_(cluster), from_peers_(from_peers) {}
 
-  // A source of pool number `pool`, or of a new one where it is num_pools():
-  // one flow from one device to another for each of `pairs`, the other one
-  // being `to` or `from`. `peers` flows cross the busiest link of a device of
-  // its own. Keeps what is not spread as the source's own.
-  TrafficSource Add(int pool, const std::vector<std::pair<int, int>>& pairs,
-                    bool from_others, size_t peers);
-  int num_pools() const { return static_cast<int>(building_.size()); }
+  bool Spreads(size_t peers) const {
+    return peers >= static_cast<size_t>(from_peers_);
+  }
+
+  // Sources of one pool pull alike, or push: those of a rank, over one part of
+  // the replicas, with so many peers each.
+  struct Key {
+    bool pulls = false;
+    int rank = 0;
+    int part = 0;
+    size_t peers = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  // One flow from one device to another for each of `pairs`. Keeps what is not
+  // spread as the source's own.
+  TrafficSource Add(const Key& key,
+                    const std::vector<std::pair<int, int>>& pairs);
   std::vector<SpreadPool> Finish() const;
 
  private:
@@ -66,6 +81,8 @@ class SpreadPlanner {
   int32_t PlaceOf(int from, int to, int other) const;
 
   const Cluster& cluster_;
+  const int from_peers_;
+  std::map<Key, int> pool_of_;
   std::vector<Building> building_;
 };
 

@@ -161,9 +161,7 @@ bool PeersOk(const Program& program, const SideOp& op, int rank,
              std::vector<const PeerPlan*>* known) {
   if (op.peers == nullptr) return true;
   if (op.peer != rank || !RunsInOrder(op.stream)) return false;
-  if (std::find(known->begin(), known->end(), op.peers.get()) != known->end()) {
-    return true;
-  }
+  if (std::count(known->begin(), known->end(), op.peers.get()) > 0) return true;
   if (!PlanOk(program, *op.peers)) return false;
   known->push_back(op.peers.get());
   return true;
@@ -209,9 +207,10 @@ absl::Status VerifySideOps(const Program& program, const DpClass& own, int rank,
     const bool group_ok =
         !IsCollective(op.kind) ||
         (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
-    const bool peer_ok = !IsOneSided(op.kind) ||
-                         (op.peer >= 0 && op.peer < program.pp() &&
-                          op.peer_offset >= 0 && PeersOk(program, op, rank, &known_peers));
+    const bool peer_ok =
+        !IsOneSided(op.kind) ||
+        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0 &&
+         PeersOk(program, op, rank, &known_peers));
     const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
     // Owners, as AddSeconds (add_time.h) says.
     const bool adds = op.kind == OpKind::kPush && op.peers != nullptr;

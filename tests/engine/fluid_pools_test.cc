@@ -25,7 +25,7 @@ constexpr double kNotYet = std::numeric_limits<double>::infinity();
 // and pushes to them (source: its number and that of all devices).
 struct PullsAndPushes {
   explicit PullsAndPushes(const Nodes& nodes)
-      : network(nodes.Build()), planner(*network.cluster) {
+      : network(nodes.Build()), planner(*network.cluster, kSpreadPeers) {
     for (const bool pulls : {true, false}) {
       for (int device = 0; device < nodes.devices; ++device) {
         std::vector<std::pair<int, int>> pairs;
@@ -34,7 +34,7 @@ struct PullsAndPushes {
           pairs.emplace_back(pulls ? other : device, pulls ? device : other);
         }
         sources.push_back(
-            planner.Add(pulls ? 0 : 1, pairs, pulls, pairs.size()));
+            planner.Add({.pulls = pulls, .peers = pairs.size()}, pairs));
       }
     }
     pools = planner.Finish();

@@ -58,8 +58,8 @@ TrafficSource SpreadPlanner::Add(
     route.clear();
     cluster_.AddRoute(from, to, &route);
     for (const LinkId link : route) {
-      int32_t& known = building.place[link];
-      if (known != place) known = known == kNowhere ? place : kSeveral;
+      int32_t& there = building.place[link];
+      if (there != place) there = there == kNowhere ? place : kSeveral;
     }
   }
   return source;

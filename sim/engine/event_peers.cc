@@ -22,12 +22,26 @@ void EventRun::PlanPeers(int index, const SideOp& op) {
   for (int step = 0; step < steps; ++step) {
     std::vector<int>& sources = known->second.emplace_back();
     if (!op.peers->steps[step].apart) {
-      sources.push_back(add(step, -1));
+      const size_t peers = op.peers->steps[step].peers.size();
+      sources.push_back(spread_ && spread_->Spreads(peers)
+                            ? AddSpread(device, op, step)
+                            : add(step, -1));
       continue;
     }
     const auto peers = static_cast<int>(op.peers->steps[step].peers.size());
     for (int peer = 0; peer < peers; ++peer) sources.push_back(add(step, peer));
   }
+}
+
+int EventRun::AddSpread(const Device& device, const SideOp& op, int step) {
+  const PeerPlan& plan = *op.peers;
+  const size_t peers = plan.steps[step].peers.size();
+  const int part = plan.node_size * plan.nodes;  // 0: all replicas
+  const bool pulls = op.kind == OpKind::kPull;
+  sources_.push_back(spread_->Add(
+      {pulls, device.rank, part == 0 ? 0 : device.replica / part, peers},
+      PeerPairs(program_, op, step, -1, device.replica, device.rank)));
+  return static_cast<int>(sources_.size()) - 1;
 }
 
 // When owners have added what they see from `seen_s` on. One does it for one
@@ -70,14 +84,17 @@ void EventRun::BeginPeerStep(int index, Stream stream, double start_s) {
                            planned->second[head.step].size() == 1;
   if (all_at_once) {
     transfer.bytes = op.bytes;
-    transfer.alone_s =
-        PeerStepSeconds(program_, op, head.step, device.replica, device.rank);
     if (planned != peer_sources_.end() &&
         planned->second[head.step].size() == 1) {
       transfer.source = planned->second[head.step][0];
     }
     if (transfer.source >= 0) {
-      transfer.latency_s = plans_[transfer.source].latency_s;
+      const SourcePlan& plan = plans_[transfer.source];
+      transfer.latency_s = plan.latency_s;
+      transfer.alone_s = plan.latency_s + op.bytes / plan.bytes_per_s;
+    } else {
+      transfer.alone_s =
+          PeerStepSeconds(program_, op, head.step, device.replica, device.rank);
     }
     return Begin(transfer);
   }

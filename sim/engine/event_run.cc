@@ -1,6 +1,7 @@
 #include "sim/engine/event_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,8 @@ void EventRun::IterationBuffer::Flush(int iteration) {
   std::vector<TraceOp>().swap(ops_[iteration]);
 }
 
-EventRun::EventRun(const Program& program, const EngineOptions& options)
+EventRun::EventRun(const Program& program, const EngineOptions& options,
+                   int spread_peers)
     : program_(program),
       buffer_(options.trace),
       writer_(program, options.trace == nullptr ? nullptr : &buffer_),
@@ -32,6 +34,10 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       run_ahead_(options.run_ahead && !holds_ && !program.copies_in_turn &&
                  program.interference == nullptr),
       progress_(options.progress) {
+  if (program.network.cluster != nullptr && share_links_ &&
+      !options.native_flows) {
+    spread_.emplace(*program.network.cluster, spread_peers);
+  }
   const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
   devices_.reserve(devices);
   for (size_t device = 0; device < devices; ++device) {
@@ -77,6 +83,8 @@ EventRun::EventRun(const Program& program, const EngineOptions& options)
       program.iterations + (shares && program.iterations > 1 ? 1 : 0);
   left_.assign(issued_iterations_, static_cast<int64_t>(devices));
   end_s_.assign(issued_iterations_, 0);
+  first_end_s_.assign(issued_iterations_,
+                      std::numeric_limits<double>::infinity());
   // Bytes on shared links would be state that the ends do not show.
   if (program.until_steady && !shares && beside_ == nullptr &&
       EndsDecide(program)) {
@@ -213,12 +221,28 @@ void EventRun::EndStart(int index) {
     return BeginStart(index, program_.StartsOf(iteration).back());
   }
   ++device.iteration;
+  first_end_s_[iteration] = std::min(first_end_s_[iteration], device.clock_s);
   if (!ends_s_.empty()) ends_s_[iteration][index] = device.clock_s;
   device.ended = device.iteration == issued_iterations_;
   if (!device.ended) {
     BeginStart(index, program_.StartsOf(device.iteration).front());
   }
   Done(iteration);
+}
+
+// Everybody ended this iteration and the one before at one date, when nothing
+// was under way: this one began as the next does, and so it is the same. Ends
+// need not show it, since with thousands of sources that share links rounding
+// decides who comes first.
+bool EventRun::BeginsAnew(int iteration) const {
+  if (pools_.empty() || program_.jitter != nullptr || beside_ != nullptr ||
+      iteration <= program_.settled()) {
+    return false;
+  }
+  for (const int each : {iteration - 1, iteration}) {
+    if (first_end_s_[each] != summary_.iteration_end_s[each]) return false;
+  }
+  return true;
 }
 
 // One device or operation less; the last one ends the iteration.
@@ -231,7 +255,8 @@ void EventRun::Done(int iteration) {
   buffer_.Flush(iteration);
   summary_.steady = IsSteady(program_, summary_.iteration_end_s) ||
                     (iteration > program_.settled() && !ends_s_.empty() &&
-                     EndAlike(ends_s_[iteration - 1], ends_s_[iteration]));
+                     EndAlike(ends_s_[iteration - 1], ends_s_[iteration])) ||
+                    BeginsAnew(iteration);
   if (summary_.iterations() == program_.iterations ||
       (program_.until_steady && summary_.steady)) {
     stopped_ = true;

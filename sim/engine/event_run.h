@@ -16,6 +16,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -29,6 +30,7 @@
 #include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
+#include "sim/engine/spread.h"
 #include "sim/engine/trace_writer.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
@@ -52,11 +54,14 @@ class EventTransport {
 
 class EventRun {
  public:
-  EventRun(const Program& program, const EngineOptions& options);
+  // `spread_peers`: as SpreadPlanner's, unless with native_flows.
+  EventRun(const Program& program, const EngineOptions& options,
+           int spread_peers = kSpreadPeers);
 
   // What flows over which links; `plans()[i].sharing` says which need them.
   const std::vector<TrafficSource>& sources() const { return sources_; }
   const std::vector<SourcePlan>& plans() const { return plans_; }
+  const std::vector<SpreadPool>& pools() const { return pools_; }
   // Bytes of the largest transfer that may share a link.
   double LargestTransfer() const;
 
@@ -202,6 +207,7 @@ class EventRun {
   void BeginStart(int device, const Start& start);
   void EndStart(int device);
   void Done(int iteration);
+  bool BeginsAnew(int iteration) const;
   void NoteEnd(int iteration, double end_s);
   std::string Deadlock() const;
 
@@ -267,6 +273,7 @@ class EventRun {
   void PlanSideOps();
   void PlanHostOps(int device);
   void PlanPeers(int device, const SideOp& op);
+  int AddSpread(const Device& device, const SideOp& op, int step);
   int SourceOfPhase(const Meeting& meeting,
                     const std::vector<LinkLoad>& loads) const;
   int AddSource(FlowBundle flows, bool overlaps_itself);
@@ -345,10 +352,11 @@ class EventRun {
   std::vector<int> channel_source_;                 // as tokens_
   std::vector<double> channel_s_;                   // the same, alone
   absl::flat_hash_map<uint64_t, int> side_source_;  // by SideKey
-  // Of those with several peers: by device, plan and pull or not, the sources
-  // of each step: one, or one a peer.
+  // By device, peers, and pull or not, of each step: one source, or one a peer.
   using PeerKey = std::tuple<int, const PeerPlan*, bool>;
-  std::map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
+  absl::flat_hash_map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
+  std::vector<SpreadPool> pools_;
+  std::optional<SpreadPlanner> spread_;  // null: nothing is spread
   // Of the owners of a part of the replicas, by its first device: until when
   // they add what they have been sent so far.
   absl::flat_hash_map<int, double> owners_free_s_;
@@ -378,8 +386,9 @@ class EventRun {
   std::vector<Transfer> waiting_copies_;
   int64_t outstanding_ = 0;  // timers and flows that will come back
   int issued_iterations_ = 0;
-  std::vector<int64_t> left_;  // [iteration] devices and operations
-  std::vector<double> end_s_;  // [iteration]
+  std::vector<int64_t> left_;        // [iteration] devices and operations
+  std::vector<double> end_s_;        // [iteration]
+  std::vector<double> first_end_s_;  // [iteration] of a compute stream
   // [iteration][device] of compute streams; empty unless they tell all.
   std::vector<std::vector<double>> ends_s_;
   RunSummary summary_;

@@ -57,11 +57,26 @@ void EventRun::PlanTraffic() {
   PlanExchangeSources();
   if (program_.network.cluster == nullptr) return;
   const Cluster& cluster = *program_.network.cluster;
-  plans_ = PlanSharing(cluster, sources_);
+  std::vector<LinkId> pooled;
+  if (spread_) {
+    pools_ = spread_->Finish();
+    for (const SpreadPool& pool : pools_) {
+      for (const SpreadLoad& load : pool.loads) pooled.push_back(load.link);
+    }
+  }
+  plans_ = PlanSharing(cluster, sources_, pooled);
   if (!share_links_) {
     for (SourcePlan& plan : plans_) plan.sharing = Sharing::kNone;
   }
   link_use_.resize(cluster.links().size());
+  // Nobody is ever alone where something is spread or meets what is.
+  for (const LinkId link : pooled) link_use_[link].transfers = 2;
+  for (const TrafficSource& source : sources_) {
+    if (source.pool < 0) continue;
+    for (const LinkLoad& load : source.flows.loads) {
+      link_use_[load.link].transfers = 2;
+    }
+  }
   queue_of_source_.assign(sources_.size(), -1);
   std::vector<int> queue_of_link(cluster.links().size(), -1);
   for (size_t source = 0; source < plans_.size(); ++source) {

@@ -132,7 +132,8 @@ void EventRun::Share(uint32_t number, double now_s) {
                                  plans_[transfer.source].flows);
     return SetQueueTimer(queue);
   }
-  if (time_lone_transfers_ && StartAlone(number, now_s)) return;
+  const bool pooled = plans_[transfer.source].pool >= 0;
+  if (time_lone_transfers_ && !pooled && StartAlone(number, now_s)) return;
   ++summary_.flows;
   ++outstanding_;
   transport_->StartFlow(transfer.source, transfer.bytes, now_s, number);
@@ -171,7 +172,8 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
 
 void EventRun::LeaveLinks(const Transfer& transfer) {
   if (!time_lone_transfers_ || transfer.source < 0 || transfer.bytes == 0 ||
-      plans_[transfer.source].sharing != Sharing::kFlow) {
+      plans_[transfer.source].sharing != Sharing::kFlow ||
+      plans_[transfer.source].pool >= 0) {
     return;
   }
   for (const LinkLoad& load : plans_[transfer.source].shared) {

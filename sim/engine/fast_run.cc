@@ -128,6 +128,18 @@ void FastRun::AddRow(int kind, int replica, int replicas) {
   if (holds_) added.points.resize(own.channels.size());
 }
 
+// Replicas that differ all end an iteration at this date, when nothing is under
+// way any more: the next one is what this one is if it began so too.
+bool FastRun::BeginsAnew(double end_s) {
+  if (program_.num_classes() == 1 || program_.jitter != nullptr) return false;
+  for (Row& row : state_) {
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      if (row.core.rank(rank).clock_s != end_s) return false;
+    }
+  }
+  return true;
+}
+
 absl::StatusOr<RunSummary> FastRun::Run() {
   RunSummary summary;
   summary.row_of_replica = rows_.row_of_replica;
@@ -138,6 +150,7 @@ absl::StatusOr<RunSummary> FastRun::Run() {
   summary.bytes_sent = CountBytesSent(program_);
   const bool ends_decide = EndsDecide(program_);
   std::vector<double> last_ends_s;
+  bool last_anew = false;
   for (iteration_ = 0; iteration_ < program_.iterations; ++iteration_) {
     writer_.iteration = iteration_;
     for (const Start& start : program_.StartsOf(iteration_)) {
@@ -156,9 +169,12 @@ absl::StatusOr<RunSummary> FastRun::Run() {
       }
     }
     const bool settled = iteration_ > program_.settled();
+    const bool anew = BeginsAnew(end_s);
     summary.steady = IsSteady(program_, summary.iteration_end_s) ||
-                     (settled && EndAlike(last_ends_s, ends_s));
+                     (settled && EndAlike(last_ends_s, ends_s)) ||
+                     (settled && anew && last_anew);
     last_ends_s = std::move(ends_s);
+    last_anew = anew;
     if (program_.until_steady && summary.steady) break;
   }
   for (const Row& row : state_) {

@@ -120,6 +120,7 @@ class FastRun {
   Kind KindOf(const IsolatedTimes& times) const;
   void AddRow(int kind, int replica, int replicas);
   bool RunStart(const Start& start);
+  bool BeginsAnew(double end_s);
   bool Sweep(Row& row);
   void Tell();
   bool Ended(Row& row);

@@ -17,7 +17,7 @@ class FluidClock : public EventTransport {
  public:
   FluidClock(const Program& program, EventRun* run) : run_(run) {
     if (program.network.cluster == nullptr) return;
-    links_.emplace(*program.network.cluster, run->plans());
+    links_.emplace(*program.network.cluster, run->plans(), run->pools());
   }
 
   void At(double date_s, uint64_t code) override { timers_.Push(date_s, code); }
@@ -58,7 +58,12 @@ class FluidClock : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options) {
-  EventRun run(program, options);
+  return RunOnFluidClockSpreading(program, options, kSpreadPeers);
+}
+
+absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
+    const Program& program, const EngineOptions& options, int spread_peers) {
+  EventRun run(program, options, spread_peers);
   FluidClock clock(program, &run);
   run.Launch(&clock);
   clock.Run();

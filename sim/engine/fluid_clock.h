@@ -11,5 +11,9 @@ namespace pipewright {
 // Errors as of an engine's `run`.
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options);
+// A pull or push with so many peers at once, or more, shares exactly only the
+// links that are its device's own (spread.h).
+absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
+    const Program& program, const EngineOptions& options, int spread_peers);
 
 }  // namespace pipewright

@@ -18,15 +18,19 @@ constexpr double kRoom = 1 + 1e-12;
 // up: then more is looked at than need be.
 constexpr double kFull = 1e-9;
 constexpr size_t kFluidArity = 4;
+// Of telling pools at one date.
+constexpr int kRounds = 4;
 
 }  // namespace
 
 bool FluidLinks::SharedLink::Binds() const {
-  return users.size() > 1 && wanted_per_s > kRoom * bytes_per_s;
+  return users.size() + (spread_per_s > 0 ? 1 : 0) > 1 &&
+         wanted_per_s + spread_per_s > kRoom * bytes_per_s;
 }
 
 FluidLinks::FluidLinks(const Cluster& cluster,
-                       const std::vector<SourcePlan>& plans)
+                       const std::vector<SourcePlan>& plans,
+                       const std::vector<SpreadPool>& pools)
     : links_(cluster.links().size()) {
   for (size_t link = 0; link < links_.size(); ++link) {
     links_[link].bytes_per_s = cluster.links()[link].bytes_per_s;
@@ -39,8 +43,10 @@ FluidLinks::FluidLinks(const Cluster& cluster,
     }
     sources_.push_back({.first = first,
                         .last = static_cast<uint32_t>(loads_.size()),
-                        .bytes_per_s = plan.bytes_per_s});
+                        .bytes_per_s = plan.bytes_per_s,
+                        .pool = plan.pool});
   }
+  AddPools(pools);
 }
 
 void FluidLinks::Start(double now_s, int number, double bytes,
@@ -74,6 +80,7 @@ void FluidLinks::Start(double now_s, int number, double bytes,
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
   }
+  if (source.pool >= 0) EnterPool(index, pools_[source.pool]);
   started_.push_back(index);
 }
 
@@ -100,12 +107,13 @@ void FluidLinks::Remove(uint32_t index) {
         idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
     link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
   }
+  if (source.pool >= 0) LeavePool(flow, pools_[source.pool]);
   flow.runs = false;
   free_.push_back(index);
 }
 
 double FluidLinks::NextEnd(double now_s) {
-  if (!changed_.empty() || !started_.empty()) Solve(now_s);
+  Solve(now_s);
   return ends_.empty() ? std::numeric_limits<double>::infinity()
                        : ends_[0].end_s;
 }
@@ -119,10 +127,20 @@ bool FluidLinks::TakeEnded(double now_s, uint32_t* transfer) {
   return true;
 }
 
+// Where pools slow their sources, these may change what pools find.
+void FluidLinks::Solve(double now_s) {
+  TellPools();
+  for (int round = 0; round < kRounds; ++round) {
+    if (changed_.empty() && started_.empty()) return;
+    SolveChanged(now_s);
+    if (!TellPools()) return;
+  }
+}
+
 // What has started, what shares a full link with it or with what has ended, and
 // so on. A link that was not full held nobody up; its other users keep their
 // rates unless it is full now. Then they are taken in too.
-void FluidLinks::Solve(double now_s) {
+void FluidLinks::SolveChanged(double now_s) {
   ++solution_;
   flows_in_.clear();
   links_in_.clear();
@@ -135,6 +153,7 @@ void FluidLinks::Solve(double now_s) {
   for (const LinkId link : changed_) {
     links_[link].changed = false;
     links_[link].is_full = false;
+    if (!links_[link].Binds()) Settle(links_[link]);
     for (const User& user : links_[link].users) Visit(user.flow);
   }
   changed_.clear();
@@ -153,8 +172,13 @@ void FluidLinks::Solve(double now_s) {
       }
     }
   } while (!to_visit_.empty());
+  visits_ += static_cast<int64_t>(flows_in_.size());
   for (const Solving& solving : flows_in_) {
-    SetRate(now_s, solving.flow, solving.rate);
+    if (solving.spread == kNone) {
+      SetRate(now_s, solving.flow, solving.rate);
+    } else {
+      SetMet(solving.spread, solving.alone / solving.rate);
+    }
   }
 }
 
@@ -167,6 +191,8 @@ void FluidLinks::Visit(uint32_t index) {
                      .first_load = static_cast<uint32_t>(loads_in_.size())};
   const Source& source = sources_[flow.source];
   solving.alone = source.bytes_per_s;
+  if (source.pool >= 0) solving.alone /= pools_[source.pool].told_slowed;
+  const auto known_links = static_cast<uint32_t>(links_in_.size());
   for (uint32_t number = source.first; number < source.last; ++number) {
     const LinkLoad& load = loads_[number];
     SharedLink& link = links_[load.link];
@@ -185,6 +211,9 @@ void FluidLinks::Visit(uint32_t index) {
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
   flows_in_.push_back(solving);
+  for (uint32_t link = known_links; link < links_in_.size(); ++link) {
+    VisitSpreads(link);
+  }
 }
 
 // A flow that is no faster alone than on any of its links has its own rate;
@@ -202,7 +231,7 @@ void FluidLinks::Fill() {
       filling.left -= link.used_per_s - filling.had;
     }
     filling.flows = filling.all_flows;
-    filling.open = filling.users;
+    filling.open = filling.users + filling.spreads;
     filling.share = 0;
   }
   while (!open_.empty()) {

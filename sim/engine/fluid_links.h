@@ -7,12 +7,20 @@
 // and rates are those of each of them. Work that is not a transfer is a flow
 // too: its unit, a parameter of an optimizer, takes so many bytes of the link.
 // Then the rates that are shared are those of each in its own unit.
+//
+// A pool (spread.h) is on its links so many flows as its sources that run would
+// have there on average, each of which wants what it has alone. What it gets
+// there slows the sources in turn: they visit the places of the pool one after
+// the other, so that each counts by its part, and in a place its slowest link
+// decides. Links and sources learn of a change when it is above a tolerance:
+// with thousands of sources one more or less is not. Up to 64 sources each is.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "sim/engine/sharing.h"
+#include "sim/engine/spread.h"
 #include "sim/topology/cluster.h"
 
 namespace pipewright {
@@ -21,7 +29,8 @@ class FluidLinks {
  public:
   // Of each source the plan says how fast it is alone and where it can meet
   // others.
-  FluidLinks(const Cluster& cluster, const std::vector<SourcePlan>& plans);
+  FluidLinks(const Cluster& cluster, const std::vector<SourcePlan>& plans,
+             const std::vector<SpreadPool>& pools = {});
 
   void Start(double now_s, int source, double bytes, uint32_t transfer);
   // When the next transfer ends if none starts before; infinite when there is
@@ -30,6 +39,8 @@ class FluidLinks {
   // Takes out a transfer that ends at `now_s`, rounding aside. False: there is
   // none. To be called after NextEnd.
   bool TakeEnded(double now_s, uint32_t* transfer);
+  // Flows whose rates were looked at so far, again and again.
+  int64_t visits() const { return visits_; }
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -44,13 +55,39 @@ class FluidLinks {
     double rate = 0;
     // Behind each other in `places_`: where it is in the lists of its links.
     uint32_t first_place = 0;
-    uint32_t places = 0;  // that it may use
+    uint32_t places = 0;   // that it may use
+    uint32_t in_pool = 0;  // its place among those of its pool that run
   };
   // Where a source can meet others: loads_[first] to loads_[last - 1].
   struct Source {
     uint32_t first = 0;
     uint32_t last = 0;
     double bytes_per_s = 0;
+    int32_t pool = -1;
+  };
+  // What a pool puts on a link.
+  struct Spread {
+    uint32_t pool;
+    LinkId link;
+    uint32_t place;
+    double flows;       // of a source that runs
+    double slowed = 1;  // how much longer bytes take here than alone
+  };
+  struct SpreadPlace {
+    double part = 0;
+    double slowed = 1;  // where it is the most
+    std::vector<uint32_t> spreads;
+  };
+  struct Pool {
+    double bytes_per_s = 0;
+    double tolerance = 0;  // of sources that run
+    std::vector<SpreadPlace> places;
+    std::vector<uint32_t> spreads;
+    std::vector<uint32_t> running;  // flows
+    double slowed = 1;
+    // What links and sources have been told.
+    double told_running = 0;
+    double told_slowed = 1;
   };
   struct User {
     uint32_t flow;
@@ -65,6 +102,9 @@ class FluidLinks {
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;
     bool is_full = false;  // by the last solution
+    uint32_t first_spread = 0;
+    uint32_t last_spread = 0;
+    double spread_per_s = 0;  // wanted by pools, as they have been told
     // Keeps somebody from full speed, perhaps.
     bool Binds() const;
   };
@@ -82,6 +122,7 @@ class FluidLinks {
     uint32_t last_load = 0;
     double alone = 0;  // its rate where nothing is in its way
     double rate = 0;
+    uint32_t spread = kNone;  // then it is this one, and no flow
   };
   // A link of the part that is solved, with those of its users that are too.
   struct Filling {
@@ -89,6 +130,7 @@ class FluidLinks {
     double all_flows = 0;
     double had = 0;  // bytes per second, before
     uint32_t users = 0;
+    uint32_t spreads = 0;
     // Of a filling.
     double left = 0;    // bytes per second
     double flows = 0;   // not fixed
@@ -101,9 +143,23 @@ class FluidLinks {
     double flows;
   };
 
+  // fluid_pools.cc
+  void AddPools(const std::vector<SpreadPool>& pools);
+  void EnterPool(uint32_t flow, Pool& pool);
+  void LeavePool(const Flow& flow, Pool& pool);
+  bool TellPools();
+  void TellLinks(Pool& pool);
+  double FlowsOf(const Spread& spread) const;
+  void AddUp(SharedLink& link) const;
+  void SetMet(uint32_t spread, double slowed);
+  void SetSlowed(uint32_t spread, double slowed);
+  void Settle(const SharedLink& link);
+  void VisitSpreads(uint32_t filling);
+
   void Change(LinkId link);
   void Remove(uint32_t flow);
   void Solve(double now_s);
+  void SolveChanged(double now_s);
   void Visit(uint32_t flow);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
@@ -123,6 +179,9 @@ class FluidLinks {
   std::vector<LinkId> changed_;
   std::vector<uint32_t> started_;
   std::vector<End> ends_;  // heap, the earliest first
+  std::vector<Pool> pools_;
+  std::vector<Spread> spreads_;  // by link
+  int64_t visits_ = 0;
   uint32_t solution_ = 0;
   // Of a solution.
   std::vector<Solving> flows_in_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "sim/engine/known_times.h"
@@ -15,10 +14,9 @@ namespace {
 
 using CollectiveTimes = std::map<std::pair<int, CollectiveKey>, double>;
 
-// Layers of equal bytes with the same peers take the same time.
-using PeerTimes =
-    std::map<std::tuple<const PeerPlan*, OpKind, double, double, double>,
-             double>;
+// All layers of a device go at the pace that their peers give them.
+using PeerPaces =
+    std::map<std::pair<const PeerPlan*, OpKind>, std::vector<PeerPace>>;
 
 // `spanning` keeps what is the same for all replicas between calls.
 IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
@@ -40,15 +38,14 @@ IsolatedTimes ComputeIsolatedTimes(const Program& program, int replica,
                            : lane.seconds);
     }
     std::vector<double>& side_op_s = times.side_op_s.emplace_back();
-    PeerTimes with_peers;
+    PeerPaces with_peers;
     for (const SideOp& op : rank_program.side_ops) {
       double seconds = op.seconds;
       if (IsOneSided(op.kind) && op.peers != nullptr) {
-        const auto [known, is_new] = with_peers.try_emplace(
-            {op.peers.get(), op.kind, op.bytes, op.seconds, AddSeconds(op)},
-            0.0);
-        if (is_new) known->second = OneSidedSeconds(program, op, replica, rank);
-        seconds = known->second;
+        const auto [known, is_new] =
+            with_peers.try_emplace({op.peers.get(), op.kind});
+        if (is_new) known->second = PacesOfPeers(program, op, replica, rank);
+        seconds = OneSidedSeconds(program, op, known->second);
       } else if (IsOneSided(op.kind)) {
         seconds = OneSidedSeconds(program, op, replica, rank);
       } else if (UsesHost(op.kind)) {

@@ -6,7 +6,8 @@
 namespace pipewright {
 
 std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
-                                    const std::vector<TrafficSource>& sources) {
+                                    const std::vector<TrafficSource>& sources,
+                                    const std::vector<LinkId>& pooled) {
   std::vector<int> users(cluster.links().size(), 0);
   std::vector<int> owners(cluster.links().size(), -1);  // the first one
   for (const TrafficSource& source : sources) {
@@ -20,6 +21,10 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
   // A link on which every user meets others only there, and which none of
   // them can fill through a narrower link of its own.
   std::vector<char> queues(cluster.links().size(), 1);
+  for (const LinkId link : pooled) {
+    users[link] += 2;
+    queues[link] = 0;
+  }
   std::vector<SourcePlan> plans(sources.size());
   std::vector<LinkLoad> met_on(sources.size(), LinkLoad{-1, 0});
   for (size_t index = 0; index < sources.size(); ++index) {
@@ -36,6 +41,12 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
     for (const LinkLoad& load : source.flows.loads) {
       private_overlap &= users[load.link] == 2;
       if (users[load.link] > 1) plan.shared.push_back(load);
+    }
+    plan.pool = source.pool;
+    if (source.pool >= 0) {
+      plan.sharing = Sharing::kFlow;
+      for (const LinkLoad& load : source.flows.loads) queues[load.link] = 0;
+      continue;
     }
     if (plan.shared.empty()) continue;
     met_on[index] = plan.shared.back();

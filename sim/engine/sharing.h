@@ -24,6 +24,8 @@ struct TrafficSource {
   bool of_host = false;
   // Those of one owner never meet each other; below 0: it is its own.
   int owner = -1;
+  // What is not in `flows` is in this pool (spread.h); below 0: all is.
+  int pool = -1;
 };
 
 enum class Sharing {
@@ -42,10 +44,13 @@ struct SourcePlan {
   // Of kFlow: where it can meet others. Its other links limit it no further
   // than bytes_per_s does.
   std::vector<LinkLoad> shared;
+  int pool = -1;  // as TrafficSource's; then kFlow
 };
 
-// One plan a source. A source without links gets kNone and no time.
+// One plan a source. A source without links gets kNone and no time. On links in
+// `pooled` a source meets more than the others of `sources`.
 std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
-                                    const std::vector<TrafficSource>& sources);
+                                    const std::vector<TrafficSource>& sources,
+                                    const std::vector<LinkId>& pooled = {});
 
 }  // namespace pipewright

@@ -91,7 +91,7 @@ class SimgridTransport : public EventTransport {
       static_cast<SimgridTransport*>(self)->run_->OnFlowEnd(transfer, now_s);
     };
     if (program.network.cluster != nullptr) {
-      links_.emplace(*program.network.cluster, run->plans());
+      links_.emplace(*program.network.cluster, run->plans(), run->pools());
     }
     calls.next_event = [](void* self, double now_s) {
       return static_cast<SimgridTransport*>(self)->NextEvent(now_s);

@@ -106,41 +106,66 @@ FlowBundle PeerFlows(const Program& program, const SideOp& op, int step,
                      int peer, int replica, int rank) {
   const Network& network = program.network;
   if (network.cluster == nullptr) return {};
+  return network.cluster->BundleBetween(
+      PeerPairs(program, op, step, peer, replica, rank));
+}
+
+std::vector<std::pair<int, int>> PeerPairs(const Program& program,
+                                           const SideOp& op, int step, int peer,
+                                           int replica, int rank) {
+  const RankMapping& mapping = *program.network.mapping;
   const std::vector<PeerPlan::Peer>& peers = op.peers->steps[step].peers;
-  std::vector<std::vector<LinkId>> routes;
+  std::vector<std::pair<int, int>> pairs;
   for (size_t number = 0; number < peers.size(); ++number) {
     if (peer >= 0 && static_cast<size_t>(peer) != number) continue;
     const int other =
         op.peers->ReplicaOf(peers[number], replica, program.replicas);
     if (other == replica) continue;
-    for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
-      const int theirs = network.mapping->DeviceOf(other, rank, index);
-      const int own = network.mapping->DeviceOf(replica, rank, index);
-      routes.push_back(op.kind == OpKind::kPull
-                           ? network.cluster->Route(theirs, own)
-                           : network.cluster->Route(own, theirs));
+    for (int index = 0; index < mapping.devices_per_rank(); ++index) {
+      const int theirs = mapping.DeviceOf(other, rank, index);
+      const int own = mapping.DeviceOf(replica, rank, index);
+      pairs.emplace_back(op.kind == OpKind::kPull ? theirs : own,
+                         op.kind == OpKind::kPull ? own : theirs);
     }
   }
-  return network.cluster->Bundle(routes);
+  return pairs;
+}
+
+PeerPace PaceOfPeers(const Program& program, const SideOp& op, int step,
+                     int replica, int rank) {
+  const Network& network = program.network;
+  if (network.cluster == nullptr) return {.latency_s = network.hop_s};
+  const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
+  return {flows.latency_s, network.cluster->RateOf(flows.loads)};
 }
 
 double PeerStepSeconds(const Program& program, const SideOp& op, int step,
                        int replica, int rank) {
-  const Network& network = program.network;
-  if (network.cluster == nullptr) return network.hop_s;
-  const FlowBundle flows = PeerFlows(program, op, step, -1, replica, rank);
-  return flows.loads.empty() ? 0 : SecondsOf(*network.cluster, flows, op.bytes);
+  return PaceOfPeers(program, op, step, replica, rank).SecondsOf(op.bytes);
+}
+
+std::vector<PeerPace> PacesOfPeers(const Program& program, const SideOp& op,
+                                   int replica, int rank) {
+  std::vector<PeerPace> paces;
+  const auto steps = static_cast<int>(op.peers->steps.size());
+  for (int step = 0; step < steps; ++step) {
+    paces.push_back(PaceOfPeers(program, op, step, replica, rank));
+  }
+  return paces;
+}
+
+double OneSidedSeconds(const Program& program, const SideOp& op,
+                       const std::vector<PeerPace>& paces) {
+  double seconds = op.seconds + AddAllSeconds(op, program.replicas);
+  for (const PeerPace& pace : paces) seconds += pace.SecondsOf(op.bytes);
+  return seconds;
 }
 
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank) {
   if (op.peers != nullptr) {
-    double seconds = op.seconds + AddAllSeconds(op, program.replicas);
-    const auto steps = static_cast<int>(op.peers->steps.size());
-    for (int step = 0; step < steps; ++step) {
-      seconds += PeerStepSeconds(program, op, step, replica, rank);
-    }
-    return seconds;
+    return OneSidedSeconds(program, op,
+                           PacesOfPeers(program, op, replica, rank));
   }
   if (op.peer == rank && op.peer_offset % program.replicas == 0) return 0;
   if (program.network.cluster == nullptr) return program.network.hop_s;

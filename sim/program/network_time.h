@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "sim/cost/collective_time.h"
@@ -28,7 +29,21 @@ FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
 // only those with this one.
 FlowBundle PeerFlows(const Program& program, const SideOp& op, int step,
                      int peer, int replica, int rank);
-// All of it at once, alone on the network.
+// Of the same flows, of what and to what device each goes; with a network.
+std::vector<std::pair<int, int>> PeerPairs(const Program& program,
+                                           const SideOp& op, int step, int peer,
+                                           int replica, int rank);
+// How all of it at once goes, alone on the network: the same for operations of
+// a device that have the same peers, whatever their bytes.
+struct PeerPace {
+  double latency_s = 0;
+  double bytes_per_s = std::numeric_limits<double>::infinity();
+  double SecondsOf(double bytes) const {
+    return latency_s + bytes / bytes_per_s;
+  }
+};
+PeerPace PaceOfPeers(const Program& program, const SideOp& op, int step,
+                     int replica, int rank);
 double PeerStepSeconds(const Program& program, const SideOp& op, int step,
                        int replica, int rank);
 // O and pushes to the host (to_host) or L.
@@ -64,7 +79,11 @@ double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
 // A host copy, or work of the host, that nothing runs beside.
 double HostOpSeconds(const Program& program, const SideOp& op, int replica,
                      int rank);
-// A pull or push.
+// A pull or push; with several peers also by the paces of its steps.
+std::vector<PeerPace> PacesOfPeers(const Program& program, const SideOp& op,
+                                   int replica, int rank);
+double OneSidedSeconds(const Program& program, const SideOp& op,
+                       const std::vector<PeerPace>& paces);
 double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
                        int rank);
 

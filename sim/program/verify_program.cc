@@ -138,11 +138,9 @@ bool VerifyHook(const DpClass& own, int rank, const LaneHook& hook,
 }
 
 // Peers are other replicas, each of them once.
-bool PeersOk(const Program& program, const SideOp& op, int rank) {
-  if (op.peers == nullptr) return true;
-  const PeerPlan& plan = *op.peers;
-  if (op.peer != rank || plan.node_size < 1 || plan.nodes < 0 ||
-      program.replicas % plan.node_size != 0 || !RunsInOrder(op.stream)) {
+bool PlanOk(const Program& program, const PeerPlan& plan) {
+  if (plan.node_size < 1 || plan.nodes < 0 ||
+      program.replicas % plan.node_size != 0) {
     return false;
   }
   std::vector<char> met(program.replicas, 0);
@@ -155,6 +153,17 @@ bool PeersOk(const Program& program, const SideOp& op, int rank) {
       met[replica] = 1;
     }
   }
+  return true;
+}
+
+// `known`: plans that are; all layers of a rank have the same few.
+bool PeersOk(const Program& program, const SideOp& op, int rank,
+             std::vector<const PeerPlan*>* known) {
+  if (op.peers == nullptr) return true;
+  if (op.peer != rank || !RunsInOrder(op.stream)) return false;
+  if (std::count(known->begin(), known->end(), op.peers.get()) > 0) return true;
+  if (!PlanOk(program, *op.peers)) return false;
+  known->push_back(op.peers.get());
   return true;
 }
 
@@ -192,14 +201,16 @@ absl::Status VerifySideOps(const Program& program, const DpClass& own, int rank,
     ++(*ends)[output].sent;
   }
   const std::vector<int64_t> times = TimesHooked(rank_program);
+  std::vector<const PeerPlan*> known_peers;
   for (size_t index = 0; index < rank_program.side_ops.size(); ++index) {
     const SideOp& op = rank_program.side_ops[index];
     const bool group_ok =
         !IsCollective(op.kind) ||
         (op.group >= 0 && op.group < static_cast<int>(program.groups.size()));
-    const bool peer_ok = !IsOneSided(op.kind) ||
-                         (op.peer >= 0 && op.peer < program.pp() &&
-                          op.peer_offset >= 0 && PeersOk(program, op, rank));
+    const bool peer_ok =
+        !IsOneSided(op.kind) ||
+        (op.peer >= 0 && op.peer < program.pp() && op.peer_offset >= 0 &&
+         PeersOk(program, op, rank, &known_peers));
     const bool stream_ok = RunsInOrder(op.stream) || UsesHost(op.kind);
     // Owners, as AddSeconds (add_time.h) says.
     const bool adds = op.kind == OpKind::kPush && op.peers != nullptr;

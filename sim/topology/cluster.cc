@@ -7,6 +7,12 @@
 #include "sim/base/check.h"
 
 namespace pipewright {
+namespace {
+
+// From here on flows are counted by link, and routes not sorted.
+constexpr size_t kManyRoutes = 32;
+
+}  // namespace
 
 Cluster::Cluster(std::string name, std::vector<Device> devices,
                  std::vector<Link> links, RouteFunction route,
@@ -22,11 +28,15 @@ Cluster::Cluster(std::string name, std::vector<Device> devices,
       host_memory_(std::move(host_memory)) {}
 
 std::vector<LinkId> Cluster::Route(int from, int to) const {
+  std::vector<LinkId> links;
+  AddRoute(from, to, &links);
+  return links;
+}
+
+void Cluster::AddRoute(int from, int to, std::vector<LinkId>* links) const {
   PW_CHECK(from >= 0 && from < num_devices());
   PW_CHECK(to >= 0 && to < num_devices());
-  std::vector<LinkId> links;
-  if (from != to) route_(from, to, &links);
-  return links;
+  if (from != to) route_(from, to, links);
 }
 
 std::vector<LinkId> Cluster::DeviceToHost(int device) const {
@@ -89,6 +99,29 @@ FlowBundle Cluster::Bundle(const std::vector<std::vector<LinkId>>& routes,
     }
   }
   if (!bundle.loads.empty()) bundle.loads.resize(last + 1);
+  return bundle;
+}
+
+FlowBundle Cluster::BundleBetween(
+    const std::vector<std::pair<int, int>>& pairs) const {
+  FlowBundle bundle;
+  if (pairs.size() < kManyRoutes) {
+    std::vector<std::vector<LinkId>> routes;
+    for (const auto& [from, to] : pairs) routes.push_back(Route(from, to));
+    return Bundle(routes);
+  }
+  std::vector<double> flows(links_.size());
+  std::vector<LinkId> route;
+  for (const auto& [from, to] : pairs) {
+    route.clear();
+    AddRoute(from, to, &route);
+    bundle.latency_s = std::max(bundle.latency_s, LatencyOf(route));
+    for (const LinkId link : route) flows[link] += 1;
+  }
+  for (size_t link = 0; link < flows.size(); ++link) {
+    if (flows[link] == 0) continue;
+    bundle.loads.push_back({static_cast<LinkId>(link), flows[link]});
+  }
   return bundle;
 }
 

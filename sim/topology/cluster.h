@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipewright {
@@ -61,6 +62,8 @@ class Cluster {
 
   // Links from one device to another; empty when from == to.
   std::vector<LinkId> Route(int from, int to) const;
+  // The same, behind what is in `links`.
+  void AddRoute(int from, int to, std::vector<LinkId>* links) const;
   // The link of the device's PCIe switch is the first on the way to the host
   // and the last on the way back.
   std::vector<LinkId> DeviceToHost(int device) const;
@@ -77,6 +80,8 @@ class Cluster {
   // One flow over each of these routes, or [route] `weights` of them.
   FlowBundle Bundle(const std::vector<std::vector<LinkId>>& routes,
                     const std::vector<double>& weights = {}) const;
+  // One flow from one device to another for each of `pairs`.
+  FlowBundle BundleBetween(const std::vector<std::pair<int, int>>& pairs) const;
   // Bytes per second of every flow of a bundle while nothing else is sent;
   // infinite without links.
   double RateOf(const std::vector<LinkLoad>& loads) const;

@@ -1,14 +1,18 @@
 // Many draws of lengths, packing included: 64 devices, a model of 32 layers,
-// minibatch 4, engine fast, two threads. And a packing alone.
+// minibatch 4, engine fast, two threads. A packing alone. And one step of odc
+// with very many devices, engine alone.
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <utility>
 
 #include "sim/base/check.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_draws.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/sequences/lengths.h"
 #include "sim/sequences/packer.h"
@@ -100,6 +104,55 @@ void BM_DrawOverRun(benchmark::State& state) {
   state.counters["draw_over_run"] = draws_s / runs_s;
 }
 BENCHMARK(BM_DrawOverRun)
+    ->Unit(benchmark::kSecond)
+    ->Iterations(1)
+    ->UseRealTime();
+
+double SecondsOfChildren() {
+  rusage usage;
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
+                                    usage.ru_stime.tv_usec);
+}
+
+// Of so many devices with 64 samples each: packed, or a microbatch each. With
+// 1,024 it is to take less than 60 s on `simgrid`, and to grow with devices.
+void BM_OdcStep(benchmark::State& state, Packer packer) {
+  const auto devices = static_cast<int>(state.range(0));
+  RunConfig config = ConfigOf(DataParallel::kOdc, packer);
+  config.engine = "simgrid";
+  config.schedule.name = "1f1b";
+  config.system.nodes = devices / 8;
+  config.strategy.dp = devices;
+  config.sequences.minibatch = 64;
+  config.iterations = 1;
+  const auto prepared = Prepare(config);
+  PW_CHECK(prepared.ok());
+  const auto program = LowerRun(*prepared);
+  PW_CHECK(program.ok());
+  RunSummary run;
+  const double begin_s = SecondsOfChildren();
+  for (auto _ : state) {
+    auto result = RunSimgrid(*program, {});
+    PW_CHECK(result.ok());
+    run = *std::move(result);
+  }
+  const double seconds =
+      (SecondsOfChildren() - begin_s) / static_cast<double>(state.iterations());
+  state.counters["child_cpu_s"] = seconds;
+  state.counters["flows"] = static_cast<double>(run.flows);
+  state.counters["us_a_flow"] = 1e6 * seconds / static_cast<double>(run.flows);
+}
+BENCHMARK_CAPTURE(BM_OdcStep, lb_mini, Packer::kLbMini)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Unit(benchmark::kSecond)
+    ->Iterations(1)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(BM_OdcStep, a_sample_each, Packer::kNone)
+    ->Arg(1024)
     ->Unit(benchmark::kSecond)
     ->Iterations(1)
     ->UseRealTime();

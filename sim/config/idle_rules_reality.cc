@@ -7,10 +7,10 @@ namespace pipewright {
 
 namespace {
 
-// Messages are asked for alone: what an estimate has inside of its passes does
-// not see slow links. Copies to the host may cross any link of a node.
+// Copies to the host may cross any link of a node.
 bool CrossesInTime(const RunFacts& facts, absl::string_view links) {
   return facts.Crosses(links, RunFacts::Load::kMessages) ||
+         facts.ExchangesCross(links) ||
          facts.offload() != nullptr ||
          !facts.run().lower.activation_bytes.empty();
 }
@@ -33,14 +33,12 @@ const std::vector<IdleRule>& RealityRules() {
                            return CrossesInTime(
                                facts, item.substr(0, item.rfind('*')));
                          }),
-             "since nothing crosses these links in the run; exchanges inside "
-             "of passes do not see slow links");
+             "since nothing crosses these links in the run");
        }},
       {{"slow.links_law"},
        [](const RunFacts& facts) {
          return Unless(CrossesInTime(facts, ""),
-                       "since nothing crosses a link in the run; exchanges "
-                       "inside of passes do not see slow links");
+                       "since nothing crosses a link in the run");
        }},
       {{"reliability."},
        [](const RunFacts& facts) {

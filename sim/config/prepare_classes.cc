@@ -309,6 +309,10 @@ absl::StatusOr<Program> LowerRun(const PreparedRun& run, DrawPlan* plan) {
       !run.costs.passes.exchanges.empty()) {
     paths = SlowPathsOf(program.network, *run.network.slow->healthy,
                         MembersOf(run.prepared_model->training));
+    // Classes that the configuration names stay those that it names.
+    if (!paths.empty() && !run.classes.empty()) {
+      MakeReplicasAlike(program.pp(), &paths);
+    }
   }
   if (run.slow || !paths.empty()) {
     ScaleDevices(run.slow ? run.slow->OfRanks() : DeviceFactors(), paths,

@@ -60,6 +60,7 @@ void FluidLinks::Start(double now_s, int number, double bytes,
     flow.first_place = static_cast<uint32_t>(places_.size());
     flow.places = count;
     places_.resize(places_.size() + count);
+    binding_.resize(places_.size());
   }
   flow.source = static_cast<uint32_t>(number);
   flow.transfer = transfer;
@@ -67,12 +68,18 @@ void FluidLinks::Start(double now_s, int number, double bytes,
   flow.left = bytes;
   flow.since_s = now_s;
   flow.rate = 0;
+  flow.binding = 0;
   for (uint32_t load = 0; load < count; ++load) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
     places_[flow.first_place + load] = static_cast<uint32_t>(link.users.size());
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
+    if (link.binds) {
+      binding_[flow.first_place + flow.binding++] = load;
+    } else if (link.Binds()) {
+      SetBinding(&link);
+    }
   }
   started_.push_back(index);
 }
@@ -81,6 +88,21 @@ void FluidLinks::Change(LinkId link) {
   if (links_[link].changed) return;
   links_[link].changed = true;
   changed_.push_back(link);
+}
+
+// Flows of many loads meet others on few of them at a time, so each knows which.
+void FluidLinks::SetBinding(SharedLink* link) {
+  link->binds = !link->binds;
+  for (const User& user : link->users) {
+    Flow& flow = flows_[user.flow];
+    uint32_t* const own = &binding_[flow.first_place];
+    if (link->binds) {
+      own[flow.binding++] = user.load;
+    } else {
+      *std::find(own, own + flow.binding, user.load) = own[flow.binding - 1];
+      --flow.binding;
+    }
+  }
 }
 
 void FluidLinks::Remove(uint32_t index) {
@@ -99,6 +121,7 @@ void FluidLinks::Remove(uint32_t index) {
     link.wanted_per_s =
         idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
     link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
+    if (link.binds && !link.Binds()) SetBinding(&link);
   }
   flow.runs = false;
   free_.push_back(index);
@@ -167,10 +190,10 @@ void FluidLinks::Visit(uint32_t index) {
                      .first_load = static_cast<uint32_t>(loads_in_.size())};
   const Source& source = sources_[flow.source];
   solving.alone = source.bytes_per_s;
-  for (uint32_t number = source.first; number < source.last; ++number) {
-    const LinkLoad& load = loads_[number];
+  for (uint32_t number = 0; number < flow.binding; ++number) {
+    const LinkLoad& load =
+        loads_[source.first + binding_[flow.first_place + number]];
     SharedLink& link = links_[load.link];
-    if (!link.Binds()) continue;
     if (link.seen != solution_) {
       link.seen = solution_;
       link.index = static_cast<uint32_t>(links_in_.size());

@@ -42,9 +42,11 @@ class FluidLinks {
     double left = 0;  // bytes, at since_s
     double since_s = 0;
     double rate = 0;
-    // Behind each other in `places_`: where it is in the lists of its links.
+    // Behind each other in `places_`: where it is in the lists of its links. And
+    // in `binding_`: which of its loads are on links that bind.
     uint32_t first_place = 0;
     uint32_t places = 0;  // that it may use
+    uint32_t binding = 0;
   };
   // Where a source can meet others: loads_[first] to loads_[last - 1].
   struct Source {
@@ -65,7 +67,7 @@ class FluidLinks {
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;
     bool is_full = false;  // by the last solution
-    // Keeps somebody from full speed, perhaps.
+    bool binds = false;    // keeps somebody from full speed, perhaps
     bool Binds() const;
   };
   struct End {
@@ -102,6 +104,7 @@ class FluidLinks {
   };
 
   void Change(LinkId link);
+  void SetBinding(SharedLink* link);
   void Remove(uint32_t flow);
   void Solve(double now_s);
   void Visit(uint32_t flow);
@@ -117,6 +120,7 @@ class FluidLinks {
   std::vector<Source> sources_;
   std::vector<LinkLoad> loads_;
   std::vector<uint32_t> places_;
+  std::vector<uint32_t> binding_;
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_;
   std::vector<SharedLink> links_;  // [link]

@@ -383,4 +383,14 @@ std::vector<SlowPaths> SlowPathsOf(const Network& network,
   return paths;
 }
 
+void MakeReplicasAlike(int pp, std::vector<SlowPaths>* paths) {
+  std::vector<SlowPaths> slowest(paths->begin(), paths->begin() + pp);
+  for (size_t at = pp; at < paths->size(); ++at) {
+    for (size_t kind = 0; kind < slowest[at % pp].size(); ++kind) {
+      TakeSlower((*paths)[at][kind], &slowest[at % pp][kind]);
+    }
+  }
+  for (size_t at = 0; at < paths->size(); ++at) (*paths)[at] = slowest[at % pp];
+}
+
 }  // namespace pipewright

@@ -47,4 +47,7 @@ std::vector<SlowPaths> SlowPathsOf(const Network& network,
                                    const Cluster& healthy,
                                    const GroupMembersOf& members);
 
+// Gives a rank of all replicas the slowest of its paths.
+void MakeReplicasAlike(int pp, std::vector<SlowPaths>* paths);
+
 }  // namespace pipewright

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/config/prepare.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/device.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/run/monte_carlo.h"
@@ -237,13 +238,20 @@ TEST_CASE("exchanges: a trunk narrower than the cards decides", "[config]") {
     return each.seconds - each.latency_s;
   };
   const PassExchange plain = exchange("");
+  double before_s = 0;
   for (const double over : {2, 4, 16}) {
     const PassExchange narrow =
         exchange(absl::StrCat(kTwoLeaves, over, "}"));
     // Eight cards of 50 GB/s have this trunk.
-    const double trunk = 8 * 50e9 / over;
+    const double trunk_s = narrow.bytes / (8 * 50e9 / over);
     CHECK(narrow.bytes == plain.bytes);
-    CHECK(moving_s(narrow) == Approx(narrow.bytes / trunk).epsilon(1e-3));
+    // A protocol for large buffers starts more slowly.
+    CHECK(moving_s(narrow) == Approx(trunk_s).epsilon(0.05));
+    if (before_s > 0) {
+      CHECK(moving_s(narrow) - before_s ==
+            Approx(trunk_s * (1 - (over == 4 ? 2 : 4) / over)).epsilon(1e-6));
+    }
+    before_s = moving_s(narrow);
   }
   // One as wide as the cards, and one that the group stays below.
   CHECK(moving_s(exchange(absl::StrCat(kTwoLeaves, "1}"))) ==
@@ -275,7 +283,7 @@ TEST_CASE("exchanges: groups that cross a trunk at once share it", "[config]") {
   // A trunk has 16 / 16 cards.
   CHECK(moving_s("pp-tp-dp") == Approx(2 / 50e9).epsilon(0.02));
   // Each group stays below one leaf.
-  CHECK(moving_s("tp-dp-pp") < 1.05 / 400e9);
+  CHECK(moving_s("tp-dp-pp") < 1 / 300e9);
 }
 
 TEST_CASE("exchanges: engines agree over trunks and between sites",
@@ -322,7 +330,7 @@ TEST_CASE("exchanges: all to all over a trunk takes what crosses it",
   REQUIRE(narrow.to_all);
   // Each of eight devices sends to eight on the other node.
   CHECK(narrow.seconds - narrow.latency_s ==
-        Approx(narrow.bytes * 64 / (8 * 50e9 / 4)).epsilon(1e-9));
+        Approx(narrow.bytes * 64 / (8 * 50e9 / 4)).epsilon(1e-6));
   CHECK(narrow.bytes == plain.bytes);
   // Both ways over a trunk are one step.
   CHECK(narrow.latency_s > plain.latency_s);
@@ -348,7 +356,9 @@ InStep ExchangedIn(const PreparedRun& run) {
 }
 
 TEST_CASE("exchanges: a slow link lengthens those that cross it", "[config]") {
-  const std::string plain = Run("pp: 1, tp: 16, dp: 1");
+  // Four cards of a node: half of the rate of NVLink, and less.
+  const std::string plain =
+      Run("pp: 1, tp: 16, dp: 1", ", nics_per_node: 4");
   const double before_s = StepSeconds(plain, "fast");
   const InStep in = ExchangedIn(Prepared(plain));
   const auto slowed = [&](const std::string& links) {
@@ -365,16 +375,14 @@ TEST_CASE("exchanges: a slow link lengthens those that cross it", "[config]") {
   const double three_s =
       before_s + 4 * 2 * (in.moving_s + in.rounds * 1.35e-6);
   CHECK(slowed("'node0/nic2/up*3'") == Approx(three_s).epsilon(1e-9));
-  CHECK(slowed("'node1/nic7/down*3'") == Approx(three_s).epsilon(1e-9));
-  // NVLink has room for half of it: 450 GB/s beside 400 GB/s of cards.
-  const double share =
-      Prepared(plain)
-          .costs.passes.exchanges[0]
-          .forward[0]
-          .on_links_s[static_cast<int>(LinkKind::kNvlink)] /
-      (Prepared(plain).costs.passes.exchanges[0].forward[0].seconds -
-       Prepared(plain).costs.passes.exchanges[0].forward[0].latency_s);
-  CHECK(share > 0.8);
+  CHECK(slowed("'node1/nic3/down*3'") == Approx(three_s).epsilon(1e-9));
+  const PassExchange one =
+      Prepared(plain).costs.passes.exchanges[0].forward[0];
+  const double share = one.on_links_s[static_cast<int>(LinkKind::kNvlink)] /
+                       (one.seconds - one.latency_s);
+  const double rate =
+      450e9 * FindDevice("h100").value().collective_sustained;
+  CHECK(share == Approx(4 * 50e9 / rate));
   // What crosses NVLink gets longer once NVLink is the narrowest.
   CHECK(slowed("'node1/gpu3/nvlink-up*4'") ==
         Approx(before_s + 4 * ((4 * share - 1) * in.moving_s +
@@ -400,7 +408,7 @@ TEST_CASE("exchanges: a slow link is nothing to other groups", "[config]") {
     return of.OfReplica(replica).ranks[0].lanes[lane].seconds;
   };
   CHECK(seconds(*program, 0) == seconds(*plain, 0));
-  CHECK(seconds(*program, 1) > 1.05 * seconds(*plain, 1));
+  CHECK(seconds(*program, 1) > 1.01 * seconds(*plain, 1));
   for (const IdleOption& idle : run.idle) INFO(idle.warning);
   CHECK(run.idle.empty());
   // Experts wait for the slowest of their group.

@@ -68,6 +68,7 @@ void FluidLinks::Start(double now_s, int number, double bytes,
   flow.left = bytes;
   flow.since_s = now_s;
   flow.rate = 0;
+  flow.alone = source.bytes_per_s;
   flow.binding = 0;
   for (uint32_t load = 0; load < count; ++load) {
     const LinkLoad& own = loads_[source.first + load];
@@ -76,9 +77,9 @@ void FluidLinks::Start(double now_s, int number, double bytes,
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
     if (link.binds) {
-      binding_[flow.first_place + flow.binding++] = load;
+      binding_[flow.first_place + flow.binding++] = {own.link, load, own.flows};
     } else if (link.Binds()) {
-      SetBinding(&link);
+      SetBinding(own.link);
     }
   }
   started_.push_back(index);
@@ -91,17 +92,21 @@ void FluidLinks::Change(LinkId link) {
 }
 
 // Flows of many loads meet others on few of them at a time, so each knows which.
-void FluidLinks::SetBinding(SharedLink* link) {
-  link->binds = !link->binds;
-  for (const User& user : link->users) {
+void FluidLinks::SetBinding(LinkId number) {
+  SharedLink& link = links_[number];
+  link.binds = !link.binds;
+  for (const User& user : link.users) {
     Flow& flow = flows_[user.flow];
-    uint32_t* const own = &binding_[flow.first_place];
-    if (link->binds) {
-      own[flow.binding++] = user.load;
-    } else {
-      *std::find(own, own + flow.binding, user.load) = own[flow.binding - 1];
-      --flow.binding;
+    Binding* const own = &binding_[flow.first_place];
+    if (link.binds) {
+      const uint32_t first = sources_[flow.source].first;
+      own[flow.binding++] = {number, user.load,
+                             loads_[first + user.load].flows};
+      continue;
     }
+    Binding* out = own;
+    while (out->load != user.load) ++out;
+    *out = own[--flow.binding];
   }
 }
 
@@ -121,7 +126,7 @@ void FluidLinks::Remove(uint32_t index) {
     link.wanted_per_s =
         idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
     link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
-    if (link.binds && !link.Binds()) SetBinding(&link);
+    if (link.binds && !link.Binds()) SetBinding(own.link);
   }
   flow.runs = false;
   free_.push_back(index);
@@ -158,14 +163,14 @@ void FluidLinks::Solve(double now_s) {
   for (const LinkId link : changed_) {
     links_[link].changed = false;
     links_[link].is_full = false;
-    for (const User& user : links_[link].users) Visit(user.flow);
+    VisitUsers(link);
   }
   changed_.clear();
   do {
     while (!to_visit_.empty()) {
       const LinkId link = to_visit_.back();
       to_visit_.pop_back();
-      for (const User& user : links_[link].users) Visit(user.flow);
+      VisitUsers(link);
     }
     Fill();
     for (const Filling& filling : links_in_) {
@@ -181,6 +186,22 @@ void FluidLinks::Solve(double now_s) {
   }
 }
 
+// Thousands of flows do not fit the cache: those that come next are fetched.
+void FluidLinks::VisitUsers(LinkId link) {
+  constexpr size_t kAhead = 4;
+  const std::vector<User>& users = links_[link].users;
+  for (size_t index = 0; index < users.size(); ++index) {
+    if (index + 2 * kAhead < users.size()) {
+      __builtin_prefetch(&flows_[users[index + 2 * kAhead].flow]);
+    }
+    if (index + kAhead < users.size()) {
+      __builtin_prefetch(
+          &binding_[flows_[users[index + kAhead].flow].first_place]);
+    }
+    Visit(users[index].flow);
+  }
+}
+
 // Takes a flow into the part that is solved, and its links that bind.
 void FluidLinks::Visit(uint32_t index) {
   Flow& flow = flows_[index];
@@ -188,11 +209,9 @@ void FluidLinks::Visit(uint32_t index) {
   flow.seen = solution_;
   Solving solving = {.flow = index,
                      .first_load = static_cast<uint32_t>(loads_in_.size())};
-  const Source& source = sources_[flow.source];
-  solving.alone = source.bytes_per_s;
+  solving.alone = flow.alone;
   for (uint32_t number = 0; number < flow.binding; ++number) {
-    const LinkLoad& load =
-        loads_[source.first + binding_[flow.first_place + number]];
+    const Binding& load = binding_[flow.first_place + number];
     SharedLink& link = links_[load.link];
     if (link.seen != solution_) {
       link.seen = solution_;

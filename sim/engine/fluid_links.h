@@ -42,11 +42,17 @@ class FluidLinks {
     double left = 0;  // bytes, at since_s
     double since_s = 0;
     double rate = 0;
+    double alone = 0;  // its rate where nothing is in its way
     // Behind each other in `places_`: where it is in the lists of its links. And
-    // in `binding_`: which of its loads are on links that bind.
+    // in `binding_`: those of its loads that are on links that bind.
     uint32_t first_place = 0;
     uint32_t places = 0;  // that it may use
     uint32_t binding = 0;
+  };
+  struct Binding {
+    LinkId link;
+    uint32_t load;  // which of the flow's
+    double flows;
   };
   // Where a source can meet others: loads_[first] to loads_[last - 1].
   struct Source {
@@ -104,10 +110,11 @@ class FluidLinks {
   };
 
   void Change(LinkId link);
-  void SetBinding(SharedLink* link);
+  void SetBinding(LinkId link);
   void Remove(uint32_t flow);
   void Solve(double now_s);
   void Visit(uint32_t flow);
+  void VisitUsers(LinkId link);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
   // Of the heap of ends.
@@ -120,7 +127,7 @@ class FluidLinks {
   std::vector<Source> sources_;
   std::vector<LinkLoad> loads_;
   std::vector<uint32_t> places_;
-  std::vector<uint32_t> binding_;
+  std::vector<Binding> binding_;
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_;
   std::vector<SharedLink> links_;  // [link]

@@ -249,7 +249,7 @@ TEST_CASE("exchanges: a trunk narrower than the cards decides", "[config]") {
     CHECK(moving_s(narrow) == Approx(trunk_s).epsilon(0.05));
     if (before_s > 0) {
       CHECK(moving_s(narrow) - before_s ==
-            Approx(trunk_s * (1 - (over == 4 ? 2 : 4) / over)).epsilon(1e-6));
+            Approx(trunk_s * (1 - (over == 4 ? 2 : 4) / over)).epsilon(1e-4));
     }
     before_s = moving_s(narrow);
   }
@@ -482,8 +482,9 @@ TEST_CASE("exchanges: a slow device computes longer, its bytes stay",
       CHECK(is.seconds > was.seconds * 1.1);
       more_s += is.seconds - was.seconds;
     }
+    more_s = 4 * more_s + 0.5 * Prepared(plain).costs.passes.optimizer_s;
     CHECK(StepSeconds(slow, "fast") ==
-          Approx(StepSeconds(plain, "fast") + 4 * more_s).epsilon(1e-9));
+          Approx(StepSeconds(plain, "fast") + more_s).epsilon(1e-9));
     for (const char* network : {"fluid", "native"}) {
       CHECK(StepSeconds(slow, "simgrid", network) ==
             Approx(StepSeconds(slow, "fast")).epsilon(1e-9));

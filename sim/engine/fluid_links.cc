@@ -207,8 +207,10 @@ void FluidLinks::Visit(uint32_t index) {
   Flow& flow = flows_[index];
   if (flow.seen == solution_) return;
   flow.seen = solution_;
-  Solving solving = {.flow = index,
-                     .first_load = static_cast<uint32_t>(loads_in_.size())};
+  // In its place at once: copied whole, it would wait for its parts.
+  Solving& solving = flows_in_.emplace_back();
+  solving.flow = index;
+  solving.first_load = static_cast<uint32_t>(loads_in_.size());
   solving.alone = flow.alone;
   for (uint32_t number = 0; number < flow.binding; ++number) {
     const Binding& load = binding_[flow.first_place + number];
@@ -226,7 +228,6 @@ void FluidLinks::Visit(uint32_t index) {
     loads_in_.push_back({link.index, load.flows});
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
-  flows_in_.push_back(solving);
 }
 
 // A flow that is no faster alone than on any of its links has its own rate;

@@ -10,8 +10,7 @@ namespace {
 // Copies to the host may cross any link of a node.
 bool CrossesInTime(const RunFacts& facts, absl::string_view links) {
   return facts.Crosses(links, RunFacts::Load::kMessages) ||
-         facts.ExchangesCross(links) ||
-         facts.offload() != nullptr ||
+         facts.ExchangesCross(links) || facts.offload() != nullptr ||
          !facts.run().lower.activation_bytes.empty();
 }
 
@@ -27,13 +26,13 @@ const std::vector<IdleRule>& RealityRules() {
       {{"slow.links"},
        [](const RunFacts& facts) {
          const std::vector<std::string>& items = facts.config().slow.links;
-         return Unless(
-             std::any_of(items.begin(), items.end(),
-                         [&](const std::string& item) {
-                           return CrossesInTime(
-                               facts, item.substr(0, item.rfind('*')));
-                         }),
-             "since nothing crosses these links in the run");
+         return Unless(std::any_of(items.begin(), items.end(),
+                                   [&](const std::string& item) {
+                                     return CrossesInTime(
+                                         facts,
+                                         item.substr(0, item.rfind('*')));
+                                   }),
+                       "since nothing crosses these links in the run");
        }},
       {{"slow.links_law"},
        [](const RunFacts& facts) {

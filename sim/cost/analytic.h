@@ -18,8 +18,9 @@
 
 namespace pipewright {
 
-// What a group crosses between its nodes beside its network cards (trunks, links
-// between sites, cables of a torus), while all groups of its kind do. 0: nothing.
+// What a group crosses between its nodes beside its network cards (trunks,
+// links between sites, cables of a torus), while all groups of its kind do. 0:
+// nothing.
 struct BetweenNodes {
   double ring_s = 0;  // a byte of what goes round the group's rings
   double pair_s = 0;  // a byte of what each sends to each on other nodes

@@ -13,7 +13,7 @@ constexpr double kSameDate = 1e-13;
 constexpr double kSameRate = 1e-13;
 
 // More than this over what a link has is more than rounding.
-constexpr double kRoom = 1 + 1e-12;
+constexpr double kWantedRoom = 1 + 1e-12;
 // A link with less than this part left counts as full. It need not hold anybody
 // up: then more is looked at than need be.
 constexpr double kFull = 1e-9;
@@ -22,7 +22,7 @@ constexpr size_t kFluidArity = 4;
 }  // namespace
 
 bool FluidLinks::SharedLink::Binds() const {
-  return users.size() > 1 && wanted_per_s > kRoom * bytes_per_s;
+  return users.size() > 1 && wanted_per_s > kWantedRoom * bytes_per_s;
 }
 
 FluidLinks::FluidLinks(const Cluster& cluster,
@@ -91,17 +91,20 @@ void FluidLinks::Change(LinkId link) {
   changed_.push_back(link);
 }
 
-// Flows of many loads meet others on few of them at a time, so each knows which.
+// Flows of many loads meet others on few of them at a time, so each knows
+// which.
 void FluidLinks::SetBinding(LinkId number) {
   SharedLink& link = links_[number];
   link.binds = !link.binds;
+  link.used_per_s = 0;
   for (const User& user : link.users) {
     Flow& flow = flows_[user.flow];
     Binding* const own = &binding_[flow.first_place];
     if (link.binds) {
-      const uint32_t first = sources_[flow.source].first;
-      own[flow.binding++] = {number, user.load,
-                             loads_[first + user.load].flows};
+      const double flows =
+          loads_[sources_[flow.source].first + user.load].flows;
+      own[flow.binding++] = {number, user.load, flows};
+      link.used_per_s += flows * flow.rate;
       continue;
     }
     Binding* out = own;
@@ -125,8 +128,9 @@ void FluidLinks::Remove(uint32_t index) {
     const bool idle = link.users.empty();  // then rounding is forgotten
     link.wanted_per_s =
         idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
-    link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
-    if (link.binds && !link.Binds()) SetBinding(own.link);
+    if (!link.binds) continue;
+    link.used_per_s -= own.flows * flow.rate;
+    if (!link.Binds()) SetBinding(own.link);
   }
   flow.runs = false;
   free_.push_back(index);
@@ -299,10 +303,9 @@ void FluidLinks::SetRate(double now_s, uint32_t index, double rate) {
   if (std::abs(rate - flow.rate) <= kSameRate * rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now_s - flow.since_s));
   flow.since_s = now_s;
-  const Source& source = sources_[flow.source];
-  for (uint32_t number = source.first; number < source.last; ++number) {
-    links_[loads_[number].link].used_per_s +=
-        loads_[number].flows * (rate - flow.rate);
+  for (uint32_t number = 0; number < flow.binding; ++number) {
+    const Binding& load = binding_[flow.first_place + number];
+    links_[load.link].used_per_s += load.flows * (rate - flow.rate);
   }
   flow.rate = rate;
   SetEnd(index, now_s + flow.left / rate);

@@ -43,8 +43,8 @@ class FluidLinks {
     double since_s = 0;
     double rate = 0;
     double alone = 0;  // its rate where nothing is in its way
-    // Behind each other in `places_`: where it is in the lists of its links. And
-    // in `binding_`: those of its loads that are on links that bind.
+    // Behind each other in `places_`: where it is in the lists of its links.
+    // And in `binding_`: those of its loads that are on links that bind.
     uint32_t first_place = 0;
     uint32_t places = 0;  // that it may use
     uint32_t binding = 0;
@@ -68,7 +68,7 @@ class FluidLinks {
     std::vector<User> users;
     double bytes_per_s = 0;
     double wanted_per_s = 0;  // by all users at full speed
-    double used_per_s = 0;
+    double used_per_s = 0;    // while it binds
     uint32_t seen = 0;
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;

@@ -131,7 +131,8 @@ struct TrainingSpec {
   // by ZeRO.
   int shards() const {
     const int replicas = sharded.shard_group > 0 ? sharded.shard_group : dp;
-    // Pulls and pushes go from replica to replica of the same part of a context.
+    // Pulls and pushes go from replica to replica of the same part of a
+    // context.
     return sharded.one_sided ? replicas : replicas * cp;
   }
   int expert_shards() const {

@@ -60,7 +60,8 @@ void ForEachExpert(const RankMapping& mapping, int contexts, int members,
   const int tensor = mapping.devices_per_rank() / contexts;
   for (int replica = 0; replica < mapping.dp(); ++replica) {
     for (int context = 0; context < contexts; ++context) {
-      const auto with = mapping.ExpertsWith(replica, context, contexts, members);
+      const auto with =
+          mapping.ExpertsWith(replica, context, contexts, members);
       if (with[0] != std::pair(replica, context)) continue;
       for (int rank = 0; rank < mapping.pp(); ++rank) {
         for (int index = 0; index < tensor; ++index) {
@@ -269,12 +270,12 @@ SlowPath SlowPathOf(const Cluster& cluster, const Cluster& healthy,
   // Links that are faster than they should be speed a group up only together.
   path.nvlink = path.card = 0;
   const auto take = [&](const Messages& messages) {
-    path.nvlink = SlowestLink(cluster, healthy, LinkKind::kNvlink, messages,
-                              path.nvlink);
+    path.nvlink =
+        SlowestLink(cluster, healthy, LinkKind::kNvlink, messages, path.nvlink);
     path.card =
         SlowestLink(cluster, healthy, LinkKind::kCard, messages, path.card);
-    path.latency_s = std::max(path.latency_s,
-                              LongestLatency(cluster, &healthy, messages));
+    path.latency_s =
+        std::max(path.latency_s, LongestLatency(cluster, &healthy, messages));
   };
   if (HasRings(kind)) {
     const Messages messages = OnRings(cluster, group.devices);

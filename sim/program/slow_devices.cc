@@ -17,9 +17,8 @@ double LongerBy(const PassExchange& exchange, const SlowPath& path) {
     return exchange.on_links_s[static_cast<int>(kind)];
   };
   const double between = exchange.to_all ? path.pair : path.ring;
-  const double now_s =
-      std::max({on(LinkKind::kNvlink), on(LinkKind::kCard),
-                on(LinkKind::kFabric)});
+  const double now_s = std::max(
+      {on(LinkKind::kNvlink), on(LinkKind::kCard), on(LinkKind::kFabric)});
   const double then_s = std::max({on(LinkKind::kNvlink) * path.nvlink,
                                   on(LinkKind::kCard) * path.card,
                                   on(LinkKind::kFabric) * between});
@@ -82,8 +81,9 @@ void ScaleRank(const Slowness& slowness, int rank, DpClass* own) {
     const auto [entry, is_new] = known.try_emplace(lane.exchanges);
     if (is_new) {
       ScaledLane scaled = Scaled(own->exchanges[lane.exchanges], slowness);
-      entry->second = {.seconds = scaled.seconds,
-                       .exchanges = static_cast<int32_t>(own->exchanges.size())};
+      entry->second = {
+          .seconds = scaled.seconds,
+          .exchanges = static_cast<int32_t>(own->exchanges.size())};
       own->exchanges.push_back(std::move(scaled.exchanges));
     }
     lane.seconds *= entry->second.seconds;

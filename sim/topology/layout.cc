@@ -56,8 +56,8 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       const std::string gpu = absl::StrCat(prefix, "gpu", device);
       AddLink(absl::StrCat(gpu, "/nvlink-up"), params.nvlink, LinkKind::kNvlink,
               &links);
-      AddLink(absl::StrCat(gpu, "/nvlink-down"), params.nvlink, LinkKind::kNvlink,
-              &links);
+      AddLink(absl::StrCat(gpu, "/nvlink-down"), params.nvlink,
+              LinkKind::kNvlink, &links);
     }
     for (int index = 0; has_nics_ && index < nics_; ++index) {
       const std::string nic = absl::StrCat(prefix, "nic", index);
@@ -76,8 +76,7 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
                                 const LinkClass& kind) {
       for (int index = first; has_pcie_ && index < count; ++index) {
         const std::string block = absl::StrCat(prefix, name, index);
-        AddLink(absl::StrCat(block, "/to-host"), kind, LinkKind::kHost,
-                &links);
+        AddLink(absl::StrCat(block, "/to-host"), kind, LinkKind::kHost, &links);
         AddLink(absl::StrCat(block, "/to-device"), kind, LinkKind::kHost,
                 &links);
       }

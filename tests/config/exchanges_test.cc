@@ -240,8 +240,7 @@ TEST_CASE("exchanges: a trunk narrower than the cards decides", "[config]") {
   const PassExchange plain = exchange("");
   double before_s = 0;
   for (const double over : {2, 4, 16}) {
-    const PassExchange narrow =
-        exchange(absl::StrCat(kTwoLeaves, over, "}"));
+    const PassExchange narrow = exchange(absl::StrCat(kTwoLeaves, over, "}"));
     // Eight cards of 50 GB/s have this trunk.
     const double trunk_s = narrow.bytes / (8 * 50e9 / over);
     CHECK(narrow.bytes == plain.bytes);
@@ -308,11 +307,10 @@ TEST_CASE("exchanges: engines agree over trunks and between sites",
         Run("pp: 1, tp: 1, dp: 16, ep: 16, data_parallel: none", system,
             "qwen3-30b-a3b");
     const double fast_s = StepSeconds(experts, "fast");
-    CHECK(fast_s >
-          1.02 * StepSeconds(Run("pp: 1, tp: 1, dp: 16, ep: 16, "
-                                 "data_parallel: none",
-                                 "", "qwen3-30b-a3b"),
-                             "fast"));
+    CHECK(fast_s > 1.02 * StepSeconds(Run("pp: 1, tp: 1, dp: 16, ep: 16, "
+                                          "data_parallel: none",
+                                          "", "qwen3-30b-a3b"),
+                                      "fast"));
     CHECK(StepSeconds(experts, "simgrid") == Approx(fast_s).epsilon(1e-9));
   }
 }
@@ -357,8 +355,7 @@ InStep ExchangedIn(const PreparedRun& run) {
 
 TEST_CASE("exchanges: a slow link lengthens those that cross it", "[config]") {
   // Four cards of a node: half of the rate of NVLink, and less.
-  const std::string plain =
-      Run("pp: 1, tp: 16, dp: 1", ", nics_per_node: 4");
+  const std::string plain = Run("pp: 1, tp: 16, dp: 1", ", nics_per_node: 4");
   const double before_s = StepSeconds(plain, "fast");
   const InStep in = ExchangedIn(Prepared(plain));
   const auto slowed = [&](const std::string& links) {
@@ -372,21 +369,18 @@ TEST_CASE("exchanges: a slow link lengthens those that cross it", "[config]") {
     return fast_s;
   };
   // Four microbatches; a card has 1.35 us.
-  const double three_s =
-      before_s + 4 * 2 * (in.moving_s + in.rounds * 1.35e-6);
+  const double three_s = before_s + 4 * 2 * (in.moving_s + in.rounds * 1.35e-6);
   CHECK(slowed("'node0/nic2/up*3'") == Approx(three_s).epsilon(1e-9));
   CHECK(slowed("'node1/nic3/down*3'") == Approx(three_s).epsilon(1e-9));
-  const PassExchange one =
-      Prepared(plain).costs.passes.exchanges[0].forward[0];
+  const PassExchange one = Prepared(plain).costs.passes.exchanges[0].forward[0];
   const double share = one.on_links_s[static_cast<int>(LinkKind::kNvlink)] /
                        (one.seconds - one.latency_s);
-  const double rate =
-      450e9 * FindDevice("h100").value().collective_sustained;
+  const double rate = 450e9 * FindDevice("h100").value().collective_sustained;
   CHECK(share == Approx(4 * 50e9 / rate));
   // What crosses NVLink gets longer once NVLink is the narrowest.
   CHECK(slowed("'node1/gpu3/nvlink-up*4'") ==
-        Approx(before_s + 4 * ((4 * share - 1) * in.moving_s +
-                               3 * in.rounds * 0.3e-6))
+        Approx(before_s +
+               4 * ((4 * share - 1) * in.moving_s + 3 * in.rounds * 0.3e-6))
             .epsilon(1e-9));
   // Nothing is on links of the host.
   CHECK(slowed("'node0/pcie0*8'") == before_s);
@@ -412,10 +406,10 @@ TEST_CASE("exchanges: a slow link is nothing to other groups", "[config]") {
   for (const IdleOption& idle : run.idle) INFO(idle.warning);
   CHECK(run.idle.empty());
   // Experts wait for the slowest of their group.
-  const PreparedRun experts = Prepared(absl::StrCat(
-      Run("pp: 1, tp: 1, dp: 32, ep: 16, data_parallel: none", "",
-          "qwen3-30b-a3b"),
-      "slow: {links: ['node3/nic0/up*2']}\n"));
+  const PreparedRun experts = Prepared(
+      absl::StrCat(Run("pp: 1, tp: 1, dp: 32, ep: 16, data_parallel: none", "",
+                       "qwen3-30b-a3b"),
+                   "slow: {links: ['node3/nic0/up*2']}\n"));
   const absl::StatusOr<Program> two = LowerRun(experts);
   REQUIRE(two.ok());
   REQUIRE(two->num_classes() == 2);
@@ -424,9 +418,9 @@ TEST_CASE("exchanges: a slow link is nothing to other groups", "[config]") {
 }
 
 TEST_CASE("exchanges: every draw of slow links has its own", "[config]") {
-  const std::string text = absl::StrCat(
-      Run("pp: 1, tp: 16, dp: 1"),
-      "engine: fast\nslow: {links_law: 'uniform:1-3', seed: ");
+  const std::string text =
+      absl::StrCat(Run("pp: 1, tp: 16, dp: 1"),
+                   "engine: fast\nslow: {links_law: 'uniform:1-3', seed: ");
   RunContext context;
   const RunConfig config = ReadConfig(text + "1}\n", "test.yaml").value();
   const auto drawn = RunMonteCarlo({{"", config}}, 3, 1, &context);
@@ -455,8 +449,7 @@ TEST_CASE("exchanges: a slow device computes longer, its bytes stay",
     REQUIRE(before.ok());
     REQUIRE(after.ok());
     double more_s = 0;
-    for (const PassKind kind :
-         {PassKind::kForward, PassKind::kBackwardFull}) {
+    for (const PassKind kind : {PassKind::kForward, PassKind::kBackwardFull}) {
       const int lane = Pass::LaneOf(kind, 0, 0);
       const Lane& was = before->ranks[0].lanes[lane];
       const Lane& is = after->ranks[0].lanes[lane];
@@ -473,10 +466,10 @@ TEST_CASE("exchanges: a slow device computes longer, its bytes stay",
         CHECK(is.seconds * now[index].seconds ==
               Approx(was.seconds * old[index].seconds).epsilon(1e-12));
         // What hides it is slower, too.
-        computed -= old[index].is_beside
-                        ? std::max(0.0, old[index].seconds -
-                                            old[index].compute_s)
-                        : old[index].seconds;
+        computed -=
+            old[index].is_beside
+                ? std::max(0.0, old[index].seconds - old[index].compute_s)
+                : old[index].seconds;
       }
       CHECK(is.seconds <= was.seconds * (1 + 0.5 * computed) * (1 + 1e-12));
       CHECK(is.seconds > was.seconds * 1.1);

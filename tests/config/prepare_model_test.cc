@@ -140,9 +140,10 @@ TEST_CASE("prepare: parts of a context reduce their gradients", "[config]") {
     const RankMemory& rank = prepared.memory->memory->ranks[0];
     return rank.fixed[MemoryKind::kMaster] + rank.fixed[MemoryKind::kMoments];
   };
-  CHECK(fixed(pulls) ==
-        fixed(Prepared(Run("preset: gpt-tiny",
-                           "pp: 2, cp: 1, dp: 2, data_parallel: odc", system))));
+  CHECK(
+      fixed(pulls) ==
+      fixed(Prepared(Run("preset: gpt-tiny",
+                         "pp: 2, cp: 1, dp: 2, data_parallel: odc", system))));
   CHECK(fixed(pulls) > 1.9 * fixed(run("dp: 2, data_parallel: fsdp, "
                                        "shard_blocks: layer")));
   // The four parts of a context sum what their owners have, each replica for

@@ -245,8 +245,8 @@ TEST_CASE("exchanges: two groups that share all cards are near their steps",
   CheckAgainstSteps(16, 24, 1.1, 64, 1024);
 }
 
-// Groups of experts over `nodes` nodes, each with `of_node` devices on every one
-// of them; devices of the same place of each group share a card.
+// Groups of experts over `nodes` nodes, each with `of_node` devices on every
+// one of them; devices of the same place of each group share a card.
 struct AllToAll {
   int nodes = 2;
   int of_node = 8;
@@ -326,8 +326,8 @@ double PairByPair(const AllToAll& of) {
         for (int to = 0; to < of.members(); ++to) {
           if (from == to) continue;
           StepFlow flow;
-          flow.links = cluster->Route(of.DeviceOf(group, from),
-                                      of.DeviceOf(group, to));
+          flow.links =
+              cluster->Route(of.DeviceOf(group, from), of.DeviceOf(group, to));
           flow.bytes = factor * of.buffer / of.members();
           flow.latency_s = factor * of.compute_s;
           flow.after = before[from];
@@ -391,14 +391,13 @@ TEST_CASE("exchanges: other traffic slows them, and they slow it", "[engine]") {
   CHECK(Seconds(Lowered(schedule, options)) < shared_s - 0.1);
 }
 
-// Two replicas on the same cards, one of them with a slow device: half of a pass
-// of two seconds is an exchange.
+// Two replicas on the same cards, one of them with a slow device: half of a
+// pass of two seconds is an exchange.
 TEST_CASE("exchanges: a slow device sends no more bytes", "[engine]") {
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
-  Program program =
-      Lowered(schedule, Options(*schedule,
-                                Placed(Fabric(2, 2, 1), "dp-tp-pp", 1, 2, 2), 2,
-                                OverCards(1, 2)));
+  Program program = Lowered(
+      schedule, Options(*schedule, Placed(Fabric(2, 2, 1), "dp-tp-pp", 1, 2, 2),
+                        2, OverCards(1, 2)));
   ScaleDevices({1, 3}, {}, &program);
   // Three seconds of computation, one of the exchange, twice.
   CHECK(FastSeconds(program) == Approx(8));

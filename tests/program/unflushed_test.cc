@@ -81,9 +81,8 @@ TEST_CASE("unflushed: the first iteration is busy with what it runs",
   const auto schedule = Registered("pipedream-2bw", 2, 3);
   LowerOptions options = Options(*schedule);
   const auto check = [&](const Program& program, double exact) {
-    for (const auto& run :
-         {RunFast(program, {}), RunSimgrid(program, {}),
-          RunSimgrid(program, {.native_flows = true})}) {
+    for (const auto& run : {RunFast(program, {}), RunSimgrid(program, {}),
+                            RunSimgrid(program, {.native_flows = true})}) {
       REQUIRE(run.ok());
       CHECK(run->times[0][0].busy_s == Approx(40).epsilon(exact));
       CHECK(run->times[0][0].span_s() == Approx(48).epsilon(exact));
@@ -94,8 +93,8 @@ TEST_CASE("unflushed: the first iteration is busy with what it runs",
   options.costs.microbatch_factor = {1, 1, 1};
   check(Lowered(schedule, options), 1e-12);
   Program noisy = Lowered(schedule, options);
-  noisy.jitter = std::make_shared<const Jitter>(
-      Jitter{.seed = 1, .sigma = 1e-9});
+  noisy.jitter =
+      std::make_shared<const Jitter>(Jitter{.seed = 1, .sigma = 1e-9});
   check(noisy, 1e-6);
 }
 

@@ -286,8 +286,8 @@ TEST_CASE("slow: a law without spread draws nothing", "[slow]") {
 
 TEST_CASE("slow: a link keeps its draw where a system gets more links",
           "[slow]") {
-  const std::string yaml = absl::StrCat(
-      kLinked, "engine: fast\nslow: {links_law: 'uniform:1-3'}\n");
+  const std::string yaml =
+      absl::StrCat(kLinked, "engine: fast\nslow: {links_law: 'uniform:1-3'}\n");
   const auto step = [&](const std::string& more) {
     absl::StatusOr<RunConfig> config =
         ReadConfig(absl::StrCat(yaml, System(1)), "run.yaml");

@@ -7,11 +7,10 @@ namespace pipewright {
 
 namespace {
 
-// Messages are asked for alone: what an estimate has inside of its passes does
-// not see slow links. Copies to the host may cross any link of a node.
+// Copies to the host may cross any link of a node.
 bool CrossesInTime(const RunFacts& facts, absl::string_view links) {
   return facts.Crosses(links, RunFacts::Load::kMessages) ||
-         facts.offload() != nullptr ||
+         facts.ExchangesCross(links) || facts.offload() != nullptr ||
          !facts.run().lower.activation_bytes.empty();
 }
 
@@ -27,20 +26,18 @@ const std::vector<IdleRule>& RealityRules() {
       {{"slow.links"},
        [](const RunFacts& facts) {
          const std::vector<std::string>& items = facts.config().slow.links;
-         return Unless(
-             std::any_of(items.begin(), items.end(),
-                         [&](const std::string& item) {
-                           return CrossesInTime(
-                               facts, item.substr(0, item.rfind('*')));
-                         }),
-             "since nothing crosses these links in the run; exchanges inside "
-             "of passes do not see slow links");
+         return Unless(std::any_of(items.begin(), items.end(),
+                                   [&](const std::string& item) {
+                                     return CrossesInTime(
+                                         facts,
+                                         item.substr(0, item.rfind('*')));
+                                   }),
+                       "since nothing crosses these links in the run");
        }},
       {{"slow.links_law"},
        [](const RunFacts& facts) {
          return Unless(CrossesInTime(facts, ""),
-                       "since nothing crosses a link in the run; exchanges "
-                       "inside of passes do not see slow links");
+                       "since nothing crosses a link in the run");
        }},
       {{"reliability."},
        [](const RunFacts& facts) {

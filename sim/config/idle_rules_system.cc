@@ -140,6 +140,20 @@ const std::vector<IdleRule>& ModelRules() {
   return rules;
 }
 
+namespace {
+
+// Do exchanges cross trunks, which have the latency of cards?
+bool WaitsBetweenNodes(const RunFacts& facts) {
+  if (!facts.run().costs.analytic) return false;
+  const auto& between = facts.run().costs.analytic->network.between;
+  return std::any_of(between.begin(), between.end(),
+                     [](const BetweenNodes& each) {
+                       return each.ring_latency_s > 0 || each.latency_s > 0;
+                     });
+}
+
+}  // namespace
+
 const std::vector<IdleRule>& SystemRules() {
   static const std::vector<IdleRule> rules = {
       {{"system.memory"}, NeedsModel},
@@ -191,7 +205,8 @@ const std::vector<IdleRule>& SystemRules() {
        }},
       {{"system.nic.latency"},
        [](const RunFacts& facts) {
-         return Unless(facts.Crosses("/nic", RunFacts::Load::kMessages),
+         return Unless(facts.Crosses("/nic", RunFacts::Load::kMessages) ||
+                           WaitsBetweenNodes(facts),
                        "since only estimated exchanges leave a node");
        }},
       {{"system.nic.bandwidth"},

@@ -151,7 +151,7 @@ double MostMemory(const PreparedRun& run) {
 void SlowDown(const PreparedClass& own, Program* program) {
   for (int rank = 0; rank < program->pp(); ++rank) {
     if (own.slow_rank >= 0 && own.slow_rank != rank) continue;
-    ScaleRank(own.slower, &program->ranks[rank]);
+    ScaleRank({.device = own.slower}, rank, program);
   }
 }
 
@@ -304,7 +304,20 @@ absl::StatusOr<Program> LowerRun(const PreparedRun& run, DrawPlan* plan) {
   PW_ASSIGN_OR_RETURN(Program program, LowerHealthy(run, plan));
   // A draw has links of its own.
   if (run.network.slow) program.network.cluster = run.network.links.cluster;
-  if (run.slow) ScaleDevices(run.slow->OfRanks(), &program);
+  std::vector<SlowPaths> paths;
+  if (run.network.slow && run.prepared_model &&
+      !run.costs.passes.exchanges.empty()) {
+    paths = SlowPathsOf(program.network, *run.network.slow->healthy,
+                        MembersOf(run.prepared_model->training));
+    // Classes that the configuration names stay those that it names.
+    if (!paths.empty() && !run.classes.empty()) {
+      MakeReplicasAlike(program.pp(), &paths);
+    }
+  }
+  if (run.slow || !paths.empty()) {
+    ScaleDevices(run.slow ? run.slow->OfRanks() : DeviceFactors(), paths,
+                 &program);
+  }
   PW_RETURN_IF_ERROR(SettleCopyTurns(run, &program));
   return program;
 }

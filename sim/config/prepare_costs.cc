@@ -314,15 +314,18 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
     std::vector<std::string>* warnings) {
   const ShapeParams* shape = network.system_shape();
   PreparedCosts costs;
+  // Slow links lengthen exchanges of the groups that cross them (LowerRun).
+  Network healthy = network.links;
+  if (network.slow) healthy.cluster = network.slow->healthy;
   costs.profile = std::move(profile);
   if (costs.profile) {
-    PW_RETURN_IF_ERROR(TakeProfileTimes(config, *model, shape, network.links,
+    PW_RETURN_IF_ERROR(TakeProfileTimes(config, *model, shape, healthy,
                                         &*costs.profile, warnings));
   }
   PW_ASSIGN_OR_RETURN(costs.analytic,
                       PrepareAnalytic(config, model, shape, context));
   if (costs.analytic) {
-    PlaceGroups(network.links, model->training, &costs.analytic->network);
+    PlaceGroups(healthy, model->training, &costs.analytic->network);
     costs.prices = model->shared->Prices(*costs.analytic);
   }
   costs.device = DeviceOf(costs.analytic, shape);

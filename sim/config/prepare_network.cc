@@ -201,9 +201,22 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
 
 }  // namespace
 
+GroupMembersOf MembersOf(const TrainingSpec& training) {
+  GroupMembersOf members = {1, 1, 1};
+  members[static_cast<int>(CommGroup::kTensor)] = training.tp;
+  members[static_cast<int>(CommGroup::kContext)] = training.cp;
+  // Where groups of experts cut those of tensor parallelism nobody knows which
+  // devices they are.
+  if (training.etp() == training.tp) {
+    members[static_cast<int>(CommGroup::kExpert)] = training.ep;
+  }
+  return members;
+}
+
 void PlaceGroups(const Network& links, const TrainingSpec& training,
                  AnalyticNetwork* network) {
   if (links.mapping == nullptr) return;
+  network->between = PathsBetweenNodes(links, MembersOf(training));
   const RankMapping& mapping = *links.mapping;
   std::vector<int> on;  // nodes of a group
   // As many as the group that is on the most.

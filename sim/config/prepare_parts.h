@@ -17,6 +17,7 @@
 #include "sim/cost/pass_costs.h"
 #include "sim/model/model.h"
 #include "sim/model/stages.h"
+#include "sim/program/group_paths.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/params.h"
@@ -62,8 +63,11 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
 
 // The links of a system as estimates see them.
 AnalyticNetwork NetworkOf(const ShapeParams& shape);
+// Members of groups whose exchanges are known to cross links.
+GroupMembersOf MembersOf(const TrainingSpec& training);
 // Tells estimates on how many nodes groups are, where devices of a rank or of
-// groups of experts are not next to each other.
+// groups of experts are not next to each other, and what they cross between
+// them. `links`: none of them slow.
 void PlaceGroups(const Network& links, const TrainingSpec& training,
                  AnalyticNetwork* network);
 

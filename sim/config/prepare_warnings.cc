@@ -83,12 +83,6 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
         ": true with strategy.precision bf16, of which no recipe has attention "
         "in 8 bit beside linear layers in 16 bit"));
   }
-  if (sizes.cp > 1 && strategy.data_parallel == DataParallel::kOdc) {
-    warnings->push_back(absl::StrCat(
-        config.Field("strategy.cp"),
-        ": pulls and pushes of odc run over dp alone; what cp adds takes no "
-        "time"));
-  }
 }
 
 }  // namespace pipewright

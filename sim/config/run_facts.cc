@@ -157,12 +157,28 @@ bool RunFacts::EstimateCrosses(absl::string_view part) const {
   if (run_.costs.analytic) {
     const auto& nodes = run_.costs.analytic->network.nodes_of_group;
     if (*std::max_element(nodes.begin(), nodes.end()) > 1) {
-      return exchanges && absl::StrContains(part, "nic");
+      if (absl::StrContains(part, "nic")) return exchanges;
     }
   }
+  if (!absl::StrContains(part, "nic")) return ExchangesCross(part);
   const int spread = std::max(spec.tp * spec.cp, spec.etp() * spec.ep);
-  return exchanges && absl::StrContains(part, "nic") &&
-         spread > shape_->devices_per_node;
+  return exchanges && spread > shape_->devices_per_node;
+}
+
+bool RunFacts::ExchangesCross(absl::string_view part) const {
+  const Network& links = run_.network.links;
+  if (links.cluster == nullptr || run_.costs.passes.exchanges.empty()) {
+    return false;
+  }
+  const std::vector<bool> crossed =
+      LinksOfGroups(links, MembersOf(*training()));
+  for (size_t link = 0; link < crossed.size(); ++link) {
+    if (crossed[link] &&
+        absl::StrContains(links.cluster->links()[link].name, part)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool RunFacts::Crosses(absl::string_view part, Load load) const {

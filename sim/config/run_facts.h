@@ -70,6 +70,8 @@ class RunFacts {
   enum class Load { kAny, kMessages, kBytes };
   // Is that on a link whose name contains `part` ("nvlink", "/nic")?
   bool Crosses(absl::string_view part, Load load) const;
+  // Do exchanges inside of passes cross a link whose name contains `part`?
+  bool ExchangesCross(absl::string_view part) const;
   // May two devices use one network card at a time, as engine `fast` counts?
   bool SharesCards() const;
   // Does the peak of activations depend on costs.held_until_weight?

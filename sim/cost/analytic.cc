@@ -134,6 +134,12 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   // Where each member has a node of its own, nothing goes over NVLink.
   double bus = group.nodes == comm.members ? nics : std::min(nics, nvlink);
   if (group.nodes == 1) bus = nvlink;
+  const BetweenNodes& between = network.between[static_cast<int>(comm.group)];
+  if (group.nodes > 1) {
+    if (between.ring_s > 0) bus = std::min(bus, 1 / between.ring_s);
+    group.ring_latency_s = between.ring_latency_s;
+    group.latency_s = between.latency_s;
+  }
   group.channel_GBps = 1e-9 * bus / group.channels;
   return group;
 }

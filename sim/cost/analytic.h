@@ -18,6 +18,17 @@
 
 namespace pipewright {
 
+// What a group crosses between its nodes beside its network cards (trunks,
+// links between sites, cables of a torus), while all groups of its kind do. 0:
+// nothing.
+struct BetweenNodes {
+  double ring_s = 0;  // a byte of what goes round the group's rings
+  double pair_s = 0;  // a byte of what each sends to each on other nodes
+  double ring_latency_s = 0;  // of all steps of one way round
+  double latency_s = 0;       // of the longest way
+  friend bool operator==(const BetweenNodes&, const BetweenNodes&) = default;
+};
+
 // The links that the devices of one pipeline rank, or of one group of
 // experts, talk over; one direction.
 struct AnalyticNetwork {
@@ -28,6 +39,7 @@ struct AnalyticNetwork {
   // devices of a tensor-parallel group are neighbours, those of a context group
   // stand tp apart, those of an expert group tp * cp at most.
   std::array<int, 3> nodes_of_group = {};
+  std::array<BetweenNodes, 3> between = {};  // [CommGroup]
   friend bool operator==(const AnalyticNetwork&,
                          const AnalyticNetwork&) = default;
 };

@@ -90,6 +90,7 @@ double RingMicroseconds(CollectiveKind collective, const Shape& shape,
       bytes / (static_cast<double>(group.channels) * group.ranks) >= 64) {
     latency *= shape.generation == 0 ? 1.9 : 1.4;
   }
+  latency += 1e6 * rounds * group.ring_latency_s;
   return latency + bytes / (1000 * algorithm);
 }
 
@@ -108,10 +109,13 @@ double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
       octave >= 0 && octave < kCorrections
           ? kTreeCorrection[protocol][static_cast<int>(octave)]
           : 1;
+  const double levels = std::floor(std::log2(group.nodes));
+  // A tree crosses no more links on its way than a ring does.
+  const double way_s = std::min(levels * group.latency_s, group.ring_latency_s);
   const double latency =
       kTreeBase[protocol] +
       2 * ((group.ranks / group.nodes - 1) * kTreeNvlink[protocol] +
-           std::floor(std::log2(group.nodes)) * kTreeNet[protocol]);
+           levels * kTreeNet[protocol] + 1e6 * way_s);
   return latency + bytes / (1000 * 0.5 * bus * correction);
 }
 

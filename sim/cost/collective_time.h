@@ -27,6 +27,10 @@ struct NcclGroup {
   int channels = 1;
   // Of one channel, GB/s: what the topology search found.
   double channel_GBps = 0;
+  // Of links that NCCL's own times do not know: of one way round a ring, and of
+  // the longest way between two nodes.
+  double ring_latency_s = 0;
+  double latency_s = 0;
   NcclGeneration generation = NcclGeneration::kAmpere;
 };
 

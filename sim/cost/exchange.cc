@@ -60,6 +60,10 @@ void AddExchanges(const std::vector<PassExchange>& more, double times,
     into.latency_s += times * one.latency_s;
     into.bytes += times * one.bytes;
     into.compute_s += times * one.compute_s;
+    into.rounds += times * one.rounds;
+    for (size_t kind = 0; kind < into.on_links_s.size(); ++kind) {
+      into.on_links_s[kind] += times * one.on_links_s[kind];
+    }
   }
   std::erase_if(*sum,
                 [](const PassExchange& each) { return each.seconds <= 0; });
@@ -73,6 +77,11 @@ PassExchange ExchangeOf(const AnalyticOptions& options,
                            .is_beside = comm.overlaps,
                            .seconds = CommSeconds(options, training, comm),
                            .latency_s = StartSeconds(options, training, comm)};
+  exchange.rounds = comm.kind == CommKind::kAllReduce ? 2 : 1;
+  exchange.on_links_s = ShareOfLinks(options, training, comm);
+  for (double& seconds : exchange.on_links_s) {
+    seconds *= exchange.seconds - exchange.latency_s;
+  }
   const double members = comm.members;
   switch (comm.kind) {
     case CommKind::kAllReduce:

@@ -20,6 +20,15 @@ struct ExchangeBytes {
 // to each node, which hands it on.
 ExchangeBytes BytesOfExchange(const OpComm& comm, int ranks, int nodes);
 
+// What the bytes of an all-to-all take on each kind of link.
+LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
+                            int ranks, int nodes);
+
+// What the bytes of any exchange take on each kind of link, over what they take
+// on the slowest: 1 for that.
+LinkSeconds ShareOfLinks(const AnalyticOptions& options,
+                         const TrainingSpec& training, const OpComm& comm);
+
 // One exchange inside a pass; those of NCCL's collectives are CommSeconds's.
 double ExchangeSeconds(const AnalyticOptions& options, const OpComm& comm,
                        const NcclGroup& group, bool is_measured);

@@ -1,11 +1,13 @@
 // How long a pass takes: the only place that turns a pass into seconds.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "sim/model/ops.h"
 #include "sim/schedule/pass.h"
+#include "sim/topology/cluster.h"
 
 namespace pipewright {
 
@@ -21,6 +23,9 @@ struct StageCosts {
   double load_s = 0;     // host to device
 };
 
+// [LinkKind] what the same bytes take on links of this kind alone.
+using LinkSeconds = std::array<double, kNumLinkKinds>;
+
 // What a pass exchanges inside a group of devices: a part of its time. Bytes
 // are those over each edge of a ring of all members, or to each of them.
 struct PassExchange {
@@ -34,6 +39,9 @@ struct PassExchange {
   double compute_s = 0;
   // So many times the bytes go to each member on the own node.
   double inside = 1;
+  // Of seconds - latency_s, which the slowest kind takes; all 0: not known.
+  LinkSeconds on_links_s = {};
+  double rounds = 0;  // ways round the ring, or to all others
 };
 
 // Of one microbatch through a stage, as StageCosts. What is run again is part

@@ -366,7 +366,7 @@ class EventRun {
   std::vector<int> queue_of_source_;
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> free_transfers_;
-  const bool time_lone_transfers_;
+  bool time_lone_transfers_;
   const bool share_links_;
   // Not where something is decided by who comes first.
   const bool run_ahead_;

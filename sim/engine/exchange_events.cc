@@ -15,6 +15,8 @@
 namespace pipewright {
 namespace {
 
+constexpr size_t kManyLinks = 16;
+
 ExchangePlans::Key ExchangeKeyOf(const PassExchange& exchange) {
   return {exchange.group, exchange.members, exchange.to_all};
 }
@@ -126,6 +128,13 @@ void EventRun::PlanExchangeSteps() {
       plan.steps[0].before_s += std::max(0.0, 1 - sum_s);
     }
   }
+  // Flows over many links are hardly ever alone on all of them, and to ask each
+  // of these costs more than it saves.
+  size_t most = 0;
+  for (const auto& [key, source] : exchanges_.sources) {
+    most = std::max(most, plans_[source.source].shared.size());
+  }
+  if (exchanges_.any && most > kManyLinks) time_lone_transfers_ = false;
 }
 
 // False where the block exchanges nothing that can meet others. Else it has

@@ -13,7 +13,7 @@ constexpr double kSameDate = 1e-13;
 constexpr double kSameRate = 1e-13;
 
 // More than this over what a link has is more than rounding.
-constexpr double kRoom = 1 + 1e-12;
+constexpr double kWantedRoom = 1 + 1e-12;
 // A link with less than this part left counts as full. It need not hold anybody
 // up: then more is looked at than need be.
 constexpr double kFull = 1e-9;
@@ -25,7 +25,7 @@ constexpr int kRounds = 4;
 
 bool FluidLinks::SharedLink::Binds() const {
   return users.size() + (spread_per_s > 0 ? 1 : 0) > 1 &&
-         wanted_per_s + spread_per_s > kRoom * bytes_per_s;
+         wanted_per_s + spread_per_s > kWantedRoom * bytes_per_s;
 }
 
 FluidLinks::FluidLinks(const Cluster& cluster,
@@ -66,6 +66,7 @@ void FluidLinks::Start(double now_s, int number, double bytes,
     flow.first_place = static_cast<uint32_t>(places_.size());
     flow.places = count;
     places_.resize(places_.size() + count);
+    binding_.resize(places_.size());
   }
   flow.source = static_cast<uint32_t>(number);
   flow.transfer = transfer;
@@ -73,12 +74,19 @@ void FluidLinks::Start(double now_s, int number, double bytes,
   flow.left = bytes;
   flow.since_s = now_s;
   flow.rate = 0;
+  flow.alone = source.bytes_per_s;
+  flow.binding = 0;
   for (uint32_t load = 0; load < count; ++load) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
     places_[flow.first_place + load] = static_cast<uint32_t>(link.users.size());
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
+    if (link.binds) {
+      binding_[flow.first_place + flow.binding++] = {own.link, load, own.flows};
+    } else if (link.Binds()) {
+      SetBinding(own.link);
+    }
   }
   if (source.pool >= 0) EnterPool(index, pools_[source.pool]);
   started_.push_back(index);
@@ -88,6 +96,28 @@ void FluidLinks::Change(LinkId link) {
   if (links_[link].changed) return;
   links_[link].changed = true;
   changed_.push_back(link);
+}
+
+// Flows of many loads meet others on few of them at a time, so each knows
+// which.
+void FluidLinks::SetBinding(LinkId number) {
+  SharedLink& link = links_[number];
+  link.binds = !link.binds;
+  link.used_per_s = 0;
+  for (const User& user : link.users) {
+    Flow& flow = flows_[user.flow];
+    Binding* const own = &binding_[flow.first_place];
+    if (link.binds) {
+      const double flows =
+          loads_[sources_[flow.source].first + user.load].flows;
+      own[flow.binding++] = {number, user.load, flows};
+      link.used_per_s += flows * flow.rate;
+      continue;
+    }
+    Binding* out = own;
+    while (out->load != user.load) ++out;
+    *out = own[--flow.binding];
+  }
 }
 
 void FluidLinks::Remove(uint32_t index) {
@@ -105,7 +135,9 @@ void FluidLinks::Remove(uint32_t index) {
     const bool idle = link.users.empty();  // then rounding is forgotten
     link.wanted_per_s =
         idle ? 0 : link.wanted_per_s - own.flows * source.bytes_per_s;
-    link.used_per_s = idle ? 0 : link.used_per_s - own.flows * flow.rate;
+    if (!link.binds) continue;
+    link.used_per_s -= own.flows * flow.rate;
+    if (!link.Binds()) SetBinding(own.link);
   }
   if (source.pool >= 0) LeavePool(flow, pools_[source.pool]);
   flow.runs = false;
@@ -113,7 +145,7 @@ void FluidLinks::Remove(uint32_t index) {
 }
 
 double FluidLinks::NextEnd(double now_s) {
-  Solve(now_s);
+  if (!pools_.empty() || !changed_.empty() || !started_.empty()) Solve(now_s);
   return ends_.empty() ? std::numeric_limits<double>::infinity()
                        : ends_[0].end_s;
 }
@@ -141,6 +173,10 @@ void FluidLinks::Solve(double now_s) {
 // so on. A link that was not full held nobody up; its other users keep their
 // rates unless it is full now. Then they are taken in too.
 void FluidLinks::SolveChanged(double now_s) {
+  for (const LinkId link : to_bind_) {
+    if (links_[link].binds != links_[link].Binds()) SetBinding(link);
+  }
+  to_bind_.clear();
   ++solution_;
   flows_in_.clear();
   links_in_.clear();
@@ -153,15 +189,15 @@ void FluidLinks::SolveChanged(double now_s) {
   for (const LinkId link : changed_) {
     links_[link].changed = false;
     links_[link].is_full = false;
-    if (!links_[link].Binds()) Settle(links_[link]);
-    for (const User& user : links_[link].users) Visit(user.flow);
+    if (!links_[link].binds) Settle(links_[link]);
+    VisitUsers(link);
   }
   changed_.clear();
   do {
     while (!to_visit_.empty()) {
       const LinkId link = to_visit_.back();
       to_visit_.pop_back();
-      for (const User& user : links_[link].users) Visit(user.flow);
+      VisitUsers(link);
     }
     Fill();
     for (const Filling& filling : links_in_) {
@@ -182,21 +218,38 @@ void FluidLinks::SolveChanged(double now_s) {
   }
 }
 
+// Thousands of flows do not fit the cache: those that come next are fetched.
+void FluidLinks::VisitUsers(LinkId link) {
+  constexpr size_t kAhead = 4;
+  const std::vector<User>& users = links_[link].users;
+  for (size_t index = 0; index < users.size(); ++index) {
+    if (index + 2 * kAhead < users.size()) {
+      __builtin_prefetch(&flows_[users[index + 2 * kAhead].flow]);
+    }
+    if (index + kAhead < users.size()) {
+      __builtin_prefetch(
+          &binding_[flows_[users[index + kAhead].flow].first_place]);
+    }
+    Visit(users[index].flow);
+  }
+}
+
 // Takes a flow into the part that is solved, and its links that bind.
 void FluidLinks::Visit(uint32_t index) {
   Flow& flow = flows_[index];
   if (flow.seen == solution_) return;
   flow.seen = solution_;
-  Solving solving = {.flow = index,
-                     .first_load = static_cast<uint32_t>(loads_in_.size())};
-  const Source& source = sources_[flow.source];
-  solving.alone = source.bytes_per_s;
-  if (source.pool >= 0) solving.alone /= pools_[source.pool].told_slowed;
+  // In its place at once: copied whole, it would wait for its parts.
+  Solving& solving = flows_in_.emplace_back();
+  solving.flow = index;
+  solving.first_load = static_cast<uint32_t>(loads_in_.size());
+  solving.alone = flow.alone;
+  const int32_t pool = sources_[flow.source].pool;
+  if (pool >= 0) solving.alone /= pools_[pool].told_slowed;
   const auto known_links = static_cast<uint32_t>(links_in_.size());
-  for (uint32_t number = source.first; number < source.last; ++number) {
-    const LinkLoad& load = loads_[number];
+  for (uint32_t number = 0; number < flow.binding; ++number) {
+    const Binding& load = binding_[flow.first_place + number];
     SharedLink& link = links_[load.link];
-    if (!link.Binds()) continue;
     if (link.seen != solution_) {
       link.seen = solution_;
       link.index = static_cast<uint32_t>(links_in_.size());
@@ -210,7 +263,6 @@ void FluidLinks::Visit(uint32_t index) {
     loads_in_.push_back({link.index, load.flows});
   }
   solving.last_load = static_cast<uint32_t>(loads_in_.size());
-  flows_in_.push_back(solving);
   for (uint32_t link = known_links; link < links_in_.size(); ++link) {
     VisitSpreads(link);
   }
@@ -285,10 +337,9 @@ void FluidLinks::SetRate(double now_s, uint32_t index, double rate) {
   if (std::abs(rate - flow.rate) <= kSameRate * rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now_s - flow.since_s));
   flow.since_s = now_s;
-  const Source& source = sources_[flow.source];
-  for (uint32_t number = source.first; number < source.last; ++number) {
-    links_[loads_[number].link].used_per_s +=
-        loads_[number].flows * (rate - flow.rate);
+  for (uint32_t number = 0; number < flow.binding; ++number) {
+    const Binding& load = binding_[flow.first_place + number];
+    links_[load.link].used_per_s += load.flows * (rate - flow.rate);
   }
   flow.rate = rate;
   SetEnd(index, now_s + flow.left / rate);

@@ -53,10 +53,18 @@ class FluidLinks {
     double left = 0;  // bytes, at since_s
     double since_s = 0;
     double rate = 0;
+    double alone = 0;  // its rate where nothing is in its way
     // Behind each other in `places_`: where it is in the lists of its links.
+    // And in `binding_`: those of its loads that are on links that bind.
     uint32_t first_place = 0;
     uint32_t places = 0;   // that it may use
     uint32_t in_pool = 0;  // its place among those of its pool that run
+    uint32_t binding = 0;
+  };
+  struct Binding {
+    LinkId link;
+    uint32_t load;  // which of the flow's
+    double flows;
   };
   // Where a source can meet others: loads_[first] to loads_[last - 1].
   struct Source {
@@ -97,7 +105,7 @@ class FluidLinks {
     std::vector<User> users;
     double bytes_per_s = 0;
     double wanted_per_s = 0;  // by all users at full speed
-    double used_per_s = 0;
+    double used_per_s = 0;    // while it binds
     uint32_t seen = 0;
     uint32_t index = 0;  // in `links_in_` when seen
     bool changed = false;
@@ -105,7 +113,7 @@ class FluidLinks {
     uint32_t first_spread = 0;
     uint32_t last_spread = 0;
     double spread_per_s = 0;  // wanted by pools, as they have been told
-    // Keeps somebody from full speed, perhaps.
+    bool binds = false;       // keeps somebody from full speed, perhaps
     bool Binds() const;
   };
   struct End {
@@ -150,17 +158,19 @@ class FluidLinks {
   bool TellPools();
   void TellLinks(Pool& pool);
   double FlowsOf(const Spread& spread) const;
-  void AddUp(SharedLink& link) const;
+  void AddUp(LinkId link);
   void SetMet(uint32_t spread, double slowed);
   void SetSlowed(uint32_t spread, double slowed);
   void Settle(const SharedLink& link);
   void VisitSpreads(uint32_t filling);
 
   void Change(LinkId link);
+  void SetBinding(LinkId link);
   void Remove(uint32_t flow);
   void Solve(double now_s);
   void SolveChanged(double now_s);
   void Visit(uint32_t flow);
+  void VisitUsers(LinkId link);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
   // Of the heap of ends.
@@ -173,6 +183,7 @@ class FluidLinks {
   std::vector<Source> sources_;
   std::vector<LinkLoad> loads_;
   std::vector<uint32_t> places_;
+  std::vector<Binding> binding_;
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_;
   std::vector<SharedLink> links_;  // [link]
@@ -188,6 +199,7 @@ class FluidLinks {
   std::vector<Filling> links_in_;
   std::vector<Load> loads_in_;
   std::vector<LinkId> to_visit_;
+  std::vector<LinkId> to_bind_;  // whose spreads have changed
   std::vector<uint32_t> open_;
 };
 

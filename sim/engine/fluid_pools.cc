@@ -80,12 +80,15 @@ double FluidLinks::FlowsOf(const Spread& spread) const {
   return spread.flows * pool.told_running * spread.slowed / pool.told_slowed;
 }
 
-void FluidLinks::AddUp(SharedLink& link) const {
+void FluidLinks::AddUp(LinkId number) {
+  SharedLink& link = links_[number];
   link.spread_per_s = 0;
   for (uint32_t index = link.first_spread; index < link.last_spread; ++index) {
     link.spread_per_s +=
         FlowsOf(spreads_[index]) * pools_[spreads_[index].pool].bytes_per_s;
   }
+  // Flows are told before the next solution, not in the middle of one.
+  if (link.binds != link.Binds()) to_bind_.push_back(number);
 }
 
 void FluidLinks::TellLinks(Pool& pool) {
@@ -93,7 +96,7 @@ void FluidLinks::TellLinks(Pool& pool) {
   for (const uint32_t index : pool.spreads) {
     const LinkId number = spreads_[index].link;
     SharedLink& link = links_[number];
-    AddUp(link);
+    AddUp(number);
     if (link.users.empty()) {
       Settle(link);
     } else if (link.is_full || link.Binds()) {
@@ -108,7 +111,7 @@ void FluidLinks::SetSlowed(uint32_t index, double slowed) {
   slowed = std::max(1.0, slowed);
   if (slowed == spread.slowed) return;
   spread.slowed = slowed;
-  AddUp(links_[spread.link]);
+  AddUp(spread.link);
   Pool& pool = pools_[spread.pool];
   SpreadPlace& place = pool.places[spread.place];
   double most = 1;

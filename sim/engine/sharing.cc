@@ -5,6 +5,13 @@
 
 namespace pipewright {
 
+namespace {
+
+// More than this over what a link has is more than rounding.
+constexpr double kRoom = 1 + 1e-12;
+
+}  // namespace
+
 std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
                                     const std::vector<TrafficSource>& sources,
                                     const std::vector<LinkId>& pooled) {
@@ -18,6 +25,22 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
       users[load.link] += source.overlaps_itself ? 2 : 1;
     }
   }
+  // What all users of a link want at most. One that can give it to them keeps
+  // nobody from anything.
+  std::vector<double> wanted_per_s(cluster.links().size(), 0);
+  for (const TrafficSource& source : sources) {
+    const double rate =
+        source.overlaps_itself
+            ? std::numeric_limits<double>::infinity()
+            : std::min(source.most_per_s, cluster.RateOf(source.flows.loads));
+    for (const LinkLoad& load : source.flows.loads) {
+      wanted_per_s[load.link] += load.flows * rate;
+    }
+  }
+  const auto can_meet = [&](LinkId link) {
+    return users[link] > 1 &&
+           wanted_per_s[link] > kRoom * cluster.links()[link].bytes_per_s;
+  };
   // A link on which every user meets others only there, and which none of
   // them can fill through a narrower link of its own.
   std::vector<char> queues(cluster.links().size(), 1);
@@ -40,7 +63,7 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
     bool private_overlap = source.overlaps_itself;
     for (const LinkLoad& load : source.flows.loads) {
       private_overlap &= users[load.link] == 2;
-      if (users[load.link] > 1) plan.shared.push_back(load);
+      if (can_meet(load.link)) plan.shared.push_back(load);
     }
     plan.pool = source.pool;
     if (source.pool >= 0) {

@@ -29,7 +29,8 @@ struct TrafficSource {
 };
 
 enum class Sharing {
-  kNone,   // no other transfer uses its links: a timer is exact
+  kNone,   // no other transfer uses its links, or these have room for all that
+           // do: a timer is exact
   kQueue,  // meets others on one link only, and that link is the narrowest of
            // all of them: a processor-sharing queue is exact
   kFlow,   // anything else: a flow for the solver

@@ -130,7 +130,10 @@ struct TrainingSpec {
   // Over how many devices dense parameters and those of experts are sharded
   // by ZeRO.
   int shards() const {
-    return (sharded.shard_group > 0 ? sharded.shard_group : dp) * cp;
+    const int replicas = sharded.shard_group > 0 ? sharded.shard_group : dp;
+    // Pulls and pushes go from replica to replica of the same part of a
+    // context.
+    return sharded.one_sided ? replicas : replicas * cp;
   }
   int expert_shards() const {
     return std::max(1, shards() * tp / (ep * etp()));

@@ -48,7 +48,8 @@ ExchangeFlows FlowsOfExchange(const Program& program,
       if (program.replicas * contexts % exchange.members != 0) return {};
       break;
   }
-  if (!groups.empty()) {
+  if (!exchange.to_all || exchange.group == CommGroup::kTensor) {
+    if (groups.empty()) return {};
     for (int context = 0; context < contexts; ++context) {
       for (int index = 0; index < tensor; ++index) {
         groups[exchange.group == CommGroup::kTensor ? context : index]
@@ -57,11 +58,21 @@ ExchangeFlows FlowsOfExchange(const Program& program,
     }
     return RingsOf(network, std::move(groups));
   }
+  // Parts of a context send to each other alone.
+  const auto with = [&](int context) {
+    if (exchange.group == CommGroup::kExpert) {
+      return mapping.ExpertsWith(replica, context, contexts, exchange.members);
+    }
+    std::vector<std::pair<int, int>> parts;
+    for (int part = 0; part < contexts; ++part) {
+      parts.emplace_back(replica, part);
+    }
+    return parts;
+  };
   std::vector<std::vector<LinkId>> routes;
   std::vector<double> weights;
   for (int context = 0; context < contexts; ++context) {
-    for (const auto& [to_replica, to_context] :
-         mapping.ExpertsWith(replica, context, contexts, exchange.members)) {
+    for (const auto& [to_replica, to_context] : with(context)) {
       if (to_replica == replica && to_context == context) continue;
       for (int index = 0; index < tensor; ++index) {
         const int from = device_of(replica, context, index);

@@ -289,6 +289,11 @@ Lowering::LayerGroups Lowering::GroupsOf(int rank) {
     groups.reduce = layers.one_stream ? groups.gather : group(sharded);
   }
   if (sharded < options_.replicas) groups.across = group(sharded, true);
+  if (is_odc() && options_.network.context_parallel > 1) {
+    // Every part of a context has pushed gradients of its own tokens.
+    if (groups.across < 0) groups.across = group(1);
+    program_.groups[groups.across].contexts = true;
+  }
   return groups;
 }
 

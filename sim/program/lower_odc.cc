@@ -84,8 +84,8 @@ void Lowering::AddOdcBegin(int rank) {
       {.kind = OpKind::kBarrier, .stream = Stream::kCollective, .group = part});
 }
 
-// Owners have added what all clients pushed; of HSDP, the parts sum what their
-// owners have.
+// Owners have added what all clients pushed; of HSDP the parts, and with them
+// the parts of a context, sum what their owners have.
 void Lowering::AddOdcDrain(int rank) {
   const int64_t end = OrderSize(rank);
   Attach(rank, end, {.kind = OpKind::kBarrier, .group = replica_group_[rank]});

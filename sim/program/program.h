@@ -379,7 +379,8 @@ struct Program : DpClass {
     return undone_steps.empty() ? started
                                 : std::max(started, undone_steps.back() + 1);
   }
-  // Pass time of one rank in one iteration, without noise.
+  // Pass time of one rank in its first iteration, without noise: of a pipeline
+  // that is never flushed with the forwards that lead it.
   double BusySeconds(int rank, int dp_class = 0) const;
 };
 

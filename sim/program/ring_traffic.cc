@@ -7,12 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 
 namespace pipewright {
-namespace {
 
-// The orders of the members on their rings. Devices of one node stand next to
-// each other. Over several nodes there is a ring for each device that every
-// node has in the group, and each ring leaves the nodes through other devices,
-// so that it has network cards of its own.
 std::vector<std::vector<int>> Rings(const Cluster& cluster,
                                     std::vector<int> devices) {
   std::sort(devices.begin(), devices.end());
@@ -37,8 +32,6 @@ std::vector<std::vector<int>> Rings(const Cluster& cluster,
   }
   return orders;
 }
-
-}  // namespace
 
 RingTraffic RingTrafficOf(const Cluster& cluster,
                           std::vector<std::vector<int>> groups) {

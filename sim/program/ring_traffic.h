@@ -18,6 +18,13 @@ struct RingTraffic {
   std::vector<LinkLoad> loads;
 };
 
+// The orders of the members on their rings. Devices of one node stand next to
+// each other. Over several nodes there is a ring for each device that every
+// node has in the group, and each ring leaves the nodes through other devices,
+// so that it has network cards of its own.
+std::vector<std::vector<int>> Rings(const Cluster& cluster,
+                                    std::vector<int> devices);
+
 // Of groups of as many devices each, whose rings turn at once.
 RingTraffic RingTrafficOf(const Cluster& cluster,
                           std::vector<std::vector<int>> groups);

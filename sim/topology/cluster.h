@@ -13,10 +13,16 @@ namespace pipewright {
 
 using LinkId = int32_t;
 
+// What a link is part of. Estimates know NVLink and network cards by their own
+// rates; whatever else a message crosses is named by its shape.
+enum class LinkKind : uint8_t { kFabric, kNvlink, kCard, kHost };
+inline constexpr int kNumLinkKinds = 4;
+
 struct Link {
   std::string name;  // "node3/gpu2/nvlink-up"
   double bytes_per_s = 0;
   double latency_s = 0;
+  LinkKind kind = LinkKind::kFabric;
 };
 
 struct Device {

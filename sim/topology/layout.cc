@@ -7,9 +7,9 @@
 namespace pipewright {
 namespace {
 
-void AddLink(std::string name, const LinkClass& kind,
+void AddLink(std::string name, const LinkClass& of, LinkKind kind,
              std::vector<Link>* links) {
-  links->push_back({std::move(name), kind.bytes_per_s, kind.latency_s});
+  links->push_back({std::move(name), of.bytes_per_s, of.latency_s, kind});
 }
 
 }  // namespace
@@ -57,28 +57,32 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
     const std::string prefix = absl::StrCat("node", node, "/");
     for (int device = 0; has_nvlink_ && device < devices_; ++device) {
       const std::string gpu = absl::StrCat(prefix, "gpu", device);
-      AddLink(absl::StrCat(gpu, "/nvlink-up"), params.nvlink, &links);
-      AddLink(absl::StrCat(gpu, "/nvlink-down"), params.nvlink, &links);
+      AddLink(absl::StrCat(gpu, "/nvlink-up"), params.nvlink, LinkKind::kNvlink,
+              &links);
+      AddLink(absl::StrCat(gpu, "/nvlink-down"), params.nvlink,
+              LinkKind::kNvlink, &links);
     }
     for (int index = 0; has_nics_ && index < nics_; ++index) {
       const std::string nic = absl::StrCat(prefix, "nic", index);
-      AddLink(absl::StrCat(nic, "/up"), params.nic, &links);
-      AddLink(absl::StrCat(nic, "/down"), params.nic, &links);
+      AddLink(absl::StrCat(nic, "/up"), params.nic, LinkKind::kCard, &links);
+      AddLink(absl::StrCat(nic, "/down"), params.nic, LinkKind::kCard, &links);
     }
     for (int index = 0; has_pcie_ && index < devices_ / pcie_per_switch_;
          ++index) {
       const std::string pcie = absl::StrCat(prefix, "pcie", index);
       LinkClass to_host = params.pcie;
       to_host.bytes_per_s *= tree_.alone_factor;
-      AddLink(absl::StrCat(pcie, "/to-host"), to_host, &links);
-      AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, &links);
+      AddLink(absl::StrCat(pcie, "/to-host"), to_host, LinkKind::kHost, &links);
+      AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, LinkKind::kHost,
+              &links);
     }
     const auto add_blocks = [&](const char* name, int first, int count,
                                 const LinkClass& kind) {
       for (int index = first; has_pcie_ && index < count; ++index) {
         const std::string block = absl::StrCat(prefix, name, index);
-        AddLink(absl::StrCat(block, "/to-host"), kind, &links);
-        AddLink(absl::StrCat(block, "/to-device"), kind, &links);
+        AddLink(absl::StrCat(block, "/to-host"), kind, LinkKind::kHost, &links);
+        AddLink(absl::StrCat(block, "/to-device"), kind, LinkKind::kHost,
+                &links);
       }
     };
     if (tree_.has_roots()) add_blocks("root", 0, tree_.roots, tree_.root);
@@ -87,13 +91,13 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
     }
     for (int device = 0; has_memory_ && device < devices_; ++device) {
       links.push_back({absl::StrCat(prefix, "gpu", device, "/host-memory"),
-                       params.host.bytes_per_s, 0});
+                       params.host.bytes_per_s, 0, LinkKind::kHost});
     }
     for (int index = 0; has_pcie_ && tree_.directions_meet() &&
                         index < devices_ / pcie_per_switch_;
          ++index) {
       links.push_back({absl::StrCat(prefix, "pcie", index, "/both-ways"),
-                       2 * params.pcie.bytes_per_s, 0});
+                       2 * params.pcie.bytes_per_s, 0, LinkKind::kHost});
     }
   }
   return links;

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/config/prepare.h"
+#include "sim/program/network_time.h"
 #include "tests/support/prepare.h"
 #include "tests/support/run_binary.h"
 
@@ -132,7 +133,33 @@ TEST_CASE("prepare: parts of a context reduce their gradients", "[config]") {
     CHECK(prepared.lower.gradient_bytes.size() == 2);
   }
   const PreparedRun pulls = run("dp: 2, data_parallel: odc");
-  CHECK(Warns(pulls, "strategy.cp: pulls and pushes of odc run over dp alone"));
+  CHECK(!Warns(pulls, "cp"));
+  // Shards are over the replicas that are pulled from: master weights, moments
+  // and gradients as with one part of a context.
+  const auto fixed = [](const PreparedRun& prepared) {
+    const RankMemory& rank = prepared.memory->memory->ranks[0];
+    return rank.fixed[MemoryKind::kMaster] + rank.fixed[MemoryKind::kMoments];
+  };
+  CHECK(
+      fixed(pulls) ==
+      fixed(Prepared(Run("preset: gpt-tiny",
+                         "pp: 2, cp: 1, dp: 2, data_parallel: odc", system))));
+  CHECK(fixed(pulls) > 1.9 * fixed(run("dp: 2, data_parallel: fsdp, "
+                                       "shard_blocks: layer")));
+  // The four parts of a context sum what their owners have, each replica for
+  // itself.
+  const absl::StatusOr<Program> program = LowerRun(pulls);
+  REQUIRE(program.ok());
+  int sums = 0;
+  for (const SideOp& op : program->ranks[0].side_ops) {
+    if (op.kind != OpKind::kAllReduce || op.bytes < 1024) continue;
+    ++sums;
+    CHECK(op.bytes == Approx(pulls.lower.gradient_bytes[0] / 2));
+    const Group& group = program->groups[op.group];
+    CHECK(GroupMembers(*program, group, 1).size() == 4);
+    CHECK(GroupMembers(*program, group, 1)[0].replica == 1);
+  }
+  CHECK(sums == 1);
   const PreparedRun given = Prepared(
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, cp: 2, microbatches: 4}\n" +
       system + "costs: {hop_bytes: 1MiB}\n");

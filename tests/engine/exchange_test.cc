@@ -8,10 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "sim/cost/device.h"
+#include "sim/cost/exchange.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/lane_exchanges.h"
+#include "sim/program/slow_devices.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 #include "tests/support/step_flows.h"
@@ -242,6 +245,134 @@ TEST_CASE("exchanges: two groups that share all cards are near their steps",
   CheckAgainstSteps(16, 24, 1.1, 64, 1024);
 }
 
+// Groups of experts over `nodes` nodes, each with `of_node` devices on every
+// one of them; devices of the same place of each group share a card.
+struct AllToAll {
+  int nodes = 2;
+  int of_node = 8;
+  int groups = 1;
+  int layers = 4;
+  double slower = 1;  // the second group, with as many times the bytes
+  double compute_s = 1;
+  double buffer = 1024;  // bytes that a device sends in a layer, own ones too
+
+  int members() const { return nodes * of_node; }
+  // Member `member` of `group`; also the device of this replica.
+  int DeviceOf(int group, int member) const {
+    return member / of_node * of_node * groups + member % of_node * groups +
+           group;
+  }
+  std::shared_ptr<const Cluster> OnCluster() const {
+    return Fabric(nodes, of_node * groups, of_node);
+  }
+};
+
+// By the cost model, with a card for each device.
+PassExchange Estimated(const AllToAll& of) {
+  AnalyticOptions options;
+  options.device = FindDevice("h100").value();
+  options.device.collective_sustained = 1;
+  options.network = {.devices_per_node = of.of_node,
+                     .nvlink_bytes_per_s = 64,
+                     .nic_bytes_per_s = kCard};
+  return ExchangeOf(options, {},
+                    {.kind = CommKind::kAllToAll,
+                     .group = CommGroup::kExpert,
+                     .members = of.members(),
+                     .bytes = of.buffer});
+}
+
+// Passes of `layers` layers, each computation and one exchange. `bytes`: what
+// is wrong with the traffic, as a factor.
+double AsTraffic(const AllToAll& of, bool native, double bytes) {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  std::vector<int> devices;
+  for (int group = 0; group < of.groups; ++group) {
+    for (int member = 0; member < of.members(); ++member) {
+      devices.push_back(of.DeviceOf(group, member));
+    }
+  }
+  const int replicas = static_cast<int>(devices.size());
+  PassExchange exchange = Estimated(of);
+  const double pass_s = of.layers * (of.compute_s + exchange.seconds);
+  exchange.seconds *= of.layers;
+  exchange.latency_s *= of.layers;
+  exchange.bytes *= of.layers * bytes;
+  LowerOptions options =
+      Options(*schedule, NetworkOf(of.OnCluster(), devices, 1, replicas),
+              pass_s, exchange, of.layers);
+  std::vector<Program> classes = {Lowered(schedule, options)};
+  options.costs.microbatch_factor = {of.slower};
+  classes.push_back(Lowered(schedule, options));
+  std::vector<int> class_of(replicas, 0);
+  for (int replica = of.members(); replica < replicas; ++replica) {
+    class_of[replica] = 1;
+  }
+  if (of.groups == 1) return Seconds(classes[0], native);
+  return Seconds(JoinClasses(std::move(classes), class_of).value(), native);
+}
+
+// Every message from one member to another is a flow of its own; a member goes
+// on when all that it sends and all that it is sent has arrived.
+double PairByPair(const AllToAll& of) {
+  const auto cluster = of.OnCluster();
+  std::vector<StepFlow> flows;
+  for (int group = 0; group < of.groups; ++group) {
+    const double factor = group == 0 ? 1 : of.slower;
+    std::vector<std::vector<int>> before(of.members());
+    for (int layer = 0; layer < 2 * of.layers; ++layer) {
+      std::vector<std::vector<int>> own(of.members());
+      for (int from = 0; from < of.members(); ++from) {
+        for (int to = 0; to < of.members(); ++to) {
+          if (from == to) continue;
+          StepFlow flow;
+          flow.links =
+              cluster->Route(of.DeviceOf(group, from), of.DeviceOf(group, to));
+          flow.bytes = factor * of.buffer / of.members();
+          flow.latency_s = factor * of.compute_s;
+          flow.after = before[from];
+          own[from].push_back(static_cast<int>(flows.size()));
+          own[to].push_back(static_cast<int>(flows.size()));
+          flows.push_back(std::move(flow));
+        }
+      }
+      before = std::move(own);
+    }
+  }
+  return LastEnd(*cluster, flows);
+}
+
+TEST_CASE("exchanges: all to all is near its messages pair by pair",
+          "[engine]") {
+  for (const auto& [nodes, of_node] :
+       {std::pair(2, 8), std::pair(4, 4), std::pair(2, 4), std::pair(8, 1)}) {
+    AllToAll of = {.nodes = nodes, .of_node = of_node};
+    INFO(nodes << " nodes, " << of_node << " devices of a group on each");
+    // Alone, as it is estimated.
+    const double alone_s = PairByPair(of);
+    CHECK(AsTraffic(of, false, 1) == Approx(alone_s).epsilon(0.02));
+    AllToAll half = of;
+    half.buffer /= 2;
+    CHECK(AsTraffic(half, false, 1) < 0.9 * alone_s);
+    // Two groups on all cards.
+    of.groups = 2;
+    for (const double slower : {1.0, 1.15, 1.3}) {
+      for (const double compute_s : {2.0, 40.0}) {
+        of.slower = slower;
+        of.compute_s = compute_s;
+        const double pairs_s = PairByPair(of);
+        INFO("slower " << slower << ", computing " << compute_s);
+        CHECK(AsTraffic(of, false, 1) == Approx(pairs_s).epsilon(0.02));
+        CHECK(pairs_s > 1.02 * slower * alone_s);
+        // Half of the bytes on the links would be noticed.
+        CHECK(AsTraffic(of, false, 0.5) < 0.95 * pairs_s);
+      }
+    }
+    of.slower = 1;
+    CHECK(AsTraffic(of, true, 1) == Approx(PairByPair(of)).epsilon(0.02));
+  }
+}
+
 TEST_CASE("exchanges: other traffic slows them, and they slow it", "[engine]") {
   // The hop of two ranks, each on one device of both nodes.
   const auto schedule =
@@ -258,6 +389,23 @@ TEST_CASE("exchanges: other traffic slows them, and they slow it", "[engine]") {
   // No exchanges, no difference.
   options.costs.exchanges.clear();
   CHECK(Seconds(Lowered(schedule, options)) < shared_s - 0.1);
+}
+
+// Two replicas on the same cards, one of them with a slow device: half of a
+// pass of two seconds is an exchange.
+TEST_CASE("exchanges: a slow device sends no more bytes", "[engine]") {
+  const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
+  Program program = Lowered(
+      schedule, Options(*schedule, Placed(Fabric(2, 2, 1), "dp-tp-pp", 1, 2, 2),
+                        2, OverCards(1, 2)));
+  ScaleDevices({1, 3}, {}, &program);
+  // Three seconds of computation, one of the exchange, twice.
+  CHECK(FastSeconds(program) == Approx(8));
+  for (const bool native : {false, true}) {
+    // The other one computes from 0 to 1 and 2 to 3, and sends behind it: they
+    // meet from 3 to 5, each at half the pace.
+    CHECK(Seconds(program, native) == Approx(9).epsilon(1e-9));
+  }
 }
 
 TEST_CASE("exchanges: times scale, and names of devices do not matter",

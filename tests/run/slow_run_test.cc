@@ -286,8 +286,8 @@ TEST_CASE("slow: a law without spread draws nothing", "[slow]") {
 
 TEST_CASE("slow: a link keeps its draw where a system gets more links",
           "[slow]") {
-  const std::string yaml = absl::StrCat(
-      kLinked, "engine: fast\nslow: {links_law: 'uniform:1-3'}\n");
+  const std::string yaml =
+      absl::StrCat(kLinked, "engine: fast\nslow: {links_law: 'uniform:1-3'}\n");
   const auto step = [&](const std::string& more) {
     absl::StatusOr<RunConfig> config =
         ReadConfig(absl::StrCat(yaml, System(1)), "run.yaml");
@@ -309,7 +309,7 @@ TEST_CASE("slow: scaling devices keeps alike replicas in one class", "[slow]") {
   const PreparedRun run = Prepared(Yaml({.pp = 2, .dp = 5}, {}, ""));
   absl::StatusOr<Program> program = LowerRun(run);
   REQUIRE(program.ok());
-  ScaleDevices({1, 2, 1, 1, 1, 2, 3, 1, 1, 1}, &*program);
+  ScaleDevices({1, 2, 1, 1, 1, 2, 3, 1, 1, 1}, {}, &*program);
   CHECK(program->num_classes() == 3);
   CHECK(program->class_of_replica == std::vector<int>{0, 1, 0, 2, 1});
   const Lane& fast = program->dp_class(1).ranks[1].lanes[0];
@@ -318,7 +318,7 @@ TEST_CASE("slow: scaling devices keeps alike replicas in one class", "[slow]") {
   // Factors of 1 change nothing.
   absl::StatusOr<Program> same = LowerRun(run);
   REQUIRE(same.ok());
-  ScaleDevices(DeviceFactors(10, 1), &*same);
+  ScaleDevices(DeviceFactors(10, 1), {}, &*same);
   CHECK(same->num_classes() == 1);
   CHECK(same->class_of_replica.empty());
 }

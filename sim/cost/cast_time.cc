@@ -63,11 +63,11 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
 }
 
 // PyTorch's float8 (pytorch/ao, float8_linear.py and float8_ops.py), one scale a
-// tensor: operands are kept in 8 bit, so backward casts its gradient alone; where
-// products want the inner dimension first, it copies weight, gradient and input
-// in the other order, in 8 bit. A norm never casts.
+// tensor: operands are kept in 8 bit, so backward casts its gradient alone. Its
+// products take the inner dimension first on every device: it copies weight,
+// gradient and input in the other order, in 8 bit. A norm never casts.
 double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
-                        OpPass pass, bool searches, bool transposes) {
+                        OpPass pass, bool searches) {
   const double inputs = op.m * op.count * op.k;
   const double gradients = op.m * op.count * op.n;
   const auto cast = [&](double elements) {
@@ -75,7 +75,7 @@ double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
            CastOfBytes(options, elements * (kWideBytes + 1));
   };
   const auto copy = [&](double elements) {
-    return transposes ? CastOfBytes(options, elements * 2) : 0;
+    return CastOfBytes(options, elements * 2);
   };
   switch (pass) {
     case OpPass::kForward:
@@ -96,13 +96,13 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
   const Precision precision = PrecisionOf(training, op);
   if (!is_linear || !IsNarrow(precision) || op.Work(pass).flops <= 0) return 0;
-  const bool transposes = options.device.architecture != "blackwell";
   const bool searches = precision == Precision::kFp8Tensorwise;
   if (options.kernels != FrameworkKernels::kFused &&
       (searches || precision == Precision::kFp8)) {
-    return TorchCastSeconds(options, op, pass, searches, transposes);
+    return TorchCastSeconds(options, op, pass, searches);
   }
   if (pass == OpPass::kBackwardWeight) return 0;
+  const bool transposes = options.device.architecture != "blackwell";
   const Recipe recipe = RecipeOf(precision, op.has_weight_pass, transposes);
   const bool is_forward = pass == OpPass::kForward;
   const double elements = op.m * op.count * (is_forward ? op.k : op.n);

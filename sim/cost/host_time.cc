@@ -100,8 +100,9 @@ double CastKernels(const TrainingSpec& training, const ModelOp& op,
     case Precision::kBf16:
       return 0;
     case Precision::kFp8Tensorwise:
-    case Precision::kNvfp4:
       return 3;
+    case Precision::kNvfp4:
+      return op.has_weight_pass ? 3 : 2;
     case Precision::kFp8:
     case Precision::kFp8Block:
     case Precision::kMxfp8:

@@ -243,12 +243,6 @@ std::vector<ModelOp> BlockOps(const ModelSpec& model,
   if (kind != BlockKind::kEmbedding && kind != BlockKind::kHead) {
     MarkSelective(model, ops);
   }
-  if (kind == BlockKind::kEmbedding || kind == BlockKind::kHead) {
-    // Units of layers alone are braided.
-    for (ModelOp& op : ops) {
-      for (OpComm& comm : op.comms) comm.beside_passes = false;
-    }
-  }
   if (only_forward) KeepNothing(ops);
   return ops;
 }

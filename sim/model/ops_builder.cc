@@ -17,8 +17,7 @@ void AddComm(const TrainingSpec& training, OpPass pass, CommKind kind,
                       .members = training.tp,
                       .bytes = bytes,
                       .overlaps = overlaps,
-                      .pieces = overlaps ? training.tp : 0,
-                      .beside_passes = training.execution.braided_tensor});
+                      .pieces = overlaps ? training.tp : 0});
 }
 
 }  // namespace
@@ -91,6 +90,7 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   if (!training_.sequence_parallel) {
     AddComm(training_, column ? OpPass::kBackwardInput : OpPass::kForward,
             CommKind::kAllReduce, whole, op);
+    BraidTensorComms(op);
     return;
   }
   // What a module gathers it has cast before (GatheredBytes); sums are of 16
@@ -100,11 +100,13 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
     AddComm(training_, OpPass::kForward, CommKind::kReduceScatter, whole, op);
     AddComm(training_, OpPass::kBackwardInput, CommKind::kAllGather,
             GatheredBytes(precision(), op.has_weight_pass) * elements, op);
+    BraidTensorComms(op);
     return;
   }
   AddComm(training_, OpPass::kForward, CommKind::kAllGather, gathered, op);
   AddComm(training_, OpPass::kBackwardInput, CommKind::kReduceScatter, whole,
           op);
+  BraidTensorComms(op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
   if (op.has_weight_pass) {
@@ -113,6 +115,12 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
     op.comms.back().overlaps = true;
     op.comms.back().pieces = 0;
   }
+}
+
+// Those of F and B of layers; what W gathers runs beside its own product.
+void OpsBuilder::BraidTensorComms(ModelOp& op) const {
+  if (!training_.execution.braided_tensor || is_head_) return;
+  for (OpComm& comm : op.comms) comm.beside_passes = true;
 }
 
 ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,

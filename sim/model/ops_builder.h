@@ -78,6 +78,7 @@ class OpsBuilder {
 
  private:
   void AddTensorComms(Split split, ModelOp& op) const;
+  void BraidTensorComms(ModelOp& op) const;
   void AddLora(const ModelOp& linear);
 
   const ModelSpec& model_;

@@ -62,7 +62,8 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
                         static_cast<int>(recompute),
                         static_cast<int>(kind),
                         layer_class,
-                        group.dp > 1 ? 1 : 0};
+                        group.dp > 1 ? 1 : 0,
+                        group.microbatches > 1};
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<StageBound>& known = blocks_[key];
   if (known != nullptr) return *known;

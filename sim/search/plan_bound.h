@@ -113,7 +113,7 @@ class PlanBounds {
   double memory_limit_ = 0;
   double least_factor_ = 1;  // of a pass, whatever its microbatch
   std::mutex mutex_;
-  using BlockKey = std::tuple<int, int, int, int, int, int, int, int>;
+  using BlockKey = std::tuple<int, int, int, int, int, int, int, int, bool>;
   absl::flat_hash_map<BlockKey, std::unique_ptr<StageBound>> blocks_;
   absl::flat_hash_map<std::tuple<int, int, int>,
                       std::shared_ptr<const StageLayout>>

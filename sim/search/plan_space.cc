@@ -236,6 +236,12 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
     training.sharded.shard_group = group.dp;
   }
   training.microbatch_size = group.microbatch_size;
+  // The probe has one microbatch, beside which nothing else runs.
+  const bool alternates = group.microbatches > 1;
+  training.execution.overlap_experts =
+      alternates && given.execution.overlap_experts.value_or(false);
+  training.execution.braided_tensor =
+      alternates && given.execution.braided_tensor.value_or(false);
   training.recompute = group.recompute;
   training.recompute_chunks.clear();
   training.zero = 0;

@@ -186,7 +186,7 @@ TEST_CASE("cast: what each recipe adds", "[cost]") {
 }
 
 // PyTorch keeps operands in 8 bit: 5 bytes for each value of an input and of a
-// gradient, and 2 for each copy that Hopper needs, weights included.
+// gradient, and 2 for each copy in the other order, weights included.
 TEST_CASE("cast: PyTorch copies in the other order before B and W", "[cost]") {
   const ModelOp op = Linear(8192, 4096, 16384);
   const double inputs = 8192.0 * 16384;
@@ -212,10 +212,14 @@ TEST_CASE("cast: PyTorch copies in the other order before B and W", "[cost]") {
         Approx(byte_s * (5 * gradients + 2 * weights)).epsilon(0.1));
   CHECK(cast("h100", kTorch, OpPass::kBackwardWeight) ==
         Approx(byte_s * 2 * (inputs + gradients)).epsilon(0.05));
-  // Blackwell's products take both orders.
-  CHECK(cast("b200", kTorch, OpPass::kBackwardWeight) == 0);
-  CHECK(cast("b200", kTorch, OpPass::kBackwardInput) <
-        0.8 * cast("h100", kTorch, OpPass::kBackwardInput));
+  // It does so on every device.
+  training.precision = Precision::kFp8;
+  const double other_s = cast("b200", kTorch, OpPass::kForward) / (3 * inputs);
+  CHECK(cast("b200", kTorch, OpPass::kBackwardInput) ==
+        Approx(other_s * (3 * gradients + 2 * weights)).epsilon(0.1));
+  CHECK(cast("b200", kTorch, OpPass::kBackwardWeight) ==
+        Approx(other_s * 2 * (inputs + gradients)).epsilon(0.05));
+  training.precision = Precision::kFp8Tensorwise;
   CHECK(cast("h100", FrameworkKernels::kFused, OpPass::kBackwardWeight) == 0);
 }
 

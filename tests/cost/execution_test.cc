@@ -385,6 +385,18 @@ TEST_CASE("execution: braided exchanges run beside other passes", "[cost]") {
   CHECK(braided.passes[1] ==
         Approx(plain.passes[1] - backward_s * (1 - 16.0 / 132)));
   CHECK(braided.passes[2] == Approx(plain.passes[2]));
+  // W gathers its input beside its own product, braided or not.
+  training.sequence_parallel = true;
+  const BlockSeconds kept = sum(BlockKind::kDenseLayer);
+  training.execution.braided_tensor = false;
+  AnalyticOptions fast = options;
+  options.network.nvlink_bytes_per_s /= 1e4;
+  const BlockSeconds slow_w = sum(BlockKind::kDenseLayer);
+  training.execution.braided_tensor = true;
+  CHECK(slow_w.passes[2] > 2 * kept.passes[2]);
+  CHECK(sum(BlockKind::kDenseLayer).passes[2] == Approx(slow_w.passes[2]));
+  options = fast;
+  training.sequence_parallel = false;
   // A head is no part of the braid.
   CHECK(sum(BlockKind::kHead).passes[0] == head.passes[0]);
   // Links ten thousand times as slow: what no pass can hide stays.

@@ -29,7 +29,7 @@ double Difference(const absl::StatusOr<RunSummary>& one,
   const auto compare = [&](double a, double b) {
     const double scale = std::max({1e-3, std::abs(a), std::abs(b)});
     largest = std::max(largest, std::abs(a - b) / scale);
-    PW_CHECK(!std::isnan(a) && !std::isnan(b));
+    PW_CHECK(std::isfinite(a) && std::isfinite(b));
   };
   PW_CHECK(one->iterations() == other->iterations());
   for (int iteration = 0; iteration < one->iterations(); ++iteration) {
@@ -58,7 +58,9 @@ void CheckSame(const absl::StatusOr<RunSummary>& one,
 
 // Where replicas meet on links again and again, a rounding may double with
 // every meeting: found by fuzzing, 3e-7 after 130 s. Then bytes that are off by
-// 1e-13, far more than any rounding, must move the run by as much.
+// 1e-13, far more than any rounding, must move the run by as much. Of 2,030
+// random programs with links ten are moved by more than 1e-9, two of them by
+// more than 1e-3: of these SimGrid is hardly checked.
 void CheckShared(const Program& program,
                  const absl::StatusOr<RunSummary>& simgrid,
                  const absl::StatusOr<RunSummary>& queue) {

@@ -21,7 +21,7 @@ while (($#)); do
     *) spaces+=("$1"); shift ;;
   esac
 done
-((${#spaces[@]})) || spaces=(dense-8 dense-16 uneven-8)
+((${#spaces[@]})) || spaces=(dense-8 dense-16 uneven-8 braided-8)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -148,7 +148,7 @@ END
     cat "$work/sweep.log" >&2
     exit 1
   }
-  python3 - "$work/grid.yaml" "$work/runs.csv" << 'END'
+  python3 - "$work/grid.yaml" "$work/runs.csv" "$work/legal" << 'END'
 import csv
 import json
 import sys
@@ -160,7 +160,8 @@ with open(sys.argv[2]) as file:
     rows = list(csv.DictReader(file))
 assert len(rows) == len(points), (len(rows), len(points))
 assert all(row['status'] in ('ok', 'misfit', 'refused') for row in rows)
-print(sum(row['status'] != 'refused' for row in rows), file=sys.stderr)
+with open(sys.argv[3], 'w') as file:
+    print(sum(row['status'] != 'refused' for row in rows), file=file)
 for row in rows:
     if row['status'] == 'ok':
         flags = ['--' + name.split('.')[1].replace('_', '-') + ' ' + row[name]
@@ -185,6 +186,7 @@ again() { # FILE
 
 failed=0
 for space in "${spaces[@]}"; do
+  more=()
   case $space in
     dense-8) model=llama3-8b nodes=1 devices=8 batch=16 layers=32
       schedules=('1f1b:1' 'zb-h1:1' 'interleaved-1f1b:2 4') ;;
@@ -192,14 +194,18 @@ for space in "${spaces[@]}"; do
       schedules=('1f1b:1' 'interleaved-1f1b:2') ;;
     uneven-8) model=llama2-7b nodes=1 devices=8 batch=24 layers=32
       schedules=('1f1b:1' 'gpipe:1' 'zb-h1:1' 'interleaved-1f1b:2 3 5') ;;
+    braided-8) model=llama3-8b nodes=1 devices=8 batch=16 layers=32
+      schedules=('1f1b:1')
+      more=(--set strategy.braided_tensor=true --set system.nvlink.bandwidth=60GBps) ;;
     *) echo "unknown space $space" >&2; exit 2 ;;
   esac
-  base=(--model "$model" --system dgx-h100 --nodes "$nodes" --analytic)
+  base=(--model "$model" --system dgx-h100 --nodes "$nodes" --analytic
+    "${more[@]}")
   # Any schedule with any number of chunks; what it does not take does not run.
   all_chunks=$(printf '%s\n' "${schedules[@]#*:}" | tr ' ' '\n' | sort -nu | paste -sd' ')
   points "$layers" "$devices" "$batch" "${schedules[@]}" > "$work/points"
   # The time of each that runs and fits.
-  swept "$work/points" > "$work/times" 2> "$work/legal"
+  swept "$work/points" > "$work/times"
   best=$(sort -g "$work/times" | sed -n 1p)
   again "$work/times" || failed=1
   names=() chunks=()

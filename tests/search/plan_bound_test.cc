@@ -63,6 +63,45 @@ TEST_CASE("plan: no bound is above the step of odc with parts of a context",
   CHECK(contexts > 0);
 }
 
+// What hides behind another microbatch is hidden in the bound, too; where there
+// is none, in neither.
+TEST_CASE("plan: no bound is above the step of exchanges beside other passes",
+          "[search]") {
+  for (const bool experts : {false, true}) {
+    INFO(experts);
+    PlanRequest request = Request("ring");
+    request.base.system.preset = "dgx-h100";
+    request.base.strategy.sequence = 4096;
+    request.fixed["cp"] = {"1"};
+    request.fixed["data_parallel"] = {"ddp", "none"};
+    ExecutionChoice& execution = request.base.strategy.execution;
+    if (experts) {
+      request.base.model.preset = "qwen3-30b-a3b";
+      request.fixed["tp"] = {"1"};
+      execution.overlap_experts = true;
+    } else {
+      request.fixed["tp"] = {"2", "8"};
+      execution.braided_tensor = true;
+    }
+    int alone = 0;
+    int hidden = 0;
+    RunContext context;
+    ForEachRun(request, [&](const PlanSpace& space, PlanBounds* bounds,
+                            const PlanPoint& point, const SimulatedRun& run) {
+      const Execution& own = run.prepared.prepared_model->training.execution;
+      CHECK(space.TrainingOf(point.group).execution == own);
+      alone += point.group.microbatches == 1;
+      RunConfig plain = space.ConfigOf(point);
+      plain.strategy.execution = {};
+      const auto exposed = Simulate(plain, &context);
+      REQUIRE(exposed.ok());
+      hidden += run.report.iteration_s < exposed->report.iteration_s &&
+                bounds->StepSeconds(point) > 0;
+    });
+    CHECK(alone > 0);
+    CHECK(hidden > 0);
+  }
+}
 TEST_CASE("plan: no bound is above the step, whatever collectives run",
           "[search]") {
   for (const char* collectives : {"ring", "tree", "hierarchical", "fastest"}) {

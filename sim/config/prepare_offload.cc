@@ -333,13 +333,21 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   if (plans) run->schedule.written = run->schedule.lowered;
   PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
+  const ShapeParams* const shape = run->network.system_shape();
+  if (run->engine == "fast" && shape != nullptr &&
+      (HostTreeOf(*shape).directions_meet() || shape->host.bytes_per_s > 0)) {
+    run->warnings.push_back(
+        "engine fast: copies to the host and from it over one link of both "
+        "directions (system.host.memory_bandwidth, "
+        "system.params.pcie_alone_factor) do not slow each other down; engine "
+        "simgrid shares it");
+  }
   if (run->engine == "fast" && offload.devices_on_switch > 1) {
     run->warnings.push_back(absl::StrCat(
         "engine fast: copies of ", offload.devices_on_switch,
         " devices over one PCIe switch do not slow each other down; engine "
         "simgrid shares it"));
   }
-  const ShapeParams* const shape = run->network.system_shape();
   if (run->engine == "fast" && shape != nullptr && shape->nodes > 1 &&
       HostTreeOf(*shape).stages_messages) {
     run->warnings.push_back(

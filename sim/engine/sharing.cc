@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 namespace pipewright {
 
@@ -46,6 +47,7 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
   std::vector<char> queues(cluster.links().size(), 1);
   for (const LinkId link : pooled) {
     users[link] += 2;
+    wanted_per_s[link] = std::numeric_limits<double>::infinity();
     queues[link] = 0;
   }
   std::vector<SourcePlan> plans(sources.size());

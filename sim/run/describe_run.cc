@@ -107,6 +107,7 @@ SlowReport::Part DescribeSlow(const SlowFactors& of, const RowOf& row_of) {
 bool IsLinkOfHost(const Link& link) {
   return absl::EndsWith(link.name, "/to-host") ||
          absl::EndsWith(link.name, "/to-device") ||
+         absl::EndsWith(link.name, "/both-ways") ||
          absl::EndsWith(link.name, "/host-memory");
 }
 

@@ -50,7 +50,7 @@ TEST_CASE("prepare: an optimizer on the host", "[config][offload]") {
   CHECK_FALSE(Prepared(Run("max_activations: 8")).lower.offload.active());
 }
 
-// Nothing of the host is given.
+// Of the host its memory's bandwidth alone is given.
 TEST_CASE("prepare: an optimizer on the hosts of shipped systems",
           "[config][offload]") {
   for (const char* system : {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200"}) {
@@ -61,7 +61,8 @@ TEST_CASE("prepare: an optimizer on the hosts of shipped systems",
           "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
           "system: {preset: ",
           system,
-          "}\ncosts: {analytic: {}}\nengine: simgrid\n"
+          ", host: {memory_bandwidth: 50GBps}}\ncosts: {analytic: {}}\n"
+          "engine: simgrid\n"
           "strategy: {pp: 4, microbatches: 4, optimizer_placement: ",
           placement, "}\n"));
       CHECK(run.lower.offload.active());

@@ -216,9 +216,9 @@ TEST_CASE("cast: PyTorch copies in the other order before B and W", "[cost]") {
   training.precision = Precision::kFp8;
   const double other_s = cast("b200", kTorch, OpPass::kForward) / (3 * inputs);
   CHECK(cast("b200", kTorch, OpPass::kBackwardInput) ==
-        Approx(other_s * (3 * gradients + 2 * weights)).epsilon(0.1));
+        Approx(other_s * (3 * gradients + 2 * weights)).epsilon(0.25));
   CHECK(cast("b200", kTorch, OpPass::kBackwardWeight) ==
-        Approx(other_s * 2 * (inputs + gradients)).epsilon(0.05));
+        Approx(other_s * 2 * (inputs + gradients)).epsilon(0.15));
   training.precision = Precision::kFp8Tensorwise;
   CHECK(cast("h100", FrameworkKernels::kFused, OpPass::kBackwardWeight) == 0);
 }

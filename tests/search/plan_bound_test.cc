@@ -74,6 +74,7 @@ TEST_CASE("plan: no bound is above the step of exchanges beside other passes",
     request.base.strategy.sequence = 4096;
     request.fixed["cp"] = {"1"};
     request.fixed["data_parallel"] = {"ddp", "none"};
+    request.fixed["microbatch_size"] = {"1", "2"};
     ExecutionChoice& execution = request.base.strategy.execution;
     if (experts) {
       request.base.model.preset = "qwen3-30b-a3b";

@@ -96,22 +96,18 @@ TEST_CASE("system: a superchip's host has a memory of known speed",
   const Cluster cluster = BuildCluster(gh200).value();
   // Chip to chip, then the host's memory, which is the narrower of the two.
   CHECK(cluster.BandwidthOf(cluster.DeviceToHost(0)) == 448e9);
-  CHECK(FindSystem("gb200-nvl72")->host.bytes_per_s == 0);
+  // A device of a DGX may take its neighbours' part.
+  CHECK(FindSystem("dgx-h100")->host.bytes_per_s == 0);
   std::string bad(kSystem);
   bad += "host_memory_bandwidth { value: \"9 apples\" source: \"sheet\" }\n";
   const auto refused = ParseSystem(bad, "box.textproto");
   CHECK(absl::StrContains(refused.status().message(), "host_memory_bandwidth"));
 }
 
-// Channels x rate x sockets, of which a device has its part.
-TEST_CASE("system: hosts of DGX systems have memory and a flush",
-          "[topology]") {
-  CHECK(FindSystem("dgx-a100")->host.bytes_per_s ==
-        Approx(2 * 8 * 3.2e9 * 8 / 8));
+TEST_CASE("system: hosts of DGX systems have a flush", "[topology]") {
   for (const char* name : {"dgx-h100", "dgx-h200", "dgx-b200"}) {
     CAPTURE(name);
     const ShapeParams system = FindSystem(name).value();
-    CHECK(system.host.bytes_per_s == Approx(2 * 8 * 4.4e9 * 8 / 8));
     CHECK(system.host.flush_rate == 1.14e9);
     CHECK(absl::StrContains(ToString(system), "1.14e+09 parameters/s"));
   }

@@ -156,7 +156,9 @@ double Program::BusySeconds(int rank, int dp_class_index) const {
   if (own.has_factors() || pair_factor != 1) {
     const RankOrder& order = *rank_program.order;
     bool joint = false;
-    for (const Pass pass : order) {
+    for (size_t position = rank_program.later_start; position < order.size();
+         ++position) {
+      const Pass pass = order[position];
       const bool in_block = joint || pass.joint_with_next();
       joint = pass.joint_with_next();
       if (!IsComputePass(pass.kind())) continue;
@@ -169,11 +171,6 @@ double Program::BusySeconds(int rank, int dp_class_index) const {
     if (!IsComputePass(Pass::KindOf(lane))) continue;
     seconds += rank_program.lanes[lane].seconds *
                static_cast<double>(rank_program.lanes[lane].passes);
-  }
-  // Forwards of the next iteration stand in the order, too.
-  for (int64_t position = 0; position < rank_program.later_start; ++position) {
-    seconds +=
-        rank_program.lanes[(*rank_program.order)[position].lane()].seconds;
   }
   return seconds;
 }

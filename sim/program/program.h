@@ -379,8 +379,7 @@ struct Program : DpClass {
     return undone_steps.empty() ? started
                                 : std::max(started, undone_steps.back() + 1);
   }
-  // Pass time of one rank in its first iteration, without noise: of a pipeline
-  // that is never flushed with the forwards that lead it.
+  // Pass time of one rank in one iteration, without noise.
   double BusySeconds(int rank, int dp_class = 0) const;
 };
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
-#include <memory>
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
@@ -72,30 +71,6 @@ TEST_CASE("unflushed: no bubble in the steady state", "[program][engine]") {
       }
     }
   }
-}
-
-// F takes 4 s, BW 8 s. Rank 0 runs F0 F1, waits from 8 to 16 for rank 1 to send
-// back, and runs BW0 F2 BW1, F0 of the next iteration, BW2: 40 s of 48.
-TEST_CASE("unflushed: the first iteration is busy with what it runs",
-          "[program][engine]") {
-  const auto schedule = Registered("pipedream-2bw", 2, 3);
-  LowerOptions options = Options(*schedule);
-  const auto check = [&](const Program& program, double exact) {
-    for (const auto& run : {RunFast(program, {}), RunSimgrid(program, {}),
-                            RunSimgrid(program, {.native_flows = true})}) {
-      REQUIRE(run.ok());
-      CHECK(run->times[0][0].busy_s == Approx(40).epsilon(exact));
-      CHECK(run->times[0][0].span_s() == Approx(48).epsilon(exact));
-      CHECK(run->times[0][1].busy_s == Approx(36).epsilon(exact));
-    }
-  };
-  check(Lowered(schedule, options), 1e-12);
-  options.costs.microbatch_factor = {1, 1, 1};
-  check(Lowered(schedule, options), 1e-12);
-  Program noisy = Lowered(schedule, options);
-  noisy.jitter =
-      std::make_shared<const Jitter>(Jitter{.seed = 1, .sigma = 1e-9});
-  check(noisy, 1e-6);
 }
 
 // Steps that a rank takes between a forward and its own backward, counted in

@@ -213,11 +213,11 @@ for space in "${spaces[@]}"; do
     names+=("${schedule%%:*}")
     for vpp in ${schedule#*:}; do chunks+=("$vpp"); done
   done
-  planned=$("$program" plan "${base[@]}" --global-batch "$batch" --no-confirm \
+  "$program" plan "${base[@]}" --global-batch "$batch" --no-confirm \
     --fix cp=1 --fix offload=none \
     --fix "schedule=$(IFS=,; echo "${names[*]}")" \
-    --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json |
-    grep -m1 '"iteration_s"' | sed 's/.*: //; s/,$//')
+    --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json > "$work/plan.json" || true
+  planned=$(sed -n '/"iteration_s"/{s/.*: //; s/,$//; p; q}' "$work/plan.json")
   printf '%s: %s points, %s legal, %s fit\n  exhaustive %s\n  plan       %s\n' \
     "$space" "$(wc -l < "$work/points")" "$(cat "$work/legal")" \
     "$(wc -l < "$work/times")" "$best" "$planned"

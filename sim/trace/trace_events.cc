@@ -140,7 +140,7 @@ class Handler : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return true; }
 
   bool start_object(std::size_t) override {
-    if (!Deeper()) return false;
+    if (!Deeper(false)) return false;
     if (InEvent()) {
       const int64_t index = event_.index;
       event_ = {};
@@ -162,17 +162,17 @@ class Handler : public nlohmann::json_sax<Json> {
       ++event_.index;
       if (!status_.ok()) return false;
     }
-    keys_.pop_back();
+    Leave();
     return Done();
   }
   bool start_array(std::size_t) override {
     if (keys_.empty()) bare_ = true;
     found_ |= bare_ || (keys_.size() == 1 && keys_[0] == "traceEvents");
     if (InDims(2)) event_.input_dims.emplace_back();
-    return Deeper();
+    return Deeper(true);
   }
   bool end_array() override {
-    keys_.pop_back();
+    Leave();
     return Done();
   }
   bool parse_error(std::size_t position, const std::string&,
@@ -183,14 +183,19 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
  private:
-  bool Deeper() {
+  bool Deeper(bool list) {
     if (keys_.size() >= kMostDepth) {
       status_ = absl::InvalidArgumentError(
           absl::StrCat("is nested deeper than ", kMostDepth));
       return false;
     }
     keys_.emplace_back();
+    lists_.push_back(list);
     return true;
+  }
+  void Leave() {
+    keys_.pop_back();
+    lists_.pop_back();
   }
   // What was read is held no more, unless it is part of something that is.
   bool Done() {
@@ -199,6 +204,7 @@ class Handler : public nlohmann::json_sax<Json> {
     return true;
   }
   const std::string& key() const { return keys_.back(); }
+  bool InList() const { return lists_.back(); }
   // Open objects and lists around an event, itself included.
   size_t depth() const { return bare_ ? 2 : 3; }
   bool AmongEvents() const { return bare_ || keys_[0] == "traceEvents"; }
@@ -243,7 +249,7 @@ class Handler : public nlohmann::json_sax<Json> {
       if (key() == "dur") event_.duration_us = value;
       if (key() == "pid") event_.process = text;
       if (key() == "tid") event_.thread = text;
-    } else if (InDims(3)) {
+    } else if (InDims(3) && InList()) {
       event_.input_dims.back().push_back(Whole(value));
     } else if (Beside("distributedInfo") && key() == "rank") {
       header_.rank =
@@ -254,7 +260,7 @@ class Handler : public nlohmann::json_sax<Json> {
       header_.groups.back().size = Whole(value);
     } else if (AmongRanks()) {
       header_.groups.back().ranks.push_back(Whole(value));
-    } else if (AmongDevices()) {
+    } else if (AmongDevices() && !InList()) {
       TraceDevice& device = header_.devices.back();
       if (key() == "id") device.id = Whole(value);
       if (key() == "numSms") device.multiprocessors = Whole(value);
@@ -267,7 +273,9 @@ class Handler : public nlohmann::json_sax<Json> {
   const std::function<absl::Status(const TraceEvent&)>& see_;
   TraceHeader& header_;
   Held& held_;
-  std::vector<std::string> keys_;  // of every open object or list
+  // Of every open object or list: the key read last, and which it is.
+  std::vector<std::string> keys_;
+  std::vector<bool> lists_;
   TraceEvent event_;
   bool bare_ = false;
   bool found_ = false;

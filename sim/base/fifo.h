@@ -17,6 +17,7 @@ class Fifo {
   const T& front() const { return items_[head_]; }
   // The one at `index` from the front.
   T& operator[](size_t index) { return items_[head_ + index]; }
+  const T& operator[](size_t index) const { return items_[head_ + index]; }
   void push_back(T item) { items_.push_back(std::move(item)); }
   void pop_front() {
     ++head_;

@@ -38,6 +38,7 @@ struct RunSummary {
   int64_t simulated_ops = 0;  // operations really run, all replicas
   int64_t flows = 0;          // transfers that went through a solver
   int64_t timers = 0;         // events that did not
+  int64_t apart = 0;          // stretches that parts ran one after the other
   // Between ranks by one device of each, one iteration, all replicas.
   double bytes_sent = 0;
 
@@ -58,6 +59,10 @@ struct EngineOptions {
   // that time has come: its transfers are timers of the future. Same times;
   // false makes the end of each pass an event, for tests.
   bool run_ahead = true;
+  // With so many devices or more, replicas that cannot meet for a while run it
+  // one after the other (EventRun::Horizon): what runs then fits the cache.
+  // Same times. Not where a trace is wanted.
+  int least_in_parts = 2048;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
   // SimGrid's own network model shares links instead of FluidLinks: the same

@@ -85,6 +85,7 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
   end_s_.assign(issued_iterations_, 0);
   first_end_s_.assign(issued_iterations_,
                       std::numeric_limits<double>::infinity());
+  PlanParts(options);
   // Bytes on shared links would be state that the ends do not show.
   if (program.until_steady && !shares && beside_ == nullptr &&
       EndsDecide(program)) {

@@ -8,7 +8,8 @@
 // Parts: event_run.cc counts iterations and events, event_passes.cc drives the
 // ranks through their passes, event_streams.cc runs what is not a pass,
 // event_peers.cc what has several peers, event_transfers.cc moves bytes,
-// event_beside.cc re-times what runs side by side.
+// event_beside.cc re-times what runs side by side, event_parts.cc knows which
+// replicas cannot meet.
 #pragma once
 
 #include <array>
@@ -72,6 +73,27 @@ class EventRun {
   // of devices that do the same do not fit the cache.
   void Expect(uint64_t code) const;
   void OnFlowEnd(uint32_t transfer, double now_s);
+
+  // Parts of the replicas: those of two parts share no link with each other but
+  // in collectives of several replicas. 1: nothing is known to be apart.
+  int num_parts() const { return num_parts_; }
+  // Of a timer, and of what a source sends. Not of collectives of several
+  // replicas.
+  int PartOf(uint64_t code) const;
+  int PartOfSource(int source) const;
+  // The first date at which parts may meet, if all that is before `now_s` has
+  // happened: each can run up to there without the others. `now_s` itself where
+  // they may meet at once, or soon.
+  double Horizon(double now_s) const;
+  // From here on parts run one after the other, up to the horizon. Devices that
+  // run ahead of the clock may come to a collective behind it.
+  void BeginApart(double horizon_s) {
+    apart_until_s_ = horizon_s;
+    ++summary_.apart;
+  }
+  void EndApart() { apart_until_s_ = 0; }
+  // Timers and flows so far.
+  int64_t events() const { return summary_.timers + summary_.flows; }
 
   // After the transport has nothing left, or after Stop. Error:
   // kFailedPrecondition with the blocked operations marked.
@@ -281,6 +303,16 @@ class EventRun {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
   }
 
+  // event_parts.cc
+  void PlanParts(const EngineOptions& options);
+  bool CanBeApart(const EngineOptions& options) const;
+  void FindReplicasOfSources();
+  bool SpansReplicas(const SideOp& op) const;
+  int ReplicaOfTransfer(uint32_t transfer) const;
+  bool MayMeetNow(const Device& device) const;
+  double EarliestMeeting(const Device& device, double now_s, double latest_s,
+                         int* blocks) const;
+
   // event_transfers.cc
   void Send(int device, int32_t channel, Pass pass, double now_s);
   void Deliver(int replica, int32_t channel, uint64_t key, double arrival_s);
@@ -384,6 +416,15 @@ class EventRun {
   std::map<int, std::vector<LinkId>> switches_of_;
   std::vector<bool> link_taken_;
   std::vector<Transfer> waiting_copies_;
+  // Of parts; empty where there is one.
+  int num_parts_ = 1;
+  double apart_until_s_ = 0;
+  int32_t open_meetings_ = 0;  // of several replicas
+  std::vector<int32_t> part_of_replica_;
+  std::vector<int32_t> replica_of_source_;  // -1: of several
+  std::vector<int32_t> replica_of_queue_;
+  // [class][rank] where collectives of several replicas are attached.
+  std::vector<std::vector<std::vector<int64_t>>> meets_at_;
   int64_t outstanding_ = 0;  // timers and flows that will come back
   int issued_iterations_ = 0;
   std::vector<int64_t> left_;        // [iteration] devices and operations

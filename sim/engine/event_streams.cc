@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/check.h"
 #include "sim/engine/event_run.h"
 
 namespace pipewright {
@@ -100,21 +101,23 @@ bool EventRun::TakeInputs(Device& device, Stream stream, Issued& issued) {
 void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
   const Device& device = devices_[index];
   const Lane& lane = device.program().lanes[issued.pass.lane()];
-  Transfer transfer = {
-      .of = Transfer::Of::kStream,
-      .index = index,
-      .stream = stream,
-      .bytes = lane.bytes,
-      .start_s = issued.ready_s,
-      .alone_s = CopySeconds(program_, lane, issued.pass.kind(), device.replica,
-                             device.rank),
-      .takes_turn = true,
-      .beside = stream == Stream::kD2H ? Transfer::Beside::kD2H
-                                       : Transfer::Beside::kH2D};
+  Transfer transfer = {.of = Transfer::Of::kStream,
+                       .index = index,
+                       .stream = stream,
+                       .bytes = lane.bytes,
+                       .start_s = issued.ready_s,
+                       .alone_s = lane.seconds,
+                       .takes_turn = true,
+                       .beside = stream == Stream::kD2H
+                                     ? Transfer::Beside::kD2H
+                                     : Transfer::Beside::kH2D};
   if (program_.network.cluster != nullptr && lane.bytes > 0) {
     transfer.source =
         side_source_.at(SideKey(index, -1 - static_cast<int>(stream)));
-    transfer.latency_s = plans_[transfer.source].latency_s;
+    // What CopySeconds says, whose links need not be looked for again.
+    const SourcePlan& plan = plans_[transfer.source];
+    transfer.latency_s = plan.latency_s;
+    transfer.alone_s = plan.latency_s + lane.bytes / plan.bytes_per_s;
   }
   if (TakeTurn(transfer)) Begin(transfer);
 }
@@ -249,6 +252,10 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
   const int number = first_meeting_[op.group] +
                      program_.groups[op.group].InstanceOf(device.replica);
   Meeting& meeting = meetings_[number];
+  if (meeting.arrived.empty() && SpansReplicas(op)) {
+    PW_CHECK(issued.ready_s >= apart_until_s_);
+    ++open_meetings_;
+  }
   meeting.arrived.emplace_back(index, stream);
   meeting.latest_s = std::max(meeting.latest_s, issued.ready_s);
   if (static_cast<int>(meeting.arrived.size()) < meeting.expected) return;
@@ -300,6 +307,9 @@ void EventRun::EndMeeting(int number) {
   std::vector<std::pair<int32_t, Stream>> members;
   if (beside_ != nullptr) {
     LeaveBeside(&meetings_[number].item, meetings_[number].end_s);
+  }
+  if (program_.groups[meetings_[number].group].span != Group::Span::kRanks) {
+    --open_meetings_;
   }
   // Members may come to the next meeting while this one is wound up.
   members.swap(meetings_[number].arrived);

@@ -1,12 +1,11 @@
 #include "sim/engine/fluid_clock.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "sim/engine/event_run.h"
-#include "sim/engine/fluid_links.h"
-#include "sim/engine/timer_queue.h"
+#include "sim/engine/parted_events.h"
 
 namespace pipewright {
 namespace {
@@ -15,42 +14,40 @@ namespace {
 // before the flows that end then, as SimGrid has it.
 class FluidClock : public EventTransport {
  public:
-  FluidClock(const Program& program, EventRun* run) : run_(run) {
-    if (program.network.cluster == nullptr) return;
-    links_.emplace(*program.network.cluster, run->plans(), run->pools());
-  }
+  FluidClock(const Program& program, EventRun* run)
+      : run_(run), events_(program, run) {}
 
-  void At(double date_s, uint64_t code) override { timers_.Push(date_s, code); }
+  void At(double date_s, uint64_t code) override {
+    events_.timers().Push(date_s, code);
+  }
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
-    links_->Start(now_s, source, bytes, transfer);
+    events_.links()->Start(now_s, source, bytes, transfer);
   }
   void Stop() override { stopped_ = true; }
 
   void Run() {
     double now_s = 0;
     while (!stopped_) {
-      const double flow_s = links_ ? links_->NextEnd(now_s) : kNever;
-      if (!timers_.empty() && timers_.next_s() <= flow_s) {
-        now_s = timers_.next_s();
-        run_->OnTimer(timers_.Pop());
-        continue;
-      }
-      if (flow_s == kNever) return;
-      now_s = flow_s;
-      uint32_t transfer = 0;
-      while (links_->TakeEnded(now_s, &transfer)) {
-        run_->OnFlowEnd(transfer, now_s);
-      }
+      events_.RunApart(now_s, [this](double date_s) { Call(date_s); });
+      now_s = std::min(events_.NextFlowEnd(now_s), events_.timers().next_s());
+      if (now_s == std::numeric_limits<double>::infinity()) return;
+      Call(now_s);
     }
   }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  void Call(double now_s) {
+    TimerQueue& timers = events_.timers();
+    if (timers.next_s() <= now_s) return run_->OnTimer(timers.Pop());
+    uint32_t transfer = 0;
+    while (events_.links()->TakeEnded(now_s, &transfer)) {
+      run_->OnFlowEnd(transfer, now_s);
+    }
+  }
 
   EventRun* run_;
-  std::optional<FluidLinks> links_;
-  TimerQueue timers_;
+  PartedEvents events_;
   bool stopped_ = false;
 };
 

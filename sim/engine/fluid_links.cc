@@ -159,6 +159,20 @@ bool FluidLinks::TakeEnded(double now_s, uint32_t* transfer) {
   return true;
 }
 
+// In order they are a heap.
+void FluidLinks::Merge() {
+  for (std::vector<End>& part : ends_of_parts_) {
+    ends_.insert(ends_.end(), part.begin(), part.end());
+  }
+  ends_of_parts_.clear();
+  std::sort(ends_.begin(), ends_.end(), [](const End& one, const End& other) {
+    return one.IsBefore(other);
+  });
+  for (size_t place = 0; place < ends_.size(); ++place) {
+    flows_[ends_[place].flow].end = static_cast<uint32_t>(place);
+  }
+}
+
 // Where pools slow their sources, these may change what pools find.
 void FluidLinks::Solve(double now_s) {
   TellPools();

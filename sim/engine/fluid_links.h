@@ -16,7 +16,9 @@
 // with thousands of sources one more or less is not. Up to 64 sources each is.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sim/engine/sharing.h"
@@ -39,6 +41,27 @@ class FluidLinks {
   // Takes out a transfer that ends at `now_s`, rounding aside. False: there is
   // none. To be called after NextEnd.
   bool TakeEnded(double now_s, uint32_t* transfer);
+  // Puts the flows that run into parts, which share no link; to be called after
+  // NextEnd. Then the flows at hand are none, until a part is swapped in; what
+  // starts then is of that part. Swapped again, the part is put back.
+  template <class PartOf>
+  void Split(int parts, PartOf part_of) {
+    std::vector<std::vector<End>> ends(parts);
+    std::sort(ends_.begin(), ends_.end(), [](const End& one, const End& other) {
+      return one.IsBefore(other);
+    });
+    for (const End& end : ends_) {
+      std::vector<End>& part = ends[part_of(flows_[end.flow].source)];
+      flows_[end.flow].end = static_cast<uint32_t>(part.size());
+      part.push_back(end);
+    }
+    ends_.clear();
+    ends_of_parts_ = std::move(ends);
+  }
+  void Swap(int part) { std::swap(ends_, ends_of_parts_[part]); }
+  // All flows are at hand again.
+  void Merge();
+
   // Flows whose rates were looked at so far, again and again.
   int64_t visits() const { return visits_; }
 
@@ -190,6 +213,7 @@ class FluidLinks {
   std::vector<LinkId> changed_;
   std::vector<uint32_t> started_;
   std::vector<End> ends_;  // heap, the earliest first
+  std::vector<std::vector<End>> ends_of_parts_;
   std::vector<Pool> pools_;
   std::vector<Spread> spreads_;  // by link
   int64_t visits_ = 0;

@@ -89,6 +89,7 @@ void VisitSummary(Summary& summary, Scalar scalar, List list) {
   scalar(summary.simulated_ops);
   scalar(summary.flows);
   scalar(summary.timers);
+  scalar(summary.apart);
   scalar(summary.bytes_sent);
 }
 

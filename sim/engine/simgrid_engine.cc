@@ -4,9 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,10 +13,9 @@
 #include "sim/base/load_module.h"
 #include "sim/base/status.h"
 #include "sim/engine/event_run.h"
-#include "sim/engine/fluid_links.h"
+#include "sim/engine/parted_events.h"
 #include "sim/engine/simgrid_child.h"
 #include "sim/engine/simgrid_module.h"
-#include "sim/engine/timer_queue.h"
 
 namespace pipewright {
 namespace {
@@ -84,15 +81,15 @@ class SimgridTransport : public EventTransport {
  public:
   SimgridTransport(const SimgridModule& module, const Program& program,
                    const EngineOptions& options, EventRun* run)
-      : module_(module), run_(run), native_(options.native_flows) {
+      : module_(module),
+        run_(run),
+        native_(options.native_flows),
+        events_(program, run) {
     SimgridCalls calls;
     calls.run = this;
     calls.on_flow_end = [](void* self, uint32_t transfer, double now_s) {
       static_cast<SimgridTransport*>(self)->run_->OnFlowEnd(transfer, now_s);
     };
-    if (program.network.cluster != nullptr) {
-      links_.emplace(*program.network.cluster, run->plans(), run->pools());
-    }
     calls.next_event = [](void* self, double now_s) {
       return static_cast<SimgridTransport*>(self)->NextEvent(now_s);
     };
@@ -112,14 +109,16 @@ class SimgridTransport : public EventTransport {
 
   void Run() { module_.run(clock_); }
 
-  void At(double date_s, uint64_t code) override { timers_.Push(date_s, code); }
+  void At(double date_s, uint64_t code) override {
+    events_.timers().Push(date_s, code);
+  }
 
   void StartFlow(int source, double bytes, double now_s,
                  uint32_t transfer) override {
     if (native_ && !of_host_[source]) {
       module_.start_flow(clock_, source, bytes, transfer);
     } else {
-      links_->Start(now_s, source, bytes, transfer);
+      events_.links()->Start(now_s, source, bytes, transfer);
     }
   }
 
@@ -128,21 +127,27 @@ class SimgridTransport : public EventTransport {
   void Stop() override {}
 
  private:
+  // What parts do before they can meet happens here, ahead of SimGrid's clock.
   double NextEvent(double now_s) {
-    end_s_ = links_ ? links_->NextEnd(now_s)
-                    : std::numeric_limits<double>::infinity();
-    return std::min(end_s_, timers_.next_s());
+    events_.RunApart(now_s, [this](double date_s) {
+      end_s_ = events_.NextFlowEnd(date_s);
+      CallEvents(date_s);
+    });
+    end_s_ = events_.NextFlowEnd(now_s);
+    return std::min(end_s_, events_.timers().next_s());
   }
 
   void CallEvents(double now_s) {
     uint32_t transfer = 0;
-    while (links_ && links_->TakeEnded(now_s, &transfer)) {
+    FluidLinks* const links = events_.links();
+    while (links != nullptr && links->TakeEnded(now_s, &transfer)) {
       run_->OnFlowEnd(transfer, end_s_);
     }
-    while (timers_.next_s() <= now_s) {
-      timers_.LookAhead(kLookAhead,
-                        [this](uint64_t code) { run_->Expect(code); });
-      run_->OnTimer(timers_.Pop());
+    TimerQueue& timers = events_.timers();
+    while (timers.next_s() <= now_s) {
+      timers.LookAhead(kLookAhead,
+                       [this](uint64_t code) { run_->Expect(code); });
+      run_->OnTimer(timers.Pop());
     }
   }
 
@@ -150,8 +155,7 @@ class SimgridTransport : public EventTransport {
   EventRun* const run_;
   const bool native_;
   std::vector<bool> of_host_;  // [source], with native_
-  TimerQueue timers_;
-  std::optional<FluidLinks> links_;
+  PartedEvents events_;
   double end_s_ = 0;
   SimgridClock* clock_ = nullptr;
 };

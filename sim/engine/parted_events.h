@@ -1,0 +1,82 @@
+// The timers and flows of a run, in one queue or in one of each part of its
+// replicas. Parts that cannot meet before some date (EventRun::Horizon) run up
+// to there one after the other: what runs then fits the cache, where thousands
+// of devices do not. From there on all run by the clock again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "sim/engine/event_run.h"
+#include "sim/engine/fluid_links.h"
+#include "sim/engine/timer_queue.h"
+
+namespace pipewright {
+
+class PartedEvents {
+ public:
+  PartedEvents(const Program& program, EventRun* run);
+
+  // Of the part that runs, or of all.
+  TimerQueue& timers() { return timers_; }
+  // Null: no links.
+  FluidLinks* links() { return links_ ? &*links_ : nullptr; }
+  // When the next flow of it ends; infinite when there is none.
+  double NextFlowEnd(double now_s) {
+    return links_ ? links_->NextEnd(now_s) : kNever;
+  }
+
+  // At `now_s`, when all before has happened: runs parts as far as they cannot
+  // meet. `call(date)` runs what happens at that date in the part that runs.
+  template <class Call>
+  void RunApart(double now_s, Call call) {
+    if (run_->num_parts() == 1 || run_->events() < next_try_) return;
+    double from_s = now_s;
+    double horizon_s = run_->Horizon(from_s);
+    if (horizon_s > from_s) {
+      Split(now_s);
+      // A program that has come to a deadlock would have a horizon for ever.
+      int64_t before = -1;
+      while (horizon_s > from_s && run_->events() > before) {
+        before = run_->events();
+        run_->BeginApart(horizon_s);
+        for (int part = 0; part < run_->num_parts(); ++part) {
+          Enter(part);
+          double date_s = from_s;
+          while (true) {
+            date_s = std::min(NextFlowEnd(date_s), timers_.next_s());
+            if (!(date_s < horizon_s)) break;
+            call(date_s);
+          }
+          Leave(part);
+        }
+        from_s = horizon_s;
+        horizon_s = run_->Horizon(from_s);
+      }
+      run_->EndApart();
+      Merge();
+    }
+    next_try_ = run_->events() + wait_;
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  void Split(double now_s);
+  void Merge();
+  void Enter(int part);
+  void Leave(int part);
+
+  EventRun* const run_;
+  std::optional<FluidLinks> links_;
+  TimerQueue timers_;
+  std::vector<TimerQueue> of_parts_;
+  // To look for the horizon takes as long as some events of each device.
+  const int64_t wait_;
+  int64_t next_try_ = 0;
+};
+
+}  // namespace pipewright

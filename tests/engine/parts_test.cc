@@ -1,0 +1,89 @@
+// Parts of the replicas that run one after the other against all by the clock:
+// same times.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "sim/engine/event_run.h"
+#include "sim/engine/fluid_clock.h"
+#include "sim/engine/simgrid_engine.h"
+#include "tests/support/random_program.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kNever = std::numeric_limits<int>::max();
+
+// But for rounding: who comes first at one date may differ.
+double Difference(const RunSummary& one, const RunSummary& other) {
+  double largest = 0;
+  const auto compare = [&](double a, double b) {
+    largest = std::max(
+        largest, std::abs(a - b) / std::max({1e-3, std::abs(a), std::abs(b)}));
+  };
+  REQUIRE(one.iterations() == other.iterations());
+  for (int each = 0; each < one.iterations(); ++each) {
+    compare(one.iteration_end_s[each], other.iteration_end_s[each]);
+  }
+  REQUIRE(one.times.size() == other.times.size());
+  for (size_t replica = 0; replica < one.times.size(); ++replica) {
+    for (size_t rank = 0; rank < one.times[replica].size(); ++rank) {
+      const RankTimes& mine = one.times[replica][rank];
+      const RankTimes& theirs = other.times[replica][rank];
+      compare(mine.first_start_s, theirs.first_start_s);
+      compare(mine.last_end_s, theirs.last_end_s);
+      compare(mine.busy_s, theirs.busy_s);
+      compare(mine.late_load_s, theirs.late_load_s);
+    }
+  }
+  return largest;
+}
+
+TEST_CASE("parts: replicas that run one after the other have the same times",
+          "[engine]") {
+  int compared = 0;
+  int apart = 0;
+  int flows = 0;
+  for (uint32_t seed = 1; seed <= 1500; ++seed) {
+    RandomOptions options;
+    options.most_replicas = 8;
+    options.most_classes = 1 + static_cast<int>(seed % 2);
+    options.side_operations = seed % 3 != 0;
+    absl::StatusOr<RandomProgram> made = MakeRandomProgram(seed, options);
+    if (!made.ok()) continue;
+    INFO(made->about);
+    Program& program = made->program;
+    if (seed % 2 != 0) {
+      auto jitter = std::make_shared<Jitter>();
+      jitter->seed = seed;
+      jitter->sigma = 0.2;
+      program.jitter = jitter;
+    }
+    const auto in_parts = RunOnFluidClock(program, {.least_in_parts = 1});
+    const auto at_once = RunOnFluidClock(program, {.least_in_parts = kNever});
+    REQUIRE(in_parts.ok() == at_once.ok());
+    if (!in_parts.ok()) continue;
+    CHECK(Difference(*in_parts, *at_once) <= 1e-9);
+    CHECK(in_parts->simulated_ops == at_once->simulated_ops);
+    CHECK(at_once->apart == 0);
+    ++compared;
+    if (in_parts->apart == 0) continue;
+    ++apart;
+    if (in_parts->flows > 0) ++flows;
+    if (seed % 8 != 0) continue;
+    const auto simgrid = RunSimgrid(program, {.least_in_parts = 1});
+    REQUIRE(simgrid.ok());
+    CHECK(simgrid->apart > 0);
+    CHECK(Difference(*simgrid, *at_once) <= 1e-9);
+  }
+  UNSCOPED_INFO(compared << " programs, " << apart << " apart, " << flows
+                         << " of them with flows");
+  CHECK(compared > 600);
+  CHECK(apart > 60);
+  CHECK(flows > 10);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -62,7 +62,7 @@ struct EngineOptions {
   // With so many devices or more, replicas that cannot meet for a while run it
   // one after the other (EventRun::Horizon): what runs then fits the cache.
   // Same times. Not where a trace is wanted.
-  int least_in_parts = 2048;
+  int least_in_parts = 512;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
   // SimGrid's own network model shares links instead of FluidLinks: the same

@@ -49,8 +49,8 @@ bool EventRun::SpansReplicas(const SideOp& op) const {
 bool EventRun::CanBeApart(const EngineOptions& options) const {
   if (static_cast<int>(devices_.size()) < options.least_in_parts ||
       program_.replicas < 2 || program_.network.cluster == nullptr ||
-      options.trace != nullptr || beside_ != nullptr || !pools_.empty() ||
-      program_.copies_in_turn) {
+      options.trace != nullptr || options.native_flows || beside_ != nullptr ||
+      !pools_.empty() || program_.copies_in_turn) {
     return false;
   }
   for (int index = 0; index < program_.num_classes(); ++index) {

@@ -77,6 +77,12 @@ TEST_CASE("parts: replicas that run one after the other have the same times",
     REQUIRE(simgrid.ok());
     CHECK(simgrid->apart > 0);
     CHECK(Difference(*simgrid, *at_once) <= 1e-9);
+    // SimGrid's own flows keep its clock.
+    const auto native =
+        RunSimgrid(program, {.least_in_parts = 1, .native_flows = true});
+    REQUIRE(native.ok());
+    CHECK(native->apart == 0);
+    CHECK(Difference(*native, *at_once) <= 1e-9);
   }
   UNSCOPED_INFO(compared << " programs, " << apart << " apart, " << flows
                          << " of them with flows");

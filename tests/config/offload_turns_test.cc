@@ -72,6 +72,35 @@ TEST_CASE("pcie switches: both directions share the memory of the host",
   CHECK_FALSE(switches.IsShared(0));
 }
 
+// Two of eight devices copy: 32 GB/s of 80. All of a NUMA node do: 64 of 40.
+TEST_CASE("pcie switches: idle neighbours leave their part of the memory",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.pcie_per_switch = 1;
+  params.host.bytes_per_s = 10e9;
+  CHECK(PcieSwitches(Ranks(params, 2, 1), 1, 2).SharersOf(0, true, kBoth) ==
+        Approx(1));
+  params.own["pcie_roots"] = "2";
+  params.own["numa_nodes"] = "2";
+  const Network half = Ranks(params, 4, 1);
+  CHECK(PcieSwitches(half, 1, 4).SharersOf(0, true, kBoth) == Approx(1.6));
+  // Its own L does not run, those of its neighbours do: 7 flows of 40 GB/s.
+  CHECK(PcieSwitches(half, 1, 4).SharersOf(0, true, kSame) == Approx(1.4));
+}
+
+// Four switches that copy 16 GB/s each, both ways, and 12 one way: the fourth
+// has 70 - 48 = 22 GB/s, more than it can take.
+TEST_CASE("pcie switches: what others cannot take is no slowdown",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.own["pcie_alone_factor"] = "1.5";
+  params.host.bytes_per_s = 70e9 / 8;
+  const Network network = Ranks(params, 8, 1);
+  const PcieSwitches switches(network, 1, 8);
+  CHECK(switches.SharersInTurn(0, true, kSame) == Approx(1));
+  CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.5));
+}
+
 // 8 GB/s each way at once, 12 GB/s to the host alone.
 TEST_CASE("pcie switches: to the host faster while nothing comes back",
           "[config][offload]") {

@@ -80,11 +80,14 @@ PcieSwitches::PcieSwitches(const Network& network, int replicas, int pp)
           if (to_host) to_host_[load.link] += load.flows;
         }
         for (const int node : nodes) {
-          sources_[node].push_back({replica * pp + rank, to_host, loads});
+          sources_[node].push_back(
+              {replica * pp + rank, switches.front(), to_host, loads});
           Source& most = widest[to_host ? 1 : 0][node][switches.front()];
           double had = 0;
           for (const LinkLoad& load : most.loads) had += load.flows;
-          if (flows > had) most = {switches.front(), to_host, loads};
+          if (flows > had) {
+            most = {switches.front(), switches.front(), to_host, loads};
+          }
         }
       }
     }
@@ -134,8 +137,9 @@ double PcieSwitches::Slowdown(int rank, bool to_host, CopiesBeside beside,
   for (const int node : NodesOf(0, rank)) {
     for (const Source& source : sources.at(node)) {
       const bool left_out =
-          source.owner == owner &&
-          (source.to_host == to_host || beside == CopiesBeside::kSameWay);
+          source.to_host == to_host
+              ? source.owner == owner
+              : beside == CopiesBeside::kSameWay && source.on == Of(rank);
       if (left_out || !seen.emplace(source.owner, source.to_host).second) {
         continue;
       }
@@ -164,6 +168,38 @@ int PcieSwitches::ReplicasOn(int rank) const {
 double PcieSwitches::SharersInTurn(int rank, bool to_host,
                                    CopiesBeside beside) const {
   return ReplicasOn(rank) * Slowdown(rank, to_host, beside, Of(rank), in_turn_);
+}
+
+bool CopiesFillMemory(const Network& network, int replicas, int pp) {
+  if (network.cluster == nullptr) return false;
+  const Cluster& cluster = *network.cluster;
+  // [memory][switch] the most that it copies.
+  std::map<LinkId, std::map<LinkId, double>> wanted;
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (int rank = 0; rank < pp; ++rank) {
+      for (int index = 0; index < network.mapping->devices_per_rank();
+           ++index) {
+        const int device = network.mapping->DeviceOf(replica, rank, index);
+        const std::vector<LinkId> memory = cluster.HostMemory(device);
+        const std::vector<LinkId> out = cluster.DeviceToHost(device);
+        if (memory.empty() || out.size() < 2) continue;
+        const std::vector<LinkId> in = cluster.HostToDevice(device);
+        double most = cluster.links()[out.front()].bytes_per_s +
+                      cluster.links()[in.back()].bytes_per_s;
+        // What both ways share beside the memory is that of their switch.
+        if (out[1] == in[in.size() - 2] && out[1] != memory.front()) {
+          most = std::min(most, cluster.links()[out[1]].bytes_per_s);
+        }
+        wanted[memory.front()][out.front()] = most;
+      }
+    }
+  }
+  for (const auto& [memory, switches] : wanted) {
+    double sum = 0;
+    for (const auto& [link, most] : switches) sum += most;
+    if (sum > cluster.links()[memory].bytes_per_s) return true;
+  }
+  return false;
 }
 
 double ActivationCopySeconds(const PreparedRun& run, const Program& program,

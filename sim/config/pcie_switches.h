@@ -30,8 +30,8 @@ class PcieSwitches {
   // Is a switch of `rank` also that of another rank, or of another replica?
   bool IsShared(int rank) const;
   // How many times as long a copy of `rank`, of replica 0, takes while all
-  // devices of the run copy, in both directions or, this rank, in its own:
-  // links are shared by max-min, as engine simgrid does it.
+  // devices of the run copy, in both directions or, those on its switch, in
+  // its own: links are shared by max-min, as engine simgrid does it.
   double SharersOf(int rank, bool to_host, CopiesBeside beside) const;
   // The same where one copy at a time is on each direction of a switch, of
   // the turns of `rank` and its neighbours in replica 0. Other replicas on the
@@ -44,6 +44,7 @@ class PcieSwitches {
   // What can copy at a time: a rank, or one of those that take turns.
   struct Source {
     int owner = 0;  // rank of all replicas; or switch
+    LinkId on = 0;  // its first switch
     bool to_host = false;
     std::vector<LinkLoad> loads;
   };
@@ -51,7 +52,8 @@ class PcieSwitches {
   using Sources = std::map<int, std::vector<Source>>;
 
   std::set<int> NodesOf(int replica, int rank) const;
-  // Beside those of other owners, and with kBothWays its owner's other way.
+  // Beside those of other owners and its owner's other way; with kSameWay
+  // without that of all on its switch.
   double Slowdown(int rank, bool to_host, CopiesBeside beside, int owner,
                   const Sources& sources) const;
 
@@ -64,6 +66,10 @@ class PcieSwitches {
   std::map<LinkId, std::set<std::pair<int, int>>> copies_;
   std::map<int, std::vector<int>> ranks_;
 };
+
+// Can copies of a run's devices, all at once and both ways, want more of the
+// memory of some host than it has?
+bool CopiesFillMemory(const Network& network, int replicas, int pp);
 
 // An O or L of one microbatch of `stage` that takes `times` as long as alone.
 double ActivationCopySeconds(const PreparedRun& run, const Program& program,

@@ -239,16 +239,6 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   return costs;
 }
 
-// Can copies of all devices, both ways, want more of the host's memory than it
-// has?
-bool CopiesFillMemory(const ShapeParams& shape) {
-  const HostTree tree = HostTreeOf(shape);
-  const double switches = 1.0 * shape.devices_per_node / shape.pcie_per_switch;
-  const double memory = shape.host.bytes_per_s * shape.devices_per_node /
-                        (tree.on_first ? tree.numa_nodes : 1);
-  return memory > 0 && 2 * switches * shape.pcie.bytes_per_s > memory;
-}
-
 // A hop that holds its ranks also holds back what stands behind it: an O for
 // whose FREE the other rank waits may never begin.
 absl::Status CheckWaiting(const RunConfig& config, const Schedule& schedule) {
@@ -345,7 +335,9 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
   const ShapeParams* const shape = run->network.system_shape();
   if (run->engine == "fast" && shape != nullptr &&
-      (HostTreeOf(*shape).directions_meet() || CopiesFillMemory(*shape))) {
+      (HostTreeOf(*shape).directions_meet() ||
+       CopiesFillMemory(program.network, program.replicas,
+                        run->schedule.lowered->pp()))) {
     run->warnings.push_back(
         "engine fast: copies to the host and from it over one link of both "
         "directions (system.host.memory_bandwidth, "

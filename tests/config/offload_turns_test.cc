@@ -13,6 +13,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/run/simulated_run.h"
 #include "sim/topology/registry.h"
+#include "sim/topology/system.h"
 #include "tests/support/lowering.h"
 #include "tests/support/prepare.h"
 #include "tests/support/random_program.h"
@@ -99,6 +100,23 @@ TEST_CASE("pcie switches: what others cannot take is no slowdown",
   const PcieSwitches switches(network, 1, 8);
   CHECK(switches.SharersInTurn(0, true, kSame) == Approx(1));
   CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.5));
+}
+
+// By the numbers of the systems: 63 GB/s of each switch for 288 on A100, 126 of
+// each device for 392 from H100 on.
+TEST_CASE("pcie switches: who can fill the memory of a shipped host",
+          "[config][offload]") {
+  const auto fill = [](const char* system, int pp) {
+    return CopiesFillMemory(Ranks(FindSystem(system).value(), pp, 1), 1, pp);
+  };
+  CHECK_FALSE(fill("dgx-a100", 8));
+  CHECK_FALSE(fill("dgx-h100", 3));
+  CHECK(fill("dgx-h100", 4));
+  CHECK_FALSE(fill("gb200-nvl72", 8));  // nobody says how fast it is
+  // Two NUMA nodes of four devices each: three of one fill it.
+  ShapeParams halves = FindSystem("dgx-h100").value();
+  halves.own["pcie_roots"] = halves.own["numa_nodes"] = "2";
+  CHECK(CopiesFillMemory(Ranks(halves, 3, 1), 1, 3));
 }
 
 // 8 GB/s each way at once, 12 GB/s to the host alone.

@@ -131,12 +131,14 @@ TEST_CASE("node params: the memory of a host is that of all its devices",
     const Cluster local = BuildCluster(params).value();
     CHECK(LinkNames(local, local.HostMemory(3)) ==
           Strings{"node0/numa0/host-memory", "node0/gpu3/host-share"});
-    CHECK(LinkNames(local, local.HostMemory(12)) ==
-          Strings{"node1/numa1/host-memory", "node1/gpu4/host-share"});
-    CHECK(LinkNames(local, local.DeviceToHost(12)).back() ==
-          "node1/numa1/host-memory");
-    CHECK(LinkNames(local, local.HostToDevice(12)).front() ==
-          "node1/numa1/host-memory");
+    const int last = local.num_devices() - 4;
+    const std::string node = absl::StrCat("node", params.nodes - 1);
+    CHECK(LinkNames(local, local.HostMemory(last)) ==
+          Strings{node + "/numa1/host-memory", node + "/gpu4/host-share"});
+    CHECK(LinkNames(local, local.DeviceToHost(last)).back() ==
+          node + "/numa1/host-memory");
+    CHECK(LinkNames(local, local.HostToDevice(last)).front() ==
+          node + "/numa1/host-memory");
     const auto bandwidth = [](const Cluster& cluster, LinkId link) {
       return cluster.links()[link].bytes_per_s;
     };
@@ -238,13 +240,14 @@ TEST_CASE("node params: the RoCE node has two sockets", "[topology]") {
   ShapeParams params = FindSystem("a100-roce").value();
   const Cluster local = BuildCluster(params).value();
   CHECK(LinkNames(local, local.DeviceToHost(7)) ==
-        Strings{"node0/pcie3/to-host"});
+        Strings{"node0/pcie3/to-host", "node0/numa1/host-memory"});
   params.own["host_numa"] = "first";
   const Cluster first = BuildCluster(params).value();
   CHECK(LinkNames(first, first.DeviceToHost(3)) ==
-        Strings{"node0/pcie1/to-host"});
+        Strings{"node0/pcie1/to-host", "node0/numa0/host-memory"});
   CHECK(LinkNames(first, first.DeviceToHost(4)) ==
-        Strings{"node0/pcie2/to-host", "node0/numa1/to-host"});
+        Strings{"node0/pcie2/to-host", "node0/numa1/to-host",
+                "node0/numa0/host-memory"});
 }
 
 }  // namespace

@@ -100,8 +100,9 @@ std::vector<FieldHelp> SystemHelp() {
        "from a PCIe switch to the host's memory, one direction"},
       {"system.pcie.latency", "0", "of that link alone"},
       {"system.host.memory_bandwidth", "",
-       "of host memory, one device's share of its node: its copies and the "
-       "host's steps for it share it"},
+       "of host memory, one device's share of its node: copies of all its "
+       "devices and the host's steps share what they have together; steps "
+       "for a device get no more than its share"},
       {"system.host.adam_bytes_per_parameter", "28",
        "bytes of host memory that a step reads and writes for a parameter"},
       {"system.host.cast_bytes_per_parameter", "8",

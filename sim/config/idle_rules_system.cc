@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/config/idle_rules.h"
+#include "sim/config/pcie_switches.h"
 #include "sim/config/shape_params.h"
 #include "sim/topology/node_params.h"
 
@@ -242,11 +243,19 @@ const std::vector<IdleRule>& HostRules() {
   static const std::vector<IdleRule> rules = {
       {{"system.host.memory_bandwidth"},
        [](const RunFacts& facts) {
-         return Unless(facts.StepsSo(SubgroupStep::kHost) ||
-                           facts.StepsSo(SubgroupStep::kHostTriggers) ||
-                           !facts.run().lower.activation_bytes.empty(),
-                       "where the host steps nothing and nothing is copied "
-                       "there");
+         const PreparedRun& run = facts.run();
+         const bool steps = facts.StepsSo(SubgroupStep::kHost) ||
+                            facts.StepsSo(SubgroupStep::kHostTriggers);
+         if (!steps && run.lower.activation_bytes.empty()) {
+           return Unless(false,
+                         "where the host steps nothing and nothing is copied "
+                         "there");
+         }
+         return Unless(
+             steps || CopiesFillMemory(run.network.links, run.lower.replicas,
+                                       run.schedule.lowered->pp()),
+             "where the host steps nothing and copies of all devices at once "
+             "do not fill its memory");
        }},
       {{"system.host.adam_bytes_per_parameter",
         "system.host.cast_bytes_per_parameter", "system.host.adam_rate",

@@ -30,8 +30,8 @@ class PcieSwitches {
   // Is a switch of `rank` also that of another rank, or of another replica?
   bool IsShared(int rank) const;
   // How many times as long a copy of `rank`, of replica 0, takes while all
-  // devices of the run copy, in both directions or in its own: of one link, all
-  // devices over those of that rank.
+  // devices of the run copy, in both directions or, those on its switch, in
+  // its own: links are shared by max-min, as engine simgrid does it.
   double SharersOf(int rank, bool to_host, CopiesBeside beside) const;
   // The same where one copy at a time is on each direction of a switch, of
   // the turns of `rank` and its neighbours in replica 0. Other replicas on the
@@ -41,24 +41,35 @@ class PcieSwitches {
   int ReplicasOn(int rank) const;
 
  private:
-  // What all copies send over each link, to the host and to the devices: a
-  // host's memory is in the routes of both.
-  struct Flows {
-    std::map<LinkId, double> to_host;
-    std::map<LinkId, double> to_device;
-    double On(LinkId link, bool host, CopiesBeside beside) const;
+  // What can copy at a time: a rank, or one of those that take turns.
+  struct Source {
+    int owner = 0;  // rank of all replicas; or switch
+    LinkId on = 0;  // its first switch
+    bool to_host = false;
+    std::vector<LinkLoad> loads;
   };
-  double Slowdown(int rank, bool to_host, CopiesBeside beside,
-                  const Flows& flows) const;
+  // [node] of those that have a device there.
+  using Sources = std::map<int, std::vector<Source>>;
+
+  std::set<int> NodesOf(int replica, int rank) const;
+  // Beside those of other owners and its owner's other way; with kSameWay
+  // without that of all on its switch.
+  double Slowdown(int rank, bool to_host, CopiesBeside beside, int owner,
+                  const Sources& sources) const;
 
   const Network& network_;
-  Flows flows_;
-  // With one copy at a time on each switch.
-  Flows flows_in_turn_;
+  Sources sources_;
+  // With one copy at a time on each direction of a switch: the widest.
+  Sources in_turn_;
+  std::map<LinkId, double> to_host_;  // devices that copy over a switch
   // [switch] replica and rank of each copy to the host.
   std::map<LinkId, std::set<std::pair<int, int>>> copies_;
   std::map<int, std::vector<int>> ranks_;
 };
+
+// Can copies of a run's devices, all at once and both ways, want more of the
+// memory of some host than it has?
+bool CopiesFillMemory(const Network& network, int replicas, int pp);
 
 // An O or L of one microbatch of `stage` that takes `times` as long as alone.
 double ActivationCopySeconds(const PreparedRun& run, const Program& program,

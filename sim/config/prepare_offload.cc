@@ -335,7 +335,9 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
   const ShapeParams* const shape = run->network.system_shape();
   if (run->engine == "fast" && shape != nullptr &&
-      (HostTreeOf(*shape).directions_meet() || shape->host.bytes_per_s > 0)) {
+      (HostTreeOf(*shape).directions_meet() ||
+       CopiesFillMemory(program.network, program.replicas,
+                        run->schedule.lowered->pp()))) {
     run->warnings.push_back(
         "engine fast: copies to the host and from it over one link of both "
         "directions (system.host.memory_bandwidth, "

@@ -119,6 +119,8 @@ int ChooseStride(const PreparedRun& run, const OptimizerOffload& offload) {
   if (spec.bytes_per_s > 0 && offload.adam_bytes > 0) {
     host = std::min(host, spec.bytes_per_s / offload.adam_bytes);
   }
+  // All devices step at the same time.
+  if (spec.bytes_per_s > 0) copies = std::min(copies, spec.bytes_per_s);
   return BestStride(host, copies);
 }
 

@@ -34,7 +34,9 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
       rank_(rank),
       order_(schedule.order(rank)),
       times_(times),
-      costs_(costs) {
+      costs_(costs),
+      starts_(times.start_s),
+      ends_(times.end_s) {
   absl::flat_hash_map<uint64_t, int32_t> index;
   for (const Pass pass : order_) {
     const int stage =
@@ -51,11 +53,14 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
       const int stage =
           schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
       index[pass.activation()] = static_cast<int32_t>(activations_.size());
+      const int64_t behind =
+          static_cast<int64_t>(position) + (pass.joint_with_next() ? 2 : 1);
       activations_.push_back(
           {.forward = pass,
            .forward_s = times.end_s[position] - times.start_s[position],
            .ready_s = times.end_s[position],
            .needed_s = -1,
+           .behind = behind,
            .out_s = costs.out_s[stage] / schedule.slices,
            .in_s = costs.in_s[stage] / schedule.slices,
            .out_alone_s =
@@ -72,6 +77,7 @@ RankPlan::RankPlan(const Schedule& schedule, int rank, const PassTimes& times,
       activation.needed_at = static_cast<int64_t>(position) - (second ? 1 : 0);
     }
   }
+  levels_ = LevelsWithoutCopies();
 }
 
 double RankPlan::MovedOf(Pass pass) const {
@@ -132,15 +138,11 @@ std::vector<int32_t> RankPlan::Candidates(const OffloadChoice& choice) const {
 }
 
 int64_t RankPlan::FirstStart(double time_s) const {
-  return std::lower_bound(times_.start_s.begin(), times_.start_s.end(),
-                          time_s * (1 - kSame)) -
-         times_.start_s.begin();
+  return starts_.FirstFrom(time_s * (1 - kSame));
 }
 
 int64_t RankPlan::FirstEnd(double time_s) const {
-  return std::upper_bound(times_.end_s.begin(), times_.end_s.end(),
-                          time_s * (1 + kSame)) -
-         times_.end_s.begin();
+  return ends_.FirstAfter(time_s * (1 + kSame));
 }
 
 // Compute comes to a FREE when the entry behind it can begin, to an O or L when
@@ -231,7 +233,37 @@ std::vector<RankPlan::Change> RankPlan::ChangesOf(
   return changes;
 }
 
-// Counts as memory/activations.cc does.
+// Counts as memory/activations.cc does: `copies_before(position)` is told in
+// front of each block and of the end, `see(level, position)` what a block
+// needs.
+template <typename CopiesBefore, typename See>
+void RankPlan::Walk(double* now, const CopiesBefore& copies_before,
+                    const See& see) const {
+  const auto size = static_cast<int64_t>(entries_.size());
+  for (int64_t position = 0; position < size;) {
+    copies_before(position);
+    const int64_t behind =
+        position + (entries_[position].joint_with_next ? 2 : 1);
+    for (int64_t at = position; at < behind; ++at) {
+      if (entries_[at].kind == PassKind::kForward) *now += entries_[at].weight;
+    }
+    if (!see(*now, position)) return;
+    const double during = *now;
+    for (int64_t at = position; at < behind; ++at) {
+      const Entry& entry = entries_[at];
+      if (entry.kind == PassKind::kBackwardFull) *now -= entry.weight;
+      if (entry.kind == PassKind::kBackwardInput) {
+        *now -= entry.weight - entry.left_to_weight;
+      }
+      if (entry.kind == PassKind::kBackwardWeight) *now -= entry.left_to_weight;
+    }
+    // Gradients that W needs can weigh more than what B gives back.
+    if (*now > during && !see(*now, position)) return;
+    position = behind;
+  }
+  copies_before(size);
+}
+
 PlannedPeak RankPlan::PeakWith(const std::vector<PlannedMove>& moves,
                                double most) const {
   const std::vector<Change> changes = ChangesOf(moves);
@@ -239,9 +271,10 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedMove>& moves,
   PlannedPeak highest;
   std::vector<double> levels;
   levels.reserve(2 * entries_.size() + moves.size());
-  const auto see = [&] {
-    levels.push_back(now);
-    highest.peak = std::max(highest.peak, now);
+  const auto see = [&](double level, int64_t) {
+    levels.push_back(level);
+    highest.peak = std::max(highest.peak, level);
+    return highest.peak <= most;
   };
   size_t next = 0;
   const auto copies_before = [&](int64_t position) {
@@ -252,37 +285,43 @@ PlannedPeak RankPlan::PeakWith(const std::vector<PlannedMove>& moves,
         continue;
       }
       now += changes[next].bytes;
-      see();
+      see(now, position);
     }
   };
-  const auto size = static_cast<int64_t>(entries_.size());
-  for (int64_t position = 0; position < size;) {
-    copies_before(position);
-    const int64_t behind =
-        position + (entries_[position].joint_with_next ? 2 : 1);
-    for (int64_t at = position; at < behind; ++at) {
-      if (entries_[at].kind == PassKind::kForward) now += entries_[at].weight;
-    }
-    see();
-    if (highest.peak > most) return highest;
-    const double during = now;
-    for (int64_t at = position; at < behind; ++at) {
-      const Entry& entry = entries_[at];
-      if (entry.kind == PassKind::kBackwardFull) now -= entry.weight;
-      if (entry.kind == PassKind::kBackwardInput) {
-        now -= entry.weight - entry.left_to_weight;
-      }
-      if (entry.kind == PassKind::kBackwardWeight) now -= entry.left_to_weight;
-    }
-    // Gradients that W needs can weigh more than what B gives back.
-    if (now > during) see();
-    position = behind;
-  }
-  copies_before(size);
+  Walk(&now, copies_before, see);
   highest.times = std::count_if(
       levels.begin(), levels.end(),
       [&](double level) { return level > highest.peak * (1 - kSame); });
   return highest;
+}
+
+std::vector<double> RankPlan::LevelsWithoutCopies() const {
+  std::vector<double> levels(entries_.size());
+  double now = 0;
+  Walk(
+      &now, [](int64_t) {},
+      [&](double level, int64_t position) {
+        levels[position] = std::max(levels[position], level);
+        return true;
+      });
+  return levels;
+}
+
+double RankPlan::LeastPeak(const std::vector<bool>& away) const {
+  // What is given back in front of each position, less what is taken.
+  std::vector<double> given(entries_.size() + 1);
+  for (size_t index = 0; index < away.size(); ++index) {
+    if (!away[index]) continue;
+    given[activations_[index].behind] += moved_[index];
+    given[activations_[index].needed_at] -= moved_[index];
+  }
+  double peak = 0;
+  double gone = 0;
+  for (size_t position = 0; position < levels_.size(); ++position) {
+    gone += given[position];
+    peak = std::max(peak, levels_[position] - gone);
+  }
+  return peak;
 }
 
 RankOrder RankPlan::OrderWith(const std::vector<PlannedCopy>& copies) const {

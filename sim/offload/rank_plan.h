@@ -8,6 +8,7 @@
 
 #include "sim/offload/activation_plan.h"
 #include "sim/offload/pass_times.h"
+#include "sim/offload/time_index.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
@@ -19,6 +20,7 @@ struct PlannedActivation {
   double ready_s = 0;     // the forward has ended
   double needed_s = 0;    // the first pass that needs it begins
   int64_t needed_at = 0;  // the position of that pass, or of its block
+  int64_t behind = 0;     // the position behind the forward, or its block
   double out_s = 0;       // its O takes
   double in_s = 0;        // its L takes
   // The same while nothing is copied the other way.
@@ -79,6 +81,9 @@ class RankPlan {
   // Of those copies; some peak above `most` where it is above that.
   PlannedPeak PeakWith(const std::vector<PlannedMove>& moves,
                        double most) const;
+  // No moves of a set of activations have a lower peak: those of `away`, by
+  // index, are gone from behind their forward until they are needed.
+  double LeastPeak(const std::vector<bool>& away) const;
   RankOrder OrderWith(const std::vector<PlannedCopy>& copies) const;
 
  private:
@@ -97,7 +102,12 @@ class RankPlan {
     uint64_t bits;
     double bytes;
   };
+  template <typename CopiesBefore, typename See>
+  void Walk(double* now, const CopiesBefore& copies_before,
+            const See& see) const;
   std::vector<Change> ChangesOf(const std::vector<PlannedMove>& moves) const;
+  // What blocks see without copies, [position of the first part].
+  std::vector<double> LevelsWithoutCopies() const;
   double MovedOf(Pass pass) const;  // of `weight`, what copies take
   bool LeavesNothing(const PlannedActivation& activation) const;
   // The first entry that begins, or ends, at `time_s` or later.
@@ -112,6 +122,9 @@ class RankPlan {
   std::vector<PlannedActivation> activations_;
   std::vector<double> moved_;   // [activation]
   std::vector<Entry> entries_;  // of the order
+  std::vector<double> levels_;
+  const TimeIndex starts_;
+  const TimeIndex ends_;
 };
 
 }  // namespace pipewright

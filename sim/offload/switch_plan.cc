@@ -1,75 +1,21 @@
 #include "sim/offload/switch_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <numeric>
-#include <queue>
 #include <utility>
 
+#include "sim/offload/bookings.h"
 #include "sim/offload/copy_lane.h"
+#include "sim/offload/copy_queues.h"
 
 namespace pipewright {
 namespace {
-
-// Peaks this close are the same.
-constexpr double kSamePeak = 1e-9;
-constexpr double kAnyPeak = std::numeric_limits<double>::infinity();
 
 // Bookings that one switch may try: short orders are searched, long ones are
 // booked a few times.
 constexpr int64_t kBookings = 20'000;
 constexpr int64_t kMostTries = 2'000;
-
-struct Candidate {
-  int rank = 0;  // of the switch
-  int32_t activation = 0;
-};
-
-struct Booked {
-  std::vector<std::vector<PlannedMove>> moves;  // [rank]
-  std::vector<double> peaks;                    // [rank]
-  double highest = 0;
-  double sum = 0;
-  int64_t times = 0;
-
-  bool LowerThan(const Booked& other) const {
-    if (std::abs(highest - other.highest) > kSamePeak * other.highest) {
-      return highest < other.highest;
-    }
-    if (std::abs(sum - other.sum) > kSamePeak * other.sum) {
-      return sum < other.sum;
-    }
-    return times < other.times;
-  }
-};
-
-// The highest point of bookings that can be LowerThan `best`, about.
-double MostBelow(const Booked& best) {
-  return best.highest * (1 + 2 * kSamePeak);
-}
-
-// `most`: a peak above it need not be known.
-Booked Finish(const std::vector<RankPlan>& ranks,
-              const std::vector<Candidate>& chosen,
-              const std::vector<PlannedMove>& moves, double most) {
-  Booked booked;
-  booked.moves.resize(ranks.size());
-  for (size_t index = 0; index < chosen.size(); ++index) {
-    booked.moves[chosen[index].rank].push_back(moves[index]);
-  }
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const PlannedPeak peak = ranks[rank].PeakWith(booked.moves[rank], most);
-    booked.peaks.push_back(peak.peak);
-    booked.highest = std::max(booked.highest, peak.peak);
-    booked.sum += peak.peak;
-    booked.times += peak.times;
-    if (peak.peak > most) break;
-  }
-  return booked;
-}
 
 // The copies of one direction in the order of their times; those of a rank stay
 // in its order.
@@ -93,29 +39,9 @@ std::vector<PlannedTurn> TurnsOf(
   return turns;
 }
 
-// When nothing is copied the other way: before the first L of the switch, and
-// from the end of its last O on. A plan that is made for such times keeps to
-// them: no L comes before `first_in_s`, no O ends after `last_out_s`.
-struct OneWay {
-  double first_in_s = -kAnyPeak;  // not known yet: both directions are busy
-  double last_out_s = kAnyPeak;
-
-  double OutSeconds(const PlannedActivation& activation, double out_s) const {
-    return out_s + activation.out_alone_s <= first_in_s ? activation.out_alone_s
-                                                        : activation.out_s;
-  }
-  double InSeconds(const PlannedActivation& activation, double end_s) const {
-    return end_s - activation.in_alone_s >= last_out_s ? activation.in_alone_s
-                                                       : activation.in_s;
-  }
-  bool Keeps(const RankPlan& rank, const PlannedMove& move) const {
-    return move.away_s <= last_out_s && rank.IssueOf(move) >= first_in_s;
-  }
-};
-
 // What a plan has used of it.
-OneWay OneWayOf(const std::vector<RankPlan>& ranks, const Booked& booked) {
-  OneWay way = {.first_in_s = kAnyPeak, .last_out_s = -kAnyPeak};
+OneWay OneWayOf(const std::vector<RankPlan>& ranks, const Bookings& booked) {
+  OneWay way = {.first_in_s = kNever, .last_out_s = -kNever};
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const PlannedMove& move : booked.moves[rank]) {
       way.first_in_s = std::min(way.first_in_s, ranks[rank].IssueOf(move));
@@ -126,21 +52,27 @@ OneWay OneWayOf(const std::vector<RankPlan>& ranks, const Booked& booked) {
 }
 
 // One after the other in `order`, each O as early and each L as late as what is
-// booked already allows; what does not fit is left out.
-Booked BookInGaps(const std::vector<RankPlan>& ranks,
-                  const std::vector<Candidate>& order, const OneWay& way,
-                  double most) {
+// booked already allows; what does not fit is left out. What cannot be lower
+// than `best`, where it is given, may end early, with a peak of kNever.
+Bookings BookInGaps(const std::vector<RankPlan>& ranks,
+                    const std::vector<CopyCandidate>& order, const OneWay& way,
+                    const Bookings* best) {
+  // A look at the peaks takes as long as about as many bookings.
+  constexpr int kLookEvery = 32;
+  AwaySet away(ranks);
+  for (const CopyCandidate& candidate : order) away.Add(candidate);
+  int left_out = 0;
   CopyLane out;
   CopyLane in;
-  std::vector<Candidate> chosen;
+  std::vector<CopyCandidate> chosen;
   std::vector<PlannedMove> moves;
-  for (const Candidate& candidate : order) {
+  for (const CopyCandidate& candidate : order) {
     const RankPlan& rank = ranks[candidate.rank];
     const PlannedActivation& activation =
         rank.activations()[candidate.activation];
     // Alone where that fits, else with both directions busy.
-    double out_s = kAnyPeak;
-    double away_s = kAnyPeak;
+    double out_s = kNever;
+    double away_s = kNever;
     if (activation.ready_s + activation.out_alone_s <= way.first_in_s) {
       out_s = out.Earliest(activation.ready_s, activation.out_alone_s);
       away_s = out_s + activation.out_alone_s;
@@ -149,7 +81,7 @@ Booked BookInGaps(const std::vector<RankPlan>& ranks,
       out_s = out.Earliest(activation.ready_s, activation.out_s);
       away_s = out_s + activation.out_s;
     }
-    double in_s = -kAnyPeak;
+    double in_s = -kNever;
     double loaded_s = 0;
     if (activation.needed_s - activation.in_alone_s >= way.last_out_s) {
       in_s = in.Latest(activation.needed_s, activation.in_alone_s);
@@ -161,171 +93,39 @@ Booked BookInGaps(const std::vector<RankPlan>& ranks,
     }
     const PlannedMove move =
         rank.MoveOf(candidate.activation, out_s, away_s, in_s);
-    if (!rank.Helps(move) || !way.Keeps(rank, move)) continue;
+    if (!rank.Helps(move) || !way.Keeps(rank, move)) {
+      away.Remove(candidate);
+      if (best != nullptr && ++left_out % kLookEvery == 0 &&
+          away.CannotBeLowerThan(*best)) {
+        return {};
+      }
+      continue;
+    }
     out.Book(out_s, away_s);
     in.Book(in_s, loaded_s);
     chosen.push_back(candidate);
     moves.push_back(move);
   }
-  return Finish(ranks, chosen, moves, most);
+  return BookingsOf(ranks, chosen, moves, best);
 }
-
-// Which of several copies that could run goes first.
-enum class Turn { kFirstReady, kFirstNeeded, kLastNeeded };
-
-// All at once: lanes are never idle while a copy could run, so that nothing is
-// lost in gaps. Those that are late in the end are left out, the latest first.
-class Queues {
- public:
-  Queues(const std::vector<RankPlan>& ranks, std::vector<Candidate> chosen,
-         const OneWay& way, Turn turn)
-      : ranks_(ranks), chosen_(std::move(chosen)), way_(way), turn_(turn) {}
-
-  // `most` as Finish has it.
-  Booked Run(double most) && {
-    while (true) {
-      moves_.assign(chosen_.size(), {});
-      RunOut();
-      RunIn();
-      if (!DropLate()) return Finish(ranks_, chosen_, moves_, most);
-    }
-  }
-
- private:
-  struct Waiting {
-    double key;
-    size_t index;
-    // The queue yields the largest.
-    bool operator<(const Waiting& other) const {
-      return key != other.key ? key > other.key : index > other.index;
-    }
-  };
-
-  const PlannedActivation& Of(size_t index) const {
-    return ranks_[chosen_[index].rank].activations()[chosen_[index].activation];
-  }
-
-  // Runs every candidate once on a lane, from `ready` on; `begin(index, time)`
-  // says what it takes.
-  template <typename Ready, typename Key, typename Begin>
-  void RunLane(const Ready& ready, const Key& key, const Begin& begin) {
-    std::vector<size_t> order(chosen_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) {
-      return ready(one) < ready(other);
-    });
-    std::priority_queue<Waiting> waiting;
-    size_t next = 0;
-    double now_s = 0;
-    while (next < order.size() || !waiting.empty()) {
-      if (waiting.empty()) now_s = std::max(now_s, ready(order[next]));
-      for (; next < order.size() && ready(order[next]) <= now_s; ++next) {
-        waiting.push({key(order[next]), order[next]});
-      }
-      const size_t index = waiting.top().index;
-      waiting.pop();
-      now_s += begin(index, now_s);
-    }
-  }
-
-  void RunOut() {
-    RunLane([&](size_t index) { return Of(index).ready_s; },
-            [&](size_t index) {
-              switch (turn_) {
-                case Turn::kFirstReady:
-                  return Of(index).ready_s;
-                case Turn::kFirstNeeded:
-                  return Of(index).needed_s;
-                case Turn::kLastNeeded:
-                  return -Of(index).needed_s;
-              }
-              return 0.0;
-            },
-            [&](size_t index, double now_s) {
-              const double seconds = way_.OutSeconds(Of(index), now_s);
-              moves_[index].out_s = now_s;
-              moves_[index].away_s = now_s + seconds;
-              return seconds;
-            });
-  }
-
-  // The same with time turned round: from the last need backwards.
-  void RunIn() {
-    double last_s = 0;
-    for (size_t index = 0; index < chosen_.size(); ++index) {
-      last_s = std::max(last_s, Of(index).needed_s);
-    }
-    RunLane([&](size_t index) { return last_s - Of(index).needed_s; },
-            [&](size_t index) {
-              switch (turn_) {
-                case Turn::kFirstReady:
-                  return -Of(index).needed_s;
-                case Turn::kFirstNeeded:
-                  return -Of(index).ready_s;
-                case Turn::kLastNeeded:
-                  return Of(index).ready_s;
-              }
-              return 0.0;
-            },
-            [&](size_t index, double back_s) {
-              const double end_s = last_s - back_s;
-              const double seconds = way_.InSeconds(Of(index), end_s);
-              moves_[index].in_s = end_s - seconds;
-              return seconds;
-            });
-  }
-
-  // False where none was late.
-  bool DropLate() {
-    std::vector<std::pair<double, size_t>> late;
-    for (size_t index = 0; index < chosen_.size(); ++index) {
-      PlannedMove& move = moves_[index];
-      const auto [rank, activation] = chosen_[index];
-      move =
-          ranks_[rank].MoveOf(activation, move.out_s, move.away_s, move.in_s);
-      if (ranks_[rank].Helps(move) && way_.Keeps(ranks_[rank], move)) continue;
-      late.emplace_back(move.away_s - move.in_s, index);
-    }
-    if (late.empty()) return false;
-    std::sort(late.rbegin(), late.rend());
-    late.resize((late.size() + 3) / 4);
-    std::vector<bool> drop(chosen_.size());
-    for (const auto& [by_s, index] : late) drop[index] = true;
-    std::vector<Candidate> left;
-    for (size_t index = 0; index < chosen_.size(); ++index) {
-      if (!drop[index]) left.push_back(chosen_[index]);
-    }
-    chosen_ = std::move(left);
-    return true;
-  }
-
-  const std::vector<RankPlan>& ranks_;
-  std::vector<Candidate> chosen_;
-  const OneWay way_;
-  const Turn turn_;
-  std::vector<PlannedMove> moves_;
-};
 
 class Search {
  public:
-  Search(const std::vector<RankPlan>& ranks, std::vector<Candidate> order,
-         const OneWay& way)
-      : ranks_(ranks), order_(std::move(order)), way_(way) {
-    best_ = BookInGaps(ranks_, order_, way_, kAnyPeak);
+  Search(const std::vector<RankPlan>& ranks, const CopyQueues& queues,
+         std::vector<CopyCandidate> order, const OneWay& way)
+      : ranks_(ranks), queues_(queues), order_(std::move(order)), way_(way) {
+    best_ = BookInGaps(ranks_, order_, way_, nullptr);
     tries_ = std::min(kMostTries,
                       kBookings / std::max<int64_t>(1, std::ssize(order_)));
   }
 
-  Booked Run() && {
+  Bookings Run() && {
     // The fewer are away, the sooner each of them is.
     for (int tenths = 10; tenths > 0; --tenths) {
-      const size_t count = (order_.size() * tenths + 9) / 10;
-      const std::vector<Candidate> longest(
-          order_.begin(), order_.begin() + static_cast<int64_t>(count));
-      for (const Turn turn :
-           {Turn::kFirstReady, Turn::kFirstNeeded, Turn::kLastNeeded}) {
-        Booked booked =
-            Queues(ranks_, longest, way_, turn).Run(MostBelow(best_));
+      const int64_t count = (std::ssize(order_) * tenths + 9) / 10;
+      for (const CopyTurn turn : {CopyTurn::kFirstReady, CopyTurn::kFirstNeeded,
+                                  CopyTurn::kLastNeeded}) {
+        Bookings booked = queues_.Run(count, way_, turn, best_);
         if (booked.LowerThan(best_)) best_ = std::move(booked);
       }
     }
@@ -336,7 +136,7 @@ class Search {
     for (bool improved = true; improved && tries_ > 0;) {
       improved = false;
       for (size_t index = 1; index < order_.size() && tries_ > 0; ++index) {
-        std::vector<Candidate> other = order_;
+        std::vector<CopyCandidate> other = order_;
         const auto chosen = other.begin() + static_cast<int64_t>(index);
         std::rotate(other.begin(), chosen, chosen + 1);
         improved |= Try(std::move(other));
@@ -348,20 +148,20 @@ class Search {
  private:
   template <typename Key>
   void TrySorted(const Key& key) {
-    std::vector<Candidate> other = order_;
-    const auto of = [&](const Candidate& candidate) {
+    std::vector<CopyCandidate> other = order_;
+    const auto of = [&](const CopyCandidate& candidate) {
       return key(ranks_[candidate.rank].activations()[candidate.activation]);
     };
     std::stable_sort(other.begin(), other.end(),
-                     [&](const Candidate& one, const Candidate& two) {
+                     [&](const CopyCandidate& one, const CopyCandidate& two) {
                        return of(one) < of(two);
                      });
     Try(std::move(other));
   }
 
-  bool Try(std::vector<Candidate> other) {
+  bool Try(std::vector<CopyCandidate> other) {
     --tries_;
-    Booked booked = BookInGaps(ranks_, other, way_, MostBelow(best_));
+    Bookings booked = BookInGaps(ranks_, other, way_, &best_);
     if (!booked.LowerThan(best_)) return false;
     best_ = std::move(booked);
     order_ = std::move(other);
@@ -369,9 +169,10 @@ class Search {
   }
 
   const std::vector<RankPlan>& ranks_;
-  std::vector<Candidate> order_;
+  const CopyQueues& queues_;  // of `order_` as it was given
+  std::vector<CopyCandidate> order_;
   const OneWay way_;
-  Booked best_;
+  Bookings best_;
   int64_t tries_ = 0;
 };
 
@@ -391,8 +192,8 @@ bool KnowsAlone(const std::vector<RankPlan>& ranks) {
 void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
                 std::vector<RankOrder>* orders, std::vector<RankOffload>* out,
                 SwitchTurns* turns) {
-  std::vector<Candidate> candidates;
-  const Booked none = BookInGaps(ranks, candidates, OneWay(), kAnyPeak);
+  std::vector<CopyCandidate> candidates;
+  const Bookings none = BookInGaps(ranks, candidates, OneWay(), nullptr);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<int32_t> own = ranks[rank].Candidates(choice);
     out->push_back({.activations = std::ssize(ranks[rank].activations()),
@@ -404,17 +205,22 @@ void PlanSwitch(const std::vector<RankPlan>& ranks, const OffloadChoice& choice,
   }
   std::stable_sort(
       candidates.begin(), candidates.end(),
-      [&](const Candidate& one, const Candidate& other) {
+      [&](const CopyCandidate& one, const CopyCandidate& other) {
         return ranks[one.rank].activations()[one.activation].lifespan_s() >
                ranks[other.rank].activations()[other.activation].lifespan_s();
       });
-  Booked best = Search(ranks, candidates, OneWay()).Run();
+  const CopyQueues queues(ranks, candidates);
+  OneWay way;
+  Bookings best = Search(ranks, queues, candidates, way).Run();
   // The times of the first plan's L and O are what the second is made for. Its
   // own may leave more room, so again, a few times.
   constexpr int kMostAgain = 3;
   const int again = KnowsAlone(ranks) ? kMostAgain : 0;
   for (int time = 0; time < again; ++time) {
-    Booked booked = Search(ranks, candidates, OneWayOf(ranks, best)).Run();
+    const OneWay next = OneWayOf(ranks, best);
+    if (next == way) break;
+    way = next;
+    Bookings booked = Search(ranks, queues, candidates, way).Run();
     if (!booked.LowerThan(best)) break;
     best = std::move(booked);
   }

@@ -157,10 +157,19 @@ class NodeDrawing {
             canvas_.Line({centre.x, low}, {to, low}, numa);
             canvas_.Line({to, low}, {to, y}, numa);
           }
-          canvas_.Box(
-              centre, std::max(WidthOf(block), 48.0), kBoxHeight,
-              tree_.numa_nodes > 1 ? absl::StrCat("mem", index) : "memory",
-              kMemoryFill);
+          std::string label =
+              tree_.numa_nodes > 1 ? absl::StrCat("mem", index) : "memory";
+          double width = std::max(WidthOf(block), 48.0);
+          // One of several has no room that is not its devices'.
+          constexpr double kWithBandwidth = 110;
+          if (params_.host.bytes_per_s > 0 &&
+              (width >= kWithBandwidth || tree_.numa_nodes == 1)) {
+            width = std::max(width, kWithBandwidth);
+            absl::StrAppend(&label, " ",
+                            FormatBandwidth(params_.host.bytes_per_s *
+                                            devices_ / tree_.numa_nodes));
+          }
+          canvas_.Box(centre, width, kBoxHeight, label, kMemoryFill);
         });
     if (tree_.numa_nodes > 1) y_ += 12 * tree_.numa_nodes;
   }

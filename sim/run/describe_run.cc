@@ -108,7 +108,8 @@ bool IsLinkOfHost(const Link& link) {
   return absl::EndsWith(link.name, "/to-host") ||
          absl::EndsWith(link.name, "/to-device") ||
          absl::EndsWith(link.name, "/both-ways") ||
-         absl::EndsWith(link.name, "/host-memory");
+         absl::EndsWith(link.name, "/host-memory") ||
+         absl::EndsWith(link.name, "/host-share");
 }
 
 std::optional<SlowReport> DescribeSlow(const PreparedRun& run) {

@@ -74,8 +74,9 @@ class Cluster {
   // and the last on the way back.
   std::vector<LinkId> DeviceToHost(int device) const;
   std::vector<LinkId> HostToDevice(int device) const;
-  // What work of the host on behalf of a device crosses; both routes above
-  // cross it too. Empty where the system says nothing of its hosts' memory.
+  // What work of the host's cores on behalf of a device crosses: the memory,
+  // which both routes above cross too, and their share of it. Empty where the
+  // system says nothing of its hosts' memory.
   std::vector<LinkId> HostMemory(int device) const;
 
   // Sum of the latencies, and the smallest bandwidth, of `links`. An empty

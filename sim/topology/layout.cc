@@ -23,18 +23,20 @@ NodeLayout::NodeLayout(const ShapeParams& params, Nics nics)
       has_nvlink_(params.devices_per_node > 1),
       has_nics_(params.nodes > 1 && nics == Nics::kLinks),
       has_pcie_(params.has_pcie()),
-      has_memory_(params.host.bytes_per_s > 0),
       tree_(HostTreeOf(params)),
+      memories_(params.host.bytes_per_s == 0 ? 0
+                : tree_.on_first             ? 1
+                                             : tree_.numa_nodes),
+      has_shares_(memories_ > 0 && memories_ < devices_),
       nic_offset_(has_nvlink_ ? devices_ * 2 : 0),
       pcie_offset_(nic_offset_ + (has_nics_ ? nics_ * 2 : 0)),
       root_offset_(pcie_offset_ +
                    (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)),
       numa_offset_(root_offset_ +
                    (has_pcie_ && tree_.has_roots() ? tree_.roots * 2 : 0)),
-      memory_offset_(numa_offset_ + (has_pcie_ && tree_.crosses_numa()
-                                         ? (tree_.numa_nodes - 1) * 2
-                                         : 0)),
-      both_offset_(memory_offset_ + (has_memory_ ? devices_ : 0)),
+      both_offset_(numa_offset_ + (has_pcie_ && tree_.crosses_numa()
+                                       ? (tree_.numa_nodes - 1) * 2
+                                       : 0)),
       stride_(both_offset_ + (has_pcie_ && tree_.directions_meet()
                                   ? devices_ / pcie_per_switch_
                                   : 0)) {}
@@ -89,10 +91,6 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
     if (tree_.crosses_numa()) {
       add_blocks("numa", 1, tree_.numa_nodes, tree_.numa);
     }
-    for (int device = 0; has_memory_ && device < devices_; ++device) {
-      links.push_back({absl::StrCat(prefix, "gpu", device, "/host-memory"),
-                       params.host.bytes_per_s, 0, LinkKind::kHost});
-    }
     for (int index = 0; has_pcie_ && tree_.directions_meet() &&
                         index < devices_ / pcie_per_switch_;
          ++index) {
@@ -101,6 +99,35 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
     }
   }
   return links;
+}
+
+void NodeLayout::AddMemoryLinks(const ShapeParams& params,
+                                std::vector<Link>* links) const {
+  for (int node = 0; node < nodes_; ++node) {
+    const std::string prefix = absl::StrCat("node", node, "/");
+    for (int index = 0; index < memories_; ++index) {
+      const std::string numa =
+          tree_.numa_nodes > 1 ? absl::StrCat("numa", index, "/") : "";
+      links->push_back({absl::StrCat(prefix, numa, "host-memory"),
+                        params.host.bytes_per_s * devices_ / tree_.numa_nodes,
+                        0, LinkKind::kHost});
+    }
+    for (int device = 0; has_shares_ && device < devices_; ++device) {
+      links->push_back({absl::StrCat(prefix, "gpu", device, "/host-share"),
+                        params.host.bytes_per_s, 0, LinkKind::kHost});
+    }
+  }
+}
+
+void NodeLayout::AddHostMemory(int device, bool of_cores,
+                               std::vector<LinkId>* links) const {
+  if (memories_ == 0) return;
+  const LinkId first =
+      memory_begin_ +
+      NodeOf(device) * (memories_ + (has_shares_ ? devices_ : 0));
+  const int of_node = device % devices_;
+  links->push_back(first + of_node * memories_ / devices_);
+  if (of_cores && has_shares_) links->push_back(first + memories_ + of_node);
 }
 
 void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links) const {
@@ -127,7 +154,9 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
                           Cluster::RouteFunction route) const {
   std::vector<Link> links = Links(params);
   for (Link& link : fabric) links.push_back(std::move(link));
-  const NodeLayout layout = *this;
+  NodeLayout layout = *this;
+  layout.memory_begin_ = static_cast<LinkId>(links.size());
+  AddMemoryLinks(params, &links);
   return Cluster(
       params.name.empty() ? params.shape : params.name, Devices(),
       std::move(links),
@@ -135,14 +164,14 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
                                          std::vector<LinkId>* out) {
         if (layout.NodeOf(from) != layout.NodeOf(to)) {
           if (!layout.tree_.stages_messages) return route(from, to, out);
-          // The device's share of its host's memory bounds its own copy; what
-          // the NIC reads and writes there is not counted once more.
+          // What the NIC reads and writes in the host's memory is not counted
+          // once more.
           layout.AddHostLinks(from, out);
-          if (layout.has_memory_) out->push_back(layout.HostMemory(from));
+          layout.AddHostMemory(from, false, out);
           layout.AddDeviceLinks(layout.BesideNic(from), out);
           route(from, to, out);
           layout.AddHostLinks(layout.BesideNic(to), out);
-          if (layout.has_memory_) out->push_back(layout.HostMemory(to));
+          layout.AddHostMemory(to, false, out);
           layout.AddDeviceLinks(to, out);
           return;
         }
@@ -151,14 +180,14 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
       },
       [layout](int device, std::vector<LinkId>* out) {
         layout.AddHostLinks(device, out);
-        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
+        layout.AddHostMemory(device, false, out);
       },
       [layout](int device, std::vector<LinkId>* out) {
-        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
+        layout.AddHostMemory(device, false, out);
         layout.AddDeviceLinks(device, out);
       },
       [layout](int device, std::vector<LinkId>* out) {
-        if (layout.has_memory_) out->push_back(layout.HostMemory(device));
+        layout.AddHostMemory(device, true, out);
       });
 }
 

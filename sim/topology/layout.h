@@ -4,8 +4,11 @@
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
 // and down, per PCIe switch to-host and to-device, per PCIe root and per NUMA
-// node but the first likewise, per device its share of the host's memory, per
-// PCIe switch what both of its directions share.
+// node but the first likewise, per PCIe switch what both of its directions
+// share. Behind the links of all nodes and of the fabric, for each node: per
+// NUMA node its memory, per device what the host's cores for it get of that
+// where others have it too. So a system whose memory is known has the numbers
+// of one where it is not, and with them the slow links of a seed.
 #pragma once
 
 #include <string>
@@ -60,18 +63,13 @@ class NodeLayout {
     return NodeOf(device) * stride_ + numa_offset_ + (NumaOf(device) - 1) * 2;
   }
 
-  // Where the bandwidth of host memory is known.
-  LinkId HostMemory(int device) const {
-    return NodeOf(device) * stride_ + memory_offset_ + device % devices_;
-  }
-
   // Where the directions of a PCIe switch slow each other.
   LinkId BothWays(int device) const {
     return NodeOf(device) * stride_ + both_offset_ +
            device % devices_ / pcie_per_switch_;
   }
 
-  // Links of all nodes together; a shape numbers its own from here.
+  // Links of all nodes but for memory; a shape numbers its own from here.
   LinkId num_links() const { return nodes_ * stride_; }
   int nics() const { return nics_; }
   int nodes() const { return nodes_; }
@@ -91,6 +89,12 @@ class NodeLayout {
   // The links from a PCIe switch to the host, in that order, and back.
   void AddHostLinks(int device, std::vector<LinkId>* links) const;
   void AddDeviceLinks(int device, std::vector<LinkId>* links) const;
+  void AddMemoryLinks(const ShapeParams& params,
+                      std::vector<Link>* links) const;
+  // The memory that the host's data of a device lies in, where its bandwidth is
+  // known; and with `of_cores` the device's share of it.
+  void AddHostMemory(int device, bool of_cores,
+                     std::vector<LinkId>* links) const;
   // The first device behind the PCIe switch that the NIC of `device` is on.
   int BesideNic(int device) const {
     return NodeOf(device) * devices_ + NicOf(device) * devices_ / nics_;
@@ -103,15 +107,16 @@ class NodeLayout {
   bool has_nvlink_;
   bool has_nics_;
   bool has_pcie_;
-  bool has_memory_;
   HostTree tree_;
+  int memories_;  // of a node; 0: their bandwidth is not known
+  bool has_shares_;
   int nic_offset_;
   int pcie_offset_;
   int root_offset_;
   int numa_offset_;
-  int memory_offset_;
   int both_offset_;
-  int stride_;  // links of a node
+  int stride_;                // links of a node but for memory
+  LinkId memory_begin_ = -1;  // the first of memory, once it is known
 };
 
 }  // namespace pipewright

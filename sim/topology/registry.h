@@ -32,7 +32,9 @@ inline constexpr double kMostHostRate = 1e15;
 // What the hosts of a system can do, of one device's share of its node. 0:
 // nobody says.
 struct HostClass {
-  double bytes_per_s = 0;  // of its memory
+  // Of its memory. A node has that of all its devices, which copies share; the
+  // host's cores get no more than this for one device.
+  double bytes_per_s = 0;
   // Bytes that it reads and writes for each parameter: gradient, weight and
   // both moments in fp32 for Adam; fp32 in, bf16 out, allocated, for a cast.
   double adam_bytes = 28;

@@ -10,7 +10,9 @@
 namespace pipewright {
 namespace {
 
-// Arguments: ranks, microbatches, chunks; offload of everything at k = 1.
+// Arguments: ranks, microbatches, chunks; ranks on each switch, which take
+// turns on it; and how many percent of its time a copy takes while nothing is
+// copied the other way. Offload of everything, O and L as long as F, B and W.
 void BM_OffloadPlan(benchmark::State& state) {
   ScheduleParams params;
   params.pp = static_cast<int>(state.range(0));
@@ -33,10 +35,19 @@ void BM_OffloadPlan(benchmark::State& state) {
   costs.out_s.assign(schedule->stages(), 1.5 / params.vpp);
   costs.in_s = costs.out_s;
   costs.weight.assign(schedule->stages(), 1);
+  const auto on_switch = static_cast<int>(state.range(3));
+  for (int rank = 0; rank < params.pp; ++rank) {
+    costs.switch_of_rank.push_back(rank / on_switch);
+  }
+  const double alone = static_cast<double>(state.range(4)) / 100;
   double peak = 0;
   for (auto _ : state) {
     // A plan of the same costs is known.
     for (double& seconds : costs.out_s) seconds *= 1 + 1e-12;
+    costs.out_alone_s = costs.out_s;
+    costs.in_alone_s = costs.in_s;
+    for (double& seconds : costs.out_alone_s) seconds *= alone;
+    for (double& seconds : costs.in_alone_s) seconds *= alone;
     const auto plan = PlanOffload(schedule, *program, {}, costs);
     PW_CHECK(plan.ok());
     peak = 0;
@@ -50,8 +61,12 @@ void BM_OffloadPlan(benchmark::State& state) {
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_OffloadPlan)
-    ->Args({8, 32, 4})
-    ->Args({32, 128, 4})
+    ->Args({8, 32, 4, 1, 100})
+    ->Args({32, 128, 4, 1, 100})
+    ->Args({32, 128, 4, 2, 100})
+    ->Args({32, 128, 4, 1, 70})
+    ->Args({32, 128, 4, 2, 70})
+    ->Args({32, 128, 4, 8, 70})
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace

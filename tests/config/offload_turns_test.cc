@@ -13,6 +13,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/run/simulated_run.h"
 #include "sim/topology/registry.h"
+#include "sim/topology/system.h"
 #include "tests/support/lowering.h"
 #include "tests/support/prepare.h"
 #include "tests/support/random_program.h"
@@ -70,6 +71,52 @@ TEST_CASE("pcie switches: both directions share the memory of the host",
   CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.6));
   CHECK(switches.DevicesOn(0) == 1);
   CHECK_FALSE(switches.IsShared(0));
+}
+
+// Two of eight devices copy: 32 GB/s of 80. All of a NUMA node do: 64 of 40.
+TEST_CASE("pcie switches: idle neighbours leave their part of the memory",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.pcie_per_switch = 1;
+  params.host.bytes_per_s = 10e9;
+  CHECK(PcieSwitches(Ranks(params, 2, 1), 1, 2).SharersOf(0, true, kBoth) ==
+        Approx(1));
+  params.own["pcie_roots"] = "2";
+  params.own["numa_nodes"] = "2";
+  const Network half = Ranks(params, 4, 1);
+  CHECK(PcieSwitches(half, 1, 4).SharersOf(0, true, kBoth) == Approx(1.6));
+  // Its own L does not run, those of its neighbours do: 7 flows of 40 GB/s.
+  CHECK(PcieSwitches(half, 1, 4).SharersOf(0, true, kSame) == Approx(1.4));
+}
+
+// Four switches that copy 16 GB/s each, both ways, and 12 one way: the fourth
+// has 70 - 48 = 22 GB/s, more than it can take.
+TEST_CASE("pcie switches: what others cannot take is no slowdown",
+          "[config][offload]") {
+  ShapeParams params = Node();
+  params.own["pcie_alone_factor"] = "1.5";
+  params.host.bytes_per_s = 70e9 / 8;
+  const Network network = Ranks(params, 8, 1);
+  const PcieSwitches switches(network, 1, 8);
+  CHECK(switches.SharersInTurn(0, true, kSame) == Approx(1));
+  CHECK(switches.SharersInTurn(0, true, kBoth) == Approx(1.5));
+}
+
+// By the numbers of the systems: 63 GB/s of each switch for 288 on A100, 126 of
+// each device for 392 from H100 on.
+TEST_CASE("pcie switches: who can fill the memory of a shipped host",
+          "[config][offload]") {
+  const auto fill = [](const char* system, int pp) {
+    return CopiesFillMemory(Ranks(FindSystem(system).value(), pp, 1), 1, pp);
+  };
+  CHECK_FALSE(fill("dgx-a100", 8));
+  CHECK_FALSE(fill("dgx-h100", 3));
+  CHECK(fill("dgx-h100", 4));
+  CHECK_FALSE(fill("gb200-nvl72", 8));  // nobody says how fast it is
+  // Two NUMA nodes of four devices each: three of one fill it.
+  ShapeParams halves = FindSystem("dgx-h100").value();
+  halves.own["pcie_roots"] = halves.own["numa_nodes"] = "2";
+  CHECK(CopiesFillMemory(Ranks(halves, 3, 1), 1, 3));
 }
 
 // 8 GB/s each way at once, 12 GB/s to the host alone.

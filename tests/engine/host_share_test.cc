@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "sim/engine/fluid_clock.h"
 #include "tests/support/host_runs.h"
 #include "tests/support/lowering.h"
@@ -201,6 +202,68 @@ TEST_CASE("host: planted faults change the update", "[offload][engine]") {
   CHECK(changed([](SideOp& op) {  // half of the states
     if (op.kind == OpKind::kCopyOut) op.bytes /= 2;
   }));
+}
+
+// By hand: devices of 30 GB/s each way and a share of 40 GB/s of their host's
+// memory, which has 320. Each moves 30e9 bytes out and as many in, and in 40e9
+// bytes of memory a step of 40/28 e9 parameters.
+TEST_CASE("host: eight devices have a share of the memory each, one has more",
+          "[offload][engine]") {
+  const PlainHost host = {.copy_bytes_per_s = 30e9, .memory_bytes_per_s = 40e9};
+  LowerOptions options =
+      testing::HostOptions(host, {.parameters = 1}, /*ranks=*/8);
+  options.offload = {};
+  options.optimizer = OptimizerMode::kNone;
+  std::string order =
+      "pp 8 vpp 1 microbatches 1 slices 1 replicas 1 placement plain";
+  for (int rank = 0; rank < 8; ++rank) {
+    absl::StrAppend(&order, "\n", rank, ": F0 BW0");
+  }
+  const auto seconds = [&](int devices, bool copies, bool steps,
+                           const std::string& engine) {
+    Program program = Lowered(Parsed(order), options);
+    for (int rank = 0; rank < devices; ++rank) {
+      if (copies) {
+        AttachOp(program, rank, 2,
+                 {.kind = OpKind::kCopyOut,
+                  .stream = Stream::kMasterCopy,
+                  .bytes = 30e9});
+        AttachOp(program, rank, 2,
+                 {.kind = OpKind::kCopyIn,
+                  .stream = Stream::kMomentumCopy,
+                  .bytes = 30e9});
+      }
+      if (steps) {
+        AttachOp(program, rank, 2,
+                 {.kind = OpKind::kHostAdam,
+                  .stream = Stream::kCpu,
+                  .parameters = 40e9 / 28,
+                  .host_bytes_each = 28});
+      }
+    }
+    REQUIRE(VerifyProgram(program) == absl::OkStatus());
+    return RunSeconds(program, engine);
+  };
+  for (const std::string engine : kSharing) {
+    INFO(engine);
+    // 60 GB/s of one device, and of five 300; six want 360, and have 53.3 each.
+    CHECK(seconds(1, true, false, engine) == Approx(1).epsilon(1e-9));
+    CHECK(seconds(5, true, false, engine) == Approx(1).epsilon(1e-9));
+    CHECK(seconds(6, true, false, engine) == Approx(360. / 320).epsilon(1e-9));
+    CHECK(seconds(8, true, false, engine) == Approx(480. / 320).epsilon(1e-9));
+    // Cores have no neighbour's part, however idle he is.
+    CHECK(seconds(1, false, true, engine) == Approx(1).epsilon(1e-9));
+    CHECK(seconds(8, false, true, engine) == Approx(1).epsilon(1e-9));
+    // Copies beside a step go on in what the neighbours leave; where all do
+    // both, 100e9 bytes of each have 40 GB/s.
+    CHECK(seconds(1, true, true, engine) == Approx(1).epsilon(1e-9));
+    CHECK(seconds(3, true, true, engine) == Approx(1).epsilon(1e-9));
+    CHECK(seconds(8, true, true, engine) == Approx(2.5).epsilon(1e-9));
+  }
+  // Where nothing is shared all take what they take alone: a step its share,
+  // copies PCIe.
+  CHECK(seconds(8, true, false, "fast") == Approx(1).epsilon(1e-12));
+  CHECK(seconds(8, false, true, "fast") == Approx(1).epsilon(1e-12));
 }
 
 // A PCIe switch halves what two devices get of it at once, whatever their

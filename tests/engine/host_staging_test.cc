@@ -88,8 +88,9 @@ TEST_CASE("host staging: its routes cross the host on both sides",
   CHECK(testing::LinkNames(direct, direct.Route(3, 9)) ==
         Strings{"node0/nic3/up", "node1/nic1/down"});
   CHECK(testing::LinkNames(staged, staged.Route(3, 9)) ==
-        Strings{"node0/pcie1/to-host", "node0/pcie1/to-device", "node0/nic3/up",
-                "node1/nic1/down", "node1/pcie0/to-host",
+        Strings{"node0/pcie1/to-host", "node0/host-memory",
+                "node0/pcie1/to-device", "node0/nic3/up", "node1/nic1/down",
+                "node1/pcie0/to-host", "node1/host-memory",
                 "node1/pcie0/to-device"});
   // Inside a node nothing changes.
   CHECK(staged.Route(3, 5) == direct.Route(3, 5));
@@ -100,8 +101,9 @@ TEST_CASE("host staging: its routes cross the host on both sides",
   params.own["network_staging"] = "host";
   const Cluster few = BuildCluster(params).value();
   CHECK(testing::LinkNames(few, few.Route(7, 8)) ==
-        Strings{"node0/pcie3/to-host", "node0/pcie2/to-device", "node0/nic1/up",
-                "node1/nic0/down", "node1/pcie0/to-host",
+        Strings{"node0/pcie3/to-host", "node0/host-memory",
+                "node0/pcie2/to-device", "node0/nic1/up", "node1/nic0/down",
+                "node1/pcie0/to-host", "node1/host-memory",
                 "node1/pcie0/to-device"});
 }
 

@@ -108,8 +108,9 @@ TEST_CASE("topology svg: the inside of a node", "[svg]") {
   const Cluster cluster = BuildCluster(params).value();
   const std::string svg = TopologySvg({{"roce", complete, &cluster}});
   for (const char* label :
-       {">NVSwitch<", ">gpu7<", ">nic7<", ">pcie3<", ">root3<", ">mem1<",
-        ">NVLink: 300 GBps, 300 ns<", ">PCIe to the host: 31.5 GBps, 1 us<",
+       {">NVSwitch<", ">gpu7<", ">nic7<", ">pcie3<", ">root3<",
+        ">mem1 144 GBps<", ">NVLink: 300 GBps, 300 ns<",
+        ">PCIe to the host: 31.5 GBps, 1 us<",
         ">NUMA node to the first: 96 GBps, 100 ns<", ">switch<"}) {
     INFO(label);
     CHECK(Count(svg, label) == 1);

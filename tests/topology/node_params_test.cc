@@ -107,9 +107,9 @@ TEST_CASE("node params: what both directions of a switch share", "[topology]") {
     const Cluster cluster = BuildCluster(params).value();
     CHECK(LinkNames(cluster, cluster.DeviceToHost(3)) ==
           Strings{"node0/pcie1/to-host", "node0/pcie1/both-ways",
-                  "node0/root0/to-host", "node0/gpu3/host-memory"});
+                  "node0/root0/to-host", "node0/numa0/host-memory"});
     CHECK(LinkNames(cluster, cluster.HostToDevice(3)) ==
-          Strings{"node0/gpu3/host-memory", "node0/root0/to-device",
+          Strings{"node0/numa0/host-memory", "node0/root0/to-device",
                   "node0/pcie1/both-ways", "node0/pcie1/to-device"});
     const double pcie = params.pcie.bytes_per_s;
     CHECK(cluster.BandwidthOf(cluster.DeviceToHost(3)) == Approx(1.25 * pcie));
@@ -119,6 +119,76 @@ TEST_CASE("node params: what both directions of a switch share", "[topology]") {
             .loads;
     CHECK(cluster.RateOf(both) == Approx(pcie));
   }
+}
+
+TEST_CASE("node params: the memory of a host is that of all its devices",
+          "[topology]") {
+  for (const ShapeInfo* shape : AllShapes()) {
+    INFO(shape->name);
+    ShapeParams params = Host(shape->name);
+    const Cluster bare = BuildCluster(params).value();
+    params.host.bytes_per_s = 50e9;
+    const Cluster local = BuildCluster(params).value();
+    CHECK(LinkNames(local, local.HostMemory(3)) ==
+          Strings{"node0/numa0/host-memory", "node0/gpu3/host-share"});
+    const int last = local.num_devices() - 4;
+    const std::string node = absl::StrCat("node", params.nodes - 1);
+    CHECK(LinkNames(local, local.HostMemory(last)) ==
+          Strings{node + "/numa1/host-memory", node + "/gpu4/host-share"});
+    CHECK(LinkNames(local, local.DeviceToHost(last)).back() ==
+          node + "/numa1/host-memory");
+    CHECK(LinkNames(local, local.HostToDevice(last)).front() ==
+          node + "/numa1/host-memory");
+    const auto bandwidth = [](const Cluster& cluster, LinkId link) {
+      return cluster.links()[link].bytes_per_s;
+    };
+    // Four devices each; the cores of one have no more than its share.
+    CHECK(bandwidth(local, local.HostMemory(3)[0]) == Approx(200e9));
+    CHECK(bandwidth(local, local.HostMemory(3)[1]) == Approx(50e9));
+    // What is there without them has the same number.
+    for (size_t link = 0; link < bare.links().size(); ++link) {
+      CHECK(bare.links()[link].name == local.links()[link].name);
+    }
+
+    // All data on the first NUMA node: half of the memory for all eight.
+    params.own["host_numa"] = "first";
+    const Cluster first = BuildCluster(params).value();
+    CHECK(LinkNames(first, first.HostMemory(7)) ==
+          Strings{"node0/numa0/host-memory", "node0/gpu7/host-share"});
+    CHECK(bandwidth(first, first.HostMemory(7)[0]) == Approx(200e9));
+
+    params.own["host_numa"] = "local";
+    params.own["numa_nodes"] = "1";
+    const Cluster whole = BuildCluster(params).value();
+    CHECK(LinkNames(whole, whole.HostMemory(7))[0] == "node0/host-memory");
+    CHECK(bandwidth(whole, whole.HostMemory(7)[0]) == Approx(400e9));
+
+    // No link is there for nothing.
+    for (const Cluster& cluster : {local, first, whole}) {
+      std::set<LinkId> used;
+      const int count = cluster.num_devices();
+      for (int from = 0; from < count; ++from) {
+        for (const LinkId link : cluster.DeviceToHost(from)) used.insert(link);
+        for (const LinkId link : cluster.HostToDevice(from)) used.insert(link);
+        for (const LinkId link : cluster.HostMemory(from)) used.insert(link);
+        for (int to = 0; to < count; ++to) {
+          for (const LinkId link : cluster.Route(from, to)) used.insert(link);
+        }
+      }
+      CHECK(used.size() == cluster.links().size());
+    }
+  }
+}
+
+// A node of one device has its memory to itself.
+TEST_CASE("node params: the memory of a single device has no shares",
+          "[topology]") {
+  ShapeParams params = *FindSystem("gh200");
+  params.nodes = 2;
+  const Cluster cluster = BuildCluster(params).value();
+  CHECK(LinkNames(cluster, cluster.HostMemory(1)) ==
+        Strings{"node1/host-memory"});
+  CHECK(cluster.BandwidthOf(cluster.HostMemory(1)) == 448e9);
 }
 
 TEST_CASE("node params: halved by twice the bandwidth", "[topology]") {
@@ -170,13 +240,14 @@ TEST_CASE("node params: the RoCE node has two sockets", "[topology]") {
   ShapeParams params = FindSystem("a100-roce").value();
   const Cluster local = BuildCluster(params).value();
   CHECK(LinkNames(local, local.DeviceToHost(7)) ==
-        Strings{"node0/pcie3/to-host"});
+        Strings{"node0/pcie3/to-host", "node0/numa1/host-memory"});
   params.own["host_numa"] = "first";
   const Cluster first = BuildCluster(params).value();
   CHECK(LinkNames(first, first.DeviceToHost(3)) ==
-        Strings{"node0/pcie1/to-host"});
+        Strings{"node0/pcie1/to-host", "node0/numa0/host-memory"});
   CHECK(LinkNames(first, first.DeviceToHost(4)) ==
-        Strings{"node0/pcie2/to-host", "node0/numa1/to-host"});
+        Strings{"node0/pcie2/to-host", "node0/numa1/to-host",
+                "node0/numa0/host-memory"});
 }
 
 }  // namespace

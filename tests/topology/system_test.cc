@@ -97,7 +97,8 @@ TEST_CASE("system: a superchip's host has a memory of known speed",
   // Chip to chip, then the host's memory, which is the narrower of the two.
   CHECK(cluster.BandwidthOf(cluster.DeviceToHost(0)) == 448e9);
   // A device of a DGX may take its neighbours' part.
-  CHECK(FindSystem("dgx-h100")->host.bytes_per_s == 0);
+  CHECK(FindSystem("dgx-h100")->host.bytes_per_s == 49e9);
+  CHECK(FindSystem("gb200-nvl72")->host.bytes_per_s == 0);
   std::string bad(kSystem);
   bad += "host_memory_bandwidth { value: \"9 apples\" source: \"sheet\" }\n";
   const auto refused = ParseSystem(bad, "box.textproto");

@@ -17,8 +17,10 @@ namespace pipewright {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Blocks up to the horizon that make it worth while to run parts apart.
+// Blocks up to the horizon that make it worth while to run parts apart, and
+// those that are looked at: each draws its jitter.
 constexpr int kLeastBlocks = 8;
+constexpr int kMostBlocks = 32;
 // Rounding of a sum of times.
 constexpr double kRoom = 1 - 1e-9;
 
@@ -196,12 +198,12 @@ bool EventRun::MayMeetNow(const Device& device) const {
 
 // Not before the passes up to the next collective of several replicas, or to
 // the end of this start, have run one after the other. Looks no further than
-// `latest_s`; *blocks: of passes up to there.
+// `latest_s` and some blocks of passes; *blocks: of passes up to there.
 double EventRun::EarliestMeeting(const Device& device, double now_s,
                                  double latest_s, int* blocks) const {
   *blocks = 0;
-  if (device.ended) return kNever;
   if (MayMeetNow(device)) return now_s;
+  if (device.ended) return kNever;
   const RankOrder& order = *device.program().order;
   const std::vector<int64_t>& meets_at =
       meets_at_[program_.ClassOf(device.replica)][device.rank];
@@ -216,7 +218,7 @@ double EventRun::EarliestMeeting(const Device& device, double now_s,
     position += PartsOf(order[position]);
   }
   double date_s = std::max(now_s, device.clock_s);
-  while (position < stop && date_s < latest_s) {
+  while (position < stop && date_s < latest_s && *blocks < kMostBlocks) {
     const Pass* const block = order.data() + position;
     if (EntryOf(block->kind()) != Entry::kBlock) {
       ++position;

@@ -322,7 +322,7 @@ class EventRun {
   uint32_t NewTransfer(Transfer transfer);
   void Share(uint32_t transfer, double now_s);
   bool StartAlone(uint32_t transfer, double now_s);
-  void LeaveLinks(const Transfer& transfer);
+  void LeaveLinks(uint32_t number, const Transfer& transfer);
   void EndTransfer(uint32_t transfer, double end_s);
   void EndHold(int device, double end_s);
   void SetQueueTimer(int queue);
@@ -407,8 +407,9 @@ class EventRun {
   std::vector<Beside> owners_;            // [item]
   std::vector<double> expected_s_;        // [item] its end at its pace now
   struct LinkUse {
+    static constexpr uint32_t kNobody = ~uint32_t{0};
     int32_t transfers = 0;
-    uint32_t last = 0;  // the one, when it is one
+    uint32_t last = kNobody;  // that came, unless it has left
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
   // Where copies take turns: switches of each source, links in use, and copies

@@ -147,16 +147,18 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
   for (const LinkLoad& load : plans_[transfer.source].shared) {
     LinkUse& use = link_use_[load.link];
     alone &= use.transfers == 0;
-    Transfer& other = transfers_[use.last];
-    // One that is just ending needs no share any more.
-    if (use.transfers == 1 && other.lone && other.lone_end_s > now_s) {
-      other.lone = false;
-      ++summary_.flows;
-      ++outstanding_;
-      transport_->StartFlow(
-          other.source,
-          (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s, now_s,
-          use.last);
+    if (use.transfers == 1 && use.last != LinkUse::kNobody) {
+      Transfer& other = transfers_[use.last];
+      // One that is just ending needs no share any more.
+      if (other.lone && other.lone_end_s > now_s) {
+        other.lone = false;
+        ++summary_.flows;
+        ++outstanding_;
+        transport_->StartFlow(
+            other.source,
+            (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s,
+            now_s, use.last);
+      }
     }
     ++use.transfers;
     use.last = number;
@@ -170,14 +172,17 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
   return true;
 }
 
-void EventRun::LeaveLinks(const Transfer& transfer) {
+// Who stays there has not been alone, and the number will be another's.
+void EventRun::LeaveLinks(uint32_t number, const Transfer& transfer) {
   if (!time_lone_transfers_ || transfer.source < 0 || transfer.bytes == 0 ||
       plans_[transfer.source].sharing != Sharing::kFlow ||
       plans_[transfer.source].pool >= 0) {
     return;
   }
   for (const LinkLoad& load : plans_[transfer.source].shared) {
-    --link_use_[load.link].transfers;
+    LinkUse& use = link_use_[load.link];
+    --use.transfers;
+    if (use.last == number) use.last = LinkUse::kNobody;
   }
 }
 
@@ -210,7 +215,7 @@ void EventRun::OnQueueTimer(int number, uint32_t version) {
 void EventRun::EndTransfer(uint32_t number, double end_s) {
   if (beside_ != nullptr) LeaveBeside(&transfers_[number].item, end_s);
   const Transfer transfer = transfers_[number];
-  LeaveLinks(transfer);
+  LeaveLinks(number, transfer);
   free_transfers_.push_back(number);
   EndTurn(transfer, end_s);
   switch (transfer.of) {

@@ -26,7 +26,8 @@ void TakeAll(TimerQueue& queue, std::vector<Timer>* timers) {
 PartedEvents::PartedEvents(const Program& program, EventRun* run)
     : run_(run),
       of_parts_(run->num_parts() == 1 ? 0 : run->num_parts()),
-      wait_(kEventsOfDevice * program.pp() * program.replicas) {
+      least_events_(kEventsOfDevice * program.pp() * program.replicas),
+      wait_(least_events_) {
   if (program.network.cluster == nullptr) return;
   links_.emplace(*program.network.cluster, run->plans(), run->pools());
 }

@@ -36,12 +36,13 @@ class PartedEvents {
     if (run_->num_parts() == 1 || run_->events() < next_try_) return;
     double from_s = now_s;
     double horizon_s = run_->Horizon(from_s);
-    if (horizon_s > from_s) {
+    bool worth = horizon_s > from_s;
+    if (worth) {
       Split(now_s);
-      // A program that has come to a deadlock would have a horizon for ever.
-      int64_t before = -1;
-      while (horizon_s > from_s && run_->events() > before) {
-        before = run_->events();
+      // Where transfers take long, or nothing is left to happen, little happens
+      // up to the horizon.
+      while (worth && horizon_s > from_s) {
+        const int64_t before = run_->events();
         run_->BeginApart(horizon_s);
         for (int part = 0; part < run_->num_parts(); ++part) {
           Enter(part);
@@ -54,11 +55,14 @@ class PartedEvents {
           Leave(part);
         }
         from_s = horizon_s;
-        horizon_s = run_->Horizon(from_s);
+        worth = run_->events() - before >= least_events_;
+        if (worth) horizon_s = run_->Horizon(from_s);
       }
       run_->EndApart();
       Merge();
     }
+    // It is tried again the later the oftener it has not been worth it.
+    wait_ = worth ? least_events_ : 2 * wait_;
     next_try_ = run_->events() + wait_;
   }
 
@@ -75,7 +79,8 @@ class PartedEvents {
   TimerQueue timers_;
   std::vector<TimerQueue> of_parts_;
   // To look for the horizon takes as long as some events of each device.
-  const int64_t wait_;
+  const int64_t least_events_;
+  int64_t wait_;
   int64_t next_try_ = 0;
 };
 

@@ -5,8 +5,37 @@
 # schedules/ and topologies/, where each file is on its own.
 option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
-# So that two compilers always have work, and none needs more than a GiB.
+# About so many, so that two compilers always have work, and none needs more than
+# a GiB.
 set(PIPEWRIGHT_UNITY_FILES 8)
+
+# The header that most work touches. Files that see it are compiled together, and
+# apart from the others, which a change of it then leaves alone.
+set(PIPEWRIGHT_UNITY_HEADER sim/program/program.h)
+
+# Is that header among what `path` includes, or what that includes, as it was when
+# CMake ran? An answer that has become wrong costs time, nothing else.
+function(sees_unity_header path result)
+  get_property(known GLOBAL PROPERTY sees_unity_header_${path})
+  if("${known}" STREQUAL "")
+    set(known FALSE)
+    set(file ${PROJECT_SOURCE_DIR}/${path})
+    if(path STREQUAL PIPEWRIGHT_UNITY_HEADER)
+      set(known TRUE)
+    elseif(EXISTS ${file})
+      file(STRINGS ${file} includes REGEX "^#include \"(sim|execute|calibrate)/")
+      foreach(include IN LISTS includes)
+        string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" header "${include}")
+        sees_unity_header(${header} known)
+        if(known)
+          break()
+        endif()
+      endforeach()
+    endif()
+    set_property(GLOBAL PROPERTY sees_unity_header_${path} ${known})
+  endif()
+  set(${result} ${known} PARENT_SCOPE)
+endfunction()
 
 function(compile_folders_together target)
   if(NOT PIPEWRIGHT_UNITY)
@@ -24,13 +53,29 @@ function(compile_folders_together target)
     endif()
     cmake_path(GET path PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER ${folder} folder)
-    if(NOT DEFINED count_${folder})
-      set(count_${folder} 0)
+    sees_unity_header(${path} sees_header)
+    if(sees_header)
+      string(APPEND folder _program)
     endif()
-    math(EXPR group "${count_${folder}} / ${PIPEWRIGHT_UNITY_FILES}")
-    math(EXPR count_${folder} "${count_${folder}} + 1")
-    set_source_files_properties(${source} PROPERTIES
-      UNITY_GROUP ${folder}_${group})
+    list(APPEND folders ${folder})
+    list(APPEND files_${folder} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    list(LENGTH files_${folder} files)
+    # One or two files over are no reason for one more.
+    math(EXPR groups "(${files} + ${PIPEWRIGHT_UNITY_FILES} - 3)
+      / ${PIPEWRIGHT_UNITY_FILES}")
+    if(groups EQUAL 0)
+      set(groups 1)
+    endif()
+    set(index 0)
+    foreach(source IN LISTS files_${folder})
+      math(EXPR group "${index} * ${groups} / ${files}")
+      math(EXPR index "${index} + 1")
+      set_source_files_properties(${source} PROPERTIES
+        UNITY_GROUP ${folder}_${group})
+    endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

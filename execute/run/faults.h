@@ -9,10 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/program/program.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct Faults {
   // Passes of this kind take `factor` times as long, on all ranks or on one.

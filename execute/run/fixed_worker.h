@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "execute/run/worker.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 

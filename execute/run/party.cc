@@ -11,6 +11,7 @@
 #include "sim/base/exceptions.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -117,6 +118,10 @@ absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
   }
   Judge(verdict);
   return verdict;
+}
+
+Address Party::AddressOf(int process) const {
+  return {process / program_->pp(), process % program_->pp()};
 }
 
 std::string Party::NameOf(int process) const {

@@ -56,9 +56,7 @@ class Party {
 
   int64_t run() const { return run_; }
   Pulse& pulse() { return pulse_; }
-  Address AddressOf(int process) const {
-    return {process / program_->pp(), process % program_->pp()};
-  }
+  Address AddressOf(int process) const;
   std::string NameOf(int process) const;
 
   // See FirstOfAll.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "execute/transport/message.h"
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
 
 namespace pipewright {
 

@@ -17,6 +17,7 @@
 #include "sim/base/status.h"
 #include "sim/base/worst.h"
 #include "sim/engine/isolated_times.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

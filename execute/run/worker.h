@@ -13,9 +13,11 @@
 #include "absl/status/statusor.h"
 #include "execute/transport/device_memory.h"
 #include "execute/transport/message.h"
-#include "sim/program/program.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
+
+struct Start;
 
 class Worker : public DeviceMemory {
  public:

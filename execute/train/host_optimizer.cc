@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -22,9 +22,11 @@
 #include "execute/train/memory_pool.h"
 #include "execute/train/stage.h"
 #include "sim/program/lower.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
+struct RankProgram;
 
 // The part of a stage that this rank's replica steps.
 struct SteppedPart {

@@ -12,6 +12,7 @@
 #include "kernels/loader.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

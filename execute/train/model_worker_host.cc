@@ -11,6 +11,7 @@
 #include "execute/train/model_worker.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "execute/train/model_worker.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

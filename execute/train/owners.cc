@@ -6,6 +6,7 @@
 #include "execute/train/memory_pool.h"
 #include "execute/train/units.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

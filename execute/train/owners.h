@@ -10,9 +10,10 @@
 #include "execute/train/owner_memory.h"
 #include "execute/transport/process_group.h"
 #include "kernels/kernels.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct Owners {
   std::shared_ptr<SharedBlocks> blocks;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "execute/train/units.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

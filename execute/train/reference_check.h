@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "execute/train/model_worker.h"
 #include "execute/train/reference.h"
+#include "execute/train/worker_options.h"
 #include "sim/program/lower.h"
 
 namespace pipewright {

@@ -13,6 +13,7 @@
 #include "execute/train/training_wire.h"
 #include "execute/train/units.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/base/check.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 
@@ -19,6 +20,11 @@ Units::Units(const Program& program) : placement_(program.schedule->placement) {
     stage_of_.insert(stage_of_.end(), layers, stage);
     count_ += layers;
   }
+}
+
+int Units::Of(const RankProgram& rank, Pass pass, int stage) const {
+  return first_of_[stage] +
+         (rank.layers.empty() ? 0 : rank.layers[pass.chunk()].layer);
 }
 
 std::vector<int> Units::OfRank(int rank, int direction) const {

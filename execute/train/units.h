@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "execute/train/executed_model.h"
-#include "sim/program/program.h"
+#include "sim/schedule/pass.h"
+#include "sim/schedule/placement.h"
 
 namespace pipewright {
+
+struct Program;
+struct RankProgram;
 
 class Units {
  public:
@@ -24,10 +28,7 @@ class Units {
     return placement_.RankOf(stage_of_[unit], direction);
   }
   // Of a pass in a rank's own order; `stage` is its lane's.
-  int Of(const RankProgram& rank, Pass pass, int stage) const {
-    return first_of_[stage] +
-           (rank.layers.empty() ? 0 : rank.layers[pass.chunk()].layer);
-  }
+  int Of(const RankProgram& rank, Pass pass, int stage) const;
   // Of a rank, ascending.
   std::vector<int> OfRank(int rank, int direction) const;
   // [side op] of a rank, -1: of none or of several.

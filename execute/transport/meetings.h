@@ -4,9 +4,11 @@
 #include <string>
 
 #include "execute/transport/message.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
+struct SideOp;
 
 // "rank 2", "rank 2 of replica 1".
 std::string RankName(const Program& program, Address address);

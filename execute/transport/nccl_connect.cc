@@ -9,6 +9,7 @@
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "execute/transport/nccl/module.h"
 #include "kernels/kernels.h"
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
 
 namespace pipewright {
 

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "execute/transport/message.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct CommPlan {
   std::vector<Address> members;

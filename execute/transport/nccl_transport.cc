@@ -10,6 +10,7 @@
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

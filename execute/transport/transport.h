@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "execute/transport/device_memory.h"
 #include "execute/transport/message.h"
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
 
 namespace pipewright {
 

@@ -26,6 +26,7 @@
 #include "sim/cli/verbs.h"
 #include "sim/config/offload_turns.h"
 #include "sim/config/prepare.h"
+#include "sim/program/program.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
 

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "sim/cli/execute_report.h"
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // "zb-v, pp 4, 8 microbatches, virtual clock", above a grid.
 std::string ExecuteTitle(const ExecuteReport& report);

@@ -5,9 +5,10 @@
 #include "absl/status/status.h"
 #include "sim/cli/execute_report.h"
 #include "sim/config/prepare.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // Where and by which clock a program runs.
 struct WayToRun {

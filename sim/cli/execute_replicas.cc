@@ -10,6 +10,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/offload/optimizer_plan.h"
+#include "sim/program/program.h"
 #include "sim/sequences/packer.h"
 
 namespace pipewright {

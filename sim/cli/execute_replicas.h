@@ -9,9 +9,10 @@
 #include "absl/status/status.h"
 #include "execute/train/executed_model.h"
 #include "sim/config/prepare.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // The mode of data parallelism of the run becomes that of all its classes, and
 // gradients are reduced where no sizes are known.

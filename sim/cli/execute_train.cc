@@ -16,6 +16,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_verb.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

@@ -15,6 +15,7 @@
 #include "sim/cli/execute_row.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/prepare.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/plot/figure.h"
+#include "sim/program/program.h"
 #include "sim/report/facts.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"

@@ -32,7 +32,7 @@ absl::StatusOr<std::string> Svg(PreparedRun prepared) {
                       Simulate(std::move(prepared), options));
   GridOptions grid;
   grid.title = run.schedule().name;
-  return ScheduleGridSvg(run.program, trace.ops(), grid);
+  return ScheduleGridSvg(*run.program, trace.ops(), grid);
 }
 
 FileFormat FormatOf(absl::string_view form) {

@@ -10,6 +10,7 @@
 #include "sim/cli/simulate_seeds.h"
 #include "sim/cli/verbs.h"
 #include "sim/explain/page_extras.h"
+#include "sim/program/program.h"
 #include "sim/report/facts.h"
 #include "sim/report/html.h"
 #include "sim/report/memory_svg.h"
@@ -107,7 +108,7 @@ absl::Status SimulateVerb::Run() {
   const PreparedRun& run = simulated.prepared;
   // Some are known only of the program.
   PrintWarnings({run.warnings.begin() + warned, run.warnings.end()});
-  const Program& program = simulated.program;
+  const Program& program = *simulated.program;
   Report& report = simulated.report;
   // On the terminal they already stand beside the text.
   if (!json && !files.wanted("-o")) report.warnings.clear();

@@ -8,6 +8,7 @@
 #include "sim/base/status.h"
 #include "sim/compare/conditions.h"
 #include "sim/compare/replay_pair.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

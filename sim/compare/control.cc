@@ -11,6 +11,7 @@
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {

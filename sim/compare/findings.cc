@@ -14,6 +14,7 @@
 #include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/compare/cell_names.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/status.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/status.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

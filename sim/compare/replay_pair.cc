@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sim/base/check.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/offload/copy_turns.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

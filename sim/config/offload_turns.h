@@ -6,9 +6,10 @@
 
 #include "absl/status/status.h"
 #include "sim/config/prepare.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // With strategy.offload_sharing in-turn, and one order of passes: whose copy is
 // next on each switch is settled before the run (sim/offload/copy_turns.h).

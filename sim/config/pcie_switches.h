@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "sim/config/prepare.h"
-#include "sim/program/program.h"
+#include "sim/program/network.h"
 
 namespace pipewright {
+
+struct Program;
 
 // Which copies run beside one.
 enum class CopiesBeside { kBothWays, kSameWay };

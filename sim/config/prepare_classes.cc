@@ -14,6 +14,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/refuse_slow.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/program.h"
 #include "sim/program/slow_devices.h"
 
 namespace pipewright {

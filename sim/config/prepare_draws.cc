@@ -7,6 +7,7 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -70,11 +71,16 @@ void TakeFactors(const MicrobatchFactors& factors, const PassCosts& costs,
 
 }  // namespace
 
+DrawPlan::DrawPlan()
+    : programs_(std::make_unique<Kept<absl::StatusOr<Program>>>()) {}
+
+DrawPlan::~DrawPlan() = default;
+
 const absl::StatusOr<Program>& DrawPlan::ProgramOf(
     const std::shared_ptr<const Schedule>& schedule,
     const LowerOptions& options) {
-  return programs_.Get(absl::StrCat(schedule->microbatches),
-                       [&] { return Lower(schedule, options); });
+  return programs_->Get(absl::StrCat(schedule->microbatches),
+                        [&] { return Lower(schedule, options); });
 }
 
 absl::Status DrawPlan::Join(const Program& first, const Program& other) {

@@ -15,14 +15,16 @@
 #include "sim/base/kept.h"
 #include "sim/config/prepare.h"
 #include "sim/program/lower.h"
-#include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
 
+struct Program;
+
 class DrawPlan {
  public:
-  DrawPlan() = default;
+  DrawPlan();
+  ~DrawPlan();
   DrawPlan(const DrawPlan&) = delete;
   DrawPlan& operator=(const DrawPlan&) = delete;
 
@@ -45,7 +47,7 @@ class DrawPlan {
 
  private:
   Kept<absl::StatusOr<std::shared_ptr<const Schedule>>> schedules_;
-  Kept<absl::StatusOr<Program>> programs_;
+  const std::unique_ptr<Kept<absl::StatusOr<Program>>> programs_;
   Kept<absl::Status> joins_;
 };
 

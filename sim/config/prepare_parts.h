@@ -19,12 +19,14 @@
 #include "sim/model/stages.h"
 #include "sim/program/group_paths.h"
 #include "sim/program/lower.h"
-#include "sim/program/program.h"
+#include "sim/program/network.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
+
+struct Program;
 
 // Sizes once it is clear where they come from.
 struct RunSizes {

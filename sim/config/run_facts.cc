@@ -289,13 +289,15 @@ bool RunFacts::MappingMatters() const {
   return false;
 }
 
-const std::optional<Program>& RunFacts::program() const {
-  if (lowered_) return program_;
+const Program* RunFacts::program() const {
+  if (lowered_) return program_.get();
   lowered_ = true;
   absl::StatusOr<Program> program = Lower(run_.schedule.lowered, run_.lower);
   // What is wrong with it is told by whoever runs it.
-  if (program.ok()) program_ = *std::move(program);
-  return program_;
+  if (program.ok()) {
+    program_ = std::make_shared<const Program>(*std::move(program));
+  }
+  return program_.get();
 }
 
 bool RunFacts::StepsSo(SubgroupStep step) const {

@@ -3,15 +3,16 @@
 // first call.
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "absl/strings/string_view.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/program/program.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {
+
+struct Program;
 
 class RunFacts {
  public:
@@ -92,14 +93,15 @@ class RunFacts {
   bool MappingMatters() const;
 
  private:
-  const std::optional<Program>& program() const;
+  // Null where it cannot be lowered.
+  const Program* program() const;
   bool EstimateCrosses(absl::string_view part) const;
 
   const PreparedRun& run_;
   const RunSizes& sizes_;
   const ShapeParams* shape_;
   mutable bool lowered_ = false;
-  mutable std::optional<Program> program_;
+  mutable std::shared_ptr<const Program> program_;
 };
 
 }  // namespace pipewright

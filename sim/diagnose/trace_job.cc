@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

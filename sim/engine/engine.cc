@@ -10,6 +10,7 @@
 #include "sim/base/names.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/program/program.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {

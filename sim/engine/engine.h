@@ -9,10 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/base/progress.h"
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // One rank of one replica, first iteration, passes only.
 struct RankTimes {

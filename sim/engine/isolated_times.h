@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/program/program.h"
-
 namespace pipewright {
+
+struct Program;
 
 struct IsolatedTimes {
   int dp_class = 0;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/isolated_times.h"
+#include "sim/schedule/schedule.h"
 
 namespace pipewright {
 

@@ -8,6 +8,7 @@
 #include "sim/base/status.h"
 #include "sim/cost/student.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

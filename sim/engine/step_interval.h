@@ -26,9 +26,10 @@
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/cost/time_source.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct StepInterval {
   double low_s = 0;

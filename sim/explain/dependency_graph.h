@@ -14,10 +14,13 @@
 
 #include "absl/status/statusor.h"
 #include "sim/engine/engine.h"
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
+#include "sim/schedule/pass.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 class DependencyGraph {
  public:

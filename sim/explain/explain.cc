@@ -13,6 +13,7 @@
 #include "sim/base/status.h"
 #include "sim/explain/dependency_graph.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -44,7 +45,7 @@ absl::Status CheckExplainable(const PreparedRun&, const Program& program) {
 // The kinds of time that this run has, by their names in --what-if.
 std::vector<std::string> KindsOf(const SimulatedRun& run) {
   std::vector<std::string> kinds;
-  const Program& program = run.program;
+  const Program& program = *run.program;
   std::array<bool, kNumPassKinds> has{};
   bool optimizer = false;
   for (const RankProgram& rank : program.ranks) {
@@ -128,10 +129,10 @@ absl::StatusOr<Explanation> Explain(const RunConfig& config,
   simulate.admit = &CheckExplainable;
   PW_ASSIGN_OR_RETURN(out.run, Simulate(config, context, simulate));
   PW_ASSIGN_OR_RETURN(const DependencyGraph graph,
-                      BuildDependencyGraph(out.run.program, trace.ops(),
+                      BuildDependencyGraph(*out.run.program, trace.ops(),
                                            out.run.summary.iterations()));
   PW_ASSIGN_OR_RETURN(out.step,
-                      ExplainStep(out.run.program, graph, out.run.summary));
+                      ExplainStep(*out.run.program, graph, out.run.summary));
   if (options.what_if.any()) {
     PW_ASSIGN_OR_RETURN(Report report,
                         ReportWith(config, options.what_if, context));

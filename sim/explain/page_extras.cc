@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/explain/dependency_graph.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -24,7 +25,7 @@ using Nodes = std::vector<DependencyGraph::Node>;
 
 // "" where the replay is that of simulate.
 std::string WhyNoReplay(const SimulatedRun& run) {
-  const Program& program = run.program;
+  const Program& program = *run.program;
   if (run.prepared.config.engine != "fast") {
     return "the engine shares links, and a replay does not; engine fast has "
            "them";
@@ -79,12 +80,12 @@ std::vector<int32_t> Sorted(const DependencyGraph& graph,
 // Do the links of a system make all times but those of passes, and none of
 // those? Then one factor is that of all links (`network` of --what-if).
 bool LinksAreApart(const SimulatedRun& run) {
-  if (run.program.network.cluster == nullptr) return false;
+  if (run.program->network.cluster == nullptr) return false;
   // Estimated and measured passes have messages inside.
   if (run.prepared.costs.follow_model()) return false;
   // Copies wait for the host, too.
   return !run.prepared.offload && !run.prepared.lower.offload.active() &&
-         !run.program.schedule->Has(PassKind::kOffload);
+         !run.program->schedule->Has(PassKind::kOffload);
 }
 
 // `hops`: whether what crosses the network has a factor.
@@ -136,8 +137,8 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
     return has[static_cast<size_t>(one)] || has[static_cast<size_t>(other)];
   };
   const PassCosts& costs = run.prepared.costs.passes;
-  const Placement& placement = run.program.schedule->placement;
-  const int pp = run.program.pp();
+  const Placement& placement = run.program->schedule->placement;
+  const int pp = run.program->pp();
   std::vector<PageReplay::Slider> sliders;
   const auto add = [&](const char* key, const char* name, double seconds,
                        double least = 0) {
@@ -157,8 +158,8 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
   }
   // Links carry collectives too, so there it is one factor for both.
   if (has[static_cast<size_t>(ReplayFactor::kHop)]) {
-    if (run.program.network.cluster == nullptr) {
-      add("hop", "hop", run.program.network.hop_s);
+    if (run.program->network.cluster == nullptr) {
+      add("hop", "hop", run.program->network.hop_s);
     } else {
       // It divides bandwidths, so simulate refuses 0.
       add("hop", "network, all links", 0, 0.01);
@@ -169,7 +170,7 @@ std::vector<PageReplay::Slider> SlidersOf(const SimulatedRun& run,
 
 // Nothing where the trace does not begin when the graph says.
 std::optional<PageReplay> ReplayOf(const SimulatedRun& run) {
-  Program whole = run.program;
+  Program whole = *run.program;
   whole.until_steady = false;
   FullTrace trace;
   EngineOptions options;
@@ -197,7 +198,7 @@ std::optional<PageReplay> ReplayOf(const SimulatedRun& run) {
   }
   PageReplay replay;
   replay.iterations = summary->iterations();
-  replay.until_steady = run.program.until_steady;
+  replay.until_steady = run.program->until_steady;
   const CostChoice& given = run.prepared.config.costs;
   replay.recompute_follows =
       !given.recompute_s && (given.forward_s || !given.stage_forward_s.empty());
@@ -257,7 +258,7 @@ std::vector<PagePiece> CriticalPathOf(const Program& program,
 PageExtras PageExtrasOf(const SimulatedRun& run,
                         const std::vector<TraceOp>& ops) {
   PageExtras extras;
-  extras.path = CriticalPathOf(run.program, ops);
+  extras.path = CriticalPathOf(*run.program, ops);
   extras.no_replay = WhyNoReplay(run);
   if (extras.no_replay.empty()) {
     extras.replay = ReplayOf(run);

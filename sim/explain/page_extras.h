@@ -6,12 +6,13 @@
 
 #include <vector>
 
-#include "sim/program/program.h"
 #include "sim/report/run_data.h"
 #include "sim/run/simulated_run.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // `ops`: at least those of iteration 0 of the replicas that are drawn.
 PageExtras PageExtrasOf(const SimulatedRun& run,

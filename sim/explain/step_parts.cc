@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 #include "sim/trace/timeline.h"
 
 namespace pipewright {

@@ -22,9 +22,10 @@
 #include "absl/strings/string_view.h"
 #include "sim/engine/engine.h"
 #include "sim/explain/dependency_graph.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 enum class StepPart : uint8_t {
   // Compute.

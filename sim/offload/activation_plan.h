@@ -15,10 +15,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
+
+struct Program;
 
 // What may go.
 struct OffloadChoice {

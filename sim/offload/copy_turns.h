@@ -18,9 +18,11 @@
 
 #include "absl/status/status.h"
 #include "sim/offload/activation_plan.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct DpClass;
+struct Program;
 
 struct SwitchCopies {
   std::vector<int> ranks;  // on one switch

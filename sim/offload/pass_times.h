@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // Of one rank. Seconds from the start of the iteration, [position] of its
 // order; both passes of a block have the block's. What is no pass (O, L, FREE,

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "sim/cost/collective_time.h"
+#include "sim/program/network.h"
 #include "sim/program/network_time.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
 

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // `classes[k]`, of one class itself, is what each replica of class k runs:
 // lowered for all replicas, as if they were all like it, and with options that

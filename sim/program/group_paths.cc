@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/program/ring_traffic.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/cost/analytic.h"
-#include "sim/program/program.h"
+#include "sim/program/network.h"
 
 namespace pipewright {
 

@@ -5,6 +5,7 @@
 
 #include "sim/cost/exchange.h"
 #include "sim/program/ring_traffic.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {

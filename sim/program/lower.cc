@@ -8,6 +8,7 @@
 #include "sim/program/lane_exchanges.h"
 #include "sim/program/lowering.h"
 #include "sim/replay/wiring.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {

@@ -12,10 +12,13 @@
 #include "sim/offload/optimizer_plan.h"
 #include "sim/program/data_parallel.h"
 #include "sim/program/layer_options.h"
-#include "sim/program/program.h"
+#include "sim/program/network.h"
+#include "sim/program/wait_rule.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
+
+struct Program;
 
 enum class OptimizerMode {
   kNone,           // iterations follow each other with no barrier

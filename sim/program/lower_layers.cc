@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/program/gathers_layers.h"
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 

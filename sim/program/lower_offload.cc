@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 // One reduction a stage, at its SYNC or as soon as its last weight gradient is

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

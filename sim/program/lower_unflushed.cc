@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/program/lowering.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

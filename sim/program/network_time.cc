@@ -11,6 +11,7 @@
 #include "sim/program/add_time.h"
 #include "sim/program/collective_phases.h"
 #include "sim/program/ring_traffic.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 

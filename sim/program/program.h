@@ -22,106 +22,19 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
-#include "sim/profile/profile.h"
-#include "sim/program/collective_algorithm.h"
 #include "sim/program/group.h"
 #include "sim/program/lane_hook.h"
 #include "sim/program/layer_part.h"
+#include "sim/program/network.h"
+#include "sim/program/op_kind.h"
 #include "sim/program/peer_plan.h"
+#include "sim/program/wait_rule.h"
 #include "sim/schedule/schedule.h"
-#include "sim/topology/cluster.h"
-#include "sim/topology/mapping.h"
 
 namespace pipewright {
-
-enum class Stream : uint8_t {
-  kCompute,
-  kSend,
-  kReceive,
-  kCollective,
-  kD2H,
-  kH2D,
-  kCpu,  // the host's cores
-  // Copies of an optimizer's states, one stream for each array, both ways.
-  kMomentumCopy,
-  kVarianceCopy,
-  kMasterCopy,
-  // Weights that the host has made, to the device: several at once.
-  kWeightCopy,
-  kCast,  // a thread of the host that casts them
-  kGradientCopy,
-  kReduction,  // of gradients, where it has a stream beside kCollective's
-};
-inline constexpr int kNumStreams = 14;
-absl::string_view StreamName(Stream stream);
-// What is issued to it starts in that order, one at a time; else as soon as it
-// has its inputs.
-constexpr bool RunsInOrder(Stream stream) {
-  return stream != Stream::kWeightCopy;
-}
-
-enum class OpKind : uint8_t {
-  kPass,     // F B W BW R on the compute stream
-  kSend,     // the sender's side of a transfer
-  kReceive,  // the receiver's side
-  kOffload,  // O: activations of one pass to the host
-  kLoad,     // L: and back
-  kWait,     // joins other streams; takes no time
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBarrier,    // a collective without bytes
-  kPull,       // one-sided read from `peer`'s memory; the peer does nothing
-  kPush,       // one-sided write into it
-  kCpu,        // work on the host
-  kOptimizer,  // update of the rank's parameters
-  kValidate,   // check of a step taken early
-  kRollback,   // undo of such a step
-  kPredict,    // weights that the optimizer is expected to make
-  kDrop,       // receives what a false start has made needless
-  kCopyOut,    // from the device to its host
-  kCopyIn,     // and back
-  kHostAdam,   // update of a subgroup of parameters by the host's cores
-  kHostCast,   // its weights from fp32 to bf16, there
-  kHostUndo,   // takes such an update back
-  kFlush,      // gradients to the host, while the device waits
-  kCast,       // gradients or weights of a subgroup, by the device
-};
-inline constexpr int kNumOpKinds = 25;
-absl::string_view OpKindName(OpKind kind);
-constexpr bool IsCollective(OpKind kind) {
-  return kind >= OpKind::kAllReduce && kind <= OpKind::kBarrier;
-}
-constexpr bool IsOneSided(OpKind kind) {
-  return kind == OpKind::kPull || kind == OpKind::kPush;
-}
-constexpr bool IsHostCopy(OpKind kind) {
-  return kind == OpKind::kCopyOut || kind == OpKind::kCopyIn;
-}
-// What shares the memory of a host, and its links: its time depends on what
-// runs beside it.
-constexpr bool UsesHost(OpKind kind) {
-  return kind >= OpKind::kCopyOut && kind <= OpKind::kHostUndo;
-}
-
-// When a transfer between passes starts and which ranks it blocks.
-enum class WaitRule : uint8_t {
-  // As soon as the producing pass has ended. It does not block either rank.
-  kBuffered,
-  // When the producing pass has ended and the consumer's rank has come to the
-  // consuming pass. It blocks both ranks until it has ended. A rank that has
-  // both to send and to receive sends first.
-  kRendezvous,
-  // As kRendezvous, but what a rank sends after one pass and receives before
-  // the next one is posted together and awaited together, unless an attached
-  // side operation or a copy is issued between them.
-  kBatched,
-};
-absl::string_view WaitRuleName(WaitRule rule);
 
 // What every microbatch of one (rank, kind, replica, chunk) has in common.
 struct Lane {
@@ -219,22 +132,6 @@ struct Start {
                ? is_false
                : !again || op.starts == SideOp::Starts::kEvery;
   }
-};
-
-// Time of a hop: either the same for every hop, or a cluster's links.
-struct Network {
-  // Used when `cluster` is null; 0: free.
-  double hop_s = 0;
-  std::shared_ptr<const Cluster> cluster;
-  std::shared_ptr<const RankMapping> mapping;
-  // Whose collectives those of gradients and parameters take the time of
-  // (network_time.h), of one device a rank; null: nobody's.
-  std::shared_ptr<const Profile> measured;
-  // Of collectives on a cluster that are not measured.
-  CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
-  // So many parts a rank's devices are, one behind the other, that hold the
-  // same parameters.
-  int context_parallel = 1;
 };
 
 // A transfer of a false start whose consumer is beyond its end.

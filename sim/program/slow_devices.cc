@@ -6,6 +6,7 @@
 
 #include "sim/base/check.h"
 #include "sim/cost/exchange.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "sim/program/group_paths.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct DpClass;
+struct Program;
 
 // Of the devices of one rank of a replica.
 struct Slowness {

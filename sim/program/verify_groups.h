@@ -2,9 +2,10 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
+
+struct Program;
 
 // The members of each group meet equally often and alike: the ranks of one
 // replica, and where the group spans replicas those of all classes too; who is

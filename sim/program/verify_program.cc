@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 #include "sim/program/verify_groups.h"
 
 namespace pipewright {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
+#include "sim/program/program.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/report.h"

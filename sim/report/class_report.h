@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "sim/engine/engine.h"
-#include "sim/program/program.h"
 
 namespace pipewright {
 
+struct Program;
 struct Report;
 
 struct DpClassReport {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/program/network_time.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/program/program.h"
-
 namespace pipewright {
+
+struct Program;
 
 struct CollectiveReport {
   int group = 0;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/quantity.h"
+#include "sim/program/program.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/page_data.h"
@@ -52,7 +53,7 @@ Entries Sorted(const Gallery& gallery) {
 std::string NeverFlushed(const Entries& drawn) {
   std::vector<std::string> names;
   for (const GalleryEntry* entry : drawn) {
-    const Schedule* schedule = entry->program.schedule.get();
+    const Schedule* schedule = entry->program->schedule.get();
     if (schedule != nullptr && schedule->update_every > 0) {
       names.push_back(EscapeXml(entry->name));
     }
@@ -87,7 +88,7 @@ std::string Overview(const Entries& drawn) {
   };
   for (const GalleryEntry* entry : drawn) {
     const Report& report = entry->report;
-    const Schedule* schedule = entry->program.schedule.get();
+    const Schedule* schedule = entry->program->schedule.get();
     table.rows.push_back(
         {entry->name, absl::StrCat(report.vpp), absl::StrCat(report.slices),
          time(report.span_s.global), time(report.iteration_s),
@@ -155,7 +156,7 @@ std::string Pictures(const Entries& drawn) {
                 "</p>\n<div id=\"timeline-", number++,
                 "\" class=\"live-only\"></div>\n<div class=\"grid scroll "
                 "static\" tabindex=\"0\">\n",
-                ScheduleGridSvg(entry->program, entry->ops, options),
+                ScheduleGridSvg(*entry->program, entry->ops, options),
                 "</div>\n")));
   }
   return out;
@@ -194,7 +195,7 @@ std::string Data(const Entries& drawn) {
   std::vector<double> peak;
   for (const GalleryEntry* entry : drawn) {
     const Report& report = entry->report;
-    runs.push_back(RunJson(report, entry->program, entry->ops,
+    runs.push_back(RunJson(report, *entry->program, entry->ops,
                            {.name = entry->name}, nullptr, &data));
     names.push_back(entry->name);
     iteration.push_back(report.iteration_s);

@@ -3,14 +3,16 @@
 // together. No network.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct GalleryEntry {
   std::string name;
@@ -20,7 +22,7 @@ struct GalleryEntry {
   // follows is empty.
   std::string refusal;
   Report report;
-  Program program;
+  std::shared_ptr<const Program> program;
   std::vector<TraceOp> ops;  // of the first iteration of one replica
 };
 

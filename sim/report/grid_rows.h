@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "sim/program/program.h"
 #include "sim/report/palette.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 enum class Part : uint8_t { kWhole, kUpper, kLower };
 

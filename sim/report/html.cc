@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/program/program.h"
 #include "sim/report/cost_html.h"
 #include "sim/report/facts.h"
 #include "sim/report/format.h"

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
 
 struct PageExtras;
+struct Program;
 
 // `more`: sections of HTML that follow the headline; may be empty. `extras`:
 // critical path and sliders (run_data.h); may be null.

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "sim/program/program.h"
 #include "sim/report/page_data.h"
 #include "sim/report/report.h"
 #include "sim/report/run_data.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // What every section sees; `replica` and `iteration` are those drawn.
 struct RunPage {

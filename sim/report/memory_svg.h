@@ -8,10 +8,11 @@
 
 #include "absl/strings/string_view.h"
 #include "sim/memory/schedule_memory.h"
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct MemoryPicture {
   int replica = 0;  // data-parallel

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

@@ -9,8 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
+#include "sim/program/program.h"
 #include "sim/report/json_row.h"
 #include "sim/report/report_tree.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "sim/engine/engine.h"
 #include "sim/engine/step_interval.h"
-#include "sim/program/program.h"
 #include "sim/report/class_report.h"
 #include "sim/report/collective_report.h"
 #include "sim/report/cost_report.h"
@@ -24,6 +23,8 @@
 #include "sim/report/throughput.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct GlobalAndPerRank {
   double global = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/base/quantity.h"
+#include "sim/program/program.h"
 #include "sim/report/memory_svg.h"
 #include "sim/report/palette.h"
 #include "sim/trace/memory_timeline.h"

@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
 #include "sim/report/page_data.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // One operation on a chain of dependencies; seconds from the start of the run.
 struct PagePiece {

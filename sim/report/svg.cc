@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/program/program.h"
 #include "sim/report/format.h"
 #include "sim/report/grid_rows.h"
 #include "sim/report/palette.h"

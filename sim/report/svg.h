@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct GridOptions {
   int replica = 0;  // data-parallel

@@ -16,9 +16,11 @@
 #include "sim/engine/engine.h"
 #include "sim/engine/fluid_clock.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
 #include "sim/schedule/registry.h"
+#include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
 

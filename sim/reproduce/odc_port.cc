@@ -19,6 +19,7 @@
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_draws.h"
 #include "sim/engine/known_times.h"
+#include "sim/program/program.h"
 #include "sim/reproduce/odc.h"
 #include "sim/reproduce/table.h"
 #include "sim/schedule/registry.h"

@@ -17,6 +17,7 @@
 #include "sim/engine/engine.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
+#include "sim/program/program.h"
 #include "sim/report/jitter_report.h"
 
 namespace pipewright {

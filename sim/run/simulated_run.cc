@@ -6,6 +6,7 @@
 #include "sim/config/offload_turns.h"
 #include "sim/memory/activations.h"
 #include "sim/offload/copy_turns.h"
+#include "sim/program/program.h"
 #include "sim/report/class_report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/step_prediction.h"
@@ -142,10 +143,11 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
 absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
                                       const SimulateOptions& options) {
   SimulatedRun run;
-  PW_ASSIGN_OR_RETURN(run.program, LowerRun(prepared));
-  WarnOfDroppedTurns(run.program, &prepared.warnings);
+  PW_ASSIGN_OR_RETURN(Program program, LowerRun(prepared));
+  WarnOfDroppedTurns(program, &prepared.warnings);
   PW_ASSIGN_OR_RETURN(ProgramResult result,
-                      SimulateProgram(prepared, run.program, options));
+                      SimulateProgram(prepared, program, options));
+  run.program = std::make_shared<const Program>(std::move(program));
   run.prepared = std::move(prepared);
   run.summary = std::move(result.summary);
   run.report = std::move(result.report);

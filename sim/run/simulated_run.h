@@ -10,6 +10,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +21,12 @@
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
 #include "sim/engine/engine.h"
-#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // What a caller wants besides the numbers. Nothing that is not asked for costs
 // anything.
@@ -41,7 +44,7 @@ struct SimulateOptions {
 
 struct SimulatedRun {
   PreparedRun prepared;
-  Program program;
+  std::shared_ptr<const Program> program;  // never null
   RunSummary summary;
   Report report;
 

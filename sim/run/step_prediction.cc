@@ -5,6 +5,7 @@
 #include "sim/base/status.h"
 #include "sim/cost/back_to_back.h"
 #include "sim/cost/estimate_error.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

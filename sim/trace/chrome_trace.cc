@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/program/program.h"
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
 

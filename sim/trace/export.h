@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "sim/memory/schedule_memory.h"
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 #include "sim/trace/trace_origin.h"
 
 namespace pipewright {
+
+struct Program;
 
 // Bytes of a rank's memory as a run has measured them: the most during a pass,
 // and the amount in use after it.

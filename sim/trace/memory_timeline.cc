@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

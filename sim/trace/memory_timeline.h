@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "sim/memory/schedule_memory.h"
-#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 // What one operation of a trace does to its rank's memory: `during` is there
 // between its start and its end only, `at_start` and `at_end` stay.

@@ -9,6 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "sim/program/program.h"
+#include "sim/topology/mapping.h"
 #include "sim/trace/memory_timeline.h"
 
 namespace pipewright {

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "sim/memory/schedule_memory.h"
-#include "sim/program/program.h"
 #include "sim/trace/export.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
+
+struct Program;
 
 struct Timeline {
   // One rank of one data-parallel replica. Sorted by replica, then rank.

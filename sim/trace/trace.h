@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/program/program.h"
+#include "sim/program/op_kind.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/schedule/pass.h"
 
 namespace pipewright {
 namespace {

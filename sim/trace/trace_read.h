@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/program/wait_rule.h"
+#include "sim/schedule/pass.h"
 #include "sim/trace/trace.h"
 #include "sim/trace/trace_events.h"
 #include "sim/trace/trace_origin.h"

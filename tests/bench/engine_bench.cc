@@ -13,8 +13,10 @@
 #include "sim/engine/simgrid_engine.h"
 #include "sim/memory/activations.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
+#include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
 

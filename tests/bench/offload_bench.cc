@@ -5,6 +5,7 @@
 #include "sim/base/check.h"
 #include "sim/offload/activation_plan.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {

@@ -13,6 +13,7 @@
 #include "sim/base/file.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/program/program.h"
 #include "tests/support/w1_by_hand.h"
 
 namespace pipewright {

@@ -13,6 +13,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/program/program.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/sequences/lengths.h"
 #include "sim/sequences/packer.h"

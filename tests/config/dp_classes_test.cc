@@ -37,7 +37,7 @@ TEST_CASE("dp_classes: numbers of microbatches and a slow rank",
   const SimulatedRun run =
       Simulated(Run("replicas: [3, 1], microbatches: [4, 3], slower: [1, 2], "
                     "slow_rank: [-1, 0]"));
-  const Program& program = run.program;
+  const Program& program = *run.program;
   REQUIRE(program.num_classes() == 2);
   CHECK(program.replicas == 4);
   CHECK(program.class_of_replica == std::vector<int>{0, 0, 0, 1});
@@ -72,9 +72,9 @@ TEST_CASE("dp_classes: schedules and factors of each", "[config][dp_classes]") {
           "microbatch_factor: [1, 1, 1, 2, 1]");
   yaml.erase(0, yaml.find('\n') + 1);  // no schedule.name
   const SimulatedRun run = Simulated(yaml);
-  CHECK(run.program.dp_class(0).schedule->name == "1f1b");
-  CHECK(run.program.dp_class(1).schedule->name == "gpipe");
-  CHECK(run.program.dp_class(1).microbatch_factor ==
+  CHECK(run.program->dp_class(0).schedule->name == "1f1b");
+  CHECK(run.program->dp_class(1).schedule->name == "gpipe");
+  CHECK(run.program->dp_class(1).microbatch_factor ==
         std::vector<double>{1, 2, 1});
   REQUIRE(run.report.dp_classes);
   CHECK(run.report.dp_classes->classes[0].span_s == Approx(9));

@@ -13,6 +13,7 @@
 #include "sim/cost/estimate_error.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/profile/store.h"
+#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/step_prediction.h"

@@ -21,6 +21,7 @@
 #include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
+#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
 #include "sim/topology/registry.h"

@@ -8,6 +8,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/network_time.h"
+#include "sim/topology/mapping.h"
 #include "tests/support/device_flows.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"

@@ -15,6 +15,7 @@
 #include "sim/program/dp_classes.h"
 #include "sim/program/lane_exchanges.h"
 #include "sim/program/slow_devices.h"
+#include "sim/topology/mapping.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 #include "tests/support/step_flows.h"

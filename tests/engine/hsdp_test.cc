@@ -13,6 +13,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/timed_engine.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"

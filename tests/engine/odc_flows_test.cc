@@ -12,6 +12,7 @@
 #include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/odc_nodes.h"

@@ -7,6 +7,7 @@
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/program/program.h"
 #include "sim/schedule/text.h"
 #include "tests/support/lowering.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/engine/fast_engine.h"
+#include "sim/program/program.h"
 #include "tests/support/lowering.h"
 
 namespace pipewright {

@@ -11,6 +11,7 @@
 #include "execute/run/fixed_worker.h"
 #include "execute/run/rank_outcome.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "execute/train/training.h"
+#include "sim/program/program.h"
 #include "tests/support/small_training.h"
 
 namespace pipewright {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "execute/train/model_worker.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 

@@ -11,6 +11,7 @@
 #include "execute/train/training.h"
 #include "sim/memory/executor_tensors.h"
 #include "sim/memory/schedule_memory.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
 #include "tests/support/small_training.h"

@@ -25,6 +25,7 @@
 #include "execute/train/training.h"
 #include "execute/transport/process_group.h"
 #include "sim/base/status.h"
+#include "sim/program/program.h"
 #include "tests/support/small_training.h"
 
 namespace pipewright::testing {

@@ -14,6 +14,7 @@
 #include "sim/memory/executor_memory.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/offload/activation_plan.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 

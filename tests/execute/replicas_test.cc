@@ -12,6 +12,7 @@
 #include "execute/train/training.h"
 #include "execute/train/units.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/program.h"
 #include "tests/support/lowering.h"
 #include "tests/support/small_training.h"
 

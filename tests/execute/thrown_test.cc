@@ -18,6 +18,7 @@
 #include "execute/run/run_threads.h"
 #include "execute/train/copy_engine.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"
 #include "tests/support/paths.h"

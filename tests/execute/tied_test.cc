@@ -7,6 +7,7 @@
 #include <string>
 
 #include "execute/train/training.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/faulty_kernels.h"
 #include "tests/support/small_training.h"

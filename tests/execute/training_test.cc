@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/memory/activations.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
 #include "tests/support/small_training.h"

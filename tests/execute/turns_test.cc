@@ -10,6 +10,7 @@
 
 #include "execute/run/fixed_worker.h"
 #include "execute/train/training.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 

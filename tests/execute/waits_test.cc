@@ -14,6 +14,7 @@
 #include "execute/run/run_threads.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"
 

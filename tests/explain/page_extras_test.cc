@@ -298,7 +298,7 @@ TEST_CASE("page: pages with sliders for the browser test", "[.browser-pages]") {
     const Traced traced = Trace(config);
     const std::string base = absl::StrCat(folder, "/what-if-", name);
     REQUIRE(WriteFile(base + ".html",
-                      ReportHtml(traced.run.report, traced.run.program,
+                      ReportHtml(traced.run.report, *traced.run.program,
                                  traced.ops, "", &traced.extras))
                 .ok());
     nlohmann::json rows = nlohmann::json::array();

@@ -13,6 +13,7 @@
 #include "sim/memory/activations.h"
 #include "sim/offload/pass_times.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
 #include "tests/support/oracle.h"

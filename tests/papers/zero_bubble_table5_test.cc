@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/engine.h"
+#include "sim/program/program.h"
 #include "sim/reproduce/paper.h"
 #include "tests/support/run_binary.h"
 

@@ -13,6 +13,7 @@
 #include "sim/engine/event_run.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/topology/mapping.h"
 #include "sim/trace/trace.h"
 #include "tests/support/collective_steps.h"
 #include "tests/support/lowering.h"

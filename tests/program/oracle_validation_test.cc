@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/program/program.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"

@@ -6,6 +6,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/memory/weight_versions.h"
+#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/schedule/text.h"
 #include "sim/trace/trace.h"

@@ -4,6 +4,7 @@
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"

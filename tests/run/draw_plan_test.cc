@@ -10,6 +10,7 @@
 #include "sim/config/prepare.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {

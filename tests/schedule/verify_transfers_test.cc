@@ -6,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "sim/engine/engine.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"

@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "sim/topology/mapping.h"
+
 namespace pipewright {
 namespace {
 

@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 

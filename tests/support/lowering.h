@@ -7,6 +7,7 @@
 
 #include "sim/engine/engine.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/schedule.h"
 

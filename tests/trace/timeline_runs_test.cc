@@ -9,6 +9,7 @@
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/trace/timeline.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "tests/trace/example.h"
 

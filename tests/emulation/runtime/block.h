@@ -19,7 +19,8 @@ struct Watcher {
 };
 extern Watcher watcher;
 
-class Kernel {
+// Hidden: its functions can be inlined.
+class __attribute__((visibility("hidden"))) Kernel {
  public:
   explicit Kernel(const KernelCall& call);
   ~Kernel();
@@ -81,6 +82,7 @@ class Kernel {
   int counted_ = 0;         // of the last one
   int current_ = -1;
   void* host_ = nullptr;
+  std::vector<Index> indexes_;  // [thread]
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<int> order_;

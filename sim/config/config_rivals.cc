@@ -73,6 +73,8 @@ std::vector<std::string> RivalsOf(const std::string& path) {
   // contradict them.
   if (path == "costs.analytic.clock" || path == "costs.analytic.silicon" ||
       path == "costs.analytic.kernels" ||
+      path == "costs.analytic.contention" ||
+      path == "costs.analytic.speed_range" ||
       path == "costs.analytic.launch_time") {
     return found;
   }

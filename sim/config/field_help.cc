@@ -275,6 +275,10 @@ std::vector<FieldHelp> StrategyHelp() {
        "pp above 1",
        "layer by layer: gradients are reduced once a step and kept whole until "
        "then"},
+      {"strategy.shard_copies",
+       "false; true with framework torchtitan and fsdp layer by layer",
+       "layer by layer: estimated passes copy layers out of what was gathered, "
+       "and gradients into the buffer that is reduced (FSDP2)"},
       {"strategy.framework", "",
        "a training framework whose defaults hold for what is not given"},
       {"strategy.layers", "", "layers of each stage, pp * vpp numbers"},
@@ -387,6 +391,13 @@ std::vector<FieldHelp> CostHelp() {
        "without it"},
       {"costs.analytic.launch_time", "the device's",
        "what the host takes to launch one kernel (strategy.launch)"},
+      {"costs.analytic.contention", "1.189",
+       "a pass beside collectives (of sharded weights, rings of context "
+       "parallelism, the gather of W) over the same alone; 1: they do not "
+       "meet"},
+      {"costs.analytic.speed_range", "0.08",
+       "the fastest over the slowest device of a type under the limit of power, "
+       "minus 1: all wait for the slowest one of the job"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},
       {"sequences.lengths", "",

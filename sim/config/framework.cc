@@ -89,6 +89,9 @@ class Defaults {
     if (fsdp && strategy.shard_blocks == ShardBlocks::kLayer) {
       Set("strategy.gather_type", strategy.gather_type, GatherType::kBf16,
           "bf16");
+      if (config_.costs.analytic) {
+        Switch("strategy.shard_copies", strategy.shard_copies, true);
+      }
       if (pipeline) {
         Switch("strategy.reshard_after_forward", strategy.reshard_after_forward,
                false);

@@ -4,18 +4,18 @@
 #include <vector>
 
 #include "sim/config/idle_rules.h"
+#include "sim/cost/contention.h"
+#include "sim/program/gathers_layers.h"
 
 namespace pipewright {
 namespace {
 
-// Does any operation of the model take another time under a lasting load?
-bool ClockMatters(const PreparedRun& run) {
+// Does any operation of the model take another time with `one` than with
+// `other`?
+bool TimesDiffer(const PreparedRun& run, const AnalyticOptions& first,
+                 const AnalyticOptions& second) {
   if (!run.prepared_model) return false;
   const PreparedModel& model = *run.prepared_model;
-  AnalyticOptions lasting = *run.costs.analytic;
-  lasting.sustained = true;
-  AnalyticOptions burst = lasting;
-  burst.sustained = false;
   std::set<BlockKind> seen;
   for (const std::vector<StageBlock>& blocks : model.layout.stages) {
     for (const StageBlock& block : blocks) {
@@ -24,16 +24,49 @@ bool ClockMatters(const PreparedRun& run) {
         return BlockTimes(model.spec, model.training, options, block.kind,
                           block.first_layer);
       };
-      const std::vector<OpTime> one = times(lasting);
-      const std::vector<OpTime> other = times(burst);
+      const std::vector<OpTime> one = times(first);
+      const std::vector<OpTime> other = times(second);
       for (size_t op = 0; op < one.size(); ++op) {
         for (int pass = 0; pass < kNumOpPasses; ++pass) {
-          if (one[op].seconds[pass] != other[op].seconds[pass]) return true;
+          if (one[op].seconds[pass] != other[op].seconds[pass] ||
+              one[op].comm_seconds[pass] != other[op].comm_seconds[pass]) {
+            return true;
+          }
         }
       }
     }
   }
   return false;
+}
+
+bool ClockMatters(const PreparedRun& run) {
+  AnalyticOptions lasting = *run.costs.analytic;
+  lasting.sustained = true;
+  AnalyticOptions burst = lasting;
+  burst.sustained = false;
+  return TimesDiffer(run, lasting, burst);
+}
+
+// Do exchanges run beside passes?
+bool ContentionMatters(const RunFacts& facts) {
+  const PreparedRun& run = facts.run();
+  // What comes with every pass, but for odc, whose pulls are no collectives.
+  if (facts.shards_step() &&
+      TraitsOf(run.lower.data_parallel).shards_gradients &&
+      run.lower.data_parallel != DataParallel::kOdc &&
+      (GathersLayers(run.lower) ||
+       run.lower.shard_blocks == ShardBlocks::kPass)) {
+    return true;
+  }
+  if (run.prepared_model) {
+    const Execution& execution = run.prepared_model->training.execution;
+    if (execution.overlap_experts || execution.braided_tensor) return true;
+  }
+  AnalyticOptions apart = *run.costs.analytic;
+  apart.contention = 1;
+  AnalyticOptions beside = apart;
+  beside.contention = kContention;
+  return TimesDiffer(run, apart, beside);
 }
 
 // sequences.seed is costs.seed unless it is given, which then also shuffles a
@@ -176,6 +209,28 @@ const std::vector<IdleRule>& CostRules() {
        [](const RunFacts& facts) {
          return Unless(facts.run().costs.analytic.has_value(),
                        "without estimated times (costs.analytic)");
+       }},
+      {{"costs.analytic.contention"},
+       [](const RunFacts& facts) -> const char* {
+         if (!facts.run().costs.analytic) {
+           return "without estimated times (costs.analytic)";
+         }
+         return Unless(ContentionMatters(facts),
+                       "where no collective or exchange runs beside passes");
+       }},
+      {{"costs.analytic.speed_range"},
+       [](const RunFacts& facts) -> const char* {
+         const std::optional<AnalyticOptions>& analytic =
+             facts.run().costs.analytic;
+         if (!analytic || analytic->silicon == nullptr ||
+             !analytic->sustained) {
+           return "without measured rates under a lasting load "
+                  "(costs.analytic.silicon, costs.analytic.clock)";
+         }
+         return Unless(
+             facts.sizes().devices() > 1 && ClockMatters(facts.run()),
+             "with one device, or where no operation draws more than the "
+             "board gives");
        }},
       {{"costs.price_per_device_hour"},
        [](const RunFacts& facts) {

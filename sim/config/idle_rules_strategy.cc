@@ -1,5 +1,6 @@
 // Of the strategy.
 #include "sim/config/idle_rules.h"
+#include "sim/program/gathers_layers.h"
 
 namespace pipewright {
 namespace {
@@ -333,6 +334,15 @@ const std::vector<IdleRule>& TrainingRules() {
                            facts.has_copies(),
                        "unless layers are sharded over several holders "
                        "(strategy.shard_blocks layer)");
+       }},
+      {{"strategy.shard_copies"},
+       [](const RunFacts& facts) {
+         const PreparedRun& run = facts.run();
+         return Unless(run.costs.analytic.has_value() &&
+                           run.lower.data_parallel == DataParallel::kFsdp &&
+                           GathersLayers(run.lower),
+                       "unless estimated layers are sharded one by one "
+                       "(costs.analytic, strategy.shard_blocks layer)");
        }},
       {{"strategy.recompute_layers"},
        [](const RunFacts& facts) {

@@ -40,6 +40,7 @@ void FillLowerOptions(const RunConfig& config, const Schedule& schedule,
   lower.costs = run->costs.passes;
   lower.jitter = run->costs.jitter;
   lower.interference = run->costs.interference;
+  lower.contention = run->costs.analytic ? run->costs.analytic->contention : 1;
   lower.network = run->network.links;
   lower.wait_rule = config.strategy.waiting.value_or(WaitRule::kBuffered);
   lower.optimizer = OptimizerOf(config, schedule);

@@ -11,9 +11,11 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/contention.h"
 #include "sim/cost/exchange.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/silicon.h"
+#include "sim/cost/slowest.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
@@ -147,7 +149,7 @@ absl::StatusOr<std::shared_ptr<const Silicon>> SiliconOf(
 // estimated. `model` and `shape` may be null. Error: an estimate without a
 // model, a known device or the links that it needs.
 absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
-    const RunConfig& config, const PreparedModel* model,
+    const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
     const ShapeParams* shape, RunContext* context) {
   if (!config.costs.analytic) return std::optional<AnalyticOptions>();
   for (const TimeOf& time : PassTimes(config.costs)) {
@@ -202,6 +204,10 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   }
   options.launch_s =
       config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
+  options.contention = config.costs.analytic_contention.value_or(kContention);
+  options.slowest_energy = EnergyOfSlowest(
+      config.costs.analytic_speed_range.value_or(kSpeedRange), sizes.devices());
+  options.device.bf16_joules_per_flop *= options.slowest_energy;
   return std::optional<AnalyticOptions>(std::move(options));
 }
 
@@ -323,7 +329,7 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
                                         &*costs.profile, warnings));
   }
   PW_ASSIGN_OR_RETURN(costs.analytic,
-                      PrepareAnalytic(config, model, shape, context));
+                      PrepareAnalytic(config, sizes, model, shape, context));
   if (costs.analytic) {
     PlaceGroups(healthy, model->training, &costs.analytic->network);
     costs.prices = model->shared->Prices(*costs.analytic);

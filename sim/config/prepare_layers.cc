@@ -104,6 +104,12 @@ absl::Status PrepareLayers(const RunConfig& config,
   layers.near_group = strategy.near_group.value_or(0);
   layers.reduces_once = strategy.whole_gradients.value_or(false);
   layers.one_stream = strategy.one_comm_stream.value_or(true);
+  if (strategy.shard_copies.value_or(false) && run->costs.analytic) {
+    const DeviceSpec& device = run->costs.analytic->device;
+    layers.copies_bytes_per_s = device.hbm_bytes_per_s * device.hbm_sustained;
+    // Gradients are made in 16 bit.
+    layers.made_part = 2 / training.gradient_bytes;
+  }
   layers.pulls_apart = strategy.pull_flows == PullFlows::kApart;
   layers.poll_s = strategy.owner_poll_s.value_or(kOwnerPoll);
   const double bytes = GatherBytesOf(strategy);

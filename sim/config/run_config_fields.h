@@ -318,6 +318,7 @@ void VisitFields(Config& config, Visitor& visit) {
   visit.Bool("strategy.fused_cross_entropy", strategy.fused_cross_entropy);
   visit.Bool("strategy.plain_cross_entropy", strategy.plain_cross_entropy);
   visit.Bool("strategy.whole_gradients", strategy.whole_gradients);
+  visit.Bool("strategy.shard_copies", strategy.shard_copies);
   visit.Choice("strategy.framework", strategy.framework, FrameworkChoices());
   visit.Ints("strategy.layers", strategy.layers, 0, kMostLayers);
   visit.Text("strategy.layout", strategy.layout);
@@ -389,6 +390,8 @@ void VisitFields(Config& config, Visitor& visit) {
                KernelsChoices());
   visit.Quantity("costs.analytic.launch_time", costs.analytic_launch_s,
                  Unit::kTime, kMostLaunchSeconds);
+  visit.Real("costs.analytic.contention", costs.analytic_contention, 1, 4);
+  visit.Real("costs.analytic.speed_range", costs.analytic_speed_range, 0, 1);
   visit.Real("costs.price_per_device_hour", costs.price_per_device_hour, 0,
              kMost);
 

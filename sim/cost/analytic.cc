@@ -9,6 +9,7 @@
 #include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
 #include "sim/cost/clock.h"
+#include "sim/cost/contention.h"
 #include "sim/cost/exchange.h"
 #include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
@@ -51,6 +52,21 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
 double UpdateBytes(const TrainingSpec& training) {
   return kGradientBytes + 2 * training.moment_bytes +
          2 * std::max(training.master_bytes, training.weight_bytes);
+}
+
+// The same of PyTorch's AdamW without its fused kernel, one kernel after the
+// other over all parameters (torch/optim/adamw.py, _multi_tensor_adamw;
+// torchtitan asks for it unless optimizer.fused is set, which it is not by
+// default): decay of the weight, lerp of the first moment, multiplication and
+// addcmul of the second one, its root in a tensor of its own, two steps over
+// that one, and addcdiv. The weight is moved 4 times, the first moment 3, the
+// second 5, the gradient twice, the root 6 times.
+double ForeachBytes(const TrainingSpec& training) {
+  const double moment = training.moment_bytes / 2;
+  constexpr double kNormAndClipping = 4 + 2 * 4;
+  constexpr double kGradient = 4;
+  return kNormAndClipping + 2 * kGradient + (3 + 5 + 6) * moment +
+         4 * std::max(training.master_bytes, training.weight_bytes);
 }
 
 // Megatron-LM then casts the master weight (distrib_optimizer.py), to bf16
@@ -230,6 +246,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     OpTime time;
     time.name = ops[index].name;
     double beside[kNumOpPasses] = {0, 0, 0};
+    // Of these what kernels move, not copy engines.
+    double by_kernels[kNumOpPasses] = {0, 0, 0};
     for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
@@ -241,6 +259,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
         beside[pass] += seconds - seconds / comm.pieces;
       } else {
         (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
+        if (comm.overlaps) by_kernels[pass] += seconds;
       }
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
@@ -259,8 +278,11 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       time.launches[pass] =
           HostLaunches(options, own, ops[index], static_cast<OpPass>(pass));
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
+      const double slower_s = ContentionSeconds(
+          options.contention, time.seconds[pass], by_kernels[pass]);
       time.comm_seconds[pass] +=
-          std::max(0.0, beside[pass] - time.seconds[pass]);
+          slower_s +
+          std::max(0.0, beside[pass] - time.seconds[pass] - slower_s);
     }
     times.push_back(std::move(time));
   }
@@ -289,8 +311,10 @@ double OptimizerSeconds(const AnalyticOptions& options,
                         double expert_parameters) {
   const StageParameters all = {.dense = dense_parameters,
                                .expert = expert_parameters};
-  double bytes = UpdateBytes(training) * PartOf(training, 1, all);
-  if (options.kernels == FrameworkKernels::kFused) {
+  const bool is_fused = options.kernels == FrameworkKernels::kFused;
+  double bytes = (is_fused ? UpdateBytes(training) : ForeachBytes(training)) *
+                 PartOf(training, 1, all);
+  if (is_fused) {
     bytes += CastBytes(training) * PartOf(training, 1, all) +
              BufferBytes(training, all);
   }

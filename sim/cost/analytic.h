@@ -56,6 +56,11 @@ struct AnalyticOptions {
   FrameworkKernels kernels = FrameworkKernels::kFused;
   // What the host takes to launch a kernel; 0: nothing.
   double launch_s = 0;
+  // A pass beside a collective over the same alone (contention.h); 1: alike.
+  double contention = 1;
+  // The energy of a FLOP in `device` is that of the slowest device of the job:
+  // so many times the median one's (slowest.h).
+  double slowest_energy = 1;
   friend bool operator==(const AnalyticOptions&,
                          const AnalyticOptions&) = default;
 };

@@ -32,12 +32,14 @@ void HideBesidePasses(const AnalyticOptions& options, Sums* sums) {
       options.device.multiprocessors > 0
           ? kExchangeMultiprocessors / options.device.multiprocessors
           : 0;
+  // What was measured beside collectives, where that is more.
+  const double lost = std::max(taken, 1 - 1 / options.contention);
   const double backward_s = sums->device[kInput] + sums->device[kWeight];
   const double forward_s = sums->device[kForward];
   const auto add = [&](int pass, double other_s) {
     const double beside_s = sums->beside[pass];
     const double hidden_s = std::min(beside_s, other_s);
-    sums->device[pass] += beside_s - hidden_s + taken * hidden_s;
+    sums->device[pass] += beside_s - hidden_s + lost * hidden_s;
   };
   add(kForward, backward_s);
   add(kInput, forward_s);

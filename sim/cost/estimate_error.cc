@@ -12,6 +12,7 @@
 #include "sim/cost/block_prices.h"
 #include "sim/cost/block_time.h"
 #include "sim/cost/kernel_time.h"
+#include "sim/cost/slowest.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
@@ -58,10 +59,9 @@ constexpr double kCasts = 0.51;
 // another board and under another limit, the 2.1 % alone.
 constexpr double kCarriedEnergy = 0.43;
 constexpr double kOtherBoard = 3 * kNormal90 * 0.021;
-// GB200's is scaled by the square of the clocks that its peaks stand for, 1.17;
-// short runs are 1.034 times as fast as B200's on 152 multiprocessors against
-// 148, so that the square of their clocks is 1.01 (calibrate/silicon).
-constexpr double kClockOfPeaks = 0.15;
+// GB300's lies between 0.58 and 1.16 pJ (devices/gb300.textproto); GB200 and
+// B300 have the same chip on other boards.
+constexpr double kRangeOfRates = 0.34;
 // Half of fp8's for 4 bit: a third by B300's peaks, 0.64 by the parts of a
 // multiplier (its significand squared, the sum, the operands moved; M.
 // Horowitz, ISSCC 2014, figure 1.1.9).
@@ -119,12 +119,11 @@ Sides EnergyOf(const DeviceSpec& device, Precision precision) {
   if (device.architecture == "hopper") {
     // One chip, whose energies were measured for 16 and 8 bit.
     if (device.name != "h100") squares.Add(kOtherBoard);
-  } else if (device.silicon == "b200" || device.silicon == "gb200") {
-    if (is_narrow) {
-      squares.Add(kCarriedEnergy);
-    } else if (device.name != "b200") {
+  } else if (device.architecture == "blackwell") {
+    if (is_narrow) squares.Add(kCarriedEnergy);
+    if (device.name != "b200") squares.Add(kRangeOfRates);
+    if (device.name != "b200" && device.name != "gb300") {
       squares.Add(kOtherBoard);
-      squares.Add(kClockOfPeaks);
     }
   } else {
     squares.Add(kCarriedEnergy);
@@ -266,8 +265,13 @@ Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
   if (!options.sustained) return {};
   Squares squares;
   squares.Add(kFittedClock * parts.clocked_s / parts.all_s);
-  const Sides energy =
+  Sides energy =
       EnergyOf(options.device, prices.inventory().training().precision);
+  // Devices may all be alike, or differ as much as in the worst cluster.
+  const double slowest = std::log(options.slowest_energy);
+  energy.less = std::hypot(energy.less, slowest);
+  energy.more =
+      std::hypot(energy.more, slowest * (kMostSpeedRange / kSpeedRange - 1));
   const auto with = [&](double factor) {
     return PartsOf(prices.WithEnergy(factor), layout).all_s / parts.all_s;
   };

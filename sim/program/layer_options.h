@@ -37,6 +37,12 @@ struct LayerOptions {
   bool reduces_once = false;
   // Gathers and reductions take turns on one stream.
   bool one_stream = true;
+  // Layers are copied out of what a gather has brought, and their gradients
+  // into the buffer that is reduced, by the device itself, which reads and
+  // writes so many bytes a second; 0: such copies take no time.
+  double copies_bytes_per_s = 0;
+  // Of a gradient as a backward makes it, over those of it in that buffer.
+  double made_part = 1;
 
   // Of odc alone.
   // Every pull and push a flow of its own, peer after peer; else those inside a

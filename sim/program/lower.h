@@ -99,6 +99,9 @@ struct LowerOptions {
   // constant.
   std::shared_ptr<const Jitter> jitter;
   OptimizerOffload offload;
+  // A pass takes so many times as long while a collective runs beside it that
+  // comes with every pass (lower_beside.cc); 1: they do not meet.
+  double contention = 1;
   // How passes and what runs beside them slow each other down; null: not.
   std::shared_ptr<const InterferenceMatrix> interference;
   ValidationPlace validation = ValidationPlace::kNoWait;

@@ -18,6 +18,7 @@
 #include "sim/program/group.h"
 #include "sim/program/lane_hook.h"
 #include "sim/program/lower.h"
+#include "sim/program/network_time.h"
 #include "sim/program/peer_plan.h"
 #include "sim/program/program.h"
 
@@ -48,8 +49,10 @@ class Lowering {
     if (layered()) {
       SplitLayers();
       AddLayerShards();
+      LengthenLayers();
     } else if (shards()) {
       AddShards();
+      LengthenPasses();
     } else if (reduces()) {
       PW_RETURN_IF_ERROR(AddGradientReduction());
     }
@@ -165,6 +168,11 @@ class Lowering {
   LayerGroups GroupsOf(int rank);
   int NodeSizeOf(int rank) const;
   std::shared_ptr<const PeerPlan> PeersOf(int rank, int over, bool push) const;
+  // lower_beside.cc
+  double CollectiveSeconds(const SideOp& op);
+  double LayerCopySeconds(int rank, int chunk, PassKind kind);
+  void LengthenLayers();
+  void LengthenPasses();
   void AddOdcBegin(int rank);
   void AddOdcDrain(int rank);
   void AddOdcEnd();
@@ -225,8 +233,9 @@ class Lowering {
   const Schedule& schedule_;
   const LowerOptions& options_;
   Program program_;
-  std::vector<int> replica_group_;            // [rank]
-  std::vector<LayerGroups> layer_groups_;     // [rank]
+  std::vector<int> replica_group_;                                // [rank]
+  std::vector<LayerGroups> layer_groups_;                         // [rank]
+  std::map<std::pair<int, CollectiveKey>, double> collective_s_;  // by group
   std::map<int, int> table_group_;            // of ranks with a copy
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
   // [rank]: stage -> the event of its reduction that its flush waits for.

@@ -72,8 +72,13 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   training.recompute = recompute;
   const PreparedCosts& costs = space_->probe().costs;
   if (costs.analytic) {
-    const PassCosts block = AnalyticCosts(model, training, *costs.analytic,
-                                          OneBlock(kind, layer), {0});
+    // A point may have fewer devices than the probe, the slowest of which is
+    // faster.
+    AnalyticOptions median = *costs.analytic;
+    median.device.bf16_joules_per_flop /= median.slowest_energy;
+    median.slowest_energy = 1;
+    const PassCosts block =
+        AnalyticCosts(model, training, median, OneBlock(kind, layer), {0});
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;

@@ -40,6 +40,10 @@ TEST_CASE("framework: torchtitan's defaults", "[config]") {
   CHECK_FALSE(training.fused_cross_entropy);
   CHECK_FALSE(run->lower.layers.reshard_after_forward);
   CHECK(run->lower.layers.reduces_once);
+  const DeviceSpec& device = run->costs.analytic->device;
+  CHECK(run->lower.layers.copies_bytes_per_s ==
+        device.hbm_bytes_per_s * device.hbm_sustained);
+  CHECK(run->lower.layers.made_part == 0.5);
   CHECK(run->costs.analytic->kernels == FrameworkKernels::kEager);
   const std::string warnings = absl::StrJoin(run->warnings, "\n");
   INFO(warnings);

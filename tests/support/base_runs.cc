@@ -166,6 +166,12 @@ std::vector<BaseRun> Runs() {
        "ffn_hidden: 32768}\n"
        "strategy: {pp: 1, microbatches: 2, sequence: 4096}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"large products on two devices",
+       "schedule: {name: gpipe}\n"
+       "model: {preset: gpt-tiny, layers: 2, hidden: 8192, heads: 64, "
+       "ffn_hidden: 32768}\n"
+       "strategy: {pp: 2, microbatches: 2, sequence: 4096}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"recomputed layers",
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny}\n"

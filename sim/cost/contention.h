@@ -1,0 +1,22 @@
+// Kernels of collectives take multiprocessors and memory bandwidth from the
+// passes that they run beside. Copy engines do not.
+#pragma once
+
+#include <algorithm>
+
+namespace pipewright {
+
+// A pass beside collectives over the same alone: the mean of fully sharded and
+// of pipelined training of GPT and LLaMA on four A100, H100, MI250 and MI210;
+// at most 1.40 (arXiv 2507.03114, abstract).
+inline constexpr double kContention = 1.189;
+inline constexpr double kMostContention = 1.40;
+
+// By how much `pass_s` grows beside exchanges of `beside_s`, which keep their
+// pace. As long as those run, 1 / contention of it gets done.
+inline double ContentionSeconds(double contention, double pass_s,
+                                double beside_s) {
+  return std::min(pass_s * (contention - 1), beside_s * (1 - 1 / contention));
+}
+
+}  // namespace pipewright

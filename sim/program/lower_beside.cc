@@ -1,0 +1,133 @@
+// What sharded weights cost passes besides: copies between the layers and the
+// buffers that are gathered and reduced, and collectives beside them.
+#include <algorithm>
+
+#include "sim/cost/contention.h"
+#include "sim/program/lowering.h"
+#include "sim/program/network_time.h"
+
+namespace pipewright {
+namespace {
+
+constexpr bool ReducesBehind(PassKind kind) {
+  return kind == PassKind::kBackwardWeight || kind == PassKind::kBackwardFull;
+}
+
+constexpr bool GathersBefore(PassKind kind) {
+  return kind == PassKind::kForward || kind == PassKind::kRecompute ||
+         kind == PassKind::kBackwardInput || kind == PassKind::kBackwardFull;
+}
+
+}  // namespace
+
+// As replica 0 has it, alone on the network.
+double Lowering::CollectiveSeconds(const SideOp& op) {
+  if (!IsCollective(op.kind) || op.bytes <= 0) return 0;
+  const auto [known, is_new] =
+      collective_s_.try_emplace({op.group, CollectiveKeyOf(op)}, 0.0);
+  if (is_new) {
+    known->second =
+        PlanCollective(program_, op,
+                       GroupMembers(program_, program_.groups[op.group], 0))
+            .seconds;
+  }
+  return known->second;
+}
+
+// FSDP2 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py) copies what
+// it has gathered into the parameters (split_with_sizes_copy), and gradients
+// into the buffer of the reduction, in its type (chunk_cat). Both run on the
+// compute stream and read and write all bytes. What it does to its own shard
+// runs on other streams. With reductions once a step it adds up whole gradients
+// in their type meanwhile (FSDPParam, to_accumulated_grad_if_needed and
+// accumulate_unsharded_grad_if_needed), and layers stay gathered for all
+// microbatches.
+double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
+  const LayerOptions& layers = options_.layers;
+  if (layers.copies_bytes_per_s <= 0 || is_odc()) return 0;
+  const double passes =
+      static_cast<double>(schedule_.microbatches) * schedule_.slices;
+  double bytes = 0;
+  if (GathersBefore(kind)) {
+    const double gathered =
+        BytesOf(options_.parameter_bytes, &LayerShare::stored, rank, chunk);
+    const bool forward = kind == PassKind::kForward;
+    if (layers.reshard_after_forward) {
+      bytes += 2 * gathered;
+    } else if (forward) {
+      bytes += 2 * gathered / (layers.reduces_once ? passes : 1);
+    }
+  }
+  if (ReducesBehind(kind)) {
+    const double reduced =
+        BytesOf(options_.gradient_bytes, &LayerShare::parameters, rank, chunk);
+    const double made = layers.made_part;
+    if (layers.reduces_once) {
+      // The first one is cast, the others are added, the sum is copied.
+      bytes += reduced * ((made + 1) + (passes - 1) * (made + 2) + 2) / passes;
+    } else {
+      bytes += reduced * (made + 1);
+    }
+  }
+  return bytes / layers.copies_bytes_per_s;
+}
+
+// Layers of a pass are alike, so that beside each runs a gather as long as its
+// own, of the next one; and beside a backward the reduction of the one before.
+// Nothing runs beside the gather in front of a pass and the reduction behind
+// it.
+void Lowering::LengthenLayers() {
+  if (is_odc()) return;
+  const LayerOptions& layers = options_.layers;
+  for (int rank = 0; rank < schedule_.pp(); ++rank) {
+    RankProgram& target = program_.ranks[rank];
+    const std::vector<int> in_front = LayersInFront(layers.stages);
+    for (size_t index = 0; index < target.lanes.size(); ++index) {
+      Lane& lane = target.lanes[index];
+      const PassKind kind = Pass::KindOf(index);
+      if (lane.stage < 0 || !IsComputePass(kind)) continue;
+      const int chunk = static_cast<int>(index / kNumPassKinds / 2);
+      const LayerPart& part = target.layers[chunk];
+      const bool flows = part.layer >= in_front[lane.stage];
+      if (!flows && kind != PassKind::kForward) continue;
+      lane.seconds += LayerCopySeconds(rank, chunk, kind);
+      if (options_.contention <= 1) continue;
+      double beside_s = 0;
+      if (GathersBefore(kind) && layers.reshard_after_forward &&
+          !part.IsFirst(kind)) {
+        const bool backward = kind != PassKind::kForward;
+        beside_s += CollectiveSeconds(GatherOf(rank, chunk, backward));
+      }
+      if (ReducesBehind(kind) && !layers.reduces_once && !part.IsLast(kind)) {
+        beside_s += CollectiveSeconds(ReductionOf(rank, chunk));
+      }
+      lane.seconds +=
+          ContentionSeconds(options_.contention, lane.seconds, beside_s);
+    }
+  }
+}
+
+// The same of whole passes, where each has collectives of its own.
+void Lowering::LengthenPasses() {
+  if (options_.contention <= 1 || options_.shard_blocks != ShardBlocks::kPass) {
+    return;
+  }
+  for (RankProgram& target : program_.ranks) {
+    std::vector<double> beside_s(target.lanes.size(), 0);
+    for (const LaneHook& hook : target.hooks) {
+      for (size_t index = 0; index < hook.side_ops.size(); ++index) {
+        if (hook.side_ops[index] < 0) continue;
+        beside_s[index] +=
+            CollectiveSeconds(target.side_ops[hook.side_ops[index]]);
+      }
+    }
+    for (size_t index = 0; index < target.lanes.size(); ++index) {
+      Lane& lane = target.lanes[index];
+      if (lane.stage < 0) continue;
+      lane.seconds +=
+          ContentionSeconds(options_.contention, lane.seconds, beside_s[index]);
+    }
+  }
+}
+
+}  // namespace pipewright

@@ -217,7 +217,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
   const ModelSpec& model = prices.inventory().model();
   const TrainingSpec& training = prices.inventory().training();
   const AnalyticOptions& options = prices.options();
-  constexpr int kWeight = static_cast<int>(OpPass::kBackwardWeight);
+  constexpr int kWeightPass = static_cast<int>(OpPass::kBackwardWeight);
   Parts parts;
   for (const auto& [key, same] : BlocksByClass(model, layout)) {
     const std::vector<ModelOp>& ops =
@@ -245,7 +245,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
       for (size_t op = 0; op < ops.size(); ++op) {
         const bool is_narrow = IsNarrow(PrecisionOf(training, ops[op]));
         AddPass(ops[op], times[op], pass, is_narrow, same.times, &parts);
-        if (pass == kWeight &&
+        if (pass == kWeightPass &&
             absl::StartsWith(times[op].how[pass], "silicon")) {
           parts.accumulation_s +=
               same.times * AccumulationSeconds(options, training, ops[op]);

@@ -12,6 +12,7 @@
 #include "sim/offload/rank_plan.h"
 #include "sim/offload/time_index.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {

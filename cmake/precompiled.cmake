@@ -16,3 +16,10 @@ function(precompile_common_headers target)
     <absl/strings/string_view.h> <absl/types/span.h>
     ${ARGN})
 endfunction()
+
+# The same of a target with the same flags, read for that one already.
+function(reuse_common_headers target from)
+  if(PIPEWRIGHT_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${from})
+  endif()
+endfunction()

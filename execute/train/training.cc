@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "execute/run/run_processes.h"
 #include "execute/train/model_workers.h"
+#include "execute/train/owners.h"
 #include "execute/train/reference_check.h"
 #include "execute/train/training_wire.h"
 #include "execute/train/units.h"

@@ -52,6 +52,13 @@ void FillLowerOptions(const RunConfig& config, const Schedule& schedule,
 
 }  // namespace
 
+PreparedRun::PreparedRun() = default;
+PreparedRun::PreparedRun(const PreparedRun&) = default;
+PreparedRun::PreparedRun(PreparedRun&&) noexcept = default;
+PreparedRun& PreparedRun::operator=(const PreparedRun&) = default;
+PreparedRun& PreparedRun::operator=(PreparedRun&&) noexcept = default;
+PreparedRun::~PreparedRun() = default;
+
 absl::Status Locate(const RunConfig& config, const absl::Status& status) {
   if (status.ok()) return status;
   const auto origin = config.origins.find(PartsOf(status).field.value_or(""));

@@ -163,6 +163,14 @@ struct PreparedClass {
 };
 
 struct PreparedRun {
+  // Compiled once, not by everyone who has one: they are long.
+  PreparedRun();
+  PreparedRun(const PreparedRun&);
+  PreparedRun(PreparedRun&&) noexcept;
+  PreparedRun& operator=(const PreparedRun&);
+  PreparedRun& operator=(PreparedRun&&) noexcept;
+  ~PreparedRun();
+
   RunConfig config;  // as given, with the sizes of the strategy filled in
   std::string engine;
   std::string model;  // preset, file, "custom", or "" without one

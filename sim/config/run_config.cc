@@ -146,6 +146,13 @@ class GivenFields {
 
 }  // namespace
 
+RunConfig::RunConfig() = default;
+RunConfig::RunConfig(const RunConfig&) = default;
+RunConfig::RunConfig(RunConfig&&) noexcept = default;
+RunConfig& RunConfig::operator=(const RunConfig&) = default;
+RunConfig& RunConfig::operator=(RunConfig&&) noexcept = default;
+RunConfig::~RunConfig() = default;
+
 FieldPlace RunConfig::Field(absl::string_view path) const {
   const auto origin = origins.find(std::string(path));
   if (origin != origins.end()) return origin->second.Field(path);

@@ -263,6 +263,14 @@ struct SequenceChoice {
 };
 
 struct RunConfig {
+  // Compiled once, not by everyone who has one: they are long.
+  RunConfig();
+  RunConfig(const RunConfig&);
+  RunConfig(RunConfig&&) noexcept;
+  RunConfig& operator=(const RunConfig&);
+  RunConfig& operator=(RunConfig&&) noexcept;
+  ~RunConfig();
+
   ModelChoice model;
   SystemChoice system;
   StrategyChoice strategy;

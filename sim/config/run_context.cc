@@ -31,6 +31,10 @@ absl::StatusOr<std::shared_ptr<const std::vector<int64_t>>> SharedLengths(
 
 }  // namespace
 
+RunContext::RunContext(size_t most_models) : shared_(most_models) {}
+
+RunContext::~RunContext() = default;
+
 absl::StatusOr<std::shared_ptr<const Profile>> RunContext::ReadSharedProfile(
     const std::string& name_or_path) {
   if (!IsProfileFile(name_or_path)) {

@@ -39,7 +39,8 @@ class RunContext {
  public:
   // Keeps what runs share of so many models with their training at a time; as
   // many as a sweep goes through again and again.
-  explicit RunContext(size_t most_models = 256) : shared_(most_models) {}
+  explicit RunContext(size_t most_models = 256);
+  ~RunContext();
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 

@@ -70,6 +70,13 @@ nlohmann::ordered_json Pair(const GlobalAndPerRank& value) {
 
 }  // namespace
 
+Report::Report() = default;
+Report::Report(const Report&) = default;
+Report::Report(Report&&) noexcept = default;
+Report& Report::operator=(const Report&) = default;
+Report& Report::operator=(Report&&) noexcept = default;
+Report::~Report() = default;
+
 Report Summarize(const Program& program, const RunSummary& run,
                  std::vector<double> peak_activations) {
   Report report;

@@ -53,6 +53,14 @@ struct RollbackReport {
 
 // Times of the slowest data-parallel replica.
 struct Report {
+  // Compiled once, not by everyone who has one: they are long.
+  Report();
+  Report(const Report&);
+  Report(Report&&) noexcept;
+  Report& operator=(const Report&);
+  Report& operator=(Report&&) noexcept;
+  ~Report();
+
   std::string schedule;
   std::string engine;
   std::string network;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"

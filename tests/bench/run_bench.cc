@@ -78,7 +78,7 @@ void BM_SimulatedRun(benchmark::State& state) {
     const double done = CpuMicros();
     benchmark::DoNotOptimize(BuildSchedule(each.schedule, params));
     const double built = CpuMicros();
-    benchmark::DoNotOptimize(fast->run(run.program, {}));
+    benchmark::DoNotOptimize(fast->run(*run.program, {}));
     const double ran = CpuMicros();
     whole.push_back(done - start);
     schedule.push_back(built - done);

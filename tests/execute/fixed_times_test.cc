@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "execute/train/training.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/fixed_time_kernels.h"
 #include "tests/support/small_training.h"

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "execute/train/memory_pool.h"
+#include "execute/train/model_worker.h"
 #include "execute/train/training.h"
 #include "sim/memory/executor_tensors.h"
 #include "sim/memory/schedule_memory.h"

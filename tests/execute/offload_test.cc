@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "execute/train/memory_pool.h"
+#include "execute/train/model_worker.h"
 #include "execute/train/training.h"
 #include "execute/train/training_wire.h"
 #include "sim/memory/executor_memory.h"

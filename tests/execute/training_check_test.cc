@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "execute/train/model_worker.h"
 #include "execute/train/training.h"
 #include "tests/support/small_training.h"
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/program/program.h"
 #include "sim/report/html.h"
 
 namespace pipewright {

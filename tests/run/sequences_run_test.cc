@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
+#include "sim/program/program.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"
 #include "sim/sequences/minibatch_time.h"
@@ -66,7 +67,7 @@ TEST_CASE("sequences: a step takes what the slowest replica's tokens take",
     const double slowest = *std::max_element(loads.begin(), loads.end());
     CHECK(run.report.iteration_s == Approx(3 * slowest).epsilon(1e-9));
     CHECK(run.prepared.sequences->base_sequence == 65536);
-    CHECK(run.program.replicas == 4);
+    CHECK(run.program->replicas == 4);
     REQUIRE(run.report.sequences.has_value());
     CHECK(run.report.sequences->samples == 16);
     CHECK(*run.prepared.tokens == run.report.sequences->tokens);

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
@@ -67,7 +68,7 @@ TEST_CASE("run: the result is that of hand arithmetic", "[run]") {
   CHECK(run.report.network == "free");
   CHECK(run.report.warnings == run.warnings());
   CHECK(run.schedule().microbatches == 8);
-  CHECK(run.program.num_passes() == run.report.ops);
+  CHECK(run.program->num_passes() == run.report.ops);
   CHECK_FALSE(run.memory());
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/program/slow_devices.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
 

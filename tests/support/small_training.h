@@ -10,6 +10,7 @@
 #include "execute/train/training.h"
 #include "sim/model/model.h"
 #include "sim/program/lower.h"
+#include "sim/program/program.h"
 
 namespace pipewright::testing {
 

@@ -175,7 +175,7 @@ sanitize() {
   deps
   # Listing the tests while building runs the binary. Leaks are not looked for:
   # registered rows live to the end and are reported after SimGrid has run.
-  export ASAN_OPTIONS=detect_leaks=0
+  export ASAN_OPTIONS=detect_leaks=0:malloc_context_size=8
   cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS="${1:-}"
   compile dev all
   note "tests with sanitizers"

@@ -136,7 +136,7 @@ TEST_CASE("parts: what has left a link is not taken for who is there",
       "system: {name: dgx-a100, nics_per_node: 1, nic: {latency: 100us}}\n"
       "costs: {uniform: {forward: 10ms, backward: 20ms}, hop_bytes: 15MB, "
       "jitter: 30%}\n"
-      "reliability: {slow_links_law: 'uniform:1-20'}\n"
+      "slow: {links_law: 'uniform:1-20'}\n"
       "iterations: 1\n"));
   const absl::StatusOr<Program> program = LowerRun(run);
   INFO(program.status());

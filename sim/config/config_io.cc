@@ -117,9 +117,8 @@ std::string TextAt(absl::string_view path, const ConfigMessage& target) {
 bool SaysHowToEstimate(const ConfigMessage& target) {
   for (const char* path :
        {"costs.analytic.clock", "costs.analytic.contention",
-        "costs.analytic.kernels",
-        "costs.analytic.launch_time", "costs.analytic.silicon",
-        "costs.analytic.speed_range"}) {
+        "costs.analytic.kernels", "costs.analytic.launch_time",
+        "costs.analytic.silicon", "costs.analytic.speed_range"}) {
     const auto origin = target.origins.find(path);
     if (origin != target.origins.end() &&
         absl::StartsWith(origin->second.flag, "--set ")) {

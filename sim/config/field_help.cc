@@ -392,11 +392,12 @@ std::vector<FieldHelp> CostHelp() {
       {"costs.analytic.launch_time", "the device's",
        "what the host takes to launch one kernel (strategy.launch)"},
       {"costs.analytic.contention", "1.189",
-       "a pass beside collectives (of sharded weights, rings of context "
-       "parallelism, the gather of W) over the same alone; 1: they do not "
-       "meet"},
+       "a pass beside collectives (of weights sharded by layer or pass, rings "
+       "of context parallelism, the gather of W, overlapped exchanges of "
+       "experts, braided ones) over the same alone; 1: they do not meet"},
       {"costs.analytic.speed_range", "0.08",
-       "the fastest over the slowest device of a type under the limit of power, "
+       "the fastest over the slowest device of a type under the limit of "
+       "power, "
        "minus 1: all wait for the slowest one of the job"},
       {"costs.price_per_device_hour", "",
        "price of one device for an hour, in any currency"},

@@ -10,8 +10,8 @@
 namespace pipewright {
 namespace {
 
-// Does any operation of the model take another time with `one` than with
-// `other`?
+// Does any operation of the model take another time with `first` than with
+// `second`?
 bool TimesDiffer(const PreparedRun& run, const AnalyticOptions& first,
                  const AnalyticOptions& second) {
   if (!run.prepared_model) return false;
@@ -54,9 +54,13 @@ bool ContentionMatters(const RunFacts& facts) {
   if (facts.shards_step() &&
       TraitsOf(run.lower.data_parallel).shards_gradients &&
       run.lower.data_parallel != DataParallel::kOdc &&
-      (GathersLayers(run.lower) ||
-       run.lower.shard_blocks == ShardBlocks::kPass)) {
-    return true;
+      run.lower.layers.shard_group != 1) {
+    const LayerOptions& layers = run.lower.layers;
+    if (GathersLayers(run.lower)
+            ? layers.reshard_after_forward || !layers.reduces_once
+            : run.lower.shard_blocks == ShardBlocks::kPass) {
+      return true;
+    }
   }
   if (run.prepared_model) {
     const Execution& execution = run.prepared_model->training.execution;

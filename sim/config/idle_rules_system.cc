@@ -48,6 +48,22 @@ const char* CopiesToHost(const RunFacts& facts) {
       "where no bytes are copied to the host, or where their time is given");
 }
 
+// Does the memory of hosts decide any time?
+bool MemoryMatters(const RunFacts& facts) {
+  const PreparedRun& run = facts.run();
+  if (facts.shape() != nullptr && facts.shape()->host.bytes_per_s <= 0) {
+    return false;
+  }
+  if (facts.StepsSo(SubgroupStep::kHost) ||
+      facts.StepsSo(SubgroupStep::kHostTriggers) ||
+      (Stages(facts) && facts.Crosses("/pcie", RunFacts::Load::kAny))) {
+    return true;
+  }
+  return !run.lower.activation_bytes.empty() &&
+         CopiesFillMemory(run.network.links, run.lower.replicas,
+                          run.schedule.lowered->pp());
+}
+
 // Nothing but copies, and messages that hosts stage, crosses the links of PCIe
 // roots and NUMA nodes.
 std::string WhyNodeParamIsIdle(const RunFacts& facts, const ShapeParam& param) {
@@ -186,7 +202,8 @@ const std::vector<IdleRule>& SystemRules() {
        }},
       {{"system.devices_per_node"},
        [](const RunFacts& facts) {
-         return Unless(facts.SpansNodes() || DevicesSetReplicas(facts),
+         return Unless(facts.SpansNodes() || DevicesSetReplicas(facts) ||
+                           MemoryMatters(facts),
                        "beyond that one node has room for all ranks");
        }},
       {{"system.nodes"},
@@ -243,19 +260,9 @@ const std::vector<IdleRule>& HostRules() {
   static const std::vector<IdleRule> rules = {
       {{"system.host.memory_bandwidth"},
        [](const RunFacts& facts) {
-         const PreparedRun& run = facts.run();
-         const bool steps = facts.StepsSo(SubgroupStep::kHost) ||
-                            facts.StepsSo(SubgroupStep::kHostTriggers);
-         if (!steps && run.lower.activation_bytes.empty()) {
-           return Unless(false,
-                         "where the host steps nothing and nothing is copied "
-                         "there");
-         }
-         return Unless(
-             steps || CopiesFillMemory(run.network.links, run.lower.replicas,
-                                       run.schedule.lowered->pp()),
-             "where the host steps nothing and copies of all devices at once "
-             "do not fill its memory");
+         return Unless(MemoryMatters(facts),
+                       "where the host steps nothing, stages no messages, and "
+                       "copies of all devices at once do not fill its memory");
        }},
       {{"system.host.adam_bytes_per_parameter",
         "system.host.cast_bytes_per_parameter", "system.host.adam_rate",

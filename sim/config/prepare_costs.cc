@@ -207,6 +207,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   options.contention = config.costs.analytic_contention.value_or(kContention);
   options.slowest_energy = EnergyOfSlowest(
       config.costs.analytic_speed_range.value_or(kSpeedRange), sizes.devices());
+  options.most_slowest_energy =
+      EnergyOfSlowest(kMostSpeedRange, sizes.devices());
   options.device.bf16_joules_per_flop *= options.slowest_energy;
   return std::optional<AnalyticOptions>(std::move(options));
 }

@@ -107,8 +107,8 @@ absl::Status PrepareLayers(const RunConfig& config,
   if (strategy.shard_copies.value_or(false) && run->costs.analytic) {
     const DeviceSpec& device = run->costs.analytic->device;
     layers.copies_bytes_per_s = device.hbm_bytes_per_s * device.hbm_sustained;
-    // Gradients are made in 16 bit.
-    layers.made_part = 2 / training.gradient_bytes;
+    // Gradients are made in the type of the weights that were gathered.
+    layers.made_part = GatherBytesOf(strategy) / training.gradient_bytes;
   }
   layers.pulls_apart = strategy.pull_flows == PullFlows::kApart;
   layers.poll_s = strategy.owner_poll_s.value_or(kOwnerPoll);

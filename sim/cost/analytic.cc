@@ -54,21 +54,6 @@ double UpdateBytes(const TrainingSpec& training) {
          2 * std::max(training.master_bytes, training.weight_bytes);
 }
 
-// The same of PyTorch's AdamW without its fused kernel, one kernel after the
-// other over all parameters (torch/optim/adamw.py, _multi_tensor_adamw;
-// torchtitan asks for it unless optimizer.fused is set, which it is not by
-// default): decay of the weight, lerp of the first moment, multiplication and
-// addcmul of the second one, its root in a tensor of its own, two steps over
-// that one, and addcdiv. The weight is moved 4 times, the first moment 3, the
-// second 5, the gradient twice, the root 6 times.
-double ForeachBytes(const TrainingSpec& training) {
-  const double moment = training.moment_bytes / 2;
-  constexpr double kNormAndClipping = 4 + 2 * 4;
-  constexpr double kGradient = 4;
-  return kNormAndClipping + 2 * kGradient + (3 + 5 + 6) * moment +
-         4 * std::max(training.master_bytes, training.weight_bytes);
-}
-
 // Megatron-LM then casts the master weight (distrib_optimizer.py), to bf16
 // where layers are gathered; in PyTorch's FSDP the gather does.
 double CastBytes(const TrainingSpec& training) {
@@ -280,6 +265,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
       const double slower_s = ContentionSeconds(
           options.contention, time.seconds[pass], by_kernels[pass]);
+      time.slower_seconds[pass] = slower_s;
       time.comm_seconds[pass] +=
           slower_s +
           std::max(0.0, beside[pass] - time.seconds[pass] - slower_s);
@@ -311,10 +297,8 @@ double OptimizerSeconds(const AnalyticOptions& options,
                         double expert_parameters) {
   const StageParameters all = {.dense = dense_parameters,
                                .expert = expert_parameters};
-  const bool is_fused = options.kernels == FrameworkKernels::kFused;
-  double bytes = (is_fused ? UpdateBytes(training) : ForeachBytes(training)) *
-                 PartOf(training, 1, all);
-  if (is_fused) {
+  double bytes = UpdateBytes(training) * PartOf(training, 1, all);
+  if (options.kernels == FrameworkKernels::kFused) {
     bytes += CastBytes(training) * PartOf(training, 1, all) +
              BufferBytes(training, all);
   }

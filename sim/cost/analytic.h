@@ -61,6 +61,8 @@ struct AnalyticOptions {
   // The energy of a FLOP in `device` is that of the slowest device of the job:
   // so many times the median one's (slowest.h).
   double slowest_energy = 1;
+  // The same in the worst cluster, for the interval.
+  double most_slowest_energy = 1;
   friend bool operator==(const AnalyticOptions&,
                          const AnalyticOptions&) = default;
 };
@@ -73,6 +75,8 @@ struct OpTime {
   // Of `seconds`: casts, and what groups wait for the host to start them.
   double cast_seconds[kNumOpPasses] = {0, 0, 0};
   double held_seconds[kNumOpPasses] = {0, 0, 0};
+  // Of `comm_seconds`: what exchanges beside the computation slow it down by.
+  double slower_seconds[kNumOpPasses] = {0, 0, 0};
   // Exchanging beside the passes of another microbatch.
   double beside_seconds[kNumOpPasses] = {0, 0, 0};
   // The host's: launches (host_time.h), and what they take.

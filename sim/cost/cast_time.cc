@@ -62,10 +62,10 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
   return {.casts = 0, .written = 0};
 }
 
-// PyTorch's float8 (pytorch/ao, float8_linear.py and float8_ops.py), one scale a
-// tensor: operands are kept in 8 bit, so backward casts its gradient alone. Its
-// products take the inner dimension first on every device: it copies weight,
-// gradient and input in the other order, in 8 bit. A norm never casts.
+// PyTorch's float8 (pytorch/ao, float8_linear.py and float8_ops.py), one scale
+// a tensor: operands are kept in 8 bit, so backward casts its gradient alone.
+// Its products take the inner dimension first on every device: it copies
+// weight, gradient and input in the other order, in 8 bit. A norm never casts.
 double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
                         OpPass pass, bool searches) {
   const double inputs = op.m * op.count * op.k;

@@ -19,9 +19,9 @@ namespace pipewright {
 // inner dimension. `after_norm`: the input comes from a norm, which casts its
 // output itself where the scale is known (NVIDIA, Transformer Engine User
 // Guide: LayerNormLinear), so that there is only what it writes beyond 16 bit.
-// With PyTorch's kernels (AnalyticOptions::kernels) and one scale a tensor: those
-// of its float8 package, also before W. 0 for bf16 and for ops that are no
-// linear layer.
+// With PyTorch's kernels (AnalyticOptions::kernels) and one scale a tensor:
+// those of its float8 package, also before W. 0 for bf16 and for ops that are
+// no linear layer.
 double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, OpPass pass, bool after_norm);
 

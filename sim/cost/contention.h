@@ -10,7 +10,6 @@ namespace pipewright {
 // of pipelined training of GPT and LLaMA on four A100, H100, MI250 and MI210;
 // at most 1.40 (arXiv 2507.03114, abstract).
 inline constexpr double kContention = 1.189;
-inline constexpr double kMostContention = 1.40;
 
 // By how much `pass_s` grows beside exchanges of `beside_s`, which keep their
 // pace. As long as those run, 1 / contention of it gets done.

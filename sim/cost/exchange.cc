@@ -117,7 +117,10 @@ std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
       AddExchanges({alone}, first, &exchanges);
       one.is_beside = true;
     }
-    if (one.is_beside) one.compute_s = time.seconds[static_cast<int>(pass)];
+    if (one.is_beside) {
+      const auto at = static_cast<int>(pass);
+      one.compute_s = time.seconds[at] + time.slower_seconds[at];
+    }
     // Several beside one computation share it.
     const bool shares =
         std::any_of(exchanges.begin(), exchanges.end(),

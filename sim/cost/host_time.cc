@@ -13,8 +13,8 @@ namespace {
 constexpr double kLaunchSeconds = 13.48e-6;
 
 // A kernel that Python launches in a layer, with the gradient recorded or
-// computed: 1.4 to 1.8, geometric mean 1.6, in seven layers of 76 to 348 kernels,
-// dense and with experts (experiments/torch_layers, H200).
+// computed: 1.4 to 1.8, geometric mean 1.6, in seven layers of 76 to 348
+// kernels, dense and with experts (experiments/torch_layers, H200).
 constexpr double kOfKernel = 1.6;
 
 // What a module of Transformer Engine does on the host beside its kernels, in

@@ -24,7 +24,7 @@ double EnergyOfSlowest(double range, int64_t devices) {
   // The expected largest of so many draws (G. Blom, Statistical Estimates and
   // Transformed Beta-Variables, 1958).
   const double largest = DeviationsAbove(0.625 / (count + 0.25));
-  return std::exp(3 * range / kDeviationsOfRange * largest);
+  return std::exp(3 * std::log1p(range) / kDeviationsOfRange * largest);
 }
 
 }  // namespace pipewright

@@ -1,8 +1,10 @@
 // What sharded weights cost passes besides: copies between the layers and the
 // buffers that are gathered and reduced, and collectives beside them.
 #include <algorithm>
+#include <utility>
 
 #include "sim/cost/contention.h"
+#include "sim/cost/exchange.h"
 #include "sim/program/lowering.h"
 #include "sim/program/network_time.h"
 
@@ -19,6 +21,25 @@ constexpr bool GathersBefore(PassKind kind) {
 }
 
 }  // namespace
+
+// What a pass exchanges stays what it is: for each second of it there is less.
+void Lowering::Lengthen(double seconds, Lane* lane) {
+  const double before_s = lane->seconds;
+  lane->seconds += seconds;
+  if (lane->exchanges < 0 || seconds <= 0) return;
+  const double factor = before_s / lane->seconds;
+  const auto [known, is_new] =
+      lengthened_.try_emplace({lane->exchanges, factor}, -1);
+  if (is_new) {
+    LaneExchanges scaled = {.pieces =
+                                program_.exchanges[lane->exchanges].pieces};
+    AddExchanges(program_.exchanges[lane->exchanges].each, factor,
+                 &scaled.each);
+    known->second = static_cast<int32_t>(program_.exchanges.size());
+    program_.exchanges.push_back(std::move(scaled));
+  }
+  lane->exchanges = known->second;
+}
 
 // As replica 0 has it, alone on the network.
 double Lowering::CollectiveSeconds(const SideOp& op) {
@@ -48,7 +69,8 @@ double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
   const double passes =
       static_cast<double>(schedule_.microbatches) * schedule_.slices;
   double bytes = 0;
-  if (GathersBefore(kind)) {
+  // A group of one gathers nothing.
+  if (GathersBefore(kind) && layers.shard_group != 1) {
     const double gathered =
         BytesOf(options_.parameter_bytes, &LayerShare::stored, rank, chunk);
     const bool forward = kind == PassKind::kForward;
@@ -90,19 +112,26 @@ void Lowering::LengthenLayers() {
       const LayerPart& part = target.layers[chunk];
       const bool flows = part.layer >= in_front[lane.stage];
       if (!flows && kind != PassKind::kForward) continue;
-      lane.seconds += LayerCopySeconds(rank, chunk, kind);
-      if (options_.contention <= 1) continue;
+      const double copy_s = LayerCopySeconds(rank, chunk, kind);
+      if (options_.contention <= 1) {
+        Lengthen(copy_s, &lane);
+        continue;
+      }
       double beside_s = 0;
-      if (GathersBefore(kind) && layers.reshard_after_forward &&
-          !part.IsFirst(kind)) {
+      // Without resharding every forward gathers as long as every backward
+      // reduces.
+      const bool gathers = layers.reshard_after_forward ||
+                           (kind == PassKind::kForward && !layers.reduces_once);
+      if (GathersBefore(kind) && gathers && !part.IsFirst(kind)) {
         const bool backward = kind != PassKind::kForward;
         beside_s += CollectiveSeconds(GatherOf(rank, chunk, backward));
       }
       if (ReducesBehind(kind) && !layers.reduces_once && !part.IsLast(kind)) {
         beside_s += CollectiveSeconds(ReductionOf(rank, chunk));
       }
-      lane.seconds +=
-          ContentionSeconds(options_.contention, lane.seconds, beside_s);
+      Lengthen(copy_s + ContentionSeconds(options_.contention,
+                                          lane.seconds + copy_s, beside_s),
+               &lane);
     }
   }
 }
@@ -124,8 +153,9 @@ void Lowering::LengthenPasses() {
     for (size_t index = 0; index < target.lanes.size(); ++index) {
       Lane& lane = target.lanes[index];
       if (lane.stage < 0) continue;
-      lane.seconds +=
-          ContentionSeconds(options_.contention, lane.seconds, beside_s[index]);
+      Lengthen(
+          ContentionSeconds(options_.contention, lane.seconds, beside_s[index]),
+          &lane);
     }
   }
 }

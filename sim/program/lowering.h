@@ -169,6 +169,7 @@ class Lowering {
   int NodeSizeOf(int rank) const;
   std::shared_ptr<const PeerPlan> PeersOf(int rank, int over, bool push) const;
   // lower_beside.cc
+  void Lengthen(double seconds, Lane* lane);
   double CollectiveSeconds(const SideOp& op);
   double LayerCopySeconds(int rank, int chunk, PassKind kind);
   void LengthenLayers();
@@ -236,6 +237,8 @@ class Lowering {
   std::vector<int> replica_group_;                                // [rank]
   std::vector<LayerGroups> layer_groups_;                         // [rank]
   std::map<std::pair<int, CollectiveKey>, double> collective_s_;  // by group
+  // Of exchanges, and a part of them: those that are so.
+  std::map<std::pair<int32_t, double>, int32_t> lengthened_;
   std::map<int, int> table_group_;            // of ranks with a copy
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
   // [rank]: stage -> the event of its reduction that its flush waits for.

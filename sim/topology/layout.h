@@ -7,8 +7,8 @@
 // node but the first likewise, per PCIe switch what both of its directions
 // share. Behind the links of all nodes and of the fabric, for each node: per
 // NUMA node its memory, per device what the host's cores for it get of that
-// where others have it too. So a system whose memory is known has the numbers
-// of one where it is not, and with them the slow links of a seed.
+// where others have it too. So the links of a system whose memory is known have
+// the numbers that they have where it is not.
 #pragma once
 
 #include <string>

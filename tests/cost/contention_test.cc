@@ -100,7 +100,7 @@ TEST_CASE("slowest: the energy of the slowest of several devices", "[cost]") {
   CHECK(EnergyOfSlowest(0, 64) == 1);
   // Expected largest of 8 and 50 normal draws: 1.424 and 2.249 (H. L. Harter,
   // Biometrika 48, 1961).
-  const double deviation = 0.08 / 5.4;
+  const double deviation = std::log(1.08) / 5.4;
   CHECK(std::log(EnergyOfSlowest(0.08, 8)) ==
         Approx(3 * deviation * 1.424).epsilon(0.01));
   CHECK(std::log(EnergyOfSlowest(0.08, 50)) ==

@@ -133,7 +133,7 @@ TEST_CASE("parts: what has left a link is not taken for who is there",
       "mapping: [",
       mapping,
       "]}\n"
-      "system: {name: dgx-a100, nics_per_node: 1, nic: {latency: 100us}}\n"
+      "system: {preset: dgx-a100, nics_per_node: 1, nic: {latency: 100us}}\n"
       "costs: {uniform: {forward: 10ms, backward: 20ms}, hop_bytes: 15MB, "
       "jitter: 30%}\n"
       "slow: {links_law: 'uniform:1-20'}\n"

@@ -6,6 +6,7 @@
 #include "sim/config/prepare.h"
 #include "sim/cost/contention.h"
 #include "sim/program/network_time.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -156,6 +157,36 @@ TEST_CASE("slowest: a job of more devices waits for a slower one",
   CHECK(second < 1.025 * first);
   CHECK(third > 1.005 * second);
   CHECK(third < 1.04 * first);
+}
+
+TEST_CASE("contention: a longer pass exchanges no more than before",
+          "[program]") {
+  RunConfig config = Layers();
+  config.strategy.tp = 2;
+  config.strategy.dp = 4;
+  config.strategy.shard_copies = true;
+  const Lowered alone = LowerOf(config);
+  config.costs.analytic_contention = 1.4;
+  const Lowered beside = LowerOf(config);
+  int longer = 0;
+  const std::vector<Lane>& lanes = beside.program.ranks[0].lanes;
+  for (size_t index = 0; index < lanes.size(); ++index) {
+    const Lane& lane = lanes[index];
+    const Lane& before = alone.program.ranks[0].lanes[index];
+    CHECK((lane.exchanges < 0) == (before.exchanges < 0));
+    if (lane.exchanges < 0) continue;
+    if (lane.seconds > before.seconds) ++longer;
+    const auto bytes = [](const Program& program, const Lane& of) {
+      double sum = 0;
+      for (const PassExchange& each : program.exchanges[of.exchanges].each) {
+        sum += of.seconds * each.bytes;
+      }
+      return sum;
+    };
+    CHECK(bytes(beside.program, lane) ==
+          Approx(bytes(alone.program, before)).epsilon(1e-12));
+  }
+  CHECK(longer > 0);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ RunConfig AskedConfig(const Asked& asked, const std::string& mode,
   INFO(config.status().message());
   REQUIRE(config.ok());
   config->costs.analytic = true;
+  // Of the pulls of odc it knows nothing.
+  config->costs.analytic_contention = 1;
   return *config;
 }
 

@@ -202,9 +202,10 @@ const std::vector<IdleRule>& SystemRules() {
        }},
       {{"system.devices_per_node"},
        [](const RunFacts& facts) {
-         return Unless(facts.SpansNodes() || DevicesSetReplicas(facts) ||
-                           MemoryMatters(facts),
-                       "beyond that one node has room for all ranks");
+         return Unless(
+             facts.SpansNodes() || DevicesSetReplicas(facts) ||
+                 (facts.run().engine != "fast" && MemoryMatters(facts)),
+             "beyond that one node has room for all ranks");
        }},
       {{"system.nodes"},
        [](const RunFacts& facts) {

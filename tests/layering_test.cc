@@ -91,6 +91,7 @@ const std::set<std::string>& SeeProgram() {
       "sim/cli/execute_verb.h",
       "sim/engine/event_run.h",
       "sim/engine/fast_run.h",
+      "sim/engine/parted_events.h",
       "sim/engine/trace_writer.h",
       "sim/explain/graph_builder.h",
       "sim/program/add_time.h",

@@ -1,8 +1,10 @@
 """Layers that PyTorch runs: seconds of a forward and of a backward (B and W
 together) under a lasting load, of their kernels alone, and of the host alone.
 
-    python3 layers.py OUT.csv [SECONDS]
+    python3 layers.py OUT.csv [SECONDS [CASES]]
 
+CASES is a pattern: only what it is found in, as in "llama3-8b compiled fp8", is
+measured. OUT_kernels.csv gets the kernels of each case.
 One GPU, no exchange: a shard of tensor parallelism is a layer with its part of
 the heads and of the width, and the experts of one rank get as many rows as they
 would from all. Inputs are random normal numbers. A case that fails is printed
@@ -12,6 +14,7 @@ import contextlib
 import csv
 import gc
 import os
+import re
 import sys
 import time
 
@@ -31,7 +34,8 @@ COLUMNS = ['case', 'launch', 'precision', 'tokens', 'forward_s', 'backward_s',
 
 class Fp8Product(torch.autograd.Function):
     """One scale a tensor, from the largest value of now; e4m3 forward, e5m2
-    gradients, sums of weight gradients in wide registers."""
+    gradients, sums of weight gradients in wide registers. As torchao has it:
+    operands are kept in 8 bit, and copied in the other order in 8 bit."""
 
     @staticmethod
     def cast(x, kind):
@@ -43,22 +47,18 @@ class Fp8Product(torch.autograd.Function):
     def forward(ctx, x, weight):
         x8, x_scale = Fp8Product.cast(x, torch.float8_e4m3fn)
         w8, w_scale = Fp8Product.cast(weight, torch.float8_e4m3fn)
-        ctx.save_for_backward(x, weight)
+        ctx.save_for_backward(x8, x_scale, w8, w_scale)
         return torch._scaled_mm(x8, w8.t(), scale_a=x_scale, scale_b=w_scale,
                                 out_dtype=torch.bfloat16, use_fast_accum=True)
 
     @staticmethod
     def backward(ctx, g):
-        x, weight = ctx.saved_tensors
+        x8, x_scale, w8, w_scale = ctx.saved_tensors
         g8, g_scale = Fp8Product.cast(g, torch.float8_e5m2)
-        w8, w_scale = Fp8Product.cast(weight.t().contiguous(),
-                                      torch.float8_e4m3fn)
-        gx = torch._scaled_mm(g8, w8.t(), scale_a=g_scale, scale_b=w_scale,
-                              out_dtype=torch.bfloat16)
-        gt8, gt_scale = Fp8Product.cast(g.t().contiguous(), torch.float8_e5m2)
-        xt8, xt_scale = Fp8Product.cast(x.t().contiguous(),
-                                        torch.float8_e4m3fn)
-        gw = torch._scaled_mm(gt8, xt8.t(), scale_a=gt_scale, scale_b=xt_scale,
+        gx = torch._scaled_mm(g8, w8.t().contiguous().t(), scale_a=g_scale,
+                              scale_b=w_scale, out_dtype=torch.bfloat16)
+        gw = torch._scaled_mm(g8.t().contiguous(), x8.t().contiguous().t(),
+                              scale_a=g_scale, scale_b=x_scale,
                               out_dtype=torch.bfloat16)
         return gx, gw
 
@@ -268,8 +268,9 @@ def clock_mhz():
         return 0
 
 
-def kernels(run, inputs, parameters):
-    """Seconds and number of kernels of a forward and of a backward."""
+def kernels(run, inputs, parameters, note):
+    """Seconds and number of kernels of a forward and of a backward; `note` is
+    given each kernel's pass, name, number and seconds."""
     if not ON_GPU:
         return 0, 0, 0, 0
     from torch.profiler import ProfilerActivity, profile
@@ -286,6 +287,12 @@ def kernels(run, inputs, parameters):
         events = [e for e in prof.events()
                   if e.device_type == torch.autograd.DeviceType.CUDA]
         sums.append((1e-6 * sum(e.device_time for e in events), len(events)))
+        names = {}
+        for e in events:
+            count, seconds = names.get(e.name, (0, 0))
+            names[e.name] = count + 1, seconds + 1e-6 * e.device_time
+        for name, (count, seconds) in names.items():
+            note('backward' if backward else 'forward', name, count, seconds)
     for parameter in parameters:
         parameter.grad = None
     inputs[0].grad = None
@@ -327,10 +334,17 @@ class Cases:
         self.file = open(path, 'w')
         self.out = csv.writer(self.file, lineterminator='\n')
         self.out.writerow(COLUMNS)
+        self.only = re.compile(sys.argv[3] if len(sys.argv) > 3 else '')
+        self.kernel_file = open(path.removesuffix('.csv') + '_kernels.csv', 'w')
+        self.kernel_out = csv.writer(self.kernel_file, lineterminator='\n')
+        self.kernel_out.writerow(['case', 'launch', 'precision', 'tokens',
+                                  'pass', 'kernel', 'count', 'seconds'])
 
     def measure(self, name, launch, precision, make, shape, hidden, head,
                 few=True):
         """`make`: one layer; `shape`: microbatch and sequence."""
+        if not self.only.search(f'{name} {launch} {precision}'):
+            return
         if time.time() - self.start > self.limit_s:
             print('no time for', name, launch, precision, shape, flush=True)
             return
@@ -355,16 +369,23 @@ class Cases:
 
             full = inputs(*shape)
             forward_s, backward_s, clock = lasting(run, full, parameters)
-            parts = kernels(run, full, parameters)
+            size = f'{shape[0]}x{shape[1]}'
+
+            def note(way, kernel, count, seconds):
+                self.kernel_out.writerow(
+                    [name, launch, precision, size, way, kernel[:150],
+                     count / LAYERS, f'{seconds / LAYERS:.4g}'])
+
+            parts = kernels(run, full, parameters, note)
             host_s = (0, 0)
             if few:
                 host_s = host(run, inputs(1, 64), parameters)
             values = [forward_s, backward_s, *parts, *host_s]
             row = [f'{value / LAYERS:.6g}' for value in values]
-            row = [name, launch, precision, f'{shape[0]}x{shape[1]}', *row,
-                   clock]
+            row = [name, launch, precision, size, *row, clock]
             self.out.writerow(row)
             self.file.flush()
+            self.kernel_file.flush()
             print(*row, f'({time.time() - began:.1f} s)', flush=True)
         except Exception as error:
             print('failed', name, launch, precision, shape, repr(error)[:500],
@@ -466,5 +487,6 @@ def main():
         dense('llama3-8b', 'compiled', 'bf16', (1, 8192), *llama8)
 
 
-with contextlib.suppress(BrokenPipeError):
-    main()
+if __name__ == '__main__':
+    with contextlib.suppress(BrokenPipeError):
+        main()

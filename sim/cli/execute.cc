@@ -26,6 +26,7 @@
 #include "sim/cli/verbs.h"
 #include "sim/config/offload_turns.h"
 #include "sim/config/prepare.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/program/program.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
@@ -185,6 +186,8 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
   PW_ASSIGN_OR_RETURN(
       run, PrepareToTrain(WithoutUnexecuted(read, way), &prepared->warnings));
   PW_RETURN_IF_ERROR(CheckPredictable(run, way));
+  // What is executed is then compared: not found out behind hours of it.
+  if (run.engine == "simgrid") PW_RETURN_IF_ERROR(SimgridStarts());
   if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
   prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
                             run.warnings.end());

@@ -245,7 +245,7 @@ struct CostChoice {
   std::optional<FrameworkKernels> analytic_kernels;
   // Absent: the device's. At most kMostLaunchSeconds.
   std::optional<double> analytic_launch_s;
-  std::optional<double> analytic_contention;    // absent: kContention
+  std::optional<double> analytic_contention;    // absent: ContentionOf
   std::optional<double> analytic_speed_range;   // absent: kSpeedRange
   std::optional<double> price_per_device_hour;  // of any currency
   // No field: the run measures what its passes take, so nobody has to say it.

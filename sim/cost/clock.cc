@@ -16,7 +16,8 @@ constexpr double kFp8Joules = 1.07;
 }  // namespace
 
 bool IsClockMeasured(absl::string_view device, absl::string_view type) {
-  if (device == "h100") {
+  // experiments/h100_load has both; H200 with the energies of H100.
+  if (device == "h100" || device == "h200") {
     return type == "bfloat16" || type == "fp8" || type == "attention";
   }
   return device == "b200" && type == "bfloat16";

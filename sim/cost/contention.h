@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 namespace pipewright {
 
@@ -10,6 +11,15 @@ namespace pipewright {
 // of pipelined training of GPT and LLaMA on four A100, H100, MI250 and MI210;
 // at most 1.40 (arXiv 2507.03114, abstract).
 inline constexpr double kContention = 1.189;
+
+// Layers of llama3-8b on an H100 beside a kernel that moves 50 and 350 GB/s with
+// 16 multiprocessors, as many as NCCL takes there: 1.17 to 1.28, geometric mean
+// (experiments/beside).
+inline constexpr double kHopperContention = 1.225;
+
+inline double ContentionOf(const std::string& architecture) {
+  return architecture == "hopper" ? kHopperContention : kContention;
+}
 
 // By how much `pass_s` grows beside exchanges of `beside_s`, which keep their
 // pace. As long as those run, 1 / contention of it gets done.

@@ -84,10 +84,15 @@ double AttentionSeconds(const DeviceSpec& device, OpPass pass, bool causal,
   return flops / (device.bf16_flops * best * part) + kKernelGapSeconds;
 }
 
+double GroupedTrafficPart(const DeviceSpec& device) {
+  return device.architecture == "hopper" ? kHopperGroupedTraffic : 1;
+}
+
 double GroupedSeconds(const DeviceSpec& device, double bytes, double groups,
                       double dense_s) {
-  return std::max(groups * kGroupSeconds,
-                  StreamSeconds(device, bytes) + dense_s);
+  return std::max(
+      groups * kGroupSeconds,
+      GroupedTrafficPart(device) * StreamSeconds(device, bytes) + dense_s);
 }
 
 double DenseSeconds(const DeviceSpec& device, const TrainingSpec& training,

@@ -179,9 +179,13 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
     out.load.least_s = op.count * kGroupSeconds;
     const LoadedKernel traffic =
         Streaming(StreamSeconds(options.device, bytes), bytes);
-    out.load.steady_s = traffic.steady_s;
+    out.load.steady_s =
+        GroupedTrafficPart(options.device) * traffic.steady_s;
     out.load.steady_joules = traffic.steady_joules;
-    out.error = std::hypot(out.error, kGroupedError);
+    out.error =
+        std::hypot(out.error, options.device.architecture == "hopper"
+                                  ? kHopperGroupedError
+                                  : kGroupedError);
     absl::StrAppend(&out.how, ", grouped");
   }
   return out;
@@ -277,6 +281,20 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   }
 }
 
+// W adds its product to a sum of gradients, where the tables only write it. What
+// the sum moves besides is hidden in part. The curves have the traffic of sums.
+void AddSum(const AnalyticOptions& options, const TrainingSpec& training,
+            const ModelOp& op, KernelEstimate* out) {
+  const double moved_s = GradientSumSeconds(options, training, op);
+  if (moved_s <= 0) return;
+  const double streamed =
+      options.device.hbm_bytes_per_s * options.device.hbm_sustained;
+  const double seconds = kGradientSumPart * moved_s;
+  out->seconds += seconds;
+  out->load.steady_s += seconds;
+  out->load.steady_joules += kJoulesOfByte * moved_s * streamed;
+}
+
 // Of the fused kernels.
 KernelEstimate Fused(const AnalyticOptions& options,
                      const TrainingSpec& training, bool causal,
@@ -329,6 +347,16 @@ bool IsInFusedExperts(const AnalyticOptions& options,
          IsOfFusedExperts(options, training, op);
 }
 
+double GradientSumSeconds(const AnalyticOptions& options,
+                          const TrainingSpec& training, const ModelOp& op) {
+  if (!op.has_weight_pass || op.kind != OpClass::kGemm ||
+      options.kernels != FrameworkKernels::kFused) {
+    return 0;
+  }
+  const double bytes = std::max(0.0, 2 * training.gradient_bytes - 2);
+  return StreamSeconds(options.device, bytes * op.n * op.k * op.count);
+}
+
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
                               const ModelOp& op, OpPass pass, bool is_rms) {
@@ -337,6 +365,9 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
     return {.how = "fused"};
   }
   KernelEstimate out = Fused(options, training, causal, op, pass);
+  if (pass == OpPass::kBackwardWeight && out.how != "curve") {
+    AddSum(options, training, op, &out);
+  }
   const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
                                         training, op, pass);
   if (factor == 1) return out;
@@ -356,8 +387,10 @@ void LowerClock(const DeviceSpec& device, double clock,
   if (clock >= 1 || clocked_s <= 0) return;
   estimate->seconds = estimate->load.Seconds(clock);
   const bool is_measured = IsClockMeasured(device.name, estimate->type);
+  // Other boards with the same chip have energies of their own in the interval
+  // of a step (estimate_error.cc).
   estimate->error =
-      std::hypot(estimate->error, is_measured && device.architecture == "hopper"
+      std::hypot(estimate->error, device.architecture == "hopper"
                                       ? kHopperClockError
                                       : kClockError);
   if (!is_measured) absl::StrAppend(&estimate->how, ", clock transferred");

@@ -6,6 +6,10 @@
 namespace pipewright {
 
 absl::StatusOr<RunSummary> RunSimgrid(const Program&, const EngineOptions&) {
+  return SimgridStarts();
+}
+
+absl::Status SimgridStarts() {
   return absl::InvalidArgumentError(
       "engine: simgrid is not in this build (PIPEWRIGHT_SIMGRID=OFF); "
       "allowed: fast");

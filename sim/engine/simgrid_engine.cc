@@ -193,20 +193,26 @@ absl::StatusOr<const SimgridModule*> LoadSimgrid() {
   return module;
 }
 
+// Here, not in the child: other runs of this process find it loaded.
+const absl::StatusOr<const SimgridModule*>& Loaded() {
+  static const auto* const loaded =
+      new absl::StatusOr<const SimgridModule*>(LoadSimgrid());
+  return *loaded;
+}
+
 }  // namespace
 
 absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
                                       const EngineOptions& options) {
-  // Here, not in the child: other runs of this process find it loaded.
-  static const auto* const loaded =
-      new absl::StatusOr<const SimgridModule*>(LoadSimgrid());
-  PW_RETURN_IF_ERROR(loaded->status());
+  PW_RETURN_IF_ERROR(SimgridStarts());
   return RunInChild(options.trace, [&](TraceSink* sink) {
     EngineOptions here = options;
     here.trace = sink;
-    return RunHere(***loaded, program, here);
+    return RunHere(**Loaded(), program, here);
   });
 }
+
+absl::Status SimgridStarts() { return Loaded().status(); }
 
 bool SimgridIsBuilt() { return true; }
 

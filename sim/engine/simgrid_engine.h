@@ -15,4 +15,7 @@ absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
 // False in a build with PIPEWRIGHT_SIMGRID=OFF.
 bool SimgridIsBuilt();
 
+// Loads the engine's library. Error: what RunSimgrid would say for want of it.
+absl::Status SimgridStarts();
+
 }  // namespace pipewright

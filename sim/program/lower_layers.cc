@@ -301,13 +301,22 @@ Lowering::LayerGroups Lowering::GroupsOf(int rank) {
 void Lowering::HookGathers(int rank) {
   RankProgram& target = program_.ranks[rank];
   const bool reshards = options_.layers.reshard_after_forward;
+  // Until gradients are reduced once a step, no backward gives a layer up
+  // either (torch/distributed/pipelining/stage.py, set_reshard_after_backward):
+  // the first microbatch gathers for all.
+  const bool gathers_once = !reshards && options_.layers.reduces_once;
   LaneHook gather = {.place = LaneHook::Place::kBefore,
-                     .fires = reshards ? LaneHook::Fires::kEveryPass
-                                       : LaneHook::Fires::kUnlessKept,
+                     .fires = reshards || gathers_once
+                                  ? LaneHook::Fires::kEveryPass
+                                  : LaneHook::Fires::kUnlessKept,
                      .window = kLayersGatheredAhead};
+  if (gathers_once) {
+    gather.every = int64_t{schedule_.microbatches} * schedule_.slices;
+  }
   gather.side_ops.assign(target.lanes.size(), -1);
   gather.in_time.assign(target.lanes.size(), 0);
-  if (!reshards) gather.keeps.assign(target.lanes.size(), 0);
+  const bool keeps_some = gather.fires == LaneHook::Fires::kUnlessKept;
+  if (keeps_some) gather.keeps.assign(target.lanes.size(), 0);
   const LayerGroups& groups = layer_groups_[rank];
   const std::vector<int> in_front = LayersInFront(options_.layers.stages);
   for (int chunk = 0; chunk < static_cast<int>(target.layers.size()); ++chunk) {
@@ -325,10 +334,10 @@ void Lowering::HookGathers(int rank) {
       gather.in_time[lane] = target.layers[chunk].IsFirst(kind) ? 1 : 0;
       const bool keeps =
           kind == PassKind::kForward || kind == PassKind::kRecompute;
-      if (!reshards) gather.keeps[lane] = keeps && flows ? 1 : 0;
+      if (keeps_some) gather.keeps[lane] = keeps && flows ? 1 : 0;
     };
     hook(PassKind::kForward, forward);
-    if (!flows) continue;
+    if (!flows || gathers_once) continue;
     for (const PassKind kind : kGatheringBackwards) hook(kind, backward);
   }
   target.hooks.push_back(std::move(gather));

@@ -69,6 +69,22 @@ TEST_CASE("modules: a missing one is named, with what to do", "[cli]") {
   CHECK(fast.exit_code == 0);
 }
 
+// Before anything runs: the executor's own library is missing too, and that is
+// not what is said.
+TEST_CASE("modules: execute misses its engine before it begins", "[cli]") {
+  ::setenv("PIPEWRIGHT_SIMGRID_LIBRARY", "/nowhere/simgrid.so", 1);
+  ::setenv("PIPEWRIGHT_ONEDNN_LIBRARY", "/nowhere/onednn.so", 1);
+  const BinaryResult run =
+      RunBinary({"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp",
+                 "2", "--microbatches", "2", "--engine", "simgrid"});
+  ::unsetenv("PIPEWRIGHT_ONEDNN_LIBRARY");
+  ::unsetenv("PIPEWRIGHT_SIMGRID_LIBRARY");
+  INFO(run.err);
+  CHECK(run.exit_code == 1);
+  CHECK(absl::StrContains(run.err, "/nowhere/simgrid.so"));
+  CHECK_FALSE(absl::StrContains(run.err, "/nowhere/onednn.so"));
+}
+
 TEST_CASE("modules: a library of something else is refused", "[cli]") {
   ::setenv("PIPEWRIGHT_SIMGRID_LIBRARY", "libm.so.6", 1);
   const BinaryResult run = RunBinary(kSimulate);

@@ -66,6 +66,36 @@ TEST_CASE("layers: no gather for the backward of frozen layers in front",
   }
 }
 
+// FSDP2 under a pipeline: until gradients are reduced, layers stay gathered.
+TEST_CASE("layers: with one reduction a step there is one gather", "[program]") {
+  for (const int iterations : {1, 3}) {
+    const auto schedule = Registered("1f1b", 2, 4);
+    LowerOptions options = Layered(*schedule, DataParallel::kFsdp, 3);
+    options.iterations = iterations;
+    options.layers.reshard_after_forward = false;
+    const auto gathers = [&] {
+      const Program program = Lowered(schedule, options);
+      const auto naive = RunReference(program);
+      FullTrace trace;
+      const auto fast = RunFast(program, {.trace = &trace});
+      REQUIRE((fast.ok() && naive.ok()));
+      CHECK(fast->iteration_end_s == naive->iteration_end_s);
+      int count = 0;
+      for (const TraceOp& op : trace.ops()) {
+        if (op.kind == OpKind::kAllGather && op.iteration >= 0) ++count;
+      }
+      return count;
+    };
+    // Two ranks of three layers; every microbatch gathers them anew.
+    CHECK(gathers() == iterations * 2 * 3 * 4);
+    options.layers.reduces_once = true;
+    CHECK(gathers() == iterations * 2 * 3);
+    // Where forwards give layers up, every microbatch gathers, and backwards too.
+    options.layers.reshard_after_forward = true;
+    CHECK(gathers() == iterations * 2 * 3 * 4 * 2);
+  }
+}
+
 TEST_CASE("layers: odc pulls, pushes and meets twice", "[program]") {
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
   const LowerOptions options = Layered(*schedule, DataParallel::kOdc, 2);

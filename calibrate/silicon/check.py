@@ -306,7 +306,46 @@ def check_clock(source):
     print("clock, none: A100 PCIe: %s" % describe(none))
 
 
-PARTS = ["campaigns", "left-out", "fp8", "experts", "clock"]
+# Sums of gradients (sim/cost/op_time.h): the part of their traffic that W does
+# not hide, measured on an H100; bytes a second of a stream (devices).
+SUM_PART = 0.54
+STREAMS = {"b200_sxm": 8e12 * 0.896, "a100_pcie": 1.935e12 * 0.896}
+JOULES = 1.50e-12
+
+
+def check_sums(source):
+    """Lasting products of W that add to a sum, against the table, the clock and
+    the sum's part; nothing here was fitted to these. The other layouts, which
+    add to nothing, are the control."""
+    for card in ("b200_sxm", "a100_pcie"):
+        name, device = BOARDS[card][:2]
+        grid = Grid(shipped(source, name, device, "bfloat16"), Model(device))
+        errors = {}
+        for row in distil.rows_of(source, "training_kernels", "gemm.csv"):
+            if row["device"] != card:
+                continue
+            shape = (int(row["m"]), int(row["n"]), int(row["k"]))
+            short = grid(shape)
+            lasting = short * slower(card, JOULES, 2 * math.prod(shape) / short,
+                                     3)
+            moved = 0
+            if row["accumulate"] == "1":
+                wide = 4 if row["out_dtype"] == "fp32" else 2
+                moved = (2 * wide - 2) * shape[0] * shape[1] / STREAMS[card]
+            key = (row["layout"], row["out_dtype"])
+            for part in (0, SUM_PART, 1):
+                errors.setdefault((key, part), []).append(
+                    math.log((lasting + part * moved)
+                             / (float(row["time_ms"]) * 1e-3)))
+        for (key, part), logs in sorted(errors.items()):
+            if part > 0 and key[0] != "NT":
+                continue
+            print("sums: %s %s, %g of their traffic: median %+.3f, %s" %
+                  (card, " ".join(key), part, statistics.median(logs),
+                   describe(logs)), flush=True)
+
+
+PARTS = ["campaigns", "left-out", "fp8", "experts", "clock", "sums"]
 
 
 def main():
@@ -332,6 +371,8 @@ def main():
             check_experts(args.source, name, device)
     if "clock" in parts:
         check_clock(args.source)
+    if "sums" in parts:
+        check_sums(args.source)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,9 @@ parallel_jobs() {
   echo $((memory_gib < processors ? memory_gib : processors))
 }
 
+# One more than processors: a third of the tests' time is waiting.
+test_jobs() { echo $(($(parallel_jobs) + 1)); }
+
 # compile PRESET TARGET...
 compile() {
   local preset=$1
@@ -179,7 +182,7 @@ sanitize() {
   cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS="${1:-}"
   compile dev all
   note "tests with sanitizers"
-  ctest --preset dev --parallel "$(parallel_jobs)"
+  ctest --preset dev --parallel "$(test_jobs)"
   # The next build in this folder compiles the cases that it links.
   [[ -z ${1:-} ]] || cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS=
 }
@@ -200,7 +203,7 @@ test_all() {
     fi
   fi
   note "tests"
-  ctest --preset ci --parallel "$(parallel_jobs)"
+  ctest --preset ci --parallel "$(test_jobs)"
 }
 
 case ${1:-} in

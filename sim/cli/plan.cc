@@ -11,6 +11,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/schedule/torch_csv.h"
 #include "sim/search/foreign_args.h"
 #include "sim/search/plan.h"
@@ -146,6 +147,13 @@ absl::Status PlanVerb::Run() {
           : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   options.most_confirmed = most_confirmed;
   options.confirm = !no_confirm;
+  if (options.confirm) {
+    const absl::Status starts = SimgridStarts();
+    if (!starts.ok()) {
+      return Reworded(starts, absl::StrCat(starts.message(),
+                                           "; --no-confirm plans without it"));
+    }
+  }
   RunContext context;
   PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
                       MakePlan(request, options, &context));

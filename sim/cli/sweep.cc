@@ -18,6 +18,7 @@
 #include "sim/cli/sweep_mpi.h"
 #include "sim/cli/sweep_verb.h"
 #include "sim/cli/verbs.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/sweep/sweep_file.h"
 
 namespace pipewright {
@@ -219,6 +220,8 @@ absl::Status SweepVerb::Run() {
   }
   PW_RETURN_IF_ERROR(CheckColumns(points));
   if (dry_run) return DryRun(points);
+  // Every point would fail for want of it.
+  if (!IsFast(points)) PW_RETURN_IF_ERROR(SimgridStarts());
   const StopSignals signals;
   const PoolOptions options = {.workers = workers,
                                .threads = IsFast(points),

@@ -274,7 +274,7 @@ std::vector<FieldHelp> StrategyHelp() {
        "false; true with framework torchtitan and "
        "pp above 1",
        "layer by layer: gradients are reduced once a step and kept whole until "
-       "then"},
+       "then; without reshard_after_forward layers are gathered once a step too"},
       {"strategy.shard_copies",
        "false; true with framework torchtitan and fsdp layer by layer",
        "layer by layer: estimated passes copy layers out of what was gathered, "
@@ -391,7 +391,7 @@ std::vector<FieldHelp> CostHelp() {
        "without it"},
       {"costs.analytic.launch_time", "the device's",
        "what the host takes to launch one kernel (strategy.launch)"},
-      {"costs.analytic.contention", "1.225 on Hopper, else 1.189",
+      {"costs.analytic.contention", "1.225 on an H100 (Hopper), else 1.189",
        "a pass beside collectives (of weights sharded by layer or pass, rings "
        "of context parallelism, the gather of W, overlapped exchanges of "
        "experts, braided ones) over the same alone; 1: they do not meet"},

@@ -69,7 +69,7 @@ bool ContentionMatters(const RunFacts& facts) {
   AnalyticOptions apart = *run.costs.analytic;
   apart.contention = 1;
   AnalyticOptions beside = apart;
-  beside.contention = kContention;
+  beside.contention = ContentionOf(apart.device);
   return TimesDiffer(run, apart, beside);
 }
 

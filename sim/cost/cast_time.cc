@@ -66,14 +66,12 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
 // a tensor: operands are kept in 8 bit, so backward casts its gradient alone.
 // Its products take the inner dimension first on every device: it copies
 // weight, gradient and input in the other order, in 8 bit. A norm never casts. Each
-// forward casts its weight, unless that has come in 8 bit.
-double TorchCastSeconds(const AnalyticOptions& options,
-                        const TrainingSpec& training, const ModelOp& op,
+// forward casts its weight, which is gathered in 16 bit or more.
+double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
                         OpPass pass, bool searches) {
   const double inputs = op.m * op.count * op.k;
   const double gradients = op.m * op.count * op.n;
   const double weights = op.k * op.n * op.count;
-  const bool comes_narrow = training.sharded.gather_bytes <= 1;
   const auto cast = [&](double elements) {
     return (searches ? CastOfBytes(options, elements * kWideBytes) : 0) +
            CastOfBytes(options, elements * (kWideBytes + 1));
@@ -83,7 +81,7 @@ double TorchCastSeconds(const AnalyticOptions& options,
   };
   switch (pass) {
     case OpPass::kForward:
-      return cast(inputs) + (comes_narrow ? 0 : cast(weights));
+      return cast(inputs) + cast(weights);
     case OpPass::kBackwardInput:
       return cast(gradients) + copy(weights);
     case OpPass::kBackwardWeight:
@@ -103,7 +101,7 @@ double CastSeconds(const AnalyticOptions& options, const TrainingSpec& training,
   const bool searches = precision == Precision::kFp8Tensorwise;
   if (options.kernels != FrameworkKernels::kFused &&
       (searches || precision == Precision::kFp8)) {
-    return TorchCastSeconds(options, training, op, pass, searches);
+    return TorchCastSeconds(options, op, pass, searches);
   }
   if (pass == OpPass::kBackwardWeight) return 0;
   const bool transposes = options.device.architecture != "blackwell";

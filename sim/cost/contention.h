@@ -3,7 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
+
+#include "sim/cost/device.h"
 
 namespace pipewright {
 
@@ -12,13 +13,21 @@ namespace pipewright {
 // at most 1.40 (arXiv 2507.03114, abstract).
 inline constexpr double kContention = 1.189;
 
-// Layers of llama3-8b on an H100 beside a kernel that moves 50 and 350 GB/s with
-// 16 multiprocessors, as many as NCCL takes there: 1.17 to 1.28, geometric mean
-// (experiments/beside).
+// Layers of llama3-8b on an H100 with 132 multiprocessors beside a kernel that
+// moves 50 and 350 GB/s with 16 of them: 1.17 to 1.28, geometric mean
+// (experiments/beside). That NCCL takes 16 is an assumption.
 inline constexpr double kHopperContention = 1.225;
+inline constexpr double kHopperMultiprocessors = 132;
 
-inline double ContentionOf(const std::string& architecture) {
-  return architecture == "hopper" ? kHopperContention : kContention;
+// What is lost goes with the multiprocessors that are missed, so a chip with
+// fewer loses more.
+inline double ContentionOf(const DeviceSpec& device) {
+  if (device.architecture != "hopper" || device.multiprocessors <= 0) {
+    return kContention;
+  }
+  const double lost = (1 - 1 / kHopperContention) * kHopperMultiprocessors /
+                      device.multiprocessors;
+  return 1 / (1 - std::min(lost, 0.5));
 }
 
 // By how much `pass_s` grows beside exchanges of `beside_s`, which keep their

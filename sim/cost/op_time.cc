@@ -174,13 +174,19 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
       Computing(type, JoulesOfFlop(options.device, type) * flops, *time);
   if (is_grouped) {
     const double bytes = op.Work(pass).bytes;
-    out.seconds =
-        GroupedSeconds(options.device, bytes, op.count, time->seconds);
     out.load.least_s = op.count * kGroupSeconds;
     const LoadedKernel traffic =
         Streaming(StreamSeconds(options.device, bytes), bytes);
-    out.load.steady_s =
-        GroupedTrafficPart(options.device) * traffic.steady_s;
+    // Part of the traffic is that of sums, which groups hide as others do.
+    const double part = GroupedTrafficPart(options.device);
+    const double sums_s =
+        pass == OpPass::kBackwardWeight && part < 1
+            ? GradientSumSeconds(options, training, op)
+            : 0;
+    out.load.steady_s = part * (traffic.steady_s - sums_s) +
+                        kGradientSumPart * sums_s;
+    out.seconds = std::max(out.load.least_s,
+                           out.load.steady_s + time->seconds);
     out.load.steady_joules = traffic.steady_joules;
     out.error =
         std::hypot(out.error, options.device.architecture == "hopper"
@@ -282,7 +288,8 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
 }
 
 // W adds its product to a sum of gradients, where the tables only write it. What
-// the sum moves besides is hidden in part. The curves have the traffic of sums.
+// the sum moves besides is hidden in part. The curves have it in the traffic that
+// they hide.
 void AddSum(const AnalyticOptions& options, const TrainingSpec& training,
             const ModelOp& op, KernelEstimate* out) {
   const double moved_s = GradientSumSeconds(options, training, op);
@@ -349,11 +356,14 @@ bool IsInFusedExperts(const AnalyticOptions& options,
 
 double GradientSumSeconds(const AnalyticOptions& options,
                           const TrainingSpec& training, const ModelOp& op) {
-  if (!op.has_weight_pass || op.kind != OpClass::kGemm ||
+  const bool is_product =
+      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  if (!is_product || !op.has_weight_pass || training.gradient_bytes <= 2 ||
+      training.sharded.shard_group > 0 ||
       options.kernels != FrameworkKernels::kFused) {
     return 0;
   }
-  const double bytes = std::max(0.0, 2 * training.gradient_bytes - 2);
+  const double bytes = 2 * training.gradient_bytes - 2;
   return StreamSeconds(options.device, bytes * op.n * op.k * op.count);
 }
 
@@ -365,7 +375,8 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
     return {.how = "fused"};
   }
   KernelEstimate out = Fused(options, training, causal, op, pass);
-  if (pass == OpPass::kBackwardWeight && out.how != "curve") {
+  if (pass == OpPass::kBackwardWeight && op.kind == OpClass::kGemm &&
+      out.how != "curve") {
     AddSum(options, training, op, &out);
   }
   const double factor = FrameworkFactor(options.kernels, options.device, is_rms,
@@ -387,12 +398,10 @@ void LowerClock(const DeviceSpec& device, double clock,
   if (clock >= 1 || clocked_s <= 0) return;
   estimate->seconds = estimate->load.Seconds(clock);
   const bool is_measured = IsClockMeasured(device.name, estimate->type);
-  // Other boards with the same chip have energies of their own in the interval
-  // of a step (estimate_error.cc).
   estimate->error =
-      std::hypot(estimate->error, device.architecture == "hopper"
-                                      ? kHopperClockError
-                                      : kClockError);
+      std::hypot(estimate->error, device.architecture != "hopper" ? kClockError
+                                  : is_measured ? kHopperClockError
+                                                : kOtherLimitError);
   if (!is_measured) absl::StrAppend(&estimate->how, ", clock transferred");
 }
 

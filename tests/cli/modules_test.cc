@@ -85,6 +85,26 @@ TEST_CASE("modules: execute misses its engine before it begins", "[cli]") {
   CHECK_FALSE(absl::StrContains(run.err, "/nowhere/onednn.so"));
 }
 
+TEST_CASE("modules: sweep and plan miss their engine at once", "[cli]") {
+  ::setenv("PIPEWRIGHT_SIMGRID_LIBRARY", "/nowhere/simgrid.so", 1);
+  const TemporaryFolder folder;
+  const BinaryResult sweep = RunBinary(
+      {"sweep", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4",
+       "--forward", "1ms", "--backward", "2ms", "--p2p", "0ms", "--engine",
+       "simgrid", "--sweep", "strategy.pp=2,4", "-o", folder.Path("x.sqlite")});
+  const Words plan = {"plan",     "--model",        "llama3-8b", "--system",
+                      "dgx-h100", "--global-batch", "64",        "--analytic"};
+  const BinaryResult planned = RunBinary(plan);
+  ::unsetenv("PIPEWRIGHT_SIMGRID_LIBRARY");
+  for (const BinaryResult& run : {sweep, planned}) {
+    INFO(run.err);
+    CHECK(run.exit_code == 1);
+    CHECK(absl::StrContains(run.err, "/nowhere/simgrid.so"));
+    CHECK(run.err.size() < 1500);
+  }
+  CHECK(absl::StrContains(planned.err, "--no-confirm"));
+}
+
 TEST_CASE("modules: a library of something else is refused", "[cli]") {
   ::setenv("PIPEWRIGHT_SIMGRID_LIBRARY", "libm.so.6", 1);
   const BinaryResult run = RunBinary(kSimulate);

@@ -12,50 +12,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
-#include "sim/base/file.h"
 #include "sim/cost/clock.h"
-#include "tests/support/paths.h"
+#include "tests/support/experiment_csv.h"
 
 namespace pipewright {
 namespace {
 
-using Cells = std::map<std::string, std::string>;
-
-// Quoted cells have commas inside, and no quotation marks.
-std::vector<std::string> CellsOf(absl::string_view line) {
-  std::vector<std::string> cells(1);
-  bool is_quoted = false;
-  for (const char letter : absl::StripSuffix(line, "\r")) {
-    if (letter == '"') {
-      is_quoted = !is_quoted;
-    } else if (letter == ',' && !is_quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back().push_back(letter);
-    }
-  }
-  return cells;
-}
+using Cells = testing::ExperimentRow;
 
 std::vector<Cells> Rows(absl::string_view file) {
-  const auto text = ReadFile(
-      testing::SourcePath(absl::StrCat("experiments/h100_load/", file)),
-      InputKind::kProfile);
-  REQUIRE(text.ok());
-  std::vector<Cells> rows;
-  std::vector<std::string> columns;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
-    const std::vector<std::string> cells = CellsOf(line);
-    if (columns.empty()) {
-      columns = cells;
-      continue;
-    }
-    if (cells.size() != columns.size()) continue;
-    Cells& row = rows.emplace_back();
-    for (size_t at = 0; at < cells.size(); ++at) row[columns[at]] = cells[at];
-  }
-  return rows;
+  return testing::ExperimentRows(absl::StrCat("h100_load/", file));
 }
 
 double Number(absl::string_view text) {

@@ -299,7 +299,7 @@ TEST_CASE("clock: what the host holds up leaves power to others", "[cost]") {
   CHECK(ClockUnder(h100, {product, held}, 0) == 1);
 }
 
-// On an H100 a sum in fp32 makes the W of Llama's products 3 to 32 % longer
+// On an H100 a sum in fp32 makes the W of Llama's products 3 to 31 % longer
 // (experiments/torch_layers/h100_steps.csv): 41 us of 300 for 6144 x 4096 with
 // 4096 tokens, 27 us of 589 with 8192.
 TEST_CASE("sums: W pays for a part of the traffic of its sum", "[cost]") {
@@ -321,23 +321,27 @@ TEST_CASE("sums: W pays for a part of the traffic of its sum", "[cost]") {
   const auto longer = [&](double tokens) {
     training.gradient_bytes = 4;
     const double with_s = weight(tokens).seconds;
-    training.gradient_bytes = 1;  // as many bytes as a product writes
+    training.gradient_bytes = 2;
     return with_s - weight(tokens).seconds;
   };
-  CHECK(longer(4096) == Approx(30e-6).margin(12e-6));
+  // 6 bytes a value at 3.0 TB/s are 50 us.
+  CHECK(longer(4096) == Approx(27e-6).margin(1e-6));
   CHECK(longer(8192) == Approx(longer(4096)));
-  // Read and written in 16 bit: 2 bytes more than written, not 6.
-  const double wide_s = longer(4096);
-  training.gradient_bytes = 1;
-  const double bare_s = weight(4096).seconds;
+  // Sums in 16 bit cost nothing.
   training.gradient_bytes = 2;
-  CHECK(weight(4096).seconds - bare_s == Approx(wide_s / 3));
+  const double bare_s = weight(4096).seconds;
+  training.gradient_bytes = 1;
+  CHECK(weight(4096).seconds == bare_s);
   // The clock leaves it as it is.
   training.gradient_bytes = 4;
   KernelEstimate slow = weight(4096);
   const double short_s = slow.seconds;
   LowerClock(options.device, 0.5, &slow);
   CHECK(slow.seconds == Approx(2 * bare_s + short_s - bare_s));
+  // Layers that are reduced as they come are not summed.
+  training.sharded.shard_group = 8;
+  CHECK(weight(4096).seconds == Approx(bare_s));
+  training.sharded.shard_group = 0;
   // No other pass has it, nor PyTorch, which adds up elsewhere, nor the curves.
   CHECK(EstimateKernel(options, training, true, op, OpPass::kBackwardInput)
             .seconds < 1.1 * bare_s);
@@ -375,7 +379,7 @@ TEST_CASE("clock: passes of a layer share it", "[cost]") {
   TrainingSpec training;
   training.sequence = 8192;
   // The traffic of sums of gradients does not go by the clock.
-  training.gradient_bytes = 1;
+  training.gradient_bytes = 2;
   AnalyticOptions options = {.device = *FindDevice("h100"),
                              .silicon = Silicon::Shipped("h100")};
   options.network = {.nvlink_bytes_per_s = 450e9, .nic_bytes_per_s = 50e9};
@@ -462,7 +466,8 @@ TEST_CASE("silicon: an estimate says where its time is from", "[cost]") {
   lasting = burst;
   LowerClock(*FindDevice("h100-96gb"), 0.8, &lasting);
   CHECK(lasting.how == "silicon, clock transferred");
-  CHECK(lasting.error == error);
+  CHECK(lasting.error > error);
+  CHECK(lasting.error < 0.2);
   lasting = burst;
   LowerClock(*FindDevice("b200"), 0.8, &lasting);
   CHECK(lasting.error > 0.25);

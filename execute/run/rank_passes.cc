@@ -192,7 +192,7 @@ absl::StatusOr<bool> RankRun::RunHeldBlock() {
   const Pass* const block = rank().order->data() + position_;
   if (!received_) {
     received_ = true;
-    Plan(ReceivesOf(rank(), block));
+    Plan(PostsBefore(rank(), program_.wait_rule, block));
     return true;
   }
   PW_ASSIGN_OR_RETURN(const bool ran, RunBlock());

@@ -79,7 +79,7 @@ bool EventRun::Drop(int index) {
   const auto [channel, pass] = *device.sequence.drop();
   if (holds_) {
     device.sequence.DropTaken();
-    device.holds.push_back({.channel = channel, .pass = pass});
+    device.holds.push_back({{.channel = channel, .pass = pass}});
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
@@ -170,7 +170,7 @@ bool EventRun::RunBlock(int index, bool ahead) {
   const int parts = PartsOf(*block);
   if (holds_ && !device.received) {
     device.received = true;
-    device.holds = ReceivesOf(rank, block);
+    device.holds = PostsBefore(rank, program_.wait_rule, block);
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }

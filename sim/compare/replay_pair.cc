@@ -205,7 +205,7 @@ void PairReplay::LinkHolding() {
       const auto [list, next] = at(paired.op.replica, rank, op);
       if (next != list->begin()) Link(*std::prev(next), op);
       if (next != list->end()) Link(op, *next);
-      if (run_.wait_rule != WaitRule::kRendezvous) continue;
+      if (run_.wait_rule == WaitRule::kBatched) continue;
       const auto entry = last.try_emplace({paired.op.replica, rank}, op);
       if (!entry.second) Link(entry.first->second, op);
       entry.first->second = op;

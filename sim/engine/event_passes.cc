@@ -170,7 +170,7 @@ bool EventRun::RunBlock(int index, bool ahead) {
   const int parts = PartsOf(*block);
   if (holds_ && !device.received) {
     device.received = true;
-    device.holds = PostsBefore(rank, program_.wait_rule, block);
+    PostBefore(rank, program_.wait_rule, block, &device.holds);
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
@@ -255,8 +255,8 @@ void EventRun::EndBlock(int index) {
   summary_.simulated_ops += parts;
   if (progress_ != nullptr) Tell();
   if (holds_) {
-    device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
-                               device.sequence, &device.received);
+    PostBehind(rank, program_.wait_rule, block, device.position,
+               device.sequence, &device.received, &device.holds);
     PostHolds(index);
   } else {
     for (int part = 0; part < parts; ++part) {

@@ -30,7 +30,7 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
   const Pass* const block = replay.order + replay.position;
   if (!state.received) {
     state.received = true;
-    state.steps = PostsBefore(rank_program, program_.wait_rule, block);
+    PostBefore(rank_program, program_.wait_rule, block, &state.steps);
     return true;
   }
   const bool hooked =
@@ -38,8 +38,8 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
   if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
     return false;
   }
-  state.steps = PostsBehind(rank_program, program_.wait_rule, block,
-                            replay.position, state.sequence, &state.received);
+  PostBehind(rank_program, program_.wait_rule, block, replay.position,
+             state.sequence, &state.received, &state.steps);
   return true;
 }
 

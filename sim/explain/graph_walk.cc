@@ -129,9 +129,11 @@ absl::Status GraphBuilder::AddCopy(Pass pass, Walk* walk) {
 absl::Status GraphBuilder::TakeBlock(bool hooked, Walk* walk) {
   const RankProgram& rank = RankOf(*walk);
   const Pass* const block = rank.order->data() + walk->position;
+  HoldingSteps steps;
   if (holds() && !walk->received) {
-    PW_RETURN_IF_ERROR(
-        PostSteps(PostsBefore(rank, program_.wait_rule, block), walk));
+    PostBefore(rank, program_.wait_rule, block, &steps);
+    PW_RETURN_IF_ERROR(PostSteps(steps, walk));
+    steps.clear();
   }
   PW_ASSIGN_OR_RETURN(const int32_t first, Take(&walk->traced->passes, *walk));
   AddEdges(walk->front, first);
@@ -181,9 +183,9 @@ absl::Status GraphBuilder::TakeBlock(bool hooked, Walk* walk) {
   walk->position += PartsOf(*block);
   if (hooked) walk->sequence.Passed();
   if (!holds()) return absl::OkStatus();
-  return PostSteps(PostsBehind(rank, program_.wait_rule, block, walk->position,
-                               walk->sequence, &walk->received),
-                   walk);
+  PostBehind(rank, program_.wait_rule, block, walk->position, walk->sequence,
+             &walk->received, &steps);
+  return PostSteps(steps, walk);
 }
 
 // Transfers that hold the rank: each begins when both of its ranks have come

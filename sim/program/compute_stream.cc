@@ -16,15 +16,14 @@ void Add(const RankProgram& rank, const Pass* block, bool send,
 }
 
 // A batch is one step, else each is one.
-HoldingSteps StepsOf(WaitRule rule, std::vector<Handshake> posts) {
-  HoldingSteps steps;
-  if (posts.empty()) return steps;
+void Append(WaitRule rule, std::vector<Handshake>&& posts,
+            HoldingSteps* steps) {
+  if (posts.empty()) return;
   if (rule == WaitRule::kBatched) {
-    steps.push_back(std::move(posts));
-    return steps;
+    steps->push_back(std::move(posts));
+    return;
   }
-  for (const Handshake& post : posts) steps.push_back({post});
-  return steps;
+  for (const Handshake& post : posts) steps->push_back({post});
 }
 
 using Receives = std::vector<StepReceive>::const_iterator;
@@ -40,63 +39,58 @@ Receives FirstAt(const RankProgram& rank, int64_t position, bool empty) {
 }
 
 // Of the empty steps in front of the block at `position`.
-HoldingSteps EmptySteps(const RankProgram& rank, int64_t position) {
-  HoldingSteps steps;
+void AppendEmptySteps(const RankProgram& rank, int64_t position,
+                      HoldingSteps* steps) {
   int64_t last = 0;
   for (auto each = FirstAt(rank, position, /*empty=*/true);
        each != rank.step_receives.end() && each->position == position; ++each) {
-    if (each->empty != last) steps.emplace_back();
+    if (each->empty != last) steps->emplace_back();
     last = each->empty;
-    steps.back().push_back({.channel = each->channel, .pass = each->pass});
+    steps->back().push_back({.channel = each->channel, .pass = each->pass});
   }
-  return steps;
 }
 
 // A step's sends, with what it receives.
-HoldingSteps EndOfStep(const RankProgram& rank, int64_t position,
-                       std::vector<Handshake> posts) {
+void AppendEndOfStep(const RankProgram& rank, int64_t position,
+                     std::vector<Handshake>&& posts, HoldingSteps* steps) {
   for (auto each = FirstAt(rank, position, /*empty=*/false);
        each != rank.step_receives.end() && each->position == position &&
        each->empty == 0;
        ++each) {
     posts.push_back({.channel = each->channel, .pass = each->pass});
   }
-  if (posts.empty()) return {};
-  return {std::move(posts)};
+  if (!posts.empty()) steps->push_back(std::move(posts));
 }
 
 }  // namespace
 
-HoldingSteps PostsBefore(const RankProgram& rank, WaitRule rule,
-                         const Pass* block) {
+void PostBefore(const RankProgram& rank, WaitRule rule, const Pass* block,
+                HoldingSteps* steps) {
   if (rule == WaitRule::kStepped) {
-    return EmptySteps(rank, block - rank.order->data());
+    return AppendEmptySteps(rank, block - rank.order->data(), steps);
   }
   std::vector<Handshake> posts;
   Add(rank, block, /*send=*/false, &posts);
-  return StepsOf(rule, std::move(posts));
+  Append(rule, std::move(posts), steps);
 }
 
-HoldingSteps PostsBehind(const RankProgram& rank, WaitRule rule,
-                         const Pass* block, int64_t position,
-                         const SideSequence& sequence, bool* received) {
+void PostBehind(const RankProgram& rank, WaitRule rule, const Pass* block,
+                int64_t position, const SideSequence& sequence, bool* received,
+                HoldingSteps* steps) {
   std::vector<Handshake> posts;
+  posts.reserve(2);  // most have one output and one input
   Add(rank, block, /*send=*/true, &posts);
   *received = false;
   if (rule == WaitRule::kStepped) {
-    return EndOfStep(rank, position, std::move(posts));
+    return AppendEndOfStep(rank, position, std::move(posts), steps);
   }
-  if (rule != WaitRule::kBatched || posts.empty() ||
-      position == sequence.end() || sequence.AttachedAt(position)) {
-    return StepsOf(rule, std::move(posts));
+  if (rule == WaitRule::kBatched && !posts.empty() &&
+      position != sequence.end() && !sequence.AttachedAt(position)) {
+    const Pass* const next = rank.order->data() + position;
+    *received = EntryOf(next->kind()) == Entry::kBlock;
+    if (*received) Add(rank, next, /*send=*/false, &posts);
   }
-  const Pass* const next = rank.order->data() + position;
-  if (EntryOf(next->kind()) != Entry::kBlock) {
-    return StepsOf(rule, std::move(posts));
-  }
-  Add(rank, next, /*send=*/false, &posts);
-  *received = true;
-  return StepsOf(rule, std::move(posts));
+  Append(rule, std::move(posts), steps);
 }
 
 }  // namespace pipewright

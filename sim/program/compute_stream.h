@@ -166,18 +166,18 @@ struct Handshake {
 // What a rank awaits one after the other; each of them is posted as a whole.
 using HoldingSteps = std::vector<std::vector<Handshake>>;
 
-// What a rank posts in front of the block: its inputs; where ranks walk through
-// time steps, what it receives in the empty ones.
-HoldingSteps PostsBefore(const RankProgram& rank, WaitRule rule,
-                         const Pass* block);
+// Appends what a rank posts in front of the block: its inputs; where ranks walk
+// through time steps, what it receives in the empty ones.
+void PostBefore(const RankProgram& rank, WaitRule rule, const Pass* block,
+                HoldingSteps* steps);
 
-// What it posts behind the block that ends at `position`: its outputs, and in a
-// batch also what the next block receives, unless an attached operation or an
-// entry that is no pass stands between; in a time step also what the rank
-// receives in it. Operations of hooks are issued behind it. *received: the next
-// block's inputs are among a batch.
-HoldingSteps PostsBehind(const RankProgram& rank, WaitRule rule,
-                         const Pass* block, int64_t position,
-                         const SideSequence& sequence, bool* received);
+// Appends what it posts behind the block that ends at `position`: its outputs,
+// and in a batch also what the next block receives, unless an attached
+// operation or an entry that is no pass stands between; in a time step also
+// what the rank receives in it. Operations of hooks are issued behind it.
+// *received: the next block's inputs are among a batch.
+void PostBehind(const RankProgram& rank, WaitRule rule, const Pass* block,
+                int64_t position, const SideSequence& sequence, bool* received,
+                HoldingSteps* steps);
 
 }  // namespace pipewright

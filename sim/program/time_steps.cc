@@ -15,13 +15,13 @@ class Steps {
  public:
   explicit Steps(const DpClass& own)
       : own_(own),
-        actions_(own.ranks.size()),
+        steps_(own.ranks.size()),
         positions_(own.ranks.size(), 0),
         gaps_(own.ranks.size(), 0),
         made_(own.channels.size()),
         awaited_(own.channels.size()) {}
 
-  absl::StatusOr<std::vector<std::vector<Action>>> Find() && {
+  absl::StatusOr<std::vector<RankSteps>> Find() && {
     for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
       ready_.push_back(rank);
     }
@@ -37,7 +37,7 @@ class Steps {
             "other");
       }
     }
-    return std::move(actions_);
+    return std::move(steps_);
   }
 
  private:
@@ -60,13 +60,15 @@ class Steps {
   void Advance(size_t rank) {
     const RankProgram& program = own_.ranks[rank];
     const RankOrder& order = *program.order;
-    std::vector<Action>& actions = actions_[rank];
+    std::vector<Action>& actions = steps_[rank].actions;
+    std::vector<RankSteps::Input>& inputs = steps_[rank].inputs;
     int64_t& position = positions_[rank];
     while (position < std::ssize(order)) {
       const int64_t end = EndOf(program, position);
       int64_t step =
           (actions.empty() ? 0 : actions.back().step + 1) + GapOf(rank);
       int64_t begin = end;
+      const size_t known = inputs.size();
       for (int64_t at = position; at < end; ++at) {
         if (EntryOf(order[at].kind()) != Entry::kBlock) continue;
         begin = std::min(begin, at);
@@ -75,17 +77,20 @@ class Steps {
         const auto made = made_[input].find(order[at].key());
         if (made == made_[input].end()) {
           awaited_[input][order[at].key()] = rank;
+          inputs.resize(known);
           return;
         }
         step = std::max(step, made->second + 1);
+        inputs.push_back({.position = at, .step = made->second});
       }
       if (begin < end) {
         actions.push_back({.begin = begin, .end = end, .step = step});
       }
       for (int64_t at = position; at < end; ++at) {
         if (EntryOf(order[at].kind()) != Entry::kBlock) continue;
-        const int32_t output = program.lanes[order[at].lane()].output;
-        if (output >= 0) Make(output, order[at].key(), step);
+        const Lane& lane = program.lanes[order[at].lane()];
+        if (lane.input >= 0) made_[lane.input].erase(order[at].key());
+        if (lane.output >= 0) Make(lane.output, order[at].key(), step);
       }
       position = end;
     }
@@ -103,7 +108,7 @@ class Steps {
   int64_t GapOf(size_t rank) {
     if (rank >= own_.schedule->gaps.size()) return 0;
     const std::vector<StepGap>& gaps = own_.schedule->gaps[rank];
-    const auto action = std::ssize(actions_[rank]);
+    const auto action = std::ssize(steps_[rank].actions);
     size_t& next = gaps_[rank];
     while (next < gaps.size() && gaps[next].action < action) ++next;
     return next < gaps.size() && gaps[next].action == action ? gaps[next].steps
@@ -111,10 +116,11 @@ class Steps {
   }
 
   const DpClass& own_;
-  std::vector<std::vector<Action>> actions_;
+  std::vector<RankSteps> steps_;
   std::vector<int64_t> positions_;
   std::vector<size_t> gaps_;
-  // [channel] key -> the step that makes it; the rank that waits for it.
+  // [channel] key -> the step that has made it, until it is taken; the rank
+  // that waits for it.
   std::vector<absl::flat_hash_map<uint64_t, int64_t>> made_;
   std::vector<absl::flat_hash_map<uint64_t, size_t>> awaited_;
   std::vector<size_t> ready_;
@@ -122,8 +128,7 @@ class Steps {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<Action>>> TimeStepsOf(
-    const DpClass& own) {
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own) {
   return Steps(own).Find();
 }
 

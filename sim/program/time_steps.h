@@ -26,8 +26,18 @@ struct Action {
   int64_t step = 0;
 };
 
-// [rank][action]. Error: kFailedPrecondition where passes wait for each other.
-absl::StatusOr<std::vector<std::vector<Action>>> TimeStepsOf(
-    const DpClass& own);
+struct RankSteps {
+  std::vector<Action> actions;
+  // In the order of the passes that take them: which of the rank's order, and
+  // the step that makes its input on another rank.
+  struct Input {
+    int64_t position = 0;
+    int64_t step = 0;
+  };
+  std::vector<Input> inputs;
+};
+
+// [rank]. Error: kFailedPrecondition where passes wait for each other.
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own);
 
 }  // namespace pipewright

@@ -86,14 +86,16 @@ std::shared_ptr<const Schedule> Built(const std::string& name, int pp, int vpp,
   return std::make_shared<const Schedule>(*std::move(built));
 }
 
-std::vector<std::vector<Action>> StepsOf(
+std::vector<std::vector<Action>> ActionsOf(
     const std::shared_ptr<const Schedule>& schedule) {
   LowerOptions options;
   options.costs = CostsOf(*schedule, {});
   auto steps = TimeStepsOf(Lowered(schedule, options));
   INFO(steps.status());
   REQUIRE(steps.ok());
-  return *std::move(steps);
+  std::vector<std::vector<Action>> actions;
+  for (const RankSteps& rank : *steps) actions.push_back(rank.actions);
+  return actions;
 }
 
 // The steps of a schedule in PyTorch's form, without microbatches where it
@@ -138,7 +140,7 @@ TEST_CASE("time steps: PyTorch's interleaved 1F1B", "[program]") {
         if (microbatches % std::max(1, microbatches / pp) != 0) continue;
         const auto schedule = Built("interleaved-1f1b", pp, vpp, microbatches,
                                     {{"rule", "torch"}});
-        const auto steps = StepsOf(schedule);
+        const auto steps = ActionsOf(schedule);
         std::vector<Cells> torch;
         for (int rank = 0; rank < pp; ++rank) {
           torch.push_back(Interleaved(pp, vpp, microbatches, rank));
@@ -165,7 +167,7 @@ TEST_CASE("time steps: PyTorch's looped BFS", "[program]") {
   for (const int pp : {2, 4, 8}) {
     for (const int vpp : {2, 3}) {
       const auto schedule = Built("looped-bfs", pp, vpp, 2 * pp, {});
-      const auto steps = StepsOf(schedule);
+      const auto steps = ActionsOf(schedule);
       for (int rank = 0; rank < pp; ++rank) {
         Cells torch = LoopedBfs(pp, vpp, 2 * pp, rank);
         for (Cell& cell : torch) {
@@ -185,15 +187,15 @@ std::vector<int64_t> StepNumbers(const std::vector<Action>& actions) {
 
 // 1F1B has no gaps of its own: each pass is as early as it can be.
 TEST_CASE("time steps: as early as inputs allow", "[program]") {
-  const auto plain = StepsOf(Registered("1f1b", 2, 2));
+  const auto plain = ActionsOf(Registered("1f1b", 2, 2));
   CHECK(StepNumbers(plain[0]) == std::vector<int64_t>{0, 1, 3, 5});
   CHECK(StepNumbers(plain[1]) == std::vector<int64_t>{1, 2, 3, 4});
   // An R is in the step of its backward, a block is one step, and a chunk that
   // follows on the same rank needs no step between.
   const auto again =
-      StepsOf(Parsed("pp 2 vpp 2 microbatches 1 placement v\n"
-                     "0: F0.0 F0.1 R0.1 BW0.1 BW0.0\n"
-                     "1: F0.0 F0.1 BW0.1 R0.0 BW0.0\n"));
+      ActionsOf(Parsed("pp 2 vpp 2 microbatches 1 placement v\n"
+                       "0: F0.0 F0.1 R0.1 BW0.1 BW0.0\n"
+                       "1: F0.0 F0.1 BW0.1 R0.0 BW0.0\n"));
   CHECK(StepNumbers(again[0]) == std::vector<int64_t>{0, 3, 4, 7});
   CHECK(StepNumbers(again[1]) == std::vector<int64_t>{1, 2, 5, 6});
 }
@@ -203,7 +205,8 @@ TEST_CASE("time steps: empty cells of PyTorch's CSV", "[program]") {
       ParseScheduleFile("0F0,0F1,,,,0B0,,0B1\n,1F0,,1B0,1F1,,1B1\n", "t.csv");
   INFO(file.status());
   REQUIRE(file.ok());
-  const auto steps = StepsOf(std::make_shared<const Schedule>(file->schedule));
+  const auto steps =
+      ActionsOf(std::make_shared<const Schedule>(file->schedule));
   CHECK(StepNumbers(steps[0]) == std::vector<int64_t>{0, 1, 5, 7});
   CHECK(StepNumbers(steps[1]) == std::vector<int64_t>{1, 3, 4, 6});
 }

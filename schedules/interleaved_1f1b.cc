@@ -60,17 +60,41 @@ int64_t WarmUp(const ScheduleParams& params, const Layout& layout, int rank) {
       units);
 }
 
+// PyTorch's empty time steps (torch/distributed/pipelining/schedules.py,
+// _get_1f1b_rank_ops, pytorch/pytorch 1fd7abc2f521): so many that all ranks run
+// forwards in one step and backwards in the next.
+void AddGaps(const ScheduleParams& params, int64_t warm_up, int rank,
+             ScheduleBuilder& builder) {
+  const int64_t units = int64_t{params.vpp} * params.microbatches;
+  const int64_t behind = params.pp - 1 - rank;
+  int64_t at_turn = 0;
+  if (warm_up > 0) {
+    at_turn = std::max<int64_t>(
+        int64_t{params.vpp} * params.pp + 2 * behind - (warm_up + rank), 0);
+  }
+  const int64_t cool_down = 2 * units - warm_up;
+  builder.AddGap(rank, 0, rank);
+  builder.AddGap(rank, warm_up, at_turn + (warm_up == units ? 1 : 0));
+  for (int64_t action = cool_down; action < 2 * units; ++action) {
+    if (action != warm_up) builder.AddGap(rank, action, 1);
+  }
+}
+
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
   PW_ASSIGN_OR_RETURN(const Layout layout, MakeLayout(params));
   const int64_t units = int64_t{params.vpp} * params.microbatches;
   ScheduleBuilder builder(kName, Placement::Loop(params.pp, params.vpp),
                           params.microbatches);
+  // One chunk with Megatron's warm-up is plain 1F1B.
+  const bool gaps = layout.rule == kTorch || params.vpp > 1;
   for (int rank = 0; rank < params.pp; ++rank) {
+    const int64_t warm_up = WarmUp(params, layout, rank);
     builder.Reserve(rank, 2 * units);
     AddInterleavedRank(
-        rank, WarmUp(params, layout, rank),
+        rank, warm_up,
         UnitCursor(params.microbatches, params.vpp, layout.group), builder);
+    if (gaps) AddGaps(params, warm_up, rank, builder);
   }
   return std::move(builder).Finish();
 }

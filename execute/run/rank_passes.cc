@@ -192,13 +192,17 @@ absl::StatusOr<bool> RankRun::RunHeldBlock() {
   const Pass* const block = rank().order->data() + position_;
   if (!received_) {
     received_ = true;
-    Plan(ReceivesOf(rank(), block));
+    HoldingSteps steps;
+    PostBefore(rank(), program_.wait_rule, block, &steps);
+    Plan(steps);
     return true;
   }
   PW_ASSIGN_OR_RETURN(const bool ran, RunBlock());
   if (!ran) return false;
-  Plan(PostsBehind(rank(), program_.wait_rule, block, position_, sequence_,
-                   &received_));
+  HoldingSteps steps;
+  PostBehind(rank(), program_.wait_rule, block, position_, sequence_,
+             &received_, &steps);
+  Plan(steps);
   return true;
 }
 

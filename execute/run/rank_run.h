@@ -201,7 +201,7 @@ class RankRun {
   static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
   static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
   void Send(int32_t channel, Pass pass, double now_s);
-  void Plan(const std::vector<Handshake>& sides);
+  void Plan(const HoldingSteps& steps);
   bool FinishHandshakes();
   void Post(Held& held);
   bool Finish(const Held& held, double* done_s);

@@ -75,10 +75,11 @@ void RankRun::TraceTransfer(int32_t index, Pass either, double start_s,
   Trace(start_, op);
 }
 
-void RankRun::Plan(const std::vector<Handshake>& sides) {
-  std::vector<Held> posts;
-  for (const Handshake& side : sides) posts.push_back({.side = side});
-  AppendSteps(program_.wait_rule, std::move(posts), &steps_);
+void RankRun::Plan(const HoldingSteps& steps) {
+  for (const std::vector<Handshake>& sides : steps) {
+    std::vector<Held>& posts = steps_.emplace_back();
+    for (const Handshake& side : sides) posts.push_back({.side = side});
+  }
 }
 
 // Posts and awaits the planned steps. False when a partner is missing.

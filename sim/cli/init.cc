@@ -42,7 +42,7 @@ strategy:
   # sequence: 128         # tokens of a sample; default: the model's
   # slices: 1             # sequence slices of a microbatch
   # data_parallel: ddp    # none, ddp, zero1, zero2, fsdp, odc
-  # waiting: buffered     # buffered, rendezvous, batched
+  # waiting: buffered     # buffered, rendezvous, batched, stepped
   # mapping: dp-pp        # dp-pp, pp-dp, bitpipe, host-balance, or devices
   # shard_blocks: pass    # of zero2 and fsdp: pass, run, unit, layer
   # optimizer: none       # none, synchronised, post-validated

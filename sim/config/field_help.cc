@@ -202,7 +202,8 @@ std::vector<FieldHelp> StrategyHelp() {
        "odc: time between two looks of an owner's process at its requests"},
       {"strategy.waiting", "buffered",
        "which ranks a transfer blocks: buffered blocks none, rendezvous both, "
-       "batched both for all transfers between two passes together"},
+       "batched both for all transfers between two passes together, stepped "
+       "neighbours in each time step of the order"},
       {"strategy.collectives", "ring",
        "how gradients and parameters go over several nodes: ring, tree "
        "(double binary, of all-reduce), hierarchical (inside nodes, then over "

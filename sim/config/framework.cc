@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/config/run_config_fields.h"
@@ -110,6 +111,7 @@ class Defaults {
           FrameworkKernels::kEager, "eager");
     }
     Batched();
+    Stepped();
     Memory();
   }
 
@@ -186,6 +188,22 @@ class Defaults {
     if (config_.schedule.name == "1f1b" && sizes_.pp > 1 &&
         config_.system.given() && !Offloads()) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
+    }
+  }
+
+  // PyTorch's schedules of several stages a rank, PipelineScheduleMulti
+  // (pytorch/pytorch 1fd7abc2f521, torch/distributed/pipelining/schedules.py),
+  // exchange at the end of each time step. Those of later versions post sends
+  // and receives on their own (00722e648b74, _PipelineScheduleRuntime). A
+  // post-validated step has no place in them.
+  void Stepped() {
+    StrategyChoice& strategy = config_.strategy;
+    constexpr absl::string_view kMulti[] = {"interleaved-1f1b",
+                                            "interleaved-zb", "looped-bfs"};
+    if (absl::c_linear_search(kMulti, config_.schedule.name) && sizes_.pp > 1 &&
+        config_.system.given() && !Offloads() &&
+        strategy.optimizer != OptimizerMode::kPostValidated) {
+      Set("strategy.waiting", strategy.waiting, WaitRule::kStepped, "stepped");
     }
   }
 

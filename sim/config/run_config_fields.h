@@ -63,6 +63,7 @@ inline const std::vector<ChoiceRow>& WaitingChoices() {
       {"buffered", static_cast<int>(WaitRule::kBuffered)},
       {"rendezvous", static_cast<int>(WaitRule::kRendezvous)},
       {"batched", static_cast<int>(WaitRule::kBatched)},
+      {"stepped", static_cast<int>(WaitRule::kStepped)},
   };
   return rows;
 }

@@ -214,6 +214,9 @@ class TraceJobMaker {
     const int32_t taker = Of(first_of_, index);
     if (receive >= 0) {
       Wait(taker, receive);
+      if (trace_.wait_rule == WaitRule::kStepped) {
+        return HoldInStep(receive, taker);
+      }
       const auto before = before_.find(taker);
       if (trace_.wait_rule != WaitRule::kBuffered && before != before_.end()) {
         Wait(receive, before->second);
@@ -231,6 +234,20 @@ class TraceJobMaker {
     const int32_t maker = Of(second_of_, pass);
     // Of one block, neither waits for the other's end.
     if (maker != taker && maker != index) Wait(taker, maker);
+  }
+
+  // The receive waits for what its rank had run by then, and what the rank runs
+  // next, which may stand before `taker`, waits for it.
+  void HoldInStep(int32_t receive, int32_t taker) {
+    const double start_s = ops_[receive].op.start_s + kTraceTick;
+    int32_t next = taker;
+    auto before = before_.find(next);
+    while (before != before_.end() && ops_[before->second].op.end_s > start_s) {
+      next = Of(first_of_, before->second);
+      before = before_.find(next);
+    }
+    Wait(next, receive);
+    if (before != before_.end()) Wait(receive, before->second);
   }
 
   // The chain of the compute stream, and the recorded order of the others.

@@ -11,7 +11,9 @@
 //   - of a send: its pass. A send and its receive are a group. Where transfers
 //     block ranks (rendezvous, batched), the receive waits for what its rank
 //     ran before the pass that needs it, and the sender's next pass waits for
-//     the send;
+//     the send; in time steps (stepped) it waits for what its rank had run when
+//     it began, and the rank's next pass for it. Which receives between two
+//     passes are of one step is not known, so that none waits for another;
 //   - of everything else, and of passes with regard to it: what had ended on
 //     each other stream of the rank before it began, which is the order as it
 //     was recorded. The trace does not say which of these waits were meant.

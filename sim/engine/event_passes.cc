@@ -79,7 +79,7 @@ bool EventRun::Drop(int index) {
   const auto [channel, pass] = *device.sequence.drop();
   if (holds_) {
     device.sequence.DropTaken();
-    device.holds.push_back({.channel = channel, .pass = pass});
+    device.holds.push_back({{.channel = channel, .pass = pass}});
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
@@ -170,7 +170,7 @@ bool EventRun::RunBlock(int index, bool ahead) {
   const int parts = PartsOf(*block);
   if (holds_ && !device.received) {
     device.received = true;
-    device.holds = ReceivesOf(rank, block);
+    PostBefore(rank, program_.wait_rule, block, &device.holds);
     PostHolds(index);
     return true;  // Continue asks whether it is held
   }
@@ -255,8 +255,8 @@ void EventRun::EndBlock(int index) {
   summary_.simulated_ops += parts;
   if (progress_ != nullptr) Tell();
   if (holds_) {
-    device.holds = PostsBehind(rank, program_.wait_rule, block, device.position,
-                               device.sequence, &device.received);
+    PostBehind(rank, program_.wait_rule, block, device.position,
+               device.sequence, &device.received, &device.holds);
     PostHolds(index);
   } else {
     for (int part = 0; part < parts; ++part) {

@@ -159,8 +159,8 @@ class EventRun {
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     HostActivations activations;
-    std::vector<Handshake> holds;  // not posted yet
-    Handshake posted{};            // the last one that was
+    HoldingSteps holds;  // not posted yet
+    Handshake posted{};  // the last one that was
   };
   // Bytes on their way.
   struct Transfer {

@@ -60,10 +60,10 @@ void EventRun::Deliver(int replica, int32_t number, uint64_t key,
 
 void EventRun::PostHolds(int index) {
   Device& device = devices_[index];
-  const bool batched = program_.wait_rule == WaitRule::kBatched;
-  while (!device.holds.empty() && (batched || device.awaited == 0)) {
-    const Handshake handshake = device.holds.front();
-    device.holds.erase(device.holds.begin());
+  if (device.holds.empty() || device.awaited > 0) return;
+  const std::vector<Handshake> step = std::move(device.holds.front());
+  device.holds.erase(device.holds.begin());
+  for (const Handshake& handshake : step) {
     ++device.awaited;
     device.posted = handshake;
     Post(index, handshake);

@@ -30,8 +30,7 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
   const Pass* const block = replay.order + replay.position;
   if (!state.received) {
     state.received = true;
-    AppendSteps(program_.wait_rule, ReceivesOf(rank_program, block),
-                &state.steps);
+    PostBefore(rank_program, program_.wait_rule, block, &state.steps);
     return true;
   }
   const bool hooked =
@@ -39,10 +38,8 @@ bool FastRun::RunHeldBlock(Row& row, int rank) {
   if (!(hooked ? RunHooked(row, rank) : RunBackward(row, rank, 0))) {
     return false;
   }
-  AppendSteps(program_.wait_rule,
-              PostsBehind(rank_program, program_.wait_rule, block,
-                          replay.position, state.sequence, &state.received),
-              &state.steps);
+  PostBehind(rank_program, program_.wait_rule, block, replay.position,
+             state.sequence, &state.received, &state.steps);
   return true;
 }
 

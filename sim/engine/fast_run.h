@@ -59,7 +59,7 @@ class FastRun {
     std::array<double, kNumStreams> stream_s{};  // free from here on
     HostActivations activations;
     // Transfers that hold the rank, in the steps of the wait rule.
-    std::vector<std::vector<Handshake>> steps;
+    HoldingSteps steps;
     bool posted = false;    // the first step has been posted
     bool received = false;  // the next block has its inputs
     double received_s = 0;

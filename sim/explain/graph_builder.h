@@ -78,7 +78,7 @@ class GraphBuilder {
   absl::Status TakeEntry(Walk* walk);
   absl::Status TakeDrop(Walk* walk);
   absl::Status AddCopy(Pass pass, Walk* walk);
-  absl::Status PostSteps(std::vector<std::vector<Handshake>> steps, Walk* walk);
+  absl::Status PostSteps(const HoldingSteps& steps, Walk* walk);
   void JoinTokens();
 
   absl::StatusOr<int32_t> Take(Queue* queue, const Walk& walk);

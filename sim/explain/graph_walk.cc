@@ -129,10 +129,11 @@ absl::Status GraphBuilder::AddCopy(Pass pass, Walk* walk) {
 absl::Status GraphBuilder::TakeBlock(bool hooked, Walk* walk) {
   const RankProgram& rank = RankOf(*walk);
   const Pass* const block = rank.order->data() + walk->position;
-  std::vector<std::vector<Handshake>> steps;
+  HoldingSteps steps;
   if (holds() && !walk->received) {
-    AppendSteps(program_.wait_rule, ReceivesOf(rank, block), &steps);
-    PW_RETURN_IF_ERROR(PostSteps(std::exchange(steps, {}), walk));
+    PostBefore(rank, program_.wait_rule, block, &steps);
+    PW_RETURN_IF_ERROR(PostSteps(steps, walk));
+    steps.clear();
   }
   PW_ASSIGN_OR_RETURN(const int32_t first, Take(&walk->traced->passes, *walk));
   AddEdges(walk->front, first);
@@ -182,17 +183,14 @@ absl::Status GraphBuilder::TakeBlock(bool hooked, Walk* walk) {
   walk->position += PartsOf(*block);
   if (hooked) walk->sequence.Passed();
   if (!holds()) return absl::OkStatus();
-  AppendSteps(program_.wait_rule,
-              PostsBehind(rank, program_.wait_rule, block, walk->position,
-                          walk->sequence, &walk->received),
-              &steps);
-  return PostSteps(std::move(steps), walk);
+  PostBehind(rank, program_.wait_rule, block, walk->position, walk->sequence,
+             &walk->received, &steps);
+  return PostSteps(steps, walk);
 }
 
 // Transfers that hold the rank: each begins when both of its ranks have come
 // to it, and the rank goes on when all of a step have ended.
-absl::Status GraphBuilder::PostSteps(std::vector<std::vector<Handshake>> steps,
-                                     Walk* walk) {
+absl::Status GraphBuilder::PostSteps(const HoldingSteps& steps, Walk* walk) {
   for (const std::vector<Handshake>& step : steps) {
     Nodes posted;
     for (const Handshake& handshake : step) {

@@ -163,29 +163,21 @@ struct Handshake {
   Pass pass{};  // the producer where it sends, else the consumer
 };
 
-// What a rank posts in front of the block: its inputs.
-std::vector<Handshake> ReceivesOf(const RankProgram& rank, const Pass* block);
+// What a rank awaits one after the other; each of them is posted as a whole.
+using HoldingSteps = std::vector<std::vector<Handshake>>;
 
-// What it posts behind the block that ends at `position`: its outputs, and in a
-// batch also what the next block receives, unless an attached operation or an
-// entry that is no pass stands between. Operations of hooks are issued behind
-// the batch. *received: the next block's inputs are among them.
-std::vector<Handshake> PostsBehind(const RankProgram& rank, WaitRule rule,
-                                   const Pass* block, int64_t position,
-                                   const SideSequence& sequence,
-                                   bool* received);
+// Appends what a rank posts in front of the block: its inputs; where ranks walk
+// through time steps, what it receives in the empty ones.
+void PostBefore(const RankProgram& rank, WaitRule rule, const Pass* block,
+                HoldingSteps* steps);
 
-// Puts them behind the steps that a rank awaits one after the other: a batch is
-// one step, else each is one.
-template <class Held>
-void AppendSteps(WaitRule rule, std::vector<Held> posts,
-                 std::vector<std::vector<Held>>* steps) {
-  if (posts.empty()) return;
-  if (rule == WaitRule::kBatched) {
-    steps->push_back(std::move(posts));
-    return;
-  }
-  for (Held& post : posts) steps->push_back({std::move(post)});
-}
+// Appends what it posts behind the block that ends at `position`: its outputs,
+// and in a batch also what the next block receives, unless an attached
+// operation or an entry that is no pass stands between; in a time step also
+// what the rank receives in it. Operations of hooks are issued behind it.
+// *received: the next block's inputs are among a batch.
+void PostBehind(const RankProgram& rank, WaitRule rule, const Pass* block,
+                int64_t position, const SideSequence& sequence, bool* received,
+                HoldingSteps* steps);
 
 }  // namespace pipewright

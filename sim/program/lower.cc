@@ -115,6 +115,14 @@ absl::Status Lowering::CheckFailingSteps() const {
         ": only a step of strategy.optimizer post-validated, or of "
         "strategy.optimizer_placement superoffload, rolls back"));
   }
+  // What has been sent in vain belongs to steps that its receivers do not
+  // reach.
+  if (options_.wait_rule == WaitRule::kStepped && !early) {
+    return BadValue("strategy.waiting",
+                    std::string(WaitRuleName(options_.wait_rule)),
+                    absl::StrCat("buffered, rendezvous, batched with ", kField,
+                                 ", which begin in vain"));
+  }
   for (size_t index = 0; index < failing.size(); ++index) {
     if (failing[index] < 0 ||
         (index > 0 && failing[index] <= failing[index - 1])) {

@@ -68,6 +68,9 @@ class Lowering {
                        });
     }
     FinishFalseStarts();
+    if (program_.wait_rule == WaitRule::kStepped) {
+      PW_RETURN_IF_ERROR(AddTimeSteps());
+    }
     PW_RETURN_IF_ERROR(VerifyProgram(program_));
     return std::move(program_);
   }
@@ -141,6 +144,7 @@ class Lowering {
   std::vector<int64_t> PositionsAsReleased() const;
   absl::Status AddFalseStarts();
   absl::Status AddDropped();
+  absl::Status AddTimeSteps();
   void FinishFalseStarts();
   void AddShards();
   // lower_layers.cc, lower_odc.cc

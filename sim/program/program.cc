@@ -82,7 +82,8 @@ absl::string_view OpKindName(OpKind kind) {
 }
 
 absl::string_view WaitRuleName(WaitRule rule) {
-  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "batched"};
+  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "batched",
+                                          "stepped"};
   return kNames[static_cast<int>(rule)];
 }
 

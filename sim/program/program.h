@@ -140,6 +140,16 @@ struct Dropped {
   Pass pass{};  // the consumer
 };
 
+// What a rank receives in a time step (WaitRule::kStepped).
+struct StepReceive {
+  int64_t position = 0;
+  // 0: in the step of the block that ends at `position`. Else in so-many-th of
+  // the empty steps in front of the block that begins there.
+  int64_t empty = 0;
+  int32_t channel = -1;
+  Pass pass{};  // the consumer
+};
+
 struct RankProgram {
   std::shared_ptr<const RankOrder> order;
   // [chunk of a pass in `order`]; empty: passes are whole.
@@ -154,6 +164,8 @@ struct RankProgram {
   // A false start takes in this many attachments and ends with the last.
   int32_t false_start_end = 0;
   std::vector<Dropped> dropped;  // in the order of their sends
+  // By position, then by step; of the wait rule stepped only.
+  std::vector<StepReceive> step_receives;
 
   // The pass of the schedule that one in `order` is, or is a layer of.
   Pass Whole(Pass pass) const {

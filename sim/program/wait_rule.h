@@ -19,6 +19,12 @@ enum class WaitRule : uint8_t {
   // the next one is posted together and awaited together, unless an attached
   // side operation or a copy is issued between them.
   kBatched,
+  // Ranks walk through the time steps of the schedule (time_steps.h). What
+  // passes of one step make is sent and received at its end, and a rank begins
+  // the next step when all of its own has ended: PyTorch's
+  // PipelineScheduleMulti, torch/distributed/pipelining/schedules.py,
+  // _step_microbatches (pytorch/pytorch 1fd7abc2f521).
+  kStepped,
 };
 absl::string_view WaitRuleName(WaitRule rule);
 

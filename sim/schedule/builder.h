@@ -24,6 +24,12 @@ class ScheduleBuilder {
            int slice = 0, int direction = 0) {
     orders_[rank].push_back(Pass(kind, microbatch, chunk, slice, direction));
   }
+  // So many empty time steps in front of an action (StepGap); by action.
+  void AddGap(int rank, int64_t action, int64_t steps) {
+    if (steps <= 0) return;
+    schedule_.gaps.resize(orders_.size());
+    schedule_.gaps[rank].push_back({.action = action, .steps = steps});
+  }
   // (first & second) as one block.
   void AddJoint(int rank, Pass first, Pass second) {
     orders_[rank].push_back(first.WithJoint(true));

@@ -29,6 +29,14 @@ enum class BackwardRule : uint8_t {
 // "chain", "local", "none".
 absl::string_view BackwardRuleName(BackwardRule rule);
 
+// Empty time steps in front of what a rank runs as its `action`-th, from 0 on.
+// Each pass is one, but an R belongs to the pass behind it, and a block (X&Y)
+// is one.
+struct StepGap {
+  int64_t action = 0;
+  int64_t steps = 0;
+};
+
 struct Schedule {
   std::string name;  // the path, where it was read from a file
   Placement placement = Placement::Plain(1);
@@ -46,6 +54,9 @@ struct Schedule {
   int directions = 1;  // 2: bidirectional, direction b mirrors direction a
   BackwardRule backward = BackwardRule::kChain;
   std::vector<std::shared_ptr<const RankOrder>> orders;  // [rank]
+  // Where the schedule leaves time steps empty that its passes do not need
+  // (sim/program/time_steps.h): [rank], by action. Empty: nowhere.
+  std::vector<std::vector<StepGap>> gaps;
   // Of the file `name`, for messages: the line of each rank's order. Empty
   // where the schedule was built.
   std::vector<int> lines;

@@ -23,6 +23,7 @@ struct Row {
   int line = 0;
   std::vector<TorchAction> actions;
   int first_empty = 0;  // cell, from 1; 0: none
+  std::vector<StepGap> gaps;
 };
 
 class CsvReader {
@@ -63,13 +64,17 @@ class CsvReader {
       }
       rows_.push_back({.line = line});
       int cell = 0;
+      StepGap gap;
       for (const absl::string_view field : absl::StrSplit(text, ',')) {
         ++cell;
         Row& row = rows_.back();
         if (absl::StripAsciiWhitespace(field).empty()) {
           if (row.first_empty == 0) row.first_empty = cell;
+          ++gap.steps;
           continue;
         }
+        if (gap.steps > 0) row.gaps.push_back(gap);
+        gap = {.action = gap.action + 1};
         const absl::Status status =
             ReadTorchCell(field, &row.actions, &mid_2024_);
         if (!status.ok()) {
@@ -227,6 +232,7 @@ class CsvReader {
       schedule.orders.push_back(
           std::make_shared<const RankOrder>(std::move(order)));
       if (comms_) file.steps.push_back(std::move(steps));
+      schedule.gaps.push_back(row.gaps);
     }
     if (mid_2024_) {
       file.notes.push_back(

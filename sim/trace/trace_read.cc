@@ -72,8 +72,8 @@ class Reader {
     }
     if (const std::string* rule = header_.Other("wait_rule")) {
       bool known = false;
-      for (const WaitRule each :
-           {WaitRule::kBuffered, WaitRule::kRendezvous, WaitRule::kBatched}) {
+      for (const WaitRule each : {WaitRule::kBuffered, WaitRule::kRendezvous,
+                                  WaitRule::kBatched, WaitRule::kStepped}) {
         if (WaitRuleName(each) != *rule) continue;
         trace_.wait_rule = each;
         known = true;
@@ -81,7 +81,7 @@ class Reader {
       if (!known) {
         return InFile(trace_.source, 0,
                       BadValue("otherData.wait_rule", *rule,
-                               "buffered, rendezvous, batched"));
+                               "buffered, rendezvous, batched, stepped"));
       }
     }
     PW_RETURN_IF_ERROR(InFile(trace_.source, 0, ReadOrigin()));

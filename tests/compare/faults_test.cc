@@ -48,6 +48,7 @@ const std::vector<Shape>& Shapes() {
       {.schedule = "dualpipe", .microbatches = 16},
       {.schedule = "1f1b", .wait_rule = WaitRule::kBatched},
       {.schedule = "gpipe", .wait_rule = WaitRule::kRendezvous},
+      {.schedule = "interleaved-1f1b", .wait_rule = WaitRule::kStepped},
       {.schedule = "zb-h1", .replicas = 2},
       {.replicas = 2, .data_parallel = DataParallel::kFsdp},
       {.schedule = "gpipe",

@@ -123,6 +123,26 @@ TEST_CASE("framework: torchtitan shards over parts of a context, too",
   CHECK(run->prepared_model->training.zero == 3);
 }
 
+TEST_CASE("framework: PyTorch's exchanges of several stages", "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  config.schedule.name = "interleaved-1f1b";
+  config.strategy.vpp = 2;
+  const auto stepped = Prepare(config);
+  INFO(stepped.status());
+  REQUIRE(stepped.ok());
+  CHECK(stepped->lower.wait_rule == WaitRule::kStepped);
+  CHECK(absl::StrContains(WarningsOf(*stepped), "strategy.waiting stepped"));
+  config.strategy.waiting = WaitRule::kBuffered;
+  const auto buffered = Prepare(config);
+  REQUIRE(buffered.ok());
+  CHECK(buffered->lower.wait_rule == WaitRule::kBuffered);
+  config.strategy.waiting.reset();
+  config.strategy.framework = Framework::kMegatron;
+  const auto megatron = Prepare(config);
+  REQUIRE(megatron.ok());
+  CHECK(megatron->lower.wait_rule == WaitRule::kBuffered);
+}
+
 TEST_CASE("framework: strategy.zero is another word for fsdp", "[config]") {
   RunConfig config = Run(Framework::kTorchtitan);
   const auto fsdp = Prepare(config);

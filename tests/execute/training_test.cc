@@ -259,7 +259,8 @@ TEST_CASE("execute: uneven stages, wall time and holding transfers",
   CheckTrained(Train(*setup));
   CheckTrained(Train(*setup, {.clock = ClockKind::kReal}));
   std::optional<Setup> held = MakeSetup(Info("gpipe"), 4, 8, PW_GPT);
-  for (const WaitRule rule : {WaitRule::kRendezvous, WaitRule::kBatched}) {
+  for (const WaitRule rule :
+       {WaitRule::kRendezvous, WaitRule::kBatched, WaitRule::kStepped}) {
     held->lower.wait_rule = rule;
     CheckTrained(Train(*held));
   }

@@ -169,8 +169,8 @@ TEST_CASE("page: the replay of a run equals simulate with the same factors",
 // Hops follow from links there, and have one factor with all that crosses them;
 // rendezvous blocks ranks.
 TEST_CASE("page: the replay of a run on links equals simulate", "[explain]") {
-  for (const WaitRule rule :
-       {WaitRule::kBuffered, WaitRule::kRendezvous, WaitRule::kBatched}) {
+  for (const WaitRule rule : {WaitRule::kBuffered, WaitRule::kRendezvous,
+                              WaitRule::kBatched, WaitRule::kStepped}) {
     // 1f1b deadlocks where transfers block one by one.
     RunConfig config =
         ConfigOf(rule == WaitRule::kRendezvous ? "gpipe" : "1f1b");

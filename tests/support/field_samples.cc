@@ -149,7 +149,9 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.owner_poll",
        "pulled layers, free hops",
        {"0s", "100us", "1ms"}},
-      {"strategy.waiting", "one node", {"buffered", "rendezvous", "batched"}},
+      {"strategy.waiting",
+       "one node",
+       {"buffered", "rendezvous", "batched", "stepped"}},
       // `fastest` is one of them.
       {"strategy.collectives", "whole nodes", {"ring", "tree", "hierarchical"}},
       {"strategy.mapping",

@@ -186,6 +186,11 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
       random.Chance(40)) {
     lower.wait_rule =
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
+    // Drawn before, so that seeds stay what they are.
+    if (static_cast<int>(lower.hop_bytes) % 3 == 0 &&
+        lower.failing_steps.empty()) {
+      lower.wait_rule = WaitRule::kStepped;
+    }
   }
   if (options.cluster && random.Chance(60)) {
     const int per_rank = random.Chance(50) ? 1 : random.Int(2, 3);

@@ -50,7 +50,88 @@ int ReferenceGraph::Transfer(int replica, const Op& op) {
                op.iteration);
 }
 
+// Every step is raised until none is too early. An R, and a layer but the last,
+// is in the step of what stands behind it.
+void ReferenceGraph::FindSteps(int replica) {
+  const DpClass& own = Of(replica);
+  steps_.clear();
+  std::map<std::pair<int32_t, uint64_t>, std::pair<int, size_t>> makers;
+  for (int rank = 0; rank < program_.pp(); ++rank) {
+    const RankOrder& order = *own.ranks[rank].order;
+    steps_.emplace_back(order.size(), 0);
+    for (size_t index = 0; index < order.size(); ++index) {
+      const int32_t output = own.ranks[rank].lanes[order[index].lane()].output;
+      if (output >= 0) makers[{output, order[index].key()}] = {rank, index};
+    }
+  }
+  // Orders that wait for each other would go on for ever.
+  for (size_t round = 0; round < 1000; ++round) {
+    bool changed = false;
+    for (int rank = 0; rank < program_.pp(); ++rank) {
+      const RankProgram& program = own.ranks[rank];
+      const RankOrder& order = *program.order;
+      int64_t next = 0;
+      int64_t number = 0;
+      for (size_t first = 0; first < order.size();) {
+        size_t end = first;
+        while (end < order.size() &&
+               (!IsComputePass(order[end].kind()) ||
+                order[end].kind() == PassKind::kRecompute ||
+                order[end].joint_with_next() ||
+                !program.EndsPass(order[end]))) {
+          ++end;
+        }
+        end = std::min(end + 1, order.size());
+        int64_t step = next;
+        if (!own.schedule->gaps.empty()) {
+          for (const StepGap& gap : own.schedule->gaps[rank]) {
+            if (gap.action == number) step += gap.steps;
+          }
+        }
+        for (size_t index = first; index < end; ++index) {
+          const int32_t input = program.lanes[order[index].lane()].input;
+          if (input < 0) continue;
+          const auto [from, at] = makers.at({input, order[index].key()});
+          step = std::max(step, steps_[from][at] + 1);
+        }
+        for (size_t index = first; index < end; ++index) {
+          changed |= steps_[rank][index] != step;
+          steps_[rank][index] = step;
+        }
+        next = step + 1;
+        ++number;
+        first = end;
+      }
+    }
+    if (!changed) return;
+  }
+}
+
+void ReferenceGraph::Exchange(int replica, int rank, int64_t step,
+                              int iteration) {
+  int& tail = tail_[static_cast<int>(Stream::kCompute)];
+  const DpClass& own = Of(replica);
+  for (; step_ < step; ++step_) {
+    std::vector<int> transfers;
+    for (int other = 0; other < program_.pp(); ++other) {
+      const RankOrder& order = *own.ranks[other].order;
+      for (size_t index = 0; index < order.size(); ++index) {
+        const Pass pass = order[index];
+        const int32_t channel = own.ranks[other].lanes[pass.lane()].output;
+        if (channel < 0 || steps_[other][index] != step_) continue;
+        const bool sends = other == rank;
+        if (!sends && own.channels[channel].to_rank != rank) continue;
+        transfers.push_back(
+            Token(replica, channel, sends, pass.key() * 2, iteration));
+        After(transfers.back(), tail);
+      }
+    }
+    if (!transfers.empty()) tail = Add(0, transfers, iteration);
+  }
+}
+
 void ReferenceGraph::AddRank(int replica, int rank) {
+  if (stepped()) FindSteps(replica);
   tail_.assign(kNumStreams, -1);
   meetings_.clear();
   offloads_.clear();
@@ -64,6 +145,7 @@ void ReferenceGraph::AddRank(int replica, int rank) {
     const Op& op = ops[index];
     const bool begins = index == 0 || !SameStart(op, ops[index - 1]);
     if (begins) BeginStart(replica, rank, op);
+    if (begins) step_ = 0;
     if (op.kind == OpKind::kDrop) {
       FlushBatch();
       AddDrop(replica, op);
@@ -91,7 +173,18 @@ void ReferenceGraph::AddRank(int replica, int rank) {
     }
     const std::vector<Op> block = BlockAt(ops, index);
     index += block.size();
-    AddBlock(replica, rank, block);
+    if (!stepped()) {
+      AddBlock(replica, rank, block);
+    } else {
+      const std::vector<int64_t>& steps = steps_[rank];
+      const int64_t step = steps[op.position];
+      const auto behind = static_cast<size_t>(block.back().position) + 1;
+      Exchange(replica, rank, step, op.iteration);
+      AddBlock(replica, rank, block);
+      if (behind == steps.size() || steps[behind] != step) {
+        Exchange(replica, rank, step + 1, op.iteration);
+      }
+    }
     if (index == ops.size() || !SameStart(ops[index], op)) FlushBatch();
   }
 }
@@ -179,7 +272,7 @@ void ReferenceGraph::AddBlock(int replica, int rank,
   const bool batched = program_.wait_rule == WaitRule::kBatched;
   std::vector<int> inputs = Hooked(replica, rank, ops);
   for (const Op& op : ops) {
-    if (op.kind != OpKind::kReceive || received_) continue;
+    if (op.kind != OpKind::kReceive || received_ || stepped()) continue;
     const int transfer = Transfer(replica, op);
     if (holds()) After(transfer, tail);
     if (batched) {
@@ -208,7 +301,7 @@ void ReferenceGraph::AddBlock(int replica, int rank,
   const bool in_all = ops[0].position >= Of(replica).ranks[rank].later_start;
   passes_.push_back({block, replica, rank, in_all ? seconds : 0});
   for (const Op& op : ops) {
-    if (op.kind != OpKind::kSend) continue;
+    if (op.kind != OpKind::kSend || stepped()) continue;
     const int transfer = Transfer(replica, op);
     After(transfer, holds() ? tail : block);
     if (batched) {

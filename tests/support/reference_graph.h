@@ -92,6 +92,11 @@ class ReferenceGraph {
                           const std::vector<Op>& block) const;
   void JoinReceives(int replica, const std::vector<Op>& ops, size_t index);
   void FlushBatch();
+  // The time steps of every rank's passes, [rank][index in its order].
+  void FindSteps(int replica);
+  // What the rank sends and receives in the steps before `step`.
+  void Exchange(int replica, int rank, int64_t step, int iteration);
+  bool stepped() const { return program_.wait_rule == WaitRule::kStepped; }
   int Transfer(int replica, const Op& op);
   bool Solve();
   RunSummary Summary() const;
@@ -111,6 +116,8 @@ class ReferenceGraph {
   // [hook]: its operations in this start, and how often it has fired.
   std::vector<std::vector<int>> hooked_;
   std::vector<std::vector<int64_t>> fired_at_;
+  std::vector<std::vector<int64_t>> steps_;
+  int64_t step_ = 0;  // the rank has ended all before it
   std::map<uint64_t, int> offloads_;
   std::map<uint64_t, int> loads_;
 };

@@ -1,0 +1,135 @@
+#include "sim/program/time_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "sim/program/compute_stream.h"
+#include "sim/program/program.h"
+
+namespace pipewright {
+namespace {
+
+class Steps {
+ public:
+  explicit Steps(const DpClass& own)
+      : own_(own),
+        steps_(own.ranks.size()),
+        positions_(own.ranks.size(), 0),
+        gaps_(own.ranks.size(), 0),
+        made_(own.channels.size()),
+        awaited_(own.channels.size()) {}
+
+  absl::StatusOr<std::vector<RankSteps>> Find() && {
+    for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
+      ready_.push_back(rank);
+    }
+    while (!ready_.empty()) {
+      const size_t rank = ready_.back();
+      ready_.pop_back();
+      Advance(rank);
+    }
+    for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
+      if (positions_[rank] < std::ssize(*own_.ranks[rank].order)) {
+        return absl::FailedPreconditionError(
+            "time steps: deadlock: passes of the schedule wait for each "
+            "other");
+      }
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  // The first position behind the action at `position`; its entries that are
+  // no passes stand in front of it. The order's size where there is none.
+  int64_t EndOf(const RankProgram& rank, int64_t position) const {
+    const RankOrder& order = *rank.order;
+    for (; position < std::ssize(order); ++position) {
+      const Pass pass = order[position];
+      if (EntryOf(pass.kind()) == Entry::kBlock &&
+          pass.kind() != PassKind::kRecompute && !pass.joint_with_next() &&
+          rank.EndsPass(pass)) {
+        return position + 1;
+      }
+    }
+    return position;
+  }
+
+  // Runs actions until an input is missing.
+  void Advance(size_t rank) {
+    const RankProgram& program = own_.ranks[rank];
+    const RankOrder& order = *program.order;
+    std::vector<Action>& actions = steps_[rank].actions;
+    std::vector<RankSteps::Input>& inputs = steps_[rank].inputs;
+    int64_t& position = positions_[rank];
+    while (position < std::ssize(order)) {
+      const int64_t end = EndOf(program, position);
+      int64_t step =
+          (actions.empty() ? 0 : actions.back().step + 1) + GapOf(rank);
+      int64_t begin = end;
+      const size_t known = inputs.size();
+      for (int64_t at = position; at < end; ++at) {
+        if (EntryOf(order[at].kind()) != Entry::kBlock) continue;
+        begin = std::min(begin, at);
+        const int32_t input = program.lanes[order[at].lane()].input;
+        if (input < 0) continue;
+        const auto made = made_[input].find(order[at].key());
+        if (made == made_[input].end()) {
+          awaited_[input][order[at].key()] = rank;
+          inputs.resize(known);
+          return;
+        }
+        step = std::max(step, made->second + 1);
+        inputs.push_back({.position = at, .step = made->second});
+      }
+      if (begin < end) {
+        actions.push_back({.begin = begin, .end = end, .step = step});
+      }
+      for (int64_t at = position; at < end; ++at) {
+        if (EntryOf(order[at].kind()) != Entry::kBlock) continue;
+        const Lane& lane = program.lanes[order[at].lane()];
+        if (lane.input >= 0) made_[lane.input].erase(order[at].key());
+        if (lane.output >= 0) Make(lane.output, order[at].key(), step);
+      }
+      position = end;
+    }
+  }
+
+  void Make(int32_t channel, uint64_t key, int64_t step) {
+    made_[channel][key] = step;
+    const auto awaited = awaited_[channel].find(key);
+    if (awaited == awaited_[channel].end()) return;
+    ready_.push_back(awaited->second);
+    awaited_[channel].erase(awaited);
+  }
+
+  // In front of the rank's next action.
+  int64_t GapOf(size_t rank) {
+    if (rank >= own_.schedule->gaps.size()) return 0;
+    const std::vector<StepGap>& gaps = own_.schedule->gaps[rank];
+    const auto action = std::ssize(steps_[rank].actions);
+    size_t& next = gaps_[rank];
+    while (next < gaps.size() && gaps[next].action < action) ++next;
+    return next < gaps.size() && gaps[next].action == action ? gaps[next].steps
+                                                             : 0;
+  }
+
+  const DpClass& own_;
+  std::vector<RankSteps> steps_;
+  std::vector<int64_t> positions_;
+  std::vector<size_t> gaps_;
+  // [channel] key -> the step that has made it, until it is taken; the rank
+  // that waits for it.
+  std::vector<absl::flat_hash_map<uint64_t, int64_t>> made_;
+  std::vector<absl::flat_hash_map<uint64_t, size_t>> awaited_;
+  std::vector<size_t> ready_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own) {
+  return Steps(own).Find();
+}
+
+}  // namespace pipewright

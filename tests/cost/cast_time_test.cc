@@ -315,7 +315,7 @@ TEST_CASE("interval: of an estimate it is that of its kernels", "[cost]") {
   // The law of the clock adds to it, and more where it is carried over.
   options.sustained = false;
   CHECK(half(options) < sustained);
-  CHECK(half(On("h200")) > sustained);
+  CHECK(half(On("h100-96gb")) > sustained);
   CHECK(half(On("b200")) > sustained);
   // All products of one curve err together.
   AnalyticOptions curves = On("h100");
@@ -368,10 +368,10 @@ TEST_CASE("interval: assumptions widen it where they are made", "[cost]") {
   const RatioInterval experts =
       of(model("qwen3-30b-a3b"), "b200", Precision::kBf16);
   CHECK(experts.low < of(dense, "b200", Precision::kBf16).low);
-  CHECK(std::log(experts.high) > 0.3);
+  CHECK(experts.high > of(dense, "b200", Precision::kBf16).high);
   const RatioInterval hopper =
       of(model("qwen3-30b-a3b"), "h100", Precision::kBf16);
-  CHECK(std::log(hopper.high) > 0.3);
+  CHECK(std::log(hopper.high) > 0.2);
   CHECK(hopper.high < experts.high);
 }
 

@@ -59,8 +59,13 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                           params.microbatches);
   for (int rank = 0; rank < params.pp; ++rank) {
     builder.Reserve(rank, 3 * Units(params));
-    AddRank(rank, WarmUp(params, group, rank),
-            UnitCursor(params.microbatches, params.vpp, group), builder);
+    const int64_t warm_up = WarmUp(params, group, rank);
+    AddRank(rank, warm_up, UnitCursor(params.microbatches, params.vpp, group),
+            builder);
+    // PyTorch's empty time steps (torch/distributed/pipelining/schedules.py,
+    // _get_1f1b_rank_ops, pytorch/pytorch 1fd7abc2f521).
+    builder.AddGap(rank, 0, rank);
+    if (warm_up > 0) builder.AddGap(rank, warm_up, params.pp - 1 - rank);
   }
   return std::move(builder).Finish();
 }

@@ -1,10 +1,9 @@
 // The time steps of a pipeline: in each a rank runs one pass, or nothing. Each
 // pass runs in the first step that is behind that of its rank's pass before,
 // and the gap of the schedule there (StepGap), and behind those that make its
-// inputs on other ranks. Where the gaps are PyTorch's, so are the steps;
-// without gaps they are those of PyTorch's _add_bubbles_to_actions
-// (torch/distributed/pipelining/schedules.py, pytorch/pytorch 00722e648b74).
-// Knows no times.
+// inputs on other ranks. Where the gaps are PyTorch's
+// (torch/distributed/pipelining/schedules.py) and enough for all inputs, so are
+// the steps. Knows no times.
 //
 // Time and memory O(passes).
 #pragma once

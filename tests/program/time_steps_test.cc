@@ -163,6 +163,36 @@ TEST_CASE("time steps: PyTorch's interleaved 1F1B", "[program]") {
   CHECK(compared >= rounds);
 }
 
+std::vector<int64_t> StepNumbers(const std::vector<Action>& actions) {
+  std::vector<int64_t> numbers;
+  for (const Action& action : actions) numbers.push_back(action.step);
+  return numbers;
+}
+
+// ScheduleInterleavedZeroBubble: r empty steps, the warm-up, one empty step a
+// hop, all else without any. Rounds of all ranks need no more.
+TEST_CASE("time steps: PyTorch's interleaved zero bubble", "[program]") {
+  for (const int pp : {2, 4, 8}) {
+    for (const int vpp : {2, 3}) {
+      for (const int microbatches : {2 * pp, 4 * pp}) {
+        const auto schedule =
+            Built("interleaved-zb", pp, vpp, microbatches, {});
+        const auto steps = ActionsOf(schedule);
+        for (int rank = 0; rank < pp; ++rank) {
+          INFO("pp " << pp << " vpp " << vpp << " rank " << rank);
+          const int warm_up = (vpp - 1) * pp + pp - 1 - rank;
+          std::vector<int64_t> torch;
+          for (int action = 0; action < 3 * vpp * microbatches; ++action) {
+            torch.push_back(action + rank +
+                            (action < warm_up ? 0 : pp - 1 - rank));
+          }
+          CHECK(StepNumbers(steps[rank]) == torch);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("time steps: PyTorch's looped BFS", "[program]") {
   for (const int pp : {2, 4, 8}) {
     for (const int vpp : {2, 3}) {
@@ -177,12 +207,6 @@ TEST_CASE("time steps: PyTorch's looped BFS", "[program]") {
       }
     }
   }
-}
-
-std::vector<int64_t> StepNumbers(const std::vector<Action>& actions) {
-  std::vector<int64_t> numbers;
-  for (const Action& action : actions) numbers.push_back(action.step);
-  return numbers;
 }
 
 // 1F1B has no gaps of its own: each pass is as early as it can be.

@@ -149,9 +149,8 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.owner_poll",
        "pulled layers, free hops",
        {"0s", "100us", "1ms"}},
-      {"strategy.waiting",
-       "one node",
-       {"buffered", "rendezvous", "batched", "stepped"}},
+      // `stepped` is `batched` on two ranks of 1F1B.
+      {"strategy.waiting", "one node", {"buffered", "rendezvous", "batched"}},
       // `fastest` is one of them.
       {"strategy.collectives", "whole nodes", {"ring", "tree", "hierarchical"}},
       {"strategy.mapping",

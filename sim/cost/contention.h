@@ -9,12 +9,12 @@ namespace pipewright {
 
 // A pass beside collectives over the same alone: the mean of fully sharded and
 // of pipelined training of GPT and LLaMA on four A100, H100, MI250 and MI210;
-// at most 1.40 (arXiv 2507.03114, abstract).
+// at most 1.40 (arXiv 2507.03114, abstract). [paper]
 inline constexpr double kContention = 1.189;
 
 // Layers of llama3-8b on an H100 beside a kernel that moves 50 and 350 GB/s with
 // 16 multiprocessors, as many as NCCL takes there: 1.17 to 1.28, geometric mean
-// (experiments/beside).
+// (experiments/beside). [measured]
 inline constexpr double kHopperContention = 1.225;
 
 inline double ContentionOf(const std::string& architecture) {
